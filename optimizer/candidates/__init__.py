@@ -1,0 +1,6 @@
+"""Candidates: server x accelerator, sized by the queueing model, or rejected with the reason."""
+
+from optimizer.candidates.finder import find_candidates
+from optimizer.candidates.table import Candidates, CandidateTable, Reason, Rejection
+
+__all__ = ["CandidateTable", "Candidates", "Reason", "Rejection", "find_candidates"]

@@ -1,0 +1,203 @@
+"""What the choice chooses from: candidate columns, and the reason for every pair that is none.
+
+Rows are in the order of the names of the servers, then of the accelerators.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from enum import IntEnum
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
+from optimizer.fleet import SECONDS_PER_MINUTE, Fleet
+from optimizer.spec.schema import Server
+from optimizer.spec.system import System
+
+
+class Reason(IntEnum):
+    """Why a pair of server and accelerator is no candidate; `label` is what the output says."""
+
+    not_allowed = 1
+    no_target = 2
+    no_profile = 3
+    does_not_fit = 4
+    batch_limit = 5
+    no_work = 6
+    itl_unattainable = 7
+    ttft_unattainable = 8
+    replica_limit = 9
+
+    @property
+    def label(self) -> str:
+        """The reason as it stands in the output."""
+        return "slo_unattainable" if self.name.endswith("_unattainable") else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A pair that is no candidate, with the numbers that show it."""
+
+    server: str
+    accelerator: str
+    reason: str
+    detail: str
+    value: float | None
+    limit: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateTable:
+    """Columns of the choice, one row each; every array is read-only, shape (C,)."""
+
+    server: IntArray
+    """Index into the fleet's servers."""
+    accelerator: IntArray
+    """Index into the fleet's accelerators."""
+    kind: IntArray
+    """Accelerator type: index into the fleet's types."""
+    max_batch: IntArray
+    num_replicas: IntArray
+    units_per_replica: IntArray
+    cost_per_replica: FloatArray
+    """[cents/h]"""
+    max_rate_rps: FloatArray
+    """Largest arrival rate of one replica that meets every target."""
+    ttft_ms: FloatArray
+    itl_ms: FloatArray
+    utilization: FloatArray
+    loss: FloatArray
+    """Share of arrivals that find the queue full, at the load per replica."""
+
+    def __len__(self) -> int:
+        """Return the number of rows C."""
+        return len(self.server)
+
+    @property
+    def units(self) -> IntArray:
+        """Units of the accelerator's type that the column takes."""
+        return self.num_replicas * self.units_per_replica
+
+    @property
+    def cost_cents_per_h(self) -> FloatArray:
+        """Cost of the column."""
+        return self.num_replicas * self.cost_per_replica
+
+    def take(self, rows: IntArray | BoolArray) -> "CandidateTable":
+        """Return the chosen rows, in their order."""
+        return CandidateTable(*(frozen(getattr(self, field.name)[rows]) for field in fields(self)))
+
+    @classmethod
+    def joined(cls, tables: Sequence["CandidateTable"]) -> "CandidateTable":
+        """Return the rows of several tables (at least one) as one, in the order of server and accelerator."""
+        server = np.concatenate([table.server for table in tables])
+        order = np.lexsort((np.concatenate([table.accelerator for table in tables]), server))
+        return cls(
+            *(
+                frozen(np.concatenate([getattr(t, field.name) for t in tables])[order])
+                for field in fields(cls)
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """Why pairs were rejected, and the numbers compared; shapes (S, A)."""
+
+    reason: IntArray
+    """`Reason`, 0 for candidates."""
+    value: FloatArray
+    limit: FloatArray
+
+    def reject(
+        self,
+        server: IntArray,
+        accelerator: IntArray,
+        reason: Reason,
+        value: FloatArray | IntArray | float,
+        limit: FloatArray | IntArray | float,
+    ) -> None:
+        """Note the reason for the given pairs, with the numbers that show it."""
+        self.reason[server, accelerator] = reason
+        self.value[server, accelerator] = value
+        self.limit[server, accelerator] = limit
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What the choice chooses from."""
+
+    fleet: Fleet
+    table: CandidateTable
+    over_limit: CandidateTable
+    """Pairs that need more replicas than the server may have, at that limit; for partial service only."""
+    verdicts: Verdicts
+    system: System
+
+    def rejections(self, server: int | None = None) -> Iterator[Rejection]:
+        """Yield the rejected pairs, of one server or of all, in the order of the names."""
+        for s in range(len(self.fleet.server_names)) if server is None else (server,):
+            for a in np.flatnonzero(self.verdicts.reason[s]):
+                yield self._rejection(s, int(a))
+
+    def to_wire(self) -> dict[str, list[dict[str, object]]]:
+        """Return the columns and the rejections as plain values, for JSON."""
+        fleet, table = self.fleet, self.table
+        columns = [
+            {
+                "server": fleet.server_names[table.server[c]],
+                "accelerator": fleet.accelerator_names[table.accelerator[c]],
+                "numReplicas": int(table.num_replicas[c]),
+                "maxBatch": int(table.max_batch[c]),
+                "maxArrivalRatePerReplica": float(table.max_rate_rps[c] * SECONDS_PER_MINUTE),
+                "itlAverage": float(table.itl_ms[c]),
+                "ttftAverage": float(table.ttft_ms[c]),
+                "utilization": float(table.utilization[c]),
+                "loss": float(table.loss[c]),
+                "type": fleet.type_names[table.kind[c]],
+                "units": int(table.units[c]),
+                "cost": float(table.cost_cents_per_h[c]),
+            }
+            for c in range(len(table))
+        ]
+        return {"candidates": columns, "rejections": [asdict(item) for item in self.rejections()]}
+
+    def _rejection(self, s: int, a: int) -> Rejection:
+        reason = Reason(int(self.verdicts.reason[s, a]))
+        value, limit = float(self.verdicts.value[s, a]), float(self.verdicts.limit[s, a])
+        server = self.system.servers[self.fleet.server_names[s]]
+        accelerator = self.fleet.accelerator_names[a]
+        return Rejection(
+            server.name,
+            accelerator,
+            reason.label,
+            _detail(reason, server, accelerator, value, limit),
+            None if np.isnan(value) else value,
+            None if np.isnan(limit) else limit,
+        )
+
+
+_DETAILS = {
+    Reason.no_target: "class {service_class} has no target for {model}",
+    Reason.no_profile: "no token times of {model} on {accelerator} are known",
+    Reason.does_not_fit: "one request has {value:,.0f} tokens, kvCapacity is {limit:,.0f}",
+    Reason.batch_limit: "batch limit {value:,.0f} is over {limit:,.0f}; set the server's maxBatchSize",
+    Reason.no_work: "the service time of a request is zero; give the profile token times",
+    Reason.itl_unattainable: "best ITL at batch 1 is {value:.4g} ms, target {limit:g} ms",
+    Reason.ttft_unattainable: "best TTFT at batch 1 is {value:.4g} ms, target {limit:g} ms",
+    Reason.replica_limit: "needs {value:,.0f} replicas, the limit is {limit:,.0f}",
+}
+
+
+def _detail(reason: Reason, server: Server, accelerator: str, value: float, limit: float) -> str:
+    if reason is Reason.not_allowed:
+        if server.keep_accelerator and server.current.accelerator not in ("", accelerator):
+            return f"keepAccelerator holds it on {server.current.accelerator}"
+        return "not in the server's list of accelerators"
+    return _DETAILS[reason].format(
+        service_class=server.service_class,
+        model=server.model,
+        accelerator=accelerator,
+        value=value,
+        limit=limit,
+    )

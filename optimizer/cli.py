@@ -1,0 +1,79 @@
+"""The command line: parses, calls one pipeline function, renders; only answers go to stdout."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from optimizer.commands import COMMANDS
+from optimizer.errors import IncompletePlanError, InferplanError
+
+_DESCRIPTION = """\
+Plan an LLM inference fleet: which accelerator, how many replicas and what batch size for every
+(service class, model), so that latency and throughput targets hold at the least cost."""
+_EPILOG = """\
+PATH is a YAML or JSON file, a directory of such files, or - for standard input.
+Exit status: 0 done, 2 bad input, 3 a server is not served in full (--require-complete), 4 solver failure."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    arguments = _parser().parse_args(argv)
+    try:
+        return int(arguments.run(arguments) or 0)
+    except IncompletePlanError as error:
+        return _fail(error, "incomplete")
+    except InferplanError as error:
+        return _fail(error, "error")
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader has gone; there is nobody to tell
+        return 0
+    except KeyboardInterrupt:
+        print("inferplan: interrupted", file=sys.stderr)
+        return 130
+
+
+def _fail(error: InferplanError, what: str) -> int:
+    print(f"inferplan: {what}: {' '.join(str(error).split())}", file=sys.stderr)
+    return error.exit_code
+
+
+class _Version(argparse.Action):
+    """Prints the version; looks it up only then."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from optimizer import __version__
+
+        print(f"inferplan {__version__}")
+        parser.exit()
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong with the arguments in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"{self.prog}: error: {message}; see '{self.prog} --help'", file=sys.stderr)
+        sys.exit(2)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="inferplan",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name, (summary, add_arguments, run) in COMMANDS.items():
+        command = commands.add_parser(
+            name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", allow_abbrev=False
+        )
+        add_arguments(command)
+        command.set_defaults(run=run)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

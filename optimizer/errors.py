@@ -1,0 +1,50 @@
+"""The exceptions that inferplan raises, all in one tree.
+
+::
+
+    InferplanError
+    ├── SpecError             a document is missing, malformed or inconsistent        exit 2 · HTTP 422
+    ├── AnalysisError         a single queue cannot be analysed as asked              exit 2 · HTTP 422
+    ├── IncompletePlanError   only from ``Plan.raise_for_status``                     exit 3
+    └── SolverError           the solver failed, or its answer failed verification    exit 4 · HTTP 500
+
+That a load cannot be served is no exception: it is a result (``Plan.unserved``).
+"""
+
+
+class InferplanError(Exception):
+    """Base of every error that inferplan raises on purpose; its text is one line."""
+
+    exit_code = 1
+    http_status = 500
+
+
+class SpecError(InferplanError):
+    """Raised when a document cannot be read, or says something impossible.
+
+    The text names the place (``servers[3].model``), the value, the limit and what to do.
+    """
+
+    exit_code = 2
+    http_status = 422
+
+
+class AnalysisError(InferplanError):
+    """Raised when the queue of one replica cannot be analysed or sized as asked."""
+
+    exit_code = 2
+    http_status = 422
+
+
+class IncompletePlanError(InferplanError):
+    """Raised by ``Plan.raise_for_status`` when a server is not served in full."""
+
+    exit_code = 3
+    http_status = 409
+
+
+class SolverError(InferplanError):
+    """Raised when the solver fails, or when its answer does not pass verification."""
+
+    exit_code = 4
+    http_status = 500

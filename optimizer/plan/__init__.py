@@ -1,0 +1,17 @@
+"""The answer: a document that names every server, made from a solution and verified by plain arithmetic."""
+
+from optimizer.plan.build import make_plan
+from optimizer.plan.document import CapacityUse, Change, Level, Placement, Plan, Pool, Unserved
+from optimizer.plan.verify import verify
+
+__all__ = [
+    "CapacityUse",
+    "Change",
+    "Level",
+    "Placement",
+    "Plan",
+    "Pool",
+    "Unserved",
+    "make_plan",
+    "verify",
+]

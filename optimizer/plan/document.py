@@ -1,0 +1,173 @@
+"""The plan as a document: the same from the library, the command line and REST."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from optimizer.errors import IncompletePlanError
+from optimizer.spec.schema import AllocationData, Document, Load
+from optimizer.spec.system import System
+
+
+class Pool(Document):
+    """Replicas of one server on one accelerator, and what they are predicted to do at their load."""
+
+    accelerator: str
+    """The accelerator's name."""
+    num_replicas: int = Field(alias="numReplicas")
+    """Replicas."""
+    max_batch: int = Field(alias="maxBatch")
+    """Batch limit of a replica."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """Cost of the pool [cents/h]."""
+    arrival_rate_rpm: float = Field(alias="arrivalRate")
+    """Load that the pool carries [requests/min]."""
+    max_arrival_rate_rpm: float = Field(alias="maxArrivalRate")
+    """Largest load at which the pool meets every target [requests/min]."""
+    itl_ms: float = Field(alias="itlAverage")
+    """Mean inter-token latency at the load [ms]."""
+    ttft_ms: float = Field(alias="ttftAverage")
+    """Mean time to first token at the load [ms]."""
+    utilization: float
+    """Mean batch over the batch limit, at the load."""
+    loss: float
+    """Share of requests that find the queue full, at the load."""
+
+
+class Unserved(Document):
+    """A server that is not served in full, and why."""
+
+    server: str
+    """The server."""
+    priority: int
+    """Its priority."""
+    reason: str
+    """One of a closed set."""
+    detail: str
+    """The reason in numbers."""
+    served_fraction: float = Field(0.0, alias="servedFraction")
+    """Share of its load that is served."""
+
+
+class CapacityUse(Document):
+    """Units of one accelerator type."""
+
+    type: str
+    """The accelerator type."""
+    limit: int | None = None
+    """Units that exist; none: not limited."""
+    used: int
+    """Units that the plan takes."""
+
+
+class Placement(Document):
+    """An accelerator and a number of replicas."""
+
+    accelerator: str
+    """The accelerator's name."""
+    num_replicas: int = Field(alias="numReplicas")
+    """Replicas."""
+
+
+class Change(Document):
+    """A server whose accelerator or replicas differ from the current ones."""
+
+    server: str
+    """The server."""
+    before: tuple[Placement, ...] = Field(alias="from", strict=False)
+    """What it runs on now; empty for nothing."""
+    after: tuple[Placement, ...] = Field(alias="to", strict=False)
+    """What it is to run on; empty for nothing."""
+    cost_change_cents_per_h: float = Field(alias="costChange")
+    """Cost after less cost before [cents/h]."""
+
+
+class Level(Document):
+    """One objective of the lexicographic order, as reached."""
+
+    name: str
+    """What is minimised."""
+    value: float
+    """What was reached: requests/min, servers, cents/h or servers, by the name."""
+    bound: float | None = None
+    """No plan can do better, given the levels before; none where nothing is proved."""
+    gap: float | None = None
+    """Relative distance between value and bound."""
+
+
+class Plan(Document):
+    """What to run where; every server of the input is in `allocations` or in `unserved`."""
+
+    status: Literal["optimal", "feasible", "heuristic"]
+    """Proved within the gap, stopped early, or without proof."""
+    solver: Literal["separable", "milp", "greedy"]
+    """What found the plan."""
+    complete: bool
+    """Whether every server is served in full."""
+    objective: float
+    """Transition value reached [cents/h]."""
+    bound: float | None = None
+    """Its proved lower bound [cents/h]."""
+    gap: float | None = None
+    """Relative distance between the two."""
+    levels: tuple[Level, ...] = Field(strict=False)
+    """Every objective in its order."""
+    total_cost_cents_per_h: float = Field(alias="totalCost")
+    """Cost of all allocations [cents/h]."""
+    allocations: dict[str, tuple[Pool, ...]] = Field(strict=False)
+    """Pools by server; none for an idle server that needs no replicas."""
+    unserved: tuple[Unserved, ...] = Field(strict=False)
+    """Servers that are not served in full."""
+    capacity: tuple[CapacityUse, ...] = Field(strict=False)
+    """Use of every accelerator type."""
+    changes: tuple[Change, ...] = Field(strict=False)
+    """Servers whose allocation changes."""
+
+    def to_json(self) -> str:
+        """Return the plan as JSON text, the same bytes for the same plan."""
+        return self.model_dump_json(by_alias=True, indent=2)
+
+    def raise_for_status(self) -> None:
+        """Raise if a server is not served in full.
+
+        Raises:
+            IncompletePlanError: names the unserved servers.
+        """
+        if self.complete:
+            return
+        names = [item.server for item in self.unserved]
+        shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        raise IncompletePlanError(f"{len(names)} of the servers cannot be served in full: {shown}")
+
+    def reference_answer(self, system: System) -> dict[str, Any]:
+        """Return the answer in the reference's format, with every server that has an allocation.
+
+        A server with several pools shows its largest in the reference's fields, and all under ``pools``.
+        """
+        answer: dict[str, Any] = {}
+        for name, pools in self.allocations.items():
+            load = system.servers[name].current.load
+            answer[name] = _reference_allocation(pools, load)
+        return {"allocations": answer}
+
+
+def _reference_allocation(pools: tuple[Pool, ...], load: Load) -> dict[str, Any]:
+    main = max(pools, key=lambda pool: pool.arrival_rate_rpm, default=None)
+    data = (
+        AllocationData(load=load)
+        if main is None
+        else AllocationData(
+            accelerator=main.accelerator,
+            numReplicas=main.num_replicas,
+            maxBatch=main.max_batch,
+            cost=main.cost_cents_per_h,
+            itlAverage=main.itl_ms,
+            ttftAverage=main.ttft_ms,
+            load=load,
+        )
+    )
+    wire = data.model_dump(mode="json", by_alias=True, exclude={"avg_concurrency"})
+    wire["load"] = {key: wire["load"][key] for key in ("arrivalRate", "avgInTokens", "avgOutTokens")}
+    if len(pools) > 1:
+        wire["pools"] = [pool.model_dump(mode="json", by_alias=True) for pool in pools]
+    return wire

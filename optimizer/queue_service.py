@@ -1,0 +1,117 @@
+"""The reference's queue-analysis format: problems and answers as its service has them (iteration law).
+
+Rates are requests per second, times ms. A missing ``maxQueueSize`` is 0, as there.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from pydantic import Field
+
+from optimizer.errors import AnalysisError, SpecError
+from optimizer.replica import LatencyTargets, Replica, ReplicaPerformance, analyze_replicas, size_replicas
+from optimizer.spec.files import json_value
+from optimizer.spec.messages import validated
+from optimizer.spec.schema import MAX_BATCH_LIMIT, Count, Document, PerfParms, PositiveCount, Quantity, Tokens
+
+
+class QueueProblem(Document):
+    """One problem of the reference's queue-analysis service."""
+
+    rate_rps: Quantity = Field(0.0, alias="RPS")
+    """Arrival rate [requests/s]; of no matter for sizing."""
+    max_batch: PositiveCount = Field(alias="maxBatchSize", le=MAX_BATCH_LIMIT)
+    """Batch limit."""
+    in_tokens: Tokens = Field(alias="avgInputTokens")
+    """Mean prompt length [tokens]."""
+    out_tokens: Tokens = Field(alias="avgOutputTokens", ge=1)
+    """Mean answer length [tokens]."""
+    alpha: Quantity = 0.0
+    """α of the iteration law [ms]."""
+    beta: Quantity = 0.0
+    """β of the iteration law [ms per token computed]."""
+    gamma: Quantity = 0.0
+    """γ of the iteration law [ms per token of KV cache read]."""
+    max_queue: Count = Field(0, alias="maxQueueSize")
+    """Room to wait behind a full batch."""
+    target_ttft_ms: Quantity = Field(0.0, alias="targetTTFT")
+    """Time to first token [ms]; 0 for none."""
+    target_itl_ms: Quantity = Field(0.0, alias="targetITL")
+    """Inter-token latency [ms]; 0 for none."""
+
+    def replica(self) -> Replica:
+        """Return the replica that the problem describes."""
+        return Replica(
+            maxBatch=self.max_batch,
+            maxQueue=self.max_queue,
+            inTokens=self.in_tokens,
+            outTokens=self.out_tokens,
+            perfParms=PerfParms(alpha=self.alpha, beta=self.beta, gamma=self.gamma),
+        )
+
+
+class QueueAnswer(Document):
+    """One answer of the reference's queue-analysis service."""
+
+    offered_rps: float = Field(alias="offeredRPS")
+    """Arrival rate [requests/s]."""
+    throughput_rps: float = Field(alias="throughput")
+    """Completed [requests/s]."""
+    response_ms: float = Field(alias="avgRespTime")
+    """Wait and service [ms]."""
+    wait_ms: float = Field(alias="avgWaitTime")
+    """Wait before service [ms]."""
+    in_service: float = Field(alias="avgNumInServ")
+    """Mean requests in the batch."""
+    ttft_ms: float = Field(alias="avgTTFT")
+    """Time to first token [ms]."""
+    itl_ms: float = Field(alias="avgITL")
+    """Inter-token latency [ms]."""
+    stable_rate_rps: float = Field(alias="maxRPS")
+    """Largest stable rate [requests/s]."""
+    rate_ttft_rps: float = Field(0.0, alias="RPSTargetTTFT")
+    """Largest rate that meets the TTFT target [requests/s]; 0 in an analysis."""
+    rate_itl_rps: float = Field(0.0, alias="RPSTargetITL")
+    """Largest rate that meets the ITL target [requests/s]; 0 in an analysis."""
+
+
+def read_problems(lines: Iterable[str]) -> Iterator[QueueProblem | SpecError]:
+    """Read problems from JSON lines, skipping empty ones; a bad line yields the error that says why."""
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            try:
+                yield validated(QueueProblem, json_value(line, f"line {number}"), f"line {number}: ")
+            except SpecError as error:
+                yield error
+
+
+def analyze_problem(problem: QueueProblem) -> QueueAnswer:
+    """Return the performance at the problem's rate.
+
+    Raises:
+        AnalysisError: the rate or a service time is zero.
+    """
+    return _answer(analyze_replicas([problem.replica()], [problem.rate_rps])[0])
+
+
+def size_problem(problem: QueueProblem) -> QueueAnswer:
+    """Return the largest rates that meet the targets, and the performance at the smaller of them.
+
+    Raises:
+        AnalysisError: no rate meets the targets.
+    """
+    targets = LatencyTargets(ttft=problem.target_ttft_ms, itl=problem.target_itl_ms)
+    sizing = size_replicas([problem.replica()], [targets])[0]
+    if isinstance(sizing, AnalysisError):
+        raise sizing
+    return _answer(sizing.at_max_rate, sizing.rate_ttft_rps or 0.0, sizing.rate_itl_rps or 0.0)
+
+
+def _answer(found: ReplicaPerformance, rate_ttft_rps: float = 0.0, rate_itl_rps: float = 0.0) -> QueueAnswer:
+    figures = {
+        name: getattr(found, name)
+        for name in QueueAnswer.model_fields
+        if name in ReplicaPerformance.model_fields
+    }
+    return QueueAnswer.model_validate(
+        figures | {"rate_ttft_rps": rate_ttft_rps, "rate_itl_rps": rate_itl_rps}
+    )

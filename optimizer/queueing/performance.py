@@ -1,0 +1,119 @@
+"""From the queue of a replica to what its users see: waiting, TTFT, ITL, throughput, loss.
+
+`ReplicaQueues` joins a token-time law with the birth–death queue that it drives, for R rows at once. Rates
+are requests per second at this boundary and requests per millisecond inside. Equation numbers refer to
+``docs/math.md``.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from optimizer.arrays import FloatArray, IntArray
+from optimizer.queueing.birth_death import BirthDeathQueue
+from optimizer.timing import TimingLaw
+
+MS_PER_S = 1000.0
+STABILITY_MARGIN = 1e-3
+"""Rates are sought from this share of μ(1) up to this share below μ(N) (the reference's ε)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Performance:
+    """Long-run means of R replicas at given arrival rates; all shapes (R,)."""
+
+    offered_rps: FloatArray
+    throughput_rps: FloatArray
+    response_ms: FloatArray
+    wait_ms: FloatArray
+    service_ms: FloatArray
+    prefill_ms: FloatArray
+    ttft_ms: FloatArray
+    itl_ms: FloatArray
+    in_service: FloatArray
+    in_queue: FloatArray
+    utilization: FloatArray
+    """Mean occupancy over the batch limit."""
+    loss: FloatArray
+    """Share of arrivals that find the queue full."""
+    p_empty: FloatArray
+    p_full: FloatArray
+
+    def of_row(self, row: int) -> dict[str, float]:
+        """Return one row as plain numbers by field name."""
+        return {name: float(getattr(self, name)[row]) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaQueues:
+    """R replicas, each with its token-time law, batch limit N and queue room Q."""
+
+    law: TimingLaw
+    queue: BirthDeathQueue
+    single_rate_rps: FloatArray
+    """μ(1), shape (R,)."""
+    full_rate_rps: FloatArray
+    """μ(N), shape (R,)."""
+
+    @classmethod
+    def build(cls, law: TimingLaw, max_batch: IntArray, max_queue: IntArray) -> Self:
+        """Tabulate the departure rates μ(n) = n / S(n) (eq. 8) of every row up to the largest batch.
+
+        Args:
+            law: token-time law of the R rows; every service time must be positive.
+            max_batch: N ≥ 1, shape (R,).
+            max_queue: Q ≥ 0, shape (R,).
+        """
+        first = np.cumsum(max_batch) - max_batch
+        occupancy = np.arange(1, int(max_batch.sum()) + 1) - np.repeat(first, max_batch)
+        rows = np.repeat(np.arange(len(max_batch)), max_batch)
+        log_rates = np.log(occupancy / law.take(rows).service_time_ms(occupancy.astype(np.float64)))
+        queue = BirthDeathQueue.from_rates(log_rates, max_batch, max_queue)
+        return cls(law, queue, np.exp(log_rates[first]) * MS_PER_S, np.exp(queue.log_full_rate) * MS_PER_S)
+
+    @property
+    def least_rate_rps(self) -> FloatArray:
+        """The lower end of the rates that sizing considers, shape (R,)."""
+        return STABILITY_MARGIN * np.minimum(self.single_rate_rps, self.full_rate_rps)
+
+    @property
+    def stable_rate_rps(self) -> FloatArray:
+        """The largest rate that counts as stable, shape (R,)."""
+        return (1 - STABILITY_MARGIN) * self.full_rate_rps
+
+    def take(self, rows: IntArray) -> Self:
+        """Return the replicas of the chosen rows, in their order."""
+        return type(self)(
+            self.law.take(rows), self.queue.take(rows), self.single_rate_rps[rows], self.full_rate_rps[rows]
+        )
+
+    def analyze(self, rate_rps: FloatArray) -> Performance:
+        """Return the long-run means at arrival rates `rate_rps` > 0, shape (R,) (eq. 11-17).
+
+        Beyond the stable rate the queue stays full and the surplus is lost; the means then hold for the
+        requests that are let in.
+        """
+        rate = rate_rps / MS_PER_S
+        state = self.queue.solve(np.log(rate))
+        throughput = rate * state.acceptance
+        service = state.in_service / throughput
+        wait = state.in_queue / throughput
+        times = self.law.token_times(service, state.in_service, self.queue.max_batch)
+        p_full = np.exp(state.log_p_full)
+        return Performance(
+            offered_rps=rate_rps,
+            throughput_rps=throughput * MS_PER_S,
+            response_ms=wait + service,
+            wait_ms=wait,
+            service_ms=service,
+            prefill_ms=times.prefill_ms,
+            ttft_ms=wait + times.first_token_ms,
+            itl_ms=times.itl_ms,
+            in_service=state.in_service,
+            in_queue=state.in_queue,
+            utilization=state.in_service / self.queue.max_batch,
+            loss=p_full,
+            p_empty=np.exp(state.log_p_empty),
+            p_full=p_full,
+        )

@@ -1,0 +1,37 @@
+"""A sign of life on stderr for work that takes a while; nothing where stderr is no terminal."""
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+PATIENCE_S = 2.0
+"""Work shorter than this shows nothing."""
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show a spinner with the elapsed time while the body runs, once it has run for `PATIENCE_S`."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    done = threading.Event()
+    thread = threading.Thread(target=_show, args=(what, done), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _show(what: str, done: threading.Event) -> None:
+    if done.wait(PATIENCE_S):
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as progress:
+        progress.add_task(what)
+        done.wait()

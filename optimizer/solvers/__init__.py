@@ -1,0 +1,1 @@
+"""The choice among candidates: the problem as arrays, and the solvers that answer it."""

@@ -1,0 +1,150 @@
+"""HiGHS: a `MilpModel` goes in as arrays, results come out as values. The only place that knows highspy."""
+
+import time
+from dataclasses import replace
+
+import highspy
+import numpy as np
+
+from optimizer.arrays import FloatArray, IntArray
+from optimizer.errors import SolverError
+from optimizer.solvers.model import MilpModel, Outcome, RunResult
+
+SEED = 0
+THREADS = 1
+"""One thread and a fixed seed: the same model gives the same answer."""
+CORE_FROM_COLUMNS = 5_000
+"""Models of at least this many columns are first solved on the columns that their relaxation likes best."""
+CORE_COLUMNS = 2_000
+"""Columns beside those that the relaxation uses."""
+
+_OUTCOMES = {
+    highspy.HighsModelStatus.kOptimal: Outcome.optimal,
+    highspy.HighsModelStatus.kModelEmpty: Outcome.optimal,
+    highspy.HighsModelStatus.kInfeasible: Outcome.infeasible,
+    highspy.HighsModelStatus.kTimeLimit: Outcome.time_limit,
+}
+
+
+class HighsSession:
+    """A model held by HiGHS.
+
+    Each run gets a HiGHS of its own with a copy of the model: of one that has run before, the clock against
+    the time limit starts anew for some algorithms and goes on for others.
+    """
+
+    def __init__(self, model: MilpModel) -> None:
+        self._holder = _quiet_highs()
+        self._every = np.arange(len(model.lower), dtype=np.int32)
+        self._lower, self._upper, self._whole = model.lower, model.upper.copy(), model.whole
+        _check(self._holder.passModel(_lp(model)), "load the model")
+
+    def add_limit(self, coefficients: FloatArray, upper: float) -> None:
+        """Require coefficients·x ≤ upper from now on."""
+        used = np.flatnonzero(coefficients).astype(np.int32)
+        status = self._holder.addRow(-highspy.kHighsInf, upper, len(used), used, coefficients[used])
+        _check(status, "add a row")
+
+    def set_upper(self, variables: IntArray, upper: float) -> None:
+        """Change the upper bounds of some variables."""
+        self._upper[variables] = upper
+        self._change_upper(self._upper)
+
+    def minimise(
+        self, objective: FloatArray, start: FloatArray | None, gap: float, time_limit_s: float
+    ) -> RunResult:
+        """Minimise objective·x, from a feasible point where one is known.
+
+        Large models take three steps: the relaxation, whose optimum is a bound; the model on a core of few
+        columns, those that the relaxation uses or nearly uses; and, unless the two meet within the gap, the
+        whole model from the core's best point.
+
+        Raises:
+            SolverError: HiGHS reports an error, or a status that is no answer.
+        """
+        _check(self._holder.changeColsCost(len(self._every), self._every, objective), "set the objective")
+        if len(self._every) < CORE_FROM_COLUMNS:
+            return self._run(start, gap, time_limit_s)
+        relaxed, core = self._core(gap, time_limit_s / 2)
+        spent_s = relaxed.run_s
+        if relaxed.outcome is not Outcome.optimal:
+            return relaxed
+        if core is not None:
+            spent_s += core.run_s
+            if core.x is not None:
+                value = float(objective @ core.x)
+                if value - relaxed.bound <= gap * abs(value):
+                    return RunResult(Outcome.optimal, core.x, relaxed.bound, spent_s)
+                if start is None or value < float(objective @ start):
+                    start = core.x
+        whole = self._run(start, gap, max(time_limit_s - spent_s, 0.0))
+        return replace(whole, bound=max(whole.bound, relaxed.bound), run_s=whole.run_s + spent_s)
+
+    def _core(self, gap: float, time_limit_s: float) -> tuple[RunResult, RunResult | None]:
+        """Solve the relaxation, then the model on its core columns."""
+        relaxed = self._run(None, gap, time_limit_s, relaxed=True)
+        if relaxed.x is None or relaxed.reduced_cost is None or relaxed.outcome is not Outcome.optimal:
+            return replace(relaxed, x=None), None
+        used = relaxed.x > 0
+        distance = np.where(used | (self._upper == 0), np.inf, relaxed.reduced_cost)
+        core = used.copy()
+        core[np.argsort(distance, kind="stable")[:CORE_COLUMNS]] = True
+        self._change_upper(np.where(core, self._upper, 0.0))
+        result = self._run(None, gap / 2, max(time_limit_s - relaxed.run_s, 0.0))
+        self._change_upper(self._upper)
+        return relaxed, result
+
+    def _run(
+        self, start: FloatArray | None, gap: float, time_limit_s: float, *, relaxed: bool = False
+    ) -> RunResult:
+        highs = _quiet_highs(solve_relaxation=relaxed, mip_rel_gap=gap, time_limit=time_limit_s)
+        _check(highs.passModel(self._holder.getModel()), "copy the model")
+        if start is not None:
+            _check(highs.setSolution(len(self._every), self._every, start), "set the start")
+        begin = time.perf_counter()
+        _check(highs.run(), "run")
+        run_s = time.perf_counter() - begin
+        status = highs.getModelStatus()
+        if status not in _OUTCOMES:
+            raise SolverError(f"HiGHS ended with status {highs.modelStatusToString(status)!r}")
+        info = highs.getInfo()
+        found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+        solution = highs.getSolution()
+        x = np.array(solution.col_value) if found else None
+        if x is not None and not relaxed:
+            x[self._whole] = np.round(x[self._whole])
+        bound = info.objective_function_value if relaxed else info.mip_dual_bound
+        reduced_cost = np.array(solution.col_dual) if relaxed and found else None
+        return RunResult(_OUTCOMES[status], x, float(bound), run_s, reduced_cost)
+
+    def _change_upper(self, upper: FloatArray) -> None:
+        status = self._holder.changeColsBounds(len(self._every), self._every, self._lower, upper)
+        _check(status, "change bounds")
+
+
+def _quiet_highs(**options: object) -> highspy.Highs:
+    highs = highspy.Highs()
+    fixed = {"output_flag": False, "threads": THREADS, "random_seed": SEED, "mip_abs_gap": 0.0}
+    for name, value in (fixed | options).items():
+        _check(highs.setOptionValue(name, value), f"set {name}")
+    return highs
+
+
+def _check(status: highspy.HighsStatus, what: str) -> None:
+    if status == highspy.HighsStatus.kError:
+        raise SolverError(f"HiGHS could not {what}")
+
+
+def _lp(model: MilpModel) -> highspy.HighsLp:
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = len(model.lower), len(model.row_lower)
+    lp.col_cost_ = np.zeros(len(model.lower))
+    lp.col_lower_, lp.col_upper_ = model.lower, model.upper
+    lp.row_lower_, lp.row_upper_ = model.row_lower, model.row_upper
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    lp.a_matrix_.start_ = model.row_start.astype(np.int32)
+    lp.a_matrix_.index_ = model.row_index.astype(np.int32)
+    lp.a_matrix_.value_ = model.row_value
+    kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
+    lp.integrality_ = [kinds[whole] for whole in model.whole.astype(int)]
+    return lp

@@ -1,0 +1,79 @@
+"""The lexicographic order: what each level measures, and its value for a given answer.
+
+First, for each priority from the highest down, the unserved request rate and the number of unserved
+servers; then the transition value; then the number of changed servers. Equation numbers refer to
+``docs/math.md``.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.solvers.problem import Level, Problem
+
+RATE_UNIT_RPM = 1e-3
+"""Loads are made whole numbers of this unit [requests/min]."""
+MAX_WHOLE_RATE = 1e9
+"""Largest whole number that a load may become; a coarser unit is taken where one would exceed it."""
+VALUE = "value"
+CHANGES = "changes"
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceLevel:
+    """What being unserved costs at one level, by server."""
+
+    name: str
+    weight: FloatArray
+    """Whole numbers, shape (S,); 0 for servers that do not count at this level."""
+    unit: float
+    """Of one whole number, in what the level is reported in (requests/min, or servers)."""
+
+
+def service_levels(problem: Problem) -> list[ServiceLevel]:
+    """Return the levels of service, in their order (eq. 24, 25)."""
+    levels = []
+    for priority in np.unique(problem.priority):
+        here = problem.to_serve & (problem.priority == priority)
+        weight, unit = _whole_rates(np.where(here, problem.load_rpm, 0.0))
+        levels += [
+            ServiceLevel(f"priority {priority}: unserved rate", weight, unit),
+            ServiceLevel(f"priority {priority}: unserved servers", here.astype(np.float64), 1.0),
+        ]
+    return levels
+
+
+def _whole_rates(load_rpm: FloatArray) -> tuple[FloatArray, float]:
+    """Return loads as whole multiples of a unit, and the unit; a load too small for it counts one."""
+    unit = max(RATE_UNIT_RPM, float(load_rpm.max(initial=0)) / MAX_WHOLE_RATE)
+    whole = np.where(load_rpm > 0, np.maximum(np.round(load_rpm / unit), 1), 0).astype(np.int64)
+    divisor = int(np.gcd.reduce(whole)) or 1
+    return (whole // divisor).astype(np.float64), unit * divisor
+
+
+def served(problem: Problem, replicas: IntArray) -> BoolArray:
+    """Return which servers have an allocation, shape (S,)."""
+    has = np.zeros(len(problem.priority), np.bool_)
+    has[problem.table.server[replicas > 0]] = True
+    return has
+
+
+def value_of(problem: Problem, replicas: IntArray) -> float:
+    """Return the transition value of a single-accelerator answer [cents/h] (eq. 23)."""
+    left = ~served(problem, replicas)
+    return float(problem.value[replicas > 0].sum() + problem.none_value[left].sum())
+
+
+def changes_of(problem: Problem, replicas: IntArray) -> int:
+    """Return how many servers a single-accelerator answer changes."""
+    left = ~served(problem, replicas)
+    return int(problem.changed[replicas > 0].sum() + problem.none_changed[left].sum())
+
+
+def proved_levels(problem: Problem, replicas: IntArray) -> tuple[Level, ...]:
+    """Return every level at the value that an answer has there, each proved."""
+    left = ~served(problem, replicas)
+    values = {level.name: float(level.weight[left].sum() * level.unit) for level in service_levels(problem)}
+    values |= {VALUE: value_of(problem, replicas), CHANGES: float(changes_of(problem, replicas))}
+    return tuple(Level(name, value, value) for name, value in values.items())

@@ -1,0 +1,1 @@
+"""The documents: their schema, the files that hold them, and the system that they describe."""

@@ -1,0 +1,84 @@
+"""What a validation error says: one line with the path, the value and the limit."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from optimizer.errors import SpecError
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def validated(model: type[_Model], raw: object, prefix: str = "") -> _Model:
+    """Validate plain values as a document of the given kind.
+
+    Raises:
+        SpecError: one line with the path and value of the first offender and how many more there are.
+    """
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        raise SpecError(prefix + _one_line(error)) from None
+    except RecursionError:
+        raise SpecError(f"{prefix}the document is nested too deeply") from None
+
+
+def _one_line(error: ValidationError) -> str:
+    problems = error.errors(include_url=False)
+    first = problems[0]
+    path = path_text(first["loc"])
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return f"{path}: {_problem_text(first)}{more}" if path else f"{_problem_text(first)}{more}"
+
+
+def path_text(location: Iterable[int | str]) -> str:
+    """Return a location as a path: ``servers[3].currentAlloc.load``."""
+    path = ""
+    for step in location:
+        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else str(step)
+    return path
+
+
+_TEXTS = {
+    "extra_forbidden": "unknown key; remove it or correct its spelling",
+    "missing": "missing; this key is required",
+    "string_too_short": "must not be empty",
+    "finite_number": "must be a finite number, not {value}",
+    "greater_than_equal": "must be at least {ge:,g}, not {value}",
+    "greater_than": "must be more than {gt:,g}, not {value}",
+    "less_than_equal": "must be at most {le:,g}, not {value}",
+    "less_than": "must be less than {lt:,g}, not {value}",
+    "literal_error": "must be {expected}, not {value}",
+    "string_too_long": "must have at most {max_length} characters",
+    "string_type": "must be text (in YAML put it in quotes), not {value}",
+    "float_type": "must be a number, not {value}",
+    "int_type": "must be a whole number, not {value}",
+    "int_from_float": "must be a whole number, not {value}",
+    "bool_type": "must be true or false, not {value}",
+    "tuple_type": "must be a list, not {value}",
+    "model_type": "must be an object with keys, not {value}",
+    "model_attributes_type": "must be an object with keys, not {value}",
+}
+
+
+def _problem_text(problem: Mapping[str, Any]) -> str:
+    text = _TEXTS.get(problem["type"])
+    if text is None:
+        return str(problem["msg"])
+    return text.format(value=_shown(problem["input"]), **problem.get("ctx", {}))
+
+
+def kind_of(value: object) -> str:
+    """Return what a value is, as messages say it."""
+    if isinstance(value, list | tuple):
+        return "a list"
+    return "an object" if isinstance(value, Mapping) else _shown(value)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list | tuple | Mapping):
+        return kind_of(value)
+    text = json.dumps(value) if isinstance(value, str | int | float | bool) else repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,197 @@
+"""The system: documents joined, cross-checked and indexed by name, immutable from here on.
+
+Whatever the order of the input, accelerators, profiles, classes and servers are in the order of their
+names; this is what makes every later answer independent of it.
+"""
+
+import difflib
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from optimizer.errors import SpecError
+from optimizer.spec.files import Part, read_parts, spec_from_value
+from optimizer.spec.messages import validated
+from optimizer.spec.schema import (
+    Accelerator,
+    Capacity,
+    ModelProfile,
+    ModelTarget,
+    OptimizerOptions,
+    Server,
+    ServiceClass,
+    SystemSpec,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """A fleet to be planned: what can be bought, what runs on it, what is asked for, and how to choose."""
+
+    accelerators: Mapping[str, Accelerator]
+    """By name, in the order of the names (as are all of these)."""
+    profiles: Mapping[tuple[str, str], ModelProfile]
+    """By model and accelerator."""
+    service_classes: Mapping[str, ServiceClass]
+    targets: Mapping[tuple[str, str], ModelTarget]
+    """By service class and model."""
+    servers: Mapping[str, Server]
+    capacity: Mapping[str, int]
+    """Units by accelerator type."""
+    options: OptimizerOptions
+
+    def with_options(self, **changes: object) -> "System":
+        """Return a copy with some optimizer options changed, given by their Python names.
+
+        Raises:
+            SpecError: an option does not exist or its value is out of range.
+        """
+        unknown = [name for name in changes if name not in OptimizerOptions.model_fields]
+        if unknown:
+            raise SpecError(f"optimizer.{unknown[0]}: there is no such option")
+        values = self.options.model_dump() | changes
+        return replace(self, options=validated(OptimizerOptions, values, "optimizer."))
+
+    def priority(self, server: Server) -> int:
+        """Return the priority of a server, that of its class."""
+        return self.service_classes[server.service_class].priority
+
+    def to_spec(self) -> SystemSpec:
+        """Return the system as one document, sections in the order of the names."""
+        return SystemSpec(
+            accelerators=tuple(self.accelerators.values()),
+            models=tuple(self.profiles.values()),
+            serviceClasses=tuple(self.service_classes.values()),
+            servers=tuple(self.servers.values()),
+            count=tuple(Capacity(type=kind, count=units) for kind, units in self.capacity.items()),
+            optimizer=self.options,
+        )
+
+
+def load_system(source: str | os.PathLike[str] | Mapping[str, Any]) -> System:
+    """Read a system from a file, a directory, ``-`` (standard input) or a document in memory.
+
+    Raises:
+        SpecError: a document cannot be read, breaks the schema, or contradicts another.
+    """
+    parts = [Part(spec_from_value(source))] if isinstance(source, Mapping) else read_parts(source)
+    return join_parts(parts)
+
+
+def join_parts(parts: Sequence[Part]) -> System:
+    """Join documents into one cross-checked system.
+
+    Raises:
+        SpecError: a name occurs twice, or refers to nothing; the text has the path of the offender.
+    """
+    accelerators = _indexed(parts, "accelerators", lambda item: item.name)
+    profiles = _indexed(parts, "models", lambda item: (item.name, item.accelerator))
+    classes = _indexed(parts, "serviceClasses", lambda item: item.name)
+    servers = _indexed(parts, "servers", lambda item: item.name)
+    capacity = _indexed(parts, "count", lambda item: item.type)
+    targets: dict[tuple[str, str], ModelTarget] = {}
+    for place, service_class in classes.values():
+        for i, target in enumerate(service_class.model_targets):
+            here = f"{place}.modelTargets[{i}]"
+            if (service_class.name, target.model) in targets:
+                raise SpecError(
+                    f"{here}.model: {target.model!r} occurs twice in class {service_class.name!r}"
+                )
+            if target.percentile is not None:
+                raise SpecError(
+                    f"{here}.percentile: {target.percentile:g} asks for a percentile, but the queue model "
+                    "'reference' knows means only; remove it"
+                )
+            targets[service_class.name, target.model] = target
+    for place, profile in profiles.values():
+        _must_exist(profile.accelerator, accelerators, f"{place}.acc", "accelerator")
+    models = {model for model, _ in profiles}
+    for place, server in servers.values():
+        _check_server(server, place, accelerators, classes, models)
+    if not servers:
+        raise SpecError(parts[0].place("servers: the system has none; add at least one server"))
+
+    def values(index: Mapping[Any, tuple[str, Any]]) -> Mapping[Any, Any]:
+        return MappingProxyType({name: index[name][1] for name in sorted(index)})
+
+    return System(
+        accelerators=values(accelerators),
+        profiles=values(profiles),
+        service_classes=values(classes),
+        targets=MappingProxyType({key: targets[key] for key in sorted(targets)}),
+        servers=values(servers),
+        capacity=MappingProxyType({kind: capacity[kind][1].count for kind in sorted(capacity)}),
+        options=_options(parts),
+    )
+
+
+def _indexed(parts: Sequence[Part], section: str, key: Callable[[Any], Any]) -> dict[Any, tuple[str, Any]]:
+    """Return the items of a section by name, each with its place; a name that occurs twice is an error."""
+    index: dict[Any, tuple[str, Any]] = {}
+    field = {"serviceClasses": "service_classes"}.get(section, section)
+    for part in parts:
+        for i, item in enumerate(getattr(part.spec, field)):
+            place, name = part.place(f"{section}[{i}]"), key(item)
+            if name in index:
+                shown = " on ".join(map(repr, name)) if isinstance(name, tuple) else repr(name)
+                raise SpecError(f"{place}: {shown} occurs twice; it is also at {index[name][0]}")
+            index[name] = (place, item)
+    return index
+
+
+def _options(parts: Sequence[Part]) -> OptimizerOptions:
+    given = [part for part in parts if "optimizer" in part.spec.model_fields_set]
+    if len(given) > 1:
+        raise SpecError(given[1].place(f"optimizer: the section is also in {given[0].source}; keep one"))
+    return given[0].spec.optimizer if given else OptimizerOptions()
+
+
+def _check_server(
+    server: Server,
+    place: str,
+    accelerators: Mapping[str, object],
+    classes: Mapping[str, object],
+    models: Iterable[str],
+) -> None:
+    default = "" if "service_class" in server.model_fields_set else " (the default)"
+    _must_exist(server.service_class, classes, f"{place}.class", f"service class{default}")
+    _must_exist(server.model, models, f"{place}.model", "model")
+    for i, name in enumerate(server.accelerators or ()):
+        _must_exist(name, accelerators, f"{place}.accelerators[{i}]", "accelerator")
+    current = server.current
+    if current.accelerator and (
+        server.keep_accelerator or (current.num_replicas and not current.cost_cents_per_h)
+    ):
+        _must_exist(current.accelerator, accelerators, f"{place}.currentAlloc.accelerator", "accelerator")
+    if 0 < current.load.out_tokens < 1:
+        tokens = current.load.out_tokens
+        raise SpecError(
+            f"{place}.currentAlloc.load.avgOutTokens: must be 0 (idle) or at least 1, not {tokens:g}"
+        )
+    for field in ("arrival_cv", "in_tokens_cv", "out_tokens_cv"):
+        value = getattr(current.load, field)
+        if value != 1:
+            wire = type(current.load).model_fields[field].alias
+            raise SpecError(
+                f"{place}.currentAlloc.load.{wire}: {value:g} is not 1, which the queue model 'reference' "
+                "assumes; remove it"
+            )
+
+
+def _must_exist(name: str, known: Iterable[str], place: str, what: str) -> None:
+    if name in known:  # type: ignore[operator]
+        return
+    near = difflib.get_close_matches(name, list(known), n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else f"; add it, or correct {place.rsplit('.', 1)[-1]!r}"
+    raise SpecError(f"{place}: {what} {name!r} does not exist{hint}")
+
+
+def joined_document(parts: Sequence[Part]) -> dict[str, Any]:
+    """Return documents as one, in plain values under the wire names, with only what was given."""
+    joined: dict[str, Any] = {}
+    for part in parts:
+        for section, value in part.spec.model_dump(mode="json", by_alias=True, exclude_unset=True).items():
+            joined[section] = joined[section] + value if section in joined else value
+    return joined
