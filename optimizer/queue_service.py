@@ -41,11 +41,13 @@ class QueueProblem(Document):
     def replica(self) -> Replica:
         """Return the replica that the problem describes."""
         return Replica(
-            maxBatch=self.max_batch,
-            maxQueue=self.max_queue,
-            inTokens=self.in_tokens,
-            outTokens=self.out_tokens,
-            perfParms=PerfParms(alpha=self.alpha, beta=self.beta, gamma=self.gamma),
+            max_batch=self.max_batch,
+            max_queue=self.max_queue,
+            in_tokens=self.in_tokens,
+            out_tokens=self.out_tokens,
+            iteration=PerfParms(
+                base_ms=self.alpha, compute_per_token_ms=self.beta, kv_read_per_token_ms=self.gamma
+            ),
         )
 
 
@@ -99,7 +101,7 @@ def size_problem(problem: QueueProblem) -> QueueAnswer:
     Raises:
         AnalysisError: no rate meets the targets.
     """
-    targets = LatencyTargets(ttft=problem.target_ttft_ms, itl=problem.target_itl_ms)
+    targets = LatencyTargets(ttft_ms=problem.target_ttft_ms, itl_ms=problem.target_itl_ms)
     sizing = size_replicas([problem.replica()], [targets])[0]
     if isinstance(sizing, AnalysisError):
         raise sizing

@@ -161,11 +161,11 @@ def size_replicas(
         for i, row in enumerate(rows):
             if joint.attainable[i]:
                 answers[row] = ReplicaSizing(
-                    maxRate=float(joint.max_rate_rps[i]),
-                    rateAtTTFT=_or_none(alone[0][i]),
-                    rateAtITL=_or_none(alone[1][i]),
-                    rateAtTPS=_or_none(alone[2][i]),
-                    atMaxRate=_performance(found, queues.stable_rate_rps, i),
+                    max_rate_rps=float(joint.max_rate_rps[i]),
+                    rate_ttft_rps=_or_none(alone[0][i]),
+                    rate_itl_rps=_or_none(alone[1][i]),
+                    rate_tps_rps=_or_none(alone[2][i]),
+                    at_max_rate=_performance(found, queues.stable_rate_rps, i),
                 )
             else:
                 answers[row] = _unattainable(targets[row], joint.least_ttft_ms[i], joint.least_itl_ms[i])

@@ -11,7 +11,7 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from optimizer.arrays import FloatArray, IntArray
+from optimizer.arrays import BoolArray, FloatArray, IntArray
 
 DEFAULT_MAX_NUM_TOKENS = 8192
 """Token budget of one iteration where a profile states none (vLLM's usual setting)."""
@@ -48,14 +48,13 @@ class TimingLaw(Protocol):
         """Return the law of the chosen rows, in their order."""
 
 
+@dataclass(frozen=True, slots=True)
 class _Rows:
     """What both laws share: parameters as equally long arrays, selected together."""
 
-    __slots__ = ()
-
     def take(self, rows: IntArray) -> Self:
         """Return the law of the chosen rows, in their order."""
-        return type(self)(*(getattr(self, f.name)[rows] for f in fields(self)))  # type: ignore[arg-type]
+        return type(self)(*(getattr(self, f.name)[rows] for f in fields(self)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +142,7 @@ class IterationLaw(_Rows):
         tokens_in, tokens_out, budget = self.in_tokens, self.out_tokens, self.max_num_tokens
         demand = occupancy * (tokens_in + tokens_out)
 
-        def fits(k: FloatArray) -> FloatArray:
+        def fits(k: FloatArray) -> BoolArray:
             return (k + tokens_out) * (budget - tokens_in / k) >= demand
 
         half = (budget * tokens_out - tokens_in - demand) / (2 * budget)

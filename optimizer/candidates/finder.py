@@ -173,8 +173,9 @@ def _law(fleet: Fleet, pairs: _Pairs, *, linear: bool) -> TimingLaw:
     times = fleet.profiles.times[:, pairs.profile]
     in_tokens, out_tokens = fleet.servers.in_tokens[pairs.server], fleet.servers.out_tokens[pairs.server]
     if linear:
-        return LinearLaw(*times, in_tokens, out_tokens)
-    return IterationLaw(*times[:3], in_tokens, out_tokens, fleet.profiles.max_num_tokens[pairs.profile])
+        return LinearLaw(times[0], times[1], times[2], times[3], in_tokens, out_tokens)
+    budget = fleet.profiles.max_num_tokens[pairs.profile]
+    return IterationLaw(times[0], times[1], times[2], in_tokens, out_tokens, budget)
 
 
 def _chunks_by_law(fleet: Fleet, pairs: _Pairs, rows: IntArray) -> Iterator[tuple[bool, IntArray]]:

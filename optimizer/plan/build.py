@@ -35,7 +35,7 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
         bound=value.bound,
         gap=value.gap,
         levels=tuple(Level(name=x.name, value=x.value, bound=x.bound, gap=x.gap) for x in solution.levels),
-        totalCost=float(sum(pool.cost_cents_per_h for mine in pools.values() for pool in mine)),
+        total_cost_cents_per_h=float(sum(pool.cost_cents_per_h for mine in pools.values() for pool in mine)),
         allocations=pools,
         unserved=unserved,
         capacity=tuple(
@@ -55,13 +55,13 @@ def _pool(candidates: Candidates, solution: Solution, c: int) -> Pool:
     replicas = int(solution.replicas[c])
     return Pool(
         accelerator=fleet.accelerator_names[table.accelerator[c]],
-        numReplicas=replicas,
-        maxBatch=int(table.max_batch[c]),
-        cost=float(table.cost_per_replica[c] * replicas),
-        arrivalRate=float(fleet.servers.load_rps[table.server[c]] * 60.0),
-        maxArrivalRate=float(table.max_rate_rps[c] * 60.0 * replicas),
-        itlAverage=float(table.itl_ms[c]),
-        ttftAverage=float(table.ttft_ms[c]),
+        num_replicas=replicas,
+        max_batch=int(table.max_batch[c]),
+        cost_cents_per_h=float(table.cost_per_replica[c] * replicas),
+        arrival_rate_rpm=float(fleet.servers.load_rps[table.server[c]] * 60.0),
+        max_arrival_rate_rpm=float(table.max_rate_rps[c] * 60.0 * replicas),
+        itl_ms=float(table.itl_ms[c]),
+        ttft_ms=float(table.ttft_ms[c]),
         utilization=float(table.utilization[c]),
         loss=float(table.loss[c]),
     )
@@ -74,10 +74,14 @@ def _changes(candidates: Candidates, pools: dict[str, tuple[Pool, ...]]) -> tupl
         current = server.current
         running = bool(current.accelerator and current.num_replicas)
         before = (
-            (Placement(accelerator=current.accelerator, numReplicas=current.num_replicas),) if running else ()
+            (Placement(accelerator=current.accelerator, num_replicas=current.num_replicas),)
+            if running
+            else ()
         )
         mine = pools.get(name, ())
-        after = tuple(Placement(accelerator=pool.accelerator, numReplicas=pool.num_replicas) for pool in mine)
+        after = tuple(
+            Placement(accelerator=pool.accelerator, num_replicas=pool.num_replicas) for pool in mine
+        )
         if before != after:
             difference = sum(pool.cost_cents_per_h for pool in mine) - float(costs[s])
             changes.append(
@@ -125,6 +129,8 @@ def _nearest_miss(candidates: Candidates, s: int) -> tuple[str, str]:
     nearest = min(rejections, key=_miss)
     reasons = {item.reason for item in rejections if item.reason != "not_allowed"} or {"not_allowed"}
     reason = nearest.reason if len(reasons) == 1 else "no_candidate"
+    if nearest.value is None and len(reasons) == 1:
+        return reason, nearest.detail
     others = f" (the nearest of {len(rejections)} accelerators)" if len(rejections) > 1 else ""
     return reason, f"{nearest.accelerator}: {nearest.detail}{others}"
 

@@ -5,6 +5,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from optimizer.errors import IncompletePlanError
+from optimizer.solvers.problem import SolverName
 from optimizer.spec.schema import AllocationData, Document, Load
 from optimizer.spec.system import System
 
@@ -100,7 +101,7 @@ class Plan(Document):
 
     status: Literal["optimal", "feasible", "heuristic"]
     """Proved within the gap, stopped early, or without proof."""
-    solver: Literal["separable", "milp", "greedy"]
+    solver: SolverName
     """What found the plan."""
     complete: bool
     """Whether every server is served in full."""
@@ -158,11 +159,11 @@ def _reference_allocation(pools: tuple[Pool, ...], load: Load) -> dict[str, Any]
         if main is None
         else AllocationData(
             accelerator=main.accelerator,
-            numReplicas=main.num_replicas,
-            maxBatch=main.max_batch,
-            cost=main.cost_cents_per_h,
-            itlAverage=main.itl_ms,
-            ttftAverage=main.ttft_ms,
+            num_replicas=main.num_replicas,
+            max_batch=main.max_batch,
+            cost_cents_per_h=main.cost_cents_per_h,
+            itl_ms=main.itl_ms,
+            ttft_ms=main.ttft_ms,
             load=load,
         )
     )

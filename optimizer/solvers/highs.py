@@ -122,8 +122,8 @@ class HighsSession:
         _check(status, "change bounds")
 
 
-def _quiet_highs(**options: object) -> highspy.Highs:
-    highs = highspy.Highs()
+def _quiet_highs(**options: bool | float) -> highspy.Highs:
+    highs = highspy.Highs()  # type: ignore[no-untyped-call]
     fixed = {"output_flag": False, "threads": THREADS, "random_seed": SEED, "mip_abs_gap": 0.0}
     for name, value in (fixed | options).items():
         _check(highs.setOptionValue(name, value), f"set {name}")

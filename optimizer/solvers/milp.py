@@ -34,6 +34,8 @@ class Formulation:
     """Row of the candidate table of each x, shape (n,)."""
     servers: IntArray
     """Server of each u, shape (m,)."""
+    capacity: FloatArray
+    """Units of each accelerator type, shape (T,)."""
     value: FloatArray
     """Value of every variable [cents/h], shape (n + m,)."""
     changed: FloatArray
@@ -99,6 +101,7 @@ def formulate(problem: Problem) -> Formulation:
         model,
         columns,
         servers,
+        capacity,
         np.concatenate([problem.value[columns], problem.none_value[servers]]),
         np.concatenate([problem.changed[columns], problem.none_changed[servers]]).astype(np.float64),
     )
@@ -218,11 +221,9 @@ class _Run:
 
     def _solution(self) -> Solution:
         """Count the answer again in whole numbers."""
-        replicas, table = self._replicas(), self.problem.table
-        used = np.bincount(
-            table.kind, replicas * table.units_per_replica, minlength=len(self.problem.capacity)
-        )
-        if (used > self.problem.capacity).any() or np.bincount(table.server[replicas > 0]).max(initial=0) > 1:
+        replicas, table, capacity = self._replicas(), self.problem.table, self.formulation.capacity
+        used = np.bincount(table.kind, replicas * table.units_per_replica, minlength=len(capacity))
+        if (used > capacity).any() or np.bincount(table.server[replicas > 0]).max(initial=0) > 1:
             raise SolverError("the solver's answer breaks a limit; please report this with the input")
         return Solution(
             replicas, Status.optimal if self.proved else Status.feasible, "milp", tuple(self.levels)

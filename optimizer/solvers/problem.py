@@ -7,6 +7,7 @@ they know no names. Equation numbers refer to ``docs/math.md``.
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from optimizer.spec.schema import OptimizerOptions
 GAP_FREE_COLUMNS = 2000
 """Up to this many columns the default is to prove the optimum; above it a gap of `DEFAULT_GAP`."""
 DEFAULT_GAP = 1e-4
+
+
+SolverName = Literal["separable", "milp", "greedy"]
 
 
 class Status(StrEnum):
@@ -88,7 +92,7 @@ class Solution:
     replicas: IntArray
     """Replicas of each column, 0 where it is not chosen; shape (C,)."""
     status: Status
-    solver: str
+    solver: SolverName
     levels: tuple[Level, ...]
 
     def level(self, name: str) -> Level:

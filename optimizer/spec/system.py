@@ -6,7 +6,7 @@ names; this is what makes every later answer independent of it.
 
 import difflib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -63,7 +63,7 @@ class System:
         return SystemSpec(
             accelerators=tuple(self.accelerators.values()),
             models=tuple(self.profiles.values()),
-            serviceClasses=tuple(self.service_classes.values()),
+            service_classes=tuple(self.service_classes.values()),
             servers=tuple(self.servers.values()),
             count=tuple(Capacity(type=kind, count=units) for kind, units in self.capacity.items()),
             optimizer=self.options,
@@ -153,7 +153,7 @@ def _check_server(
     place: str,
     accelerators: Mapping[str, object],
     classes: Mapping[str, object],
-    models: Iterable[str],
+    models: Collection[str],
 ) -> None:
     default = "" if "service_class" in server.model_fields_set else " (the default)"
     _must_exist(server.service_class, classes, f"{place}.class", f"service class{default}")
@@ -180,8 +180,8 @@ def _check_server(
             )
 
 
-def _must_exist(name: str, known: Iterable[str], place: str, what: str) -> None:
-    if name in known:  # type: ignore[operator]
+def _must_exist(name: str, known: Collection[str], place: str, what: str) -> None:
+    if name in known:
         return
     near = difflib.get_close_matches(name, list(known), n=1)
     hint = f"; did you mean {near[0]!r}?" if near else f"; add it, or correct {place.rsplit('.', 1)[-1]!r}"
