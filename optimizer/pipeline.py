@@ -4,11 +4,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from optimizer.candidates import find_candidates
-from optimizer.errors import SolverError, SpecError
+from optimizer.errors import SolverError
 from optimizer.plan import Plan, make_plan, verify
+from optimizer.solvers.greedy import solve_greedy
+from optimizer.solvers.milp import SessionFactory, solve_milp
 from optimizer.solvers.problem import Problem, Solution, build_problem
+from optimizer.solvers.separable import solve_separable, solve_separable_mixed
+from optimizer.solvers.staged import solve_in_stages
 from optimizer.spec.system import System
 
 
@@ -26,11 +31,20 @@ class Timings:
         self.stages_s[name] = self.stages_s.get(name, 0.0) + time.perf_counter() - begin
 
 
-def solve(system: System, *, timings: Timings | None = None, **options: object) -> Plan:
+def solve(
+    system: System,
+    *,
+    backend: str = "highs",
+    write_model_to: Path | None = None,
+    timings: Timings | None = None,
+    **options: object,
+) -> Plan:
     """Return the best plan of a system.
 
     Args:
         system: what to plan.
+        backend: what solves a MILP: ``highs``, or the name of a solver that PuLP knows (``CBC``).
+        write_model_to: FILE.lp or FILE.mps for the model of the value level, if wanted.
         timings: filled with the time of each stage, if given.
         options: optimizer options by their Python names (``unlimited=True``), in place of the document's.
 
@@ -41,39 +55,53 @@ def solve(system: System, *, timings: Timings | None = None, **options: object) 
     clock = timings or Timings()
     if options:
         system = system.with_options(**options)
-    _check_supported(system)
     with clock.stage("candidates"):
         candidates = find_candidates(system)
     with clock.stage("solve"):
         problem = build_problem(candidates)
-        solution = choose(problem)
+        solution = choose(problem, backend)
     with clock.stage("plan"):
         plan = make_plan(candidates, problem, solution)
     with clock.stage("verify"):
         wrong = verify(plan, system)
     if wrong:
         raise SolverError(f"the plan does not hold: {wrong[0]}; please report this with the input")
+    if write_model_to is not None:
+        from optimizer.solvers.backends import write_model
+
+        names = candidates.fleet.server_names, candidates.fleet.accelerator_names
+        write_model(problem, solution, names, write_model_to)
     return plan
 
 
-def choose(problem: Problem) -> Solution:
-    """Choose among columns with the solver that the options ask for."""
-    if problem.capacity is None:
-        from optimizer.solvers.separable import solve_separable
+def choose(problem: Problem, backend: str = "highs") -> Solution:
+    """Choose among columns with the solver that the options ask for.
 
+    Args:
+        problem: what to choose from.
+        backend: what solves a MILP: ``highs``, or the name of a solver that PuLP knows (``CBC``).
+
+    Raises:
+        SpecError: the backend is not known or not installed.
+        SolverError: the solver failed.
+    """
+    if problem.capacity is None and not problem.options.heterogeneous:
         return solve_separable(problem)
-    from optimizer.solvers.highs import HighsSession  # loaded only where a MILP is solved
-    from optimizer.solvers.milp import solve_milp
+    if not problem.options.milp_solver:
+        return solve_in_stages(problem, lambda stage, _time_limit_s: solve_greedy(stage))
+    session = _session("CPLEX" if problem.options.use_cplex and backend == "highs" else backend)
+    if problem.capacity is None:
+        return solve_separable_mixed(problem, session)
+    return solve_in_stages(problem, lambda stage, time_limit_s: solve_milp(stage, session, time_limit_s))
 
-    return solve_milp(problem, HighsSession)
 
+def _session(backend: str) -> SessionFactory:
+    """Return what loads a model into a solver; solvers are imported only here, where a MILP is solved."""
+    if backend.lower() == "highs":
+        from optimizer.solvers.highs import HighsSession
 
-def _check_supported(system: System) -> None:
-    options = system.options
-    for given, name in (
-        (options.heterogeneous, "heterogeneous: mixed plans"),
-        (options.use_cplex, "useCplex: CPLEX"),
-        (options.batch_sizing != "profile", "batchSizing: optimal batch sizes"),
-    ):
-        if given:
-            raise SpecError(f"optimizer.{name} cannot be asked for yet; remove the option")
+        return HighsSession
+    from optimizer.solvers.backends import PulpSession, solver_name
+
+    solver_name(backend)
+    return lambda model: PulpSession(model, backend)

@@ -68,6 +68,10 @@ class CandidateTable:
     utilization: FloatArray
     loss: FloatArray
     """Share of arrivals that find the queue full, at the load per replica."""
+    batch_ceiling: IntArray
+    """Largest batch that was allowed; `max_batch` itself unless batch sizes are chosen."""
+    best_rate_rps: FloatArray
+    """Largest rate over all batches up to the ceiling; `max_rate_rps` unless batch sizes are chosen."""
 
     def __len__(self) -> int:
         """Return the number of rows C."""
@@ -154,6 +158,8 @@ class Candidates:
                 "ttftAverage": float(table.ttft_ms[c]),
                 "utilization": float(table.utilization[c]),
                 "loss": float(table.loss[c]),
+                "batchCeiling": int(table.batch_ceiling[c]),
+                "bestArrivalRatePerReplica": float(table.best_rate_rps[c] * SECONDS_PER_MINUTE),
                 "type": fleet.type_names[table.kind[c]],
                 "units": int(table.units[c]),
                 "cost": float(table.cost_cents_per_h[c]),

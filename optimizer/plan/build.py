@@ -2,29 +2,27 @@
 
 import numpy as np
 
-from optimizer.arrays import IntArray
+from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable, Rejection
+from optimizer.candidates.finder import COUNT_TOLERANCE, analyze_pairs
+from optimizer.fleet import SECONDS_PER_MINUTE
 from optimizer.plan.document import CapacityUse, Change, Level, Placement, Plan, Pool, Unserved
 from optimizer.solvers.levels import VALUE
-from optimizer.solvers.problem import Problem, Solution
+from optimizer.solvers.problem import Problem, Solution, units_used
 
 
 def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> Plan:
-    """Name what a solution chose."""
-    fleet, table = candidates.fleet, candidates.table
-    chosen = np.flatnonzero(solution.replicas)
-    pools: dict[str, tuple[Pool, ...]] = {}
-    for s, name in enumerate(fleet.server_names):
-        first, last = np.searchsorted(table.server[chosen], [s, s + 1])
-        mine = chosen[first:last]
-        if len(mine) or not problem.to_serve[s]:
-            pools[name] = tuple(_pool(candidates, solution, c) for c in mine)
-    units = solution.replicas * table.units_per_replica
-    used = np.bincount(table.kind, units, minlength=len(fleet.type_names)).astype(np.int64)
+    """Name what a solution chose, with every pool's performance at the load that it gets."""
+    names = candidates.fleet.server_names
+    pools = _pools(candidates, problem, solution.replicas)
+    carried = np.array([sum(pool.arrival_rate_rpm for pool in pools.get(name, ())) for name in names])
+    fraction = _served_fraction(problem, solution.replicas, carried / SECONDS_PER_MINUTE)
+    for s, name in enumerate(names):
+        if not problem.to_serve[s]:
+            pools.setdefault(name, ())
+    used = units_used(problem, solution.replicas, len(candidates.fleet.type_names))
     unserved = tuple(
-        _unserved(candidates, problem, s, used)
-        for s in range(len(fleet.server_names))
-        if fleet.server_names[s] not in pools
+        _unserved(candidates, problem, int(s), used, float(fraction[s])) for s in np.flatnonzero(fraction < 1)
     )
     value = solution.level(VALUE)
     return Plan(
@@ -36,7 +34,7 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
         gap=value.gap,
         levels=tuple(Level(name=x.name, value=x.value, bound=x.bound, gap=x.gap) for x in solution.levels),
         total_cost_cents_per_h=float(sum(pool.cost_cents_per_h for mine in pools.values() for pool in mine)),
-        allocations=pools,
+        allocations={name: pools[name] for name in names if name in pools},
         unserved=unserved,
         capacity=tuple(
             CapacityUse(
@@ -44,27 +42,66 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
                 limit=None if problem.capacity is None else int(problem.capacity[t]),
                 used=int(used[t]),
             )
-            for t, name in enumerate(fleet.type_names)
+            for t, name in enumerate(candidates.fleet.type_names)
         ),
         changes=_changes(candidates, pools),
     )
 
 
-def _pool(candidates: Candidates, solution: Solution, c: int) -> Pool:
-    table, fleet = candidates.table, candidates.fleet
-    replicas = int(solution.replicas[c])
-    return Pool(
-        accelerator=fleet.accelerator_names[table.accelerator[c]],
-        num_replicas=replicas,
-        max_batch=int(table.max_batch[c]),
-        cost_cents_per_h=float(table.cost_per_replica[c] * replicas),
-        arrival_rate_rpm=float(fleet.servers.load_rps[table.server[c]] * 60.0),
-        max_arrival_rate_rpm=float(table.max_rate_rps[c] * 60.0 * replicas),
-        itl_ms=float(table.itl_ms[c]),
-        ttft_ms=float(table.ttft_ms[c]),
-        utilization=float(table.utilization[c]),
-        loss=float(table.loss[c]),
+def _served_fraction(problem: Problem, replicas: IntArray, carried_rps: FloatArray) -> FloatArray:
+    """Return the share of each server's load that is carried, or of its least replicas where it is idle."""
+    count = np.bincount(problem.table.server, replicas, minlength=len(problem.priority))
+    loaded = problem.load_rps > 0
+    share = np.where(loaded, carried_rps, count) / np.where(
+        loaded, problem.load_rps, np.maximum(problem.min_replicas, 1)
     )
+    share = np.where(problem.to_serve, np.minimum(share, 1.0), 1.0)
+    return np.where(share >= 1 - COUNT_TOLERANCE, 1.0, share)
+
+
+def _pools(candidates: Candidates, problem: Problem, replicas: IntArray) -> dict[str, tuple[Pool, ...]]:
+    """Return the pools of every server that has any.
+
+    The load splits in proportion to the pools' largest rates, so that each runs at the same share of its own
+    (eq. 38); a server whose pools cannot carry all of it gives them what they can.
+    """
+    table, fleet = problem.table, candidates.fleet
+    chosen = np.flatnonzero(replicas)
+    count, server = replicas[chosen], table.server[chosen]
+    most = table.max_rate_rps[chosen] * count
+    together = np.bincount(server, most, minlength=len(problem.priority))[server]
+    load = problem.load_rps[server]
+    carried = (
+        np.where(load >= together * (1 - COUNT_TOLERANCE), np.minimum(load, together), load) * most / together
+    )
+    figures = {name: getattr(table, name)[chosen] for name in ("itl_ms", "ttft_ms", "utilization", "loss")}
+    loaded = np.flatnonzero(carried > 0)
+    found = analyze_pairs(
+        fleet,
+        server[loaded],
+        table.accelerator[chosen[loaded]],
+        table.max_batch[chosen[loaded]],
+        carried[loaded] / count[loaded],
+    )
+    for name, values in figures.items():
+        values[loaded] = getattr(found, name)
+    pools: dict[str, tuple[Pool, ...]] = {}
+    for i, c in enumerate(chosen):
+        pool = Pool(
+            accelerator=fleet.accelerator_names[table.accelerator[c]],
+            num_replicas=int(count[i]),
+            max_batch=int(table.max_batch[c]),
+            cost_cents_per_h=float(table.cost_per_replica[c] * count[i]),
+            arrival_rate_rpm=float(carried[i] * SECONDS_PER_MINUTE),
+            max_arrival_rate_rpm=float(most[i] * SECONDS_PER_MINUTE),
+            itl_ms=float(figures["itl_ms"][i]),
+            ttft_ms=float(figures["ttft_ms"][i]),
+            utilization=float(figures["utilization"][i]),
+            loss=float(figures["loss"][i]),
+        )
+        name = fleet.server_names[server[i]]
+        pools[name] = (*pools.get(name, ()), pool)
+    return pools
 
 
 def _changes(candidates: Candidates, pools: dict[str, tuple[Pool, ...]]) -> tuple[Change, ...]:
@@ -93,15 +130,19 @@ def _changes(candidates: Candidates, pools: dict[str, tuple[Pool, ...]]) -> tupl
 # --- reasons -------------------------------------------------------------------------------------------
 
 
-def _unserved(candidates: Candidates, problem: Problem, s: int, used: IntArray) -> Unserved:
-    first, last = np.searchsorted(candidates.table.server, [s, s + 1])
-    mine = candidates.table.take(np.arange(first, last))
-    reason, detail = _shortage(candidates, problem, mine, used) if len(mine) else _nearest_miss(candidates, s)
+def _unserved(candidates: Candidates, problem: Problem, s: int, used: IntArray, fraction: float) -> Unserved:
+    first, last = np.searchsorted(problem.table.server, [s, s + 1])
+    mine = np.arange(first, last)[problem.full[first:last]]
+    if len(mine):
+        reason, detail = _shortage(candidates, problem, problem.table.take(mine), used)
+    else:
+        reason, detail = _nearest_miss(candidates, s)
     return Unserved(
         server=candidates.fleet.server_names[s],
         priority=int(problem.priority[s]),
         reason=reason,
         detail=detail,
+        served_fraction=fraction,
     )
 
 

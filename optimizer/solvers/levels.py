@@ -36,7 +36,7 @@ def service_levels(problem: Problem) -> list[ServiceLevel]:
     levels = []
     for priority in np.unique(problem.priority):
         here = problem.to_serve & (problem.priority == priority)
-        weight, unit = _whole_rates(np.where(here, problem.load_rpm, 0.0))
+        weight, unit = _whole_rates(np.where(here, problem.load_rps * 60.0, 0.0))
         levels += [
             ServiceLevel(f"priority {priority}: unserved rate", weight, unit),
             ServiceLevel(f"priority {priority}: unserved servers", here.astype(np.float64), 1.0),
@@ -59,21 +59,44 @@ def served(problem: Problem, replicas: IntArray) -> BoolArray:
     return has
 
 
+def _by_server(problem: Problem, amount: FloatArray) -> FloatArray:
+    """Return the sum of a column quantity for each server, shape (S,)."""
+    return np.bincount(problem.table.server, amount, minlength=len(problem.priority)).astype(np.float64)
+
+
+def unchanged(problem: Problem, replicas: IntArray) -> BoolArray:
+    """Return which servers keep exactly their current allocation, or their lack of one; shape (S,)."""
+    stays = problem.on_current & (replicas == problem.current_replicas[problem.table.server]) & (replicas > 0)
+    pools = _by_server(problem, (replicas > 0).astype(np.float64))
+    kept = _by_server(problem, stays.astype(np.float64)) > 0
+    same: BoolArray = (kept & (pools == 1)) | ((pools == 0) & ~problem.none_changed)
+    return same
+
+
 def value_of(problem: Problem, replicas: IntArray) -> float:
-    """Return the transition value of a single-accelerator answer [cents/h] (eq. 23)."""
-    left = ~served(problem, replicas)
-    return float(problem.value[replicas > 0].sum() + problem.none_value[left].sum())
+    """Return the transition value of an answer [cents/h] (eq. 20-22).
+
+    A single-accelerator plan counts an unchanged allocation as 0, whatever cost was stated for it.
+    """
+    cost = replicas * problem.table.cost_per_replica
+    elsewhere = np.where(problem.on_current, 0.0, cost)
+    stays = _by_server(problem, np.where(problem.on_current, replicas, 0).astype(np.float64)) > 0
+    old, penalty = problem.current_cost, problem.options.transition_penalty
+    value = _by_server(problem, cost) - old
+    value += penalty * (_by_server(problem, elsewhere) + np.where(stays, 0.0, old))
+    if not problem.options.heterogeneous:
+        value[unchanged(problem, replicas)] = 0.0
+    return float(value.sum())
 
 
 def changes_of(problem: Problem, replicas: IntArray) -> int:
-    """Return how many servers a single-accelerator answer changes."""
-    left = ~served(problem, replicas)
-    return int(problem.changed[replicas > 0].sum() + problem.none_changed[left].sum())
+    """Return how many servers an answer changes."""
+    return int((~unchanged(problem, replicas)).sum())
 
 
-def proved_levels(problem: Problem, replicas: IntArray) -> tuple[Level, ...]:
-    """Return every level at the value that an answer has there, each proved."""
+def levels_of(problem: Problem, replicas: IntArray, *, proved: bool) -> tuple[Level, ...]:
+    """Return every level at the value that an answer has there, with that as its bound if it is proved."""
     left = ~served(problem, replicas)
     values = {level.name: float(level.weight[left].sum() * level.unit) for level in service_levels(problem)}
     values |= {VALUE: value_of(problem, replicas), CHANGES: float(changes_of(problem, replicas))}
-    return tuple(Level(name, value, value) for name, value in values.items())
+    return tuple(Level(name, value, value if proved else None) for name, value in values.items())

@@ -1,11 +1,11 @@
 """The choice as arrays, and what a solver answers.
 
-Takes `Candidates`, gives a `Problem`: columns with their value and whether they change anything, and for
-each server what leaving it without an allocation means. Solvers take a `Problem` and return a `Solution`;
-they know no names. Equation numbers refer to ``docs/math.md``.
+Takes `Candidates`, gives a `Problem`: columns, and for each server its load, its priority and what it runs
+on now. Solvers take a `Problem` and return a `Solution`; they know no names. Equation numbers refer to
+``docs/math.md``.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal
 
@@ -18,7 +18,6 @@ from optimizer.spec.schema import OptimizerOptions
 GAP_FREE_COLUMNS = 2000
 """Up to this many columns the default is to prove the optimum; above it a gap of `DEFAULT_GAP`."""
 DEFAULT_GAP = 1e-4
-
 
 SolverName = Literal["separable", "milp", "greedy"]
 
@@ -58,31 +57,70 @@ class Problem:
     """What to choose from; see the fields for shapes."""
 
     table: CandidateTable
-    """The columns, C rows."""
-    value: FloatArray
-    """Transition value of each column [cents/h], shape (C,)."""
-    changed: BoolArray
-    """Whether a column differs from the server's current allocation, shape (C,)."""
-    none_value: FloatArray
-    """Transition value of leaving each server without an allocation [cents/h], shape (S,)."""
-    none_changed: BoolArray
-    """Whether that is a change, shape (S,)."""
+    """The columns, C rows; with those that a limit on replicas keeps from serving a server alone."""
+    full: BoolArray
+    """Whether a column's number of replicas serves its server in full, shape (C,)."""
     to_serve: BoolArray
     """Whether a server is unserved without an allocation: it has load, or a least number of replicas."""
-    load_rpm: FloatArray
-    """Load of each server [requests/min], shape (S,)."""
+    load_rps: FloatArray
+    """Shape (S,)."""
     priority: IntArray
     """Shape (S,)."""
+    min_replicas: IntArray
+    """Shape (S,)."""
+    max_replicas: IntArray
+    """Shape (S,)."""
+    current_accelerator: IntArray
+    """Accelerator of each server's current allocation, -1 for none; shape (S,)."""
+    current_replicas: IntArray
+    """Shape (S,)."""
+    current_cost: FloatArray
+    """[cents/h], shape (S,)."""
     capacity: FloatArray | None
     """Units of each accelerator type, shape (T,); none: unlimited."""
     options: OptimizerOptions
 
     @property
-    def servable(self) -> BoolArray:
-        """Whether a server has any column, shape (S,)."""
-        servable = np.zeros(len(self.priority), np.bool_)
-        servable[self.table.server] = True
-        return servable
+    def on_current(self) -> BoolArray:
+        """Whether a column is on the accelerator that its server runs on now, shape (C,)."""
+        return np.equal(self.current_accelerator[self.table.server], self.table.accelerator)
+
+    @property
+    def value(self) -> FloatArray:
+        """Transition value of each column, taken whole [cents/h], shape (C,) (eq. 20)."""
+        cost, old = self.table.cost_cents_per_h, self.current_cost[self.table.server]
+        moved = cost - old + self.options.transition_penalty * (old + cost)
+        return np.where(~self.changed, 0.0, np.where(self.on_current, cost - old, moved))
+
+    @property
+    def changed(self) -> BoolArray:
+        """Whether a column, taken whole, differs from its server's current allocation; shape (C,)."""
+        same: BoolArray = self.current_replicas[self.table.server] == self.table.num_replicas
+        return ~(self.on_current & same)
+
+    @property
+    def none_value(self) -> FloatArray:
+        """Transition value of leaving each server without an allocation [cents/h], shape (S,)."""
+        return (self.options.transition_penalty - 1) * self.current_cost
+
+    @property
+    def none_changed(self) -> BoolArray:
+        """Whether leaving a server without an allocation is a change, shape (S,)."""
+        changed: BoolArray = (self.current_replicas > 0) | (self.current_cost > 0)
+        return changed
+
+    def of_servers(self, chosen: BoolArray) -> "Problem":
+        """Return the problem with only the columns of the chosen servers, and only these to be served."""
+        rows = np.flatnonzero(chosen[self.table.server])
+        return replace(
+            self,
+            table=self.table.take(rows),
+            full=self.full[rows],
+            to_serve=self.to_serve & chosen,
+            current_accelerator=np.where(chosen, self.current_accelerator, -1),
+            current_replicas=np.where(chosen, self.current_replicas, 0),
+            current_cost=np.where(chosen, self.current_cost, 0.0),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,47 +139,34 @@ class Solution:
 
 
 def build_problem(candidates: Candidates) -> Problem:
-    """Turn candidates into a problem (eq. 20-23)."""
-    servers, table = candidates.fleet.servers, candidates.table
+    """Turn candidates into a problem."""
+    servers, fleet = candidates.fleet.servers, candidates.fleet
     options = candidates.system.options
-    old = servers.current_cost
-    there = servers.current_accelerator[table.server] == table.accelerator
-    same = there & (servers.current_replicas[table.server] == table.num_replicas)
-    cost = table.cost_cents_per_h
-    difference = cost - old[table.server]
-    moved = difference + options.transition_penalty * (old[table.server] + cost)
-    running = (servers.current_replicas > 0) | (old > 0)
+    table = CandidateTable.joined([candidates.table, candidates.over_limit])
+    accelerators = len(fleet.accelerator_names)
+    over = candidates.over_limit.server * accelerators + candidates.over_limit.accelerator
     return Problem(
         table=table,
-        value=frozen(np.where(same, 0.0, np.where(there, difference, moved))),
-        changed=frozen(~same),
-        none_value=frozen(options.transition_penalty * old - old),
-        none_changed=frozen(running),
+        full=frozen(~np.isin(table.server * accelerators + table.accelerator, over)),
         to_serve=frozen((servers.load_rps > 0) | (servers.min_replicas > 0)),
-        load_rpm=frozen(servers.load_rps * 60.0),
+        load_rps=servers.load_rps,
         priority=servers.priority,
-        capacity=None if options.unlimited else candidates.fleet.capacity,
+        min_replicas=servers.min_replicas,
+        max_replicas=servers.max_replicas,
+        current_accelerator=servers.current_accelerator,
+        current_replicas=servers.current_replicas,
+        current_cost=servers.current_cost,
+        capacity=None if options.unlimited else fleet.capacity,
         options=options,
     )
 
 
-def undominated(problem: Problem) -> IntArray:
-    """Return the columns that no other of the same server and type makes superfluous, in their order.
-
-    A column is superfluous if another is no worse in value, units and changes; on equal terms the smaller
-    batch stays, then the first in order.
-    """
-    table = problem.table
-    group = table.server * (int(table.kind.max(initial=0)) + 1) + table.kind
-    order = np.lexsort((table.max_batch, problem.changed, table.units, problem.value, group))
-    # In this order a column is superfluous if an earlier one of its group has no more units. Subtracting a
-    # step per group makes the running minimum start afresh at each; a column that keeps the current
-    # allocation is always kept, as only it has no changes.
-    _, rank = np.unique(group[order], return_inverse=True)
-    units = table.units[order].astype(np.float64) - rank * (float(table.units.max(initial=0)) + 1.0)
-    least_before = np.concatenate([[np.inf], np.minimum.accumulate(units)[:-1]])
-    kept = (units < least_before) | ~problem.changed[order]
-    return np.sort(order[kept])
+def units_used(problem: Problem, replicas: IntArray, types: int) -> IntArray:
+    """Return the units of each accelerator type that an answer takes, shape (T,)."""
+    units = replicas * problem.table.units_per_replica
+    used = np.zeros(types, np.int64)
+    np.add.at(used, problem.table.kind, units)
+    return used
 
 
 def gap_target(options: OptimizerOptions, columns: int) -> float:

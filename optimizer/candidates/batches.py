@@ -1,0 +1,74 @@
+"""Batch size as a decision: for every pair the smallest batch whose rate is as good as the best."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from optimizer.arrays import FloatArray, IntArray
+from optimizer.candidates.pairs import Pairs, chunks_by_law, for_each, law_of, targets_of, waiting_room
+from optimizer.fleet import Fleet
+from optimizer.queueing.performance import ReplicaQueues
+from optimizer.queueing.sizing import largest_rate
+
+BATCH_SLACK = 0.01
+"""A chosen batch is the smallest whose rate is within this share of the best."""
+SCANNED_BATCHES = 512
+"""Batches that are tried for a pair: all up to this ceiling, so many in geometric steps above it."""
+SCANNED_ROWS = 2**20
+"""Pairs × batches that are expanded at a time."""
+
+
+def with_best_batches(fleet: Fleet, pairs: Pairs) -> Pairs:
+    """Replace each batch limit by the smallest batch whose rate is within 1 % of the best up to that limit.
+
+    The best rate is not monotone in the batch, so all batches are tried, row by row (eq. 20).
+    """
+    max_batch, best_rate = pairs.max_batch.copy(), pairs.best_rate_rps.copy()
+    loaded = np.flatnonzero(fleet.servers.load_rps[pairs.server] > 0)
+    width = np.minimum(pairs.max_batch[loaded], SCANNED_BATCHES)
+    block = np.cumsum(width) // SCANNED_ROWS
+    for b in np.unique(block):
+        rows = loaded[block == b]
+        tried = [_batches(int(ceiling)) for ceiling in pairs.max_batch[rows]]
+        pair = np.repeat(np.arange(len(rows)), [len(batches) for batches in tried])
+        batch = np.concatenate(tried)
+        expanded = pairs.take(rows[pair])
+        expanded = replace(expanded, max_batch=batch, max_queue=waiting_room(fleet, expanded.server, batch))
+        rate = _rates(fleet, expanded)
+        best = np.full(len(rows), -np.inf)
+        np.fmax.at(best, pair, rate)
+        good = np.flatnonzero(rate >= (1 - BATCH_SLACK) * best[pair])
+        found, first = np.unique(pair[good], return_index=True)
+        max_batch[rows[found]] = batch[good[first]]
+        best_rate[rows[found]] = best[found]
+    return replace(
+        pairs,
+        max_batch=max_batch,
+        max_queue=waiting_room(fleet, pairs.server, max_batch),
+        best_rate_rps=best_rate,
+    )
+
+
+def _batches(ceiling: int) -> IntArray:
+    """Return the batches to try up to a ceiling, ascending."""
+    if ceiling <= SCANNED_BATCHES:
+        return np.arange(1, ceiling + 1)
+    return np.unique(np.round(np.geomspace(1, ceiling, SCANNED_BATCHES))).astype(np.int64)
+
+
+def _rates(fleet: Fleet, pairs: Pairs) -> FloatArray:
+    """Return the largest rate of each pair, NaN where there is none."""
+    rates = np.full(len(pairs.server), np.nan)
+
+    def fill(chunk: tuple[bool, IntArray]) -> None:
+        linear, rows = chunk
+        some = pairs.take(rows)
+        law = law_of(fleet, some, linear=linear)
+        works = np.flatnonzero(law.service_time_ms(np.ones(len(rows))) > 0)
+        if len(works):
+            some, law = some.take(works), law.take(works)
+            replicas = ReplicaQueues.build(law, some.max_batch, some.max_queue)
+            rates[rows[works]] = largest_rate(replicas, targets_of(fleet, some)).max_rate_rps
+
+    for_each(fill, list(chunks_by_law(fleet, pairs, np.arange(len(pairs.server)))))
+    return rates

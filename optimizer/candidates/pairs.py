@@ -1,0 +1,137 @@
+"""The pairs of server and accelerator that may become columns, and what the queueing model needs of them."""
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
+from typing import TypeVar
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.candidates.table import Reason, Verdicts
+from optimizer.fleet import Fleet
+from optimizer.queueing.sizing import Targets
+from optimizer.spec.schema import MAX_BATCH_LIMIT
+from optimizer.timing import IterationLaw, LinearLaw, TimingLaw
+
+CHUNK_ELEMENTS = 2**17
+"""Entries of one chunk's table of states: small enough for the processor's cache."""
+MAX_THREADS = 8
+QUEUE_TO_BATCH_RATIO = 10
+"""Room to wait, as a multiple of the batch, where a server states none."""
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Pairs that may become columns, as equally long arrays of shape (R,)."""
+
+    server: IntArray
+    accelerator: IntArray
+    profile: IntArray
+    max_batch: IntArray
+    max_queue: IntArray
+    batch_ceiling: IntArray
+    best_rate_rps: FloatArray
+    """NaN where batch sizes are not chosen."""
+
+    def take(self, rows: IntArray | BoolArray) -> "Pairs":
+        return Pairs(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+
+def sizable_pairs(fleet: Fleet, verdicts: Verdicts, *, choose_batch: bool) -> Pairs:
+    """Reject what needs no queue to be seen, and return the rest with batch limit and queue room."""
+    servers, profiles = fleet.servers, fleet.profiles
+    timed = np.zeros(fleet.profile_of.shape, np.bool_)
+    known = fleet.profile_of >= 0
+    timed[known] = profiles.timed[fleet.profile_of[known]]
+    verdicts.reason[~timed] = Reason.no_profile
+    verdicts.reason[~servers.has_target] = Reason.no_target
+    verdicts.reason[~servers.allowed] = Reason.not_allowed
+
+    needed = (servers.load_rps > 0) | (servers.min_replicas > 0)
+    server, accelerator = np.nonzero((verdicts.reason == 0) & needed[:, None])
+    profile = fleet.profile_of[server, accelerator]
+    batch, room = _batch_and_room(fleet, server, profile, choose_batch=choose_batch)
+    for rows, reason, value, limit in (
+        (room < 1, Reason.does_not_fit, _tokens(fleet, server), profiles.kv_capacity_tokens[profile]),
+        (batch > MAX_BATCH_LIMIT, Reason.batch_limit, batch, np.full(len(batch), float(MAX_BATCH_LIMIT))),
+    ):
+        verdicts.reject(server[rows], accelerator[rows], reason, value[rows], limit[rows])
+    fits = (room >= 1) & (batch <= MAX_BATCH_LIMIT)
+    max_batch = np.where(fits, batch, 1).astype(np.int64)
+    waiting, unknown = waiting_room(fleet, server, max_batch), np.full(len(server), np.nan)
+    return Pairs(server, accelerator, profile, max_batch, waiting, max_batch, unknown).take(fits)
+
+
+def waiting_room(fleet: Fleet, server: IntArray, max_batch: IntArray) -> IntArray:
+    """Return the room to wait behind a full batch."""
+    own = fleet.servers.max_queue[server]
+    return np.where(own >= 0, own, QUEUE_TO_BATCH_RATIO * max_batch)
+
+
+def _tokens(fleet: Fleet, server: IntArray) -> FloatArray:
+    """Return the tokens of one request of each given server."""
+    return fleet.servers.in_tokens[server] + fleet.servers.out_tokens[server]
+
+
+def _batch_and_room(
+    fleet: Fleet, server: IntArray, profile: IntArray, *, choose_batch: bool
+) -> tuple[FloatArray, FloatArray]:
+    """Return the batch limit of each pair, and how many requests its KV cache has room for.
+
+    The limit is the server's own, else the profile's scaled to the length of the answers (eq. 19); an idle
+    server's is not scaled. Where batches are chosen, both are ceilings. The KV cache caps either.
+    """
+    servers, profiles = fleet.servers, fleet.profiles
+    idle = servers.load_rps[server] == 0
+    scaled = np.maximum(profiles.batch_tokens[profile] // np.maximum(servers.out_tokens[server], 1), 1)
+    unscaled = idle | (profiles.batch_tokens[profile] == 0)
+    own = servers.max_batch[server]
+    of_profile = np.where(unscaled, profiles.batch_limit[profile], scaled)
+    batch = np.where(own > 0, np.minimum(own, of_profile) if choose_batch else own, of_profile)
+    requests = np.floor(profiles.kv_capacity_tokens[profile] / np.maximum(_tokens(fleet, server), 1))
+    room = np.where(idle, np.inf, requests)
+    return np.minimum(batch, room), room
+
+
+def law_of(fleet: Fleet, pairs: Pairs, *, linear: bool) -> TimingLaw:
+    times = fleet.profiles.times[:, pairs.profile]
+    in_tokens, out_tokens = fleet.servers.in_tokens[pairs.server], fleet.servers.out_tokens[pairs.server]
+    if linear:
+        return LinearLaw(times[0], times[1], times[2], times[3], in_tokens, out_tokens)
+    budget = fleet.profiles.max_num_tokens[pairs.profile]
+    return IterationLaw(times[0], times[1], times[2], in_tokens, out_tokens, budget)
+
+
+def targets_of(fleet: Fleet, pairs: Pairs) -> Targets:
+    servers = fleet.servers
+    return Targets(servers.ttft_ms[pairs.server], servers.itl_ms[pairs.server], servers.tps[pairs.server])
+
+
+# --- working through many pairs ------------------------------------------------------------------------
+
+
+def chunks_by_law(fleet: Fleet, pairs: Pairs, rows: IntArray) -> Iterator[tuple[bool, IntArray]]:
+    """Split rows by law, and each part, sorted by batch limit, into runs with a bounded table of states."""
+    is_linear = fleet.profiles.linear[pairs.profile[rows]]
+    for linear in (True, False):
+        part = rows[is_linear == linear]
+        part = part[np.argsort(pairs.max_batch[part], kind="stable")]
+        end = len(part)
+        while end:
+            count = max(1, CHUNK_ELEMENTS // (int(pairs.max_batch[part[end - 1]]) + 1))
+            yield linear, part[max(0, end - count) : end]
+            end = max(0, end - count)
+
+
+def for_each(
+    work: Callable[[tuple[bool, IntArray]], _Result], chunks: list[tuple[bool, IntArray]]
+) -> list[_Result]:
+    """Work on chunks, which touch different pairs, in several threads: NumPy lets others run meanwhile."""
+    if len(chunks) < 2:
+        return [work(chunk) for chunk in chunks]
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, MAX_THREADS)) as pool:
+        return list(pool.map(work, chunks))

@@ -1,0 +1,200 @@
+"""The same model on any solver that PuLP knows, and as an LP or MPS file. The only place that knows PuLP."""
+
+import csv
+import io
+import time
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pulp
+
+from optimizer.arrays import FloatArray, IntArray
+from optimizer.errors import SolverError, SpecError
+from optimizer.solvers.formulation import Formulation, formulate
+from optimizer.solvers.levels import service_levels
+from optimizer.solvers.model import MilpModel, Outcome, RunResult
+from optimizer.solvers.problem import Problem, Solution
+from optimizer.spec.files import write_text
+
+_ALIASES = {"CBC": "PULP_CBC_CMD", "CPLEX": "CPLEX_PY", "GLPK": "GLPK_CMD", "SCIP": "SCIP_CMD"}
+_OUTCOMES = {
+    pulp.LpSolutionOptimal: Outcome.optimal,
+    pulp.LpSolutionIntegerFeasible: Outcome.time_limit,
+    pulp.LpSolutionNoSolutionFound: Outcome.time_limit,
+    pulp.LpSolutionInfeasible: Outcome.infeasible,
+}
+
+
+class PulpSession:
+    """A model that is built anew in PuLP for every run."""
+
+    def __init__(self, model: MilpModel, solver: str) -> None:
+        self._model, self._solver = model, solver_name(solver)
+
+    def add_limit(self, coefficients: FloatArray, upper: float) -> None:
+        """Require coefficients·x ≤ upper from now on."""
+        self._model = with_limit(self._model, coefficients, upper)
+
+    def set_upper(self, variables: IntArray, upper: float) -> None:
+        """Change the upper bounds of some variables."""
+        bounds = self._model.upper.copy()
+        bounds[variables] = upper
+        self._model = replace(self._model, upper=bounds)
+
+    def minimise(
+        self,
+        objective: FloatArray,
+        start: FloatArray | None,  # noqa: ARG002  few of PuLP's solvers take one
+        gap: float,
+        time_limit_s: float,
+    ) -> RunResult:
+        """Minimise objective·x.
+
+        Raises:
+            SolverError: the solver failed.
+        """
+        if time_limit_s <= 0:
+            return RunResult(Outcome.time_limit, None, -np.inf, 0.0)
+        names = [f"v_{i}" for i in range(len(objective))]
+        problem, variables = _pulp_problem(self._model, objective, names)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            solver = pulp.getSolver(self._solver, msg=False, gapRel=gap, timeLimit=max(time_limit_s, 0.1))
+            begin = time.perf_counter()
+            try:
+                problem.solve(solver)
+            except pulp.PulpSolverError as error:
+                raise SolverError(f"{self._solver} failed: {error}") from None
+        run_s = time.perf_counter() - begin
+        outcome = _OUTCOMES.get(problem.sol_status)
+        if outcome is None:
+            raise SolverError(f"{self._solver} ended with status {pulp.LpSolution[problem.sol_status]!r}")
+        if problem.sol_status not in {pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible}:
+            return RunResult(outcome, None, -np.inf, run_s)
+        x = np.round(np.array([variable.varValue or 0.0 for variable in variables]))
+        value = float(objective @ x)
+        # PuLP hands on no bound: an optimal status means that the gap asked for was reached.
+        bound = value - gap * abs(value) if outcome is Outcome.optimal else -np.inf
+        return RunResult(outcome, x, bound, run_s)
+
+
+def solver_name(name: str) -> str:
+    """Return PuLP's name of a solver.
+
+    Raises:
+        SpecError: PuLP does not know it, or it is not installed here.
+    """
+    known = pulp.listSolvers()
+    full = _ALIASES.get(name.upper(), name)
+    if full not in known:
+        raise SpecError(
+            f"backend: {name!r} is not known; known are highs, CBC and {', '.join(sorted(known))}"
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        if not pulp.getSolver(full, msg=False).available():
+            raise SpecError(f"backend: {name} is not installed here; install it, or use highs or CBC")
+    return full
+
+
+def with_limit(model: MilpModel, coefficients: FloatArray, upper: float) -> MilpModel:
+    """Return a model with one more row, coefficients·x ≤ upper."""
+    used = np.flatnonzero(coefficients)
+    return replace(
+        model,
+        row_start=np.append(model.row_start, model.row_start[-1] + len(used)),
+        row_index=np.concatenate([model.row_index, used]),
+        row_value=np.concatenate([model.row_value, coefficients[used]]),
+        row_lower=np.append(model.row_lower, -np.inf),
+        row_upper=np.append(model.row_upper, upper),
+    )
+
+
+def _pulp_problem(
+    model: MilpModel, objective: FloatArray, names: list[str], offset: float = 0.0
+) -> tuple[pulp.LpProblem, list[pulp.LpVariable]]:
+    problem = pulp.LpProblem("inferplan", pulp.LpMinimize)
+    kinds = np.where(model.whole, pulp.LpInteger, pulp.LpContinuous)
+    variables = [
+        pulp.LpVariable(name, model.lower[i], model.upper[i], str(kinds[i])) for i, name in enumerate(names)
+    ]
+    problem.addVariables(variables)
+    problem += pulp.LpAffineExpression(
+        [(variables[i], objective[i]) for i in np.flatnonzero(objective)], offset
+    )
+    for row in range(len(model.row_lower)):
+        entries = range(model.row_start[row], model.row_start[row + 1])
+        body = pulp.LpAffineExpression([(variables[model.row_index[e]], model.row_value[e]) for e in entries])
+        lower, upper = model.row_lower[row], model.row_upper[row]
+        if lower == upper:
+            problem += body == upper
+        else:
+            if np.isfinite(lower):
+                problem += body >= lower
+            if np.isfinite(upper):
+                problem += body <= upper
+    return problem, variables
+
+
+def write_model(problem: Problem, solution: Solution, names: tuple[tuple[str, ...], ...], path: Path) -> None:
+    """Write the model of the value level as LP or MPS, by the suffix, with a legend beside it.
+
+    The levels of service are pinned at what the solution reached, so the optimum of the file is the value
+    of the plan. The legend, FILE.legend.csv, says what each variable stands for.
+
+    Args:
+        problem: what was chosen from.
+        solution: what was chosen.
+        names: the names of servers and of accelerators.
+        path: FILE.lp or FILE.mps.
+
+    Raises:
+        SpecError: the suffix is of neither format, or the file cannot be written.
+    """
+    if path.suffix.lower() not in {".lp", ".mps"}:
+        raise SpecError(f"{path}: the suffix must be .lp or .mps")
+    formulation = formulate(problem)
+    model = formulation.model
+    for level in service_levels(problem):
+        pinned = formulation.on_servers(level.weight)
+        if pinned.any():
+            without = ~np.isin(np.arange(len(level.weight)), formulation.servers)
+            reached = solution.level(level.name).value / level.unit - level.weight[without].sum()
+            model = with_limit(model, pinned, float(np.round(reached)) + 0.5)
+    labels = _labels(formulation, problem)
+    outside = ~np.isin(np.arange(len(problem.priority)), formulation.servers)
+    offset = formulation.value_offset + float(problem.none_value[outside].sum())
+    lp, _ = _pulp_problem(model, formulation.value, [label for label, *_ in labels], offset)
+    writer = lp.writeLP if path.suffix.lower() == ".lp" else lp.writeMPS
+    try:
+        writer(str(path))
+    except OSError as error:
+        raise SpecError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+    legend = io.StringIO()
+    table = csv.writer(legend, lineterminator="\n")
+    table.writerow(["variable", "stands for", "server", "accelerator"])
+    servers, accelerators = names
+    for label, meaning, server, accelerator in labels:
+        table.writerow(
+            [label, meaning, servers[server], "" if accelerator < 0 else accelerators[accelerator]]
+        )
+    write_text(legend.getvalue(), path.with_name(path.name + ".legend.csv"))
+
+
+def _labels(formulation: Formulation, problem: Problem) -> list[tuple[str, str, int, int]]:
+    """Return label, meaning, server and accelerator (-1: none) of every variable."""
+    table = problem.table
+    labels = []
+    for c, each in zip(formulation.columns, formulation.replicas_each, strict=True):
+        server, accelerator = int(table.server[c]), int(table.accelerator[c])
+        meaning = "number of replicas" if problem.options.heterogeneous else f"takes {each} replicas"
+        labels.append((f"x_{server}_{accelerator}", meaning, server, accelerator))
+    labels += [(f"u_{s}", "is unserved", int(s), -1) for s in formulation.servers]
+    for letter, servers, meaning in (
+        ("s", formulation.staying, "keeps a pool where it runs now"),
+        ("k", formulation.keeping, "keeps exactly what it has"),
+    ):
+        labels += [(f"{letter}_{s}", meaning, int(s), -1) for s in servers]
+    return labels

@@ -1,0 +1,332 @@
+"""The choice as a mixed-integer model, for plans of one accelerator per server and for mixed ones.
+
+Takes a `Problem` with or without capacities, gives a `Formulation`: the model as arrays, and what its
+variables mean. Equation numbers refer to ``docs/math.md``.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.solvers.model import MilpModel
+from optimizer.solvers.problem import Problem
+
+COVER_SCALE = 1e3
+"""Rows of load are in thousandths: the solver's absolute tolerance of 1e-6 is then 1e-9 of the load."""
+COVER_TOLERANCE = 1e-9
+"""Relative shortfall of rate that counts as rounding, as in the number of replicas of a candidate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Formulation:
+    """A model and the meaning of its variables: first the columns, then one u per server, then the rest."""
+
+    model: MilpModel
+    columns: IntArray
+    """Row of the candidate table of each of the first n variables, shape (n,)."""
+    replicas_each: IntArray
+    """Replicas that one unit of such a variable stands for, shape (n,)."""
+    servers: IntArray
+    """Server of each of the next m variables, which are one where it is unserved; shape (m,)."""
+    value: FloatArray
+    """Objective of the value level [cents/h], by variable."""
+    value_offset: float
+    """What the servers of the model have of it without any variable."""
+    changed: FloatArray
+    """Objective of the changes level, by variable."""
+    changed_offset: float
+    staying: IntArray
+    """Server of each of the next variables, which are one where a pool stays on the current accelerator."""
+    keeping: IntArray
+    """Server of each of the last variables, which are one where exactly the current replicas stay."""
+
+    @property
+    def unserved(self) -> IntArray:
+        """Indices of the variables u."""
+        return np.arange(len(self.columns), len(self.columns) + len(self.servers))
+
+    def on_servers(self, weight: FloatArray) -> FloatArray:
+        """Return coefficients that give each u its server's weight (shape (S,)), by variable."""
+        coefficients = np.zeros(len(self.value))
+        coefficients[self.unserved] = weight[self.servers]
+        return coefficients
+
+    def replicas(self, x: FloatArray, rows: int) -> IntArray:
+        """Return the replicas of each row of the candidate table at a point of the model."""
+        replicas = np.zeros(rows, np.int64)
+        n = len(self.columns)
+        replicas[self.columns] = np.round(x[:n]).astype(np.int64) * self.replicas_each
+        return replicas
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Rows of a model while they are collected."""
+
+    count: int = 0
+    row: list[IntArray] = field(default_factory=list)
+    index: list[IntArray] = field(default_factory=list)
+    coefficient: list[FloatArray] = field(default_factory=list)
+    lower: list[FloatArray] = field(default_factory=list)
+    upper: list[FloatArray] = field(default_factory=list)
+
+    def add(
+        self,
+        lower: FloatArray,
+        upper: FloatArray,
+        *entries: tuple[IntArray, IntArray, FloatArray],
+    ) -> None:
+        """Add a block of rows; each entry is row within the block, variable and coefficient."""
+        for row, index, coefficient in entries:
+            self.row.append(row + self.count)
+            self.index.append(index)
+            self.coefficient.append(coefficient)
+        self.lower.append(lower)
+        self.upper.append(upper)
+        self.count += len(lower)
+
+    def model(self, variable_upper: FloatArray) -> MilpModel:
+        """Return the model with these rows, over whole variables from zero."""
+        row, index = np.concatenate(self.row), np.concatenate(self.index)
+        order = np.lexsort((index, row))
+        return MilpModel(
+            lower=np.zeros(len(variable_upper)),
+            upper=variable_upper,
+            whole=np.ones(len(variable_upper), np.bool_),
+            row_start=np.concatenate([[0], np.cumsum(np.bincount(row, minlength=self.count))]),
+            row_index=index[order],
+            row_value=np.concatenate(self.coefficient)[order],
+            row_lower=np.concatenate(self.lower),
+            row_upper=np.concatenate(self.upper),
+        )
+
+
+def formulate(problem: Problem) -> Formulation:
+    """Write the choice as a model: mixed where the options say so."""
+    return _mixed(problem) if problem.options.heterogeneous else _single(problem)
+
+
+def _add_capacity(rows: _Rows, problem: Problem, columns: IntArray, units: IntArray) -> None:
+    """Keep the units of each type within what exists, in multiples of their common divisor (eq. 28)."""
+    if problem.capacity is None:
+        return
+    kinds, row = np.unique(problem.table.kind[columns], return_inverse=True)
+    divisor = np.array([np.gcd.reduce(units[row == k]) for k in range(len(kinds))], dtype=np.float64)
+    limit = np.floor(problem.capacity[kinds] / divisor)
+    rows.add(np.full(len(kinds), -np.inf), limit, (row, np.arange(len(columns)), units / divisor[row]))
+
+
+# --- one accelerator per server ------------------------------------------------------------------------
+
+
+def _single(problem: Problem) -> Formulation:
+    """Write the choice of at most one column per server (eq. 26-29)."""
+    table = problem.table
+    columns = undominated(problem)
+    if problem.capacity is not None:
+        columns = columns[table.units[columns] <= problem.capacity[table.kind[columns]]]
+    servers, row = np.unique(table.server[columns], return_inverse=True)
+    n, m = len(columns), len(servers)
+    every = np.arange(n)
+    rows = _Rows()
+    rows.add(
+        np.ones(m), np.ones(m), (row, every, np.ones(n)), (np.arange(m), np.arange(n, n + m), np.ones(m))
+    )
+    _add_capacity(rows, problem, columns, table.units[columns])
+    return Formulation(
+        model=rows.model(np.ones(n + m)),
+        columns=columns,
+        replicas_each=table.num_replicas[columns],
+        servers=servers,
+        value=np.concatenate([problem.value[columns], problem.none_value[servers]]),
+        value_offset=0.0,
+        changed=np.concatenate([problem.changed[columns], problem.none_changed[servers]]).astype(np.float64),
+        changed_offset=0.0,
+        staying=np.zeros(0, np.int64),
+        keeping=np.zeros(0, np.int64),
+    )
+
+
+def undominated(problem: Problem) -> IntArray:
+    """Return the columns that no other of the same server and type makes superfluous, in their order.
+
+    A column is superfluous if another is no worse in value, units and changes; on equal terms the smaller
+    batch stays, then the first in order.
+    """
+    table = problem.table
+    rows = np.flatnonzero(problem.full)
+    if not len(rows):
+        return rows
+    units = table.units[rows]
+    group = table.server[rows] * (int(table.kind.max()) + 1) + table.kind[rows]
+    changed = problem.changed[rows]
+    order = np.lexsort((table.max_batch[rows], changed, units, problem.value[rows], group))
+    # In this order a column is superfluous if an earlier one of its group has no more units. Subtracting a
+    # step per group makes the running minimum start afresh at each; a column that keeps the current
+    # allocation is always kept, as only it has no changes.
+    _, rank = np.unique(group[order], return_inverse=True)
+    stepped = units[order].astype(np.float64) - rank * (float(units.max()) + 1.0)
+    least_before = np.concatenate([[np.inf], np.minimum.accumulate(stepped)[:-1]])
+    kept = (stepped < least_before) | ~changed[order]
+    undominated_rows: IntArray = rows[np.sort(order[kept])]
+    return undominated_rows
+
+
+# --- mixed plans ---------------------------------------------------------------------------------------
+
+
+def _mixed(problem: Problem) -> Formulation:
+    """Write the choice of a number of replicas for every column (eq. 30-37)."""
+    table = problem.table
+    columns, most = _mixed_columns(problem)
+    servers, row = np.unique(table.server[columns], return_inverse=True)
+    n, m = len(columns), len(servers)
+    rows = _Rows()
+    _add_service(rows, problem, columns, most, servers, row)
+    _add_capacity(rows, problem, columns, table.units_per_replica[columns])
+
+    # s: the server keeps a pool where it runs now; k: it keeps exactly what it has.
+    here = np.flatnonzero(problem.on_current[columns] & (problem.current_cost[servers[row]] > 0))
+    s = np.arange(n + m, n + m + len(here))
+    rows.add(
+        np.full(len(here), -np.inf),
+        np.zeros(len(here)),
+        (np.arange(len(here)), s, np.ones(len(here))),
+        (np.arange(len(here)), here, -np.ones(len(here))),
+    )
+    exact = _keepable(problem, columns, most)
+    k = np.arange(n + m + len(here), n + m + len(here) + len(exact))
+    _add_keeping(rows, problem, columns, most, row, exact, k)
+
+    penalty, old = problem.options.transition_penalty, problem.current_cost[servers]
+    elsewhere = ~problem.on_current[columns]
+    cost = table.cost_per_replica[columns] * (1 + penalty * elsewhere)
+    return Formulation(
+        model=rows.model(np.concatenate([most.astype(np.float64), np.ones(m + len(here) + len(exact))])),
+        columns=columns,
+        replicas_each=np.ones(n, np.int64),
+        servers=servers,
+        value=np.concatenate([cost, np.zeros(m), -penalty * old[row[here]], np.zeros(len(exact))]),
+        value_offset=float((penalty * old - old).sum()),
+        changed=np.concatenate(
+            [np.zeros(n), problem.none_changed[servers] - 1.0, np.zeros(len(here)), -np.ones(len(exact))]
+        ),
+        changed_offset=float(m),
+        staying=servers[row[here]],
+        keeping=servers[row[exact]],
+    )
+
+
+def _mixed_columns(problem: Problem) -> tuple[IntArray, IntArray]:
+    """Return the columns that a mixed plan may use, and the most replicas that each can be good for."""
+    table = problem.table
+    alone = np.ceil(problem.load_rps[table.server] / table.max_rate_rps * (1 - COVER_TOLERANCE))
+    most = np.maximum(np.minimum(alone, 2.0**31), problem.min_replicas[table.server])
+    most = np.maximum(most, np.where(problem.on_current, problem.current_replicas[table.server], 0))
+    most = np.minimum(most, problem.max_replicas[table.server])
+    if problem.capacity is not None:
+        most = np.minimum(most, problem.capacity[table.kind] // table.units_per_replica)
+    columns = _undominated_replicas(problem)
+    columns = columns[most[columns] >= 1]
+    return columns, most[columns].astype(np.int64)
+
+
+def _undominated_replicas(problem: Problem) -> IntArray:
+    """Return the columns of which no other of the same server and type has replicas as good in every way.
+
+    Every way is value and units per replica, and rate; the current accelerator's column is always kept.
+    """
+    table = problem.table
+    penalty = problem.options.transition_penalty
+    cost = table.cost_per_replica * np.where(problem.on_current, 1.0, 1.0 + penalty)
+    rate = np.minimum(table.max_rate_rps, problem.load_rps[table.server])
+    units = table.units_per_replica
+    group = table.server * (int(table.kind.max(initial=0)) + 1) + table.kind
+    order = np.lexsort((table.max_batch, units, -rate, cost, group))
+    kept = np.ones(len(table), np.bool_)
+    starts = np.flatnonzero(np.r_[True, np.diff(group[order]) > 0]) if len(table) else np.zeros(0, np.int64)
+    for start, end in zip(starts, np.r_[starts[1:], len(table)], strict=True):
+        mine = order[start:end]
+        for i, c in enumerate(mine):
+            before = mine[:i][kept[mine[:i]]]
+            kept[c] = (
+                problem.on_current[c] or not ((rate[before] >= rate[c]) & (units[before] <= units[c])).any()
+            )
+    return np.flatnonzero(kept)
+
+
+def _add_service(
+    rows: _Rows, problem: Problem, columns: IntArray, most: IntArray, servers: IntArray, row: IntArray
+) -> None:
+    """A served server's pools carry its rate and keep to its limits; an unserved one has none (eq. 30-33)."""
+    n, m = len(columns), len(servers)
+    every, u = np.arange(n), np.arange(n, n + m)
+    load = problem.load_rps[servers]
+    loaded = np.flatnonzero(load > 0)
+    block = np.full(m, -1)
+    block[loaded] = np.arange(len(loaded))
+    of_loaded = np.flatnonzero(block[row] >= 0)
+    share = np.minimum(problem.table.max_rate_rps[columns[of_loaded]] / load[row[of_loaded]], 1.0)
+    rows.add(
+        np.full(len(loaded), COVER_SCALE * (1 - COVER_TOLERANCE)),
+        np.full(len(loaded), np.inf),
+        (block[row[of_loaded]], of_loaded, COVER_SCALE * share),
+        (np.arange(len(loaded)), u[loaded], np.full(len(loaded), COVER_SCALE)),
+    )
+    least = problem.min_replicas[servers].astype(np.float64)
+    limit = np.minimum(problem.max_replicas[servers].astype(np.float64), np.bincount(row, most, minlength=m))
+    rows.add(least, np.full(m, np.inf), (row, every, np.ones(n)), (np.arange(m), u, least))
+    rows.add(np.full(m, -np.inf), limit, (row, every, np.ones(n)), (np.arange(m), u, limit))
+
+
+def _keepable(problem: Problem, columns: IntArray, most: IntArray) -> IntArray:
+    """Return the variables whose server would be served in full by exactly what it runs on now."""
+    table, server = problem.table, problem.table.server[columns]
+    now = problem.current_replicas[server]
+    carries = now * table.max_rate_rps[columns] >= problem.load_rps[server] * (1 - COVER_TOLERANCE)
+    allowed = (now >= np.maximum(problem.min_replicas[server], 1)) & (now <= most)
+    return np.flatnonzero(problem.on_current[columns] & carries & allowed)
+
+
+def _add_keeping(
+    rows: _Rows,
+    problem: Problem,
+    columns: IntArray,
+    most: IntArray,
+    row: IntArray,
+    exact: IntArray,
+    k: IntArray,
+) -> None:
+    """A k of one fixes its server to exactly the current replicas, and to no other pool (eq. 35-37)."""
+    count = len(exact)
+    here = np.arange(count)
+    now = problem.current_replicas[problem.table.server[columns[exact]]].astype(np.float64)
+    room = most[exact] - now
+    rows.add(np.zeros(count), np.full(count, np.inf), (here, exact, np.ones(count)), (here, k, -now))
+    rows.add(
+        np.full(count, -np.inf),
+        most[exact].astype(np.float64),
+        (here, exact, np.ones(count)),
+        (here, k, room),
+    )
+    block = np.full(int(row.max(initial=-1)) + 1, -1)
+    block[row[exact]] = here
+    others = np.flatnonzero(block[row] >= 0)
+    others = others[~np.isin(others, exact)]
+    total = np.bincount(block[row[others]], most[others], minlength=count).astype(np.float64)
+    rows.add(
+        np.full(count, -np.inf), total, (block[row[others]], others, np.ones(len(others))), (here, k, total)
+    )
+
+
+def served_in_full(problem: Problem, replicas: IntArray) -> BoolArray:
+    """Return which servers an answer serves in full, by plain arithmetic; shape (S,)."""
+    count = len(problem.priority)
+    rate = np.bincount(problem.table.server, replicas * problem.table.max_rate_rps, minlength=count)
+    pools = np.bincount(problem.table.server, replicas, minlength=count)
+    return (
+        (rate >= problem.load_rps * (1 - 2 * COVER_TOLERANCE))
+        & (pools >= problem.min_replicas)
+        & ((pools > 0) | ~problem.to_serve)
+    )

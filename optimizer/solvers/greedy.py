@@ -1,0 +1,47 @@
+"""The reference's priority-and-regret heuristic, made deterministic: the baseline.
+
+Servers are taken in the order of their priority, then of what missing their best column would cost them
+(regret), then of their value. Each takes its best column that still fits; one that finds none waits with
+its next. Ties go to the first in order. Source: reference-system §2.4, without its defects.
+"""
+
+import heapq
+from itertools import pairwise
+
+import numpy as np
+
+from optimizer.solvers.levels import levels_of
+from optimizer.solvers.problem import Problem, Solution, Status
+
+
+def solve_greedy(problem: Problem) -> Solution:
+    """Choose one column per server, greedily, within the capacities."""
+    table, value, changed = problem.table, problem.value, problem.changed
+    replicas = np.zeros(len(table), np.int64)
+    rows = np.flatnonzero(problem.full)
+    order = rows[np.lexsort((changed[rows], value[rows], table.server[rows]))]
+    bounds = (
+        np.flatnonzero(np.r_[True, np.diff(table.server[order]) > 0, True])
+        if len(order)
+        else np.zeros(1, int)
+    )
+    choices = {int(table.server[order[a]]): order[a:b].tolist() for a, b in pairwise(bounds)}
+    left = None if problem.capacity is None else problem.capacity.copy()
+
+    def entry(server: int) -> tuple[int, float, float, int]:
+        first, *rest = choices[server]
+        regret = value[rest[0]] - value[first] if rest else np.inf
+        return int(problem.priority[server]), -float(regret), -float(value[first]), server
+
+    waiting = [entry(server) for server in choices]
+    heapq.heapify(waiting)
+    while waiting:
+        server = heapq.heappop(waiting)[-1]
+        column = choices[server].pop(0)
+        if left is None or left[table.kind[column]] >= table.units[column]:
+            replicas[column] = table.num_replicas[column]
+            if left is not None:
+                left[table.kind[column]] -= table.units[column]
+        elif choices[server]:
+            heapq.heappush(waiting, entry(server))
+    return Solution(replicas, Status.heuristic, "greedy", levels_of(problem, replicas, proved=False))
