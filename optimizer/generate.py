@@ -20,7 +20,18 @@ _SHAPES = ((128, 256), (256, 512), (512, 128), (1024, 256), (1024, 1024), (2048,
 
 
 def generate_system(servers: int, accelerators: int, types: int, seed: int, tightness: float = 1.0) -> System:
-    """Make a system.
+    """Make a system; see `generate_document`.
+
+    Raises:
+        SpecError: an argument is out of range.
+    """
+    return load_system(generate_document(servers, accelerators, types, seed, tightness))
+
+
+def generate_document(
+    servers: int, accelerators: int, types: int, seed: int, tightness: float = 1.0
+) -> dict[str, Any]:
+    """Make a system as a document in plain values.
 
     Args:
         servers: servers, each one model in one service class.
@@ -39,6 +50,8 @@ def generate_system(servers: int, accelerators: int, types: int, seed: int, tigh
         )
     if not 0 < tightness < float("inf"):
         raise SpecError(f"generate: tightness must be more than 0, not {tightness:g}")
+    if seed < 0:
+        raise SpecError(f"generate: seed must be at least 0, not {seed}")
     rng = np.random.default_rng(np.random.SeedSequence(seed))
     catalogue = _accelerators(rng, accelerators, types)
     models = _models(rng, max(1, round(servers**0.5)))
@@ -56,7 +69,7 @@ def generate_system(servers: int, accelerators: int, types: int, seed: int, tigh
         "optimizer": {"unlimited": False, "milpSolver": True},
     }
     document["count"] = _capacities(load_system(document), tightness)
-    return load_system(document)
+    return document
 
 
 def _accelerators(rng: np.random.Generator, count: int, types: int) -> list[dict[str, Any]]:

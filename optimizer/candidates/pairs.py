@@ -38,6 +38,7 @@ class Pairs:
     """NaN where batch sizes are not chosen."""
 
     def take(self, rows: IntArray | BoolArray) -> "Pairs":
+        """Return the chosen rows, in their order."""
         return Pairs(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
@@ -98,6 +99,7 @@ def _batch_and_room(
 
 
 def law_of(fleet: Fleet, pairs: Pairs, *, linear: bool) -> TimingLaw:
+    """Return the token-time law of pairs that all have the linear or all the iteration law."""
     times = fleet.profiles.times[:, pairs.profile]
     in_tokens, out_tokens = fleet.servers.in_tokens[pairs.server], fleet.servers.out_tokens[pairs.server]
     if linear:
@@ -107,6 +109,7 @@ def law_of(fleet: Fleet, pairs: Pairs, *, linear: bool) -> TimingLaw:
 
 
 def targets_of(fleet: Fleet, pairs: Pairs) -> Targets:
+    """Return the targets of pairs, those of their servers."""
     servers = fleet.servers
     return Targets(servers.ttft_ms[pairs.server], servers.itl_ms[pairs.server], servers.tps[pairs.server])
 

@@ -1,7 +1,7 @@
 """Tables for the terminal, from plans, candidates and single replicas; every number with its unit."""
 
-from collections.abc import Iterable
-from typing import IO
+from collections.abc import Iterable, Mapping, Sequence
+from typing import IO, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
@@ -221,3 +221,29 @@ def sizing_tables(sizing: ReplicaSizing) -> Group:
         if rate is not None:
             table.add_row(name, f"{rate:.7g}", f"{rate * 60:.7g}")
     return Group(table, performance_table(sizing.at_max_rate, "At the largest rate"))
+
+
+def bench_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return measurements, at least one, as a table, one row a size."""
+    stages = list(rows[0]["stages_ms"])
+    table = _table(
+        "Median time of each stage",
+        [
+            ("servers x\naccelerators", False),
+            ("columns", True),
+            *((f"{stage}\nms", True) for stage in stages),
+            ("largest\ngap", True),
+            ("complete\nplans", True),
+            ("peak memory\nMiB", True),
+        ],
+    )
+    for row in rows:
+        table.add_row(
+            f"{row['servers']} x {row['accelerators']}",
+            f"{row['columns']:,}",
+            *(f"{row['stages_ms'][stage]:,.1f}" for stage in stages),
+            _percent(row["gap"]),
+            f"{row['complete']} of {row['repeats']}",
+            f"{row['peak_memory_mib']:,.0f}",
+        )
+    return table

@@ -1,0 +1,76 @@
+"""How long each stage takes: cold, on systems that no run has seen before, in a process of their own."""
+
+import multiprocessing
+import resource
+import statistics
+import sys
+from dataclasses import asdict, dataclass
+
+from optimizer.candidates import find_candidates
+from optimizer.errors import SpecError
+from optimizer.generate import generate_system
+from optimizer.pipeline import Timings, solve
+from optimizer.spec.files import parse_part
+from optimizer.spec.system import join_parts
+
+MAX_TYPES = 14
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Medians over several systems of one size."""
+
+    servers: int
+    accelerators: int
+    columns: int
+    stages_ms: dict[str, float]
+    """Median time of each stage."""
+    gap: float
+    """Largest gap of the value."""
+    complete: int
+    """Plans that serve every server in full."""
+    repeats: int
+    peak_memory_mib: float
+
+    def to_wire(self) -> dict[str, object]:
+        """Return the measurement as plain values."""
+        return asdict(self)
+
+
+def measure(servers: int, accelerators: int, repeats: int) -> Measurement:
+    """Measure systems of one size in a new process.
+
+    Raises:
+        SpecError: there is nothing to repeat.
+    """
+    if repeats < 1:
+        raise SpecError(f"--repeats: must be at least 1, not {repeats}")
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(_measured, (servers, accelerators, repeats))
+
+
+def _measured(servers: int, accelerators: int, repeats: int) -> Measurement:
+    runs: list[dict[str, float]] = []
+    columns, gaps, complete = [], [], 0
+    for seed in range(repeats):
+        made = generate_system(servers, accelerators, min(accelerators, MAX_TYPES), seed)
+        text = made.to_spec().model_dump_json(by_alias=True)
+        timings = Timings()
+        with timings.stage("read"):
+            system = join_parts([parse_part(text)])
+        plan = solve(system, timings=timings)
+        runs.append(timings.stages_s)
+        columns.append(len(find_candidates(system).table))
+        gaps.append(plan.gap or 0.0)
+        complete += plan.complete
+    scale = 1.0 if sys.platform == "darwin" else 1024.0
+    return Measurement(
+        servers=servers,
+        accelerators=accelerators,
+        columns=round(statistics.median(columns)),
+        stages_ms={name: statistics.median(run[name] for run in runs) * 1000 for name in runs[0]},
+        gap=max(gaps),
+        complete=complete,
+        repeats=repeats,
+        peak_memory_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale / 2**20,
+    )

@@ -1,0 +1,49 @@
+"""What the sub-commands share: their shape, common arguments, and JSON on stdout."""
+
+import argparse
+import json
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Command(NamedTuple):
+    """A sub-command."""
+
+    summary: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int | None]
+
+
+def add_path(parser: argparse.ArgumentParser) -> None:
+    """Add the system to work on."""
+    parser.add_argument(
+        "path", metavar="PATH", help="system: a YAML or JSON file, a directory, or - for stdin"
+    )
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add the choice of JSON in place of tables."""
+    parser.add_argument("--json", action="store_true", help="write JSON in place of tables")
+
+
+def number(least: float, most: float, what: str, *, open_end: bool = False) -> Callable[[str], float]:
+    """Return a parser of numbers from `least` (itself excluded with `open_end`) to `most`."""
+
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = float("nan")
+        if not (least < value if open_end else least <= value) or value > most:
+            sign = "more than" if open_end else "at least"
+            raise argparse.ArgumentTypeError(
+                f"{text!r}: {what} must be {sign} {least:g} and at most {most:g}"
+            )
+        return value
+
+    return parse
+
+
+def print_json(value: object) -> None:
+    """Write a value as JSON to stdout."""
+    print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))

@@ -1,0 +1,138 @@
+"""The sub-commands for systems: solve, check, candidates."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from optimizer.commands.command import Command, add_json, add_path, number, print_json
+
+
+def _add_solve(parser: argparse.ArgumentParser) -> None:
+    add_path(parser)
+    limits = parser.add_mutually_exclusive_group()
+    limits.add_argument("--limited", action="store_true", help="keep to the units that exist")
+    limits.add_argument("--unlimited", action="store_true", help="ignore the capacities")
+    parser.add_argument("--mixed", action="store_true", help="let a server run on several accelerators")
+    parser.add_argument("--solver", choices=["milp", "greedy"], help="exact, or the greedy baseline")
+    parser.add_argument(
+        "--batch-sizing", choices=["profile", "optimal"], help="batches of the profiles, or chosen ones"
+    )
+    parser.add_argument(
+        "--backend", metavar="NAME", default="highs", help="MILP solver: highs, CBC, … (highs)"
+    )
+    parser.add_argument("--load", metavar="CSV", help="loads by server, in place of the document's")
+    gap, limit = number(0, 1, "the gap"), number(0, 1e6, "the time limit", open_end=True)
+    parser.add_argument(
+        "--gap", metavar="G", type=gap, help="relative gap at which the solver may stop, 0 … 1"
+    )
+    parser.add_argument("--time-limit", metavar="S", type=limit, help="time for the whole solve [s]")
+    add_json(parser)
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", type=Path, help="write the plan as JSON to FILE as well"
+    )
+    parser.add_argument(
+        "--write-model",
+        metavar="FILE",
+        type=Path,
+        help="write the model as FILE.lp or FILE.mps, with a legend",
+    )
+    parser.add_argument(
+        "--require-complete", action="store_true", help="exit with 3 unless every server is served in full"
+    )
+    parser.add_argument("--timings", action="store_true", help="write the time of each stage to stderr")
+
+
+def _options(arguments: argparse.Namespace) -> dict[str, object]:
+    """Return the optimizer options that flags override."""
+    options: dict[str, object] = {
+        "gap": arguments.gap,
+        "time_limit_s": arguments.time_limit,
+        "batch_sizing": arguments.batch_sizing,
+        "unlimited": arguments.unlimited if arguments.limited or arguments.unlimited else None,
+        "heterogeneous": arguments.mixed or None,
+        "milp_solver": None if arguments.solver is None else arguments.solver == "milp",
+    }
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _solve(arguments: argparse.Namespace) -> int | None:
+    from optimizer.pipeline import Timings, solve
+    from optimizer.report.progress import working
+    from optimizer.spec.files import write_text
+    from optimizer.spec.loads import with_loads
+    from optimizer.spec.system import load_system
+
+    timings = Timings()
+    with working("solving"):
+        with timings.stage("read"):
+            system = load_system(arguments.path).with_options(**_options(arguments))
+            if arguments.load is not None:
+                system = with_loads(system, arguments.load)
+        plan = solve(system, backend=arguments.backend, write_model_to=arguments.write_model, timings=timings)
+    if arguments.output is not None:
+        write_text(plan.to_json() + "\n", arguments.output)
+    if arguments.json:
+        print(plan.to_json())
+    else:
+        from optimizer.report.tables import plan_tables, show
+
+        show(plan_tables(plan, system), sys.stdout)
+    if arguments.timings:
+        for stage, seconds in timings.stages_s.items():
+            print(f"{stage:<12}{seconds * 1000:10.1f} ms", file=sys.stderr)
+    if arguments.require_complete:
+        sys.stdout.flush()
+        plan.raise_for_status()
+    return None
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    from optimizer.spec.system import load_system
+
+    system = load_system(arguments.path)
+    counts = (
+        (len(system.servers), "server"),
+        (len(system.service_classes), "service class"),
+        (len({model for model, _ in system.profiles}), "model"),
+        (len(system.profiles), "profile"),
+        (len(system.accelerators), "accelerator"),
+        (len(system.capacity), "capacity"),
+    )
+    print(f"{arguments.path}: good: " + ", ".join(_plural(number, noun) for number, noun in counts))
+
+
+def _plural(number: int, noun: str) -> str:
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number} " + (
+        noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("s") else "s")
+    )
+
+
+def _add_candidates(parser: argparse.ArgumentParser) -> None:
+    add_path(parser)
+    add_json(parser)
+
+
+def _candidates(arguments: argparse.Namespace) -> None:
+    from optimizer.candidates import find_candidates
+    from optimizer.report.progress import working
+    from optimizer.spec.system import load_system
+
+    with working("sizing"):
+        candidates = find_candidates(load_system(arguments.path))
+    if arguments.json:
+        print_json(candidates.to_wire())
+    else:
+        from optimizer.report.tables import candidate_tables, show
+
+        show(candidate_tables(candidates), sys.stdout)
+
+
+COMMANDS = {
+    "solve": Command("find the least-cost plan of a system", _add_solve, _solve),
+    "check": Command("say whether a system is well-formed, and what it holds", add_path, _check),
+    "candidates": Command(
+        "size every server on every accelerator, or say why it cannot run there", _add_candidates, _candidates
+    ),
+}

@@ -1,0 +1,70 @@
+"""Loads by server from a CSV file: a snapshot that replaces the loads of a document.
+
+The header names ``server`` and any of ``arrivalRate`` (requests/min), ``avgInTokens`` and ``avgOutTokens``,
+in any case; what a row leaves empty stays as it is in the document.
+"""
+
+import csv
+import os
+from dataclasses import replace
+from types import MappingProxyType
+
+from optimizer.errors import SpecError
+from optimizer.spec.files import read_text
+from optimizer.spec.messages import validated
+from optimizer.spec.schema import Load, Server
+from optimizer.spec.system import System
+
+_COLUMNS = {name.lower(): name for name in ("server", "arrivalRate", "avgInTokens", "avgOutTokens")}
+
+
+def with_loads(system: System, path: str | os.PathLike[str]) -> System:
+    """Return a system with the loads of a CSV file in place of its own; a row that is wrong changes nothing.
+
+    Raises:
+        SpecError: the file cannot be read, a column or a server is unknown, or a value is no good number.
+    """
+    rows = csv.reader(read_text(path).splitlines(), strict=True)
+    servers = dict(system.servers)
+    seen: set[str] = set()
+    try:
+        header = [_column(name, path) for name in next(rows, [])]
+        if "server" not in header:
+            raise SpecError(f"{path}:1: the header must name the column 'server'")
+        for row in rows:
+            if not any(row):
+                continue
+            place = f"{path}:{rows.line_num}"
+            if len(row) != len(header):
+                raise SpecError(f"{place}: {len(row)} fields, the header has {len(header)}")
+            fields = dict(zip(header, (field.strip() for field in row), strict=True))
+            name = fields.pop("server")
+            if name not in servers:
+                raise SpecError(f"{place}: server {name!r} does not exist in the system")
+            if name in seen:
+                raise SpecError(f"{place}: server {name!r} occurs twice")
+            seen.add(name)
+            servers[name] = _loaded(servers[name], fields, place)
+    except csv.Error as error:
+        raise SpecError(f"{path}:{rows.line_num}: not valid CSV: {error}") from None
+    return replace(system, servers=MappingProxyType(servers))
+
+
+def _column(name: str, path: str | os.PathLike[str]) -> str:
+    known = _COLUMNS.get(name.strip().lower())
+    if known is None:
+        raise SpecError(f"{path}:1: unknown column {name!r}; known are {', '.join(_COLUMNS.values())}")
+    return known
+
+
+def _loaded(server: Server, fields: dict[str, str], place: str) -> Server:
+    values: dict[str, object] = {}
+    for column, text in fields.items():
+        if text:
+            try:
+                values[column] = float(text)
+            except ValueError:
+                raise SpecError(f"{place}: {column}: must be a number, not {text!r}") from None
+    before = server.current.load.model_dump(by_alias=True)
+    load = validated(Load, before | values, f"{place}: ")
+    return server.model_copy(update={"current": server.current.model_copy(update={"load": load})})
