@@ -34,7 +34,7 @@ def _add_solve(parser: argparse.ArgumentParser) -> None:
         "--write-model",
         metavar="FILE",
         type=Path,
-        help="write the model as FILE.lp or FILE.mps, with a legend",
+        help="write the model to FILE.lp or FILE.mps",
     )
     parser.add_argument(
         "--require-complete", action="store_true", help="exit with 3 unless every server is served in full"

@@ -165,14 +165,18 @@ class ModelProfile(Document):
     @property
     def is_linear(self) -> bool:
         """Whether the profile gives a linear law with any non-zero parameter."""
-        decode, prefill = self.decode or DecodeParms(), self.prefill or PrefillParms()
-        return any((decode.base_ms, decode.per_request_ms, prefill.base_ms, prefill.per_token_ms))
+        decode, prefill = self.decode, self.prefill
+        return (decode is not None and (decode.base_ms > 0 or decode.per_request_ms > 0)) or (
+            prefill is not None and (prefill.base_ms > 0 or prefill.per_token_ms > 0)
+        )
 
     @property
     def is_iteration(self) -> bool:
         """Whether the profile gives an iteration law with any non-zero parameter."""
-        law = self.iteration or PerfParms()
-        return any((law.base_ms, law.compute_per_token_ms, law.kv_read_per_token_ms))
+        law = self.iteration
+        return law is not None and (
+            law.base_ms > 0 or law.compute_per_token_ms > 0 or law.kv_read_per_token_ms > 0
+        )
 
     @model_validator(mode="after")
     def _one_law(self) -> "ModelProfile":

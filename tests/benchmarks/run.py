@@ -1,0 +1,194 @@
+"""Measure what docs/performance.md states: ``python tests/benchmarks/run.py [NAME ...]``.
+
+Every input is cold and distinct: no run sees a system that an earlier one saw. Each benchmark runs in a
+process of its own, so that its peak memory is its own. Figures are medians; on a noisy machine compare
+ratios measured in one run, not single times.
+"""
+
+import argparse
+import dataclasses
+import multiprocessing
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from optimizer import System, Timings, find_candidates, load_system, solve
+from optimizer.generate import generate_document, generate_system
+from optimizer.solvers.highs import HighsSession
+from optimizer.solvers.milp import solve_milp
+from optimizer.solvers.model import MilpModel, RunResult, Session
+from optimizer.solvers.problem import build_problem
+from optimizer.spec.files import write_document
+
+REFERENCE_LARGE_MS = 138.0
+"""Candidates of specs/large by the reference in compiled Go on a 2-core machine (work order of the core)."""
+SPECS = Path(__file__).resolve().parents[2] / "specs"
+
+
+def _peak_mib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _with_other_loads(system: System, rng: np.random.Generator) -> System:
+    servers = {}
+    for name, server in system.servers.items():
+        load = server.current.load
+        rate = load.arrival_rate_rpm * float(rng.uniform(0.8, 1.2))
+        current = server.current.model_copy(
+            update={"load": load.model_copy(update={"arrival_rate_rpm": rate})}
+        )
+        servers[name] = server.model_copy(update={"current": current})
+    return dataclasses.replace(system, servers=servers)
+
+
+def candidates() -> list[str]:
+    """Time the candidates of specs/large, 567 pairs, on 100 different loads."""
+    system, rng = load_system(SPECS / "large"), np.random.default_rng(1)
+    find_candidates(system)  # imports and first-use costs are the start-up benchmark's
+    times = []
+    for variant in [_with_other_loads(system, rng) for _ in range(100)]:
+        begin = time.perf_counter()
+        find_candidates(variant)
+        times.append((time.perf_counter() - begin) * 1000)
+    low, middle, high = np.percentile(times, [10, 50, 90])
+    return [
+        f"candidates of specs/large: median {middle:.1f} ms (10 % {low:.1f}, 90 % {high:.1f})",
+        f"the reference's {REFERENCE_LARGE_MS:.0f} ms is {REFERENCE_LARGE_MS / middle:.1f} times that",
+    ]
+
+
+class _TimedSession(HighsSession):
+    """A session that adds up the time in HiGHS's own runs."""
+
+    total_s = 0.0
+
+    def minimise(
+        self, objective: np.ndarray, start: np.ndarray | None, gap: float, time_limit_s: float
+    ) -> RunResult:
+        result = super().minimise(objective, start, gap, time_limit_s)
+        type(self).total_s += result.run_s
+        return result
+
+
+def milp() -> list[str]:
+    """Compare the wall time of the exact choice with the time in HiGHS's own runs."""
+    systems = {
+        "specs/small": load_system(SPECS / "small"),
+        "specs/large": load_system(SPECS / "large"),
+        "specs/large, mixed": load_system(SPECS / "large").with_options(heterogeneous=True),
+        "generated 100 x 20": generate_system(100, 20, 6, 1),
+        "generated 1,000 x 50": generate_system(1000, 50, 14, 1),
+    }
+    lines = []
+
+    def session(model: MilpModel) -> Session:
+        return _TimedSession(model)
+
+    for name, system in systems.items():
+        problem = build_problem(find_candidates(system))
+        _TimedSession.total_s = 0.0
+        begin = time.perf_counter()
+        solution = solve_milp(problem, session)
+        wall = time.perf_counter() - begin
+        limit = 2 * _TimedSession.total_s + 0.05
+        lines.append(
+            f"{name}: wall {wall * 1000:.0f} ms, HiGHS runs {_TimedSession.total_s * 1000:.0f} ms, "
+            f"limit 2 x runs + 50 = {limit * 1000:.0f} ms, {solution.status}"
+        )
+    return lines
+
+
+def scale() -> list[str]:
+    """Time candidates from 5,000 to 500,000 pairs."""
+    lines = []
+    for servers in (100, 1000, 10_000):
+        system = generate_system(servers, 50, 14, servers)
+        begin = time.perf_counter()
+        found = find_candidates(system)
+        each = (time.perf_counter() - begin) / (servers * 50) * 1e6
+        lines.append(
+            f"{servers * 50:,} pairs ({len(found.table):,} candidates, median batch "
+            f"{np.median(found.table.max_batch):.0f}): {each:.1f} us a pair, peak {_peak_mib():.0f} MiB"
+        )
+    return lines
+
+
+def _end_to_end(servers: int, seed: int, tightness: float, name: str) -> list[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "system.json"
+        write_document(generate_document(servers, 50, 14, seed, tightness), path)
+        timings = Timings()
+        begin = time.perf_counter()
+        with timings.stage("read"):
+            system = load_system(path)
+        plan = solve(system, timings=timings)
+        text = plan.to_json()
+        total = time.perf_counter() - begin
+    stages = ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in timings.stages_s.items())
+    gaps = [level.gap or 0.0 for level in plan.levels]
+    line = (
+        f"{name}: {total:.1f} s end to end ({stages}), {plan.status}, largest gap {max(gaps):.2g}, "
+        f"value gap {plan.gap:.2g}, {len(plan.unserved)} unserved, {len(text) / 2**20:.1f} MiB of JSON, "
+        f"peak {_peak_mib():.0f} MiB"
+    )
+    return [line]
+
+
+def fleet_1000() -> list[str]:
+    """Plan 1,000 servers x 50 accelerators from a file, everything fits."""
+    return _end_to_end(1000, 1, 1.0, "1,000 x 50")
+
+
+def fleet_10000() -> list[str]:
+    """Plan 10,000 servers x 50 accelerators from a file, everything fits."""
+    return _end_to_end(10_000, 1, 1.0, "10,000 x 50")
+
+
+def scarce_1000() -> list[str]:
+    """Plan 1,000 servers x 50 accelerators with half of the units."""
+    lines = []
+    for seed in (1, 2, 3):
+        lines += _end_to_end(1000, seed, 2.0, f"1,000 x 50, half of the units, seed {seed}")
+    return lines
+
+
+def startup() -> list[str]:
+    """Time whole processes: help, and the plan of specs/small."""
+    lines = []
+    for arguments in (["--help"], ["solve", str(SPECS / "small")]):
+        times = []
+        for _ in range(7):
+            begin = time.perf_counter()
+            command = [sys.executable, "-m", "optimizer.cli", *arguments]
+            subprocess.run(command, check=True, capture_output=True)
+            times.append(time.perf_counter() - begin)
+        lines.append(f"inferplan {arguments[0]}: median {statistics.median(times):.2f} s of 7 processes")
+    return lines
+
+
+BENCHMARKS: dict[str, Callable[[], list[str]]] = {
+    function.__name__: function
+    for function in (candidates, milp, scale, fleet_1000, fleet_10000, scarce_1000, startup)
+}
+
+
+def main() -> None:
+    """Run the benchmarks named, or all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
+    names = parser.parse_args().names or list(BENCHMARKS)
+    for name in names:
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            for line in pool.apply(BENCHMARKS[name]):
+                print(f"{name}: {line}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
