@@ -140,6 +140,19 @@ class Plan(Document):
         shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
         raise IncompletePlanError(f"{len(names)} of the servers cannot be served in full: {shown}")
 
+    def applied_to(self, system: System) -> System:
+        """Return the system as it is once the plan is carried out: what was planned is what runs.
+
+        A server with several pools shows the largest of them, as its current allocation has room for one.
+        """
+        servers = {
+            name: server.model_copy(
+                update={"current": _as_allocation(self.allocations.get(name, ()), server.current.load)}
+            )
+            for name, server in system.servers.items()
+        }
+        return system.with_servers(servers)
+
     def reference_answer(self, system: System) -> dict[str, Any]:
         """Return the answer in the reference's format, with every server that has an allocation.
 
@@ -152,22 +165,24 @@ class Plan(Document):
         return {"allocations": answer}
 
 
-def _reference_allocation(pools: tuple[Pool, ...], load: Load) -> dict[str, Any]:
+def _as_allocation(pools: tuple[Pool, ...], load: Load) -> AllocationData:
+    """Return the largest pool as an allocation of the documents, or the lack of one."""
     main = max(pools, key=lambda pool: pool.arrival_rate_rpm, default=None)
-    data = (
-        AllocationData(load=load)
-        if main is None
-        else AllocationData(
-            accelerator=main.accelerator,
-            num_replicas=main.num_replicas,
-            max_batch=main.max_batch,
-            cost_cents_per_h=main.cost_cents_per_h,
-            itl_ms=main.itl_ms,
-            ttft_ms=main.ttft_ms,
-            load=load,
-        )
+    if main is None:
+        return AllocationData(load=load)
+    return AllocationData(
+        accelerator=main.accelerator,
+        num_replicas=main.num_replicas,
+        max_batch=main.max_batch,
+        cost_cents_per_h=main.cost_cents_per_h,
+        itl_ms=main.itl_ms,
+        ttft_ms=main.ttft_ms,
+        load=load,
     )
-    wire = data.model_dump(mode="json", by_alias=True, exclude={"avg_concurrency"})
+
+
+def _reference_allocation(pools: tuple[Pool, ...], load: Load) -> dict[str, Any]:
+    wire = _as_allocation(pools, load).model_dump(mode="json", by_alias=True, exclude={"avg_concurrency"})
     wire["load"] = {key: wire["load"][key] for key in ("arrivalRate", "avgInTokens", "avgOutTokens")}
     if len(pools) > 1:
         wire["pools"] = [pool.model_dump(mode="json", by_alias=True) for pool in pools]

@@ -6,8 +6,6 @@ in any case; what a row leaves empty stays as it is in the document.
 
 import csv
 import os
-from dataclasses import replace
-from types import MappingProxyType
 
 from optimizer.errors import SpecError
 from optimizer.spec.files import read_text
@@ -25,8 +23,7 @@ def with_loads(system: System, path: str | os.PathLike[str]) -> System:
         SpecError: the file cannot be read, a column or a server is unknown, or a value is no good number.
     """
     rows = csv.reader(read_text(path).splitlines(), strict=True)
-    servers = dict(system.servers)
-    seen: set[str] = set()
+    changed: dict[str, Server] = {}
     try:
         header = [_column(name, path) for name in next(rows, [])]
         if "server" not in header:
@@ -39,15 +36,14 @@ def with_loads(system: System, path: str | os.PathLike[str]) -> System:
                 raise SpecError(f"{place}: {len(row)} fields, the header has {len(header)}")
             fields = dict(zip(header, (field.strip() for field in row), strict=True))
             name = fields.pop("server")
-            if name not in servers:
+            if name not in system.servers:
                 raise SpecError(f"{place}: server {name!r} does not exist in the system")
-            if name in seen:
+            if name in changed:
                 raise SpecError(f"{place}: server {name!r} occurs twice")
-            seen.add(name)
-            servers[name] = _loaded(servers[name], fields, place)
+            changed[name] = _loaded(system.servers[name], fields, place)
     except csv.Error as error:
         raise SpecError(f"{path}:{rows.line_num}: not valid CSV: {error}") from None
-    return replace(system, servers=MappingProxyType(servers))
+    return system.with_servers(changed)
 
 
 def _column(name: str, path: str | os.PathLike[str]) -> str:

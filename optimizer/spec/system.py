@@ -17,6 +17,7 @@ from optimizer.spec.messages import validated
 from optimizer.spec.schema import (
     Accelerator,
     Capacity,
+    Load,
     ModelProfile,
     ModelTarget,
     OptimizerOptions,
@@ -53,6 +54,28 @@ class System:
             raise SpecError(f"optimizer.{unknown[0]}: there is no such option")
         values = self.options.model_dump() | changes
         return replace(self, options=validated(OptimizerOptions, values, "optimizer."))
+
+    def with_servers(self, changed: Mapping[str, Server]) -> "System":
+        """Return a copy in which some servers, by name, are replaced.
+
+        Raises:
+            SpecError: a server does not exist.
+        """
+        for name in changed:
+            _must_exist(name, self.servers, f"servers.{name}", "server")
+        return replace(self, servers=MappingProxyType({**self.servers, **changed}))
+
+    def with_load(self, server_name: str, **changes: float) -> "System":
+        """Return a copy with another load of one server, given by the Python names (``arrival_rate_rpm``).
+
+        Raises:
+            SpecError: the server or a field does not exist, or a value is out of range.
+        """
+        _must_exist(server_name, self.servers, f"servers.{server_name}", "server")
+        server = self.servers[server_name]
+        load = validated(Load, server.current.load.model_dump() | changes, f"servers.{server_name}.load.")
+        current = server.current.model_copy(update={"load": load})
+        return self.with_servers({server_name: server.model_copy(update={"current": current})})
 
     def priority(self, server: Server) -> int:
         """Return the priority of a server, that of its class."""
