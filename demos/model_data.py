@@ -8,7 +8,8 @@ for item in document["accelerators"]:
 for profile in document["models"]:
     decode, prefill = profile["decodeParms"], profile["prefillParms"]
     print(
-        f"{profile['name']} on {profile['accCount']} x {profile['acc']:<6} batch {profile['maxBatchSize']:>3} "
+        f"{profile['name']} on {profile['accCount']} x {profile['acc']:<6} "
+        f"batch {profile['maxBatchSize']:>3}  "
         f"decode {decode['alpha']:.2f} + {decode['beta']:.3f} n ms  "
         f"prefill {prefill['gamma']:.2f} + {prefill['delta']:.5f} in n ms"
     )
