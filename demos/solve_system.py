@@ -7,9 +7,8 @@ from optimizer import load_system, solve
 system = load_system(Path(__file__).parent.parent / "specs" / "small")
 for unlimited in (True, False):
     plan = solve(system, unlimited=unlimited)
-    print(
-        f"{'unlimited' if unlimited else 'limited'}: {plan.total_cost_cents_per_h:,.2f} cents/h, {plan.status}"
-    )
+    mode = "unlimited" if unlimited else "limited"
+    print(f"{mode}: {plan.total_cost_cents_per_h:,.2f} cents/h, {plan.status}")
     for server, pools in plan.allocations.items():
         for pool in pools:
             print(

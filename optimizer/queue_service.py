@@ -11,7 +11,16 @@ from optimizer.errors import AnalysisError, SpecError
 from optimizer.replica import LatencyTargets, Replica, ReplicaPerformance, analyze_replicas, size_replicas
 from optimizer.spec.files import json_value
 from optimizer.spec.messages import validated
-from optimizer.spec.schema import MAX_BATCH_LIMIT, Count, Document, PerfParms, PositiveCount, Quantity, Tokens
+from optimizer.spec.schema import (
+    MAX_BATCH_LIMIT,
+    AnswerTokens,
+    Count,
+    Document,
+    PerfParms,
+    PositiveCount,
+    Quantity,
+    Tokens,
+)
 
 
 class QueueProblem(Document):
@@ -23,7 +32,7 @@ class QueueProblem(Document):
     """Batch limit."""
     in_tokens: Tokens = Field(alias="avgInputTokens")
     """Mean prompt length [tokens]."""
-    out_tokens: Tokens = Field(alias="avgOutputTokens", ge=1)
+    out_tokens: AnswerTokens = Field(alias="avgOutputTokens")
     """Mean answer length [tokens]."""
     alpha: Quantity = 0.0
     """α of the iteration law [ms]."""

@@ -16,6 +16,7 @@ from optimizer.queueing.performance import Performance, ReplicaQueues
 from optimizer.queueing.sizing import Targets, largest_rate
 from optimizer.spec.schema import (
     MAX_BATCH_LIMIT,
+    AnswerTokens,
     Count,
     DecodeParms,
     Document,
@@ -40,7 +41,7 @@ class Replica(Document):
     """Room to wait behind a full batch; none: 10 times the batch."""
     in_tokens: Tokens = Field(alias="inTokens")
     """Mean prompt length [tokens]."""
-    out_tokens: Tokens = Field(alias="outTokens", ge=1)
+    out_tokens: AnswerTokens = Field(alias="outTokens")
     """Mean answer length [tokens]."""
     decode: DecodeParms | None = Field(None, alias="decodeParms")
     """Linear law, decode."""

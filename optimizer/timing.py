@@ -143,15 +143,12 @@ class IterationLaw(_Rows):
         demand = occupancy * (tokens_in + tokens_out)
 
         def fits(k: FloatArray) -> BoolArray:
-            return (k + tokens_out) * (budget - tokens_in / k) >= demand
+            return (k + tokens_out) * (budget * k - tokens_in) >= demand * k
 
         half = (budget * tokens_out - tokens_in - demand) / (2 * budget)
         product = tokens_in * tokens_out / budget
-        root = np.where(
-            half > 0,
-            product / (half + np.sqrt(half * half + product)),
-            np.sqrt(half * half + product) - half,
-        )
+        distance = np.sqrt(half * half + product)
+        root = np.where(half > 0, product / np.where(half > 0, half + distance, 1.0), distance - half)
         k = np.maximum(np.ceil(root), 1.0)
         k = np.where(fits(k), k, k + 1)
         return np.where((k > 1) & fits(np.maximum(k - 1, 1.0)), k - 1, k)

@@ -170,7 +170,7 @@ def _loaded_columns(fleet: Fleet, pairs: Pairs, law: TimingLaw, verdicts: Verdic
     needed = np.maximum(np.ceil(load / rate * (1 - COUNT_TOLERANCE)), servers.min_replicas[pairs.server])
     needed = np.maximum(needed, 1.0)
     performance, holds = _settled(replicas, targets, load, needed, sizing.attainable)
-    _reject_unattainable(verdicts, pairs, targets, sizing, ~holds)
+    _reject_unattainable(verdicts, pairs, targets, sizing, performance, ~holds)
     table = _columns(
         fleet,
         pairs,
@@ -207,12 +207,20 @@ def _settled(
 
 
 def _reject_unattainable(
-    verdicts: Verdicts, pairs: Pairs, targets: Targets, sizing: Sizing, rows: BoolArray
+    verdicts: Verdicts,
+    pairs: Pairs,
+    targets: Targets,
+    sizing: Sizing,
+    performance: Performance,
+    rows: BoolArray,
 ) -> None:
     """Note the target that is missed by the larger factor at the least load."""
-    itl_worse = sizing.least_itl_ms / targets.itl_ms >= sizing.least_ttft_ms / targets.ttft_ms
+    itl = np.where(sizing.attainable, performance.itl_ms, sizing.least_itl_ms)
+    ttft = np.where(sizing.attainable, performance.ttft_ms, sizing.least_ttft_ms)
+    with np.errstate(over="ignore"):
+        itl_worse = itl / targets.itl_ms >= ttft / targets.ttft_ms
     for chosen, reason, value, limit in (
-        (rows & itl_worse, Reason.itl_unattainable, sizing.least_itl_ms, targets.itl_ms),
-        (rows & ~itl_worse, Reason.ttft_unattainable, sizing.least_ttft_ms, targets.ttft_ms),
+        (rows & itl_worse, Reason.itl_unattainable, itl, targets.itl_ms),
+        (rows & ~itl_worse, Reason.ttft_unattainable, ttft, targets.ttft_ms),
     ):
         verdicts.reject(pairs.server[chosen], pairs.accelerator[chosen], reason, value[chosen], limit[chosen])

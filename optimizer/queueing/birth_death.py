@@ -14,6 +14,9 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 
+SERIES_BELOW = 0.05
+"""Arguments up to this size are put into a series where the closed form would cancel."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stationary:
@@ -109,9 +112,7 @@ class BirthDeathQueue:
         weights *= self.state
         in_service = np.add.reduceat(weights, self.start) / total + self.max_batch * tail
         log_total = peak + np.log(total)
-        # With no room the last state of the tail is all of it, and every arrival that meets it is lost.
-        with np.errstate(divide="ignore"):
-            kept_share = np.exp(_log_geometric_sum(log_load, room) - log_tail)
+        kept_share = _share_below_last(log_load, room)
         return Stationary(
             in_service=in_service,
             in_queue=tail * _geometric_mean(log_load, room + 1),
@@ -129,14 +130,25 @@ def _log_geometric_sum(log_ratio: FloatArray, terms: FloatArray) -> FloatArray:
         return growth + np.log(np.expm1(-terms * magnitude) / np.expm1(-magnitude))
 
 
+def _share_below_last(log_ratio: FloatArray, room: FloatArray) -> FloatArray:
+    """Return the share of the first `room` of room + 1 terms exp(j·log_ratio), to full relative precision."""
+    magnitude = np.maximum(np.abs(log_ratio), 1e-300)
+    share = np.expm1(-room * magnitude) / np.expm1(-(room + 1) * magnitude)
+    return share * np.exp(-np.maximum(log_ratio, 0.0))
+
+
 def _geometric_mean(log_ratio: FloatArray, terms: FloatArray) -> FloatArray:
     """Return the mean of j = 0 … terms−1 under weights exp(j·log_ratio) (eq. 14)."""
-    return terms * _langevin(terms * log_ratio) - _langevin(log_ratio)
+    near_one = np.abs(log_ratio) < SERIES_BELOW
+    safe = np.where(near_one, 1.0, log_ratio)
+    with np.errstate(over="ignore"):
+        apart = 1 / np.expm1(-safe) - terms / np.expm1(-terms * safe)
+    return np.where(near_one, terms * _langevin(terms * log_ratio) - _langevin(log_ratio), apart)
 
 
 def _langevin(y: FloatArray) -> FloatArray:
     """Return 1/(1 − e^−y) − 1/y, smooth through y = 0, where it is one half."""
-    small = np.abs(y) < 0.05
+    small = np.abs(y) < SERIES_BELOW
     safe = np.where(small, 1.0, y)
     series = 0.5 + y * (1 / 12 - y * y * (1 / 720 - y * y / 30240))
     with np.errstate(over="ignore"):

@@ -19,6 +19,10 @@ STABILITY_MARGIN = 1e-3
 """Rates are sought from this share of μ(1) up to this share below μ(N) (the reference's ε)."""
 
 
+LEAST_RATE_RPS = 1e-290
+"""A rate below this is taken as this: its logarithm must exist."""
+
+
 @dataclass(frozen=True, slots=True)
 class Performance:
     """Long-run means of R replicas at given arrival rates; all shapes (R,)."""
@@ -94,7 +98,7 @@ class ReplicaQueues:
         Beyond the stable rate the queue stays full and the surplus is lost; the means then hold for the
         requests that are let in.
         """
-        rate = rate_rps / MS_PER_S
+        rate = np.maximum(rate_rps, LEAST_RATE_RPS) / MS_PER_S
         state = self.queue.solve(np.log(rate))
         throughput = rate * state.acceptance
         service = state.in_service / throughput

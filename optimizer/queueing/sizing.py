@@ -39,7 +39,8 @@ class Targets:
 
     def excess(self, performance: Performance) -> FloatArray:
         """Return the larger of the two ratios to the targets, minus one: positive where one is missed."""
-        return np.maximum(performance.ttft_ms / self.ttft_ms, performance.itl_ms / self.itl_ms) - 1
+        with np.errstate(over="ignore"):
+            return np.maximum(performance.ttft_ms / self.ttft_ms, performance.itl_ms / self.itl_ms) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,23 +71,28 @@ def largest_rate(replicas: ReplicaQueues, targets: Targets) -> Sizing:
     at_low = targets.excess(least)
     at_high = targets.excess(replicas.analyze(high))
     rate = np.where(at_low > TARGET_TOLERANCE, np.nan, np.where(at_high > TARGET_TOLERANCE, low, high))
-    search = np.flatnonzero((at_low < 0) & (at_high > TARGET_TOLERANCE))
+    search = np.flatnonzero((at_low <= TARGET_TOLERANCE) & (at_high > TARGET_TOLERANCE))
     if len(search):
-        rate[search] = _crossing(replicas.take(search), targets.take(search), low[search], high[search])
+        # A target met to the last bit at the least rate needs the tolerance again, for a sign to change.
+        slack = np.where(at_low[search] > -TARGET_TOLERANCE, 2 * TARGET_TOLERANCE, 0.0)
+        rate[search] = _crossing(
+            replicas.take(search), targets.take(search), slack, low[search], high[search]
+        )
     return Sizing(rate, least.ttft_ms, least.itl_ms)
 
 
-def _crossing(replicas: ReplicaQueues, targets: Targets, low: FloatArray, high: FloatArray) -> FloatArray:
+def _crossing(
+    replicas: ReplicaQueues, targets: Targets, slack: FloatArray, low: FloatArray, high: FloatArray
+) -> FloatArray:
     """Return the feasible end of the bracket that the root-finder closes around the crossing."""
 
     def excess(rate_rps: FloatArray, row: FloatArray) -> FloatArray:
-        if len(row) == len(low):
-            some, wanted = replicas, targets
-        else:
-            rows = row.astype(np.int64)
-            some, wanted = replicas.take(rows), targets.take(rows)
+        rows = row.astype(np.int64)
+        whole = len(rows) == len(low)
+        some, wanted = (replicas, targets) if whole else (replicas.take(rows), targets.take(rows))
         # The logarithm of the ratio has the same sign, and is closer to a straight line near saturation.
-        return np.log(np.maximum(wanted.excess(some.analyze(rate_rps)) + 1, SMALLEST_RATIO))
+        ratio = np.maximum(wanted.excess(some.analyze(rate_rps)) + 1, SMALLEST_RATIO)
+        return np.log(ratio) - slack[rows]
 
     rows = np.arange(len(low), dtype=np.float64)
     root = find_root(excess, (low, high), args=(rows,), tolerances={"xrtol": RATE_TOLERANCE})

@@ -8,6 +8,9 @@ from pydantic import BaseModel, ValidationError
 
 from optimizer.errors import SpecError
 
+MAX_WRITTEN_OUT = 1e9
+"""Larger whole limits are written with an exponent."""
+
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
@@ -46,10 +49,10 @@ _TEXTS = {
     "missing": "missing; this key is required",
     "string_too_short": "must not be empty",
     "finite_number": "must be a finite number, not {value}",
-    "greater_than_equal": "must be at least {ge:,g}, not {value}",
-    "greater_than": "must be more than {gt:,g}, not {value}",
-    "less_than_equal": "must be at most {le:,g}, not {value}",
-    "less_than": "must be less than {lt:,g}, not {value}",
+    "greater_than_equal": "must be at least {ge}, not {value}",
+    "greater_than": "must be more than {gt}, not {value}",
+    "less_than_equal": "must be at most {le}, not {value}",
+    "less_than": "must be less than {lt}, not {value}",
     "literal_error": "must be {expected}, not {value}",
     "string_too_long": "must have at most {max_length} characters",
     "string_type": "must be text (in YAML put it in quotes), not {value}",
@@ -67,7 +70,15 @@ def _problem_text(problem: Mapping[str, Any]) -> str:
     text = _TEXTS.get(problem["type"])
     if text is None:
         return str(problem["msg"])
-    return text.format(value=_shown(problem["input"]), **problem.get("ctx", {}))
+    limits = {name: _limit(value) for name, value in problem.get("ctx", {}).items()}
+    return text.format(value=_shown(problem["input"]), **limits)
+
+
+def _limit(value: object) -> str:
+    """Return a limit as people write it: 1,000,000 and 1e+15, not 1000000.0."""
+    if isinstance(value, int | float) and float(value).is_integer() and abs(value) <= MAX_WRITTEN_OUT:
+        return f"{value:,.0f}"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def kind_of(value: object) -> str:

@@ -27,6 +27,7 @@ def _whole(value: object) -> object:
 Name = Annotated[str, Field(min_length=1, max_length=253)]
 Quantity = Annotated[float, Field(ge=0, le=MAX_QUANTITY)]
 Tokens = Annotated[float, Field(ge=0, le=MAX_TOKENS)]
+AnswerTokens = Annotated[float, Field(ge=1, le=MAX_TOKENS)]
 Count = Annotated[int, BeforeValidator(_whole), Field(ge=0, le=MAX_COUNT)]
 PositiveCount = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=MAX_COUNT)]
 SliceCount = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=10_000)]

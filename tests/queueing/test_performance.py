@@ -1,0 +1,202 @@
+"""What users of one replica see: worked cases, closed forms, and the walk over the states."""
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from queue_builders import GROWING_ITERATION, ITERATION, LINEAR, queues_of
+from queue_oracles import Iteration, Linear, Machine, mm1k
+
+from optimizer.queueing.performance import Performance
+
+FEW = settings(derandomize=True, deadline=None, max_examples=120)
+
+
+def analyze(machine: Machine, rate: float) -> dict[str, float]:
+    return queues_of([machine]).analyze(np.array([rate])).of_row(0)
+
+
+# --- worked cases -----------------------------------------------------------------------------------------
+
+CASE_A = Machine(Linear(19, 1, 0, 0, 0, 1025), 32, 168)  # reference/README.md, worked case A
+
+
+def test_worked_case_a_agrees_to_the_printed_digits() -> None:
+    found = analyze(CASE_A, 30 / 60)
+    assert round(found["in_service"] + found["in_queue"], 2) == 21.24  # this and the next: worked case A
+    assert round(found["in_service"], 2) == 20.90
+    assert round(found["in_queue"], 2) == 0.34
+    assert round(found["utilization"], 3) == 0.653
+    assert round(found["response_ms"]) == 42_481
+    assert round(found["service_ms"]) == 41_808
+    assert round(found["wait_ms"]) == 674
+    assert round(found["itl_ms"], 1) == 40.8
+    assert f"{found['p_empty']:.4e}" == "5.7982e-07"
+    assert f"{found['p_full']:.4e}" == "2.0382e-17"
+
+
+def test_the_newest_reference_example_agrees_to_the_printed_digits() -> None:
+    found = analyze(Machine(Iteration(12, 0.05, 0.0005, 128, 512), 48, 128), 3)
+    assert round(found["response_ms"], 3) == 10_348.367  # this and the next: reference-system §1.7 f
+    assert round(found["wait_ms"], 3) == 21.405
+    assert round(found["in_service"], 3) == 30.981
+    assert round(found["ttft_ms"], 3) == 67.615
+    assert round(found["itl_ms"], 4) == 20.1189
+
+
+def test_without_a_queue_what_finds_the_batch_full_is_lost_and_the_loss_is_shown() -> None:
+    # reference-system §1.7 c: offered 13.79, served 12.94 req/s, 6.2 % lost, which the reference hides
+    found = analyze(Machine(Iteration(6.7, 0.024, 5e-5, 1024, 256), 64, 0), 13.79)
+    assert found["throughput_rps"] == pytest.approx(12.94, abs=0.005)
+    assert found["loss"] == pytest.approx(0.062, abs=5e-4)
+    assert found["wait_ms"] == 0
+
+
+# --- against the walk -------------------------------------------------------------------------------------
+
+
+def agree(found: dict[str, float], machine: Machine, rate: float) -> None:
+    seen = machine.see(rate)
+    assert found["throughput_rps"] == pytest.approx(seen.throughput, rel=1e-9)
+    assert found["in_service"] == pytest.approx(seen.in_service, rel=1e-9)
+    assert found["service_ms"] == pytest.approx(seen.service, rel=1e-9)
+    assert found["wait_ms"] == pytest.approx(seen.wait, rel=1e-8, abs=1e-9 * seen.service)
+    assert found["prefill_ms"] == pytest.approx(seen.prefill, rel=1e-7, abs=1e-9)
+    assert found["itl_ms"] == pytest.approx(seen.itl, rel=1e-7)
+    assert found["ttft_ms"] == pytest.approx(seen.ttft, rel=1e-7, abs=1e-9)
+    assert found["utilization"] == pytest.approx(seen.in_service / machine.batch, rel=1e-9)
+    assert found["response_ms"] == pytest.approx(seen.wait + seen.service, rel=1e-8)
+    assert found["offered_rps"] == rate
+
+
+@FEW
+@given(
+    machine=st.builds(Machine, LINEAR, st.integers(1, 64), st.integers(0, 300)),
+    load=st.floats(1e-4, 5),
+)
+def test_the_linear_law_equals_a_walk_over_the_states(machine: Machine, load: float) -> None:
+    rate = load * machine.stable()
+    agree(analyze(machine, rate), machine, rate)
+
+
+@FEW
+@given(
+    machine=st.builds(Machine, ITERATION, st.integers(1, 64), st.integers(0, 300)),
+    load=st.floats(1e-4, 5),
+)
+def test_the_iteration_law_equals_a_walk_over_the_states(machine: Machine, load: float) -> None:
+    rate = load * machine.stable()
+    mean = machine.see(rate).in_service
+    assume(abs(mean % 1 - 0.5) > 1e-6)  # there the last digits decide for how many the prompt is chunked
+    agree(analyze(machine, rate), machine, rate)
+
+
+@FEW
+@given(
+    machine=st.builds(Machine, st.one_of(LINEAR, ITERATION), st.integers(1, 64), st.integers(0, 300)),
+    load=st.floats(1e-4, 5),
+)
+def test_littles_law_holds(machine: Machine, load: float) -> None:
+    rate = load * machine.stable()
+    found, seen = analyze(machine, rate), machine.see(rate)
+    # The response is the project's; the mean number and the flow are counted over the states.
+    in_system = seen.in_service + seen.throughput / 1000 * seen.wait
+    assert found["response_ms"] * seen.throughput / 1000 == pytest.approx(in_system, rel=1e-8)
+    assert found["in_service"] + found["in_queue"] == pytest.approx(in_system, rel=1e-8)
+
+
+@pytest.mark.parametrize("load", [0.01, 0.5, 0.999, 1.0, 1.5, 100])
+@pytest.mark.parametrize(("batch", "queue"), [(1, 0), (1, 7), (16, 0), (16, 40)])
+def test_a_rate_that_is_the_same_at_every_batch_gives_mm1k(batch: int, queue: int, load: float) -> None:
+    # Service time 10·n at batch n: μ(n) = n / (10·n) = 0.1 per ms, whatever n.
+    machine = Machine(Linear(0, 10, 0, 0, 0, 2), batch, queue)
+    in_system, blocked = mm1k(load * 0.1, 0.1, batch + queue)
+    found = analyze(machine, load * 100)
+    assert found["in_service"] + found["in_queue"] == pytest.approx(float(in_system), rel=1e-11)
+    assert found["throughput_rps"] == pytest.approx(float(load * 100 * (1 - blocked)), rel=1e-12)
+    assert found["loss"] == pytest.approx(float(blocked), rel=1e-9)
+
+
+@FEW
+@given(
+    law=LINEAR,
+    batch=st.integers(1, 64),
+    queue=st.integers(0, 300),
+    load=st.floats(1e-3, 1.5),
+    growth=st.floats(1e-3, 1),
+)
+def test_linear_latencies_grow_with_the_rate(
+    law: Linear, batch: int, queue: int, load: float, growth: float
+) -> None:
+    machine = Machine(law, batch, queue)
+    rate = load * machine.stable()
+    less, more = analyze(machine, rate), analyze(machine, rate * (1 + growth))
+    for name in ("ttft_ms", "itl_ms", "wait_ms", "service_ms", "in_service", "throughput_rps"):
+        assert more[name] >= less[name] * (1 - 1e-10) - 1e-12, name
+
+
+@FEW
+@given(
+    law=GROWING_ITERATION,
+    batch=st.integers(2, 64),
+    queue=st.integers(0, 300),
+    load=st.floats(1e-3, 1.5),
+    growth=st.floats(1e-3, 1),
+)
+def test_iteration_latencies_grow_with_the_rate_away_from_chunk_steps(
+    law: Iteration, batch: int, queue: int, load: float, growth: float
+) -> None:
+    machine = Machine(law, batch, queue)
+    rate = load * machine.stable()
+    less, more = analyze(machine, rate), analyze(machine, rate * (1 + growth))
+    for name in ("ttft_ms", "itl_ms", "wait_ms", "service_ms", "in_service", "throughput_rps"):
+        assert more[name] >= less[name] * (1 - 1e-10) - 1e-12, name
+
+
+# --- rates ------------------------------------------------------------------------------------------------
+
+
+@FEW
+@given(machine=st.builds(Machine, st.one_of(LINEAR, ITERATION), st.integers(1, 64), st.just(0)))
+def test_the_range_of_rates_is_that_of_the_reference(machine: Machine) -> None:
+    queues = queues_of([machine])
+    departures = [rate * 1000 for rate in machine.departures()]
+    assert queues.single_rate_rps[0] == pytest.approx(departures[0], rel=1e-12)
+    assert queues.full_rate_rps[0] == pytest.approx(departures[-1], rel=1e-12)
+    assert queues.stable_rate_rps[0] == pytest.approx(0.999 * departures[-1], rel=1e-12)
+    assert queues.least_rate_rps[0] == pytest.approx(0.001 * min(departures[0], departures[-1]), rel=1e-12)
+
+
+@pytest.mark.parametrize("rate", [1e-9 / 60, 1e-9, 1.0, 1e9 / 60, 1e9])
+@pytest.mark.parametrize("tokens", [(0, 1), (1, 1), (1, 2), (100_000, 1), (100_000, 100_000)])
+@pytest.mark.parametrize("batch", [1, 100_000])
+def test_extreme_requests_batches_and_rates_are_analysed_in_no_time(
+    rate: float, tokens: tuple[int, int], batch: int
+) -> None:
+    started = time.perf_counter()
+    machines = [Machine(Iteration(6.7, 0.024, 5e-5, *tokens), batch, 10 * batch)]
+    if tokens != (0, 1):
+        machines.append(Machine(Linear(6.7, 0.24, 5, 0.001, *tokens), batch, 10 * batch))
+    for machine in machines:
+        found = queues_of([machine]).analyze(np.array([rate])).of_row(0)
+        assert all(np.isfinite(value) for value in found.values())
+        assert 0 < found["throughput_rps"] <= rate * (1 + 1e-9)
+        assert found["itl_ms"] > 0
+        assert found["ttft_ms"] >= 0
+    assert time.perf_counter() - started < 1
+
+
+@FEW
+@given(data=st.data())
+def test_a_replica_is_the_same_to_the_last_bit_whatever_it_is_analysed_with(data: st.DataObject) -> None:
+    laws: st.SearchStrategy[Linear | Iteration] = data.draw(st.sampled_from([LINEAR, ITERATION]))
+    machine = st.builds(Machine, laws, st.integers(1, 64), st.integers(0, 300))
+    machines = data.draw(st.lists(machine, min_size=2, max_size=6))
+    rates = np.array([data.draw(st.floats(1e-3, 2)) * one.stable() for one in machines])
+    together = queues_of(machines).analyze(rates)
+    for row, one in enumerate(machines):
+        alone = queues_of([one]).analyze(rates[[row]])
+        for name in Performance.__slots__:
+            assert getattr(together, name)[row] == getattr(alone, name)[0], name

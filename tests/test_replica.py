@@ -1,0 +1,227 @@
+"""One replica, or many at a time: documents in, documents out, both laws."""
+
+import math
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from queue_oracles import Iteration, Linear, Machine
+
+from optimizer.errors import AnalysisError
+from optimizer.replica import (
+    LatencyTargets,
+    Replica,
+    ReplicaPerformance,
+    ReplicaSizing,
+    analyze_replicas,
+    size_replicas,
+)
+from optimizer.spec.schema import DecodeParms, PerfParms, PrefillParms
+
+LINEAR = Machine(Linear(20, 0.5, 50, 0.02, 512, 200), 16, 160)
+ITERATION = Machine(Iteration(12, 0.05, 0.0005, 128, 512), 48, 128)  # reference-system §1.7 f
+
+
+def replica(machine: Machine) -> Replica:
+    law = machine.law
+    if isinstance(law, Iteration):
+        times = PerfParms(base_ms=law.alpha, compute_per_token_ms=law.beta, kv_read_per_token_ms=law.gamma)
+        return Replica(
+            max_batch=machine.batch,
+            max_queue=machine.queue,
+            in_tokens=float(law.tokens_in),
+            out_tokens=float(law.tokens_out),
+            iteration=times,
+            max_num_tokens=law.budget,
+        )
+    return Replica(
+        max_batch=machine.batch,
+        max_queue=machine.queue,
+        in_tokens=float(law.tokens_in),
+        out_tokens=float(law.tokens_out),
+        decode=DecodeParms(base_ms=law.alpha, per_request_ms=law.beta),
+        prefill=PrefillParms(base_ms=law.gamma, per_token_ms=law.delta),
+    )
+
+
+def sized(machine: Machine, ttft: float = 0.0, itl: float = 0.0, *, tps: bool = False) -> ReplicaSizing:
+    (answer,) = size_replicas([replica(machine)], [LatencyTargets(ttft_ms=ttft, itl_ms=itl, tps=tps)])
+    assert isinstance(answer, ReplicaSizing)
+    return answer
+
+
+# --- analysis ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rate", [0.01, 1.0, 2.5, 50.0])
+@pytest.mark.parametrize("machine", [LINEAR, ITERATION], ids=["linear", "iteration"])
+def test_every_figure_of_a_replica_equals_the_walk_over_its_states(machine: Machine, rate: float) -> None:
+    (found,) = analyze_replicas([replica(machine)], [rate])
+    seen = machine.see(rate)
+    assert found.offered_rps == rate
+    assert found.throughput_rps == pytest.approx(seen.throughput, rel=1e-9)
+    assert found.stable_rate_rps == pytest.approx(machine.stable(), rel=1e-12)
+    assert found.ttft_ms == pytest.approx(seen.ttft, rel=1e-9)
+    assert found.itl_ms == pytest.approx(seen.itl, rel=1e-9)
+    assert found.wait_ms == pytest.approx(seen.wait, rel=1e-8, abs=1e-9)
+    assert found.prefill_ms == pytest.approx(seen.prefill, rel=1e-9)
+    assert found.service_ms == pytest.approx(seen.service, rel=1e-9)
+    assert found.response_ms == pytest.approx(seen.wait + seen.service, rel=1e-9)
+    assert found.in_service == pytest.approx(seen.in_service, rel=1e-9)
+    assert found.in_queue == pytest.approx(seen.wait * seen.throughput / 1000, rel=1e-8, abs=1e-12)
+    assert found.utilization == pytest.approx(seen.in_service / machine.batch, rel=1e-9)
+    assert found.loss == pytest.approx(1 - seen.throughput / rate, abs=1e-10)
+    assert 0 <= found.p_empty <= 1
+
+
+def test_replicas_of_both_laws_are_analysed_in_the_order_given() -> None:
+    machines = [LINEAR, ITERATION, ITERATION, LINEAR, ITERATION]
+    rates = [1.0, 2.0, 3.0, 4.0, 0.5]
+    together = analyze_replicas([replica(one) for one in machines], rates)
+    alone = [analyze_replicas([replica(one)], [r])[0] for one, r in zip(machines, rates, strict=True)]
+    assert together == alone
+
+
+def test_nothing_asked_is_nothing_answered() -> None:
+    assert analyze_replicas([], []) == []
+    assert size_replicas([], []) == []
+
+
+def test_the_room_to_wait_is_ten_batches_where_none_is_stated() -> None:
+    given = replica(LINEAR)
+    open_ended = Replica.model_validate(given.model_dump(by_alias=True) | {"maxQueue": None})
+    assert open_ended.max_queue is None
+    assert analyze_replicas([open_ended], [2.0]) == analyze_replicas([given], [2.0])  # 160 = 10 × 16
+    none = Replica.model_validate(given.model_dump(by_alias=True) | {"maxQueue": 0})
+    (found,) = analyze_replicas([none], [2.0])
+    assert found.in_queue == 0
+    assert found.loss > 1e-4
+
+
+def test_the_token_budget_decides_the_chunks() -> None:
+    law = Iteration(12, 0.05, 0.0005, 4096, 64, budget=512)
+    (few,) = analyze_replicas([replica(Machine(law, 4, 8))], [0.1])
+    assert few.prefill_ms == pytest.approx(Machine(law, 4, 8).see(0.1).prefill, rel=1e-9)
+    whole = Iteration(12, 0.05, 0.0005, 4096, 64, budget=100_000)
+    (one,) = analyze_replicas([replica(Machine(whole, 4, 8))], [0.1])
+    assert one.prefill_ms == pytest.approx(Machine(whole, 4, 8).see(0.1).prefill, rel=1e-9)
+    assert law.chunks(1) > 4096 / 512  # what is left of the budget is for the tokens of others
+    assert whole.chunks(1) == 1
+    assert few.prefill_ms > one.prefill_ms
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, math.inf, math.nan])
+def test_a_rate_that_is_none_is_an_error_that_says_so(rate: float) -> None:
+    with pytest.raises(AnalysisError, match=r"^rate: must be more than 0 requests/s, not "):
+        analyze_replicas([replica(LINEAR), replica(LINEAR)], [1.0, rate])
+
+
+def test_a_request_that_takes_no_time_is_an_error() -> None:
+    nothing = replica(Machine(Linear(20, 0.5, 50, 0.02, 0, 1), 4, 8))
+    message = "the service time of a request is zero"
+    with pytest.raises(AnalysisError, match=message):
+        analyze_replicas([nothing], [1.0])
+    with pytest.raises(AnalysisError, match=message):
+        size_replicas([replica(ITERATION), nothing], [LatencyTargets(), LatencyTargets()])
+
+
+# --- sizing -----------------------------------------------------------------------------------------------
+
+
+def test_the_newest_reference_example_is_sized_to_the_printed_digits() -> None:
+    found = sized(ITERATION, 60.0, 20.0)
+    assert found.max_rate_rps == pytest.approx(2.9494622, rel=2e-6)  # reference-system §1.7 f
+    assert found.rate_ttft_rps == pytest.approx(2.9494622, rel=2e-6)  # the same; the search of the
+    assert found.rate_itl_rps == pytest.approx(2.971982, rel=2e-6)  # reference ends at 1e-6 relative
+    assert found.at_max_rate.stable_rate_rps == pytest.approx(3.8609295, rel=1e-7)
+    assert found.at_max_rate.ttft_ms == pytest.approx(60, rel=1e-8)
+    assert found.at_max_rate.itl_ms < 20
+
+
+def test_the_performance_of_a_sizing_is_that_at_its_rate() -> None:
+    found = sized(LINEAR, 400.0, 26.0)
+    (there,) = analyze_replicas([replica(LINEAR)], [found.max_rate_rps])
+    assert found.at_max_rate == there
+    assert LINEAR.meets(found.max_rate_rps, 400, 26, slack=1e-8)
+
+
+def test_without_targets_every_rate_is_the_stable_one() -> None:
+    found = sized(LINEAR)
+    rates = [found.max_rate_rps, found.rate_ttft_rps, found.rate_itl_rps, found.rate_tps_rps]
+    assert rates == pytest.approx([LINEAR.stable()] * 4, rel=1e-12)
+
+
+def test_a_throughput_target_caps_the_rate() -> None:
+    found = sized(LINEAR, itl=26.0, tps=True)
+    assert found.rate_tps_rps == pytest.approx(0.9 * LINEAR.stable(), rel=1e-12)
+    assert found.rate_ttft_rps == pytest.approx(LINEAR.stable(), rel=1e-12)
+    least = min(0.9 * LINEAR.stable(), LINEAR.largest_rate(0, 26) or 0)
+    assert found.max_rate_rps == pytest.approx(least, rel=1e-8)
+
+
+def test_replicas_of_both_laws_are_sized_in_the_order_given_and_a_miss_is_an_error_of_its_own() -> None:
+    machines = [LINEAR, ITERATION, LINEAR, ITERATION]
+    targets = [(0.0, 26.0), (60.0, 20.0), (0.0, 20.0), (10.0, 5.0)]
+    answers = size_replicas(
+        [replica(one) for one in machines],
+        [LatencyTargets(ttft_ms=ttft, itl_ms=itl) for ttft, itl in targets],
+    )
+    for machine, (ttft, itl), answer in zip(machines, targets, answers, strict=True):
+        expected = machine.largest_rate(ttft, itl)
+        if expected is None:
+            assert isinstance(answer, AnalysisError)
+        else:
+            assert isinstance(answer, ReplicaSizing)
+            assert answer.max_rate_rps == pytest.approx(expected, rel=1e-7)
+    assert [isinstance(answer, AnalysisError) for answer in answers] == [False, False, True, True]
+    # At the least rate there is a share of 0.001 of a second request, so the best is just above batch 1.
+    assert str(answers[2]) == (
+        "no rate meets the targets: the best ITL at batch 1 is 20.5 ms, target 20 ms; "
+        "relax the target or use faster token times"
+    )
+    assert "the best TTFT at batch 1 is " in str(answers[3])
+    assert " and the best ITL at batch 1 is " in str(answers[3])
+
+
+# --- documents --------------------------------------------------------------------------------------------
+
+
+def test_a_replica_has_exactly_one_law() -> None:
+    base = {"maxBatch": 4, "inTokens": 10, "outTokens": 10}
+    decode, iteration = {"decodeParms": {"alpha": 1}}, {"perfParms": {"alpha": 1}}
+    for bad in (base, base | decode | iteration, base | iteration | {"prefillParms": {}}):
+        with pytest.raises(ValidationError, match="give either decodeParms and prefillParms"):
+            Replica.model_validate(bad)
+    assert Replica.model_validate(base | decode).prefill is None
+    (found,) = analyze_replicas([Replica.model_validate(base | decode)], [1.0])
+    assert found.prefill_ms == 0
+    assert found.itl_ms == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"maxBatch": 0},
+        {"maxBatch": 1_000_001},
+        {"maxQueue": -1},
+        {"outTokens": 0},
+        {"outTokens": 0.5},
+        {"inTokens": -1},
+        {"inTokens": math.nan},
+        {"maxNumTokens": 0},
+        {"unknown": 1},
+    ],
+)
+def test_a_replica_out_of_range_is_refused(change: dict[str, float]) -> None:
+    good = {"maxBatch": 4, "inTokens": 10, "outTokens": 10, "perfParms": {"alpha": 1}}
+    assert Replica.model_validate(good).max_batch == 4
+    with pytest.raises(ValidationError):
+        Replica.model_validate(good | change)
+
+
+def test_answers_are_finite_plain_numbers_under_their_wire_names() -> None:
+    (found,) = analyze_replicas([replica(ITERATION)], [1e9])
+    values = found.model_dump(by_alias=True)
+    assert set(values) == {field.alias or name for name, field in ReplicaPerformance.model_fields.items()}
+    assert {"offeredRate", "throughput", "ttft", "itl", "loss"} <= set(values)
+    assert all(type(value) is float and np.isfinite(value) for value in values.values())
