@@ -1,10 +1,12 @@
-"""Array types and the one helper that makes an array read-only.
+"""Array types, and what arrays lack: being made read-only, and being cut into runs of equal values.
 
 Every array of the library is float64, int64 or bool. Shapes are written with index letters: ``r`` row of
 a batched queue computation, ``n`` occupancy, ``s`` server, ``a`` accelerator, ``t`` accelerator type,
 ``c`` candidate.
 """
 
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,3 +23,11 @@ def frozen(array: _Array) -> _Array:
     """Return `array` itself, made read-only."""
     array.flags.writeable = False
     return array
+
+
+def runs(keys: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
+    """Return start and end of each run of equal values, in their order."""
+    if not len(keys):
+        return iter(())
+    bounds = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1], [True]]))
+    return pairwise(bounds.tolist())

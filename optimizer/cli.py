@@ -1,6 +1,9 @@
 """The command line: parses, calls one pipeline function, renders; only answers go to stdout."""
 
 import argparse
+import contextlib
+import io
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -18,19 +21,39 @@ Exit status: 0 done, 2 bad input, 3 a server is not served in full (--require-co
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
-    arguments = _parser().parse_args(argv)
+    _write_any_text()
     try:
-        return int(arguments.run(arguments) or 0)
+        arguments = _parser().parse_args(argv)
+        status = int(arguments.run(arguments) or 0)
+        sys.stdout.flush()
     except IncompletePlanError as error:
         return _fail(error, "incomplete")
     except InferplanError as error:
         return _fail(error, "error")
     except BrokenPipeError:
-        sys.stderr.close()  # the reader has gone; there is nobody to tell
+        _forget_stdout()  # the reader has gone; there is nobody to tell
         return 0
+    except OSError as error:
+        _forget_stdout()
+        print(f"inferplan: error: the answer cannot be written: {error.strerror or error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("inferplan: interrupted", file=sys.stderr)
         return 130
+    return status
+
+
+def _write_any_text() -> None:
+    """Write UTF-8 into files and pipes, and what a terminal cannot show as a question mark."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="replace")
+
+
+def _forget_stdout() -> None:
+    """Let the interpreter end without writing what is left in the buffer."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(error: InferplanError, what: str) -> int:

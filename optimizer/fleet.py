@@ -44,6 +44,8 @@ class ServerArrays:
     current_accelerator: IntArray
     """-1: none, or one that is no longer in the catalogue."""
     current_replicas: IntArray
+    running: BoolArray
+    """Whether the current allocation has an accelerator and replicas."""
     current_cost: FloatArray
     """[cents/h]"""
 
@@ -151,6 +153,7 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
         allowed=frozen(allowed),
         current_accelerator=whole([place_of.get(server.current.accelerator, -1) for server in servers]),
         current_replicas=whole([server.current.num_replicas for server in servers]),
+        running=frozen(np.array([server.current.is_running for server in servers], dtype=np.bool_)),
         current_cost=frozen(np.array([current_cost_cents_per_h(system, name) for name in system.servers])),
     )
 

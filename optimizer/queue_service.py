@@ -12,12 +12,11 @@ from optimizer.replica import LatencyTargets, Replica, ReplicaPerformance, analy
 from optimizer.spec.files import json_value
 from optimizer.spec.messages import validated
 from optimizer.spec.schema import (
-    MAX_BATCH_LIMIT,
     AnswerTokens,
+    BatchLimit,
     Count,
     Document,
     PerfParms,
-    PositiveCount,
     Quantity,
     Tokens,
 )
@@ -28,7 +27,7 @@ class QueueProblem(Document):
 
     rate_rps: Quantity = Field(0.0, alias="RPS")
     """Arrival rate [requests/s]; of no matter for sizing."""
-    max_batch: PositiveCount = Field(alias="maxBatchSize", le=MAX_BATCH_LIMIT)
+    max_batch: BatchLimit = Field(alias="maxBatchSize")
     """Batch limit."""
     in_tokens: Tokens = Field(alias="avgInputTokens")
     """Mean prompt length [tokens]."""

@@ -15,8 +15,8 @@ from optimizer.errors import AnalysisError
 from optimizer.queueing.performance import Performance, ReplicaQueues
 from optimizer.queueing.sizing import Targets, largest_rate
 from optimizer.spec.schema import (
-    MAX_BATCH_LIMIT,
     AnswerTokens,
+    BatchLimit,
     Count,
     DecodeParms,
     Document,
@@ -35,7 +35,7 @@ DEFAULT_QUEUE_TO_BATCH = 10
 class Replica(Document):
     """A replica: its token times under one of the two laws, its limits, and its requests."""
 
-    max_batch: PositiveCount = Field(alias="maxBatch", le=MAX_BATCH_LIMIT)
+    max_batch: BatchLimit = Field(alias="maxBatch")
     """Batch limit."""
     max_queue: Count | None = Field(None, alias="maxQueue")
     """Room to wait behind a full batch; none: 10 times the batch."""
@@ -101,11 +101,11 @@ class ReplicaSizing(Document):
     max_rate_rps: float = Field(alias="maxRate")
     """Meets every target [requests/s]."""
     rate_ttft_rps: float | None = Field(None, alias="rateAtTTFT")
-    """Meets the TTFT target alone; none where that has no answer of its own [requests/s]."""
+    """Meets the TTFT target alone; the largest stable rate without one [requests/s]."""
     rate_itl_rps: float | None = Field(None, alias="rateAtITL")
-    """Meets the ITL target alone [requests/s]."""
+    """Meets the ITL target alone; the largest stable rate without one [requests/s]."""
     rate_tps_rps: float | None = Field(None, alias="rateAtTPS")
-    """Cap that a throughput target sets [requests/s]."""
+    """Cap that a throughput target sets; the largest stable rate without one [requests/s]."""
     at_max_rate: ReplicaPerformance = Field(alias="atMaxRate")
     """The performance there."""
 
@@ -128,8 +128,9 @@ def analyze_replicas(replicas: Sequence[Replica], rates_rps: Sequence[float]) ->
         AnalysisError: a rate is not positive and finite, or a service time is zero.
     """
     for rate in rates_rps:
-        if not 0 < rate < float("inf"):
-            raise AnalysisError(f"rate: must be more than 0 requests/s, not {rate:g}")
+        if not np.isfinite(rate) or rate <= 0:
+            limit = "finite" if rate == np.inf else "more than 0 requests/s"
+            raise AnalysisError(f"rate: must be {limit}, not {rate:g}")
     rates = np.array(rates_rps, dtype=np.float64)
     answers: list[ReplicaPerformance | None] = [None] * len(replicas)
     for rows, queues in _queues(replicas):

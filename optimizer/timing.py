@@ -38,6 +38,9 @@ class TimingLaw(Protocol):
     ) -> TokenTimes:
         """Return the phase times that belong to a mean service time; all shapes (R,)."""
 
+    def steps(self, max_batch: IntArray) -> BoolArray:
+        """Return whether latencies step anywhere between a batch of one and the limit; shapes (R,)."""
+
     def idle_times(self, max_batch: IntArray) -> tuple[TokenTimes, FloatArray]:
         """Return what the reference quotes for replicas without load, from requests of one token.
 
@@ -91,7 +94,7 @@ class LinearLaw(_Rows):
     def token_times(
         self, mean_service_ms: FloatArray, mean_in_service: FloatArray, max_batch: IntArray
     ) -> TokenTimes:
-        """Return the phase times at the effective batch, the one whose service time is the mean (eq. 9).
+        """Return the phase times at the effective batch, the one whose service time is the mean (eq. 19).
 
         Without a prompt there is no prefill: γ is then neither in the service time nor subtracted from it.
         Where the service time does not depend on the batch, neither phase does, and any batch will do.
@@ -107,6 +110,10 @@ class LinearLaw(_Rows):
             0.0,
         )
         return TokenTimes(prefill, self.decode_base_ms + self.decode_per_request_ms * effective, prefill)
+
+    def steps(self, max_batch: IntArray) -> BoolArray:
+        """Return that nothing steps."""
+        return np.zeros(len(max_batch), np.bool_)
 
     def idle_times(self, max_batch: IntArray) -> tuple[TokenTimes, FloatArray]:
         """Return the times of a lone request with a prompt of one token, and a full batch's turnaround."""
@@ -154,7 +161,7 @@ class IterationLaw(_Rows):
         return np.where((k > 1) & fits(np.maximum(k - 1, 1.0)), k - 1, k)
 
     def _work_ms(self, chunks: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return a request's own prefill and decode work [ms] (eq. 5, 6); all shapes (R,)."""
+        """Return a request's own prefill and decode work [ms] (eq. 6, 7); all shapes (R,)."""
         compute, kv_read = self.compute_per_token_ms, self.kv_read_per_token_ms
         prefill = (compute + kv_read * (chunks + 1) / 2) * self.in_tokens
         decode = self.out_tokens * (compute + kv_read * (self.in_tokens + (self.out_tokens + 1) / 2))
@@ -171,7 +178,7 @@ class IterationLaw(_Rows):
     ) -> TokenTimes:
         """Return prefill time at the mean batch, and the rest of the service spread over the tokens.
 
-        The first token is one decode step after the prefill (eq. 10).
+        The first token is one decode step after the prefill (eq. 20).
         """
         rounded = np.clip(np.floor(mean_in_service + 0.5), 1.0, max_batch)
         chunks = self.chunks(rounded)
@@ -181,6 +188,11 @@ class IterationLaw(_Rows):
         prefill = chunks * others + prefill_work
         itl = (mean_service_ms - prefill) / self.out_tokens
         return TokenTimes(prefill, itl, prefill + itl)
+
+    def steps(self, max_batch: IntArray) -> BoolArray:
+        """Return whether a prompt needs more chunks at the limit than alone."""
+        alone = self.chunks(np.ones(len(max_batch)))
+        return np.not_equal(self.chunks(max_batch.astype(np.float64)), alone)
 
     def idle_times(self, max_batch: IntArray) -> tuple[TokenTimes, FloatArray]:
         """Return the times of a one-token request, and a full batch's turnaround (reference-system §1.9)."""

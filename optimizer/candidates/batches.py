@@ -21,7 +21,7 @@ SCANNED_ROWS = 2**20
 def with_best_batches(fleet: Fleet, pairs: Pairs) -> Pairs:
     """Replace each batch limit by the smallest batch whose rate is within 1 % of the best up to that limit.
 
-    The best rate is not monotone in the batch, so all batches are tried, row by row (eq. 20).
+    The best rate is not monotone in the batch, so all batches are tried, row by row (eq. 26).
     """
     max_batch, best_rate = pairs.max_batch.copy(), pairs.best_rate_rps.copy()
     loaded = np.flatnonzero(fleet.servers.load_rps[pairs.server] > 0)

@@ -31,6 +31,8 @@ COUNT_TOLERANCE = 1e-9
 """Relative excess of load over replicas × rate that does not yet call for another replica."""
 MISS_TOLERANCE = 1e-6
 """Relative excess over a target at the load per replica that rounding may cause."""
+STEADY_LOADS = 32
+"""Loads, in equal steps up to the largest rate, at which targets are looked at where chunks step."""
 CHUNK_STEP_TRIES = 16
 """Replicas added at most where a step of the prefill chunks makes the first count miss a target."""
 
@@ -49,13 +51,6 @@ def find_candidates(system: System) -> Candidates:
 
     limit = fleet.servers.max_replicas[table.server]
     over = table.num_replicas > limit
-    verdicts.reject(
-        table.server[over],
-        table.accelerator[over],
-        Reason.replica_limit,
-        table.num_replicas[over],
-        limit[over],
-    )
     for array in (verdicts.reason, verdicts.value, verdicts.limit):
         frozen(array)
     bounded = replace(table, num_replicas=np.minimum(table.num_replicas, limit))
@@ -111,6 +106,7 @@ def _columns(
     itl_ms: FloatArray,
     utilization: FloatArray,
     loss: FloatArray,
+    steady: BoolArray | None = None,
 ) -> CandidateTable:
     return CandidateTable(
         server=pairs.server,
@@ -125,6 +121,7 @@ def _columns(
         itl_ms=itl_ms,
         utilization=utilization,
         loss=loss,
+        steady=np.ones(len(num_replicas), np.bool_) if steady is None else steady,
         batch_ceiling=pairs.batch_ceiling,
         best_rate_rps=np.where(np.isnan(pairs.best_rate_rps), max_rate_rps, pairs.best_rate_rps),
     )
@@ -171,15 +168,21 @@ def _loaded_columns(fleet: Fleet, pairs: Pairs, law: TimingLaw, verdicts: Verdic
     needed = np.maximum(needed, 1.0)
     performance, holds = _settled(replicas, targets, load, needed, sizing.attainable)
     _reject_unattainable(verdicts, pairs, targets, sizing, performance, ~holds)
+    most = servers.max_replicas[pairs.server]
+    over = holds & (needed > most)
+    verdicts.reject(
+        pairs.server[over], pairs.accelerator[over], Reason.replica_limit, needed[over], most[over]
+    )
     table = _columns(
         fleet,
         pairs,
-        np.minimum(needed, 4.0 * MAX_COUNT).astype(np.int64),
+        np.minimum(needed, 2.0 * MAX_COUNT).astype(np.int64),
         sizing.max_rate_rps,
         ttft_ms=performance.ttft_ms,
         itl_ms=performance.itl_ms,
         utilization=performance.utilization,
         loss=performance.loss,
+        steady=_steady(replicas, targets, sizing.max_rate_rps),
     )
     return table.take(holds)
 
@@ -215,12 +218,31 @@ def _reject_unattainable(
     rows: BoolArray,
 ) -> None:
     """Note the target that is missed by the larger factor at the least load."""
-    itl = np.where(sizing.attainable, performance.itl_ms, sizing.least_itl_ms)
-    ttft = np.where(sizing.attainable, performance.ttft_ms, sizing.least_ttft_ms)
+    found = sizing.attainable
+    itl = np.where(found, performance.itl_ms, sizing.least_itl_ms)
+    ttft = np.where(found, performance.ttft_ms, sizing.least_ttft_ms)
     with np.errstate(over="ignore"):
         itl_worse = itl / targets.itl_ms >= ttft / targets.ttft_ms
     for chosen, reason, value, limit in (
-        (rows & itl_worse, Reason.itl_unattainable, itl, targets.itl_ms),
-        (rows & ~itl_worse, Reason.ttft_unattainable, ttft, targets.ttft_ms),
+        (rows & itl_worse & ~found, Reason.itl_unattainable, itl, targets.itl_ms),
+        (rows & ~itl_worse & ~found, Reason.ttft_unattainable, ttft, targets.ttft_ms),
+        (rows & itl_worse & found, Reason.itl_missed, itl, targets.itl_ms),
+        (rows & ~itl_worse & found, Reason.ttft_missed, ttft, targets.ttft_ms),
     ):
         verdicts.reject(pairs.server[chosen], pairs.accelerator[chosen], reason, value[chosen], limit[chosen])
+
+
+def _steady(replicas: ReplicaQueues, targets: Targets, max_rate_rps: FloatArray) -> BoolArray:
+    """Return whether the targets hold at loads below the largest rate as well.
+
+    Where the number of prefill chunks steps, latencies fall with the rate, and a lower load may miss what
+    the largest rate meets; such rows are looked at at `STEADY_LOADS` loads.
+    """
+    steady = np.ones(len(max_rate_rps), np.bool_)
+    rows = np.flatnonzero(replicas.law.steps(replicas.queue.max_batch) & ~np.isnan(max_rate_rps))
+    if len(rows):
+        some, wanted = replicas.take(rows), targets.take(rows)
+        for share in np.arange(1, STEADY_LOADS) / STEADY_LOADS:
+            found = some.analyze(share * max_rate_rps[rows])
+            steady[rows] &= wanted.excess(found) <= MISS_TOLERANCE
+    return steady

@@ -83,7 +83,7 @@ def _batch_and_room(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the batch limit of each pair, and how many requests its KV cache has room for.
 
-    The limit is the server's own, else the profile's scaled to the length of the answers (eq. 19); an idle
+    The limit is the server's own, else the profile's scaled to the length of the answers (eq. 25); an idle
     server's is not scaled. Where batches are chosen, both are ceilings. The KV cache caps either.
     """
     servers, profiles = fleet.servers, fleet.profiles

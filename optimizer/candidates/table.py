@@ -27,11 +27,13 @@ class Reason(IntEnum):
     itl_unattainable = 7
     ttft_unattainable = 8
     replica_limit = 9
+    itl_missed = 10
+    ttft_missed = 11
 
     @property
     def label(self) -> str:
         """The reason as it stands in the output."""
-        return "slo_unattainable" if self.name.endswith("_unattainable") else self.name
+        return "slo_unattainable" if self.name.startswith(("itl_", "ttft_")) else self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,8 @@ class CandidateTable:
     utilization: FloatArray
     loss: FloatArray
     """Share of arrivals that find the queue full, at the load per replica."""
+    steady: BoolArray
+    """Whether the targets hold at every load up to the largest rate, too; chunk steps can break that."""
     batch_ceiling: IntArray
     """Largest batch that was allowed; `max_batch` itself unless batch sizes are chosen."""
     best_rate_rps: FloatArray
@@ -191,6 +195,8 @@ _DETAILS = {
     Reason.no_work: "the service time of a request is zero; give the profile token times",
     Reason.itl_unattainable: "best ITL at batch 1 is {value:.4g} ms, target {limit:g} ms",
     Reason.ttft_unattainable: "best TTFT at batch 1 is {value:.4g} ms, target {limit:g} ms",
+    Reason.itl_missed: "ITL at the load per replica is {value:.4g} ms, target {limit:g} ms",
+    Reason.ttft_missed: "TTFT at the load per replica is {value:.4g} ms, target {limit:g} ms",
     Reason.replica_limit: "needs {value:,.0f} replicas, the limit is {limit:,.0f}",
 }
 

@@ -3,8 +3,30 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from optimizer.commands.command import Command, add_json, add_path, number, print_json
+
+if TYPE_CHECKING:
+    from optimizer.spec.system import System
+
+
+def _add_system_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--load", metavar="CSV", help="loads by server, in place of the document's")
+    parser.add_argument(
+        "--batch-sizing", choices=["profile", "optimal"], help="batches of the profiles, or chosen ones"
+    )
+
+
+def _read_system(arguments: argparse.Namespace, options: dict[str, object]) -> "System":
+    """Read the system that the arguments name, with its loads and options replaced as they say."""
+    from optimizer.spec.loads import with_loads
+    from optimizer.spec.system import load_system
+
+    given = options | {"batch_sizing": arguments.batch_sizing}
+    system = load_system(arguments.path)
+    system = system.with_options(**{name: value for name, value in given.items() if value is not None})
+    return system if arguments.load is None else with_loads(system, arguments.load)
 
 
 def _add_solve(parser: argparse.ArgumentParser) -> None:
@@ -14,13 +36,10 @@ def _add_solve(parser: argparse.ArgumentParser) -> None:
     limits.add_argument("--unlimited", action="store_true", help="ignore the capacities")
     parser.add_argument("--mixed", action="store_true", help="let a server run on several accelerators")
     parser.add_argument("--solver", choices=["milp", "greedy"], help="exact, or the greedy baseline")
-    parser.add_argument(
-        "--batch-sizing", choices=["profile", "optimal"], help="batches of the profiles, or chosen ones"
-    )
+    _add_system_flags(parser)
     parser.add_argument(
         "--backend", metavar="NAME", default="highs", help="MILP solver: highs, CBC, … (highs)"
     )
-    parser.add_argument("--load", metavar="CSV", help="loads by server, in place of the document's")
     gap, limit = number(0, 1, "the gap"), number(0, 1e6, "the time limit", open_end=True)
     parser.add_argument(
         "--gap", metavar="G", type=gap, help="relative gap at which the solver may stop, 0 … 1"
@@ -43,31 +62,29 @@ def _add_solve(parser: argparse.ArgumentParser) -> None:
 
 
 def _options(arguments: argparse.Namespace) -> dict[str, object]:
-    """Return the optimizer options that flags override."""
-    options: dict[str, object] = {
+    """Return the optimizer options that flags override; none where a flag is not given."""
+    from optimizer.errors import SpecError
+
+    if arguments.mixed and arguments.solver == "greedy":
+        raise SpecError("--mixed: the greedy solver plans one accelerator per server; remove one of the two")
+    return {
         "gap": arguments.gap,
         "time_limit_s": arguments.time_limit,
-        "batch_sizing": arguments.batch_sizing,
         "unlimited": arguments.unlimited if arguments.limited or arguments.unlimited else None,
         "heterogeneous": arguments.mixed or None,
         "milp_solver": None if arguments.solver is None else arguments.solver == "milp",
     }
-    return {name: value for name, value in options.items() if value is not None}
 
 
 def _solve(arguments: argparse.Namespace) -> int | None:
     from optimizer.pipeline import Timings, solve
     from optimizer.report.progress import working
     from optimizer.spec.files import write_text
-    from optimizer.spec.loads import with_loads
-    from optimizer.spec.system import load_system
 
     timings = Timings()
     with working("solving"):
         with timings.stage("read"):
-            system = load_system(arguments.path).with_options(**_options(arguments))
-            if arguments.load is not None:
-                system = with_loads(system, arguments.load)
+            system = _read_system(arguments, _options(arguments))
         plan = solve(system, backend=arguments.backend, write_model_to=arguments.write_model, timings=timings)
     if arguments.output is not None:
         write_text(plan.to_json() + "\n", arguments.output)
@@ -111,16 +128,16 @@ def _plural(number: int, noun: str) -> str:
 
 def _add_candidates(parser: argparse.ArgumentParser) -> None:
     add_path(parser)
+    _add_system_flags(parser)
     add_json(parser)
 
 
 def _candidates(arguments: argparse.Namespace) -> None:
     from optimizer.candidates import find_candidates
     from optimizer.report.progress import working
-    from optimizer.spec.system import load_system
 
     with working("sizing"):
-        candidates = find_candidates(load_system(arguments.path))
+        candidates = find_candidates(_read_system(arguments, {}))
     if arguments.json:
         print_json(candidates.to_wire())
     else:

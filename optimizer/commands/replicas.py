@@ -34,6 +34,8 @@ _LAW_FLAGS = {
     ),
 }
 
+_SHAPE_FLAGS = ("in_tokens", "out_tokens", "max_batch", "max_queue", "max_num_tokens")
+
 
 def _add_replica(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--in-tokens", metavar="TOKENS", type=float, help="mean prompt length")
@@ -63,13 +65,13 @@ def _add_replica(parser: argparse.ArgumentParser) -> None:
 
 
 def _replica(arguments: argparse.Namespace) -> Any:
+    """Return the replica that the flags describe; what is wrong is said in terms of the flags."""
+    from optimizer.errors import SpecError
     from optimizer.replica import Replica
     from optimizer.spec.messages import validated
 
     values: dict[str, Any] = {
-        name: getattr(arguments, name)
-        for name in ("in_tokens", "out_tokens", "max_batch", "max_queue", "max_num_tokens")
-        if getattr(arguments, name) is not None
+        name: value for name in _SHAPE_FLAGS if (value := getattr(arguments, name)) is not None
     }
     for part, flags in _LAW_FLAGS.items():
         given = {
@@ -79,7 +81,31 @@ def _replica(arguments: argparse.Namespace) -> Any:
         }
         if given:
             values[part] = given
-    return validated(Replica, values)
+    linear = values.keys() & {"decode", "prefill"}
+    if bool(linear) == ("iteration" in values):
+        either, other = (
+            ", ".join(flag for part in parts for flag, *_ in _LAW_FLAGS[part])
+            for parts in (("decode", "prefill"), ("iteration",))
+        )
+        raise SpecError(f"give token times of one law: {either} (linear law), or {other} (iteration law)")
+    try:
+        return validated(Replica, values)
+    except SpecError as error:
+        path, _, problem = str(error).partition(": ")
+        raise SpecError(f"{_flag_of(path, Replica)}: {problem}") from None
+
+
+def _flag_of(path: str, replica: Any) -> str:
+    """Return the flag whose value stands at a path of the replica document."""
+    section, _, leaf = path.partition(".")
+    for name, field in replica.model_fields.items():
+        if field.alias == section:
+            if not leaf:
+                return f"--{name.replace('_', '-')}"
+            inner = next(kind for kind in field.annotation.__args__ if kind is not type(None))
+            names = {inner_field.alias or key: key for key, inner_field in inner.model_fields.items()}
+            return next(flag for flag, key, *_ in _LAW_FLAGS[name] if key == names[leaf])
+    return path
 
 
 def _add_analyze(parser: argparse.ArgumentParser) -> None:
@@ -91,6 +117,7 @@ def _analyze(arguments: argparse.Namespace) -> int | None:
     if arguments.batch is not None:
         from optimizer.queue_service import analyze_problem
 
+        _refuse_beside_batch(arguments, {"rate": None})
         return _answer_lines(arguments.batch, analyze_problem)
     from optimizer.errors import SpecError
     from optimizer.replica import analyze_replicas
@@ -133,13 +160,18 @@ def _size(arguments: argparse.Namespace) -> int | None:
     if arguments.batch is not None:
         from optimizer.queue_service import size_problem
 
+        _refuse_beside_batch(arguments, {"target_ttft": 0.0, "target_itl": 0.0, "throughput_target": False})
         return _answer_lines(arguments.batch, size_problem)
-    from optimizer.errors import AnalysisError
+    from optimizer.errors import AnalysisError, SpecError
     from optimizer.replica import LatencyTargets, size_replicas
     from optimizer.spec.messages import validated
 
     wanted = {"ttft": arguments.target_ttft, "itl": arguments.target_itl, "tps": arguments.throughput_target}
-    sizing = size_replicas([_replica(arguments)], [validated(LatencyTargets, wanted, "target: ")])[0]
+    try:
+        targets = validated(LatencyTargets, wanted)
+    except SpecError as error:
+        raise SpecError(f"--target-{error}") from None
+    sizing = size_replicas([_replica(arguments)], [targets])[0]
     if isinstance(sizing, AnalysisError):
         raise sizing
     if arguments.json:
@@ -147,8 +179,19 @@ def _size(arguments: argparse.Namespace) -> int | None:
     else:
         from optimizer.report.tables import show, sizing_tables
 
-        show(sizing_tables(sizing), sys.stdout)
+        show(sizing_tables(sizing, targets), sys.stdout)
     return None
+
+
+def _refuse_beside_batch(arguments: argparse.Namespace, own: dict[str, object]) -> None:
+    """Refuse flags that describe a replica beside ``--batch``, whose lines describe theirs."""
+    from optimizer.errors import SpecError
+
+    flags = [flag[2:].replace("-", "_") for part in _LAW_FLAGS.values() for flag, *_ in part]
+    defaults = dict.fromkeys((*_SHAPE_FLAGS, *flags)) | own
+    given = [name for name, default in defaults.items() if getattr(arguments, name) != default]
+    if given:
+        raise SpecError(f"--batch: its lines say it all; remove --{given[0].replace('_', '-')}")
 
 
 def _answer_lines(path: str, answer: Callable[[Any], Any]) -> int:

@@ -63,7 +63,7 @@ def _pools(candidates: Candidates, problem: Problem, replicas: IntArray) -> dict
     """Return the pools of every server that has any.
 
     The load splits in proportion to the pools' largest rates, so that each runs at the same share of its own
-    (eq. 38); a server whose pools cannot carry all of it gives them what they can.
+    (eq. 49); a server whose pools cannot carry all of it gives them what they can.
     """
     table, fleet = problem.table, candidates.fleet
     chosen = np.flatnonzero(replicas)
@@ -109,12 +109,8 @@ def _changes(candidates: Candidates, pools: dict[str, tuple[Pool, ...]]) -> tupl
     costs = candidates.fleet.servers.current_cost
     for s, (name, server) in enumerate(candidates.system.servers.items()):
         current = server.current
-        running = bool(current.accelerator and current.num_replicas)
-        before = (
-            (Placement(accelerator=current.accelerator, num_replicas=current.num_replicas),)
-            if running
-            else ()
-        )
+        now = Placement(accelerator=current.accelerator, num_replicas=current.num_replicas)
+        before = (now,) if current.is_running else ()
         mine = pools.get(name, ())
         after = tuple(
             Placement(accelerator=pool.accelerator, num_replicas=pool.num_replicas) for pool in mine

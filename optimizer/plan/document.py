@@ -1,6 +1,6 @@
 """The plan as a document: the same from the library, the command line and REST."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -115,7 +115,7 @@ class Plan(Document):
     """Every objective in its order."""
     total_cost_cents_per_h: float = Field(alias="totalCost")
     """Cost of all allocations [cents/h]."""
-    allocations: dict[str, tuple[Pool, ...]] = Field(strict=False)
+    allocations: dict[str, Annotated[tuple[Pool, ...], Field(strict=False)]] = Field(strict=False)
     """Pools by server; none for an idle server that needs no replicas."""
     unserved: tuple[Unserved, ...] = Field(strict=False)
     """Servers that are not served in full."""
@@ -170,7 +170,7 @@ def _as_allocation(pools: tuple[Pool, ...], load: Load) -> AllocationData:
     main = max(pools, key=lambda pool: pool.arrival_rate_rpm, default=None)
     if main is None:
         return AllocationData(load=load)
-    return AllocationData(
+    return AllocationData.model_construct(  # what is planned may be dearer than any document may say
         accelerator=main.accelerator,
         num_replicas=main.num_replicas,
         max_batch=main.max_batch,

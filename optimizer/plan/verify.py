@@ -10,7 +10,7 @@ from collections import Counter
 import numpy as np
 
 from optimizer.candidates.finder import MISS_TOLERANCE, analyze_pairs
-from optimizer.fleet import tabulate
+from optimizer.fleet import DEFAULT_MAX_BATCH, tabulate
 from optimizer.plan.document import Plan, Pool
 from optimizer.spec.schema import Server
 from optimizer.spec.system import System
@@ -44,7 +44,10 @@ def verify(plan: Plan, system: System) -> list[str]:
         problems.append(f"the allocations cost {total:g}, the plan says {plan.total_cost_cents_per_h:g}")
     if plan.complete != (not plan.unserved):
         problems.append("complete contradicts the list of unserved servers")
-    return problems + _check_latencies(plan, system)
+    malformed = any(
+        pool.num_replicas < 1 or pool.max_batch < 1 for pools in plan.allocations.values() for pool in pools
+    )
+    return problems if malformed else problems + _check_latencies(plan, system)
 
 
 def _close(a: float, b: float) -> bool:
@@ -98,6 +101,11 @@ def _check_server(system: System, server: Server, pools: tuple[Pool, ...], fract
     for pool in pools:
         if pool.num_replicas < 1:
             problems.append(f"{server.name}: a pool of {pool.num_replicas} replicas on {pool.accelerator}")
+        limit = _batch_limit(system, server, pool)
+        if not 1 <= pool.max_batch <= limit:
+            problems.append(
+                f"{server.name}: batch {pool.max_batch} on {pool.accelerator}, the limit is {limit:g}"
+            )
         if pool.arrival_rate_rpm > pool.max_arrival_rate_rpm * (1 + RELATIVE_TOLERANCE):
             problems.append(
                 f"{server.name}: {pool.accelerator} carries {pool.arrival_rate_rpm:g} requests/min, "
@@ -108,6 +116,20 @@ def _check_server(system: System, server: Server, pools: tuple[Pool, ...], fract
         if server.keep_accelerator and server.current.accelerator not in ("", pool.accelerator):
             problems.append(f"{server.name}: must keep {server.current.accelerator}, not {pool.accelerator}")
     return problems
+
+
+def _batch_limit(system: System, server: Server, pool: Pool) -> float:
+    """Return the largest batch that the documents allow a pool."""
+    profile, load = system.profiles[server.model, pool.accelerator], server.current.load
+    limit = float(profile.max_batch_size or DEFAULT_MAX_BATCH)
+    idle = _load_rpm(system, server) == 0
+    if profile.max_batch_size and profile.at_tokens and not idle:
+        limit = max(limit * profile.at_tokens // load.out_tokens, 1.0)
+    if server.max_batch_size:
+        limit = float(server.max_batch_size)
+    if profile.kv_capacity_tokens is not None and not idle:
+        limit = min(limit, profile.kv_capacity_tokens // (load.in_tokens + load.out_tokens))
+    return limit
 
 
 def _check_units(plan: Plan, system: System, units: Counter[str]) -> list[str]:

@@ -90,7 +90,7 @@ class BirthDeathQueue:
     def solve(self, log_rate: FloatArray) -> Stationary:
         """Return the stationary means at arrival rates exp(`log_rate`), shape (R,), in the unit of μ.
 
-        Equations 11-15.
+        Equations 10-17.
         """
         lengths = self.max_batch + 1
         last = self.start + self.max_batch
@@ -123,7 +123,7 @@ class BirthDeathQueue:
 
 
 def _log_geometric_sum(log_ratio: FloatArray, terms: FloatArray) -> FloatArray:
-    """Return log Σ_{j<terms} exp(j·log_ratio), stable on both sides of a ratio of one (eq. 13)."""
+    """Return log Σ_{j<terms} exp(j·log_ratio), stable on both sides of a ratio of one (eq. 11)."""
     magnitude = np.maximum(np.abs(log_ratio), 1e-300)
     growth = np.where(log_ratio > 0, (terms - 1) * log_ratio, 0.0)
     with np.errstate(divide="ignore"):
@@ -138,7 +138,7 @@ def _share_below_last(log_ratio: FloatArray, room: FloatArray) -> FloatArray:
 
 
 def _geometric_mean(log_ratio: FloatArray, terms: FloatArray) -> FloatArray:
-    """Return the mean of j = 0 … terms−1 under weights exp(j·log_ratio) (eq. 14)."""
+    """Return the mean of j = 0 … terms−1 under weights exp(j·log_ratio) (eq. 13)."""
     near_one = np.abs(log_ratio) < SERIES_BELOW
     safe = np.where(near_one, 1.0, log_ratio)
     with np.errstate(over="ignore"):

@@ -62,7 +62,7 @@ class ReplicaQueues:
 
     @classmethod
     def build(cls, law: TimingLaw, max_batch: IntArray, max_queue: IntArray) -> Self:
-        """Tabulate the departure rates μ(n) = n / S(n) (eq. 8) of every row up to the largest batch.
+        """Tabulate the departure rates μ(n) = n / S(n) (eq. 9) of every row up to the largest batch.
 
         Args:
             law: token-time law of the R rows; every service time must be positive.
@@ -93,7 +93,7 @@ class ReplicaQueues:
         )
 
     def analyze(self, rate_rps: FloatArray) -> Performance:
-        """Return the long-run means at arrival rates `rate_rps` > 0, shape (R,) (eq. 11-17).
+        """Return the long-run means at arrival rates `rate_rps` > 0, shape (R,) (eq. 10-21).
 
         Beyond the stable rate the queue stays full and the surplus is lost; the means then hold for the
         requests that are let in.

@@ -60,7 +60,7 @@ class Sizing:
 
 
 def largest_rate(replicas: ReplicaQueues, targets: Targets) -> Sizing:
-    """Return the largest rate of each row that meets all its targets (eq. 18).
+    """Return the largest rate of each row that meets all its targets (eq. 22, 23).
 
     TTFT and ITL grow with the rate, except where the number of prefill chunks steps: there the answer
     meets its targets but need not be the largest such rate.

@@ -1,5 +1,6 @@
 """Tables for the terminal, from plans, candidates and single replicas; every number with its unit."""
 
+import io
 from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Any
 
@@ -10,7 +11,7 @@ from rich.text import Text
 
 from optimizer.candidates import Candidates
 from optimizer.plan import Plan
-from optimizer.replica import ReplicaPerformance, ReplicaSizing
+from optimizer.replica import LatencyTargets, ReplicaPerformance, ReplicaSizing
 from optimizer.spec.system import System
 
 WIDTH_WITHOUT_TERMINAL = 160
@@ -18,8 +19,14 @@ WIDTH_WITHOUT_TERMINAL = 160
 
 def show(renderable: RenderableType, file: IO[str]) -> None:
     """Write tables to a file: in colour at a terminal, as plain text of a fixed width elsewhere."""
-    terminal = file.isatty()
-    Console(file=file, width=None if terminal else WIDTH_WITHOUT_TERMINAL, highlight=False).print(renderable)
+    if file.isatty():
+        Console(file=file, highlight=False, markup=False, emoji=False).print(renderable)
+        return
+    text = io.StringIO()
+    Console(file=text, width=WIDTH_WITHOUT_TERMINAL, highlight=False, markup=False, emoji=False).print(
+        renderable
+    )
+    file.write(text.getvalue())
 
 
 def plan_tables(plan: Plan, system: System) -> Group:
@@ -33,9 +40,21 @@ def plan_tables(plan: Plan, system: System) -> Group:
     return Group(*parts)
 
 
+class _PlainTable(Table):
+    """A table whose cells are shown as they are, whatever names hold."""
+
+    def add_row(self, *cells: RenderableType | None, **style: Any) -> None:
+        """Add a row of text; characters that steer a terminal are shown as a question mark."""
+        super().add_row(
+            *(Text("".join(c if c.isprintable() else "?" for c in str(cell))) for cell in cells), **style
+        )
+
+
 def _table(title: str, columns: Iterable[tuple[str, bool]]) -> Table:
     """Return an empty table; a column is its heading and whether it holds numbers."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    table = _PlainTable(
+        title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False
+    )
     for heading, numeric in columns:
         table.add_column(heading, justify="right" if numeric else "left", overflow="fold")
     return table
@@ -104,6 +123,10 @@ def _target(value: float) -> str:
     return f"{value:g}" if value else "none"
 
 
+def _share(fraction: float) -> str:
+    return "<1%" if 0 < fraction < 0.01 else f"{fraction:.0%}"
+
+
 def _percent(share: float) -> str:
     return f"{share:.2g}" if share < 1e-4 and share else f"{share:.2%}"
 
@@ -129,9 +152,7 @@ def _unserved(plan: Plan) -> Table:
         [("server", False), ("prio", True), ("served", True), ("reason", False), ("detail", False)],
     )
     for item in sorted(plan.unserved, key=lambda item: (item.priority, item.server)):
-        table.add_row(
-            item.server, str(item.priority), f"{item.served_fraction:.0%}", item.reason, item.detail
-        )
+        table.add_row(item.server, str(item.priority), _share(item.served_fraction), item.reason, item.detail)
     return table
 
 
@@ -209,16 +230,16 @@ def performance_table(found: ReplicaPerformance, title: str = "One replica") -> 
     return table
 
 
-def sizing_tables(sizing: ReplicaSizing) -> Group:
+def sizing_tables(sizing: ReplicaSizing, targets: LatencyTargets) -> Group:
     """Return the largest rate of a replica, target by target, and the performance there."""
     table = _table("Largest rate", [("by", False), ("req/s", True), ("req/min", True)])
-    for name, rate in (
-        ("TTFT target alone", sizing.rate_ttft_rps),
-        ("ITL target alone", sizing.rate_itl_rps),
-        ("throughput target alone", sizing.rate_tps_rps),
-        ("all targets", sizing.max_rate_rps),
+    for name, asked, rate in (
+        (f"TTFT of {targets.ttft_ms:g} ms alone", targets.ttft_ms, sizing.rate_ttft_rps),
+        (f"ITL of {targets.itl_ms:g} ms alone", targets.itl_ms, sizing.rate_itl_rps),
+        ("throughput target alone", targets.tps, sizing.rate_tps_rps),
+        ("all targets", True, sizing.max_rate_rps),
     ):
-        if rate is not None:
+        if asked and rate is not None:
             table.add_row(name, f"{rate:.7g}", f"{rate * 60:.7g}")
     return Group(table, performance_table(sizing.at_max_rate, "At the largest rate"))
 

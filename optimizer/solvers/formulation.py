@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.arrays import BoolArray, FloatArray, IntArray, runs
 from optimizer.solvers.model import MilpModel
 from optimizer.solvers.problem import Problem
 
@@ -27,6 +27,8 @@ class Formulation:
     """Row of the candidate table of each of the first n variables, shape (n,)."""
     replicas_each: IntArray
     """Replicas that one unit of such a variable stands for, shape (n,)."""
+    column_servers: IntArray
+    """Server of each column, shape (n,)."""
     servers: IntArray
     """Server of each of the next m variables, which are one where it is unserved; shape (m,)."""
     value: FloatArray
@@ -51,6 +53,15 @@ class Formulation:
         coefficients = np.zeros(len(self.value))
         coefficients[self.unserved] = weight[self.servers]
         return coefficients
+
+    def point(self, replicas: IntArray) -> FloatArray:
+        """Return the point of the model that stands for an answer of one column per server."""
+        x = np.zeros(len(self.value))
+        taken = replicas[self.columns] > 0
+        x[: len(self.columns)][taken] = (replicas[self.columns] // self.replicas_each)[taken]
+        served = np.isin(self.servers, self.column_servers[taken])
+        x[self.unserved] = ~served
+        return x
 
     def replicas(self, x: FloatArray, rows: int) -> IntArray:
         """Return the replicas of each row of the candidate table at a point of the model."""
@@ -108,7 +119,7 @@ def formulate(problem: Problem) -> Formulation:
 
 
 def _add_capacity(rows: _Rows, problem: Problem, columns: IntArray, units: IntArray) -> None:
-    """Keep the units of each type within what exists, in multiples of their common divisor (eq. 28)."""
+    """Keep the units of each type within what exists, in multiples of their common divisor (eq. 37, 42)."""
     if problem.capacity is None:
         return
     kinds, row = np.unique(problem.table.kind[columns], return_inverse=True)
@@ -121,7 +132,7 @@ def _add_capacity(rows: _Rows, problem: Problem, columns: IntArray, units: IntAr
 
 
 def _single(problem: Problem) -> Formulation:
-    """Write the choice of at most one column per server (eq. 26-29)."""
+    """Write the choice of at most one column per server (eq. 36-38)."""
     table = problem.table
     columns = undominated(problem)
     if problem.capacity is not None:
@@ -138,6 +149,7 @@ def _single(problem: Problem) -> Formulation:
         model=rows.model(np.ones(n + m)),
         columns=columns,
         replicas_each=table.num_replicas[columns],
+        column_servers=table.server[columns],
         servers=servers,
         value=np.concatenate([problem.value[columns], problem.none_value[servers]]),
         value_offset=0.0,
@@ -166,8 +178,9 @@ def undominated(problem: Problem) -> IntArray:
     # step per group makes the running minimum start afresh at each; a column that keeps the current
     # allocation is always kept, as only it has no changes.
     _, rank = np.unique(group[order], return_inverse=True)
-    stepped = units[order].astype(np.float64) - rank * (float(units.max()) + 1.0)
-    least_before = np.concatenate([[np.inf], np.minimum.accumulate(stepped)[:-1]])
+    _, size = np.unique(units[order], return_inverse=True)
+    stepped = size - rank * (len(rows) + 1)
+    least_before = np.concatenate([[len(rows)], np.minimum.accumulate(stepped)[:-1]])
     kept = (stepped < least_before) | ~changed[order]
     undominated_rows: IntArray = rows[np.sort(order[kept])]
     return undominated_rows
@@ -177,7 +190,7 @@ def undominated(problem: Problem) -> IntArray:
 
 
 def _mixed(problem: Problem) -> Formulation:
-    """Write the choice of a number of replicas for every column (eq. 30-37)."""
+    """Write the choice of a number of replicas for every column (eq. 39-48)."""
     table = problem.table
     columns, most = _mixed_columns(problem)
     servers, row = np.unique(table.server[columns], return_inverse=True)
@@ -206,6 +219,7 @@ def _mixed(problem: Problem) -> Formulation:
         model=rows.model(np.concatenate([most.astype(np.float64), np.ones(m + len(here) + len(exact))])),
         columns=columns,
         replicas_each=np.ones(n, np.int64),
+        column_servers=table.server[columns],
         servers=servers,
         value=np.concatenate([cost, np.zeros(m), -penalty * old[row[here]], np.zeros(len(exact))]),
         value_offset=float((penalty * old - old).sum()),
@@ -228,7 +242,7 @@ def _mixed_columns(problem: Problem) -> tuple[IntArray, IntArray]:
     if problem.capacity is not None:
         most = np.minimum(most, problem.capacity[table.kind] // table.units_per_replica)
     columns = _undominated_replicas(problem)
-    columns = columns[most[columns] >= 1]
+    columns = columns[(most[columns] >= 1) & table.steady[columns]]
     return columns, most[columns].astype(np.int64)
 
 
@@ -245,8 +259,7 @@ def _undominated_replicas(problem: Problem) -> IntArray:
     group = table.server * (int(table.kind.max(initial=0)) + 1) + table.kind
     order = np.lexsort((table.max_batch, units, -rate, cost, group))
     kept = np.ones(len(table), np.bool_)
-    starts = np.flatnonzero(np.r_[True, np.diff(group[order]) > 0]) if len(table) else np.zeros(0, np.int64)
-    for start, end in zip(starts, np.r_[starts[1:], len(table)], strict=True):
+    for start, end in runs(group[order]):
         mine = order[start:end]
         for i, c in enumerate(mine):
             before = mine[:i][kept[mine[:i]]]
@@ -259,7 +272,7 @@ def _undominated_replicas(problem: Problem) -> IntArray:
 def _add_service(
     rows: _Rows, problem: Problem, columns: IntArray, most: IntArray, servers: IntArray, row: IntArray
 ) -> None:
-    """A served server's pools carry its rate and keep to its limits; an unserved one has none (eq. 30-33)."""
+    """A served server's pools carry its rate and keep to its limits; an unserved one has none (eq. 39-41)."""
     n, m = len(columns), len(servers)
     every, u = np.arange(n), np.arange(n, n + m)
     load = problem.load_rps[servers]
@@ -298,7 +311,7 @@ def _add_keeping(
     exact: IntArray,
     k: IntArray,
 ) -> None:
-    """A k of one fixes its server to exactly the current replicas, and to no other pool (eq. 35-37)."""
+    """A k of one fixes its server to exactly the current replicas, and to no other pool (eq. 44-46)."""
     count = len(exact)
     here = np.arange(count)
     now = problem.current_replicas[problem.table.server[columns[exact]]].astype(np.float64)

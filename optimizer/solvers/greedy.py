@@ -6,10 +6,10 @@ its next. Ties go to the first in order. Source: reference-system §2.4, without
 """
 
 import heapq
-from itertools import pairwise
 
 import numpy as np
 
+from optimizer.arrays import runs
 from optimizer.solvers.levels import levels_of
 from optimizer.solvers.problem import Problem, Solution, Status
 
@@ -20,12 +20,7 @@ def solve_greedy(problem: Problem) -> Solution:
     replicas = np.zeros(len(table), np.int64)
     rows = np.flatnonzero(problem.full)
     order = rows[np.lexsort((changed[rows], value[rows], table.server[rows]))]
-    bounds = (
-        np.flatnonzero(np.r_[True, np.diff(table.server[order]) > 0, True])
-        if len(order)
-        else np.zeros(1, int)
-    )
-    choices = {int(table.server[order[a]]): order[a:b].tolist() for a, b in pairwise(bounds)}
+    choices = {int(table.server[order[a]]): order[a:b].tolist() for a, b in runs(table.server[order])}
     left = None if problem.capacity is None else problem.capacity.copy()
 
     def entry(server: int) -> tuple[int, float, float, int]:

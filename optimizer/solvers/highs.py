@@ -84,7 +84,8 @@ class HighsSession:
         """Solve the relaxation, then the model on its core columns."""
         relaxed = self._run(None, gap, time_limit_s, relaxed=True)
         if relaxed.x is None or relaxed.reduced_cost is None or relaxed.outcome is not Outcome.optimal:
-            return replace(relaxed, x=None), None
+            infeasible = relaxed.outcome is Outcome.infeasible
+            return replace(relaxed, x=None, bound=np.inf if infeasible else -np.inf), None
         used = relaxed.x > 0
         distance = np.where(used | (self._upper == 0), np.inf, relaxed.reduced_cost)
         core = used.copy()

@@ -29,17 +29,20 @@ class ServiceLevel:
     """Whole numbers, shape (S,); 0 for servers that do not count at this level."""
     unit: float
     """Of one whole number, in what the level is reported in (requests/min, or servers)."""
+    measure: FloatArray
+    """What is reported, before it was made whole; shape (S,)."""
 
 
 def service_levels(problem: Problem) -> list[ServiceLevel]:
-    """Return the levels of service, in their order (eq. 24, 25)."""
+    """Return the levels of service, in their order (eq. 34, 35)."""
     levels = []
     for priority in np.unique(problem.priority):
         here = problem.to_serve & (problem.priority == priority)
-        weight, unit = _whole_rates(np.where(here, problem.load_rps * 60.0, 0.0))
+        load, count = np.where(here, problem.load_rps * 60.0, 0.0), here.astype(np.float64)
+        weight, unit = _whole_rates(load)
         levels += [
-            ServiceLevel(f"priority {priority}: unserved rate", weight, unit),
-            ServiceLevel(f"priority {priority}: unserved servers", here.astype(np.float64), 1.0),
+            ServiceLevel(f"priority {priority}: unserved rate", weight, unit, load),
+            ServiceLevel(f"priority {priority}: unserved servers", count, 1.0, count),
         ]
     return levels
 
@@ -74,7 +77,7 @@ def unchanged(problem: Problem, replicas: IntArray) -> BoolArray:
 
 
 def value_of(problem: Problem, replicas: IntArray) -> float:
-    """Return the transition value of an answer [cents/h] (eq. 20-22).
+    """Return the transition value of an answer [cents/h] (eq. 31-33).
 
     A single-accelerator plan counts an unchanged allocation as 0, whatever cost was stated for it.
     """
@@ -97,6 +100,6 @@ def changes_of(problem: Problem, replicas: IntArray) -> int:
 def levels_of(problem: Problem, replicas: IntArray, *, proved: bool) -> tuple[Level, ...]:
     """Return every level at the value that an answer has there, with that as its bound if it is proved."""
     left = ~served(problem, replicas)
-    values = {level.name: float(level.weight[left].sum() * level.unit) for level in service_levels(problem)}
+    values = {level.name: float(level.measure[left].sum()) for level in service_levels(problem)}
     values |= {VALUE: value_of(problem, replicas), CHANGES: float(changes_of(problem, replicas))}
     return tuple(Level(name, value, value if proved else None) for name, value in values.items())

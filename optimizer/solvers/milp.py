@@ -6,12 +6,14 @@ counted again here in whole numbers.
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.errors import SolverError
 from optimizer.solvers.formulation import Formulation, formulate, served_in_full
+from optimizer.solvers.greedy import solve_greedy
 from optimizer.solvers.levels import CHANGES, VALUE, changes_of, levels_of, served, service_levels, value_of
 from optimizer.solvers.model import MilpModel, Outcome, RunResult, Session
 from optimizer.solvers.problem import Level, Problem, Solution, Status, gap_target, units_used
@@ -62,6 +64,7 @@ class _Run:
         self.best = formulation.on_servers(np.ones(len(problem.priority)))
         self.levels: list[Level] = []
         self.proved = True
+        self.all_served = False
 
     def solve(self) -> Solution:
         """Minimise every level in its order."""
@@ -78,12 +81,9 @@ class _Run:
     @property
     def _changes_vary(self) -> bool:
         """Whether answers of the same service can differ in the number of changed servers."""
-        n = len(self.formulation.columns)
-        columns, rest = (
-            self.formulation.changed[:n],
-            self.formulation.changed[n + len(self.formulation.servers) :],
-        )
-        return bool(np.ptp(columns) > 0) or bool(rest.any())
+        changed, n, m = self.formulation.changed, len(self.formulation.columns), len(self.formulation.servers)
+        parts = (changed[:n], changed[n + m :]) if self.all_served else (changed[:n], changed[n:])
+        return any(len(part) > 0 and float(np.ptp(part)) > 0 for part in parts)
 
     def _serve_everything(self) -> bool:
         """Minimise the value with every server served; if that is possible it settles all service levels."""
@@ -93,7 +93,7 @@ class _Run:
         if result.x is None:
             self.session.set_upper(formulation.unserved, 1.0)
             return False
-        self.best = result.x
+        self.best, self.all_served = result.x, True
         self.proved &= result.outcome is Outcome.optimal
         for level in self.service:
             lost = float(level.weight[self.columnless].sum() * level.unit)
@@ -102,7 +102,11 @@ class _Run:
         return True
 
     def _serve_by_level(self) -> None:
-        """Minimise what is unserved, priority by priority."""
+        """Minimise what is unserved, priority by priority, from what the greedy heuristic finds."""
+        usable = np.zeros(len(self.problem.table), np.bool_)
+        usable[self.formulation.columns] = True
+        greedy = solve_greedy(replace(self.problem, full=self.problem.full & usable))
+        self.best = self.formulation.point(greedy.replicas)
         for level in self.service:
             objective = self.formulation.on_servers(level.weight)
             lost = float(level.weight[self.columnless].sum())
@@ -118,7 +122,7 @@ class _Run:
         reached = value_of(self.problem, self._replicas())  # with the servers that have no column at all
         bound = max(result.bound, self._least_value())
         bound = value if value - bound <= ROUNDING * max(1.0, abs(value)) else bound
-        self.levels.append(Level(VALUE, reached, bound + (reached - value)))
+        self.levels.append(Level(VALUE, reached, reached if bound == value else bound + (reached - value)))
         self.session.add_limit(objective, value + max(VALUE_TOLERANCE * abs(value), LEAST_TOLERANCE))
 
     def _least_value(self) -> float:
@@ -167,4 +171,14 @@ class _Run:
         if over or (served(problem, replicas) & ~served_in_full(problem, replicas)).any():
             raise SolverError("the solver's answer breaks a limit; please report this with the input")
         status = Status.optimal if self.proved else Status.feasible
-        return Solution(replicas, status, "milp", tuple(self.levels))
+        # A level that stopped early may have been improved on the way to a later one.
+        reached = levels_of(problem, replicas, proved=True)
+        levels = tuple(_with_bound(now, then) for now, then in zip(reached, self.levels, strict=True))
+        return Solution(replicas, status, "milp", levels)
+
+
+def _with_bound(reached: Level, noted: Level) -> Level:
+    """Return a level as the answer reached it, with the bound that was proved when it was minimised."""
+    if noted.bound is None or noted.bound >= noted.value:
+        return reached
+    return Level(reached.name, reached.value, min(noted.bound, reached.value))

@@ -76,6 +76,8 @@ class Problem:
     """Shape (S,)."""
     current_cost: FloatArray
     """[cents/h], shape (S,)."""
+    none_changed: BoolArray
+    """Whether leaving a server without an allocation is a change, as it runs now; shape (S,)."""
     capacity: FloatArray | None
     """Units of each accelerator type, shape (T,); none: unlimited."""
     options: OptimizerOptions
@@ -87,7 +89,7 @@ class Problem:
 
     @property
     def value(self) -> FloatArray:
-        """Transition value of each column, taken whole [cents/h], shape (C,) (eq. 20)."""
+        """Transition value of each column, taken whole [cents/h], shape (C,) (eq. 31)."""
         cost, old = self.table.cost_cents_per_h, self.current_cost[self.table.server]
         moved = cost - old + self.options.transition_penalty * (old + cost)
         return np.where(~self.changed, 0.0, np.where(self.on_current, cost - old, moved))
@@ -103,12 +105,6 @@ class Problem:
         """Transition value of leaving each server without an allocation [cents/h], shape (S,)."""
         return (self.options.transition_penalty - 1) * self.current_cost
 
-    @property
-    def none_changed(self) -> BoolArray:
-        """Whether leaving a server without an allocation is a change, shape (S,)."""
-        changed: BoolArray = (self.current_replicas > 0) | (self.current_cost > 0)
-        return changed
-
     def of_servers(self, chosen: BoolArray) -> "Problem":
         """Return the problem with only the columns of the chosen servers, and only these to be served."""
         rows = np.flatnonzero(chosen[self.table.server])
@@ -120,6 +116,7 @@ class Problem:
             current_accelerator=np.where(chosen, self.current_accelerator, -1),
             current_replicas=np.where(chosen, self.current_replicas, 0),
             current_cost=np.where(chosen, self.current_cost, 0.0),
+            none_changed=self.none_changed & chosen,
         )
 
 
@@ -156,6 +153,7 @@ def build_problem(candidates: Candidates) -> Problem:
         current_accelerator=servers.current_accelerator,
         current_replicas=servers.current_replicas,
         current_cost=servers.current_cost,
+        none_changed=servers.running,
         capacity=None if options.unlimited else fleet.capacity,
         options=options,
     )

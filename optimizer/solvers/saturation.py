@@ -95,6 +95,7 @@ class _Leftover:
     def _columns(self, server: int) -> IntArray:
         """Return the columns that a server may take replicas of: its own once it has one, unless mixed."""
         columns = np.arange(self.first[server], self.last[server])
+        columns = columns[self.problem.table.steady[columns]]
         own = columns[self.replicas[columns] > 0]
         return own if len(own) and not self.problem.options.heterogeneous else columns
 
@@ -119,6 +120,8 @@ class _Leftover:
     def _best_column(self, server: int) -> int | None:
         """Return the column with which a server gets furthest; ties go to the lesser cost, then in order."""
         columns = self._columns(server)
+        if not len(columns):
+            return None
         usable = self._usable(columns)
         if not (usable > 0).any():
             return None
@@ -147,5 +150,5 @@ class _Leftover:
 def waiting_servers(problem: Problem, replicas: IntArray) -> BoolArray:
     """Return which servers an answer leaves out although they have a column; shape (S,)."""
     has_column = np.zeros(len(problem.priority), np.bool_)
-    has_column[problem.table.server] = True
+    has_column[problem.table.server[problem.table.steady]] = True
     return has_column & problem.to_serve & ~served(problem, replicas)

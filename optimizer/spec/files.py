@@ -6,22 +6,30 @@ of YAML 1.2 (``1e-9`` is a number, ``no`` is text), and a key that occurs twice 
 
 import json
 import os
+import re
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from optimizer.errors import SpecError
-from optimizer.spec.messages import kind_of, validated
+from optimizer.spec.messages import kind_of, path_text, validated
 from optimizer.spec.schema import SystemSpec
 
 SUFFIXES = (".yaml", ".yml", ".json")
-MAX_YAML_BYTES = 16 * 2**20
+MAX_YAML_BYTES = 8 * 2**20
 MAX_JSON_BYTES = 512 * 2**20
+MAX_WRAPPERS = 3
+"""The reference's deepest: system, optimizerData, optimizer."""
+MAX_DEPTH = 100
+"""Deepest nesting of YAML; the parser would follow any depth until its stack ends."""
 
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\xa0\u2028\u2029\ufeff]")
+"""Text with any of these is written in double quotes, where it is escaped."""
 _WRAPPERS = {
     "acceleratordata",
     "modeldata",
@@ -54,15 +62,14 @@ def read_parts(path: str | os.PathLike[str]) -> list[Part]:
         SpecError: the path does not exist, cannot be read or parsed, or a document breaks the schema.
     """
     if str(path) == "-":
-        return [
-            parse_part(
-                _decoded(sys.stdin.buffer.read(MAX_JSON_BYTES + 1), "standard input"), "standard input"
-            )
-        ]
+        return [parse_part(read_text(path), "standard input")]
     root = Path(path)
-    if not root.is_dir():
-        return [_read_part(root)]
-    files = sorted(entry for entry in root.iterdir() if entry.suffix.lower() in SUFFIXES and entry.is_file())
+    with _refusing(root):
+        if not root.is_dir():
+            return [_read_part(root)]
+        files = sorted(
+            entry for entry in root.iterdir() if entry.suffix.lower() in SUFFIXES and entry.is_file()
+        )
     if not files:
         raise SpecError(f"{root}: the directory holds no {', '.join(SUFFIXES)} file")
     return [_read_part(file) for file in files]
@@ -72,28 +79,43 @@ def read_text(path: str | os.PathLike[str]) -> str:
     """Return the text of a file, or of standard input for ``-``.
 
     Raises:
-        SpecError: the file cannot be read, or is not UTF-8 text.
+        SpecError: the file cannot be read, is too large, or is not UTF-8 text.
     """
+    source = "standard input" if str(path) == "-" else str(path)
     if str(path) == "-":
-        return _decoded(sys.stdin.buffer.read(), "standard input")
+        if sys.stdin is None:
+            raise SpecError("standard input: it is closed")
+        data = sys.stdin.buffer.read(MAX_JSON_BYTES + 1)
+    else:
+        with _refusing(Path(path)), Path(path).open("rb") as file:
+            data = file.read(MAX_JSON_BYTES + 1)
+    if len(data) > MAX_JSON_BYTES:
+        raise SpecError(f"{source}: over the limit of {MAX_JSON_BYTES >> 20} MiB")
+    return _decoded(data, source)
+
+
+@contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    """Turn what the operating system says of a path into one line."""
     try:
-        return _decoded(Path(path).read_bytes(), str(path))
+        yield
     except OSError as error:
         raise SpecError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+    except ValueError:  # a null character
+        raise SpecError(f"{str(path)!r}: not a path") from None
 
 
 def _read_part(path: Path) -> Part:
-    limit = MAX_JSON_BYTES if path.suffix.lower() == ".json" else MAX_YAML_BYTES
-    try:
+    json_only = path.suffix.lower() == ".json"
+    limit = MAX_JSON_BYTES if json_only else MAX_YAML_BYTES
+    with _refusing(path):
         size = path.stat().st_size
-    except OSError as error:
-        raise SpecError(f"{path}: {(error.strerror or str(error)).lower()}") from None
     if size > limit:
         raise SpecError(
             f"{path}: {size / 2**20:.0f} MiB is over the limit of {limit >> 20} MiB for this format; "
             "split it into a directory of files, or use JSON"
         )
-    return parse_part(read_text(path), str(path), json_only=path.suffix.lower() == ".json")
+    return parse_part(read_text(path), str(path), json_only=json_only)
 
 
 def _decoded(data: bytes, source: str) -> str:
@@ -130,8 +152,12 @@ def spec_from_value(raw: object, source: str = "") -> SystemSpec:
     return validated(SystemSpec, _unwrapped(raw, prefix), prefix)
 
 
-def _unwrapped(raw: Mapping[Any, Any], prefix: str) -> dict[Any, Any]:
+def _unwrapped(raw: Mapping[Any, Any], prefix: str, depth: int = 0) -> dict[Any, Any]:
     """Return the sections of a document without the reference's wrappers around them."""
+    if depth > MAX_WRAPPERS:
+        raise SpecError(
+            f"{prefix}wrappers within wrappers; the sections are expected at most {MAX_WRAPPERS} deep"
+        )
     sections: dict[Any, Any] = {}
     for key, value in raw.items():
         lower = key.lower() if isinstance(key, str) else key
@@ -140,9 +166,13 @@ def _unwrapped(raw: Mapping[Any, Any], prefix: str) -> dict[Any, Any]:
             or lower in _WRAPPERS
             or (lower == "optimizer" and [str(k).lower() for k in value] == ["optimizer"])
         ):
-            inner = _unwrapped(value, prefix)
+            inner = _unwrapped(value, prefix, depth + 1)
         else:
-            inner = {_SECTIONS.get(lower, key): value}
+            if lower not in _SECTIONS:
+                raise SpecError(
+                    f"{prefix}{path_text([str(key)])}: unknown key; remove it or correct its spelling"
+                )
+            inner = {_SECTIONS[lower]: value}
         for name in inner:
             if name in sections:
                 raise SpecError(f"{prefix}{name}: the section occurs twice in one document; join the two")
@@ -173,30 +203,43 @@ def json_value(text: str, source: str) -> object:
         ) from None
     except RecursionError:
         raise SpecError(f"{source}: not valid JSON: nested too deeply") from None
-    except ValueError as error:
-        raise SpecError(f"{source}: not valid JSON: {str(error).splitlines()[0].lower()}") from None
+    except ValueError:
+        raise SpecError(f"{source}: not valid JSON: a number has too many digits") from None
 
 
 def _yaml_value(text: str, source: str) -> object:
     import yaml  # slow to import, and JSON needs none of it
 
+    if _nested_too_deeply(text):
+        raise SpecError(f"{source}: not valid here: nested more than {MAX_DEPTH} deep")
     try:
         return yaml.load(text, _yaml_loader())  # noqa: S506  a subclass of the safe loader
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark else source
-        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
-        raise SpecError(f"{place}: not valid YAML: {str(problem).splitlines()[0]}") from None
+        parts = [getattr(error, name, None) for name in ("context", "problem", "reason")]
+        problem = ", ".join(str(part).splitlines()[0] for part in parts if part)
+        raise SpecError(f"{place}: not valid YAML: {problem or str(error).splitlines()[0]}") from None
     except RecursionError:
         raise SpecError(f"{source}: not valid YAML: nested too deeply") from None
-    except ValueError as error:
-        raise SpecError(f"{source}: not valid YAML: {error}") from None
+    except ValueError:
+        raise SpecError(f"{source}: not valid YAML: a number has too many digits") from None
+
+
+def _nested_too_deeply(text: str) -> bool:
+    """Say whether brackets, dashes on one line or indentation go deeper than any document needs."""
+    depth = 0
+    for bracket in re.finditer(r"[\[\]{}]", text):
+        depth += 1 if bracket.group() in "[{" else -1
+        if depth > MAX_DEPTH:
+            return True
+    return (
+        re.search(rf"(?:[-?][ \t]+){{{MAX_DEPTH},}}|^ {{{5 * MAX_DEPTH},}}", text, re.MULTILINE) is not None
+    )
 
 
 def _yaml_rules() -> list[tuple[str, Any, list[str]]]:
     """Return the implicit types of YAML 1.2's core schema: tag, pattern, first characters."""
-    import re
-
     digits = list("-+0123456789")
     return [
         ("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""]),
@@ -236,14 +279,40 @@ def _yaml_loader() -> Any:
 
     for tag, pattern, first in _yaml_rules():
         Loader.add_implicit_resolver(tag, pattern, first)
-    Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(loader.construct_scalar(node)))
-    Loader.add_constructor(
-        "tag:yaml.org,2002:float",
-        lambda loader, node: float(
-            loader.construct_scalar(node).lower().replace(".inf", "inf").replace(".nan", "nan")
+    # Only the core types: a document that names another one gets an error, not a surprise.
+    Loader.yaml_constructors = {
+        None: base.yaml_constructors[None],
+        **{
+            f"tag:yaml.org,2002:{name}": base.yaml_constructors[f"tag:yaml.org,2002:{name}"]
+            for name in ("null", "str", "seq", "map")
+        },
+        "tag:yaml.org,2002:bool": _constructor({"true": True, "false": False}.__getitem__),
+        "tag:yaml.org,2002:int": _constructor(int),
+        "tag:yaml.org,2002:float": _constructor(
+            lambda text: float(text.replace(".inf", "inf").replace(".nan", "nan"))
         ),
-    )
+    }
     return Loader
+
+
+def _yaml_float(text: str) -> float:
+    return float(text.replace(".inf", "inf").replace(".nan", "nan"))
+
+
+def _constructor(parse: Callable[[str], object]) -> Any:
+    """Return a constructor of scalars; text that `parse` cannot take is an error at its place."""
+    import yaml
+
+    def construct(loader: Any, node: Any) -> object:
+        text = loader.construct_scalar(node)
+        try:
+            return parse(text.lower())
+        except KeyError:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"not a value: {text!r}", node.start_mark
+            ) from None
+
+    return construct
 
 
 @cache
@@ -255,6 +324,11 @@ def _yaml_dumper() -> Any:
         def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002  PyYAML's signature
             return True
 
+    def represent(dumper: Any, text: str) -> Any:
+        style = '"' if _UNPRINTABLE.search(text) else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    Dumper.add_representer(str, represent)
     for tag, pattern, first in _yaml_rules():
         Dumper.add_implicit_resolver(tag, pattern, first)
     return Dumper

@@ -11,7 +11,7 @@ from optimizer.errors import SpecError
 from optimizer.spec.files import read_text
 from optimizer.spec.messages import validated
 from optimizer.spec.schema import Load, Server
-from optimizer.spec.system import System
+from optimizer.spec.system import System, check_load
 
 _COLUMNS = {name.lower(): name for name in ("server", "arrivalRate", "avgInTokens", "avgOutTokens")}
 
@@ -26,6 +26,9 @@ def with_loads(system: System, path: str | os.PathLike[str]) -> System:
     changed: dict[str, Server] = {}
     try:
         header = [_column(name, path) for name in next(rows, [])]
+        twice = next((name for name in header if header.count(name) > 1), None)
+        if twice is not None:
+            raise SpecError(f"{path}:1: column {twice!r} occurs twice")
         if "server" not in header:
             raise SpecError(f"{path}:1: the header must name the column 'server'")
         for row in rows:
@@ -63,4 +66,5 @@ def _loaded(server: Server, fields: dict[str, str], place: str) -> Server:
                 raise SpecError(f"{place}: {column}: must be a number, not {text!r}") from None
     before = server.current.load.model_dump(by_alias=True)
     load = validated(Load, before | values, f"{place}: ")
+    check_load(load, f"{place}: ")
     return server.model_copy(update={"current": server.current.model_copy(update={"load": load})})

@@ -1,5 +1,6 @@
 """What a validation error says: one line with the path, the value and the limit."""
 
+import contextlib
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
@@ -8,6 +9,8 @@ from pydantic import BaseModel, ValidationError
 
 from optimizer.errors import SpecError
 
+MAX_SHOWN = 60
+"""Longest value or name that is shown whole."""
 MAX_WRITTEN_OUT = 1e9
 """Larger whole limits are written with an exponent."""
 
@@ -40,8 +43,15 @@ def path_text(location: Iterable[int | str]) -> str:
     """Return a location as a path: ``servers[3].currentAlloc.load``."""
     path = ""
     for step in location:
-        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else str(step)
+        path += (
+            f"[{step}]" if isinstance(step, int) else f".{_short(str(step))}" if path else _short(str(step))
+        )
     return path
+
+
+def _short(text: str) -> str:
+    """Return text that is no longer than a message can bear."""
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
 
 
 _TEXTS = {
@@ -91,5 +101,8 @@ def kind_of(value: object) -> str:
 def _shown(value: object) -> str:
     if isinstance(value, list | tuple | Mapping):
         return kind_of(value)
-    text = json.dumps(value) if isinstance(value, str | int | float | bool) else repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    if isinstance(value, int) and abs(value) > 1e15:
+        with contextlib.suppress(OverflowError):
+            return f"{float(value):g}"
+    text = json.dumps(value) if value is None or isinstance(value, str | int | float | bool) else repr(value)
+    return _short(text)

@@ -28,10 +28,12 @@ Name = Annotated[str, Field(min_length=1, max_length=253)]
 Quantity = Annotated[float, Field(ge=0, le=MAX_QUANTITY)]
 Tokens = Annotated[float, Field(ge=0, le=MAX_TOKENS)]
 AnswerTokens = Annotated[float, Field(ge=1, le=MAX_TOKENS)]
-Count = Annotated[int, BeforeValidator(_whole), Field(ge=0, le=MAX_COUNT)]
-PositiveCount = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=MAX_COUNT)]
-SliceCount = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=10_000)]
-BatchSize = Annotated[int, BeforeValidator(_whole), Field(ge=0, le=MAX_BATCH_LIMIT)]
+Count = Annotated[int, Field(ge=0, le=MAX_COUNT), BeforeValidator(_whole)]
+PositiveCount = Annotated[int, Field(ge=1, le=MAX_COUNT), BeforeValidator(_whole)]
+SliceCount = Annotated[int, Field(ge=1, le=10_000), BeforeValidator(_whole)]
+BatchLimit = Annotated[int, Field(ge=1, le=MAX_BATCH_LIMIT), BeforeValidator(_whole)]
+BatchSize = Annotated[int, Field(ge=0, le=MAX_BATCH_LIMIT), BeforeValidator(_whole)]
+Priority = Annotated[int, Field(ge=1, le=100), BeforeValidator(_whole)]
 Coefficient = Annotated[float, Field(ge=0, le=100)]
 
 
@@ -208,9 +210,9 @@ class ServiceClass(Document):
 
     name: Name
     """Unique name."""
-    priority: int = Field(100, ge=1, le=100)
+    priority: Priority = 100
     """1 (highest) … 100 (lowest)."""
-    model_targets: tuple[ModelTarget, ...] = Field((), alias="modelTargets", strict=False)
+    model_targets: tuple[ModelTarget, ...] = Field((), alias="modelTargets", strict=False, fail_fast=True)
     """Targets by model."""
 
 
@@ -253,6 +255,11 @@ class AllocationData(Document):
     load: Load = Load()
     """The traffic."""
 
+    @property
+    def is_running(self) -> bool:
+        """Whether there are replicas on an accelerator."""
+        return bool(self.accelerator) and self.num_replicas > 0
+
 
 class Server(Document):
     """One model for one service class, to be placed."""
@@ -273,7 +280,7 @@ class Server(Document):
     """Batch limit; 0: the profile's, scaled to the request length."""
     max_queue_size: Count | None = Field(None, alias="maxQueueSize")
     """Room to wait behind a full batch of a replica; none: 10 times the batch; 0 loses what finds it full."""
-    accelerators: tuple[Name, ...] | None = Field(None, strict=False)
+    accelerators: tuple[Name, ...] | None = Field(None, strict=False, fail_fast=True)
     """The accelerators it may use; none: all."""
     current: AllocationData = Field(AllocationData(), alias="currentAlloc")
     """What it runs on now, and its load."""
@@ -340,15 +347,17 @@ class OptimizerOptions(Document):
 class SystemSpec(Document):
     """A whole system, or the part of one that a file of a directory holds."""
 
-    accelerators: tuple[Accelerator, ...] = Field((), strict=False)
+    accelerators: tuple[Accelerator, ...] = Field((), strict=False, fail_fast=True)
     """The accelerators that can be bought."""
-    models: tuple[ModelProfile, ...] = Field((), strict=False)
+    models: tuple[ModelProfile, ...] = Field((), strict=False, fail_fast=True)
     """Profiles: every model on every accelerator that it can run on."""
-    service_classes: tuple[ServiceClass, ...] = Field((), alias="serviceClasses", strict=False)
+    service_classes: tuple[ServiceClass, ...] = Field(
+        (), alias="serviceClasses", strict=False, fail_fast=True
+    )
     """The service classes with their targets."""
-    servers: tuple[Server, ...] = Field((), strict=False)
+    servers: tuple[Server, ...] = Field((), strict=False, fail_fast=True)
     """The servers to be placed, with their loads."""
-    count: tuple[Capacity, ...] = Field((), strict=False)
+    count: tuple[Capacity, ...] = Field((), strict=False, fail_fast=True)
     """Units by accelerator type; in limited mode a type that is not listed has none."""
     optimizer: OptimizerOptions = OptimizerOptions()
     """How to choose."""

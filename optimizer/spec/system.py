@@ -73,7 +73,9 @@ class System:
         """
         _must_exist(server_name, self.servers, f"servers.{server_name}", "server")
         server = self.servers[server_name]
-        load = validated(Load, server.current.load.model_dump() | changes, f"servers.{server_name}.load.")
+        prefix = f"servers.{server_name}.load."
+        load = validated(Load, server.current.load.model_dump() | changes, prefix)
+        check_load(load, prefix)
         current = server.current.model_copy(update={"load": load})
         return self.with_servers({server_name: server.model_copy(update={"current": current})})
 
@@ -188,18 +190,23 @@ def _check_server(
         server.keep_accelerator or (current.num_replicas and not current.cost_cents_per_h)
     ):
         _must_exist(current.accelerator, accelerators, f"{place}.currentAlloc.accelerator", "accelerator")
-    if 0 < current.load.out_tokens < 1:
-        tokens = current.load.out_tokens
-        raise SpecError(
-            f"{place}.currentAlloc.load.avgOutTokens: must be 0 (idle) or at least 1, not {tokens:g}"
-        )
+    check_load(current.load, f"{place}.currentAlloc.load.")
+
+
+def check_load(load: Load, prefix: str) -> None:
+    """Check a load beyond its schema.
+
+    Raises:
+        SpecError: the answers are shorter than a token, or the queue model knows nothing of a field.
+    """
+    if 0 < load.out_tokens < 1:
+        raise SpecError(f"{prefix}avgOutTokens: must be 0 (idle) or at least 1, not {load.out_tokens:g}")
     for field in ("arrival_cv", "in_tokens_cv", "out_tokens_cv"):
-        value = getattr(current.load, field)
+        value = getattr(load, field)
         if value != 1:
-            wire = type(current.load).model_fields[field].alias
+            wire = Load.model_fields[field].alias
             raise SpecError(
-                f"{place}.currentAlloc.load.{wire}: {value:g} is not 1, which the queue model 'reference' "
-                "assumes; remove it"
+                f"{prefix}{wire}: {value:g} is not 1, which the queue model 'reference' assumes; remove it"
             )
 
 

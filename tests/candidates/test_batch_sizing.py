@@ -1,0 +1,330 @@
+"""Batch size as a decision: against a scan over all batches, one replica after the other."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from math import floor
+from pathlib import Path
+
+import pytest
+from builders import Json, accelerator, document, server, service_class
+from mixed_oracles import random_mixed_document
+from oracles import find_target, plain
+
+from optimizer import (
+    AnalysisError,
+    LatencyTargets,
+    Plan,
+    Replica,
+    System,
+    find_candidates,
+    load_system,
+    size_replicas,
+    solve,
+)
+from optimizer.cli import main
+from optimizer.generate import generate_system
+
+SLACK = 0.01
+"""The smallest batch within this share of the best rate is taken (issue 3, point 4)."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What the project says of one pair of server and accelerator."""
+
+    max_batch: int
+    ceiling: int
+    rate_rpm: float
+    best_rate_rpm: float
+    replicas: int
+
+
+def chosen(system: System) -> dict[tuple[str, str], Chosen]:
+    rows = find_candidates(system.with_options(batch_sizing="optimal")).to_wire()["candidates"]
+    wire: list[Json] = json.loads(json.dumps(rows))
+    return {
+        (row["server"], row["accelerator"]): Chosen(
+            row["maxBatch"],
+            row["batchCeiling"],
+            row["maxArrivalRatePerReplica"],
+            row["bestArrivalRatePerReplica"],
+            row["numReplicas"],
+        )
+        for row in wire
+    }
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A pair of server and accelerator, as documents."""
+
+    spec: Json
+    server: Json
+    perf: Json
+
+    @property
+    def load(self) -> Json:
+        load: Json = self.server["currentAlloc"]["load"]
+        return load
+
+    @property
+    def ceiling(self) -> int:
+        """Return the least of the profile's batch at this request length, the server's own, and the KV cache's."""
+        size, length = self.perf["maxBatchSize"] or 256, self.load["avgOutTokens"]
+        if self.perf["maxBatchSize"] and self.perf["atTokens"]:
+            size = max(floor(Fraction(size * self.perf["atTokens"]) / Fraction(length)), 1)
+        limits = [size, self.server["maxBatchSize"] or size]
+        if self.perf["kvCapacity"] is not None:
+            limits.append(floor(self.perf["kvCapacity"] / (self.load["avgInTokens"] + length)))
+        return int(min(limits))
+
+    def rates_rpm(self, batches: list[int]) -> list[float]:
+        """Return the largest rate of a replica at each batch, 0 where a target is out of reach."""
+        target = find_target(self.spec, self.server)
+        targets = LatencyTargets(
+            ttft_ms=target["slo-ttft"], itl_ms=target["slo-itl"], tps=target["slo-tps"] > 0
+        )
+        law = {key: self.perf[key] for key in ("decodeParms", "prefillParms", "perfParms") if self.perf[key]}
+        replicas = [
+            Replica.model_validate(
+                law
+                | {
+                    "maxBatch": batch,
+                    "maxQueue": self.server["maxQueueSize"],
+                    "inTokens": self.load["avgInTokens"],
+                    "outTokens": self.load["avgOutTokens"],
+                    "maxNumTokens": self.perf["maxNumTokens"],
+                }
+            )
+            for batch in batches
+        ]
+        return [
+            0.0 if isinstance(answer, AnalysisError) else answer.max_rate_rps * 60
+            for answer in size_replicas(replicas, [targets] * len(batches))
+        ]
+
+
+def pairs(system: System) -> Iterator[Pair]:
+    """Yield every pair with load, a target and a profile."""
+    spec = plain(system)
+    for item in spec["servers"]:
+        load = item["currentAlloc"]["load"]
+        for perf in spec["models"]:
+            if perf["name"] == item["model"] and load["arrivalRate"] and find_target(spec, item):
+                yield Pair(spec, item, perf)
+
+
+def assert_equal_to_a_scan(system: System, *, least: int) -> None:
+    """Try every batch of every pair; `least` is the number of pairs that must have been compared."""
+    compared, found = 0, chosen(system)
+    for pair in pairs(system):
+        key = pair.server["name"], pair.perf["acc"]
+        if pair.ceiling < 1:
+            assert key not in found
+            continue
+        rates = pair.rates_rpm(list(range(1, pair.ceiling + 1)))
+        best = max(rates)
+        if key not in found:
+            limits = (pair.server["accelerators"], pair.server["keepAccelerator"], pair.server["maxNumReplicas"])
+            assert best == 0 or limits != (None, False, None), key
+            continue
+        ours = found[key]
+        batch = next(n for n, rate in enumerate(rates, start=1) if rate >= (1 - SLACK) * best)
+        assert ours.ceiling == pair.ceiling, key
+        assert ours.max_batch == batch, key
+        assert ours.best_rate_rpm == pytest.approx(best, rel=1e-9), key
+        assert ours.rate_rpm == pytest.approx(rates[batch - 1], rel=1e-9), key
+        compared += 1
+    assert compared >= least
+
+
+# --- against a scan ----------------------------------------------------------------------------------------
+
+
+def test_the_chosen_batches_of_long_prompts_equal_a_scan(specs: Path) -> None:
+    assert_equal_to_a_scan(load_system(specs / "long-prompts.yaml"), least=10)
+
+
+def test_the_chosen_batches_of_the_small_sample_equal_a_scan(specs: Path) -> None:
+    assert_equal_to_a_scan(load_system(specs / "small"), least=60)
+
+
+@pytest.mark.slow
+def test_the_chosen_batches_of_the_large_sample_equal_a_scan(specs: Path) -> None:
+    assert_equal_to_a_scan(load_system(specs / "large"), least=300)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_chosen_batches_of_a_generated_fleet_equal_a_scan(seed: int) -> None:
+    assert_equal_to_a_scan(generate_system(servers=4, accelerators=4, types=2, seed=seed), least=8)
+
+
+def test_the_chosen_batches_of_random_systems_equal_a_scan() -> None:
+    for seed in range(25):
+        source = random_mixed_document(seed)
+        for i, profile in enumerate(source["models"]):
+            profile |= {"maxBatchSize": (3, 8, 20)[i % 3], "atTokens": (0, 64, 128)[i % 3]}
+        assert_equal_to_a_scan(load_system(source), least=0)
+
+
+def test_replicas_and_cost_follow_from_the_chosen_batch(specs: Path) -> None:
+    system = load_system(specs / "long-prompts.yaml")
+    for (name, _), ours in chosen(system).items():
+        load = system.servers[name].current.load.arrival_rate_rpm
+        assert (ours.replicas - 1) * ours.rate_rpm < load <= ours.replicas * ours.rate_rpm * (1 + 1e-9)
+
+
+# --- ceilings ----------------------------------------------------------------------------------------------
+
+
+def one_pair(rate: float = 60.0, *, profile: Json, targets: Json | None = None, **more: object) -> System:
+    source = document([server("a", rate, **more)], [accelerator("A")])
+    source["models"] = [
+        {"name": "m", "acc": "A", "decodeParms": {"alpha": 10.0, "beta": 0.02}, "prefillParms": {"gamma": 5.0}}
+        | profile
+    ]
+    source["serviceClasses"] = [service_class("gold", **(targets or {}))]
+    return load_system(source)
+
+
+@pytest.mark.parametrize(
+    ("profile", "more", "ceiling"),
+    [
+        ({"maxBatchSize": 40}, {}, 40),
+        ({"maxBatchSize": 0}, {}, 256),  # reference-system §1.8: DefaultConcurrencyCeiling 256
+        ({"maxBatchSize": 40, "atTokens": 128}, {}, 80),  # 40 x 128 / 64
+        ({"maxBatchSize": 40, "atTokens": 33}, {}, 20),  # 40 x 33 / 64 = 20.6
+        ({"maxBatchSize": 40}, {"maxBatchSize": 30}, 30),
+        ({"maxBatchSize": 40}, {"maxBatchSize": 90}, 40),
+        ({"maxBatchSize": 40, "kvCapacity": 1000}, {}, 12),  # 1000 / (16 + 64) = 12.5
+        ({"maxBatchSize": 40, "kvCapacity": 1000}, {"maxBatchSize": 5}, 5),
+    ],
+)
+def test_the_ceiling_is_the_least_of_profile_server_and_kv_cache(
+    profile: Json, more: Json, ceiling: int
+) -> None:
+    ours = chosen(one_pair(profile=profile, **more))["a", "A"]
+    assert ours.ceiling == ceiling
+    assert ours.max_batch <= ceiling
+
+
+def test_without_latency_targets_nearly_the_whole_ceiling_is_taken() -> None:
+    # The stable rate is 0.999 * n / (5 + 63 * (10 + 0.02 n)) a millisecond: 0.01 below the best at n = 100 of
+    # 0.1312 is reached at n = 98.83 (100 / 761 against n / (635 + 1.26 n)).
+    ours = chosen(one_pair(profile={"maxBatchSize": 100}))["a", "A"]
+    assert (ours.ceiling, ours.max_batch) == (100, 99)
+
+
+def test_a_target_out_of_reach_at_any_batch_is_rejected_in_the_same_words() -> None:
+    system = one_pair(profile={"maxBatchSize": 40}, targets={"itl": 5.0})
+    words = [
+        [item.detail for item in find_candidates(system.with_options(batch_sizing=sizing)).rejections()]
+        for sizing in ("profile", "optimal")
+    ]
+    assert words[0] == words[1] == ["best ITL at batch 1 is 10.02 ms, target 5 ms"]
+
+
+def test_an_idle_server_keeps_the_batch_of_its_profile() -> None:
+    system = one_pair(0.0, profile={"maxBatchSize": 40}, replicas=2)
+    assert solve(system, batch_sizing="optimal") == solve(system, batch_sizing="profile")
+
+
+@pytest.mark.parametrize("targets", [{}, {"itl": 12.0, "ttft": 200.0}, {"itl": 30.0, "ttft": 60.0}])
+def test_above_512_the_rate_is_within_one_percent_of_a_full_scan(targets: Json) -> None:
+    system = one_pair(profile={"maxBatchSize": 1300}, targets=targets, maxQueueSize=20)
+    (pair,) = pairs(system)
+    best = max(pair.rates_rpm(list(range(1, 1301))))
+    ours = chosen(system)["a", "A"]
+    assert ours.ceiling == 1300
+    assert ours.best_rate_rpm >= (1 - SLACK) * best
+    assert ours.rate_rpm >= (1 - SLACK) * ours.best_rate_rpm * (1 - 1e-12)
+    assert ours.rate_rpm == pytest.approx(pair.rates_rpm([ours.max_batch])[0], rel=1e-9)
+
+
+# --- what it is good for -----------------------------------------------------------------------------------
+
+
+def test_a_smaller_batch_can_carry_more() -> None:
+    """Under the iteration law a full batch queues for prefill; the TTFT target is met by queueing less."""
+    system = one_pair(
+        profile={"maxBatchSize": 256, "decodeParms": None, "prefillParms": None,
+                 "perfParms": {"alpha": 6.5, "beta": 0.024, "gamma": 0.00014}},
+        targets={"itl": 12.0},
+    )  # fmt: skip
+    ours = chosen(system)["a", "A"]
+    (pair,) = pairs(system)
+    assert ours.max_batch < 256
+    assert ours.rate_rpm >= (1 - SLACK) * max(pair.rates_rpm([256])[0], ours.best_rate_rpm)
+
+
+@pytest.mark.parametrize("capacities", ["limited", "unlimited"])
+@pytest.mark.parametrize("name", ["small", "large"])
+def test_a_chosen_batch_is_never_dearer_than_the_profiles(name: str, capacities: str, specs: Path) -> None:
+    system = load_system(specs / name).with_options(unlimited=capacities == "unlimited")
+    assert_no_dearer(system)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("capacities", ["limited", "unlimited"])
+@pytest.mark.parametrize("name", ["small", "large"])
+def test_a_chosen_batch_is_never_dearer_in_a_mixed_plan(name: str, capacities: str, specs: Path) -> None:
+    system = load_system(specs / name).with_options(unlimited=capacities == "unlimited")
+    assert_no_dearer(system.with_options(heterogeneous=True, time_limit_s=300.0))
+
+
+def test_a_chosen_batch_is_never_dearer_in_an_unlimited_mixed_plan(specs: Path) -> None:
+    assert_no_dearer(load_system(specs / "large").with_options(heterogeneous=True, unlimited=True))
+
+
+def assert_no_dearer(system: System) -> None:
+    """Each needs as many replicas or fewer: a rate within 1 % of the best is at least 0.99 of the profile's."""
+    profile, optimal = (solve(system, batch_sizing=sizing) for sizing in ("profile", "optimal"))
+    assert profile.complete
+    assert optimal.complete
+    assert optimal.total_cost_cents_per_h <= profile.total_cost_cents_per_h + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("options", "profile", "optimal"),
+    [  # cents/h; docs/changelog.md and the page on batch sizes quote the first row
+        ({"unlimited": False}, 6_100.0, 5_720.0),
+        ({"unlimited": True}, 5_925.0, 5_625.0),
+        ({"unlimited": False, "heterogeneous": True}, 5_920.0, 5_632.0),
+        ({"unlimited": True, "heterogeneous": True}, 5_820.0, 5_582.0),
+    ],
+)
+def test_long_prompts_are_cheaper_with_chosen_batches(
+    options: Json, profile: float, optimal: float, specs: Path
+) -> None:
+    system = load_system(specs / "long-prompts.yaml")
+    assert system.options.batch_sizing == "optimal"
+    assert solve(system, **options).total_cost_cents_per_h == pytest.approx(optimal)
+    plan: Plan = solve(system, batch_sizing="profile", **options)
+    assert plan.total_cost_cents_per_h == pytest.approx(profile)
+
+
+# --- how it is explained -----------------------------------------------------------------------------------
+
+
+def test_candidates_show_the_ceiling_and_the_best_rate(
+    specs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert not main(["candidates", str(specs / "long-prompts.yaml"), "--json"])
+    rows: list[Json] = json.loads(capsys.readouterr().out)["candidates"]
+    assert rows
+    for row in rows:
+        assert 1 <= row["maxBatch"] <= row["batchCeiling"]
+        assert (1 - SLACK) * row["bestArrivalRatePerReplica"] <= row["maxArrivalRatePerReplica"]
+        assert row["maxArrivalRatePerReplica"] <= row["bestArrivalRatePerReplica"]
+    assert any(row["maxBatch"] < row["batchCeiling"] for row in rows)
+
+
+def test_candidates_with_the_batches_of_the_profiles_show_those_as_the_ceiling(
+    specs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert not main(["candidates", str(specs / "small"), "--json"])
+    for row in json.loads(capsys.readouterr().out)["candidates"]:
+        assert row["batchCeiling"] == row["maxBatch"]
+        assert row["bestArrivalRatePerReplica"] == row["maxArrivalRatePerReplica"]

@@ -1,0 +1,33 @@
+"""What all tests share: how hypothesis searches, and where the reference data lie."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).resolve().parent.parent
+
+settings.register_profile(
+    "default",
+    derandomize=True,
+    deadline=None,
+    max_examples=40,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("thorough", settings.get_profile("default"), max_examples=1000)
+settings.load_profile("default")
+
+
+@pytest.fixture(scope="session")
+def reference() -> Path:
+    """The folder of reference data, which lies beside the repository and is not part of it."""
+    folder = ROOT.parent / "shared" / "reference"
+    if not folder.is_dir():
+        pytest.skip(f"the reference data are not here: {folder}")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def specs() -> Path:
+    """The sample systems of the repository."""
+    return ROOT / "specs"

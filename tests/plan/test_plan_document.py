@@ -1,0 +1,335 @@
+"""The plan as a document: what it says of servers, units, changes and reasons, and how it is written."""
+
+import json
+
+import pytest
+from builders import (
+    GONE,
+    Json,
+    accelerator,
+    document,
+    profile,
+    running,
+    server,
+    service_class,
+    system,
+)
+
+from optimizer import IncompletePlanError, Plan, System, load_system, solve
+
+
+def only_unserved(source: System) -> tuple[str, str]:
+    """Return reason and detail of the one server that is not served."""
+    (item,) = solve(source).unserved
+    assert item.served_fraction == 0
+    return item.reason, item.detail
+
+
+def mixed_fortunes() -> System:
+    """Return a system with one server kept, one moved, one new, one stopped, one unserved, one idle."""
+    servers = [
+        server("idle", 0),
+        server("kept", 60, replicas=2, current=running("A", 2)),
+        server("moved", 60, replicas=1, current=running("A", 1, 50), accelerators=["B"]),
+        server("new", 60, replicas=1),
+        server("stopped", 0, current=running("B", 2)),
+        server("unserved", 1, replicas=7, current=running(GONE, 1, 3)),
+    ]
+    accelerators = [accelerator("A", cost=10), accelerator("B", "T", cost=12)]
+    return system(servers, accelerators, {"A": 3, "T": 2})
+
+
+# --- allocations, units, changes -----------------------------------------------------------------------
+
+
+def test_a_pool_says_what_runs_where_at_what_load_and_cost() -> None:
+    plan = solve(system([server("a", 120, replicas=3)], [accelerator("A", cost=2.5)], {"A": 5}))
+    (pool,) = plan.allocations["a"]
+    assert (pool.accelerator, pool.num_replicas, pool.max_batch) == ("A", 3, 8)
+    assert pool.cost_cents_per_h == 7.5
+    assert pool.arrival_rate_rpm == pytest.approx(120)
+    assert pool.max_arrival_rate_rpm > 3 * 400
+    assert 0 < pool.utilization < 1
+    assert 0 <= pool.loss < 1e-6
+    # a lone request takes 10 + 0.5 ms a token, and 5 + 0.01 × 16 ms before the first; 40/min hardly meet
+    assert pool.itl_ms == pytest.approx(10.5, rel=0.05)
+    assert pool.ttft_ms == pytest.approx(5.16, rel=0.05)
+
+
+def test_servers_are_named_once_in_allocations_or_in_unserved() -> None:
+    plan = solve(mixed_fortunes())
+    assert list(plan.allocations) == ["idle", "kept", "moved", "new", "stopped"]
+    assert [item.server for item in plan.unserved] == ["unserved"]
+    assert plan.allocations["idle"] == ()
+    assert not plan.complete
+
+
+def test_every_type_is_listed_with_its_use_and_limit() -> None:
+    source = document(
+        [server("a", replicas=2)], [accelerator("A", "T", multiplicity=4), accelerator("B")], {"T": 9, "U": 5}
+    )
+    plan = solve(load_system(source))
+    assert [(item.type, item.limit, item.used) for item in plan.capacity] == [
+        ("B", 0, 0),
+        ("T", 9, 8),
+        ("U", 5, 0),
+    ]
+
+
+def test_changes_say_from_where_to_where_and_at_what_cost() -> None:
+    changes = solve(mixed_fortunes()).model_dump(mode="json", by_alias=True)["changes"]
+    assert changes == [
+        {
+            "server": "moved",
+            "from": [{"accelerator": "A", "numReplicas": 1}],
+            "to": [{"accelerator": "B", "numReplicas": 1}],
+            "costChange": -38.0,
+        },
+        {
+            "server": "new",
+            "from": [],
+            "to": [{"accelerator": "A", "numReplicas": 1}],
+            "costChange": 10.0,
+        },
+        {
+            "server": "stopped",
+            "from": [{"accelerator": "B", "numReplicas": 2}],
+            "to": [],
+            "costChange": -24.0,
+        },
+        {
+            "server": "unserved",
+            "from": [{"accelerator": GONE, "numReplicas": 1}],
+            "to": [],
+            "costChange": -3.0,
+        },
+    ]
+
+
+def test_the_level_of_changes_counts_the_changes() -> None:
+    plan = solve(mixed_fortunes())
+    assert plan.levels[-1].name == "changes"
+    assert plan.levels[-1].value == len(plan.changes) == 4
+
+
+@pytest.mark.parametrize(
+    "current", [{"cost": 5.0}, {"numReplicas": 3}, {"accelerator": "A"}, {"accelerator": "A", "cost": 5.0}]
+)
+def test_the_level_of_changes_counts_the_changes_for_half_a_current_allocation(current: Json) -> None:
+    """Whatever half an allocation is taken for, the level and the list must agree."""
+    servers = [server("a", 0, current=current), server("b", 60, current=current)]
+    plan = solve(system(servers, [accelerator("A")], {"A": 5}))
+    assert plan.levels[-1].value == len(plan.changes)
+
+
+def test_the_objective_is_the_level_of_value() -> None:
+    plan = solve(mixed_fortunes())
+    value = next(level for level in plan.levels if level.name == "value")
+    assert (plan.objective, plan.bound, plan.gap) == (value.value, value.bound, value.gap)
+
+
+def test_the_total_cost_is_that_of_the_pools() -> None:
+    plan = solve(mixed_fortunes())
+    assert plan.total_cost_cents_per_h == 20 + 12 + 10
+
+
+# --- reasons -------------------------------------------------------------------------------------------
+
+
+def test_no_room_is_named_with_the_units_that_are_missing() -> None:
+    accelerators = [accelerator("A", multiplicity=2), accelerator("B", multiplicity=4)]
+    source = system([server("a", replicas=3)], accelerators, {"A": 5, "B": 2})
+    assert only_unserved(source) == ("capacity", "3 replicas on A take 6 units of A; 5 of 5 are left")
+
+
+def test_room_that_others_took_is_not_counted_as_left() -> None:
+    servers = [server("a", 60, replicas=3), server("b", 30, replicas=3)]
+    source = system(servers, [accelerator("A")], {"A": 5})
+    assert only_unserved(source) == ("capacity", "3 replicas on A take 3 units of A; 2 of 5 are left")
+
+
+def test_a_class_without_a_target_for_the_model_is_named() -> None:
+    source = system([server("a")], [accelerator("A")], classes=[service_class("gold", models=["other"])])
+    reason, detail = only_unserved(source)
+    assert reason == "no_target"
+    assert "gold" in detail
+    assert "m" in detail
+
+
+def test_an_unattainable_target_is_named_with_the_best_that_can_be_had() -> None:
+    source = system([server("a")], [accelerator("A")], classes=[service_class("gold", itl=10)])
+    reason, detail = only_unserved(source)
+    assert reason == "slo_unattainable"
+    # a lone request takes 10 + 0.5 ms a token
+    assert "best ITL at batch 1 is 10.5 ms, target 10 ms" in detail
+
+
+def test_the_nearest_of_several_misses_is_named() -> None:
+    models = [profile("m", "A", alpha=30.0), profile("m", "B", alpha=20.0)]
+    source = system(
+        [server("a")],
+        [accelerator("A"), accelerator("B")],
+        classes=[service_class("gold", itl=19)],
+        models=models,
+    )
+    reason, detail = only_unserved(source)
+    assert reason == "slo_unattainable"
+    assert detail.startswith("B: best ITL at batch 1 is 20.5 ms, target 19 ms")
+
+
+def test_a_limit_on_replicas_is_named_with_the_need() -> None:
+    source = system([server("a", 2000, maxNumReplicas=2)], [accelerator("A")])
+    reason, detail = only_unserved(source)
+    assert reason == "replica_limit"
+    assert "needs 4 replicas, the limit is 2" in detail  # 2000 over about 540 requests/min
+
+
+def test_a_model_without_token_times_is_named() -> None:
+    untimed = {"name": "m", "acc": "A"}
+    reason, detail = only_unserved(system([server("a")], [accelerator("A")], models=[untimed]))
+    assert reason == "no_profile"
+    assert "no token times of m on A are known" in detail
+
+
+@pytest.mark.parametrize(
+    ("limit", "text"),
+    [
+        ({"accelerators": []}, "not in the server's list of accelerators"),
+        ({"keepAccelerator": True, "current": running("B", 1, 5)}, "keepAccelerator holds it on B"),
+    ],
+    ids=["empty list", "keepAccelerator"],
+)
+def test_a_server_that_may_run_nowhere_is_told_so(limit: Json, text: str) -> None:
+    source = system([server("a", **limit)], [accelerator("A"), accelerator("B")], models=[profile("m", "A")])
+    reason, detail = only_unserved(source)
+    assert reason in {"not_allowed", "no_profile"}
+    if reason == "not_allowed":
+        assert text in detail
+
+
+def test_a_request_that_does_not_fit_the_memory_is_named() -> None:
+    models = [profile("m", "A", kvCapacity=79)]
+    reason, detail = only_unserved(system([server("a")], [accelerator("A")], models=models))
+    assert reason == "does_not_fit"
+    assert "one request has 80 tokens, kvCapacity is 79" in detail
+
+
+def test_different_reasons_are_summed_up() -> None:
+    models = [profile("m", "A", kvCapacity=10), profile("m", "B", alpha=30.0)]
+    source = system(
+        [server("a")],
+        [accelerator("A"), accelerator("B")],
+        classes=[service_class("gold", itl=19)],
+        models=models,
+    )
+    reason, detail = only_unserved(source)
+    assert reason == "no_candidate"
+    assert detail == "B: best ITL at batch 1 is 30.5 ms, target 19 ms (the nearest of 2 accelerators)"
+
+
+def test_the_priority_stands_beside_the_reason() -> None:
+    source = system(
+        [server("a", replicas=2)], [accelerator("A")], {"A": 1}, classes=[service_class("gold", 7)]
+    )
+    assert [item.priority for item in solve(source).unserved] == [7]
+
+
+# --- status --------------------------------------------------------------------------------------------
+
+
+def test_a_complete_plan_passes() -> None:
+    plan = solve(system([server("a")], [accelerator("A")]))
+    assert plan.complete
+    plan.raise_for_status()
+
+
+def test_an_incomplete_plan_raises_the_names_of_the_unserved() -> None:
+    servers = [server(f"s{i}", replicas=2) for i in range(3)]
+    plan = solve(system(servers, [accelerator("A")], {"A": 2}))
+    names = [item.server for item in plan.unserved]
+    with pytest.raises(IncompletePlanError, match=rf"2 .* cannot be served in full: {names[0]}, {names[1]}$"):
+        plan.raise_for_status()
+
+
+def test_a_long_list_of_unserved_is_cut() -> None:
+    servers = [server(f"s{i}", replicas=2) for i in range(8)]
+    plan = solve(system(servers, [accelerator("A")], {"A": 1}))
+    with pytest.raises(IncompletePlanError, match=r"8 .*: s0, s1, s2, s3, s4 and 3 more$"):
+        plan.raise_for_status()
+
+
+# --- writing -------------------------------------------------------------------------------------------
+
+
+def test_a_plan_survives_json() -> None:
+    plan = solve(mixed_fortunes())
+    again = Plan.model_validate_json(plan.to_json())
+    assert again == plan
+    assert again.to_json() == plan.to_json()
+
+
+def test_json_has_the_keys_of_the_design_in_their_order() -> None:
+    """Source: DESIGN §6."""
+    wire = json.loads(solve(mixed_fortunes()).to_json())
+    assert list(wire) == [
+        "status",
+        "solver",
+        "complete",
+        "objective",
+        "bound",
+        "gap",
+        "levels",
+        "totalCost",
+        "allocations",
+        "unserved",
+        "capacity",
+        "changes",
+    ]
+    assert list(wire["levels"][0]) == ["name", "value", "bound", "gap"]
+    assert list(wire["unserved"][0]) == ["server", "priority", "reason", "detail", "servedFraction"]
+    assert list(wire["capacity"][0]) == ["type", "limit", "used"]
+    assert list(wire["changes"][0]) == ["server", "from", "to", "costChange"]
+    assert list(wire["allocations"]["kept"][0])[:9] == [
+        "accelerator",
+        "numReplicas",
+        "maxBatch",
+        "cost",
+        "arrivalRate",
+        "maxArrivalRate",
+        "itlAverage",
+        "ttftAverage",
+        "utilization",
+    ]
+
+
+def test_the_reference_answer_has_the_fields_of_the_reference() -> None:
+    """Source: reference-system §1.9, "Solution JSON"; the load is the one that was sent."""
+    source = mixed_fortunes()
+    plan = solve(source)
+    answer = plan.reference_answer(source)["allocations"]
+    assert answer.keys() == plan.allocations.keys()
+    (pool,) = plan.allocations["kept"]
+    assert answer["kept"] == {
+        "accelerator": "A",
+        "numReplicas": 2,
+        "maxBatch": 8,
+        "cost": 20.0,
+        "itlAverage": pool.itl_ms,
+        "ttftAverage": pool.ttft_ms,
+        "load": {"arrivalRate": 60.0, "avgInTokens": 16.0, "avgOutTokens": 64.0},
+    }
+    assert answer["idle"] == {
+        "accelerator": "",
+        "numReplicas": 0,
+        "maxBatch": 0,
+        "cost": 0.0,
+        "itlAverage": 0.0,
+        "ttftAverage": 0.0,
+        "load": {"arrivalRate": 0.0, "avgInTokens": 16.0, "avgOutTokens": 64.0},
+    }
+
+
+def test_the_reference_answer_survives_costs_beyond_any_real_one() -> None:
+    source = system([server("a", replicas=3)], [accelerator("A", cost=5e14)])
+    plan = solve(source)
+    assert plan.reference_answer(source)["allocations"]["a"]["cost"] == 1.5e15

@@ -1,0 +1,194 @@
+"""HiGHS as a session: errors become ours, large models take another way to the same answer, time runs out."""
+
+import random
+
+import numpy as np
+import pytest
+from builders import accelerator, random_document, server, system
+from oracles import brute_force, check_plan, read_case
+
+from optimizer import Plan, SolverError, System, load_system, solve, verify
+from optimizer.arrays import FloatArray, IntArray
+from optimizer.candidates import find_candidates
+from optimizer.generate import generate_system
+from optimizer.solvers import highs
+from optimizer.solvers.highs import HighsSession
+from optimizer.solvers.milp import solve_milp
+from optimizer.solvers.model import MilpModel, Outcome, RunResult
+from optimizer.solvers.problem import build_problem
+
+
+def small_model(upper: float = 1.0, limit: float = 1.5, index: tuple[int, ...] = (0, 1)) -> MilpModel:
+    """Return two whole variables of which the sum is at most one and a half."""
+    return MilpModel(
+        lower=np.zeros(2),
+        upper=np.full(2, upper),
+        whole=np.ones(2, np.bool_),
+        row_start=np.array([0, 2]),
+        row_index=np.array(index),
+        row_value=np.ones(2),
+        row_lower=np.array([-np.inf]),
+        row_upper=np.array([limit]),
+    )
+
+
+class Careless:
+    """A session that takes everything it is offered, whatever the limits."""
+
+    def __init__(self, model: MilpModel) -> None:
+        self.model = model
+
+    def add_limit(self, coefficients: FloatArray, upper: float) -> None:
+        """Forget the limit."""
+
+    def set_upper(self, variables: IntArray, upper: float) -> None:
+        """Forget the bound."""
+
+    def minimise(
+        self,
+        objective: FloatArray,
+        start: FloatArray | None,  # noqa: ARG002
+        gap: float,  # noqa: ARG002
+        time_limit_s: float,  # noqa: ARG002
+    ) -> RunResult:
+        """Take every variable."""
+        return RunResult(Outcome.optimal, np.ones(len(objective)), 0.0, 0.0)
+
+
+# --- one session ---------------------------------------------------------------------------------------
+
+
+def test_a_run_returns_whole_numbers_and_a_bound() -> None:
+    result = HighsSession(small_model()).minimise(np.array([-1.0, -2.0]), None, 0.0, 10.0)
+    assert result.outcome is Outcome.optimal
+    assert result.x is not None
+    assert result.x.tolist() == [0.0, 1.0]
+    assert result.bound == -2.0
+
+
+def test_limits_and_bounds_hold_from_then_on() -> None:
+    session = HighsSession(small_model())
+    session.set_upper(np.array([1]), 0.0)
+    first = session.minimise(np.array([-1.0, -2.0]), None, 0.0, 10.0)
+    session.set_upper(np.array([1]), 1.0)
+    session.add_limit(np.array([0.0, 1.0]), 0.5)
+    second = session.minimise(np.array([-1.0, -2.0]), None, 0.0, 10.0)
+    assert first.x is not None
+    assert second.x is not None
+    assert (first.x.tolist(), second.x.tolist()) == ([1.0, 0.0], [1.0, 0.0])
+
+
+def test_an_impossible_model_is_an_outcome_and_no_error() -> None:
+    session = HighsSession(small_model())
+    session.add_limit(np.array([-1.0, -1.0]), -2.0)
+    result = session.minimise(np.array([1.0, 1.0]), None, 0.0, 10.0)
+    assert (result.outcome, result.x) == (Outcome.infeasible, None)
+
+
+def test_a_model_that_highs_refuses_is_a_solver_error() -> None:
+    with pytest.raises(SolverError, match="HiGHS could not load the model"):
+        HighsSession(small_model(index=(0, 7)))
+
+
+def test_a_status_that_is_no_answer_is_a_solver_error() -> None:
+    endless = HighsSession(small_model(upper=np.inf, limit=np.inf))
+    with pytest.raises(SolverError, match=r"HiGHS ended with status '.*[Uu]nbounded.*'"):
+        endless.minimise(np.array([-1.0, 1.0]), None, 0.0, 10.0)
+
+
+def test_an_answer_that_breaks_a_limit_is_a_solver_error() -> None:
+    problem = build_problem(
+        find_candidates(
+            system([server("a", replicas=1), server("b", replicas=1)], [accelerator("A")], {"A": 1})
+        )
+    )
+    with pytest.raises(SolverError, match="breaks a limit"):
+        solve_milp(problem, Careless)
+
+
+# --- large models ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("core_columns", [0, 2])
+@pytest.mark.parametrize("seed", range(40))
+def test_the_way_over_a_core_of_columns_leads_to_the_same_answer(
+    seed: int, core_columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(highs, "CORE_FROM_COLUMNS", 1)
+    monkeypatch.setattr(highs, "CORE_COLUMNS", core_columns)
+    random_system = load_system(random_document(random.Random(seed)))
+    plan, best = solve(random_system), brute_force(read_case(random_system))
+    assert plan.status == "optimal"
+    assert [level.value for level in plan.levels] == pytest.approx([float(v) for v in best.values()])
+    assert [level.bound for level in plan.levels] == pytest.approx([float(v) for v in best.values()])
+
+
+# --- a gap, and the end of time ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def scarce_fleet() -> System:
+    """100 servers on 20 accelerators of 4 types, with two thirds of the units they would like."""
+    return generate_system(100, 20, 4, seed=3, tightness=1.5)
+
+
+@pytest.fixture(scope="module")
+def best_plan(scarce_fleet: System) -> Plan:
+    return solve(scarce_fleet, gap=0.0, time_limit_s=120.0)
+
+
+@pytest.mark.parametrize("time_limit_s", [1e-6, 1e-3, 0.02, 0.1])
+def test_a_time_limit_ends_with_a_plan_that_holds_and_a_gap_at_every_level(
+    scarce_fleet: System, best_plan: Plan, time_limit_s: float
+) -> None:
+    plan = solve(scarce_fleet, time_limit_s=time_limit_s)
+    assert plan.status in {"feasible", "optimal"}
+    for level in plan.levels:
+        assert level.bound is not None
+        assert level.gap is not None
+        assert level.bound <= level.value
+        assert level.gap >= 0
+    assert verify(plan, scarce_fleet) == []
+    assert check_plan(plan.model_dump(mode="json", by_alias=True), scarce_fleet) == []
+    for level, best in zip(plan.levels, best_plan.levels, strict=True):
+        assert level.bound is not None
+        assert level.bound <= best.value + 1e-6  # a bound given the levels before, which agree so far
+        if level.value != pytest.approx(best.value, rel=1e-9):
+            assert level.value > best.value
+            break
+
+
+def test_a_time_limit_that_ends_the_search_is_admitted(scarce_fleet: System) -> None:
+    plan = solve(scarce_fleet, time_limit_s=1e-6)
+    assert plan.status == "feasible"
+    assert max(level.gap or 0.0 for level in plan.levels) > 0
+
+
+def test_without_an_end_of_time_the_same_fleet_is_proved(best_plan: Plan, scarce_fleet: System) -> None:
+    assert best_plan.status == "optimal"
+    assert not best_plan.complete
+    assert [level.gap for level in best_plan.levels] == [0.0] * len(best_plan.levels)
+    assert verify(best_plan, scarce_fleet) == []
+
+
+@pytest.mark.parametrize("gap", [0.2, 0.01])
+def test_a_gap_is_kept_at_every_level(scarce_fleet: System, best_plan: Plan, gap: float) -> None:
+    plan = solve(scarce_fleet, gap=gap, time_limit_s=120.0)
+    assert plan.status == "optimal"
+    assert max(level.gap or 0.0 for level in plan.levels) <= gap
+    first, best = plan.levels[0], best_plan.levels[0]
+    assert best.value - 1e-6 <= first.value <= best.value / (1 - gap) + 1e-6
+
+
+@pytest.mark.parametrize("gap", [0.5, 0.3, 0.01])
+@pytest.mark.parametrize("seed", [0, 5])
+def test_levels_are_those_of_the_plan_even_if_a_later_level_improved_an_earlier_one(
+    seed: int, gap: float
+) -> None:
+    """A level that stopped within its gap may get better while the next ones are solved."""
+    fleet = generate_system(60, 20, 4, seed=seed, tightness=1.5)
+    plan = solve(fleet, gap=gap, time_limit_s=120.0)
+    assert check_plan(plan.model_dump(mode="json", by_alias=True), fleet) == []
+    for level in plan.levels:
+        assert level.bound is not None
+        assert level.bound <= level.value

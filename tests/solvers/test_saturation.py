@@ -1,0 +1,381 @@
+"""Who gets partial service when not everything fits: every policy, after either solver, single and mixed.
+
+What a policy promises is checked on the plan, with plain arithmetic on the system's document. A server
+*waits* if the solver leaves it out of the stage in which its priority is settled; `waiting_groups` has the
+solver's answers from a recorder around it. For a waiting server that is not served in full
+
+- no unit is left that it could use: no replica of any of its columns fits, or, once it has a pool and plans
+  are not mixed, no further replica of that column;
+- under `PriorityExhaustive` that already held at its turn, counting everything that later servers got as
+  left; under `PriorityRoundRobin` and, without `delayedBestEffort`, `RoundRobin` when its priority was done;
+- under the round robins of two servers of one group, i with the larger share and j that could use the units
+  of i's last replica, i without that replica has no larger share than j.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache
+from math import ceil
+from pathlib import Path
+
+import pytest
+from builders import accelerator, profile, server, service_class
+from builders import system as build
+from mixed_oracles import TOLERANCE, Column, Demand, demands, random_mixed_document
+from oracles import linear_replica, plain
+
+from optimizer import Plan, System, find_candidates, load_system, solve, verify
+from optimizer.generate import generate_system
+from optimizer.pipeline import choose
+from optimizer.solvers.problem import Problem, Solution, build_problem
+from optimizer.solvers.staged import solve_in_stages
+
+POLICIES = ("PriorityExhaustive", "PriorityRoundRobin", "RoundRobin")
+DELAYS = (False, True)
+SOLVERS = ("milp", "greedy")
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@cache
+def sample(name: str, divisor: int, *, mixed: bool) -> System:
+    """Return a sample system with its capacities divided, in whole units."""
+    system = load_system(ROOT / "specs" / name)
+    units = {kind: count // divisor for kind, count in system.capacity.items()}
+    limit = 2.0 if mixed else 60.0
+    return replace(system, capacity=units).with_options(heterogeneous=mixed, time_limit_s=limit)
+
+
+# --- a plan, and what its policy promises ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A plan with what the checks need of it."""
+
+    system: System
+    plan: Plan
+    asked: Mapping[str, Demand]
+    groups: tuple[tuple[str, ...], ...]
+    """Servers that waited, stage by stage, and within a stage in order."""
+
+    @property
+    def mixed(self) -> bool:
+        return self.system.options.heterogeneous
+
+    @property
+    def policy(self) -> str:
+        return self.system.options.saturation_policy
+
+    def pools(self, name: str) -> dict[Column, int]:
+        columns = {column.accelerator: column for column in self.asked[name].columns}
+        return {columns[pool.accelerator]: pool.num_replicas for pool in self.plan.allocations.get(name, ())}
+
+    def units(self, names: Iterable[str]) -> Counter[str]:
+        used: Counter[str] = Counter()
+        for name in names:
+            for column, count in self.pools(name).items():
+                used[column.kind] += count * column.units
+        return used
+
+    @property
+    def left(self) -> Counter[str]:
+        left = Counter(self.system.capacity)
+        left.subtract(self.units(self.asked))
+        return left
+
+    def share(self, name: str, pools: Mapping[Column, int] | None = None) -> Fraction:
+        """Return the share of its load, or of its least replicas, that a server gets."""
+        demand, mine = self.asked[name], self.pools(name) if pools is None else pools
+        if demand.load_rpm:
+            rate = sum((count * column.rate_rpm for column, count in mine.items()), Fraction(0))
+            return min(rate / demand.load_rpm, Fraction(1))
+        return min(Fraction(sum(mine.values()), demand.least), Fraction(1))
+
+    def open_columns(self, name: str) -> list[Column]:
+        """Return the columns that a server may still take a replica of: its own, where it has one."""
+        mine = self.pools(name)
+        return list(mine) if mine and not self.mixed else list(self.asked[name].columns)
+
+    def is_satisfied(self, name: str) -> bool:
+        return self.share(name) >= 1 - TOLERANCE or sum(self.pools(name).values()) >= self.asked[name].most
+
+    def usable(self, name: str, left: Mapping[str, int]) -> list[str]:
+        """Return the accelerators of which a server could use one more replica with the units given."""
+        if self.is_satisfied(name):
+            return []
+        return [
+            column.accelerator
+            for column in self.open_columns(name)
+            if left.get(column.kind, 0) >= column.units
+        ]
+
+
+class Recorder:
+    """Solves like the project, and keeps every problem with its answer."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Problem, Solution]] = []
+
+    def solve(self, problem: Problem, time_limit_s: float) -> Solution:
+        options = problem.options.model_copy(
+            update={"saturation_policy": "None", "time_limit_s": max(time_limit_s, 1e-6)}
+        )
+        solution = choose(replace(problem, options=options))
+        self.calls.append((problem, solution))
+        return solution
+
+
+def waiting_groups(system: System) -> tuple[Plan, tuple[tuple[str, ...], ...]]:
+    """Return a plan made through the recorder, and who waited in each stage."""
+    from optimizer.plan import make_plan
+
+    candidates = find_candidates(system)
+    problem, recorder = build_problem(candidates), Recorder()
+    plan = make_plan(candidates, problem, solve_in_stages(problem, recorder.solve))
+    names = candidates.fleet.server_names
+    groups: list[tuple[str, ...]] = []
+    for stage, solution in recorder.calls:
+        served = {int(s) for s in stage.table.server[solution.replicas > 0]}
+        with_column = {int(s) for s in stage.table.server}
+        waiting = sorted((int(stage.priority[s]), s) for s in with_column - served if bool(stage.to_serve[s]))
+        if not waiting:
+            continue
+        lowest = max(int(stage.priority[s]) for s in with_column)
+        group = tuple(names[s] for _, s in waiting)
+        # A stage is solved again without the priorities below the first that is not served in full.
+        settled = problem.options.delayed_best_effort or waiting[0][0] == lowest
+        if settled and group not in groups:
+            groups.append(group)
+    return plan, tuple(groups)
+
+
+def outcome(system: System) -> Outcome:
+    plan, groups = waiting_groups(system)
+    return Outcome(system, plan, demands(system), groups)
+
+
+def broken_promises(seen: Outcome) -> list[str]:
+    """Say where a plan does not keep what its policy promises."""
+    broken = [f"verify: {text}" for text in verify(seen.plan, seen.system)]
+    broken += [f"{kind}: {-n} units too many" for kind, n in seen.left.items() if n < 0]
+    broken += _wrong_figures(seen)
+    if seen.policy != "None":
+        broken += _unused_units(seen)
+        broken += _wrong_order(seen)
+    if seen.policy.endswith("RoundRobin"):
+        broken += _unfair_pairs(seen)
+    return broken
+
+
+def _wrong_figures(seen: Outcome) -> Iterator[str]:
+    """Fractions are carried load over load; latencies are those of the load that is carried."""
+    spec = plain(seen.system)
+    documents = {item["name"]: item for item in spec["servers"]}
+    perfs = {(item["name"], item["acc"]): item for item in spec["models"]}
+    for item in seen.plan.unserved:
+        if item.served_fraction != pytest.approx(float(seen.share(item.server)), rel=1e-9, abs=1e-12):
+            yield f"{item.server}: servedFraction {item.served_fraction}, not {float(seen.share(item.server))}"
+        pools = seen.plan.allocations.get(item.server, ())
+        load = float(seen.asked[item.server].load_rpm)
+        carried = sum(pool.arrival_rate_rpm for pool in pools)
+        if load and item.served_fraction != pytest.approx(carried / load, rel=1e-9):
+            yield f"{item.server}: carries {carried} of {load}, servedFraction {item.served_fraction}"
+        for pool in pools:
+            perf = perfs[documents[item.server]["model"], pool.accelerator]
+            if not perf["decodeParms"] or not load:
+                continue
+            rate_rps = pool.arrival_rate_rpm / 60 / pool.num_replicas
+            found = linear_replica(documents[item.server], perf, pool.max_batch, rate_rps)
+            said = {"itlAverage": pool.itl_ms, "ttftAverage": pool.ttft_ms, "utilization": pool.utilization}
+            for key, value in said.items():
+                if value != pytest.approx(found[key], rel=1e-6, abs=1e-6):
+                    yield f"{item.server} on {pool.accelerator}: {key} {value}, not {found[key]}"
+    fractions = {item.server: item.served_fraction for item in seen.plan.unserved}
+    for name, demand in seen.asked.items():
+        partly = demand.to_serve and seen.share(name) < 1 - TOLERANCE
+        if partly != (fractions.get(name, 1.0) < 1):
+            yield f"{name}: a share of {float(seen.share(name))}, but servedFraction {fractions.get(name)}"
+
+
+def _unused_units(seen: Outcome) -> Iterator[str]:
+    for name in (name for group in seen.groups for name in group):
+        for acc in seen.usable(name, seen.left):
+            yield f"{name}: another replica on {acc} would fit"
+
+
+def _wrong_order(seen: Outcome) -> Iterator[str]:
+    """Those who come first could not have used what those who come later got."""
+    for turns in _turns(seen):
+        later: set[str] = set()
+        for turn in reversed(turns):
+            if later:
+                left = seen.left
+                left.update(seen.units(later))
+                for name in turn:
+                    for acc in seen.usable(name, left):
+                        yield f"{name}: could have used units for {acc} that went to {sorted(later)}"
+            later |= set(turn)
+
+
+def _turns(seen: Outcome) -> Iterator[list[list[str]]]:
+    """Yield lists of turns: what later turns got was there when an earlier one ended."""
+    in_order = [name for group in seen.groups for name in group]
+    by_priority = [
+        [name for name in in_order if seen.asked[name].priority == priority]
+        for priority in sorted({seen.asked[name].priority for name in in_order})
+    ]
+    delayed = seen.system.options.delayed_best_effort
+    match seen.policy:
+        case "PriorityExhaustive":
+            turns = [[name] for name in in_order]
+        case "PriorityRoundRobin":
+            turns = by_priority
+        case _:
+            turns = by_priority if not delayed else [in_order]
+    if not delayed and by_priority:
+        # Without delay all servers of lower priorities, also those served in full, come after.
+        for group in by_priority:
+            priority = seen.asked[group[0]].priority
+            below = [name for name, demand in seen.asked.items() if demand.priority > priority]
+            yield [*(turn for turn in turns if turn[0] in group), below]
+    yield turns
+
+
+def _unfair_pairs(seen: Outcome) -> Iterator[str]:
+    """Fractions differ by at most one replica's worth where one could have had the other's last replica."""
+    for group in _fair_groups(seen):
+        for i in group:
+            for j in group:
+                if not _keeps_fairly(seen, i, j):
+                    yield f"{i} has {float(seen.share(i)):.4f}, {j} only {float(seen.share(j)):.4f}"
+
+
+def _fair_groups(seen: Outcome) -> list[list[str]]:
+    delayed = seen.system.options.delayed_best_effort
+    if seen.policy == "RoundRobin" and delayed:
+        return [list(group) for group in seen.groups]
+    return [
+        [name for name in group if seen.asked[name].priority == priority]
+        for group in seen.groups
+        for priority in {seen.asked[name].priority for name in group}
+    ]
+
+
+def _keeps_fairly(seen: Outcome, i: str, j: str) -> bool:
+    mine = seen.pools(i)
+    if not mine or seen.is_satisfied(j):
+        return True
+    for column in mine:  # one of these was the last that i got
+        fewer = {other: count - (other == column) for other, count in mine.items()}
+        if seen.share(i, fewer) <= seen.share(j) * (1 + TOLERANCE):
+            return True
+        left = seen.left
+        left[column.kind] += column.units
+        if not seen.usable(j, left):
+            return True
+    return False
+
+
+# --- on the samples ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("delayed", DELAYS)
+@pytest.mark.parametrize("policy", ("None", *POLICIES))
+@pytest.mark.parametrize("divisor", [2, 4])
+@pytest.mark.parametrize("name", ["small", "large"])
+def test_every_policy_keeps_its_promises_on_the_samples(
+    name: str, divisor: int, policy: str, solver: str, *, delayed: bool
+) -> None:
+    system = sample(name, divisor, mixed=False).with_options(
+        saturation_policy=policy, delayed_best_effort=delayed, milp_solver=solver == "milp"
+    )
+    seen = outcome(system)
+    assert seen.plan.unserved
+    assert broken_promises(seen) == []
+    assert seen.plan.to_json() == solve(system).to_json()  # the recorder changes nothing
+
+
+@pytest.mark.parametrize("delayed", DELAYS)
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("divisor", [2, 4])
+@pytest.mark.parametrize(("name", "solver"), [("small", "milp"), ("small", "greedy"), ("large", "greedy")])
+def test_every_policy_keeps_its_promises_on_mixed_plans(
+    name: str, divisor: int, policy: str, solver: str, *, delayed: bool
+) -> None:
+    system = sample(name, divisor, mixed=True).with_options(
+        saturation_policy=policy, delayed_best_effort=delayed, milp_solver=solver == "milp", time_limit_s=60.0
+    )
+    seen = outcome(system)
+    assert seen.plan.unserved
+    assert broken_promises(seen) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delayed", DELAYS)
+@pytest.mark.parametrize("policy", ("None", *POLICIES))
+@pytest.mark.parametrize("divisor", [2, 4])
+def test_every_policy_keeps_its_promises_where_the_solver_of_mixed_plans_stops_early(
+    divisor: int, policy: str, *, delayed: bool
+) -> None:
+    """`large` mixed takes minutes to prove; every stage stops within its share of 2 s."""
+    system = sample("large", divisor, mixed=True).with_options(
+        saturation_policy=policy, delayed_best_effort=delayed
+    )
+    seen = outcome(system)
+    assert seen.plan.unserved
+    assert broken_promises(seen) == []
+
+
+# --- on random systems -------------------------------------------------------------------------------------
+
+
+@cache
+def random_system(seed: int) -> System:
+    return load_system(random_mixed_document(seed)).with_options(unlimited=False)
+
+
+@pytest.mark.parametrize("delayed", DELAYS)
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("seed", range(12))
+def test_every_policy_keeps_its_promises_on_small_random_systems(
+    seed: int, policy: str, *, delayed: bool
+) -> None:
+    for mixed in (False, True):
+        for solver in SOLVERS:
+            system = random_system(seed).with_options(
+                heterogeneous=mixed,
+                milp_solver=solver == "milp",
+                saturation_policy=policy,
+                delayed_best_effort=delayed,
+            )
+            seen = outcome(system)
+            assert broken_promises(seen) == [], (mixed, solver)
+            assert seen.plan.to_json() == solve(system).to_json()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delayed", DELAYS)
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("seed", range(12, 200))
+def test_every_policy_keeps_its_promises_on_many_random_systems(
+    seed: int, policy: str, *, delayed: bool
+) -> None:
+    test_every_policy_keeps_its_promises_on_small_random_systems(seed, policy, delayed=delayed)
+
+
+@pytest.mark.parametrize("delayed", DELAYS)
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("seed", range(3))
+def test_every_policy_keeps_its_promises_on_scarce_generated_fleets(
+    seed: int, policy: str, *, delayed: bool
+) -> None:
+    for solver in SOLVERS:
+        system = generate_system(servers=30, accelerators=10, types=4, seed=seed, tightness=2.5).with_options(
+            milp_solver=solver == "milp", saturation_policy=policy, delayed_best_effort=delayed
+        )
+        seen = outcome(system)
+        assert len(seen.plan.unserved) > 3
+        assert broken_promises(seen) == [], solver

@@ -1,0 +1,470 @@
+"""Files to documents: formats, wrappers, directories, standard input, and what makes a file unreadable."""
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import accelerator, document, server
+
+from optimizer import SpecError, load_system
+from optimizer.spec.files import (
+    json_value,
+    parse_part,
+    read_parts,
+    read_text,
+    spec_from_value,
+    write_document,
+    write_text,
+)
+
+Json = dict[str, Any]
+WRAPPERS = {
+    "accelerators": "acceleratorData",
+    "models": "modelData",
+    "serviceClasses": "serviceClassData",
+    "servers": "serverData",
+    "count": "capacityData",
+    "optimizer": "optimizerData",
+}
+
+
+def small() -> Json:
+    return document([server("s")], [accelerator("A")], {"A": 9})
+
+
+def with_stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+
+def refusal(action: Callable[[], object]) -> str:
+    with pytest.raises(SpecError) as caught:
+        action()
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+# --- formats -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".json", ".yaml", ".yml", ".JSON", ".Yaml", "", ".txt"])
+def test_a_json_document_is_read_under_any_suffix(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"system{suffix}"
+    path.write_text(json.dumps(small(), indent=1))
+    assert load_system(path) == load_system(small())
+
+
+@pytest.mark.parametrize("suffix", [".yaml", ".yml", "", ".txt"])
+def test_a_yaml_document_is_read_under_every_suffix_but_that_of_json(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"system{suffix}"
+    path.write_text("servers:\n- {name: s, model: m}\n")
+    assert read_parts(path)[0].spec.servers[0].name == "s"
+
+
+def test_yaml_under_the_suffix_of_json_is_refused_with_line_and_column(tmp_path: Path) -> None:
+    path = tmp_path / "system.json"
+    path.write_text("servers:\n- {name: s, model: m}\n")
+    assert refusal(lambda: read_parts(path)) == f"{path}:1:1: not valid JSON: expecting value"
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
+    path = tmp_path / "system.json"
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(small()).encode())
+    assert load_system(path) == load_system(small())
+
+
+@pytest.mark.parametrize("text", [json.dumps(small()), "servers: [{name: s, model: m}]"])
+def test_standard_input_may_be_either_format(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    with_stdin(monkeypatch, text.encode())
+    part = read_parts("-")[0]
+    assert part.source == "standard input"
+    assert part.spec.servers[0].name == "s"
+
+
+def test_what_comes_from_standard_input_is_named_so_in_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_stdin(monkeypatch, b'{"servers": [{"name": "s"}]}')
+    assert refusal(lambda: read_parts("-")) == (
+        "standard input: servers[0].model: missing; this key is required"
+    )
+
+
+# --- wrappers ------------------------------------------------------------------------------------------
+
+
+def test_each_section_may_stand_in_the_wrapper_of_the_reference() -> None:
+    wrapped = {WRAPPERS[name]: {name: value} for name, value in small().items()}
+    assert load_system(wrapped) == load_system(small())
+
+
+def test_the_whole_document_may_stand_in_the_wrapper_of_the_reference() -> None:
+    wrapped = {"system": {WRAPPERS[name]: {name: value} for name, value in small().items()}}
+    assert load_system(wrapped) == load_system(small())
+
+
+def test_bare_sections_may_stand_in_the_system_wrapper() -> None:
+    assert load_system({"system": small()}) == load_system(small())
+
+
+def test_the_optimizer_section_may_be_wrapped_in_one_of_its_own_name() -> None:
+    wrapped = small() | {"optimizer": {"optimizer": {"unlimited": True}}}
+    assert load_system(wrapped).options.unlimited
+
+
+def test_the_keys_of_wrappers_and_sections_match_in_any_case() -> None:
+    shouted = {"SYSTEM": {"ServerDATA": {"SERVERS": small()["servers"]}}, "serviceclasses": []}
+    spec = spec_from_value(shouted)
+    assert [item.name for item in spec.servers] == ["s"]
+
+
+def test_a_section_that_occurs_bare_and_wrapped_is_refused() -> None:
+    twice = small() | {"serverData": {"servers": []}}
+    assert refusal(lambda: spec_from_value(twice, "x.yaml")) == (
+        "x.yaml: servers: the section occurs twice in one document; join the two"
+    )
+
+
+def test_a_section_that_occurs_in_two_spellings_is_refused() -> None:
+    assert "occurs twice" in refusal(lambda: spec_from_value({"servers": [], "Servers": []}))
+
+
+def test_unknown_keys_inside_a_wrapper_are_refused() -> None:
+    assert "surprise: unknown key" in refusal(
+        lambda: spec_from_value({"serverData": {"servers": [], "surprise": 1}})
+    )
+
+
+# --- directories ---------------------------------------------------------------------------------------
+
+
+def test_sections_may_be_spread_over_the_files_of_a_directory(tmp_path: Path) -> None:
+    for i, (name, value) in enumerate(small().items()):
+        write_document({name: value}, tmp_path / f"{name}{['.yaml', '.json', '.yml'][i % 3]}")
+    assert load_system(tmp_path) == load_system(small())
+
+
+def test_lists_of_the_same_section_in_several_files_are_joined(tmp_path: Path) -> None:
+    whole = document([server("s"), server("t"), server("u")], [accelerator("A"), accelerator("B")], {"A": 9})
+    for i, item in enumerate(whole["servers"]):
+        write_document({"servers": [item]}, tmp_path / f"{i}.yaml")
+    write_document({key: value for key, value in whole.items() if key != "servers"}, tmp_path / "rest.json")
+    assert load_system(tmp_path) == load_system(whole)
+
+
+def test_other_files_hidden_directories_and_subdirectories_are_left_alone(tmp_path: Path) -> None:
+    write_document(small(), tmp_path / "system.yaml")
+    (tmp_path / "README.md").write_text("not: [a document")
+    (tmp_path / "notes.txt").write_text("not: [a document")
+    (tmp_path / "old.yaml").mkdir()
+    (tmp_path / "old.yaml" / "servers.yaml").write_text("not: [a document")
+    assert load_system(tmp_path) == load_system(small())
+
+
+def test_a_directory_may_hold_a_file_with_an_empty_section(tmp_path: Path) -> None:
+    write_document(small(), tmp_path / "system.yaml")
+    (tmp_path / "later.yaml").write_text("servers:\n")
+    assert load_system(tmp_path) == load_system(small())
+
+
+def test_the_file_of_the_offender_is_named_in_a_directory(tmp_path: Path) -> None:
+    write_document(small(), tmp_path / "a.yaml")
+    (tmp_path / "b.yaml").write_text("servers:\n- name: t\n  model: m\n  clas: gold\n")
+    assert refusal(lambda: load_system(tmp_path)) == (
+        f"{tmp_path}/b.yaml: servers[0].clas: unknown key; remove it or correct its spelling"
+    )
+
+
+def test_a_directory_without_documents_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("{}")
+    assert refusal(lambda: read_parts(tmp_path)) == (
+        f"{tmp_path}: the directory holds no .yaml, .yml, .json file"
+    )
+
+
+# --- YAML 1.2 ------------------------------------------------------------------------------------------
+
+
+def yaml_scalar(text: str) -> object:
+    """Return what the reader takes a plain YAML scalar for: its message quotes the value."""
+    message = refusal(lambda: parse_part(f"servers: {text}\n"))
+    return json.loads(message.partition(", not ")[2])
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-9", 1e-9),
+        ("1E5", 1e5),
+        (".5", 0.5),
+        ("-1.", -1.0),
+        ("+12", 12),
+        ("007", 7),
+        ("0123", 123),
+        ("1_000", "1_000"),
+        ("0x1F", "0x1F"),
+        ("0o17", "0o17"),
+        ("12:30:45", "12:30:45"),
+        ("2001-01-01", "2001-01-01"),
+        ("no", "no"),
+        ("off", "off"),
+        ("Yes", "Yes"),
+        ("y", "y"),
+        ("true", True),
+        ("FALSE", False),
+        ('"1"', "1"),
+        ("'true'", "true"),
+        ("!!str 12", "12"),
+    ],
+)
+def test_plain_scalars_follow_the_core_schema_of_yaml_1_2(text: str, value: object) -> None:
+    found = yaml_scalar(text)
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize("text", ["", "~", "null", "Null", "NULL"])
+def test_every_spelling_of_null_in_yaml_means_absent(text: str) -> None:
+    spec = parse_part(f"servers: {text}\ncount: []\n").spec
+    assert spec.servers == ()
+
+
+@pytest.mark.parametrize("text", [".nan", ".NaN", ".inf", "-.INF", "1e999"])
+def test_numbers_of_yaml_that_are_not_finite_are_refused(text: str) -> None:
+    message = refusal(lambda: parse_part(f"accelerators: [{{name: A, type: A, cost: {text}}}]"))
+    assert message.startswith("accelerators[0].cost: must be a finite number, not ")
+
+
+def test_names_that_look_like_words_of_yaml_1_1_stay_text() -> None:
+    spec = parse_part("servers: [{name: no, model: on}]").spec
+    assert (spec.servers[0].name, spec.servers[0].model) == ("no", "on")
+
+
+def test_anchors_and_merge_keys_are_understood() -> None:
+    text = """
+models:
+- &base {name: m, acc: A, decodeParms: {alpha: 1}}
+- {<<: *base, acc: B}
+"""
+    profiles = parse_part(text).spec.models
+    assert [(item.name, item.accelerator) for item in profiles] == [("m", "A"), ("m", "B")]
+    assert profiles[0].decode == profiles[1].decode
+
+
+# --- what is no document -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("servers: []\ncount: []\nservers: []\n", "x:3:1"),
+        ("servers:\n- name: s\n  model: m\n  name: t\n", "x:4:3"),
+        ("servers: [{'name': s, \"name\": t}]", "x:1:23"),
+    ],
+)
+def test_a_yaml_key_that_occurs_twice_is_refused_with_its_place(text: str, place: str) -> None:
+    message = refusal(lambda: parse_part(text, "x"))
+    assert message.startswith(f"{place}: ")
+    assert message.endswith("occurs twice")
+
+
+def test_a_json_key_that_occurs_twice_is_refused_by_name() -> None:
+    text = '{"servers": [{"name": "s", "model": "m", "name": "t"}]}'
+    assert refusal(lambda: parse_part(text, "x")) == "x: key 'name' occurs twice in one object"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"servers": [{"name": "s", "Name": "t", "model": "m"}]}',
+        "servers:\n- name: s\n  NAME: t\n  model: m\n",
+        "servers:\n- name: s\n  model: m\n  maxQueueSize: 1\n  maxqueuesize: 2\n",
+    ],
+)
+def test_a_key_that_occurs_in_two_spellings_is_refused_with_its_path(text: str) -> None:
+    message = refusal(lambda: parse_part(text))
+    assert message.startswith("servers[0]: key ")
+    assert message.endswith(" occurs twice")
+
+
+def test_a_second_yaml_document_in_one_file_is_refused_in_words() -> None:
+    message = refusal(lambda: parse_part("servers: []\n---\nservers: []\n", "x"))
+    assert message.startswith("x:2:1: ")
+    assert "a single document" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [("", "nothing"), ("# only a comment\n", "nothing"), ("[]", "a list"), ("just text", '"just text"')],
+)
+def test_a_document_that_holds_no_sections_is_refused(text: str, what: str) -> None:
+    assert refusal(lambda: parse_part(text, "x")) == (
+        f"x: a document with sections such as 'servers' is expected, this holds {what}"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "!!python/object/apply:os.system [true]",
+        "servers: !!binary zzz",
+        "servers: !!int abc",
+        "servers: !!float abc",
+        "servers: !!bool abc",
+        "servers: !!timestamp abc",
+        "servers: !unknown abc",
+        "{[1, 2]: 3}",
+        "<<: 5",
+        "servers: *nowhere",
+        "servers:\n\t- name: x",
+        "&a a: &b {system: *b}\nsystem: *b",
+        "system: &b {system: *b}",
+    ],
+)
+def test_yaml_that_cannot_be_a_document_is_refused_in_one_line(text: str) -> None:
+    assert refusal(lambda: parse_part(text, "x")).startswith("x:")
+
+
+def test_a_message_about_null_says_null() -> None:
+    assert refusal(lambda: parse_part('{"servers": [null]}')) == (
+        "servers[0]: must be an object with keys, not null"
+    )
+
+
+@pytest.mark.parametrize("text", [f'{{"count": {"9" * 5000}}}', f"count: {'9' * 5000}"], ids=["JSON", "YAML"])
+def test_a_number_with_too_many_digits_is_refused_without_advice_for_programmers(text: str) -> None:
+    message = refusal(lambda: parse_part(text, "x"))
+    assert message.startswith("x")
+    assert "digits" in message
+    assert "sys." not in message
+
+
+@pytest.mark.parametrize("depth", [100, 5_000, 200_000])
+@pytest.mark.parametrize("opening", ["[", '{"a":', "- "])
+def test_nesting_of_any_depth_is_refused_and_not_followed(depth: int, opening: str) -> None:
+    import subprocess  # a stack that overflows takes the whole process with it
+
+    program = (
+        "import sys; from optimizer.spec.files import parse_part; from optimizer import SpecError\n"
+        "try: parse_part(sys.stdin.read(), 'x')\n"
+        "except SpecError as error: print(error)"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program], input=opening * depth, capture_output=True, text=True, check=False
+    )
+    assert (found.returncode, found.stderr) == (0, "")
+    assert found.stdout.startswith("x")
+    assert found.stdout.count("\n") == 1
+
+
+def test_wrappers_within_wrappers_do_not_end_in_a_recursion_error() -> None:
+    nested: Json = {}
+    for _ in range(2000):
+        nested = {"system": nested}
+    assert refusal(lambda: spec_from_value(nested, "x")).startswith("x: ")
+
+
+# --- paths ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["nowhere", "nowhere.yaml", "nowhere/at/all.json", "n" * 300, "n/" * 4000])
+def test_a_path_that_leads_nowhere_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    path = f"{tmp_path}/{name}"
+    message = refusal(lambda: load_system(path))
+    assert message.startswith(path.rstrip("/"))
+
+
+def test_a_path_with_a_null_character_is_refused() -> None:
+    assert refusal(lambda: load_system("a\0b"))
+
+
+@pytest.mark.parametrize("method", ["read_bytes", "stat"])
+def test_a_file_that_may_not_be_read_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    path = tmp_path / "system.yaml"
+    path.write_text("servers: []")
+
+    def denied(*_: object, **__: object) -> object:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_dir", lambda _: False)
+    monkeypatch.setattr(Path, method, denied)
+    monkeypatch.setattr(Path, "open", denied)  # whichever way it is read
+    assert refusal(lambda: load_system(path)) == f"{path}: permission denied"
+
+
+def test_a_directory_that_may_not_be_listed_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(*_: object, **__: object) -> object:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", denied)
+    assert refusal(lambda: load_system(tmp_path)) == f"{tmp_path}: permission denied"
+
+
+def test_bytes_that_are_no_text_are_refused_with_their_position(tmp_path: Path) -> None:
+    path = tmp_path / "system.yaml"
+    path.write_bytes(b"servers: \xe9")
+    assert refusal(lambda: read_text(path)) == f"{path}: not UTF-8 text (byte 9)"
+
+
+def test_json_errors_have_line_and_column() -> None:
+    assert refusal(lambda: json_value('{"a":\n  1,}', "x")).startswith("x:2:")
+
+
+# --- writing -------------------------------------------------------------------------------------------
+
+
+def test_writing_makes_a_new_file_with_the_usual_mode(tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.write_text("")
+    write_text("text", tmp_path / "new")
+    assert (tmp_path / "new").read_text() == "text"
+    assert (tmp_path / "new").stat().st_mode == plain.stat().st_mode
+
+
+def test_writing_over_a_file_keeps_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "old"
+    path.write_text("old")
+    path.chmod(0o640)
+    write_text("new", path)
+    assert path.read_text() == "new"
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "old"
+    path.write_text("old")
+
+    def full(*_: object) -> object:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    assert refusal(lambda: write_text("new", path)) == f"{path}: cannot be written: no space left on device"
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_writing_to_a_device_does_not_replace_it() -> None:
+    write_text("text", Path("/dev/null"))
+    assert not Path("/dev/null").is_file()
+
+
+@pytest.mark.parametrize("name", ["x.txt", "x", "x.json.gz"])
+def test_a_document_is_written_only_under_a_suffix_that_says_how(tmp_path: Path, name: str) -> None:
+    message = refusal(lambda: write_document({}, tmp_path / name))
+    assert message == f"{tmp_path}/{name}: the suffix must be one of .yaml, .yml, .json"
+    assert not list(tmp_path.iterdir())
+
+
+def test_writing_into_a_directory_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "nowhere" / "x.json"
+    assert refusal(lambda: write_document({}, path)) == (
+        f"{path}: cannot be written: no such file or directory"
+    )

@@ -1,0 +1,153 @@
+"""Loads from a CSV file in place of a document's: what it replaces, and how it is refused."""
+
+from pathlib import Path
+
+import pytest
+from builders import accelerator, server, system
+
+from optimizer import SpecError, System, load_system, solve
+from optimizer.cli import main
+from optimizer.spec.loads import with_loads
+
+
+@pytest.fixture
+def fleet() -> System:
+    """Two servers with 60 requests/min of 16 and 64 tokens."""
+    return system([server("a"), server("b", 60.0)], [accelerator("A")])
+
+
+def load_of(source: System, name: str) -> tuple[float, float, float]:
+    load = source.servers[name].current.load
+    return load.arrival_rate_rpm, load.in_tokens, load.out_tokens
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "loads.csv"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+# --- what it replaces --------------------------------------------------------------------------------------
+
+
+def test_a_row_replaces_the_load_of_its_server_and_of_no_other(fleet: System, tmp_path: Path) -> None:
+    path = write(tmp_path, "server,arrivalRate,avgInTokens,avgOutTokens\nb,7.5,100,200\n")
+    changed = with_loads(fleet, path)
+    assert load_of(changed, "b") == (7.5, 100, 200)
+    assert load_of(changed, "a") == (60, 16, 64)
+    assert load_of(fleet, "b") == (60, 16, 64)  # the system itself stays as it was
+
+
+def test_columns_that_are_not_there_stay_as_in_the_document(fleet: System, tmp_path: Path) -> None:
+    changed = with_loads(fleet, write(tmp_path, "server,avgOutTokens\na,32\n"))
+    assert load_of(changed, "a") == (60, 16, 32)
+
+
+def test_fields_that_are_empty_stay_as_in_the_document(fleet: System, tmp_path: Path) -> None:
+    text = "server,arrivalRate,avgInTokens,avgOutTokens\na,,32,\nb,1, ,\n"
+    changed = with_loads(fleet, write(tmp_path, text))
+    assert load_of(changed, "a") == (60, 32, 64)
+    assert load_of(changed, "b") == (1, 16, 64)
+
+
+def test_columns_come_in_any_order_and_any_case(fleet: System, tmp_path: Path) -> None:
+    changed = with_loads(fleet, write(tmp_path, "AVGINTOKENS, arrivalrate ,Server\n8,9,a\n"))
+    assert load_of(changed, "a") == (9, 8, 64)
+
+
+def test_spaces_blank_lines_quotes_and_windows_line_ends_do_not_matter(fleet: System, tmp_path: Path) -> None:
+    changed = with_loads(
+        fleet,
+        write(tmp_path, 'server,arrivalRate\r\n\r\n "a" , 5 \r\n"b",6\r\n,\r\n'.replace(' "a" ', '"a"')),
+    )
+    assert (load_of(changed, "a")[0], load_of(changed, "b")[0]) == (5, 6)
+
+
+def test_a_load_of_zero_makes_a_server_idle(fleet: System, tmp_path: Path) -> None:
+    changed = with_loads(fleet, write(tmp_path, "server,arrivalRate\na,0\n"))
+    assert solve(changed).allocations["a"] == ()
+
+
+def test_a_header_alone_changes_nothing(fleet: System, tmp_path: Path) -> None:
+    assert with_loads(fleet, write(tmp_path, "server,arrivalRate\n")) == fleet
+
+
+def test_everything_else_about_a_server_stays(fleet: System, tmp_path: Path) -> None:
+    changed = with_loads(fleet, write(tmp_path, "server,arrivalRate\na,5\n"))
+    before, after = fleet.servers["a"], changed.servers["a"]
+    assert after.model_copy(update={"current": before.current}) == before
+    assert after.current.model_copy(update={"load": before.current.load}) == before.current
+
+
+def test_the_command_line_plans_the_loads_of_the_file(
+    tmp_path: Path, specs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = load_system(specs / "small")
+    path = write(tmp_path, "server,arrivalRate\n" + "".join(f"{name},0\n" for name in small.servers))
+    assert not main(["solve", str(specs / "small"), "--load", str(path), "--json"])
+    assert '"totalCost": 0.0' in capsys.readouterr().out
+
+
+# --- how it is refused -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("server,arrivalRate\na,1\nc,1\n", 3, "server 'c' does not exist in the system"),
+        ("server,arrivalRate\na,1\nb,1\na,2\n", 4, "server 'a' occurs twice"),
+        ("server,arrivalRate\na,fast\n", 2, "arrivalRate: must be a number, not 'fast'"),
+        ("server,arrivalRate\na,1.2.3\n", 2, "arrivalRate: must be a number, not '1.2.3'"),
+        ("server,arrivalRate\n\na,1,2\n", 3, "3 fields, the header has 2"),
+        ("server,arrivalRate,avgInTokens\na,1\n", 2, "2 fields, the header has 3"),
+        ("server,arrivalRate\na,nan\n", 2, "arrivalRate: "),
+        ("server,arrivalRate\na,inf\n", 2, "arrivalRate: "),
+        ("server,arrivalRate\na,-1\n", 2, "arrivalRate: "),
+        ("server,avgInTokens\na,-1\n", 2, "avgInTokens: "),
+        ("server,avgOutTokens\na,NaN\n", 2, "avgOutTokens: "),
+        ("server,rate\na,1\n", 1, "unknown column 'rate'; known are server, arrivalRate"),
+        ("arrivalRate\n1\n", 1, "the header must name the column 'server'"),
+        ("", 1, "the header must name the column 'server'"),
+        ("server,server\na,b\n", 1, "server"),
+        ("server,arrivalRate,arrivalrate\na,1,2\n", 1, "arrivalRate"),
+        ("server,,arrivalRate\na,,2\n", 1, "unknown column ''"),
+        ('server,arrivalRate\n"a,1\n', 2, "not valid CSV"),
+        ('server,arrivalRate\n"a"x,1\n', 2, "not valid CSV"),
+        ("server,avgOutTokens\na,0.5\n", 2, "avgOutTokens: must be 0 (idle) or at least 1"),
+    ],
+)
+def test_a_wrong_file_is_refused_in_one_line_with_its_place(
+    text: str, line: int, message: str, fleet: System, tmp_path: Path
+) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(SpecError) as caught:
+        with_loads(fleet, path)
+    said = str(caught.value)
+    assert said.startswith(f"{path}:{line}: ")
+    assert message in said
+    assert "\n" not in said
+
+
+def test_a_file_that_is_not_there_is_named(fleet: System, tmp_path: Path) -> None:
+    path = tmp_path / "nothing.csv"
+    with pytest.raises(SpecError) as caught:
+        with_loads(fleet, path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_no_text_is_refused_in_one_line(fleet: System, tmp_path: Path) -> None:
+    path = tmp_path / "loads.csv"
+    path.write_bytes(b"server,arrivalRate\na,\xff\xfe1\n")
+    with pytest.raises(SpecError) as caught:
+        with_loads(fleet, path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_wrong_row_ends_the_command_line_with_two(
+    tmp_path: Path, specs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, "server,arrivalRate\nnobody,1\n")
+    assert main(["solve", str(specs / "small"), "--load", str(path)]) == 2
+    assert f"{path}:2: server 'nobody' does not exist" in capsys.readouterr().err

@@ -1,0 +1,268 @@
+"""The system: cross-checks name the offender's path, and nothing can be changed afterwards."""
+
+import random
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import GONE, accelerator, document, profile, running, server, service_class, shuffled
+
+from optimizer import SpecError, System, load_system
+from optimizer.spec.files import write_document
+
+Json = dict[str, Any]
+
+
+def sound() -> Json:
+    return document(
+        [server("s"), server("t")],
+        [accelerator("A"), accelerator("B")],
+        {"A": 9, "B": 9},
+        classes=[service_class("gold", itl=100), service_class("free", 2)],
+    )
+
+
+def refusal(source: Json | Path) -> str:
+    with pytest.raises(SpecError) as caught:
+        load_system(source)
+    return str(caught.value)
+
+
+# --- names that occur twice ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("section", "name"),
+    [
+        ("accelerators", "'A'"),
+        ("models", "'m' on 'A'"),
+        ("serviceClasses", "'gold'"),
+        ("servers", "'s'"),
+        ("count", "'A'"),
+    ],
+)
+def test_a_name_that_occurs_twice_is_refused_with_both_places(section: str, name: str) -> None:
+    source = sound()
+    source[section].append(source[section][0])
+    assert refusal(source) == f"{section}[2]: {name} occurs twice; it is also at {section}[0]"
+
+
+def test_a_name_that_occurs_in_two_files_is_refused_with_both_files(tmp_path: Path) -> None:
+    write_document(sound(), tmp_path / "a.yaml")
+    write_document({"servers": [server("u"), server("t")]}, tmp_path / "b.json")
+    assert refusal(tmp_path) == (
+        f"{tmp_path}/b.json: servers[1]: 't' occurs twice; it is also at {tmp_path}/a.yaml: servers[1]"
+    )
+
+
+def test_names_that_differ_in_case_are_two_names() -> None:
+    source = sound()
+    source["servers"].append(server("S"))
+    assert set(load_system(source).servers) == {"s", "t", "S"}
+
+
+def test_a_target_that_occurs_twice_in_a_class_is_refused() -> None:
+    source = sound()
+    source["serviceClasses"][1]["modelTargets"] *= 2
+    assert refusal(source) == "serviceClasses[1].modelTargets[1].model: 'm' occurs twice in class 'free'"
+
+
+def test_two_optimizer_sections_in_a_directory_are_refused(tmp_path: Path) -> None:
+    write_document(sound(), tmp_path / "a.yaml")
+    write_document({"optimizer": {}}, tmp_path / "b.yaml")
+    assert refusal(tmp_path) == (
+        f"{tmp_path}/b.yaml: optimizer: the section is also in {tmp_path}/a.yaml; keep one"
+    )
+
+
+# --- names that refer to nothing -----------------------------------------------------------------------
+
+
+def changed(section: str, index: int, **more: Any) -> Json:
+    source = sound()
+    source[section][index] |= more
+    return source
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (
+            changed("servers", 1, model="x9"),
+            "servers[1].model: model 'x9' does not exist; add it, or correct 'model'",
+        ),
+        (
+            changed("servers", 0, **{"class": "golden"}),
+            "servers[0].class: service class 'golden' does not exist; did you mean 'gold'?",
+        ),
+        (
+            changed("models", 1, acc="Q"),
+            "models[1].acc: accelerator 'Q' does not exist; add it, or correct 'acc'",
+        ),
+        (
+            changed("servers", 1, accelerators=["A", "Q"]),
+            (
+                "servers[1].accelerators[1]: accelerator 'Q' does not exist; "
+                "add it, or correct 'accelerators[1]'"
+            ),
+        ),
+        (
+            changed("servers", 0, keepAccelerator=True, currentAlloc=running(GONE, 2, 5.0)),
+            (
+                f"servers[0].currentAlloc.accelerator: accelerator '{GONE}' does not exist; "
+                "add it, or correct 'accelerator'"
+            ),
+        ),
+        (
+            changed("servers", 0, currentAlloc=running(GONE, 2)),
+            (
+                f"servers[0].currentAlloc.accelerator: accelerator '{GONE}' does not exist; "
+                "add it, or correct 'accelerator'"
+            ),
+        ),
+    ],
+)
+def test_a_name_that_refers_to_nothing_is_refused_with_its_path(source: Json, message: str) -> None:
+    assert refusal(source) == message
+
+
+def test_the_file_of_a_dangling_name_is_named_with_the_index_in_that_file(tmp_path: Path) -> None:
+    write_document(sound(), tmp_path / "a.yaml")
+    write_document({"servers": [server("u", model="llama")]}, tmp_path / "b.yaml")
+    assert refusal(tmp_path).startswith(f"{tmp_path}/b.yaml: servers[0].model: model 'llama' does not exist")
+
+
+def test_a_class_that_is_missing_by_default_is_said_to_be_the_default() -> None:
+    source = sound()
+    del source["servers"][0]["class"]
+    assert refusal(source).startswith("servers[0].class: service class (the default) 'Free' does not exist")
+
+
+def test_a_current_accelerator_that_has_gone_is_accepted_where_its_cost_is_known() -> None:
+    found = load_system(changed("servers", 0, currentAlloc=running(GONE, 2, 5.0)))
+    assert found.servers["s"].current.accelerator == GONE
+
+
+def test_a_class_may_have_targets_for_models_without_profiles() -> None:
+    source = sound()
+    source["serviceClasses"][0]["modelTargets"].append({"model": "planned"})
+    assert ("gold", "planned") in load_system(source).targets
+
+
+# --- what the queue model cannot do --------------------------------------------------------------------
+
+
+def test_a_percentile_is_refused_as_the_queue_model_knows_means_only() -> None:
+    source = sound()
+    source["serviceClasses"][0]["modelTargets"][0]["percentile"] = 95
+    assert refusal(source).startswith(
+        "serviceClasses[0].modelTargets[0].percentile: 95 asks for a percentile"
+    )
+
+
+@pytest.mark.parametrize("field", ["arrivalCV", "inTokensCV", "outTokensCV"])
+def test_a_coefficient_of_variation_other_than_one_is_refused(field: str) -> None:
+    source = sound()
+    source["servers"][1]["currentAlloc"]["load"][field] = 2
+    assert refusal(source).startswith(f"servers[1].currentAlloc.load.{field}: 2 is not 1")
+    source["servers"][1]["currentAlloc"]["load"][field] = 1
+    assert load_system(source)
+
+
+@pytest.mark.parametrize("tokens", [0.5, 1e-9, 0.999])
+def test_answers_of_less_than_one_token_are_refused(tokens: float) -> None:
+    source = sound()
+    source["servers"][0]["currentAlloc"]["load"]["avgOutTokens"] = tokens
+    assert refusal(source).startswith(
+        "servers[0].currentAlloc.load.avgOutTokens: must be 0 (idle) or at least"
+    )
+
+
+@pytest.mark.parametrize("source", [{}, {"servers": []}, {"system": {}}, {"servers": None}])
+def test_a_system_without_servers_is_refused(source: Json) -> None:
+    assert refusal(source) == "servers: the system has none; add at least one server"
+
+
+# --- the value -----------------------------------------------------------------------------------------
+
+
+def test_everything_is_in_the_order_of_the_names_whatever_the_order_of_the_input() -> None:
+    first = load_system(sound())
+    for seed in range(5):
+        other = load_system(shuffled(sound(), random.Random(seed)))
+        assert other == first
+        assert list(other.servers) == ["s", "t"]
+        assert list(other.profiles) == [("m", "A"), ("m", "B")]
+        assert list(other.targets) == [("free", "m"), ("gold", "m")]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda system: setattr(system, "options", None),
+        lambda system: system.servers.update({}),
+        lambda system: system.servers.__setitem__("s", None),
+        lambda system: system.capacity.pop("A"),
+        lambda system: system.targets.clear(),
+        lambda system: setattr(system, "extra", 1),
+    ],
+)
+def test_a_system_cannot_be_changed(change: Callable[[Any], object]) -> None:
+    system = load_system(sound())
+    with pytest.raises((FrozenInstanceError, AttributeError, TypeError)):
+        change(system)
+    assert system == load_system(sound())
+
+
+def test_changing_the_source_afterwards_does_not_change_the_system() -> None:
+    source = sound()
+    system = load_system(source)
+    source["servers"][0]["name"] = "changed"
+    source["count"].clear()
+    assert system == load_system(sound())
+
+
+def test_options_are_changed_in_a_copy() -> None:
+    system = load_system(sound())
+    other = system.with_options(unlimited=True, gap=0.01, time_limit_s=3)
+    assert (other.options.unlimited, other.options.gap, other.options.time_limit_s) == (True, 0.01, 3)
+    assert not system.options.unlimited
+    assert other.servers == system.servers
+    assert system.with_options() == system
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gapp": 0.1}, "optimizer.gapp: there is no such option"),
+        ({"timeLimit": 1}, "optimizer.timeLimit: there is no such option"),
+        ({"gap": 2}, "optimizer.gap: must be at most 1, not 2"),
+        ({"time_limit_s": 0}, "optimizer.timeLimit: must be more than 0, not 0"),
+        ({"unlimited": "yes"}, 'optimizer.unlimited: must be true or false, not "yes"'),
+        ({"gap": float("nan")}, "optimizer.gap: must be a finite number, not NaN"),
+    ],
+)
+def test_options_out_of_range_are_refused(options: Json, message: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        load_system(sound()).with_options(**options)
+    assert str(caught.value) == message
+
+
+def test_the_priority_of_a_server_is_that_of_its_class() -> None:
+    source = changed("servers", 1, **{"class": "free"})
+    system = load_system(source)
+    assert {name: system.priority(item) for name, item in system.servers.items()} == {"s": 1, "t": 2}
+
+
+def test_two_equal_documents_make_equal_systems_that_are_not_the_same() -> None:
+    first, second = load_system(sound()), load_system(sound())
+    assert isinstance(first, System)
+    assert first == second
+    assert first is not second
+
+
+def test_profiles_of_a_model_may_be_spread_and_missing_on_some_accelerators() -> None:
+    source = sound() | {"models": [profile("m", "B")]}
+    assert list(load_system(source).profiles) == [("m", "B")]

@@ -1,0 +1,338 @@
+"""The shape of the code: imports point one way, heavy libraries have one home each, nothing is global.
+
+The layers are a table. A new module gets its place there, and nowhere else.
+"""
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("optimizer.errors", "optimizer.arrays"),
+    ("optimizer.spec",),
+    ("optimizer.timing",),
+    ("optimizer.queueing",),
+    ("optimizer.fleet",),
+    ("optimizer.candidates", "optimizer.replica", "optimizer.fit"),
+    ("optimizer.solvers",),
+    ("optimizer.plan",),
+    ("optimizer.queue_service",),
+    ("optimizer.simulate",),
+    ("optimizer.generate", "optimizer.study"),
+    ("optimizer.report",),
+    ("optimizer.pipeline",),
+    ("optimizer.bench",),
+    ("optimizer.commands",),
+    ("optimizer.cli", "rest_server"),
+)
+"""Low to high: a module imports only what stands before it; those of one layer do not meet."""
+
+INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
+    "optimizer.spec": (("schema",), ("messages",), ("files",), ("system",), ("loads",)),
+    "optimizer.queueing": (("birth_death",), ("performance",), ("sizing",)),
+    "optimizer.candidates": (("table",), ("pairs",), ("batches",), ("finder",)),
+    "optimizer.solvers": (
+        ("problem",),
+        ("levels", "model"),
+        ("highs", "formulation", "greedy", "saturation"),
+        ("milp", "staged", "backends"),
+        ("separable",),
+    ),
+    "optimizer.plan": (("document",), ("build", "verify")),
+    "optimizer.report": (("progress", "plots"), ("tables", "html")),
+    "optimizer.commands": (("command",), ("planning", "replicas", "documents", "bench", "serve")),
+}
+"""The same inside each package."""
+
+PUBLIC_FACADE = "optimizer"
+"""Names everything for type checkers; only the command line reads its version."""
+
+HOMES = {
+    "highspy": ("optimizer.solvers.highs",),
+    "pulp": ("optimizer.solvers.backends",),
+    "matplotlib": ("optimizer.report.plots",),
+    "fastapi": ("rest_server",),
+    "starlette": ("rest_server",),
+    "uvicorn": ("rest_server", "optimizer.commands"),
+    "rich": ("optimizer.report",),
+    "yaml": ("optimizer.spec.files",),
+}
+"""The only modules or packages that may import a library."""
+
+SAYS_NOTHING = {"utils", "util", "helpers", "helper", "common", "manager", "base", "misc", "shared"}
+MUTATORS = {
+    "add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "popleft",
+    "remove", "reverse", "setdefault", "sort", "update", "__setitem__", "__delitem__",
+}  # fmt: skip
+
+
+def in_package(module: str, package: str) -> bool:
+    return module == package or module.startswith(f"{package}.")
+
+
+@cache
+def sources() -> dict[str, Path]:
+    """Return the file of every module of both packages."""
+    found = {}
+    for package in ("optimizer", "rest_server"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+@cache
+def tree(module: str) -> ast.Module:
+    return ast.parse(sources()[module].read_text(encoding="utf-8"))
+
+
+@cache
+def imports(module: str) -> tuple[str, ...]:
+    """Return what a module imports, wherever in it: our own modules in full, other libraries by their top."""
+    found = set()
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: imports are absolute"
+            whole = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = [name if name in sources() else str(node.module) for name in whole]
+        else:
+            continue
+        found |= {name if name in sources() else name.partition(".")[0] for name in names}
+    return tuple(sorted(found))
+
+
+def own_imports(module: str) -> list[str]:
+    return [name for name in imports(module) if name in sources()]
+
+
+def layer(module: str) -> int:
+    ranks = [i for i, group in enumerate(LAYERS) if any(in_package(module, name) for name in group)]
+    assert len(ranks) == 1, f"{module} has no place in LAYERS of {Path(__file__).name}; give it one"
+    return ranks[0]
+
+
+def package_of(module: str) -> str:
+    return next(name for group in LAYERS for name in group if in_package(module, name))
+
+
+def rank_inside(module: str) -> int:
+    package = package_of(module)
+    name = module.removeprefix(package).removeprefix(".")
+    order = INSIDE.get(package, ())
+    if not name:
+        return len(order)  # the package itself gathers its modules
+    ranks = [i for i, group in enumerate(order) if name in group]
+    assert len(ranks) == 1, f"{module} has no place in INSIDE of {Path(__file__).name}; give it one"
+    return ranks[0]
+
+
+def modules() -> list[str]:
+    return [name for name in sources() if name != PUBLIC_FACADE]
+
+
+@pytest.mark.parametrize("module", modules())
+def test_imports_point_one_way(module: str) -> None:
+    for other in own_imports(module):
+        if other == PUBLIC_FACADE:
+            assert module == "optimizer.cli", f"{module} imports the package's own facade"
+        elif package_of(other) == package_of(module):
+            assert package_of(module) == "rest_server" or rank_inside(other) < rank_inside(module), (
+                f"{module} imports {other}, which does not stand before it inside its package"
+            )
+        else:
+            assert layer(other) < layer(module), f"{module} imports {other}, which is not of a lower layer"
+
+
+def test_the_one_exception_is_that_the_command_line_starts_the_service_inside_a_function() -> None:
+    for module in modules():
+        if not in_package(module, "rest_server"):
+            top = [node for node in tree(module).body if isinstance(node, ast.Import | ast.ImportFrom)]
+            assert "rest_server" not in ast.unparse(ast.Module(list(top), []))
+
+
+def test_there_are_no_import_circles() -> None:
+    graph = {name: {other for other in own_imports(name) if other != name} for name in modules()}
+    for others in graph.values():
+        others.discard(PUBLIC_FACADE)
+    assert len(list(TopologicalSorter(graph).static_order())) == len(graph)
+
+
+def test_nothing_of_ours_is_imported_that_does_not_exist() -> None:
+    for module in sources():
+        for node in ast.walk(tree(module)):
+            if isinstance(node, ast.ImportFrom) and in_package(str(node.module), "optimizer"):
+                assert node.module in sources(), f"{module} imports {node.module}"
+
+
+@pytest.mark.parametrize("library", HOMES)
+def test_a_library_is_imported_only_at_its_home(library: str) -> None:
+    users = [module for module in sources() if library in imports(module)]
+    strangers = [user for user in users if not any(in_package(user, home) for home in HOMES[library])]
+    assert not strangers, f"{library} belongs into {', '.join(HOMES[library])}"
+
+
+def test_every_module_has_a_name_that_says_what_it_is_for() -> None:
+    assert not [module for module in sources() if set(module.split(".")) & SAYS_NOTHING]
+
+
+def test_every_module_says_its_role_in_a_docstring() -> None:
+    assert not [module for module in sources() if not ast.get_docstring(tree(module))]
+
+
+# --- no module-level mutable state ---------------------------------------------------------------------
+
+
+def module_level_names(module: str) -> set[str]:
+    names = set()
+    for node in tree(module).body:
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        if isinstance(node, ast.AnnAssign):
+            targets = [node.target]
+        names |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return names
+
+
+def functions(module: str) -> Iterator[ast.AST]:
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield node
+
+
+def root_name(node: ast.AST) -> str:
+    """Return the name that an expression such as ``a.b[0].c`` begins with."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def changes(function: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """Yield the name at the root of everything that a function changes in place."""
+    for node in ast.walk(function):
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.Assign | ast.Delete):
+            targets = node.targets
+        elif isinstance(node, ast.AugAssign | ast.AnnAssign):
+            targets = [node.target]
+        elif (
+            isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MUTATORS
+        ):
+            yield root_name(node.func.value), node
+        for target in targets:
+            if isinstance(target, ast.Attribute | ast.Subscript):
+                yield root_name(target), node
+
+
+def local_names(function: ast.AST) -> set[str]:
+    names = {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
+    return names | {
+        node.id
+        for node in ast.walk(function)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+
+
+@pytest.mark.parametrize("module", sources())
+def test_no_function_changes_a_name_of_its_module(module: str) -> None:
+    names = module_level_names(module)
+    for function in functions(module):
+        rebound = [node for node in ast.walk(function) if isinstance(node, ast.Global)]
+        assert not rebound, f"{module}:{rebound[0].lineno}: global"
+        for name, node in changes(function):
+            shared = name in names and name not in local_names(function)
+            assert not shared, f"{module}:{getattr(node, 'lineno', 0)}: changes {name}"
+
+
+@pytest.mark.parametrize("module", sources())
+def test_a_mutable_value_at_module_level_is_a_constant_table(module: str) -> None:
+    """A table in capitals that nothing changes; an empty collection could only be meant to be filled."""
+    for node in tree(module).body:
+        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+        names = [name.strip("_") for name in module_level_names(module) if value is not None]
+        if isinstance(value, ast.Dict | ast.List | ast.Set | ast.DictComp | ast.ListComp | ast.SetComp):
+            mine = ast.unparse(node).partition("=")[0].partition(":")[0].strip()
+            assert mine == "__all__" or mine.strip("_").isupper(), f"{module}: {mine} of {names}"
+            filled = list(ast.iter_child_nodes(value))
+            assert any(not isinstance(child, ast.expr_context) for child in filled), f"{module}: {mine}"
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
+            assert value.func.id not in {
+                "dict",
+                "list",
+                "set",
+                "defaultdict",
+                "deque",
+                "Counter",
+                "bytearray",
+            }
+
+
+def test_no_exception_is_swallowed_wholesale() -> None:
+    for module in sources():
+        for node in ast.walk(tree(module)):
+            if isinstance(node, ast.ExceptHandler):
+                caught = "" if node.type is None else ast.unparse(node.type)
+                ends = node.body[-1]
+                passed_on = isinstance(ends, ast.Raise) and ends.exc is None
+                assert passed_on or caught not in {"", "Exception", "BaseException"}, (
+                    f"{module}:{node.lineno}"
+                )
+
+
+# --- what no file may say ------------------------------------------------------------------------------
+
+
+def project_files() -> list[Path]:
+    """Return every text file that is or may become part of the repository."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if listed.returncode:
+        pytest.skip("this is no clone of the repository")
+    paths = [ROOT / line for line in listed.stdout.splitlines()]
+    binary = {".png", ".jpg", ".gif", ".ico", ".woff2", ".gz"}
+    return [path for path in paths if path.is_file() and path.suffix not in binary]
+
+
+def test_no_file_names_a_package_index() -> None:
+    index = re.compile(
+        "|".join(["py" + r"pi\.org", "python" + r"hosted\.org", "index" + "-url", "find" + "-links"])
+    )
+    guilty = [path for path in project_files() if index.search(path.read_text(encoding="utf-8"))]
+    assert not guilty
+
+
+def test_no_file_names_a_path_of_one_machine() -> None:
+    local = re.compile(r"(?<![\w.$}/~-])/(?:work|root|home|Users)/|(?<!\w)/tmp/v\b|shared/reference")
+    guilty = [
+        path
+        for path in project_files()
+        if path.relative_to(ROOT).parts[0] != "tests" and local.search(path.read_text(encoding="utf-8"))
+    ]
+    assert not guilty
+
+
+def test_the_top_level_holds_what_was_agreed_and_nothing_else() -> None:
+    agreed = {
+        "pyproject.toml", "README.md", "LICENSE", "optimizer", "rest_server", "specs", "demos", "manifests",
+        "tests", "docs",
+    }  # fmt: skip
+    found = {path.relative_to(ROOT).parts[0] for path in project_files()}
+    assert {name for name in found if not name.startswith(".")} <= agreed
+
+
+def test_there_is_no_lock_file() -> None:
+    locks = re.compile(r"(\.lock|^requirements.*\.txt|^Pipfile.*|^constraints.*\.txt)$")
+    assert not [path for path in project_files() if locks.search(path.name)]

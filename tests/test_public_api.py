@@ -1,0 +1,109 @@
+"""The public API: pinned, sorted, importable name by name, and cheap to import."""
+
+import doctest
+import importlib
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import optimizer
+
+ROOT = Path(__file__).resolve().parent.parent
+HEAVY = ("numpy", "scipy", "pydantic", "highspy", "pulp", "yaml", "rich", "matplotlib", "fastapi", "asyncio")
+
+PINNED = [
+    "AnalysisError",
+    "CandidateTable",
+    "Candidates",
+    "IncompletePlanError",
+    "InferplanError",
+    "LatencyTargets",
+    "Plan",
+    "Pool",
+    "Rejection",
+    "Replica",
+    "ReplicaPerformance",
+    "ReplicaSizing",
+    "SolverError",
+    "SpecError",
+    "System",
+    "SystemSpec",
+    "Timings",
+    "Unserved",
+    "analyze_replicas",
+    "find_candidates",
+    "load_system",
+    "size_replicas",
+    "solve",
+    "verify",
+]
+
+
+def test_the_public_names_are_these() -> None:
+    assert optimizer.__all__ == PINNED
+
+
+def test_the_public_names_are_sorted_and_distinct() -> None:
+    assert sorted(set(optimizer.__all__)) == optimizer.__all__
+
+
+@pytest.mark.parametrize("name", PINNED)
+def test_every_public_name_is_importable_and_documented(name: str) -> None:
+    found = getattr(optimizer, name)
+    assert found.__name__ == name
+    assert found.__doc__
+    assert found is getattr(importlib.import_module(found.__module__), name)
+
+
+def test_a_star_import_gives_the_public_names() -> None:
+    namespace: dict[str, object] = {}
+    exec("from optimizer import *", namespace)  # noqa: S102  the statement is what is tested
+    assert set(namespace) - {"__builtins__"} == set(PINNED)
+
+
+def test_an_unknown_name_is_an_attribute_error_that_names_it() -> None:
+    with pytest.raises(AttributeError, match="module 'optimizer' has no attribute 'nothing'"):
+        optimizer.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("module", ["optimizer", "optimizer.errors", "optimizer.cli", "rest_server"])
+def test_importing_loads_no_heavy_module(module: str) -> None:
+    program = f"import {module}, sys; print([name for name in {HEAVY} if name in sys.modules])"
+    found = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert found.stdout == "[]\n"
+
+
+def test_the_version_is_a_version_and_the_build_takes_it_from_there() -> None:
+    assert re.fullmatch(r"\d+\.\d+\.\d+", optimizer.__version__)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["project"]["dynamic"] == ["version"]
+    assert project["tool"]["hatch"]["version"]["path"] == "optimizer/__init__.py"
+    assert project["project"]["scripts"] == {"inferplan": "optimizer.cli:main"}
+
+
+def test_every_exception_is_of_one_tree_with_its_statuses() -> None:
+    errors = {
+        name: (getattr(optimizer, name).exit_code, getattr(optimizer, name).http_status)
+        for name in PINNED
+        if name.endswith("Error") and name != "InferplanError"
+    }
+    assert errors == {
+        "AnalysisError": (2, 422),
+        "IncompletePlanError": (3, 409),
+        "SolverError": (4, 500),
+        "SpecError": (2, 422),
+    }
+    assert all(issubclass(getattr(optimizer, name), optimizer.InferplanError) for name in errors)
+
+
+def test_the_example_in_the_packages_docstring_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    found = doctest.testmod(optimizer)
+    assert found.attempted == 3
+    assert found.failed == 0

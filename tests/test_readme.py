@@ -1,0 +1,115 @@
+"""The README tells the truth: what it shows runs, and prints what it says."""
+
+import contextlib
+import io
+import itertools
+import re
+import shlex
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from optimizer.cli import main
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+class Block(NamedTuple):
+    section: str
+    language: str
+    text: str
+
+
+def blocks() -> list[Block]:
+    """Return the fenced blocks of the README with the sections that they stand in."""
+    found, section = [], ""
+    for match in re.finditer(r"^## ([^\n]+)$|^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL):
+        section = match[1] or section
+        if match[1] is None:
+            found.append(Block(section, match[2], match[3]))
+    return found
+
+
+def commands() -> list[list[str]]:
+    """Return the arguments of every ``inferplan`` line outside the set-up."""
+    lines = [
+        line
+        for block in blocks()
+        if block.language == "sh" and block.section != "Set up"
+        for line in block.text.replace("\\\n", " ").splitlines()
+    ]
+    words = [shlex.split(line, comments=True) for line in lines]
+    return [line[1:] for line in words if line and line[0] == "inferplan"]
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with the specs of the repository, in which commands may write."""
+    (tmp_path / "specs").symlink_to(ROOT / "specs")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_there_are_exactly_two_set_up_commands() -> None:
+    setup = [block for block in blocks() if block.section == "Set up"]
+    assert [block.language for block in setup] == ["sh", "sh"]
+    solved, tested = (block.text.strip() for block in setup)
+    assert "\n" not in solved
+    assert "\n" not in tested
+    for command in (solved, tested):
+        assert command.startswith("python3 -m venv .venv && ")
+        assert "pip install" in command
+    assert solved.endswith("inferplan solve specs/large")
+    assert "pytest" in tested
+    assert "[dev]" in tested
+
+
+def test_the_readme_shows_the_commands_of_everyday() -> None:
+    assert {line[0] for line in commands()} >= {"solve", "check", "candidates", "convert", "schema"}
+
+
+@pytest.mark.usefixtures("workplace")
+@pytest.mark.parametrize("arguments", commands(), ids=" ".join)
+def test_every_command_of_the_readme_runs(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    if arguments[0] == "serve":
+        pytest.skip("runs until it is stopped")
+    try:
+        status = main(arguments)
+    except SystemExit as stop:
+        status = int(stop.code or 0)
+    assert status == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("workplace")
+def test_every_python_block_prints_what_the_block_after_it_says() -> None:
+    shown = blocks()
+    pairs = [(block, after) for block, after in itertools.pairwise(shown) if block.language == "python"]
+    assert pairs
+    for block, after in pairs:
+        assert after.language == "text"
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(block.text, {"__name__": "readme"})  # noqa: S102  the text is our own
+        assert printed.getvalue() == after.text
+
+
+def test_every_file_that_the_readme_links_to_exists() -> None:
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", README)
+    assert links
+    assert not [link for link in links if "://" not in link and not (ROOT / link).exists()]
+
+
+def test_every_flag_that_the_readme_names_exists(capsys: pytest.CaptureFixture[str]) -> None:
+    text = ""
+    for command in ("solve", "candidates", "analyze", "size", "convert"):
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        text += capsys.readouterr().out
+    shown = set(
+        re.findall(r"(?<![\w-])--[a-z][a-z-]+", "\n".join(b.text for b in blocks() if b.section != "Set up"))
+    )
+    assert shown
+    assert not {flag for flag in shown if flag not in text}
