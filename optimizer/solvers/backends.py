@@ -4,6 +4,8 @@ import csv
 import io
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,8 +61,7 @@ class PulpSession:
             return RunResult(Outcome.time_limit, None, -np.inf, 0.0)
         names = [f"v_{i}" for i in range(len(objective))]
         problem, variables = _pulp_problem(self._model, objective, names)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
+        with _without_deprecations():
             solver = pulp.getSolver(self._solver, msg=False, gapRel=gap, timeLimit=max(time_limit_s, 0.1))
             begin = time.perf_counter()
             try:
@@ -86,14 +87,13 @@ def solver_name(name: str) -> str:
     Raises:
         SpecError: PuLP does not know it, or it is not installed here.
     """
-    known = pulp.listSolvers()
+    known = sorted(set(pulp.listSolvers()))
     full = _ALIASES.get(name.upper(), name)
     if full not in known:
         raise SpecError(
             f"backend: {name!r} is not known; known are highs, CBC and {', '.join(sorted(known))}"
         )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
+    with _without_deprecations():
         if not pulp.getSolver(full, msg=False).available():
             raise SpecError(f"backend: {name} is not installed here; install it, or use highs or CBC")
     return full
@@ -112,18 +112,24 @@ def with_limit(model: MilpModel, coefficients: FloatArray, upper: float) -> Milp
     )
 
 
+@contextmanager
+def _without_deprecations() -> Iterator[None]:
+    """Hide what PuLP 3 says of PuLP 4; `pyproject.toml` keeps to PuLP 2 and 3."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield
+
+
 def _pulp_problem(
-    model: MilpModel, objective: FloatArray, names: list[str], offset: float = 0.0
+    model: MilpModel, objective: FloatArray, names: list[str]
 ) -> tuple[pulp.LpProblem, list[pulp.LpVariable]]:
-    problem = pulp.LpProblem("inferplan", pulp.LpMinimize)
-    kinds = np.where(model.whole, pulp.LpInteger, pulp.LpContinuous)
-    variables = [
-        pulp.LpVariable(name, model.lower[i], model.upper[i], str(kinds[i])) for i, name in enumerate(names)
-    ]
-    problem.addVariables(variables)
-    problem += pulp.LpAffineExpression(
-        [(variables[i], objective[i]) for i in np.flatnonzero(objective)], offset
-    )
+    with _without_deprecations():
+        problem = pulp.LpProblem("inferplan", pulp.LpMinimize)
+        kinds = np.where(model.whole, pulp.LpInteger, pulp.LpContinuous)
+        bounds = zip(names, model.lower, model.upper, kinds, strict=True)
+        variables = [pulp.LpVariable(name, low, high, str(kind)) for name, low, high, kind in bounds]
+        problem.addVariables(variables)
+        problem += pulp.LpAffineExpression([(variables[i], objective[i]) for i in np.flatnonzero(objective)])
     for row in range(len(model.row_lower)):
         entries = range(model.row_start[row], model.row_start[row + 1])
         body = pulp.LpAffineExpression([(variables[model.row_index[e]], model.row_value[e]) for e in entries])
@@ -166,7 +172,17 @@ def write_model(problem: Problem, solution: Solution, names: tuple[tuple[str, ..
     labels = _labels(formulation, problem)
     outside = ~np.isin(np.arange(len(problem.priority)), formulation.servers)
     offset = formulation.value_offset + float(problem.none_value[outside].sum())
-    lp, _ = _pulp_problem(model, formulation.value, [label for label, *_ in labels], offset)
+    objective = formulation.value
+    if offset:  # neither format keeps a constant in the objective, so it stands beside a variable that is one
+        model = replace(
+            model,
+            lower=np.append(model.lower, 1.0),
+            upper=np.append(model.upper, 1.0),
+            whole=np.append(model.whole, False),
+        )
+        objective = np.append(objective, offset)
+        labels.append(("constant", "what no choice changes", -1, -1))
+    lp, _ = _pulp_problem(model, objective, [label for label, *_ in labels])
     writer = lp.writeLP if path.suffix.lower() == ".lp" else lp.writeMPS
     try:
         writer(str(path))
@@ -178,7 +194,12 @@ def write_model(problem: Problem, solution: Solution, names: tuple[tuple[str, ..
     servers, accelerators = names
     for label, meaning, server, accelerator in labels:
         table.writerow(
-            [label, meaning, servers[server], "" if accelerator < 0 else accelerators[accelerator]]
+            [
+                label,
+                meaning,
+                "" if server < 0 else servers[server],
+                "" if accelerator < 0 else accelerators[accelerator],
+            ]
         )
     write_text(legend.getvalue(), path.with_name(path.name + ".legend.csv"))
 
