@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.errors import AnalysisError
-from optimizer.queueing.performance import Performance, ReplicaQueues
+from optimizer.queueing.performance import QUEUE_TO_BATCH_RATIO, Performance, ReplicaQueues
 from optimizer.queueing.sizing import Targets, largest_rate
 from optimizer.spec.schema import (
     AnswerTokens,
@@ -27,9 +27,6 @@ from optimizer.spec.schema import (
     Tokens,
 )
 from optimizer.timing import DEFAULT_MAX_NUM_TOKENS, IterationLaw, LinearLaw, TimingLaw
-
-DEFAULT_QUEUE_TO_BATCH = 10
-"""Room to wait, as a multiple of the batch, where none is stated."""
 
 
 class Replica(Document):
@@ -216,7 +213,7 @@ def _queues(replicas: Sequence[Replica]) -> list[tuple[IntArray, ReplicaQueues]]
             )
         max_batch = np.array([r.max_batch for r in mine])
         max_queue = np.array(
-            [DEFAULT_QUEUE_TO_BATCH * r.max_batch if r.max_queue is None else r.max_queue for r in mine]
+            [QUEUE_TO_BATCH_RATIO * r.max_batch if r.max_queue is None else r.max_queue for r in mine]
         )
         parts.append((rows, ReplicaQueues.build(law, max_batch, max_queue)))
     return parts

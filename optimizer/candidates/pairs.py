@@ -11,6 +11,7 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates.table import Reason, Verdicts
 from optimizer.fleet import Fleet
+from optimizer.queueing.performance import QUEUE_TO_BATCH_RATIO
 from optimizer.queueing.sizing import Targets
 from optimizer.spec.schema import MAX_BATCH_LIMIT
 from optimizer.timing import IterationLaw, LinearLaw, TimingLaw
@@ -18,8 +19,6 @@ from optimizer.timing import IterationLaw, LinearLaw, TimingLaw
 CHUNK_ELEMENTS = 2**17
 """Entries of one chunk's table of states: small enough for the processor's cache."""
 MAX_THREADS = 8
-QUEUE_TO_BATCH_RATIO = 10
-"""Room to wait, as a multiple of the batch, where a server states none."""
 
 _Result = TypeVar("_Result")
 

@@ -19,6 +19,8 @@ STABILITY_MARGIN = 1e-3
 """Rates are sought from this share of μ(1) up to this share below μ(N) (the reference's ε)."""
 
 
+QUEUE_TO_BATCH_RATIO = 10
+"""Room to wait, as a multiple of the batch limit, where none is stated (the reference's first family)."""
 LEAST_RATE_RPS = 1e-290
 """A rate below this is taken as this: its logarithm must exist."""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.fleet import SECONDS_PER_MINUTE
 from optimizer.solvers.problem import Level, Problem
 
 RATE_UNIT_RPM = 1e-3
@@ -38,7 +39,7 @@ def service_levels(problem: Problem) -> list[ServiceLevel]:
     levels = []
     for priority in np.unique(problem.priority):
         here = problem.to_serve & (problem.priority == priority)
-        load, count = np.where(here, problem.load_rps * 60.0, 0.0), here.astype(np.float64)
+        load, count = np.where(here, problem.load_rps * SECONDS_PER_MINUTE, 0.0), here.astype(np.float64)
         weight, unit = _whole_rates(load)
         levels += [
             ServiceLevel(f"priority {priority}: unserved rate", weight, unit, load),

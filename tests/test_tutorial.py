@@ -1,0 +1,74 @@
+"""The tutorial's commands print what the tutorial says they print."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LEFT_OUT = "…"
+
+
+def commands_and_outputs() -> list[tuple[str, str]]:
+    """Return every shell or Python block with the output block that follows it."""
+    blocks = BLOCK.findall(TUTORIAL)
+    pairs = []
+    for (kind, text), (next_kind, output) in zip(blocks, [*blocks[1:], ("", "")], strict=True):
+        if kind in {"sh", "python"}:
+            command = text if kind == "sh" else f"python - <<'END'\n{text}END\n"
+            pairs.append((command, output if next_kind == "text" else ""))
+    return pairs
+
+
+def lines_of(text: str) -> list[str]:
+    return [line.rstrip() for line in text.splitlines() if line.strip()]
+
+
+def matches(shown: list[str], printed: list[str]) -> bool:
+    """Say whether the lines shown are those printed, where a line of … stands for any number of them."""
+    if not shown:
+        return not printed
+    if shown[0].strip() == LEFT_OUT:
+        return any(matches(shown[1:], printed[skip:]) for skip in range(len(printed) + 1))
+    return bool(printed) and shown[0] == printed[0] and matches(shown[1:], printed[1:])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    copy = tmp_path_factory.mktemp("tutorial")
+    for name in ("specs", "demos"):
+        shutil.copytree(ROOT / name, copy / name)
+    return copy
+
+
+def test_the_tutorial_has_commands() -> None:
+    assert len(commands_and_outputs()) >= 20
+
+
+def test_the_commands_print_what_the_tutorial_shows(folder: Path) -> None:
+    programs = folder / "bin"
+    programs.mkdir()
+    script = f'#!/bin/sh\nexec "{sys.executable}" -m optimizer.cli "$@"\n'
+    (programs / "inferplan").write_text(script, encoding="utf-8")
+    (programs / "python").symlink_to(sys.executable)
+    (programs / "inferplan").chmod(0o755)
+    paths = {"PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    for command, output in commands_and_outputs():  # in their order: later ones use files of earlier ones
+        run = subprocess.run(
+            ["bash", "-c", command],
+            cwd=folder,
+            env=os.environ | paths,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+            check=False,
+        )
+        if output and "--timings" not in command:
+            assert matches(lines_of(output), lines_of(run.stdout)), f"{command}\n{run.stdout}"
