@@ -1,0 +1,56 @@
+"""The reference page says what the program says of itself."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from optimizer.candidates import Reason
+from optimizer.commands import COMMANDS
+from optimizer.plan import Plan
+from optimizer.spec.schema import SystemSpec
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+USAGES = re.findall(r"```text\n(usage: inferplan.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_the_page_shows_the_help_of_every_command(command: str) -> None:
+    if sys.version_info >= (3, 13):
+        pytest.skip("from Python 3.13 on, argparse writes options another way")
+    words = [command] if command else []
+    run = subprocess.run(
+        [sys.executable, "-m", "optimizer.cli", *words, "--help"],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=True,
+        env=os.environ | {"COLUMNS": "100", "PYTHONPATH": str(ROOT)},
+    )
+    assert run.stdout in USAGES
+
+
+def wire_names(schema: dict[str, object]) -> set[str]:
+    names: set[str] = set()
+    definitions = schema.get("$defs", {})
+    assert isinstance(definitions, dict)
+    for model in (schema, *definitions.values()):
+        names |= set(model.get("properties", {}))
+    return names
+
+
+@pytest.mark.parametrize("document", [SystemSpec, Plan])
+def test_the_page_names_every_field(document: type[SystemSpec] | type[Plan]) -> None:
+    names = wire_names(document.model_json_schema(by_alias=True))
+    assert len(names) > 20
+    assert {name for name in names if f"`{name}`" not in PAGE} == set()
+
+
+def test_the_page_names_every_reason() -> None:
+    assert {reason.label for reason in Reason if f"`{reason.label}`" not in PAGE} == set()
+    for reason in ("capacity", "solver_stopped", "no_candidate"):
+        assert f"`{reason}`" in PAGE
