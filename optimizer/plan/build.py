@@ -152,7 +152,12 @@ def _shortage(
     accelerator = candidates.fleet.accelerator_names[mine.accelerator[c]]
     kind = candidates.fleet.type_names[mine.kind[c]]
     needed, there = int(mine.units[c]), int(left[c])
-    text = f"{int(mine.num_replicas[c])} replicas on {accelerator} take {needed:,} units of {kind}; "
+    if problem.options.heterogeneous and not mine.steady[c]:
+        text = f"on {accelerator} latencies step with the rate: it can serve the load alone, not share it"
+        return "slo_unattainable", f"{text}; plan without heterogeneous"
+    count = int(mine.num_replicas[c])
+    what, verb = ("1 replica", "takes") if count == 1 else (f"{count:,} replicas", "take")
+    text = f"{what} on {accelerator} {verb} {needed:,} units of {kind}; "
     if needed <= there:
         return "solver_stopped", text + f"{there:,} are left, but the solver stopped before it used them"
     return "capacity", text + f"{there:,} of {int(capacity[mine.kind[c]]):,} are left"
