@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from optimizer.candidates import find_candidates
@@ -87,8 +87,9 @@ def choose(problem: Problem, backend: str = "highs") -> Solution:
     """
     if problem.capacity is None and not problem.options.heterogeneous:
         return solve_separable(problem)
-    if not problem.options.milp_solver:
-        return solve_in_stages(problem, lambda stage, _time_limit_s: solve_greedy(stage))
+    if not problem.options.milp_solver:  # which plans one accelerator per server, as the reference does
+        single = replace(problem, options=problem.options.model_copy(update={"heterogeneous": False}))
+        return solve_in_stages(single, lambda stage, _time_limit_s: solve_greedy(stage))
     session = _session("CPLEX" if problem.options.use_cplex and backend == "highs" else backend)
     if problem.capacity is None:
         return solve_separable_mixed(problem, session)

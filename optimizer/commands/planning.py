@@ -67,12 +67,15 @@ def _options(arguments: argparse.Namespace) -> dict[str, object]:
 
     if arguments.mixed and arguments.solver == "greedy":
         raise SpecError("--mixed: the greedy solver plans one accelerator per server; remove one of the two")
+    exact = None if arguments.solver is None else arguments.solver == "milp"
+    if arguments.mixed:
+        exact = True  # whatever the document says
     return {
         "gap": arguments.gap,
         "time_limit_s": arguments.time_limit,
         "unlimited": arguments.unlimited if arguments.limited or arguments.unlimited else None,
         "heterogeneous": arguments.mixed or None,
-        "milp_solver": None if arguments.solver is None else arguments.solver == "milp",
+        "milp_solver": exact,
     }
 
 

@@ -49,13 +49,12 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
 
 
 def _served_fraction(problem: Problem, replicas: IntArray, carried_rps: FloatArray) -> FloatArray:
-    """Return the share of each server's load that is carried, or of its least replicas where it is idle."""
+    """Return the share of each server that is served: of its load, or of its least replicas where less."""
     count = np.bincount(problem.table.server, replicas, minlength=len(problem.priority))
     loaded = problem.load_rps > 0
-    share = np.where(loaded, carried_rps, count) / np.where(
-        loaded, problem.load_rps, np.maximum(problem.min_replicas, 1)
-    )
-    share = np.where(problem.to_serve, np.minimum(share, 1.0), 1.0)
+    of_load = np.where(loaded, carried_rps / np.where(loaded, problem.load_rps, 1.0), 1.0)
+    share = np.minimum(of_load, count / np.maximum(problem.min_replicas, np.maximum(count, 1)))
+    share = np.where(problem.to_serve, share, 1.0)
     return np.where(share >= 1 - COUNT_TOLERANCE, 1.0, share)
 
 
@@ -146,21 +145,20 @@ def _shortage(
     candidates: Candidates, problem: Problem, mine: CandidateTable, used: IntArray
 ) -> tuple[str, str]:
     """Name the accelerator for which the fewest units are missing."""
-    capacity = problem.capacity if problem.capacity is not None else np.full(len(used), np.inf)
-    left = capacity[mine.kind] - used[mine.kind]
+    if problem.capacity is None:
+        return "solver_stopped", "there are units enough, but the solver stopped before it used them"
+    left = (problem.capacity[mine.kind] - used[mine.kind]).astype(np.int64)
     c = int(np.lexsort((mine.units, mine.units - left))[0])
     accelerator = candidates.fleet.accelerator_names[mine.accelerator[c]]
     kind = candidates.fleet.type_names[mine.kind[c]]
-    needed, there = int(mine.units[c]), int(left[c])
-    if problem.options.heterogeneous and not mine.steady[c]:
-        text = f"on {accelerator} latencies step with the rate: it can serve the load alone, not share it"
-        return "slo_unattainable", f"{text}; plan without heterogeneous"
-    count = int(mine.num_replicas[c])
+    needed, there, count = int(mine.units[c]), int(left[c]), int(mine.num_replicas[c])
     what, verb = ("1 replica", "takes") if count == 1 else (f"{count:,} replicas", "take")
     text = f"{what} on {accelerator} {verb} {needed:,} units of {kind}; "
     if needed <= there:
         return "solver_stopped", text + f"{there:,} are left, but the solver stopped before it used them"
-    return "capacity", text + f"{there:,} of {int(capacity[mine.kind[c]]):,} are left"
+    if kind not in candidates.system.capacity:
+        return "capacity", text + f"{kind} is not listed in count, so there are none"
+    return "capacity", text + f"{there:,} of {int(problem.capacity[mine.kind[c]]):,} are left"
 
 
 def _nearest_miss(candidates: Candidates, s: int) -> tuple[str, str]:

@@ -90,11 +90,14 @@ def _check_server(system: System, server: Server, pools: tuple[Pool, ...], fract
     problems = []
     load, replicas = _load_rpm(system, server), sum(pool.num_replicas for pool in pools)
     carried = sum(pool.arrival_rate_rpm for pool in pools)
-    if not _close(carried, load * fraction):
-        problems.append(f"{server.name}: carries {carried:g} of {load * fraction:g} requests/min")
-    if replicas < server.min_num_replicas and fraction == 1:
+    if carried > load * (1 + RELATIVE_TOLERANCE):
+        problems.append(f"{server.name}: carries {carried:g} of {load:g} requests/min")
+    least = server.min_num_replicas
+    share = min(carried / load if load else 1.0, replicas / least if least else 1.0, 1.0)
+    if not _close(share, fraction):
         problems.append(
-            f"{server.name}: {replicas} replicas, at least {server.min_num_replicas} are asked for"
+            f"{server.name}: carries {carried:g} of {load:g} requests/min on {replicas} replicas, "
+            f"at least {least} are asked for: a share of {share:g}, the plan says {fraction:g}"
         )
     if server.max_num_replicas is not None and replicas > server.max_num_replicas:
         problems.append(f"{server.name}: {replicas} replicas, at most {server.max_num_replicas} are allowed")

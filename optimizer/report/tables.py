@@ -63,7 +63,7 @@ def _table(title: str, columns: Iterable[tuple[str, bool]]) -> Table:
 def _headline(plan: Plan, system: System) -> Text:
     served = len(system.servers) - len(plan.unserved)
     proof = {
-        "optimal": "proved optimal",
+        "optimal": "proved within the gap" if plan.gap else "proved optimal",
         "feasible": "the solver stopped early",
         "heuristic": "found by a heuristic, without proof",
     }[plan.status]

@@ -14,7 +14,7 @@ import pulp
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.errors import SolverError, SpecError
-from optimizer.solvers.formulation import Formulation, formulate
+from optimizer.solvers.formulation import Formulation, formulate, served_in_full
 from optimizer.solvers.levels import service_levels
 from optimizer.solvers.model import MilpModel, Outcome, RunResult
 from optimizer.solvers.problem import Problem, Solution
@@ -147,8 +147,9 @@ def _pulp_problem(
 def write_model(problem: Problem, solution: Solution, names: tuple[tuple[str, ...], ...], path: Path) -> None:
     """Write the model of the value level as LP or MPS, by the suffix, with a legend beside it.
 
-    The levels of service are pinned at what the solution reached, so the optimum of the file is the value
-    of the plan. The legend, FILE.legend.csv, says what each variable stands for.
+    The levels of service are pinned at what the solution serves in full, so the optimum of the file is the
+    value of an exact plan without partial service. The legend, FILE.legend.csv, says what each variable
+    stands for.
 
     Args:
         problem: what was chosen from.
@@ -162,13 +163,12 @@ def write_model(problem: Problem, solution: Solution, names: tuple[tuple[str, ..
     if path.suffix.lower() not in {".lp", ".mps"}:
         raise SpecError(f"{path}: the suffix must be .lp or .mps")
     formulation = formulate(problem)
-    model = formulation.model
+    model, left = formulation.model, ~served_in_full(problem, solution.replicas)
     for level in service_levels(problem):
         pinned = formulation.on_servers(level.weight)
         if pinned.any():
-            without = ~np.isin(np.arange(len(level.weight)), formulation.servers)
-            reached = solution.level(level.name).value / level.unit - level.weight[without].sum()
-            model = with_limit(model, pinned, float(np.round(reached)) + 0.5)
+            reached = float(level.weight[formulation.servers][left[formulation.servers]].sum())
+            model = with_limit(model, pinned, reached + 0.5)
     labels = _labels(formulation, problem)
     outside = ~np.isin(np.arange(len(problem.priority)), formulation.servers)
     offset = formulation.value_offset + float(problem.none_value[outside].sum())

@@ -192,12 +192,12 @@ def undominated(problem: Problem) -> IntArray:
 def _mixed(problem: Problem) -> Formulation:
     """Write the choice of a number of replicas for every column (eq. 39-48)."""
     table = problem.table
-    columns, most = _mixed_columns(problem)
+    columns, most, each = _mixed_columns(problem)
     servers, row = np.unique(table.server[columns], return_inverse=True)
     n, m = len(columns), len(servers)
     rows = _Rows()
-    _add_service(rows, problem, columns, most, servers, row)
-    _add_capacity(rows, problem, columns, table.units_per_replica[columns])
+    _add_service(rows, problem, columns, most, each, servers, row)
+    _add_capacity(rows, problem, columns, table.units_per_replica[columns] * each)
 
     # s: the server keeps a pool where it runs now; k: it keeps exactly what it has.
     here = np.flatnonzero(problem.on_current[columns] & (problem.current_cost[servers[row]] > 0))
@@ -208,17 +208,17 @@ def _mixed(problem: Problem) -> Formulation:
         (np.arange(len(here)), s, np.ones(len(here))),
         (np.arange(len(here)), here, -np.ones(len(here))),
     )
-    exact = _keepable(problem, columns, most)
+    exact = _keepable(problem, columns, most * each)
     k = np.arange(n + m + len(here), n + m + len(here) + len(exact))
-    _add_keeping(rows, problem, columns, most, row, exact, k)
+    _add_keeping(rows, problem, columns, most, each, row, exact, k)
 
     penalty, old = problem.options.transition_penalty, problem.current_cost[servers]
     elsewhere = ~problem.on_current[columns]
-    cost = table.cost_per_replica[columns] * (1 + penalty * elsewhere)
+    cost = table.cost_per_replica[columns] * each * (1 + penalty * elsewhere)
     return Formulation(
         model=rows.model(np.concatenate([most.astype(np.float64), np.ones(m + len(here) + len(exact))])),
         columns=columns,
-        replicas_each=np.ones(n, np.int64),
+        replicas_each=each,
         column_servers=table.server[columns],
         servers=servers,
         value=np.concatenate([cost, np.zeros(m), -penalty * old[row[here]], np.zeros(len(exact))]),
@@ -232,49 +232,64 @@ def _mixed(problem: Problem) -> Formulation:
     )
 
 
-def _mixed_columns(problem: Problem) -> tuple[IntArray, IntArray]:
-    """Return the columns that a mixed plan may use, and the most replicas that each can be good for."""
+def _mixed_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the columns of a mixed plan, the most of each that can be of use, and the replicas of one.
+
+    A column whose targets hold at every lower load, too, can be a pool of any number of replicas. One whose
+    latencies step with the rate can only be taken whole, as it was sized.
+    """
     table = problem.table
     alone = np.ceil(problem.load_rps[table.server] / table.max_rate_rps * (1 - COVER_TOLERANCE))
     most = np.maximum(np.minimum(alone, 2.0**31), problem.min_replicas[table.server])
     most = np.maximum(most, np.where(problem.on_current, problem.current_replicas[table.server], 0))
     most = np.minimum(most, problem.max_replicas[table.server])
+    whole = ~table.steady & problem.full
     if problem.capacity is not None:
-        most = np.minimum(most, problem.capacity[table.kind] // table.units_per_replica)
-    columns = _undominated_replicas(problem)
-    columns = columns[(most[columns] >= 1) & table.steady[columns]]
-    return columns, most[columns].astype(np.int64)
+        there = problem.capacity[table.kind]
+        most = np.minimum(most, there // table.units_per_replica)
+        whole &= table.units <= there
+    pools = _undominated_replicas(problem, np.flatnonzero(table.steady & (most >= 1)))
+    columns = np.sort(np.concatenate([pools, np.flatnonzero(whole)]))
+    each = np.where(table.steady, 1, table.num_replicas)[columns]
+    return columns, np.where(table.steady, most, 1.0)[columns].astype(np.int64), each
 
 
-def _undominated_replicas(problem: Problem) -> IntArray:
-    """Return the columns of which no other of the same server and type has replicas as good in every way.
+def _undominated_replicas(problem: Problem, rows: IntArray) -> IntArray:
+    """Return the columns, of the given, of which no other has replicas as good in every way.
 
-    Every way is value and units per replica, and rate; the current accelerator's column is always kept.
+    The other is of the same server and type; every way is value and units per replica, and rate. The
+    current accelerator's column is always kept.
     """
-    table = problem.table
-    penalty = problem.options.transition_penalty
-    cost = table.cost_per_replica * np.where(problem.on_current, 1.0, 1.0 + penalty)
+    table, on_current = problem.table, problem.on_current
+    cost = table.cost_per_replica * np.where(on_current, 1.0, 1.0 + problem.options.transition_penalty)
     rate = np.minimum(table.max_rate_rps, problem.load_rps[table.server])
     units = table.units_per_replica
     group = table.server * (int(table.kind.max(initial=0)) + 1) + table.kind
-    order = np.lexsort((table.max_batch, units, -rate, cost, group))
-    kept = np.ones(len(table), np.bool_)
+    keys = (table.max_batch[rows], units[rows], -rate[rows], cost[rows], group[rows])
+    order = rows[np.lexsort(keys)]
+    kept: list[int] = []
     for start, end in runs(group[order]):
-        mine = order[start:end]
-        for i, c in enumerate(mine):
-            before = mine[:i][kept[mine[:i]]]
-            kept[c] = (
-                problem.on_current[c] or not ((rate[before] >= rate[c]) & (units[before] <= units[c])).any()
-            )
-    return np.flatnonzero(kept)
+        best: list[int] = []
+        for c in order[start:end]:
+            if on_current[c] or not ((rate[best] >= rate[c]) & (units[best] <= units[c])).any():
+                best.append(int(c))
+        kept += best
+    return np.array(sorted(kept), dtype=np.int64)
 
 
 def _add_service(
-    rows: _Rows, problem: Problem, columns: IntArray, most: IntArray, servers: IntArray, row: IntArray
+    rows: _Rows,
+    problem: Problem,
+    columns: IntArray,
+    most: IntArray,
+    each: IntArray,
+    servers: IntArray,
+    row: IntArray,
 ) -> None:
     """A served server's pools carry its rate and keep to its limits; an unserved one has none (eq. 39-41)."""
     n, m = len(columns), len(servers)
     every, u = np.arange(n), np.arange(n, n + m)
+    pool = problem.table.steady[columns]
     load = problem.load_rps[servers]
     loaded = np.flatnonzero(load > 0)
     block = np.full(m, -1)
@@ -284,13 +299,24 @@ def _add_service(
     rows.add(
         np.full(len(loaded), COVER_SCALE * (1 - COVER_TOLERANCE)),
         np.full(len(loaded), np.inf),
-        (block[row[of_loaded]], of_loaded, COVER_SCALE * share),
+        (block[row[of_loaded]], of_loaded, COVER_SCALE * np.where(pool[of_loaded], share, 1.0)),
         (np.arange(len(loaded)), u[loaded], np.full(len(loaded), COVER_SCALE)),
     )
     least = problem.min_replicas[servers].astype(np.float64)
-    limit = np.minimum(problem.max_replicas[servers].astype(np.float64), np.bincount(row, most, minlength=m))
-    rows.add(least, np.full(m, np.inf), (row, every, np.ones(n)), (np.arange(m), u, least))
-    rows.add(np.full(m, -np.inf), limit, (row, every, np.ones(n)), (np.arange(m), u, limit))
+    together = np.bincount(row, most * each, minlength=m)
+    limit = np.minimum(problem.max_replicas[servers].astype(np.float64), together)
+    rows.add(least, np.full(m, np.inf), (row, every, each.astype(np.float64)), (np.arange(m), u, least))
+    rows.add(np.full(m, -np.inf), limit, (row, every, each.astype(np.float64)), (np.arange(m), u, limit))
+
+    # What is taken whole excludes every other column of its server.
+    some = np.unique(row[~pool])
+    block = np.full(m, -1)
+    block[some] = np.arange(len(some))
+    mine = np.flatnonzero(block[row] >= 0)
+    pools = np.bincount(block[row[mine]], np.where(pool[mine], most[mine], 0), minlength=len(some))
+    room = np.maximum(pools, 1.0)
+    weight = np.where(pool[mine], 1.0, room[block[row[mine]]])
+    rows.add(np.full(len(some), -np.inf), room, (block[row[mine]], mine, weight))
 
 
 def _keepable(problem: Problem, columns: IntArray, most: IntArray) -> IntArray:
@@ -299,7 +325,8 @@ def _keepable(problem: Problem, columns: IntArray, most: IntArray) -> IntArray:
     now = problem.current_replicas[server]
     carries = now * table.max_rate_rps[columns] >= problem.load_rps[server] * (1 - COVER_TOLERANCE)
     allowed = (now >= np.maximum(problem.min_replicas[server], 1)) & (now <= most)
-    return np.flatnonzero(problem.on_current[columns] & carries & allowed)
+    as_sized = table.steady[columns] | (now == table.num_replicas[columns])
+    return np.flatnonzero(problem.on_current[columns] & carries & allowed & as_sized)
 
 
 def _add_keeping(
@@ -307,6 +334,7 @@ def _add_keeping(
     problem: Problem,
     columns: IntArray,
     most: IntArray,
+    each: IntArray,
     row: IntArray,
     exact: IntArray,
     k: IntArray,
@@ -314,7 +342,7 @@ def _add_keeping(
     """A k of one fixes its server to exactly the current replicas, and to no other pool (eq. 44-46)."""
     count = len(exact)
     here = np.arange(count)
-    now = problem.current_replicas[problem.table.server[columns[exact]]].astype(np.float64)
+    now = problem.current_replicas[problem.table.server[columns[exact]]] / each[exact]
     room = most[exact] - now
     rows.add(np.zeros(count), np.full(count, np.inf), (here, exact, np.ones(count)), (here, k, -now))
     rows.add(

@@ -157,7 +157,8 @@ class _Run:
         if result.x is not None and objective @ result.x <= objective @ self.best:
             self.best = result.x
         self.proved &= result.outcome is Outcome.optimal
-        return result
+        # The best point is feasible: a solver that says otherwise has proved nothing.
+        return replace(result, bound=-np.inf) if result.outcome is Outcome.infeasible else result
 
     def _replicas(self) -> IntArray:
         return self.formulation.replicas(self.best, len(self.problem.table))

@@ -2,7 +2,8 @@
 
 Takes an answer and gives it more replicas: whole ones, from the units that the answer leaves, to servers
 that it leaves out. A server takes the accelerator on which it can get the largest share of its load with
-what is left, and, unless plans are mixed, stays with it.
+what is left, and, unless plans are mixed, stays with it. A server with a least number of replicas is served
+by the lesser of two shares, that of its load and that of this number.
 """
 
 import heapq
@@ -11,6 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.candidates.finder import COUNT_TOLERANCE
 from optimizer.solvers.levels import served
 from optimizer.solvers.problem import Problem, units_used
 
@@ -53,7 +55,7 @@ class _Leftover:
     def exhaust(self, server: int) -> None:
         """Give a server all that it can use."""
         while (column := self._best_column(server)) is not None:
-            self._give(column, int(self._usable(column)[0]))
+            self._give(column, int(self._usable(server, np.array([column]))[0]))
 
     def take_turns(self, servers: Iterable[int]) -> None:
         """Give one replica at a time to the server with the smallest share of its load served.
@@ -63,14 +65,14 @@ class _Leftover:
         """
         members = list(servers)
         while True:
-            queue = [(self._share(server), server) for server in members]
+            queue = [(self._share(server), turn, server) for turn, server in enumerate(members)]
             heapq.heapify(queue)
             while queue:
-                _, server = heapq.heappop(queue)
+                _, turn, server = heapq.heappop(queue)
                 column = self._best_column(server)
                 if column is not None:
                     self._give(column, 1)
-                    heapq.heappush(queue, (self._share(server), server))
+                    heapq.heappush(queue, (self._share(server), turn, server))
             if not any(self._moved(server) for server in members):
                 return
 
@@ -84,7 +86,7 @@ class _Leftover:
         self._give(column, -count)
         best = self._best_column(server)
         if best is not None and best != column:
-            usable = int(self._usable(best)[0])
+            usable = int(self._usable(server, np.array([best]))[0])
             self._give(best, usable)
             if self._share(server) > share * (1 + 1e-9):
                 return True
@@ -99,19 +101,13 @@ class _Leftover:
         own = columns[self.replicas[columns] > 0]
         return own if len(own) and not self.problem.options.heterogeneous else columns
 
-    def _usable(self, columns: IntArray | int) -> IntArray:
-        """Return how many more replicas of each column fit, and are of use to its server."""
+    def _usable(self, server: int, columns: IntArray) -> IntArray:
+        """Return how many more replicas of each of a server's columns fit, and are of use to it."""
         table, problem = self.problem.table, self.problem
-        columns = np.atleast_1d(columns)
-        server = table.server[columns]
-        missing = problem.load_rps[server] - self._carried(int(server[0])) if len(columns) else np.zeros(0)
-        count = int(self.replicas[self.first[server[0]] : self.last[server[0]]].sum()) if len(columns) else 0
-        idle = problem.load_rps[server] == 0
-        useful = np.where(
-            idle,
-            problem.min_replicas[server] - count,
-            np.ceil(np.maximum(missing, 0) / table.max_rate_rps[columns] * (1 - 1e-9)),
-        )
+        count = self._count(server)
+        missing = max(float(problem.load_rps[server]) - self._carried(server), 0.0)
+        for_load = np.ceil(missing / table.max_rate_rps[columns] * (1 - COUNT_TOLERANCE))
+        useful = np.maximum(for_load, problem.min_replicas[server] - count)
         fits = self.left[table.kind[columns]] // table.units_per_replica[columns]
         allowed = problem.max_replicas[server] - count
         usable: IntArray = np.minimum(np.minimum(useful, fits), allowed).clip(0).astype(np.int64)
@@ -120,27 +116,33 @@ class _Leftover:
     def _best_column(self, server: int) -> int | None:
         """Return the column with which a server gets furthest; ties go to the lesser cost, then in order."""
         columns = self._columns(server)
+        usable = self._usable(server, columns)
+        columns, usable = columns[usable > 0], usable[usable > 0]
         if not len(columns):
             return None
-        usable = self._usable(columns)
-        if not (usable > 0).any():
-            return None
-        table, load = self.problem.table, self.problem.load_rps[server]
-        gain = usable * (table.max_rate_rps[columns] if load > 0 else 1.0)
-        gain = np.minimum(gain, load - self._carried(server)) if load > 0 else gain
-        order = np.lexsort((usable * table.cost_per_replica[columns], -gain, usable == 0))
+        table = self.problem.table
+        carried = self._carried(server) + usable * table.max_rate_rps[columns]
+        share = self._share_of(server, carried, self._count(server) + usable)
+        order = np.lexsort((usable * table.cost_per_replica[columns], -share))
         return int(columns[order[0]])
 
     def _carried(self, server: int) -> float:
         rows = slice(self.first[server], self.last[server])
         return float((self.replicas[rows] * self.problem.table.max_rate_rps[rows]).sum())
 
+    def _count(self, server: int) -> int:
+        return int(self.replicas[self.first[server] : self.last[server]].sum())
+
     def _share(self, server: int) -> float:
-        load = float(self.problem.load_rps[server])
-        if load > 0:
-            return self._carried(server) / load
-        count = int(self.replicas[self.first[server] : self.last[server]].sum())
-        return count / int(self.problem.min_replicas[server])
+        carried, count = np.array([self._carried(server)]), np.array([self._count(server)])
+        return float(self._share_of(server, carried, count)[0])
+
+    def _share_of(self, server: int, carried_rps: FloatArray, count: IntArray) -> FloatArray:
+        """Return the share served: of the load, or of the least number of replicas where that is less."""
+        load, least = float(self.problem.load_rps[server]), int(self.problem.min_replicas[server])
+        of_load = carried_rps / load if load > 0 else np.ones(len(count))
+        of_least = count / least if least > 0 else np.ones(len(count))
+        return np.minimum(np.minimum(of_load, of_least), 1.0)
 
     def _give(self, column: int, count: int) -> None:
         self.replicas[column] += count

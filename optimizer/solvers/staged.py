@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from optimizer.arrays import IntArray
+from optimizer.arrays import BoolArray, IntArray
 from optimizer.solvers.levels import CHANGES, VALUE, changes_of, value_of
 from optimizer.solvers.problem import Level, Problem, Solution, Status, units_used
 from optimizer.solvers.saturation import share_leftover, waiting_servers
@@ -51,7 +51,7 @@ def solve_in_stages(problem: Problem, solve: Solve) -> Solution:
     return _joined(problem, replicas, stages)
 
 
-def _remaining(problem: Problem, servers: "np.typing.NDArray[np.bool_]", replicas: IntArray) -> Problem:
+def _remaining(problem: Problem, servers: BoolArray, replicas: IntArray) -> Problem:
     """Return the problem of some servers with the units that an answer leaves."""
     capacity = problem.capacity if problem.capacity is not None else np.zeros(0)
     left = capacity - units_used(problem, replicas, len(capacity))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders import Json, accelerator, document, server, service_class
@@ -71,7 +72,7 @@ class Pair:
 
     @property
     def ceiling(self) -> int:
-        """Return the least of the profile's batch at this request length, the server's own, and the KV cache's."""
+        """Return the least of the profile's batch at this length, the server's own, and the KV cache's."""
         size, length = self.perf["maxBatchSize"] or 256, self.load["avgOutTokens"]
         if self.perf["maxBatchSize"] and self.perf["atTokens"]:
             size = max(floor(Fraction(size * self.perf["atTokens"]) / Fraction(length)), 1)
@@ -127,7 +128,11 @@ def assert_equal_to_a_scan(system: System, *, least: int) -> None:
         rates = pair.rates_rpm(list(range(1, pair.ceiling + 1)))
         best = max(rates)
         if key not in found:
-            limits = (pair.server["accelerators"], pair.server["keepAccelerator"], pair.server["maxNumReplicas"])
+            limits = (
+                pair.server["accelerators"],
+                pair.server["keepAccelerator"],
+                pair.server["maxNumReplicas"],
+            )
             assert best == 0 or limits != (None, False, None), key
             continue
         ours = found[key]
@@ -148,7 +153,7 @@ def test_the_chosen_batches_of_long_prompts_equal_a_scan(specs: Path) -> None:
 
 
 def test_the_chosen_batches_of_the_small_sample_equal_a_scan(specs: Path) -> None:
-    assert_equal_to_a_scan(load_system(specs / "small"), least=60)
+    assert_equal_to_a_scan(load_system(specs / "small"), least=50)
 
 
 @pytest.mark.slow
@@ -179,10 +184,15 @@ def test_replicas_and_cost_follow_from_the_chosen_batch(specs: Path) -> None:
 # --- ceilings ----------------------------------------------------------------------------------------------
 
 
-def one_pair(rate: float = 60.0, *, profile: Json, targets: Json | None = None, **more: object) -> System:
+def one_pair(rate: float = 60.0, *, profile: Json, targets: Json | None = None, **more: Any) -> System:
     source = document([server("a", rate, **more)], [accelerator("A")])
     source["models"] = [
-        {"name": "m", "acc": "A", "decodeParms": {"alpha": 10.0, "beta": 0.02}, "prefillParms": {"gamma": 5.0}}
+        {
+            "name": "m",
+            "acc": "A",
+            "decodeParms": {"alpha": 10.0, "beta": 0.02},
+            "prefillParms": {"gamma": 5.0},
+        }
         | profile
     ]
     source["serviceClasses"] = [service_class("gold", **(targets or {}))]
@@ -211,8 +221,8 @@ def test_the_ceiling_is_the_least_of_profile_server_and_kv_cache(
 
 
 def test_without_latency_targets_nearly_the_whole_ceiling_is_taken() -> None:
-    # The stable rate is 0.999 * n / (5 + 63 * (10 + 0.02 n)) a millisecond: 0.01 below the best at n = 100 of
-    # 0.1312 is reached at n = 98.83 (100 / 761 against n / (635 + 1.26 n)).
+    # The stable rate at a batch of n is in proportion to n / (5 + 63 * (10 + 0.02 n)): 100 / 761 at the
+    # ceiling, and 0.99 of that at n = 98.8.
     ours = chosen(one_pair(profile={"maxBatchSize": 100}))["a", "A"]
     assert (ours.ceiling, ours.max_batch) == (100, 99)
 
@@ -246,17 +256,17 @@ def test_above_512_the_rate_is_within_one_percent_of_a_full_scan(targets: Json) 
 # --- what it is good for -----------------------------------------------------------------------------------
 
 
-def test_a_smaller_batch_can_carry_more() -> None:
-    """Under the iteration law a full batch queues for prefill; the TTFT target is met by queueing less."""
-    system = one_pair(
-        profile={"maxBatchSize": 256, "decodeParms": None, "prefillParms": None,
-                 "perfParms": {"alpha": 6.5, "beta": 0.024, "gamma": 0.00014}},
-        targets={"itl": 12.0},
-    )  # fmt: skip
-    ours = chosen(system)["a", "A"]
-    (pair,) = pairs(system)
-    assert ours.max_batch < 256
-    assert ours.rate_rpm >= (1 - SLACK) * max(pair.rates_rpm([256])[0], ours.best_rate_rpm)
+def test_a_smaller_batch_can_carry_more_where_prompts_are_long(specs: Path) -> None:
+    """Under the iteration law a full batch shares its token budget with everyone's prefill."""
+    system = load_system(specs / "long-prompts.yaml")
+    found = chosen(system)
+    gains = {
+        (pair.server["name"], pair.perf["acc"]): found[pair.server["name"], pair.perf["acc"]].rate_rpm
+        / pair.rates_rpm([pair.ceiling])[0]
+        for pair in pairs(system)
+    }
+    assert all(gain >= 1 - SLACK for gain in gains.values())
+    assert sum(gain > 1.05 for gain in gains.values()) >= len(gains) / 2
 
 
 @pytest.mark.parametrize("capacities", ["limited", "unlimited"])
@@ -279,7 +289,7 @@ def test_a_chosen_batch_is_never_dearer_in_an_unlimited_mixed_plan(specs: Path) 
 
 
 def assert_no_dearer(system: System) -> None:
-    """Each needs as many replicas or fewer: a rate within 1 % of the best is at least 0.99 of the profile's."""
+    """Not a law: a rate of up to 1 % less could take one replica more. On the samples it does not."""
     profile, optimal = (solve(system, batch_sizing=sizing) for sizing in ("profile", "optimal"))
     assert profile.complete
     assert optimal.complete
@@ -288,7 +298,7 @@ def assert_no_dearer(system: System) -> None:
 
 @pytest.mark.parametrize(
     ("options", "profile", "optimal"),
-    [  # cents/h; docs/changelog.md and the page on batch sizes quote the first row
+    [  # cents/h, this project; the first row is what the work order's page quotes
         ({"unlimited": False}, 6_100.0, 5_720.0),
         ({"unlimited": True}, 5_925.0, 5_625.0),
         ({"unlimited": False, "heterogeneous": True}, 5_920.0, 5_632.0),

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import Json, accelerator, document, running, server, service_class, system
+from builders import Json, accelerator, running, server, service_class, system
 from mixed_oracles import demands, random_mixed_document
-from oracles import Case, Option, exact, read_case
+from oracles import Case, Option, read_case
 
 from optimizer import Plan, System, find_candidates, load_system, solve, verify
 from optimizer.generate import generate_system
@@ -102,19 +102,19 @@ def all_recorded(reference: Path) -> dict[str, Recorded]:
 def test_the_references_own_answer_comes_out_but_for_its_defects(name: str, reference: Path) -> None:
     """Where its answer changes from run to run ties go anyhow, and only the cost is compared."""
     one = recorded(reference / "optimizer" / f"{name}.json")
-    explained = {server: one.reason(server) for server in one.differing()}
-    for server, theirs in one.theirs.items():
-        if server in explained:
+    explained = {who: one.reason(who) for who in one.differing()}
+    for who, theirs in one.theirs.items():
+        if who in explained:
             continue
         if not theirs["numReplicas"]:
-            assert one.plan.allocations[server] == ()
+            assert one.plan.allocations[who] == ()
             continue
-        pool = one.plan.allocations[server][0]
+        pool = one.plan.allocations[who][0]
         # The reference computes in float32.
-        assert pool.cost_cents_per_h == pytest.approx(theirs["cost"], rel=1e-6), server
-        assert pool.max_batch == theirs["maxBatch"], server
+        assert pool.cost_cents_per_h == pytest.approx(theirs["cost"], rel=1e-6), who
+        assert pool.max_batch == theirs["maxBatch"], who
     if one.deterministic:
-        assert [server for server, reason in explained.items() if not reason] == []
+        assert [who for who, reason in explained.items() if not reason] == []
     elif not any(explained.values()):
         total = sum(theirs["cost"] for theirs in one.theirs.values())
         assert one.plan.total_cost_cents_per_h == pytest.approx(total, rel=1e-6)
@@ -149,11 +149,11 @@ def test_where_the_reference_changes_its_own_answer_only_ties_and_defects_differ
         ("case05", "Class2-mistral_7b"): "no prompt",  # wrongly rejected everywhere there
         ("case26", "Class1-granite_34b"): "first fit",
     }
-    for (name, server), reason in reasons.items():
+    for (name, who), reason in reasons.items():
         one = all_recorded(reference)[name]
         if not reason:  # a tie: another accelerator or count at the same cost
-            cost = sum(pool.cost_cents_per_h for pool in one.plan.allocations[server])
-            assert cost == pytest.approx(one.theirs[server]["cost"], rel=1e-6), (name, server)
+            cost = sum(pool.cost_cents_per_h for pool in one.plan.allocations[who])
+            assert cost == pytest.approx(one.theirs[who]["cost"], rel=1e-6), (name, who)
 
 
 def test_no_server_is_dropped_as_the_reference_drops_idle_ones(reference: Path) -> None:
@@ -319,7 +319,7 @@ def test_a_server_with_one_column_only_chooses_before_all_of_its_priority() -> N
 
 
 def test_among_equal_losses_the_dearer_server_chooses_first() -> None:
-    # Either would lose 5.5 on the other type, of which there is enough; one unit of T is left for one of them.
+    # Either would lose 5.5 on the other type, of which there is enough; of T there is a unit for one of them.
     plan = greedy(
         [
             server("a", replicas=1, accelerators=["A", "B"]),
@@ -337,8 +337,8 @@ def test_among_equal_losses_the_dearer_server_chooses_first() -> None:
 
 
 def test_a_server_whose_best_does_not_fit_waits_with_its_next() -> None:
-    # a goes first (it would lose 41.8 from A to C), but two replicas do not fit on A. It waits with C, where it
-    # would lose 22 to D, and goes first again: one C is too few, too. So b gets it.
+    # a goes first (it would lose 41.8 from A to C), but two replicas do not fit on A. It waits with C, where
+    # it would lose 22 to D, and goes first again: one C is too few, too. So b gets it.
     plan = greedy(
         [
             server("a", replicas=2, accelerators=["A", "C", "D"]),
@@ -471,14 +471,6 @@ def test_the_exact_choice_is_no_worse_than_greedy_on_many_generated_fleets(
 ) -> None:
     source = generate_system(servers=20, accelerators=9, types=3, seed=seed, tightness=tightness)
     assert_exact_is_no_worse(source.with_options(saturation_policy=policy, delayed_best_effort=delayed))
-
-
-def test_the_exact_choice_is_often_better_than_greedy() -> None:
-    better = 0
-    for seed in range(40):
-        source = load_system(random_mixed_document(seed))
-        better += assert_exact_is_no_worse(source.with_options(saturation_policy="None"))
-    assert better >= 5  # counted; 0 would mean that the two solvers are the same
 
 
 @pytest.mark.parametrize("divisor", [1, 2, 4])

@@ -15,8 +15,8 @@ from oracles import find_target, linear_replica, plain
 from optimizer import Plan, System, load_system, solve, verify
 from optimizer.generate import generate_system
 
-SEEDS = range(70)
-MORE_SEEDS = range(70, 500)
+SEEDS = range(60)
+MORE_SEEDS = range(60, 500)
 
 
 @cache
@@ -82,7 +82,7 @@ def test_the_random_systems_hold_every_kind_of_difficulty_of_a_mixture() -> None
             seen["stays with other replicas"] += bool(here) and here[0].num_replicas != demand.now_replicas
             seen["stays as it is"] += bool(here) and demand.now_replicas == count
             seen["moves"] += bool(pools) and bool(demand.now) and not here
-    expected = {  # counted on the 70 systems; a generator that gets tamer falls below
+    expected = {  # counted on the 60 systems; a generator that gets tamer falls below
         "several pools": 8,
         "served only as a mixture": 3,
         "someone is left out": 20,
@@ -98,12 +98,12 @@ def test_the_random_systems_hold_every_kind_of_difficulty_of_a_mixture() -> None
 
 # --- worked by hand ----------------------------------------------------------------------------------------
 
-# With a batch of one a request of 16 + 64 tokens takes 5 + 0.01 * 16 ms of prefill and 63 steps of 10 + 0.5 ms,
-# 666.66 ms in all: a replica carries 0.999 * 60,000 / 666.66 = 89.91 requests a minute.
+# With a batch of one a request of 16 + 64 tokens takes 5 + 0.01 * 16 ms of prefill and 63 steps of 10 + 0.5
+# ms, 666.66 ms in all: a replica carries 0.999 * 60,000 / 666.66 = 89.91 requests a minute.
 
 
 def two_kinds(servers: list[dict[str, object]], units: dict[str, int] | None, **options: object) -> System:
-    """Return a system of A (10 cents/h) and B (25 cents/h), one replica of either carries under 90 a minute."""
+    """Return a system of A (10 cents/h) and B (25 cents/h); a replica of either carries 89.91 a minute."""
     return build(
         servers,
         [accelerator("A", cost=10.0), accelerator("B", cost=25.0)],

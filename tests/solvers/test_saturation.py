@@ -12,12 +12,12 @@ solver's answers from a recorder around it. For a waiting server that is not ser
   of i's last replica, i without that replica has no larger share than j.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
-from math import ceil
 from pathlib import Path
 
 import pytest
@@ -27,7 +27,7 @@ from mixed_oracles import TOLERANCE, Column, Demand, demands, random_mixed_docum
 from oracles import linear_replica, plain
 
 from optimizer import Plan, System, find_candidates, load_system, solve, verify
-from optimizer.generate import generate_system
+from optimizer.generate import generate_document
 from optimizer.pipeline import choose
 from optimizer.solvers.problem import Problem, Solution, build_problem
 from optimizer.solvers.staged import solve_in_stages
@@ -175,8 +175,9 @@ def _wrong_figures(seen: Outcome) -> Iterator[str]:
     documents = {item["name"]: item for item in spec["servers"]}
     perfs = {(item["name"], item["acc"]): item for item in spec["models"]}
     for item in seen.plan.unserved:
-        if item.served_fraction != pytest.approx(float(seen.share(item.server)), rel=1e-9, abs=1e-12):
-            yield f"{item.server}: servedFraction {item.served_fraction}, not {float(seen.share(item.server))}"
+        share = float(seen.share(item.server))
+        if item.served_fraction != pytest.approx(share, rel=1e-9, abs=1e-12):
+            yield f"{item.server}: servedFraction {item.served_fraction}, not {share}"
         pools = seen.plan.allocations.get(item.server, ())
         load = float(seen.asked[item.server].load_rpm)
         carried = sum(pool.arrival_rate_rpm for pool in pools)
@@ -283,7 +284,7 @@ def _keeps_fairly(seen: Outcome, i: str, j: str) -> bool:
 
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("delayed", DELAYS)
-@pytest.mark.parametrize("policy", ("None", *POLICIES))
+@pytest.mark.parametrize("policy", ["None", *POLICIES])
 @pytest.mark.parametrize("divisor", [2, 4])
 @pytest.mark.parametrize("name", ["small", "large"])
 def test_every_policy_keeps_its_promises_on_the_samples(
@@ -315,7 +316,7 @@ def test_every_policy_keeps_its_promises_on_mixed_plans(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("delayed", DELAYS)
-@pytest.mark.parametrize("policy", ("None", *POLICIES))
+@pytest.mark.parametrize("policy", ["None", *POLICIES])
 @pytest.mark.parametrize("divisor", [2, 4])
 def test_every_policy_keeps_its_promises_where_the_solver_of_mixed_plans_stops_early(
     divisor: int, policy: str, *, delayed: bool
@@ -344,7 +345,7 @@ def test_every_policy_keeps_its_promises_on_small_random_systems(
     seed: int, policy: str, *, delayed: bool
 ) -> None:
     for mixed in (False, True):
-        for solver in SOLVERS:
+        for solver in ("milp",) if mixed else SOLVERS:  # greedy plans one accelerator per server
             system = random_system(seed).with_options(
                 heterogeneous=mixed,
                 milp_solver=solver == "milp",
@@ -366,16 +367,221 @@ def test_every_policy_keeps_its_promises_on_many_random_systems(
     test_every_policy_keeps_its_promises_on_small_random_systems(seed, policy, delayed=delayed)
 
 
+@cache
+def few_large_servers(seed: int) -> System:
+    """Return 10 servers of many replicas each, so that much is left where one of them does not fit."""
+    source = generate_document(servers=10, accelerators=8, types=3, seed=seed)
+    for item in source["servers"]:
+        item["currentAlloc"]["load"]["arrivalRate"] *= 20
+    for item in source["count"]:
+        item["count"] *= 7
+    return load_system(source)
+
+
 @pytest.mark.parametrize("delayed", DELAYS)
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("seed", range(3))
-def test_every_policy_keeps_its_promises_on_scarce_generated_fleets(
+def test_every_policy_keeps_its_promises_on_servers_of_many_replicas(
     seed: int, policy: str, *, delayed: bool
 ) -> None:
-    for solver in SOLVERS:
-        system = generate_system(servers=30, accelerators=10, types=4, seed=seed, tightness=2.5).with_options(
-            milp_solver=solver == "milp", saturation_policy=policy, delayed_best_effort=delayed
+    for solver, mixed in (("milp", False), ("greedy", False), ("greedy", True)):
+        system = few_large_servers(seed).with_options(
+            milp_solver=solver == "milp",
+            heterogeneous=mixed,
+            saturation_policy=policy,
+            delayed_best_effort=delayed,
         )
-        seen = outcome(system)
-        assert len(seen.plan.unserved) > 3
-        assert broken_promises(seen) == [], solver
+        assert broken_promises(outcome(system)) == [], (solver, mixed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delayed", DELAYS)
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("seed", range(3, 60))
+def test_every_policy_keeps_its_promises_on_many_servers_of_many_replicas(
+    seed: int, policy: str, *, delayed: bool
+) -> None:
+    test_every_policy_keeps_its_promises_on_servers_of_many_replicas(seed, policy, delayed=delayed)
+
+
+def test_partial_service_is_common_in_what_the_promises_are_checked_on() -> None:
+    partly = sum(
+        0 < item.served_fraction < 1
+        for seed in range(3)
+        for policy in POLICIES
+        for item in solve(few_large_servers(seed), saturation_policy=policy).unserved
+    )
+    assert partly >= 5  # counted; about 1.3 a plan
+
+
+# --- worked by hand ----------------------------------------------------------------------------------------
+
+# With a batch of one a request of 16 + 64 tokens takes 5 + 0.01 * 16 ms of prefill and 63 steps of 10 + 0.5
+# ms, 666.66 ms in all: a replica carries 0.999 * 60,000 / 666.66 = 89.91 requests a minute.
+RATE = 0.999 * 60_000 / (5 + 0.01 * 16 + 63 * 10.5)
+
+
+def scarce(servers: list[dict[str, object]], units: dict[str, int], policy: str, **options: object) -> Plan:
+    names = list(units)
+    return solve(
+        build(
+            servers,
+            [accelerator(name, cost=10.0) for name in names],
+            units,
+            models=[profile("m", name, maxBatchSize=1) for name in names],
+            classes=[service_class("high", 1), service_class("gold", 2), service_class("low", 3)],
+            saturationPolicy=policy,
+            **options,
+        )
+    )
+
+
+def counts(plan: Plan) -> dict[str, dict[str, int]]:
+    return {
+        name: {pool.accelerator: pool.num_replicas for pool in pools}
+        for name, pools in plan.allocations.items()
+    }
+
+
+def fractions(plan: Plan) -> dict[str, float]:
+    return {item.server: item.served_fraction for item in plan.unserved}
+
+
+def test_none_gives_no_partial_service() -> None:
+    plan = scarce([server("a", 400.0), server("b", 500.0)], {"A": 4}, "None")
+    assert counts(plan) == {}
+    assert fractions(plan) == {"a": 0, "b": 0}
+
+
+def test_exhaustive_gives_the_first_all_that_it_can_use() -> None:
+    plan = scarce([server("a", 400.0), server("b", 500.0)], {"A": 4}, "PriorityExhaustive")
+    assert counts(plan) == {"a": {"A": 4}}
+    assert fractions(plan) == {"a": pytest.approx(4 * RATE / 400), "b": 0}
+
+
+def test_exhaustive_goes_by_priority_before_name() -> None:
+    plan = scarce([server("a", 500.0), server("b", 500.0, service="high")], {"A": 4}, "PriorityExhaustive")
+    assert counts(plan) == {"b": {"A": 4}}
+
+
+def test_exhaustive_takes_the_accelerator_on_which_a_server_gets_furthest() -> None:
+    """Not the first that fits, as the reference does (reference-system §2.4, defect 5)."""
+    plan = scarce([server("a", 900.0)], {"A": 2, "B": 5}, "PriorityExhaustive")
+    assert counts(plan) == {"a": {"B": 5}}
+    mixed = scarce([server("a", 900.0)], {"A": 2, "B": 5}, "PriorityExhaustive", heterogeneous=True)
+    assert counts(mixed) == {"a": {"A": 2, "B": 5}}
+
+
+@pytest.mark.parametrize("policy", ["PriorityRoundRobin", "RoundRobin"])
+def test_a_round_robin_gives_one_replica_a_turn(policy: str) -> None:
+    plan = scarce([server("a", 500.0), server("b", 500.0)], {"A": 4}, policy)
+    assert counts(plan) == {"a": {"A": 2}, "b": {"A": 2}}
+    assert fractions(plan) == dict.fromkeys("ab", pytest.approx(2 * RATE / 500))
+
+
+def test_a_round_robin_goes_by_the_share_of_the_load_and_not_by_replicas() -> None:
+    # a: 0.150, b: 0.075 a replica; b takes two for every one of a.
+    plan = scarce([server("a", 600.0), server("b", 1200.0)], {"A": 6}, "RoundRobin")
+    assert counts(plan) == {"a": {"A": 2}, "b": {"A": 4}}
+
+
+def test_a_priority_round_robin_does_not_look_at_the_next_priority_before_the_first_is_done() -> None:
+    servers = [server("a", 500.0), server("b", 500.0, service="high"), server("c", 500.0, service="high")]
+    first = scarce(servers, {"A": 5}, "PriorityRoundRobin", delayedBestEffort=True)
+    assert counts(first) == {"b": {"A": 3}, "c": {"A": 2}}
+    together = scarce(servers, {"A": 3}, "RoundRobin", delayedBestEffort=True)
+    assert counts(together) == {"a": {"A": 1}, "b": {"A": 1}, "c": {"A": 1}}
+
+
+def test_of_equal_shares_the_higher_priority_has_the_first_turn() -> None:
+    """DESIGN §5: 'in priority order and then as listed'."""
+    servers = [server("a", 500.0), server("b", 500.0, service="high"), server("c", 500.0, service="high")]
+    plan = scarce(servers, {"A": 5}, "RoundRobin", delayedBestEffort=True)
+    assert counts(plan) == {"a": {"A": 1}, "b": {"A": 2}, "c": {"A": 2}}
+
+
+def test_without_delay_a_priority_takes_what_it_can_use_before_lower_ones_are_served() -> None:
+    # a needs 6 replicas and cannot have them; b needs 3.
+    servers = [server("a", 500.0, service="high"), server("b", 250.0)]
+    at_once = scarce(servers, {"A": 5}, "PriorityExhaustive", delayedBestEffort=False)
+    assert counts(at_once) == {"a": {"A": 5}}
+    at_the_end = scarce(servers, {"A": 5}, "PriorityExhaustive", delayedBestEffort=True)
+    assert counts(at_the_end) == {"a": {"A": 2}, "b": {"A": 3}}
+
+
+@pytest.mark.parametrize("divisor", [2, 4])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_without_delay_both_round_robins_are_the_same(solver: str, divisor: int) -> None:
+    """Only one priority is shared out at a time."""
+    plans = [
+        solve(
+            sample("large", divisor, mixed=False),
+            saturation_policy=policy,
+            delayed_best_effort=False,
+            milp_solver=solver == "milp",
+        )
+        for policy in ("RoundRobin", "PriorityRoundRobin")
+    ]
+    assert plans[0] == plans[1]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_an_idle_server_takes_part_of_its_least_replicas(policy: str) -> None:
+    plan = scarce([server("a", 0.0, replicas=5)], {"A": 3}, policy)
+    assert counts(plan) == {"a": {"A": 3}}
+    assert fractions(plan) == {"a": pytest.approx(3 / 5)}
+
+
+def test_idle_servers_share_by_their_least_replicas() -> None:
+    servers = [server("a", 0.0, replicas=5), server("b", 0.0, replicas=10)]
+    assert counts(scarce(servers, {"A": 4}, "RoundRobin")) == {"a": {"A": 2}, "b": {"A": 2}}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_server_that_needs_more_than_its_largest_number_is_served_in_part(policy: str) -> None:
+    plan = scarce([server("a", 500.0, maxNumReplicas=4)], {"A": 9}, policy)
+    assert counts(plan) == {"a": {"A": 4}}
+    assert fractions(plan) == {"a": pytest.approx(4 * RATE / 500)}
+
+
+@pytest.mark.parametrize("kind", ["single", "mixed"])
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_server_below_its_least_replicas_is_not_served_in_full_though_its_load_is_carried(
+    policy: str, solver: str, kind: str
+) -> None:
+    """It asks for five replicas; one would carry its load, three exist."""
+    plan = scarce(
+        [server("a", 60.0, replicas=5)],
+        {"A": 3},
+        policy,
+        milpSolver=solver == "milp",
+        heterogeneous=kind == "mixed",
+    )
+    assert not plan.complete
+    assert [item.server for item in plan.unserved] == ["a"]
+    assert sum(pool.arrival_rate_rpm for pool in plan.allocations["a"]) == pytest.approx(60)
+
+
+def test_who_waits_in_a_round_robin_moves_where_more_of_its_load_is_served() -> None:
+    # Both start on A, of which there are more units. When A is used up, a would get no further on B with its
+    # 3 units than with the 3 of A that it has; b, which may have three of B beside none of A, neither: nobody
+    # moves. With 5 units of B a moves there, and b takes all of A.
+    servers = [server("a", 900.0), server("b", 900.0)]
+    assert counts(scarce(servers, {"A": 6, "B": 3}, "RoundRobin")) == {"a": {"A": 3}, "b": {"A": 3}}
+    assert counts(scarce(servers, {"A": 6, "B": 5}, "RoundRobin")) == {"a": {"B": 5}, "b": {"A": 6}}
+
+
+# --- the page --------------------------------------------------------------------------------------------
+
+
+def test_the_table_of_the_page_is_what_its_script_prints(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "docs" / "policies.md").read_text(encoding="utf-8")
+    (script,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(ROOT)
+    exec(script, {"__name__": "page"})  # noqa: S102  the page's own script
+    table = capsys.readouterr().out
+    assert len(table.splitlines()) == 2 + 2 * 2 * (1 + 3 * 2)  # head; units x solvers x policies and delays
+    assert table in page
