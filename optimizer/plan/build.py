@@ -7,6 +7,7 @@ from optimizer.candidates import Candidates, CandidateTable, Rejection
 from optimizer.candidates.finder import COUNT_TOLERANCE, analyze_pairs
 from optimizer.fleet import SECONDS_PER_MINUTE
 from optimizer.plan.document import CapacityUse, Change, Level, Placement, Plan, Pool, Unserved
+from optimizer.solvers.formulation import served_in_full
 from optimizer.solvers.levels import VALUE
 from optimizer.solvers.problem import Problem, Solution, units_used
 
@@ -22,7 +23,8 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
             pools.setdefault(name, ())
     used = units_used(problem, solution.replicas, len(candidates.fleet.type_names))
     unserved = tuple(
-        _unserved(candidates, problem, int(s), used, float(fraction[s])) for s in np.flatnonzero(fraction < 1)
+        _unserved(candidates, problem, int(s), used, float(fraction[s]))
+        for s in np.flatnonzero(~served_in_full(problem, solution.replicas))
     )
     value = solution.level(VALUE)
     return Plan(
@@ -49,12 +51,11 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
 
 
 def _served_fraction(problem: Problem, replicas: IntArray, carried_rps: FloatArray) -> FloatArray:
-    """Return the share of each server that is served: of its load, or of its least replicas where less."""
+    """Return the share of each server's load that is carried, or of its least replicas where it is idle."""
     count = np.bincount(problem.table.server, replicas, minlength=len(problem.priority))
     loaded = problem.load_rps > 0
-    of_load = np.where(loaded, carried_rps / np.where(loaded, problem.load_rps, 1.0), 1.0)
-    share = np.minimum(of_load, count / np.maximum(problem.min_replicas, np.maximum(count, 1)))
-    share = np.where(problem.to_serve, share, 1.0)
+    whole = np.where(loaded, problem.load_rps, np.maximum(problem.min_replicas, 1))
+    share = np.where(problem.to_serve, np.minimum(np.where(loaded, carried_rps, count) / whole, 1.0), 1.0)
     return np.where(share >= 1 - COUNT_TOLERANCE, 1.0, share)
 
 

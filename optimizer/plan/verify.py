@@ -28,7 +28,7 @@ def verify(plan: Plan, system: System) -> list[str]:
     total = 0.0
     for name, pools in plan.allocations.items():
         server = system.servers[name]
-        problems += _check_server(system, server, pools, fractions.get(name, 1.0))
+        problems += _check_server(system, server, pools, fractions.get(name, 1.0), listed=name in fractions)
         for pool in pools:
             accelerator = system.accelerators[pool.accelerator]
             count = system.profiles[server.model, pool.accelerator].acc_count
@@ -86,18 +86,17 @@ def _load_rpm(system: System, server: Server) -> float:
     return target.tps / load.out_tokens * 60 if target and target.tps else load.arrival_rate_rpm
 
 
-def _check_server(system: System, server: Server, pools: tuple[Pool, ...], fraction: float) -> list[str]:
+def _check_server(
+    system: System, server: Server, pools: tuple[Pool, ...], fraction: float, *, listed: bool
+) -> list[str]:
     problems = []
     load, replicas = _load_rpm(system, server), sum(pool.num_replicas for pool in pools)
     carried = sum(pool.arrival_rate_rpm for pool in pools)
-    if carried > load * (1 + RELATIVE_TOLERANCE):
-        problems.append(f"{server.name}: carries {carried:g} of {load:g} requests/min")
-    least = server.min_num_replicas
-    share = min(carried / load if load else 1.0, replicas / least if least else 1.0, 1.0)
-    if not _close(share, fraction):
+    if not _close(carried, load * fraction):
+        problems.append(f"{server.name}: carries {carried:g} of {load * fraction:g} requests/min")
+    if replicas < server.min_num_replicas and not listed:
         problems.append(
-            f"{server.name}: carries {carried:g} of {load:g} requests/min on {replicas} replicas, "
-            f"at least {least} are asked for: a share of {share:g}, the plan says {fraction:g}"
+            f"{server.name}: {replicas} replicas, at least {server.min_num_replicas} are asked for"
         )
     if server.max_num_replicas is not None and replicas > server.max_num_replicas:
         problems.append(f"{server.name}: {replicas} replicas, at most {server.max_num_replicas} are allowed")
