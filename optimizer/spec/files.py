@@ -25,6 +25,8 @@ MAX_YAML_BYTES = 8 * 2**20
 MAX_JSON_BYTES = 512 * 2**20
 MAX_WRAPPERS = 3
 """The reference's deepest: system, optimizerData, optimizer."""
+MAX_YAML_ENTRIES = 1_000_000
+"""Lines and commas of a YAML document: what it may hold grows with them, and so does the time to read it."""
 MAX_DEPTH = 100
 """Deepest nesting of YAML; the parser would follow any depth until its stack ends."""
 
@@ -210,6 +212,8 @@ def json_value(text: str, source: str) -> object:
 def _yaml_value(text: str, source: str) -> object:
     import yaml  # slow to import, and JSON needs none of it
 
+    if text.count("\n") + text.count(",") > MAX_YAML_ENTRIES:
+        raise SpecError(f"{source}: more than {MAX_YAML_ENTRIES:,} lines and commas; use JSON")
     if _nested_too_deeply(text):
         raise SpecError(f"{source}: not valid here: nested more than {MAX_DEPTH} deep")
     try:

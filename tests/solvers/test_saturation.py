@@ -86,12 +86,17 @@ class Outcome:
         return left
 
     def share(self, name: str, pools: Mapping[Column, int] | None = None) -> Fraction:
-        """Return the share of its load, or of its least replicas, that a server gets."""
+        """Return how far a server is served: the lesser of its shares of load and of least replicas."""
         demand, mine = self.asked[name], self.pools(name) if pools is None else pools
-        if demand.load_rpm:
-            rate = sum((count * column.rate_rpm for column, count in mine.items()), Fraction(0))
-            return min(rate / demand.load_rpm, Fraction(1))
-        return min(Fraction(sum(mine.values()), demand.least), Fraction(1))
+        replicas = Fraction(sum(mine.values()), demand.least) if demand.least else Fraction(1)
+        return min(self.load_share(name, mine), replicas, Fraction(1))
+
+    def load_share(self, name: str, pools: Mapping[Column, int]) -> Fraction:
+        """Return the share of a server's load that some pools can carry."""
+        if not self.asked[name].load_rpm:
+            return Fraction(1)
+        rate = sum((count * column.rate_rpm for column, count in pools.items()), Fraction(0))
+        return min(rate / self.asked[name].load_rpm, Fraction(1))
 
     def open_columns(self, name: str) -> list[Column]:
         """Return the columns that a server may still take a replica of: its own, where it has one."""
@@ -175,7 +180,9 @@ def _wrong_figures(seen: Outcome) -> Iterator[str]:
     documents = {item["name"]: item for item in spec["servers"]}
     perfs = {(item["name"], item["acc"]): item for item in spec["models"]}
     for item in seen.plan.unserved:
-        share = float(seen.share(item.server))
+        loaded = seen.asked[item.server].load_rpm > 0
+        pooled = seen.pools(item.server)
+        share = float(seen.load_share(item.server, pooled) if loaded else seen.share(item.server))
         if item.served_fraction != pytest.approx(share, rel=1e-9, abs=1e-12):
             yield f"{item.server}: servedFraction {item.served_fraction}, not {share}"
         pools = seen.plan.allocations.get(item.server, ())
@@ -193,11 +200,10 @@ def _wrong_figures(seen: Outcome) -> Iterator[str]:
             for key, value in said.items():
                 if value != pytest.approx(found[key], rel=1e-6, abs=1e-6):
                     yield f"{item.server} on {pool.accelerator}: {key} {value}, not {found[key]}"
-    fractions = {item.server: item.served_fraction for item in seen.plan.unserved}
+    left_out = {item.server for item in seen.plan.unserved}
     for name, demand in seen.asked.items():
-        partly = demand.to_serve and seen.share(name) < 1 - TOLERANCE
-        if partly != (fractions.get(name, 1.0) < 1):
-            yield f"{name}: a share of {float(seen.share(name))}, but servedFraction {fractions.get(name)}"
+        if (demand.to_serve and seen.share(name) < 1 - TOLERANCE) != (name in left_out):
+            yield f"{name}: is served by {float(seen.share(name))}, but left out is {left_out}"
 
 
 def _unused_units(seen: Outcome) -> Iterator[str]:
