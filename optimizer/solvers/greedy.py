@@ -17,6 +17,7 @@ from optimizer.solvers.problem import Problem, Solution, Status
 def solve_greedy(problem: Problem) -> Solution:
     """Choose one column per server, greedily, within the capacities."""
     table, value, changed = problem.table, problem.value, problem.changed
+    units = problem.table.units
     replicas = np.zeros(len(table), np.int64)
     rows = np.flatnonzero(problem.full)
     order = rows[np.lexsort((changed[rows], value[rows], table.server[rows]))]
@@ -33,10 +34,10 @@ def solve_greedy(problem: Problem) -> Solution:
     while waiting:
         server = heapq.heappop(waiting)[-1]
         column = choices[server].pop(0)
-        if left is None or left[table.kind[column]] >= table.units[column]:
+        if left is None or left[table.kind[column]] >= units[column]:
             replicas[column] = table.num_replicas[column]
             if left is not None:
-                left[table.kind[column]] -= table.units[column]
+                left[table.kind[column]] -= units[column]
         elif choices[server]:
             heapq.heappush(waiting, entry(server))
     return Solution(replicas, Status.heuristic, "greedy", levels_of(problem, replicas, proved=False))
