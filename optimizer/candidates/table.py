@@ -151,6 +151,7 @@ class Candidates:
     def to_wire(self) -> dict[str, list[dict[str, object]]]:
         """Return the columns and the rejections as plain values, for JSON."""
         fleet, table = self.fleet, self.table
+        units, cost = table.units, table.cost_cents_per_h
         columns = [
             {
                 "server": fleet.server_names[table.server[c]],
@@ -165,8 +166,8 @@ class Candidates:
                 "batchCeiling": int(table.batch_ceiling[c]),
                 "bestArrivalRatePerReplica": float(table.best_rate_rps[c] * SECONDS_PER_MINUTE),
                 "type": fleet.type_names[table.kind[c]],
-                "units": int(table.units[c]),
-                "cost": float(table.cost_cents_per_h[c]),
+                "units": int(units[c]),
+                "cost": float(cost[c]),
             }
             for c in range(len(table))
         ]

@@ -184,6 +184,7 @@ def candidate_tables(candidates: Candidates) -> Group:
             ("cost\ncents/h", True),
         ],
     )
+    units, cost = rows.units, rows.cost_cents_per_h
     for c in range(len(rows)):
         table.add_row(
             fleet.server_names[rows.server[c]],
@@ -193,8 +194,8 @@ def candidate_tables(candidates: Candidates) -> Group:
             f"{rows.max_rate_rps[c] * 60:,.4g}",
             f"{rows.itl_ms[c]:,.1f}",
             f"{rows.ttft_ms[c]:,.0f}",
-            f"{rows.units[c]:,} {fleet.type_names[rows.kind[c]]}",
-            f"{rows.cost_cents_per_h[c]:,.2f}",
+            f"{units[c]:,} {fleet.type_names[rows.kind[c]]}",
+            f"{cost[c]:,.2f}",
         )
     rejected = _table(
         "Rejected pairs", [("server", False), ("accelerator", False), ("reason", False), ("detail", False)]
