@@ -1,0 +1,154 @@
+"""The control loop's routes of a stateful service: loads in and a plan out, the last plan, carried out.
+
+A snapshot of loads is checked whole before any of it is stored; the plan is made from exactly the revision
+that storing it gave, and kept with that revision.
+"""
+
+import contextlib
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, HTTPException, Request, Response
+
+from optimizer.errors import SpecError
+from optimizer.plan import Plan
+from optimizer.spec.messages import path_text, validated
+from optimizer.spec.schema import Load, Server
+from optimizer.spec.system import System, check_load
+from rest_server.api_entities import Condition, fleet_of
+from rest_server.api_examples import LOADS
+from rest_server.api_models import LastPlan, LoadChange, LoadSnapshot, ServerList
+from rest_server.api_planning import server_timing
+from rest_server.api_problems import problems
+from rest_server.api_requests import JSON, JsonOf, Precondition, RawRoute, etag
+from rest_server.api_work import solved, value_of
+from rest_server.settings import Settings
+from rest_server.state import Entities, FleetState, PlanRecord, RevisionConflict
+
+PLACE = "servers."
+"""Stands before the names of servers in messages, as in those of the library."""
+
+router = APIRouter(route_class=RawRoute, tags=["control loop"])
+
+
+@router.post(
+    "/loads",
+    response_model=Plan,
+    summary="Store loads and plan again",
+    responses=problems(412, 413, 422, 503, 504),
+)
+async def put_loads(
+    request: Request,
+    body: Annotated[bytes, JsonOf(LoadSnapshot), Body(openapi_examples=LOADS)],
+    condition: Condition,
+) -> Response:
+    """Store a snapshot of loads by server, plan the fleet, and return the plan.
+
+    What a load does not give stays as it is, and so do servers that are not named. If anything in it is
+    wrong, or the fleet is no consistent system, nothing is stored. `ETag` is the revision after the plan.
+    """
+    state = request.app.state
+    work = partial(_load_and_plan, fleet_of(request), body, condition, state.settings)
+    answer: Response = await state.places.run(request, work)
+    return answer
+
+
+def _load_and_plan(fleet: FleetState, body: bytes, condition: Precondition, settings: Settings) -> Response:
+    loads = validated(LoadSnapshot, value_of(body), PLACE).root
+    checked: list[System] = []
+
+    def store(entities: Entities) -> Entities:
+        changed = with_loads(entities, loads)
+        checked.append(changed.system())
+        return changed
+
+    revision, _ = condition.update(fleet, store)
+    plan, stages_s = solved(checked[-1], settings)
+    revision = _keep(fleet, plan, checked[-1], revision)
+    headers = server_timing(stages_s) | {"ETag": etag(revision)}
+    return Response(plan.to_json(), media_type=JSON, headers=headers)
+
+
+def with_loads(entities: Entities, loads: Mapping[str, LoadChange]) -> Entities:
+    """Return entities with other loads, by server.
+
+    Raises:
+        SpecError: a server does not exist, or its load makes no sense.
+    """
+    servers: dict[str, Server] = dict(entities.servers)
+    for name, change in loads.items():
+        path = f"{PLACE}{path_text([name])}"
+        if name not in servers:
+            raise SpecError(f"{path}: server {name!r} does not exist")
+        current = servers[name].current
+        given: dict[str, Any] = change.model_dump(exclude_unset=True)
+        load = validated(Load, current.load.model_dump() | given, f"{path}.")
+        check_load(load, f"{path}.")
+        allocation = current.model_copy(update={"load": load})
+        servers[name] = servers[name].model_copy(update={"current": allocation})
+    return replace(entities, servers=servers)
+
+
+def _keep(fleet: FleetState, plan: Plan, system: System, revision: int) -> int:
+    """Keep a plan as the last one and as what is desired; return the revision that it stands for.
+
+    If the fleet has changed since, what is desired is left to the plan that the change brings.
+    """
+    with contextlib.suppress(RevisionConflict):
+        revision, _ = fleet.update(lambda now: now.with_desired(plan, system), if_revision=revision)
+    fleet.record_plan(plan, revision)
+    return revision
+
+
+@router.get("/plan", response_model=LastPlan, summary="Read the last plan", responses=problems(404))
+def read_plan(request: Request) -> Response:
+    """Return the last plan, its `age` [s], and the `revision` of the fleet that it is for (also `ETag`)."""
+    record = _last(fleet_of(request))
+    age_s = max(0.0, time.time() - record.made_at)
+    plan = LastPlan.model_construct(**dict(record.plan), age_s=round(age_s, 3), revision=record.revision)
+    headers = {"ETag": etag(record.revision), "Age": str(int(age_s))}
+    return Response(plan.to_json(), media_type=JSON, headers=headers)
+
+
+def _last(fleet: FleetState) -> PlanRecord:
+    record = fleet.plan
+    if record is None:
+        raise HTTPException(404, "no plan has been made yet; POST /v1/loads makes one")
+    return record
+
+
+@router.post(
+    "/plan/apply",
+    response_model=ServerList,
+    summary="Take the last plan as carried out",
+    responses=problems(404, 412, 422),
+)
+def apply_plan(request: Request, condition: Condition) -> Response:
+    """Make what the last plan recommends the current allocation of its servers, and return all servers.
+
+    Loads stay as they are, and so do servers that the plan does not know. With the plan's `ETag` in
+    `If-Match` it is done only if nothing has changed since the plan was made.
+    """
+    fleet = fleet_of(request)
+    plan = _last(fleet).plan
+    revision, entities = condition.update(fleet, lambda now: applied(now, plan))
+    servers = ServerList.model_construct(servers=tuple(entities.servers.values()))
+    text = servers.model_dump_json(by_alias=True, indent=2)
+    return Response(text, media_type=JSON, headers={"ETag": etag(revision)})
+
+
+def applied(entities: Entities, plan: Plan) -> Entities:
+    """Return entities whose servers run what a plan says, as far as it knows them."""
+    known = plan.allocations.keys() | {item.server for item in plan.unserved}
+    planned = {name: server for name, server in entities.servers.items() if name in known}
+    alone = replace(entities, servers=planned)
+    running = alone.with_desired(plan, _unchecked(alone)).with_desired_applied().servers
+    return replace(entities, servers=dict(entities.servers) | dict(running))
+
+
+def _unchecked(entities: Entities) -> System:
+    """Return a system of servers only: names that refer to nothing are no matter here."""
+    return System({}, {}, {}, {}, entities.servers, {}, entities.optimizer)

@@ -1,0 +1,172 @@
+"""The application: routes, middleware and life of the service; and its server.
+
+`create_app` is what uvicorn loads (``uvicorn --factory rest_server.app:create_app``); `serve` is
+``inferplan serve``.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import NoReturn
+
+import uvicorn
+from fastapi import FastAPI, Request
+from starlette.responses import JSONResponse, Response
+from uvicorn.supervisors import Multiprocess
+
+import optimizer
+from optimizer.errors import SpecError
+from rest_server.api import api_router
+from rest_server.errors import API_PREFIX, add_error_handlers
+from rest_server.limits import BodyLimit, RequestLog
+from rest_server.logs import SERVICE, log_configuration
+from rest_server.planning import SolvePlaces
+from rest_server.queue_routes import queue_router
+from rest_server.security import Gate, KeyFiles
+from rest_server.settings import Settings, load_settings
+from rest_server.state import FleetState
+from rest_server.wire import wire_router
+
+BACKLOG = 2048
+"""Connections that the system may hold before they are accepted."""
+KEEP_ALIVE_S = 75
+"""How long a connection without a request is kept; longer than the 60 s of most proxies [s]."""
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """Return the application.
+
+    Args:
+        settings: what it does; none: from the environment.
+
+    Raises:
+        SpecError: a setting is out of range, or a file of API keys cannot be read.
+    """
+    settings = settings or load_settings()
+    app = FastAPI(
+        title="inferplan",
+        version=optimizer.__version__,
+        summary="Capacity planner for LLM inference fleets.",
+        lifespan=_lifespan,
+        redirect_slashes=False,
+    )
+    app.state.settings = settings
+    app.state.places = SolvePlaces(settings)
+    app.state.fleet = FleetState()
+    app.state.ready = False
+    for path, handler, question in (
+        ("/healthz", _health, "Is the service alive?"),
+        ("/readyz", _readiness, "Does it take requests?"),
+    ):
+        app.add_api_route(path, handler, methods=["GET"], tags=["health"], summary=question)
+    app.include_router(api_router(stateful=settings.stateful), prefix=API_PREFIX)
+    app.include_router(wire_router(stateful=settings.stateful))
+    app.include_router(queue_router(), prefix="/queue")
+    if settings.queue_at_root:
+        app.include_router(queue_router())
+    add_error_handlers(app)
+    _add_middleware(app, settings)
+    return app
+
+
+def _add_middleware(app: FastAPI, settings: Settings) -> None:
+    """Add what a request passes, the innermost first."""
+    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, timeout_s=settings.request_timeout_s)
+    replaces_state = settings.stateful and not settings.protect_state
+    app.add_middleware(Gate, keys=KeyFiles(settings.api_key_files), replaces_state=replaces_state)
+    app.add_middleware(RequestLog)
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    places: SolvePlaces = app.state.places
+    starting = asyncio.create_task(places.start())
+    starting.add_done_callback(lambda _: setattr(app.state, "ready", True))
+    yield
+    app.state.ready = False
+    await starting
+    await places.close()
+
+
+async def _health() -> Response:
+    """Say that the service is alive; never waits for a solve."""
+    return JSONResponse({"status": "ok"})
+
+
+async def _readiness(request: Request) -> Response:
+    """Say whether the service takes requests, and how many it is at."""
+    places: SolvePlaces = request.app.state.places
+    ready = bool(request.app.state.ready)
+    body = {"status": "ready" if ready else "starting", "running": places.running, "waiting": places.waiting}
+    return JSONResponse(body, 200 if ready else 503)
+
+
+# --- the server ----------------------------------------------------------------------------------------
+
+
+def serve(settings: Settings) -> int:
+    """Serve until told to stop, finish what runs, and return the exit status.
+
+    Raises:
+        SpecError: the settings contradict one another or are unsafe, or the address cannot be used.
+    """
+    settings.check()
+    KeyFiles(settings.api_key_files)  # a bad file is said once, before workers start
+    with _listening(settings) as listening:
+        for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again when it has finished
+            signal.signal(number, _end)
+        config = _configuration(settings)
+        host, port = listening.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        logging.getLogger(SERVICE).info("listening on http://%s:%d", shown, port)
+        if settings.workers > 1:
+            os.environ.update(settings.environment())
+            Multiprocess(config, sockets=[listening]).run()
+        else:
+            uvicorn.Server(config).run(sockets=[listening])
+    return 0
+
+
+def _configuration(settings: Settings) -> uvicorn.Config:
+    return uvicorn.Config(
+        "rest_server.app:create_app" if settings.workers > 1 else create_app(settings),
+        factory=settings.workers > 1,
+        workers=settings.workers,
+        log_config=log_configuration(),
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=int(settings.request_timeout_s) + 5,
+    )
+
+
+def _end(*_: object) -> NoReturn:
+    raise SystemExit(0)
+
+
+def _listening(settings: Settings) -> socket.socket:
+    """Return a socket that listens on the address of the settings."""
+    where = f"--host {settings.host} --port {settings.port}"
+    try:
+        found = socket.getaddrinfo(settings.host.strip("[]"), settings.port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
+        listening = socket.socket(family, kind, protocol)
+    except (OSError, UnicodeError) as error:
+        problem = error.strerror if isinstance(error, OSError) else "not a host name"
+        raise SpecError(f"{where}: {(problem or str(error)).lower()}") from None
+    try:
+        if os.name == "posix":
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(BACKLOG)
+    except OSError as error:
+        listening.close()
+        raise SpecError(f"{where}: {(error.strerror or str(error)).lower()}; choose another") from None
+    listening.set_inheritable(True)
+    return listening

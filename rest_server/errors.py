@@ -1,0 +1,140 @@
+"""Errors as answers: ``application/problem+json`` under /v1, elsewhere the reference's ``{"message": …}``."""
+
+import http
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from optimizer.errors import AnalysisError, IncompletePlanError, InferplanError, SolverError, SpecError
+from optimizer.spec.messages import path_text
+from rest_server.planning import ClientLeft, RequestTimeout, ServiceBusy
+
+API_PREFIX = "/v1"
+PROBLEM_JSON = "application/problem+json"
+NOT_FOUND_TEXT = "404 page not found"
+
+_TITLES: tuple[tuple[type[Exception], str], ...] = (
+    (SpecError, "The document is wrong"),
+    (AnalysisError, "The queue cannot be analysed as asked"),
+    (IncompletePlanError, "A server is not served in full"),
+    (SolverError, "The solver failed"),
+    (ServiceBusy, "The service is busy"),
+    (RequestTimeout, "The time ran out"),
+)
+"""Class of error to title; other errors have the text of their status."""
+_PATH = re.compile(r"([A-Za-z_]\w*(?:[.\[].*)?)")
+"""What stands before the first colon of a message if it is the path of a field."""
+
+
+def is_api(path: str) -> bool:
+    """Say whether a path belongs to the project's own API."""
+    return path == API_PREFIX or path.startswith(f"{API_PREFIX}/")
+
+
+def field_path(message: str) -> str | None:
+    """Return the path of the field at fault, with which a message of the library begins, if it does."""
+    path, colon, _ = message.partition(": ")
+    return path if colon and _PATH.fullmatch(path) else None
+
+
+def error_response(
+    scope: Mapping[str, Any],
+    status: int,
+    detail: str,
+    *,
+    title: str | None = None,
+    path: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """Return an error as an answer in the form that belongs to the requested path.
+
+    Args:
+        scope: ASGI scope of the request.
+        status: HTTP status.
+        detail: what, value, limit, what to do.
+        title: the kind of error; without one the text of the status.
+        path: path of the field at fault.
+        headers: headers of the answer.
+    """
+    detail = detail.encode("utf-8", "backslashreplace").decode()  # half a surrogate pair cannot be sent
+    if not is_api(scope["path"]):
+        return _json({"message": detail}, status, "application/json", headers)
+    slug = re.sub(r"\W+", "-", title.lower()) if title else ""
+    problem = {
+        "type": f"urn:inferplan:problem:{slug}" if slug else "about:blank",
+        "title": title or _phrase(status),
+        "status": status,
+        "detail": detail,
+    }
+    if path is not None:
+        problem["path"] = path.encode("utf-8", "backslashreplace").decode()
+    request_id = scope.get("state", {}).get("request_id")
+    if request_id is not None:
+        problem["requestId"] = request_id
+    return _json(problem, status, PROBLEM_JSON, headers)
+
+
+def _phrase(status: int) -> str:
+    try:
+        return http.HTTPStatus(status).phrase
+    except ValueError:
+        return "Error"
+
+
+def _json(value: object, status: int, media_type: str, headers: Mapping[str, str] | None) -> Response:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return Response(text, status, headers=dict(headers or {}), media_type=media_type)
+
+
+def add_error_handlers(app: FastAPI) -> None:
+    """Let an application answer every error in the forms of this module."""
+    app.add_exception_handler(InferplanError, _of_the_library)
+    app.add_exception_handler(RequestValidationError, _of_validation)
+    app.add_exception_handler(HTTPException, _of_http)
+    app.add_exception_handler(Exception, _unexpected)
+
+
+async def _of_the_library(request: Request, error: Exception) -> Response:
+    assert isinstance(error, InferplanError)
+    if isinstance(error, ClientLeft):
+        return Response(status_code=error.http_status)
+    headers = {"Retry-After": str(error.retry_after_s)} if isinstance(error, ServiceBusy) else None
+    title = next((title for kind, title in _TITLES if isinstance(error, kind)), None)
+    message = " ".join(str(error).split())
+    path = field_path(message)
+    return error_response(request.scope, error.http_status, message, title=title, path=path, headers=headers)
+
+
+async def _of_validation(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    problems = error.errors()
+    first = problems[0]
+    where = [step for step in first["loc"] if isinstance(step, str | int)]
+    inside = where[1:] if where[:1] == ["body"] and len(where) > 1 else where
+    path = path_text(inside)
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return error_response(request.scope, 422, f"{path}: {first['msg']}{more}", title=_TITLES[0][1], path=path)
+
+
+async def _of_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    unknown_route = error.status_code in {404, 405} and error.detail == _phrase(error.status_code)
+    if not is_api(request.scope["path"]) and unknown_route:
+        return PlainTextResponse(NOT_FOUND_TEXT, 404)  # as the reference, which answers no 405 either
+    detail = str(error.detail)
+    if unknown_route:
+        detail = f"{request.method} {request.scope['path']} does not exist; see /openapi.json"
+    return error_response(request.scope, error.status_code, detail, headers=error.headers)
+
+
+async def _unexpected(request: Request, _error: Exception) -> Response:
+    return error_response(
+        request.scope, 500, "an unexpected error; the log has more under the id of this request"
+    )

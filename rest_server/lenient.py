@@ -1,0 +1,213 @@
+"""Reading entities as the reference does: keys in any case, unknown ones ignored, null and zero as absent.
+
+A body that our own schema accepts is read by it alone. Only what it refuses is gone through key by key, so
+that the leniency costs well-formed requests nothing; what is ignored is named, for a header of the answer.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel
+
+from optimizer.errors import SpecError
+from optimizer.spec.messages import kind_of, path_text, validated
+from optimizer.spec.schema import (
+    Accelerator,
+    Capacity,
+    Document,
+    ModelTarget,
+    SaturationPolicy,
+    Server,
+    ServiceClass,
+)
+from optimizer.spec.system import check_load
+
+_Model = TypeVar("_Model", bound=Document)
+
+ZERO_IS_ABSENT = frozenset(
+    {
+        "multiplicity",
+        "accCount",
+        "priority",
+        "maxNumReplicas",
+        "maxNumTokens",
+        "class",
+        "type",
+        "queueModel",
+        "batchSizing",
+        "timeLimit",
+        "percentile",
+    }
+)
+"""Keys whose zero value, which Go writes for what is not set, our schema does not know."""
+_PATH = re.compile(r"[\w\[\].-]+: ")
+"""How a message begins that names a place."""
+PRIORITIES = range(1, 101)
+"""A priority outside becomes the lowest, as there."""
+POLICIES = frozenset(name.lower() for name in get_args(SaturationPolicy)) | {""}
+"""Known saturation policies; any other is taken for none, as there."""
+
+
+def json_body(body: bytes) -> object:
+    """Parse a body; where a key occurs twice in one object the last one counts, as there.
+
+    Raises:
+        SpecError: the body is empty or not JSON.
+    """
+    if not body.strip():
+        raise SpecError("the body is empty; a JSON object is expected")
+    try:
+        return json.loads(body, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        raise SpecError(f"the body is not JSON: line {error.lineno}: {error.msg.lower()}") from None
+    except UnicodeDecodeError as error:
+        raise SpecError(f"the body is not UTF-8 text (byte {error.start})") from None
+    except RecursionError:
+        raise SpecError("the body is not JSON: nested too deeply") from None
+    except ValueError:
+        raise SpecError("the body is not JSON: a number has too many digits") from None
+
+
+def _refuse_constant(name: str) -> object:
+    raise SpecError(f"the body is not JSON: {name} is no number there")
+
+
+def read_object(raw: object) -> Mapping[str, Any]:
+    """Return a body as an object; null is an empty one, as there.
+
+    Raises:
+        SpecError: it is something else.
+    """
+    if raw is None:
+        return {}
+    if not isinstance(raw, dict):
+        raise SpecError(f"the body must be an object with keys, not {kind_of(raw)}")
+    return raw
+
+
+def read_entity(model: type[_Model], raw: object, path: str, ignored: list[str]) -> _Model:
+    """Read one entity.
+
+    Args:
+        model: what it is.
+        raw: plain values.
+        path: where it stands in the body, for messages.
+        ignored: the paths of keys that were not known are added here.
+
+    Raises:
+        SpecError: a value cannot be taken.
+    """
+    try:
+        entity = validated(model, raw)
+    except SpecError:
+        fitted = _fitted(model, raw, path, ignored)
+        typeless = model is Accelerator and isinstance(fitted, dict) and "type" not in fitted
+        if typeless and isinstance(fitted, dict):
+            fitted["type"] = fitted.get("name")
+        if model is Capacity and isinstance(fitted, dict):
+            fitted.setdefault("count", 0)
+        entity = _validated_at(path, model, fitted)
+        if typeless:  # it counts as its own type, and is shown without one
+            entity.model_fields_set.discard("type")
+    return checked(entity, path)
+
+
+def _validated_at(path: str, model: type[_Model], fitted: object) -> _Model:
+    """Validate what stands at a path, and name the whole path of an offender."""
+    try:
+        return validated(model, fitted)
+    except SpecError as error:
+        within = "." if _PATH.match(str(error)) else ": "
+        raise SpecError(f"{path}{within}{error}" if path else str(error)) from None
+
+
+# --- key by key ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """A key of an entity."""
+
+    wire: str
+    """Its name as the wire spells it."""
+    model: type[Document] | None
+    """What its value, or each item of it, is, where that is an object."""
+
+
+@cache
+def _keys(model: type[Document]) -> dict[str, _Key]:
+    """Return the keys of an entity by their lower-case names."""
+    keys = {}
+    for name, field in model.model_fields.items():
+        wire = field.alias or name
+        keys[wire.lower()] = _Key(wire, next(_documents(field.annotation), None))
+    return keys
+
+
+def _documents(annotation: Any) -> Iterator[Any]:
+    """Yield the document types that an annotation names."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _documents(part)
+
+
+def _fitted(model: type[Document], raw: object, path: str, ignored: list[str]) -> object:
+    """Return plain values with the known keys only, spelled as the schema does, without unset ones."""
+    if not isinstance(raw, dict):
+        return raw
+    keys = _keys(model)
+    fitted: dict[str, object] = {}
+    for name, value in raw.items():
+        key = keys.get(name.lower())
+        here = f"{path}.{path_text([name])}" if path else path_text([name])
+        if key is None or (key.wire == "saturationPolicy" and _is_unknown_policy(value)):
+            ignored.append(here)
+        elif value is None or _is_unset(key.wire, value):
+            fitted.pop(key.wire, None)
+        elif key.model is not None and isinstance(value, list):
+            places = (f"{here}[{i}]" for i in range(len(value)))
+            fitted[key.wire] = [
+                _fitted(key.model, *each, ignored) for each in zip(value, places, strict=True)
+            ]
+        else:
+            fitted[key.wire] = value if key.model is None else _fitted(key.model, value, here, ignored)
+    return fitted
+
+
+def _is_unset(wire: str, value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return False
+    if wire == "priority" and isinstance(value, int):
+        return value not in PRIORITIES
+    return wire in ZERO_IS_ABSENT and value in {0, ""}
+
+
+def _is_unknown_policy(value: object) -> bool:
+    return isinstance(value, str) and value.lower() not in POLICIES
+
+
+# --- what the schema does not say -----------------------------------------------------------------------
+
+
+def checked(entity: _Model, path: str) -> _Model:
+    """Return an entity that a system can hold: loads make sense, and of two targets of a model the last."""
+    if isinstance(entity, Server):
+        check_load(entity.current.load, f"{path}.currentAlloc.load." if path else "currentAlloc.load.")
+    if not isinstance(entity, ServiceClass):
+        return entity
+    targets: dict[str, ModelTarget] = {}
+    for target in entity.model_targets:
+        if target.percentile is not None:
+            raise SpecError(
+                f"{path or 'modelTargets'}: percentile {target.percentile:g} of {target.model!r}: the queue "
+                "model knows means only; remove it"
+            )
+        targets[target.model] = target
+    if len(targets) == len(entity.model_targets):
+        return entity
+    return entity.model_copy(update={"model_targets": tuple(targets.values())})

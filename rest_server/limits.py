@@ -1,0 +1,195 @@
+"""What a request may be: the size of its body and of the system in it; and what is noted of every request."""
+
+import asyncio
+import contextlib
+import logging
+import re
+import time
+import uuid
+
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from optimizer.errors import SpecError
+from optimizer.spec.schema import SystemSpec
+from rest_server.errors import error_response
+from rest_server.logs import ACCESS, FIELDS
+from rest_server.settings import PREFIX, Settings
+
+DRAIN_FACTOR = 8
+"""A body that is too large is read up to this many times the limit before it is refused, and thrown away, so
+that a client that writes before it reads sees the answer."""
+MAX_LOGGED_PATH = 200
+"""Longest path that a log line shows [characters]."""
+
+_CLOSING = {"Connection": "close"}
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
+
+# --- the document --------------------------------------------------------------------------------------
+
+
+def check_size(document: SystemSpec, settings: Settings) -> None:
+    """Refuse a system that is larger than the service takes.
+
+    Args:
+        document: the system, valid by its schema, which bounds names and numbers one by one.
+        settings: the limits.
+
+    Raises:
+        SpecError: the path, the number, the limit and the setting to raise.
+    """
+    models = {profile.name for profile in document.models}
+    for path, number, setting in (
+        ("servers", len(document.servers), "max_servers"),
+        ("accelerators", len(document.accelerators), "max_accelerators"),
+        ("count", len(document.count), "max_accelerators"),
+        ("models", len(document.models), "max_profiles"),
+        ("models", len(models), "max_models"),
+        ("serviceClasses", len(document.service_classes), "max_models"),
+    ):
+        limit = getattr(settings, setting)
+        if number > limit:
+            what = "different models" if setting == "max_models" and path == "models" else "items"
+            raise SpecError(
+                f"{path}: {number:,} {what} are over the limit of {limit:,} of this service; "
+                f"split the system, or raise {_variable(setting)}"
+            )
+    batches = [("models", i, item.max_batch_size) for i, item in enumerate(document.models)]
+    batches += [("servers", i, item.max_batch_size) for i, item in enumerate(document.servers)]
+    for section, i, batch in batches:
+        if batch > settings.max_batch:
+            raise SpecError(
+                f"{section}[{i}].maxBatchSize: {batch:,} requests are over the limit of "
+                f"{settings.max_batch:,} of this service; lower it, or raise {_variable('max_batch')}"
+            )
+
+
+def _variable(setting: str) -> str:
+    return f"{PREFIX}{setting.upper()}"
+
+
+# --- the body ------------------------------------------------------------------------------------------
+
+
+class BodyLimit:
+    """Refuses bodies that are too large, whether they say so beforehand or not, and those that never end."""
+
+    def __init__(self, app: ASGIApp, max_bytes: int, timeout_s: float) -> None:
+        self._app = app
+        self._max_bytes = max_bytes
+        self._timeout_s = timeout_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on with a body that ends in 413 over the limit, in 408 if it stalls."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        body = _Body(receive, self._max_bytes, self._timeout_s)
+        stated = headers.get(b"content-length", b"")
+        if not (stated.isdigit() and int(stated) > self._max_bytes):
+            await self._app(scope, body.receive, send)
+            return
+        if b"expect" not in headers:
+            await body.drain()
+        answer = error_response(scope, 413, body.too_large, headers=_CLOSING)
+        await answer(scope, receive, send)
+
+
+class _Body:
+    """The body of a request, counted and timed as it comes in."""
+
+    def __init__(self, receive: Receive, max_bytes: int, timeout_s: float) -> None:
+        self._receive = receive
+        self._max_bytes = max_bytes
+        self._end = time.monotonic() + timeout_s
+        self._seen = 0
+        self._more = True
+        self.too_large = f"the body is over the limit of {max_bytes:,} bytes"
+
+    async def receive(self) -> Message:
+        """Return the next part, or what comes after the last.
+
+        Raises:
+            HTTPException: 413, the body is too large; 408, the time for it has run out.
+        """
+        message = await self._next() if self._more else await self._receive()
+        if self._seen > self._max_bytes:
+            await self.drain()
+            raise HTTPException(413, self.too_large, headers=_CLOSING)
+        return message
+
+    async def drain(self) -> None:
+        """Read what is left and throw it away, up to a limit."""
+        with contextlib.suppress(HTTPException):  # a body that stalls has been refused already
+            while self._more and self._seen < DRAIN_FACTOR * self._max_bytes:
+                await self._next()
+
+    async def _next(self) -> Message:
+        try:
+            async with asyncio.timeout(self._end - time.monotonic()):
+                message = await self._receive()
+        except TimeoutError:
+            raise HTTPException(408, "the body did not come in time", headers=_CLOSING) from None
+        self._seen += len(message.get("body", b""))
+        self._more = message.get("more_body", False)
+        return message
+
+
+# --- what is noted -------------------------------------------------------------------------------------
+
+
+class RequestLog:
+    """Gives every request an id, times it, and logs it in one line."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._logger = logging.getLogger(ACCESS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, with an id in its state and in the headers of the answer."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        state = scope.setdefault("state", {})
+        state["request_id"] = request_id(scope)
+        status = 500
+
+        async def noted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-ID"] = state["request_id"]
+                spent = state.get("stages_s", {}) | {"total": time.perf_counter() - began}
+                timing = ", ".join(f"{stage};dur={1e3 * stage_s:.1f}" for stage, stage_s in spent.items())
+                headers.append("Server-Timing", timing)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noted)
+        finally:
+            self._write(scope, status, time.perf_counter() - began)
+
+    def _write(self, scope: Scope, status: int, spent_s: float) -> None:
+        state = scope["state"]
+        fields = {
+            "method": scope["method"],
+            "path": scope["path"][:MAX_LOGGED_PATH],
+            "status": status,
+            "ms": round(1e3 * spent_s, 1),
+            "requestId": state["request_id"],
+            "client": (scope.get("client") or ("", 0))[0],
+        }
+        fields |= {f"{stage}Ms": round(1e3 * s, 1) for stage, s in state.get("stages_s", {}).items()}
+        if "api_key" in state:
+            fields["key"] = state["api_key"]
+        self._logger.info("request", extra={FIELDS: fields})
+
+
+def request_id(scope: Scope) -> str:
+    """Return the id that a request came with, if it is one, else a new one."""
+    given = dict(scope["headers"]).get(b"x-request-id", b"").decode("latin-1")
+    return given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex

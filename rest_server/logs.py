@@ -1,0 +1,51 @@
+"""Logs as lines of JSON on standard error, one for every request and one for everything else that happens."""
+
+import json
+import logging
+import time
+from typing import Any
+
+ACCESS = "inferplan.access"
+"""Name of the logger of requests."""
+SERVICE = "inferplan.service"
+"""Name of the logger of everything else."""
+FIELDS = "fields"
+"""Attribute of a record that holds further fields of its line."""
+
+
+class JsonFormatter(logging.Formatter):
+    """Writes a record as one line of JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record."""
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        line: dict[str, Any] = {
+            "time": f"{stamp}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line |= getattr(record, FIELDS, {})
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def log_configuration(level: str = "INFO") -> dict[str, Any]:
+    """Return the configuration for `logging.config.dictConfig`, and so for uvicorn.
+
+    Args:
+        level: least level that is written.
+    """
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"json": {"()": JsonFormatter}},
+        "handlers": {
+            "stderr": {"class": "logging.StreamHandler", "stream": "ext://sys.stderr", "formatter": "json"}
+        },
+        "loggers": {
+            name: {"handlers": ["stderr"], "level": level, "propagate": False}
+            for name in ("inferplan", "uvicorn")
+        },
+    }

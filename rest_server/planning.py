@@ -1,0 +1,141 @@
+"""Places to solve: a bounded number at once, off the event loop, and a bounded queue before them.
+
+Takes a request and the work that it asks for, gives the work's result; or says that the queue is full, that
+the time ran out, or that the client has left.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+
+from optimizer.errors import InferplanError
+from rest_server.settings import Settings
+from rest_server.solver_processes import Job, SolverProcesses, may_leave
+
+T = TypeVar("T")
+GRACE_S = 2.0
+"""How long work in a process may go on when nobody waits for it any more [s]."""
+
+
+class ServiceBusy(InferplanError):  # noqa: N818  the name says what happened
+    """Raised when every place is busy and the queue before them is full."""
+
+    http_status = 503
+
+    def __init__(self, waiting: int, retry_after_s: int) -> None:
+        super().__init__(f"every place is busy and {waiting} requests wait; try again in {retry_after_s} s")
+        self.retry_after_s = retry_after_s
+        """When to try again [s]."""
+
+
+class RequestTimeout(InferplanError):  # noqa: N818  the name says what happened
+    """Raised when the time for a request has run out, in the queue or while its work ran."""
+
+    http_status = 504
+
+
+class ClientLeft(InferplanError):  # noqa: N818  the name says what happened
+    """Raised when the client has closed its connection; nobody will read the answer."""
+
+    http_status = 499
+
+
+class SolvePlaces:
+    """At most so many solves at once, and so many requests waiting for a place, first come first served."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._max_solves = settings.max_solves
+        self._max_waiting = settings.max_waiting
+        self._timeout_s = settings.request_timeout_s
+        self._free = asyncio.Semaphore(settings.max_solves)
+        self._threads = ThreadPoolExecutor(settings.max_solves, thread_name_prefix="solve")
+        self._processes = SolverProcesses(settings.solver_processes)
+        self._mean_s = 0.0
+
+    running: int = 0
+    """Places that are taken."""
+    waiting: int = 0
+    """Requests that wait for one."""
+
+    async def run(self, request: Request, work: Callable[[], T]) -> T:
+        """Run work in a place and return its result; what it raises is raised here.
+
+        Read the body first: from here on the connection is watched. A `functools.partial` of a module's
+        function over plain values (bytes, text, numbers, pydantic models) runs in another process, if there
+        are any; everything else in a thread. If the time runs out or the client leaves while its work runs,
+        the request ends at once, and the place is free when the work ends: in a thread by itself, in a
+        process after `GRACE_S` at the latest.
+
+        Raises:
+            ServiceBusy: the queue is full.
+            RequestTimeout: the time has run out.
+            ClientLeft: the client has left.
+        """
+        if self._free.locked() and self.waiting >= self._max_waiting:
+            raise ServiceBusy(self.waiting, self._retry_after_s())
+        job = asyncio.create_task(self._in_a_place(request, work))
+        leaving = asyncio.create_task(_left(request))
+        try:
+            await asyncio.wait({job, leaving}, timeout=self._timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            if job.done():
+                return job.result()
+            if leaving.done():
+                raise ClientLeft("the client has closed its connection")
+            raise RequestTimeout(
+                f"the time of {self._timeout_s:g} s for a request has run out; ask for less, or try again"
+            )
+        finally:
+            job.cancel()
+            leaving.cancel()
+
+    async def _in_a_place(self, request: Request, work: Callable[[], T]) -> T:
+        began = time.perf_counter()
+        self.waiting += 1
+        try:
+            await self._free.acquire()
+        finally:
+            self.waiting -= 1
+        self.running += 1
+        entered = time.perf_counter()
+        job = Job(work) if self._processes.count and may_leave(work) else None
+        in_thread = work if job is None else partial(self._processes.run, job)
+        future = asyncio.get_running_loop().run_in_executor(self._threads, in_thread)
+        future.add_done_callback(partial(self._left_place, entered))
+        try:
+            result: T = await asyncio.shield(future)
+        except asyncio.CancelledError:
+            if job is not None:
+                asyncio.get_running_loop().call_later(GRACE_S, job.give_up)
+            raise
+        stages = {"wait": entered - began, "work": time.perf_counter() - entered}
+        request.scope.setdefault("state", {})["stages_s"] = stages
+        return result
+
+    def _left_place(self, entered: float, _future: "asyncio.Future[Any]") -> None:
+        self.running -= 1
+        self._mean_s += 0.2 * (time.perf_counter() - entered - self._mean_s)
+        self._free.release()
+
+    def _retry_after_s(self) -> int:
+        """Return when the queue will probably have been worked off, 1 … 60 s."""
+        return min(60, 1 + int(self.waiting * self._mean_s / self._max_solves))
+
+    async def start(self) -> None:
+        """Start the solver processes, if there are any, so that no request waits for that."""
+        await asyncio.get_running_loop().run_in_executor(None, self._processes.start)
+
+    async def close(self) -> None:
+        """Finish what runs, then end threads and processes."""
+        await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
+        await asyncio.get_running_loop().run_in_executor(None, self._processes.close)
+
+
+async def _left(request: Request) -> None:
+    """Return when the client has closed its connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

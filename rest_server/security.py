@@ -1,0 +1,190 @@
+"""API keys: who may do what.
+
+Keys come from files, one in a line: ``KEY``, which may do everything, or ``SCOPES KEY`` with scopes of read,
+solve and write separated by commas; ``#`` begins a comment. A file that changes is read again with the next
+request. Only SHA-256 hashes are kept, and all of them are compared, each in constant time.
+"""
+
+import hashlib
+import hmac
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from optimizer.errors import SpecError
+from rest_server.errors import error_response
+from rest_server.logs import SERVICE
+
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+"""Answered without a key."""
+MAX_FILE_BYTES = 2**20
+"""Largest file of keys."""
+_SOLVING = frozenset(
+    {"/v1/plan", "/v1/candidates", "/v1/analyze", "/v1/size", "/optimize", "/solve", "/target"}
+)
+"""POST: computes from its body; ``/optimizeOne`` too, unless it replaces the fleet."""
+_CHANGING = ("add", "remove", "apply")
+"""How the reference's GET routes begin that change the fleet."""
+
+
+class Right(StrEnum):
+    """What a key may do."""
+
+    read = "read"
+    solve = "solve"
+    write = "write"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An API key."""
+
+    digest: bytes
+    """SHA-256 of the key."""
+    scopes: frozenset[Right]
+    """What it may do."""
+
+    @property
+    def label(self) -> str:
+        """What stands for the key in logs."""
+        return self.digest.hex()[:8]
+
+
+def needed_scope(method: str, path: str, *, replaces_state: bool) -> Right:
+    """Return the scope that a request needs.
+
+    Args:
+        method: HTTP method.
+        path: path of the URL, decoded.
+        replaces_state: whether ``/optimizeOne`` replaces the fleet.
+    """
+    if method in {"GET", "HEAD", "OPTIONS"}:
+        first = path.strip("/").lower()
+        return Right.write if first.startswith(_CHANGING) else Right.read
+    if method == "POST":
+        if path == "/optimizeOne":
+            return Right.write if replaces_state else Right.solve
+        if path in _SOLVING or path.startswith("/queue/"):
+            return Right.solve
+    return Right.write
+
+
+class KeyFiles:
+    """The keys of some files, as they stand now."""
+
+    def __init__(self, paths: Iterable[Path]) -> None:
+        """Read all files.
+
+        Raises:
+            SpecError: a file cannot be read, or a line is no key.
+        """
+        self._paths = tuple(paths)
+        self._seen = {path: _mark(path) for path in self._paths}
+        self._keys = {path: tuple(_keys(path)) for path in self._paths}
+
+    @property
+    def required(self) -> bool:
+        """Whether a key is needed at all."""
+        return bool(self._paths)
+
+    def find(self, given: bytes) -> Key | None:
+        """Return the key that was given, if it is known."""
+        digest = hashlib.sha256(given).digest()
+        found = None
+        for path in self._paths:
+            for key in self._current(path):
+                if hmac.compare_digest(key.digest, digest):
+                    found = key if found is None else Key(digest, found.scopes | key.scopes)
+        return found
+
+    def _current(self, path: Path) -> tuple[Key, ...]:
+        """Return the keys of a file; one that can no longer be read lets nobody in."""
+        mark = _mark(path)
+        if mark != self._seen[path]:
+            try:
+                self._keys[path] = tuple(_keys(path))
+            except SpecError as error:
+                self._keys[path] = ()
+                logging.getLogger(SERVICE).warning("%s; its keys are refused until it is mended", error)
+            self._seen[path] = mark
+        return self._keys[path]
+
+
+def _mark(path: Path) -> tuple[int, ...] | None:
+    """Return what changes when a file changes, or nothing if it is not there."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino
+
+
+def _keys(path: Path) -> Iterator[Key]:
+    try:
+        with path.open(encoding="utf-8") as file:
+            text = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        problem = (error.strerror or str(error)).lower()
+        raise SpecError(f"{path}: API keys cannot be read: {problem}") from None
+    except ValueError:
+        raise SpecError(f"{path}: API keys cannot be read: not UTF-8 text") from None
+    if len(text) > MAX_FILE_BYTES:
+        raise SpecError(f"{path}: over the limit of {MAX_FILE_BYTES >> 20} MiB for a file of API keys")
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        if len(words) > 2:  # the line is not shown: it may hold a key
+            raise SpecError(f"{path}:{number}: give 'KEY' or 'SCOPES KEY', not {len(words)} words")
+        names = words[0].split(",") if len(words) == 2 else list(Right)
+        unknown = [name for name in names if name not in set(Right)]
+        if unknown:
+            raise SpecError(f"{path}:{number}: scopes are read, solve and write, separated by commas")
+        yield Key(hashlib.sha256(words[-1].encode()).digest(), frozenset(map(Right, names)))
+
+
+class Gate:
+    """Lets requests pass that have the key they need."""
+
+    def __init__(self, app: ASGIApp, keys: KeyFiles, *, replaces_state: bool) -> None:
+        self._app = app
+        self._keys = keys
+        self._replaces_state = replaces_state
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer 401 or 403."""
+        if scope["type"] != "http" or not self._keys.required or scope["path"] in OPEN_PATHS:
+            await self._app(scope, receive, send)
+            return
+        given = given_key(dict(reversed(scope["headers"])))
+        key = self._keys.find(given) if given else None
+        if key is None:
+            problem = "this is not a known API key" if given else "an API key is needed"
+            headers = {"WWW-Authenticate": 'Bearer realm="inferplan"'}
+            detail = f"{problem}; send one in X-API-KEY, or as a bearer token"
+            await error_response(scope, 401, detail, headers=headers)(scope, receive, send)
+            return
+        scope.setdefault("state", {})["api_key"] = key.label
+        needed = needed_scope(scope["method"], scope["path"], replaces_state=self._replaces_state)
+        if needed not in key.scopes:
+            detail = f"the API key lacks the scope {needed.value!r}, which this request needs"
+            await error_response(scope, 403, detail)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+
+def given_key(headers: Mapping[bytes, bytes]) -> bytes:
+    """Return the key in the headers of a request, or nothing.
+
+    Args:
+        headers: by their names in small letters.
+    """
+    own = headers.get(b"x-api-key")
+    if own is not None:
+        return own.strip()
+    kind, _, token = headers.get(b"authorization", b"").strip().partition(b" ")
+    return token.strip() if kind.lower() == b"bearer" else b""

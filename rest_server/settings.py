@@ -1,0 +1,135 @@
+"""The settings of the service: from arguments, else the environment, else defaults.
+
+Each is read from ``INFERPLAN_`` and its name in capitals; host and port also from ``INFERNO_HOST`` and
+``INFERNO_PORT``, as the reference's are.
+"""
+
+import ipaddress
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AliasChoices, Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from optimizer.errors import SpecError
+
+PREFIX = "INFERPLAN_"
+_Count = Annotated[int, Field(ge=1, le=1_000_000)]
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Settings(BaseSettings):
+    """What the service does, and what it refuses to do."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_ignore_empty=True,
+        frozen=True,
+        extra="forbid",
+        populate_by_name=True,
+        use_attribute_docstrings=True,
+    )
+
+    host: str = Field(
+        "127.0.0.1", min_length=1, validation_alias=AliasChoices("INFERPLAN_HOST", "INFERNO_HOST")
+    )
+    """Address to listen on."""
+    port: int = Field(8080, ge=0, le=65535, validation_alias=AliasChoices("INFERPLAN_PORT", "INFERNO_PORT"))
+    """Port to listen on; 0 takes a free one."""
+    workers: int = Field(1, ge=1, le=256)
+    """Processes that answer requests; more than one only if stateless."""
+    stateful: bool = False
+    """Whether the service holds a fleet."""
+    protect_state: bool = False
+    """Whether ``/optimizeOne`` leaves the fleet of a stateful service alone."""
+    queue_at_root: bool = False
+    """Whether the routes of the queue-analysis service are at the root as well as under ``/queue``."""
+    insecure: bool = False
+    """Whether an address that other machines reach may be served without API keys."""
+    api_key_files: Annotated[tuple[Path, ...], NoDecode] = ()
+    """Files with API keys; in the environment separated as in ``PATH``. None: everybody may do everything."""
+    max_body_bytes: int = Field(4 * 2**20, ge=1, le=2**30)
+    """Largest body of a request [bytes]."""
+    max_solves: int = Field(default_factory=cores, ge=1, le=1024)
+    """Solves at once, in each worker."""
+    solver_processes: int = Field(default_factory=cores, ge=0, le=1024)
+    """Processes that solve for each worker, so that the worker itself stays free to answer; 0: threads."""
+    max_waiting: int = Field(128, ge=0, le=1_000_000)
+    """Requests that may wait for a place to solve, in each worker."""
+    request_timeout_s: float = Field(60.0, gt=0, le=86_400, allow_inf_nan=False)
+    """Longest time from a request to its answer, waiting included [s]."""
+    max_servers: _Count = 2_000
+    """Most servers of a system."""
+    max_accelerators: _Count = 500
+    """Most accelerators of a system, and most accelerator types with a capacity."""
+    max_models: _Count = 2_000
+    """Most models of a system, and most service classes."""
+    max_profiles: _Count = 100_000
+    """Most profiles of a system."""
+    max_batch: _Count = 8_192
+    """Largest batch limit that a document may state [requests]."""
+
+    @field_validator("api_key_files", mode="before")
+    @classmethod
+    def _paths(cls, value: Any) -> Any:
+        """Split what came from the environment."""
+        return tuple(part for part in value.split(os.pathsep) if part) if isinstance(value, str) else value
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment variables from which another process reads the same settings."""
+        texts = {name: str(value) for name, value in self if name != "api_key_files"}
+        texts["api_key_files"] = os.pathsep.join(str(path.absolute()) for path in self.api_key_files)
+        return {f"{PREFIX}{name.upper()}": text for name, text in texts.items()}
+
+    def is_loopback(self) -> bool:
+        """Say whether only this machine can reach the address."""
+        try:
+            return ipaddress.ip_address(self.host.strip("[]").partition("%")[0]).is_loopback
+        except ValueError:
+            return self.host.lower() == "localhost"
+
+    def check(self) -> None:
+        """Refuse settings that contradict one another, or that would open the service to strangers.
+
+        Raises:
+            SpecError: what to change.
+        """
+        if self.workers > 1 and self.stateful:
+            raise SpecError(
+                f"--workers {self.workers}: a stateful service holds its fleet in one process; "
+                "remove --workers or --stateful"
+            )
+        if self.protect_state and not self.stateful:
+            raise SpecError(
+                "--protect-state: without --stateful there is no fleet; remove one, or add the other"
+            )
+        if not (self.is_loopback() or self.api_key_files or self.insecure):
+            raise SpecError(
+                f"--host {self.host}: other machines can reach this address and there are no API keys; "
+                "give --api-keys FILE, or --insecure to let everybody in"
+            )
+
+
+def load_settings(**given: object) -> Settings:
+    """Return the settings from arguments, else the environment, else defaults.
+
+    Raises:
+        SpecError: a value is out of range; the text names the argument or the environment variable.
+    """
+    try:
+        return Settings(**given)  # type: ignore[arg-type]
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        name = str(problem["loc"][0])
+        shown = f"--{name.replace('_', '-')}" if name in given else _variable(name)
+        value = "" if isinstance(problem["input"], dict) else f" ({str(problem['input'])[:60]!r})"
+        raise SpecError(f"{shown}: {problem['msg'][:1].lower()}{problem['msg'][1:]}{value}") from None
+
+
+def _variable(name: str) -> str:
+    return name if name.isupper() else f"{PREFIX}{name.upper()}"

@@ -1,0 +1,205 @@
+"""The fleet that a stateful service holds: immutable snapshots, one after the other, each with its revision.
+
+A reader gets a whole snapshot; a writer gives a function from snapshot to snapshot, which runs under the lock
+and sees every change before it. Nothing is solved under the lock.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from optimizer.plan import Plan
+from optimizer.spec.files import Part
+from optimizer.spec.schema import (
+    Accelerator,
+    AllocationData,
+    Capacity,
+    ModelProfile,
+    OptimizerOptions,
+    Server,
+    ServiceClass,
+    SystemSpec,
+)
+from optimizer.spec.system import System, join_parts
+
+
+def _nothing() -> Mapping[str, Any]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Entities:
+    """Everything that is known of a fleet, by name, in the order in which it came; names may dangle."""
+
+    accelerators: Mapping[str, Accelerator] = field(default_factory=_nothing)
+    """Accelerators by name."""
+    models: Mapping[str, Mapping[str, ModelProfile]] = field(default_factory=_nothing)
+    """Profiles by model and accelerator; a model may have none."""
+    service_classes: Mapping[str, ServiceClass] = field(default_factory=_nothing)
+    """Service classes by name."""
+    servers: Mapping[str, Server] = field(default_factory=_nothing)
+    """Servers by name, with what they run on and what was last planned for them."""
+    capacity: Mapping[str, int] = field(default_factory=_nothing)
+    """Units by accelerator type."""
+    optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
+    """How to choose."""
+
+    def __post_init__(self) -> None:
+        for name in ("accelerators", "service_classes", "servers", "capacity"):
+            object.__setattr__(self, name, _frozen(getattr(self, name)))
+        models = {model: _frozen(profiles) for model, profiles in self.models.items()}
+        object.__setattr__(self, "models", MappingProxyType(models))
+
+    @classmethod
+    def of(cls, system: System) -> "Entities":
+        """Return the entities of a system."""
+        models: dict[str, dict[str, ModelProfile]] = {}
+        for (model, accelerator), profile in system.profiles.items():
+            models.setdefault(model, {})[accelerator] = profile
+        return cls(
+            system.accelerators,
+            models,
+            system.service_classes,
+            system.servers,
+            system.capacity,
+            system.options,
+        )
+
+    def spec(self) -> SystemSpec:
+        """Return all entities as one document; a model without a profile has no place in it."""
+        return SystemSpec.model_construct(
+            accelerators=tuple(self.accelerators.values()),
+            models=tuple(profile for profiles in self.models.values() for profile in profiles.values()),
+            service_classes=tuple(self.service_classes.values()),
+            servers=tuple(self.servers.values()),
+            count=tuple(Capacity(type=kind, count=units) for kind, units in self.capacity.items()),
+            optimizer=self.optimizer,
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Return all entities as plain values under the wire names, for `optimizer.load_system`."""
+        return self.spec().model_dump(mode="json", by_alias=True)
+
+    def system(self) -> System:
+        """Return the cross-checked system, without validating again what was validated when it came in.
+
+        Raises:
+            SpecError: there is no server, or a name refers to nothing.
+        """
+        return join_parts([Part(self.spec())])
+
+    def with_desired(self, plan: Plan, system: System) -> "Entities":
+        """Return a copy in which every server of a planned system has its desired allocation.
+
+        A server that has left since is passed over, one that came since keeps what it has.
+
+        Args:
+            plan: what to run where.
+            system: what was planned.
+        """
+        return self.with_allocations(desired_allocations(plan, system))
+
+    def with_allocations(self, desired: Mapping[str, AllocationData]) -> "Entities":
+        """Return a copy with other desired allocations, by server; unknown servers are passed over."""
+        servers = {
+            name: server.model_copy(update={"desired": desired[name]}) if name in desired else server
+            for name, server in self.servers.items()
+        }
+        return replace(self, servers=servers)
+
+    def with_desired_applied(self) -> "Entities":
+        """Return a copy in which every server runs what is desired for it, and keeps its load."""
+        servers = {}
+        for name, server in self.servers.items():
+            current = server.desired.model_copy(update={"load": server.current.load})
+            servers[name] = server.model_copy(update={"current": current})
+        return replace(self, servers=servers)
+
+
+def desired_allocations(plan: Plan, system: System) -> dict[str, AllocationData]:
+    """Return what a plan desires for every server of the planned system; nothing for an unserved one."""
+    planned = plan.applied_to(system).servers
+    return {
+        name: planned[name].current if name in plan.allocations else AllocationData()
+        for name in system.servers
+    }
+
+
+def _frozen(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
+    return mapping if isinstance(mapping, MappingProxyType) else MappingProxyType(dict(mapping))
+
+
+class RevisionConflict(Exception):  # noqa: N818  the name says what happened
+    """Raised when a change was meant for another revision than the current one."""
+
+    def __init__(self, current: int, expected: int) -> None:
+        super().__init__(f"the fleet is at revision {current}, not {expected}; read it again")
+        self.current = current
+        """The revision that the fleet is at."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRecord:
+    """The last plan."""
+
+    plan: Plan
+    """The plan."""
+    revision: int
+    """Revision of the fleet that it was made for."""
+    made_at: float
+    """When it was made [s since the epoch]."""
+
+
+class FleetState:
+    """The current entities with their revision, and the last plan; safe to use from many threads."""
+
+    def __init__(self, entities: Entities | None = None) -> None:
+        self._lock = threading.Lock()
+        self._entities = entities or Entities()
+        self._revision = 0
+        self._plan: PlanRecord | None = None
+
+    def read(self) -> tuple[int, Entities]:
+        """Return the revision and the entities at it."""
+        with self._lock:
+            return self._revision, self._entities
+
+    def update(
+        self, change: Callable[[Entities], Entities], *, if_revision: int | None = None
+    ) -> tuple[int, Entities]:
+        """Replace the entities by what `change` makes of them; what it raises leaves them as they are.
+
+        Args:
+            change: runs under the lock, so it must be quick; returning its argument changes nothing.
+            if_revision: the revision that the change is meant for; none: whatever is current.
+
+        Returns:
+            The revision and the entities after the change.
+
+        Raises:
+            RevisionConflict: the fleet is at another revision.
+        """
+        with self._lock:
+            if if_revision is not None and if_revision != self._revision:
+                raise RevisionConflict(self._revision, if_revision)
+            changed = change(self._entities)
+            if changed is not self._entities:
+                self._entities = changed
+                self._revision += 1
+            return self._revision, self._entities
+
+    @property
+    def plan(self) -> PlanRecord | None:
+        """The last plan, if any."""
+        with self._lock:
+            return self._plan
+
+    def record_plan(self, plan: Plan, revision: int) -> None:
+        """Keep a plan as the last one, unless one for a later revision is there already."""
+        record = PlanRecord(plan, revision, time.time())
+        with self._lock:
+            if self._plan is None or self._plan.revision <= revision:
+                self._plan = record

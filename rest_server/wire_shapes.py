@@ -1,0 +1,146 @@
+"""Entities as the reference shows them: every key of its types, zero where nothing was given.
+
+What the reference has no key for (``perfParms``, ``maxQueueSize``) is shown where it was given. Whole numbers
+are written without a fraction, as its clients read many of them into integers.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from optimizer.spec.schema import (
+    Accelerator,
+    AllocationData,
+    DecodeParms,
+    Document,
+    Load,
+    ModelProfile,
+    ModelTarget,
+    PrefillParms,
+    Server,
+    ServiceClass,
+)
+
+EXACT = 2**53
+"""Larger whole numbers are left as floats, which they were."""
+
+
+def plain(value: Any) -> Any:
+    """Return plain values in which every whole number is an integer."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) < EXACT else value
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def accelerator_shape(item: Accelerator) -> dict[str, Any]:
+    """Return an accelerator as the reference shows it."""
+    power = item.power
+    return {
+        "name": item.name,
+        "type": _given(item, "type", ""),
+        "multiplicity": _given(item, "multiplicity", 0),
+        "memSize": plain(item.memory_gb),
+        "memBW": plain(item.memory_bandwidth_gb_per_s),
+        "power": {
+            "idle": plain(power.idle_w),
+            "full": plain(power.full_w),
+            "midPower": plain(power.mid_power_w),
+            "midUtil": plain(power.mid_utilization),
+        },
+        "cost": plain(item.cost_cents_per_h),
+    }
+
+
+def capacity_shape(kind: str, count: int) -> dict[str, Any]:
+    """Return the units of an accelerator type as the reference shows them."""
+    return {"type": kind, "count": count}
+
+
+def profile_shape(item: ModelProfile) -> dict[str, Any]:
+    """Return a profile as the reference shows it."""
+    decode, prefill = item.decode or DecodeParms(), item.prefill or PrefillParms()
+    return {
+        "name": item.name,
+        "acc": item.accelerator,
+        "accCount": _given(item, "acc_count", 0),
+        "maxBatchSize": item.max_batch_size,
+        "atTokens": item.at_tokens,
+        "decodeParms": {"alpha": plain(decode.base_ms), "beta": plain(decode.per_request_ms)},
+        "prefillParms": {"gamma": plain(prefill.base_ms), "delta": plain(prefill.per_token_ms)},
+        **_beyond(item, ("iteration", "kv_capacity_tokens", "max_num_tokens")),
+    }
+
+
+def target_shape(item: ModelTarget) -> dict[str, Any]:
+    """Return the targets of a model as the reference shows them."""
+    return {
+        "model": item.model,
+        "slo-itl": plain(item.itl_ms),
+        "slo-ttft": plain(item.ttft_ms),
+        "slo-tps": plain(item.tps),
+    }
+
+
+def service_class_shape(item: ServiceClass) -> dict[str, Any]:
+    """Return a service class as the reference shows it."""
+    targets = [target_shape(target) for target in item.model_targets]
+    return {"name": item.name, "priority": item.priority, "modelTargets": targets}
+
+
+def server_shape(item: Server) -> dict[str, Any]:
+    """Return a server as the reference shows it."""
+    return {
+        "name": item.name,
+        "class": _given(item, "service_class", ""),
+        "model": item.model,
+        "keepAccelerator": item.keep_accelerator,
+        "minNumReplicas": item.min_num_replicas,
+        "maxBatchSize": item.max_batch_size,
+        **_beyond(item, ("max_num_replicas", "max_queue_size", "accelerators")),
+        "currentAlloc": allocation_shape(item.current),
+        "desiredAlloc": allocation_shape(item.desired),
+    }
+
+
+def allocation_shape(item: AllocationData) -> dict[str, Any]:
+    """Return an allocation as the reference shows it."""
+    return {
+        "accelerator": item.accelerator,
+        "numReplicas": item.num_replicas,
+        "maxBatch": item.max_batch,
+        "cost": plain(item.cost_cents_per_h),
+        "itlAverage": plain(item.itl_ms),
+        "ttftAverage": plain(item.ttft_ms),
+        **_beyond(item, ("avg_concurrency",)),
+        "load": load_shape(item.load),
+    }
+
+
+def load_shape(item: Load) -> dict[str, Any]:
+    """Return a load as the reference shows it."""
+    return {
+        "arrivalRate": plain(item.arrival_rate_rpm),
+        "avgInTokens": plain(item.in_tokens),
+        "avgOutTokens": plain(item.out_tokens),
+        **_beyond(item, ("throughput_rpm",)),
+    }
+
+
+def _given(item: Document, field: str, zero: object) -> object:
+    """Return a value that was given, or Go's zero for one that was left out."""
+    return getattr(item, field) if field in item.model_fields_set else zero
+
+
+def _beyond(item: Document, names: Iterable[str]) -> dict[str, Any]:
+    """Return the values that were given of those that the reference has no key for."""
+    found = {}
+    for name in names:
+        value = getattr(item, name)
+        if name in item.model_fields_set and value is not None:
+            wire = type(item).model_fields[name].alias or name
+            dumped = value.model_dump(mode="json", by_alias=True) if isinstance(value, BaseModel) else value
+            found[wire] = plain(dumped)
+    return found

@@ -1,0 +1,81 @@
+"""Clients of the service for tests: in this process, or over real connections from many threads."""
+
+import contextlib
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import uvicorn
+from fastapi.testclient import TestClient
+
+from rest_server.app import create_app
+from rest_server.settings import Settings
+
+Json = dict[str, Any]
+PROBLEM = "application/problem+json"
+
+
+@contextlib.contextmanager
+def client(**settings: Any) -> Iterator[TestClient]:
+    """Serve inside this process; work runs in threads unless told otherwise."""
+    app = create_app(Settings(**{"solver_processes": 0} | settings))
+    with TestClient(app, raise_server_exceptions=False) as found:
+        yield found
+
+
+class Answer(NamedTuple):
+    """What came back over a connection."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str]
+
+    def json(self) -> Any:
+        """Return the parsed body."""
+        return json.loads(self.body)
+
+    @property
+    def etag(self) -> str:
+        """The revision that the answer stands for."""
+        return self.headers["etag"]
+
+
+class Server(NamedTuple):
+    """A service that listens on a port of this machine."""
+
+    port: int
+
+    def request(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        """Make one request over a connection of its own."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        try:
+            connection.request(method, path, data, {"Content-Type": "application/json"} | dict(headers or {}))
+            response = connection.getresponse()
+            found = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(response.status, response.read(), found)
+        finally:
+            connection.close()
+
+
+@contextlib.contextmanager
+def serving(**settings: Any) -> Iterator[Server]:
+    """Serve on a free port of this machine, in a thread."""
+    app = create_app(Settings(**{"solver_processes": 0} | settings))
+    with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none", lifespan="on"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            while not server.started and thread.is_alive():
+                time.sleep(0.01)
+            yield Server(listener.getsockname()[1])
+        finally:
+            server.should_exit = True
+            thread.join()

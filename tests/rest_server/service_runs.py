@@ -1,0 +1,128 @@
+"""Services to test: in a process of its own, or in a thread with a route that takes its time."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import uvicorn
+from fastapi import FastAPI, Request
+
+from rest_server.app import create_app
+from rest_server.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Reply(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    text: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.text)
+
+
+class Service(NamedTuple):
+    port: int
+    app: FastAPI
+    events: dict[str, threading.Event]
+
+    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Reply:
+        return ask(self.port, method, path, body, **headers)
+
+    def connect(self, path: str) -> socket.socket:
+        """Send a request on a connection that the caller closes."""
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=20)
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        return connection
+
+    def until(self, running: int, waiting: int) -> None:
+        """Wait until so many places are taken and so many requests wait."""
+        places, end = self.app.state.places, time.monotonic() + 10
+        while (places.running, places.waiting) != (running, waiting):
+            assert time.monotonic() < end, (places.running, places.waiting)
+            time.sleep(0.005)
+
+
+def ask(port: int, method: str, path: str, body: bytes | None = None, **headers: str) -> Reply:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        connection.request(method, path, body, named)
+        answer = connection.getresponse()
+        found = {name.lower(): value for name, value in answer.getheaders()}
+        return Reply(answer.status, found, answer.read().decode())
+    finally:
+        connection.close()
+
+
+@contextmanager
+def in_a_thread(events: dict[str, threading.Event] | None = None, **given: Any) -> Iterator[Service]:
+    """Serve with real connections; ``/wait/NAME`` takes a place until the event of that name is set."""
+    app = create_app(Settings(**{"solver_processes": 0, "max_solves": 1} | given))
+    known = events or {}
+
+    async def wait(request: Request, name: str) -> str:
+        await app.state.places.run(request, partial(known[name].wait, 20))
+        return name
+
+    app.add_api_route("/wait/{name}", wait)
+    app.add_api_route("/v1/wait/{name}", wait)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=10))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            yield Service(listening.getsockname()[1], app, known)
+        finally:
+            server.should_exit = True
+            for event in known.values():
+                event.set()
+            thread.join()
+
+
+class Program(NamedTuple):
+    port: int
+    process: "subprocess.Popen[str]"
+
+    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Reply:
+        return ask(self.port, method, path, body, **headers)
+
+    def end(self, number: int = signal.SIGTERM) -> tuple[int, list[dict[str, Any]]]:
+        """Return the exit status and the lines of the log, but for the first ones."""
+        self.process.send_signal(number)
+        _, errors = self.process.communicate(timeout=20)
+        return self.process.returncode, [json.loads(line) for line in errors.splitlines()]
+
+
+@contextmanager
+def as_a_program(*options: str, **environment: str) -> Iterator[Program]:
+    """Run ``inferplan serve``."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "optimizer.cli", "serve", *options],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "INFERPLAN_SOLVER_PROCESSES": "0"} | environment,
+    ) as process:
+        try:
+            assert process.stderr is not None
+            line = json.loads(process.stderr.readline())
+            found = re.search(r":(\d+)$", line["message"])
+            assert found, line
+            yield Program(int(found[1]), process)
+        finally:
+            if process.poll() is None:
+                process.kill()

@@ -1,0 +1,422 @@
+"""/v1 without a fleet: it answers what the library answers, and refuses what the library refuses."""
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from api_clients import PROBLEM, client
+from builders import accelerator, document, profile, server, service_class
+from fastapi.testclient import TestClient
+from hypothesis import given, settings
+from strategies import documents
+
+from optimizer import (
+    LatencyTargets,
+    Replica,
+    SpecError,
+    analyze_replicas,
+    find_candidates,
+    load_system,
+    size_replicas,
+    solve,
+)
+from rest_server import api_examples
+
+Json = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[TestClient]:
+    with client() as found:
+        yield found
+
+
+def small() -> Json:
+    return document([server("s"), server("t")], [accelerator("A"), accelerator("B")], {"A": 9, "B": 9})
+
+
+def planned(source: Json, **options: Any) -> str:
+    return solve(load_system(source), **options).to_json()
+
+
+# --- plan ----------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=25)
+@given(source=documents)
+def test_a_plan_is_byte_for_byte_the_librarys(service: TestClient, source: Json) -> None:
+    answer = service.post("/v1/plan", json=source)
+    assert answer.status_code == 200
+    assert answer.text == planned(source)
+    assert answer.headers["content-type"] == "application/json"
+
+
+def test_a_wrapped_system_gives_the_same_plan_as_a_bare_one(service: TestClient) -> None:
+    bare = api_examples.SYSTEM | {"optimizer": api_examples.OPTIONS}
+    answers = [service.post("/v1/plan", json=source).text for source in (bare, api_examples.WRAPPED)]
+    assert answers == [planned(bare)] * 2
+
+
+def test_keys_are_matched_in_any_case(service: TestClient) -> None:
+    source = json.loads(json.dumps(small()).replace("arrivalRate", "ARRIVALRATE"))
+    assert service.post("/v1/plan", json=source).text == planned(small())
+
+
+def test_a_body_may_have_a_byte_order_mark_and_any_content_type(service: TestClient) -> None:
+    body = b"\xef\xbb\xbf" + json.dumps(small()).encode()
+    for headers in ({}, {"Content-Type": "text/plain"}, {"Content-Type": "application/json; charset=utf-8"}):
+        assert service.post("/v1/plan", content=body, headers=headers).text == planned(small())
+
+
+@pytest.mark.parametrize(
+    ("query", "options"),
+    [
+        ("solver=greedy", {"milp_solver": False}),
+        ("solver=milp", {"milp_solver": True}),
+        ("unlimited=true", {"unlimited": True}),
+        ("mixed=true", {"heterogeneous": True}),
+        ("gap=0.5", {"gap": 0.5}),
+        ("time_limit=5", {"time_limit_s": 5.0}),
+        ("solver=greedy&unlimited=false&mixed=1", {"milp_solver": False, "heterogeneous": True}),
+    ],
+)
+def test_options_stand_in_place_of_the_documents(
+    service: TestClient, query: str, options: dict[str, Any]
+) -> None:
+    assert service.post(f"/v1/plan?{query}", json=small()).text == planned(small(), **options)
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ("solver=magic", "solver"),
+        ("unlimited=perhaps", "unlimited"),
+        ("gap=2", "gap"),
+        ("gap=nan", "gap"),
+        ("gap=-1", "gap"),
+        ("time_limit=0", "time_limit"),
+        ("time_limit=inf", "time_limit"),
+        ("time_limit=nan", "time_limit"),
+        ("colour=red", "colour"),
+    ],
+)
+def test_an_option_that_is_wrong_is_named(service: TestClient, query: str, name: str) -> None:
+    refused(service.post(f"/v1/plan?{query}", json=small()), 422, name)
+
+
+def test_no_solve_may_take_longer_than_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = []
+
+    def record(system: Any, **options: Any) -> Any:
+        limits.append(options["time_limit_s"])
+        return solve(system, **options)
+
+    monkeypatch.setattr("rest_server.api_work.solve", record)
+    with client(request_timeout_s=10) as service:
+        for query in ("", "?time_limit=3", "?time_limit=3000"):
+            assert service.post(f"/v1/plan{query}", json=small()).status_code == 200
+    assert limits == [9.0, 3.0, 9.0]
+
+
+def test_what_cannot_be_served_is_an_answer_and_no_error(service: TestClient) -> None:
+    source = document([server("s", replicas=3)], [accelerator("A")], {"A": 2})
+    answer = service.post("/v1/plan", json=source)
+    assert answer.status_code == 200
+    assert answer.json()["unserved"][0]["reason"] == "capacity"
+
+
+def test_the_time_of_each_stage_stands_in_a_header(service: TestClient) -> None:
+    timing = service.post("/v1/plan", json=small()).headers["server-timing"]
+    for stage in ("candidates", "solve", "plan", "verify"):
+        assert f"{stage};dur=" in timing
+
+
+def test_the_solvers_processes_give_the_same_bytes() -> None:
+    with client(solver_processes=1) as service:
+        assert service.post("/v1/plan", json=small()).text == planned(small())
+        refused(service.post("/v1/plan", json=wrong(lambda d: d.update(servers=[]))), 422, "servers")
+
+
+# --- candidates, analyze, size -------------------------------------------------------------------------
+
+
+def test_candidates_are_the_librarys(service: TestClient) -> None:
+    source = small()
+    source["servers"][0]["accelerators"] = ["A"]
+    answer = service.post("/v1/candidates", json=source)
+    assert answer.json() == json.loads(json.dumps(find_candidates(load_system(source)).to_wire()))
+    assert len(answer.json()["candidates"]) == 3
+    assert answer.json()["rejections"][0]["reason"] == "not_allowed"
+
+
+def replica(**changes: Any) -> Json:
+    return api_examples.REPLICA | changes
+
+
+def test_an_analysis_is_the_librarys(service: TestClient) -> None:
+    answer = service.post("/v1/analyze", json={"replica": replica(), "rate": 8})
+    assert answer.json() == analyze_replicas([Replica(**replica())], [8.0])[0].model_dump(by_alias=True)
+
+
+def test_several_analyses_are_answered_in_their_order(service: TestClient) -> None:
+    rates = [8.0, 0.5, 20.0]
+    items = [{"replica": replica(maxBatch=i + 1), "rate": rate} for i, rate in enumerate(rates)]
+    answer = service.post("/v1/analyze", json={"ITEMS": items}).json()
+    alone = [service.post("/v1/analyze", json=item).json() for item in items]
+    assert [item["offeredRate"] for item in answer["items"]] == rates
+    assert answer["items"] == [pytest.approx(item, rel=1e-9) for item in alone]
+
+
+def test_a_sizing_is_the_librarys(service: TestClient) -> None:
+    answer = service.post("/v1/size", json={"replica": replica(), "targets": api_examples.TARGETS})
+    found = size_replicas([Replica(**replica())], [LatencyTargets(**api_examples.TARGETS)])[0]
+    assert not isinstance(found, Exception)
+    assert answer.json() == found.model_dump(by_alias=True)
+
+
+def test_targets_that_no_rate_meets_are_refused_alone_and_answered_in_a_list(service: TestClient) -> None:
+    item = {"replica": replica(), "targets": {"itl": 1}}
+    refused(service.post("/v1/size", json=item), 422, "the best ITL at batch 1 is")
+    answers = service.post("/v1/size", json={"items": [item, {"replica": replica()}]}).json()["items"]
+    assert answers[0].keys() == {"message"}
+    assert answers[1]["maxRate"] > 0
+
+
+def test_an_empty_list_gets_an_empty_answer(service: TestClient) -> None:
+    for path in ("analyze", "size"):
+        assert service.post(f"/v1/{path}", json={"items": []}).json() == {"items": []}
+
+
+def test_many_large_replicas_are_sized_in_parts(service: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rest_server.api_work.MAX_BATCHES_AT_ONCE", 10)
+    items = [{"replica": replica(maxBatch=batch), "rate": 1} for batch in (4, 6, 9, 2, 30, 1)]
+    parts = service.post("/v1/analyze", json={"items": items}).json()["items"]
+    monkeypatch.undo()
+    assert parts == service.post("/v1/analyze", json={"items": items}).json()["items"]
+
+
+NO_WORK: Json = {"decodeParms": {}, "prefillParms": {}}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "place"),
+    [
+        ("analyze", {"replica": replica()}, "rate: missing"),
+        ("analyze", {"rate": 1}, "replica: missing"),
+        ("analyze", {"replica": replica(), "rate": 0}, "rate: must be more than 0, not 0"),
+        ("analyze", {"replica": replica(), "rate": "8"}, "rate: must be a number"),
+        ("analyze", {"replica": replica(maxBatch=0), "rate": 8}, "replica.maxBatch: must be at least 1"),
+        (
+            "analyze",
+            {"replica": replica(maxBatch=10_000), "rate": 8},
+            "replica.maxBatch: must be at most 8,192",
+        ),
+        ("analyze", {"replica": replica(perfParms={"alpha": 1}), "rate": 8}, "replica: give either"),
+        ("analyze", {"replica": replica(**NO_WORK), "rate": 8}, "the service time of a request is zero"),
+        ("analyze", {"items": {}}, "items: must be a list"),
+        ("analyze", {"items": [{"replica": replica(), "rate": -1}]}, "items[0].rate: must be more than 0"),
+        (
+            "analyze",
+            {"items": [{"replica": replica(), "rate": 1}, {"replica": replica(**NO_WORK), "rate": 8}]},
+            "items[1].replica: the service time",
+        ),
+        ("size", {"replica": replica(), "targets": {"itl": -1}}, "targets.itl: must be at least 0"),
+        ("size", {"items": [{"replica": replica(maxBatch=10_000)}]}, "items[0].replica.maxBatch: must be at"),
+        ("size", {"items": [{"replica": replica()}] * 1001}, "items"),
+        ("size", {}, "replica: missing"),
+    ],
+)
+def test_a_replica_that_is_wrong_is_named(service: TestClient, path: str, body: Json, place: str) -> None:
+    refused(service.post(f"/v1/{path}", json=body), 422, place)
+
+
+# --- bad input: the list of the core -------------------------------------------------------------------
+
+
+def refused(answer: Any, status: int, place: str) -> None:
+    """Hold a refusal to the promise: the status, a problem document, and the place in it."""
+    assert answer.status_code == status
+    assert answer.headers["content-type"].partition(";")[0] == PROBLEM
+    problem = answer.json()
+    assert problem["status"] == status
+    assert place in json.dumps(problem, ensure_ascii=False)
+    assert len(answer.content) < 2_000
+    for word in ("Traceback", "pydantic", "ValidationError", "NoneType"):
+        assert word not in answer.text
+
+
+def wrong(change: Callable[[Json], object]) -> Json:
+    source = small()
+    change(source)
+    return source
+
+
+@pytest.mark.parametrize("path", ["plan", "candidates"])
+@pytest.mark.parametrize(
+    ("source", "place"),
+    [
+        (wrong(lambda d: d["servers"][1].update(modle="m")), "servers[1].modle"),
+        (wrong(lambda d: d.update(server=[])), "server"),
+        (wrong(lambda d: d["servers"][0].update(name=7)), "servers[0].name"),
+        (wrong(lambda d: d["accelerators"][1].update(cost="7")), "accelerators[1].cost"),
+        (wrong(lambda d: d.update(servers={"s": {}})), "servers"),
+        (wrong(lambda d: d["servers"].append(None)), "servers[2]"),
+        (wrong(lambda d: d["count"][0].update(count=-1)), "count[0].count"),
+        (wrong(lambda d: d["servers"][0].update(minNumReplicas=-1)), "servers[0].minNumReplicas"),
+        (wrong(lambda d: d["models"][0].update(accCount=0)), "models[0].accCount"),
+        (wrong(lambda d: d["servers"].append(server("s"))), "servers[2]"),
+        (wrong(lambda d: d["models"].append(profile("m", "A"))), "models[2]"),
+        (wrong(lambda d: d["accelerators"].append(accelerator("A"))), "accelerators[2]"),
+        (wrong(lambda d: d["serviceClasses"].append(service_class("gold"))), "serviceClasses[1]"),
+        (wrong(lambda d: d["count"].append(d["count"][0])), "count[2]"),
+        (wrong(lambda d: d["servers"][1].update(model="n")), "servers[1].model"),
+        (wrong(lambda d: d["servers"][1].update({"class": "iron"})), "servers[1].class"),
+        (wrong(lambda d: d["models"][1].update(acc="C")), "models[1].acc"),
+        (wrong(lambda d: d["servers"][1].update(accelerators=["C"])), "servers[1].accelerators[0]"),
+        (wrong(lambda d: d.update(servers=[])), "servers"),
+        ({}, "servers"),
+        (wrong(lambda d: d.update(optimizer={"saturationPolicy": "Lottery"})), "optimizer.saturationPolicy"),
+        (wrong(lambda d: d.update(optimizer={"gap": 7})), "optimizer.gap"),
+        (wrong(lambda d: d["servers"][0].update({"k" * 100_000: 1})), "servers[0].k"),
+        (wrong(lambda d: d["servers"][0].update(model="zz\nyy")), "servers[0].model"),
+        (wrong(lambda d: d["servers"][0].update(model="x" * 300)), "servers[0].model"),
+        (wrong(lambda d: d["servers"][0].update(maxNumReplicas=10**30)), "servers[0].maxNumReplicas"),
+        (wrong(lambda d: d["servers"][0].update(name="")), "servers[0].name"),
+    ],
+)
+def test_a_document_that_is_wrong_in_one_place(
+    service: TestClient, path: str, source: Json, place: str
+) -> None:
+    answer = service.post(f"/v1/{path}", json=source)
+    refused(answer, 422, place)
+    with pytest.raises(SpecError) as error:
+        load_system(source)
+    assert answer.json()["detail"] in str(error.value)
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e400", "-1e400", "9" * 4000])
+@pytest.mark.parametrize(
+    ("section", "key"), [("accelerators", "cost"), ("count", "count"), ("models", "maxBatchSize")]
+)
+def test_numbers_that_are_not_finite(service: TestClient, value: str, section: str, key: str) -> None:
+    source = small()
+    source[section][0][key] = "HERE"
+    text = json.dumps(source).replace('"HERE"', value)
+    for path in ("plan", "candidates"):
+        refused(service.post(f"/v1/{path}", content=text.encode()), 422, f"{section}[0].{key}")
+
+
+@pytest.mark.parametrize("path", ["plan", "candidates", "analyze", "size"])
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        (b"", "body"),
+        (b"   ", "body"),
+        (b'{"servers": [', "body:1:"),
+        (b'{"servers": []} {}', "body:1:"),
+        (b"{'servers': []}", "body:1:2"),
+        (b"servers: []\n", "body:1:1"),
+        (b"[]", "body"),
+        (b"null", "body"),
+        (b'"servers"', "body"),
+        (b"7", "body"),
+        (b'{"servers": [], "servers": []}', "servers"),
+        (b'{"servers": [{"name": "s", "name": "t"}]}', "name"),
+        (b"\xff\xfe{\x00}\x00", "body"),
+        (b'{"servers": "\xe9"}', "body"),
+        (b"\x00\x01\x02", "body"),
+        (b"\x1f\x8b\x08\x00", "body"),
+        (b"[" * 100_000, "body"),
+        (b'{"a":' * 100_000, "body"),
+        (b'{"system": {"system": {"system": {"system": {"system": {}}}}}}', ""),
+        (b'{"count": ' + b"9" * 5000 + b"}", "body"),
+        (b'{"\\ud800": 1}', ""),
+        (b'{"servers": [{"name": "\\ud800", "model": "m"}]}', ""),
+        (b'{"items": "\\ud800", "\\udfff": {}}', ""),
+    ],
+)
+def test_a_body_that_is_no_document(service: TestClient, path: str, body: bytes, place: str) -> None:
+    refused(service.post(f"/v1/{path}", content=body), 422, place)
+
+
+def test_rubbish_is_refused_whatever_it_is(service: TestClient) -> None:
+    rng = random.Random(1)
+    for size in (1, 10, 1_000, 100_000):
+        refused(service.post("/v1/plan", content=rng.randbytes(size)), 422, "body")
+
+
+def test_a_body_over_the_limit_is_refused(service: TestClient) -> None:
+    refused(service.post("/v1/plan", content=b" " * (4 * 2**20 + 1)), 413, "4")
+
+
+def test_a_request_of_one_token_and_one_of_100000_are_answered(service: TestClient) -> None:
+    for tokens in (1, 100_000):
+        for batch in (1, 8_192):
+            body = replica(outTokens=tokens, inTokens=tokens, maxBatch=batch)
+            assert service.post("/v1/analyze", json={"replica": body, "rate": 1e-9}).status_code == 200
+            assert service.post("/v1/analyze", json={"replica": body, "rate": 1e9}).status_code == 200
+
+
+# --- OpenAPI -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def operations() -> list[tuple[str, str, Json]]:
+    with client(stateful=True) as found:
+        paths = found.get("/openapi.json").json()["paths"]
+    return [
+        (path, method, operation)
+        for path, item in paths.items()
+        if path.startswith("/v1/")
+        for method, operation in item.items()
+    ]
+
+
+def test_every_operation_documents_its_refusals(operations: list[tuple[str, str, Json]]) -> None:
+    assert len(operations) == 4 + 5 * 4 + 3 + 3
+    for path, method, operation in operations:
+        expected = {"401", "403"}
+        if "requestBody" in operation:
+            expected |= {"413", "422"}
+        if "If-Match" in {item["name"] for item in operation.get("parameters", [])}:
+            expected |= {"412"}
+        if "{" in path and method != "put":
+            expected |= {"404", "422"}
+        assert expected <= operation["responses"].keys(), (method, path)
+        for status, response in operation["responses"].items():
+            if int(status) >= 400:
+                assert list(response["content"]) == [PROBLEM], (method, path, status)
+
+
+def test_every_body_has_examples_and_every_operation_a_summary(
+    operations: list[tuple[str, str, Json]],
+) -> None:
+    for path, method, operation in operations:
+        assert operation["summary"]
+        if method in {"post", "put"} and path != "/v1/plan/apply":
+            content = operation["requestBody"]["content"]["application/json"]
+            assert content["examples"], path
+            assert content["schema"], path
+
+
+def test_operations_have_names_of_their_own(operations: list[tuple[str, str, Json]]) -> None:
+    names = [operation["operationId"] for _, _, operation in operations]
+    assert len(set(names)) == len(names)
+
+
+def test_a_stateless_service_has_no_fleet(service: TestClient) -> None:
+    paths = service.get("/openapi.json").json()["paths"]
+    own = {path for path in paths if path.startswith("/v1/")}
+    assert own == {"/v1/plan", "/v1/candidates", "/v1/analyze", "/v1/size"}
+    for path in ("/v1/servers", "/v1/optimizer", "/v1/nothing"):
+        assert service.get(path).status_code == 404
+    assert service.post("/v1/loads", json={}).status_code == 404
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_another_method_is_refused_with_the_one_that_works(service: TestClient, method: str) -> None:
+    answer = service.request(method, "/v1/plan")
+    refused(answer, 405, "POST")
+    assert answer.headers["allow"] == "POST"

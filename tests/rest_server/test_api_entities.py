@@ -1,0 +1,425 @@
+"""/v1 with a fleet: its entities, their revision, loads in and plans out."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+from api_clients import PROBLEM, client
+from builders import accelerator, document, profile, running, server, service_class
+from fastapi.testclient import TestClient
+
+from optimizer import load_system, solve
+from optimizer.spec.schema import Accelerator, Capacity, ModelProfile, OptimizerOptions, Server, ServiceClass
+from rest_server.state import FleetState
+
+Json = dict[str, Any]
+
+
+class Kind(NamedTuple):
+    """How one kind of entity is written and read."""
+
+    listing: str
+    section: str
+    path: str
+    body: Json
+    change: Json
+    model: Any
+
+
+KINDS = (
+    Kind("accelerators", "accelerators", "accelerators/A", accelerator("A"), {"cost": 3}, Accelerator),
+    Kind("models", "models", "models/m/A", profile("m", "A"), {"accCount": 2}, ModelProfile),
+    Kind(
+        "service-classes", "serviceClasses", "service-classes/gold", service_class("gold"), {"priority": 7},
+        ServiceClass,
+    ),
+    Kind("servers", "servers", "servers/s", server("s"), {"minNumReplicas": 2}, Server),
+    Kind("capacity", "count", "capacity/A", {"type": "A", "count": 9}, {"count": 10}, Capacity),
+)  # fmt: skip
+each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.listing)
+
+
+@pytest.fixture(scope="module")
+def running_service() -> Iterator[TestClient]:
+    with client(stateful=True) as found:
+        yield found
+
+
+@pytest.fixture
+def service(running_service: TestClient) -> TestClient:
+    """A service whose fleet is empty."""
+    state_of(running_service).fleet = FleetState()
+    return running_service
+
+
+def state_of(service: TestClient) -> Any:
+    app: Any = service.app
+    return app.state
+
+
+def fleet(service: TestClient, source: Json | None = None) -> Json:
+    """Write a whole system entity by entity."""
+    source = source or document([server("s"), server("t")], [accelerator("A"), accelerator("B")], {"A": 9})
+    for item in source["accelerators"]:
+        written(service, f"accelerators/{item['name']}", item)
+    for item in source["models"]:
+        written(service, f"models/{item['name']}/{item['acc']}", item)
+    for item in source["serviceClasses"]:
+        written(service, f"service-classes/{item['name']}", item)
+    for item in source["servers"]:
+        written(service, f"servers/{item['name']}", item)
+    for item in source["count"]:
+        written(service, f"capacity/{item['type']}", item)
+    written(service, "optimizer", source["optimizer"])
+    return source
+
+
+def written(service: TestClient, path: str, body: Json) -> str:
+    answer = service.put(f"/v1/{path}", json=body)
+    assert answer.status_code in {200, 201}, answer.text
+    etag: str = answer.headers["etag"]
+    return etag
+
+
+def refused(answer: Any, status: int, place: str) -> None:
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"].partition(";")[0] == PROBLEM
+    assert answer.json()["status"] == status
+    assert place in json.dumps(answer.json(), ensure_ascii=False)
+
+
+def whole(model: Any, body: Json) -> Json:
+    """Return a document with its defaults, as answers have it."""
+    answer: Json = model.model_validate(body).model_dump(mode="json", by_alias=True)
+    return answer
+
+
+# --- entities ------------------------------------------------------------------------------------------
+
+
+@each_kind
+def test_an_entity_is_added_read_replaced_listed_and_deleted(service: TestClient, kind: Kind) -> None:
+    added = service.put(f"/v1/{kind.path}", json=kind.body)
+    assert added.status_code == 201
+    assert added.json() == whole(kind.model, kind.body)
+    assert added.headers["etag"] == '"1"'
+    replaced = service.put(f"/v1/{kind.path}", json=kind.body | kind.change)
+    assert replaced.status_code == 200
+    assert replaced.headers["etag"] == '"2"'
+    wanted = whole(kind.model, kind.body | kind.change)
+    found = service.get(f"/v1/{kind.path}")
+    assert (found.status_code, found.json(), found.headers["etag"]) == (200, wanted, '"2"')
+    listed = service.get(f"/v1/{kind.listing}")
+    assert (listed.status_code, listed.json(), listed.headers["etag"]) == (
+        200,
+        {kind.section: [wanted]},
+        '"2"',
+    )
+    gone = service.delete(f"/v1/{kind.path}")
+    assert (gone.status_code, gone.content, gone.headers["etag"]) == (204, b"", '"3"')
+    assert service.get(f"/v1/{kind.listing}").json() == {kind.section: []}
+
+
+@each_kind
+def test_what_is_not_there_is_not_found(service: TestClient, kind: Kind) -> None:
+    for method in ("GET", "DELETE"):
+        refused(service.request(method, f"/v1/{kind.path}"), 404, "does not exist")
+    assert service.get(f"/v1/{kind.listing}").headers["etag"] == '"0"'
+
+
+@each_kind
+def test_the_name_may_be_left_to_the_path_but_not_contradict_it(service: TestClient, kind: Kind) -> None:
+    names = {"models": {"name", "acc"}, "capacity": {"type"}}.get(kind.listing, {"name"})
+    nameless = {key: value for key, value in kind.body.items() if key not in names}
+    assert service.put(f"/v1/{kind.path}", json=nameless).json() == whole(kind.model, kind.body)
+    for name in names:
+        refused(service.put(f"/v1/{kind.path}", json=kind.body | {name: "other"}), 422, f"{name}: must be")
+
+
+@each_kind
+def test_a_write_for_another_revision_is_refused_and_changes_nothing(service: TestClient, kind: Kind) -> None:
+    old = written(service, kind.path, kind.body)
+    new = written(service, kind.path, kind.body | kind.change)
+    before = service.get(f"/v1/{kind.path}").content
+    for tag in (old, "W/" + new, '"x"', "", '"' + "9" * 5000 + '"'):
+        for method in ("PUT", "DELETE"):
+            body = json.dumps(kind.body).encode() if method == "PUT" else None
+            answer = service.request(method, f"/v1/{kind.path}", content=body, headers={"If-Match": tag})
+            refused(answer, 412, "revision")
+            assert answer.headers["etag"] == new
+    assert service.get(f"/v1/{kind.path}").content == before
+    tags = {"If-Match": f"{old}, {new}"}
+    assert service.put(f"/v1/{kind.path}", json=kind.body, headers=tags).status_code == 200
+    assert service.delete(f"/v1/{kind.path}", headers={"If-Match": "*"}).status_code == 204
+    refused(service.put(f"/v1/{kind.path}", json=kind.body, headers={"If-Match": "*"}), 412, "nothing")
+    assert service.get(f"/v1/{kind.listing}").json() == {kind.section: []}
+
+
+@each_kind
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        (b"", "body"),
+        (b"[]", "body"),
+        (b"{", "body:1"),
+        (b'{"type": "t", "model": "m", "count": 1, "colour": 1}', "unknown key"),
+        (b'{"colour": 1, "colour": 2}', "colour"),
+        (b'{"name": 1, "type": 1, "acc": 1}', "must be text"),
+        (b"\xff", "body"),
+    ],
+)
+def test_a_document_that_is_wrong_changes_nothing(
+    service: TestClient, kind: Kind, body: bytes, place: str
+) -> None:
+    refused(service.put(f"/v1/{kind.path}", content=body), 422, place)
+    assert service.get(f"/v1/{kind.listing}").headers["etag"] == '"0"'
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "place"),
+    [
+        ("accelerators/A", '{"type": "A", "cost": NaN}', "cost: must be a finite number"),
+        ("accelerators/A", '{"type": "A", "cost": -1}', "cost: must be at least 0"),
+        ("accelerators/A", '{"type": "A", "cost": Infinity}', "cost: must be"),
+        (
+            "models/m/A",
+            '{"perfParms": {"alpha": 1}, "decodeParms": {"alpha": 1}}',
+            "keep one of the two laws",
+        ),
+        ("service-classes/c", '{"priority": 0}', "priority: must be at least 1"),
+        ("service-classes/c", '{"modelTargets": [{"model": "m"}, {"model": "m"}]}', "modelTargets[1].model"),
+        ("service-classes/c", '{"modelTargets": [{"model": "m", "percentile": 99}]}', "modelTargets[0].perc"),
+        (
+            "servers/s",
+            '{"model": "m", "minNumReplicas": 3, "maxNumReplicas": 2}',
+            "maxNumReplicas 2 is below",
+        ),
+        (
+            "servers/s",
+            '{"model": "m", "currentAlloc": {"load": {"avgOutTokens": 0.5}}}',
+            "currentAlloc.load.avgOutTokens: must be 0",
+        ),
+        ("capacity/A", '{"count": -1}', "count: must be at least 0"),
+        ("capacity/A", '{"count": 1e400}', "count: must be"),
+        ("optimizer", '{"saturationPolicy": "Lottery"}', "saturationPolicy: must be"),
+        ("optimizer", '{"gap": NaN}', "gap: must be"),
+    ],
+)
+def test_a_value_that_is_wrong_is_named(service: TestClient, path: str, text: str, place: str) -> None:
+    refused(service.put(f"/v1/{path}", content=text.encode()), 422, place)
+    assert service.get("/v1/optimizer").headers["etag"] == '"0"'
+
+
+@pytest.mark.parametrize(
+    "name", ["meta/llama", "a b", "ü/ö", "100%", "?", "#", "x" * 253, ".hidden", "a//b", "+"]
+)
+def test_names_may_hold_anything(service: TestClient, name: str) -> None:
+    from urllib.parse import quote
+
+    inside = quote(name, safe="")
+    assert service.put(f"/v1/servers/{inside}", json={"model": "m"}).json()["name"] == name
+    assert service.get(f"/v1/servers/{inside}").json()["name"] == name
+    for path, model, acc in (
+        (f"{inside}/A", name, "A"),
+        (f"m/{inside}", "m", name),
+        (f"{inside}/{inside}", name, name),
+    ):
+        found = service.put(f"/v1/models/{path}", json={}).json()
+        assert (found["name"], found["acc"]) == (model, acc)
+        assert service.get(f"/v1/models/{path}").json() == found
+        assert service.delete(f"/v1/models/{path}").status_code == 204
+
+
+@pytest.mark.parametrize("path", ["servers/", "servers/" + "x" * 254, "models/m", "models/m/", "models//A"])
+def test_names_that_are_empty_or_too_long_are_refused(service: TestClient, path: str) -> None:
+    for method in ("GET", "PUT", "DELETE"):
+        answer = service.request(method, f"/v1/{path}", content=b'{"model": "m"}')
+        assert answer.status_code in {404, 405, 422}
+        assert answer.headers["content-type"] == PROBLEM
+
+
+def test_the_options_are_replaced_and_reset(service: TestClient) -> None:
+    default = OptimizerOptions().model_dump(mode="json", by_alias=True)
+    assert service.get("/v1/optimizer").json() == default
+    written(service, "optimizer", {"unlimited": True, "gap": 0.5})
+    written(service, "optimizer", {"gap": 0.25})
+    answer = service.get("/v1/optimizer")
+    assert (answer.json(), answer.headers["etag"]) == (default | {"gap": 0.25}, '"2"')
+    refused(service.put("/v1/optimizer", json={}, headers={"If-Match": '"1"'}), 412, "revision 2")
+    refused(service.delete("/v1/optimizer", headers={"If-Match": '"1"'}), 412, "revision 2")
+    assert service.delete("/v1/optimizer").status_code == 204
+    assert service.get("/v1/optimizer").json() == default
+
+
+def test_lists_keep_the_order_in_which_things_came(service: TestClient) -> None:
+    for name in ("z", "a", "m"):
+        written(service, f"servers/{name}", {"model": "m"})
+    written(service, "servers/z", {"model": "n"})
+    assert [item["name"] for item in service.get("/v1/servers").json()["servers"]] == ["z", "a", "m"]
+
+
+def test_names_that_refer_to_nothing_may_be_written(service: TestClient) -> None:
+    written(service, "servers/s", server("s"))
+    written(service, "models/m/nowhere", {})
+    refused(service.post("/v1/loads", json={}), 422, "does not exist")
+
+
+@pytest.mark.parametrize("path", ["servers", "servers/s", "optimizer", "plan", "plan/apply", "loads"])
+def test_another_method_is_refused_with_those_that_work(service: TestClient, path: str) -> None:
+    answer = service.request("PATCH", f"/v1/{path}")
+    refused(answer, 405, "")
+    wanted = {"servers": "GET", "servers/s": "DELETE, GET, PUT", "optimizer": "DELETE, GET, PUT"}
+    assert answer.headers["allow"] == wanted.get(path, "GET, POST" if path == "plan" else "POST")
+
+
+# --- loads and plans -----------------------------------------------------------------------------------
+
+
+def loaded(source: Json, loads: dict[str, Json]) -> Json:
+    changed: Json = json.loads(json.dumps(source))
+    for item in changed["servers"]:
+        item["currentAlloc"]["load"] |= loads.get(item["name"], {})
+    return changed
+
+
+def test_a_snapshot_of_loads_is_stored_and_planned(service: TestClient) -> None:
+    source = fleet(service)
+    loads: dict[str, Json] = {
+        "s": {"arrivalRate": 3000, "avgInTokens": 32, "avgOutTokens": 32},
+        "t": {"ARRIVALRATE": 0.5},
+    }
+    answer = service.post("/v1/loads", json=loads)
+    assert answer.status_code == 200
+    wanted = loaded(source, {"s": loads["s"], "t": {"arrivalRate": 0.5}})
+    assert answer.text == solve(load_system(wanted)).to_json()
+    stored = service.get("/v1/servers/s").json()["currentAlloc"]["load"]
+    assert {key: stored[key] for key in loads["s"]} == loads["s"]
+    assert answer.headers["etag"] == service.get("/v1/servers").headers["etag"]
+
+
+def test_an_empty_snapshot_plans_the_fleet_as_it_is(service: TestClient) -> None:
+    source = fleet(service)
+    assert service.post("/v1/loads", json={}).text == solve(load_system(source)).to_json()
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('{"s": {"arrivalRate": 1}, "x": {"arrivalRate": 1}}', "servers.x"),
+        ('{"s": {"arrivalRate": 1}, "t": {"arrivalRate": NaN}}', "servers.t.arrivalRate"),
+        ('{"s": {"arrivalRate": 1}, "t": {"avgInTokens": -Infinity}}', "servers.t.avgInTokens"),
+        ('{"s": {"arrivalRate": 1}, "t": {"arrivalRate": -1}}', "servers.t.arrivalRate"),
+        ('{"s": {"arrivalRate": 1}, "t": {"arrivalRate": "1"}}', "servers.t.arrivalRate"),
+        ('{"s": {"arrivalRate": 1}, "t": {"avgOutTokens": 0.5}}', "servers.t.avgOutTokens"),
+        ('{"s": {"arrivalRate": 1}, "t": {"colour": 1}}', "servers.t.colour"),
+        ('{"s": {"arrivalRate": 1}, "t": null}', "servers.t"),
+        ('{"s": {"arrivalRate": 1}, "t": 7}', "servers.t"),
+        ('{"s": {"arrivalRate": 1}, "s": {"arrivalRate": 2}}', "'s' occurs twice"),
+        ('[{"s": {"arrivalRate": 1}}]', "body"),
+        ("", "body"),
+    ],
+)
+def test_a_snapshot_that_is_wrong_anywhere_changes_nothing(
+    service: TestClient, text: str, place: str
+) -> None:
+    fleet(service)
+    before = service.get("/v1/servers")
+    refused(service.post("/v1/loads", content=text.encode()), 422, place)
+    after = service.get("/v1/servers")
+    assert (after.content, after.headers["etag"]) == (before.content, before.headers["etag"])
+    refused(service.get("/v1/plan"), 404, "no plan")
+
+
+def test_loads_of_a_fleet_that_is_no_system_change_nothing(service: TestClient) -> None:
+    fleet(service)
+    service.delete("/v1/service-classes/gold")
+    before = service.get("/v1/servers").content
+    refused(service.post("/v1/loads", json={"s": {"arrivalRate": 7}}), 422, "service class 'gold' does not")
+    assert service.get("/v1/servers").content == before
+
+
+def test_loads_for_another_revision_are_refused(service: TestClient) -> None:
+    fleet(service)
+    refused(service.post("/v1/loads", json={}, headers={"If-Match": '"1"'}), 412, "revision")
+    tag = service.get("/v1/servers").headers["etag"]
+    assert service.post("/v1/loads", json={}, headers={"If-Match": tag}).status_code == 200
+
+
+def test_the_last_plan_is_kept_with_its_age_and_revision(service: TestClient) -> None:
+    fleet(service)
+    refused(service.get("/v1/plan"), 404, "no plan")
+    made = service.post("/v1/loads", json={"s": {"arrivalRate": 90}})
+    time.sleep(0.05)
+    written(service, "capacity/B", {"count": 3})
+    found = service.get("/v1/plan")
+    plan = found.json()
+    assert 0.05 <= plan.pop("age") < 10
+    assert f'"{plan.pop("revision")}"' == found.headers["etag"] == made.headers["etag"]
+    assert found.headers["age"] == "0"
+    assert plan == made.json()
+
+
+def test_planning_a_document_leaves_the_fleet_alone(service: TestClient) -> None:
+    source = fleet(service)
+    before = service.get("/v1/servers")
+    assert service.post("/v1/plan", json=source).status_code == 200
+    after = service.get("/v1/servers")
+    assert (after.content, after.headers["etag"]) == (before.content, before.headers["etag"])
+    refused(service.get("/v1/plan"), 404, "no plan")
+
+
+def test_a_plan_is_carried_out(service: TestClient) -> None:
+    source = fleet(service)
+    plan = solve(load_system(source))
+    tag = service.post("/v1/loads", json={}).headers["etag"]
+    answer = service.post("/v1/plan/apply", headers={"If-Match": tag})
+    assert answer.status_code == 200
+    applied = plan.applied_to(load_system(source)).servers
+    for item in answer.json()["servers"]:
+        assert item["currentAlloc"] == applied[item["name"]].current.model_dump(mode="json", by_alias=True)
+    assert service.get("/v1/servers").json() == answer.json()
+    assert service.get("/v1/servers").headers["etag"] == answer.headers["etag"]
+    again = service.post("/v1/loads", json={}).json()
+    assert again["changes"] == []
+    assert again["allocations"] == json.loads(plan.to_json())["allocations"]
+
+
+def test_a_plan_of_a_fleet_that_has_changed_is_carried_out_only_if_nobody_asks(service: TestClient) -> None:
+    fleet(service)
+    refused(service.post("/v1/plan/apply"), 404, "no plan")
+    tag = service.post("/v1/loads", json={}).headers["etag"]
+    written(service, "servers/new", server("new", current=running("B", 4)))
+    service.delete("/v1/servers/t")
+    service.delete("/v1/service-classes/gold")
+    refused(service.post("/v1/plan/apply", headers={"If-Match": tag}), 412, "revision")
+    answer = service.post("/v1/plan/apply").json()["servers"]
+    assert [item["name"] for item in answer] == ["s", "new"]
+    assert answer[0]["currentAlloc"]["numReplicas"] > 0
+    assert answer[1]["currentAlloc"]["numReplicas"] == 4
+
+
+def test_a_server_that_a_plan_does_not_serve_runs_nothing_once_it_is_carried_out(service: TestClient) -> None:
+    fleet(service, document([server("s", replicas=3, current=running("A", 1))], [accelerator("A")], {"A": 2}))
+    assert service.post("/v1/loads", json={}).json()["complete"] is False
+    current = service.post("/v1/plan/apply").json()["servers"][0]["currentAlloc"]
+    assert (current["accelerator"], current["numReplicas"]) == ("", 0)
+    assert current["load"]["arrivalRate"] == 60
+
+
+def test_a_plan_of_a_fleet_that_changed_meanwhile_keeps_its_own_revision(
+    service: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet(service)
+    original: Callable[..., Any] = solve
+
+    def slow(*arguments: Any, **options: Any) -> Any:
+        written(service, "capacity/B", {"count": 5})  # somebody else, while this solve runs
+        return original(*arguments, **options)
+
+    monkeypatch.setattr("rest_server.api_work.solve", slow)
+    tag = service.post("/v1/loads", json={"s": {"arrivalRate": 70}}).headers["etag"]
+    assert service.get("/v1/plan").headers["etag"] == tag
+    assert int(service.get("/v1/servers").headers["etag"].strip('"')) == int(tag.strip('"')) + 1
+    assert service.get("/v1/servers/s").json()["desiredAlloc"]["accelerator"] == ""

@@ -1,0 +1,194 @@
+"""The service as a program: how it starts, what it refuses, how it ends; and the form of its errors."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import HTTPException
+from service_runs import ROOT, as_a_program, in_a_thread
+from wire_client import one_server, system
+
+from optimizer.cli import main
+from optimizer.errors import SpecError
+from rest_server.app import create_app, serve
+from rest_server.errors import field_path
+from rest_server.settings import Settings, load_settings
+
+
+def test_the_program_serves_logs_json_and_ends_well() -> None:
+    with as_a_program("--port", "0", INFERPLAN_SOLVER_PROCESSES="1") as here, ThreadPoolExecutor(1) as client:
+        while here.ask("GET", "/readyz").status != 200:
+            time.sleep(0.02)
+        body = json.dumps(system(*(one_server(f"s{i}") for i in range(200)))).encode()
+        answer = client.submit(here.ask, "POST", "/optimizeOne", body)
+        while not here.ask("GET", "/readyz").json["running"] and not answer.done():
+            pass
+        status, lines = here.end()
+        assert answer.result().status == 200
+    assert status == 0
+    assert {line["path"] for line in lines if line["logger"] == "inferplan.access"} == {
+        "/readyz",
+        "/optimizeOne",
+    }
+    assert all({"time", "level", "message"} <= line.keys() for line in lines)
+
+
+def test_several_workers_serve_with_the_settings_of_the_first(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("solve,read k\n", "utf-8")
+    options = ("--port", "0", "--workers", "2", "--api-keys", str(keys), "--queue")
+    with as_a_program(*options, INFERPLAN_MAX_SERVERS="1") as here:
+        assert here.ask("GET", "/getServers").status == 401
+        body = json.dumps(system(one_server("a"), one_server("b"))).encode()
+        assert "limit of 1" in here.ask("POST", "/v1/plan", body, X_API_KEY="k").text
+        assert here.ask("POST", "/solve", b"{}", X_API_KEY="k").status == 400
+        assert here.end(signal.SIGINT)[0] == 0
+
+
+def test_host_and_port_come_from_the_environment_and_options_come_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert (load_settings().host, load_settings().port) == ("127.0.0.1", 8080)
+    monkeypatch.setenv("INFERNO_HOST", "127.0.0.2")
+    monkeypatch.setenv("INFERNO_PORT", "9000")
+    assert (load_settings().host, load_settings().port) == ("127.0.0.2", 9000)
+    monkeypatch.setenv("INFERPLAN_PORT", "9001")
+    assert load_settings().port == 9001
+    assert load_settings(port=9002).port == 9002
+
+
+def test_settings_survive_the_way_to_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings(host="::1", port=1, queue_at_root=True, api_key_files=(ROOT / "a", ROOT / "b"))
+    for name, value in settings.environment().items():
+        monkeypatch.setenv(name, value)
+    assert Settings() == settings
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--host", "::"], "other machines can reach this address and there are no API keys"),
+        (["--host", ""], "--host: string should have at least 1 character"),
+        (["--port", "70000"], "--port: input should be less than or equal to 65535"),
+        (["--port", "x"], "invalid int value"),
+        (["--workers", "2", "-F"], "a stateful service holds its fleet in one process"),
+        (["--workers", "0"], "--workers: input should be greater than or equal to 1"),
+        (["--protect-state"], "without --stateful there is no fleet"),
+        (["--api-keys", "none"], "none: API keys cannot be read"),
+        (["--host", "no such host", "--insecure"], "--host no such host --port 8080: "),
+    ],
+)
+def test_a_bad_option_is_one_clear_line(
+    options: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        status = main(["serve", *options])
+    except SystemExit as stopped:
+        status = int(str(stopped.code))
+    errors = capsys.readouterr().err
+    assert status == 2
+    assert problem in errors
+    assert errors.count("\n") == 1
+
+
+def test_a_bad_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INFERNO_PORT", "http")
+    with pytest.raises(SpecError, match=r"INFERNO_PORT|INFERPLAN_PORT"):
+        load_settings()
+
+
+def test_an_address_in_use_is_one_clear_line() -> None:
+    with in_a_thread() as here, pytest.raises(SpecError, match="address already in use"):
+        serve(Settings(port=here.port))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "[::1]", "localhost", "LOCALHOST"])
+def test_loopback_addresses_are_open_without_keys(host: str) -> None:
+    Settings(host=host).check()
+
+
+@pytest.mark.parametrize("host", ["::", "10.0.0.1", "planner.example"])
+def test_other_addresses_need_keys_or_the_word_of_the_user(host: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="--insecure"):
+        Settings(host=host).check()
+    Settings(host=host, insecure=True).check()
+    Settings(host=host, api_key_files=(tmp_path,)).check()
+
+
+def test_paths_and_methods_that_do_not_exist_answer_as_the_reference_does() -> None:
+    with in_a_thread() as here:
+        for method, path in (("GET", "/nope"), ("DELETE", "/getServers"), ("GET", "/getServers/")):
+            answer = here.ask(method, path)
+            assert (answer.status, answer.text) == (404, "404 page not found")
+            assert answer.headers["content-type"].startswith("text/plain")
+        unknown = here.ask("GET", "/v1/nope")
+        assert (unknown.status, unknown.json["title"]) == (404, "Not Found")
+        wrong = here.ask("GET", "/v1/candidates")
+        assert (wrong.status, wrong.json["title"]) == (405, "Method Not Allowed")
+
+
+def test_an_error_under_v1_names_the_field_and_the_request() -> None:
+    with in_a_thread() as here:
+        answer = here.ask("POST", "/v1/plan", b'{"servers": [{"name": "s"}]}')
+        assert answer.status == 422
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.json["path"] == "servers[0].model"
+        assert answer.json["type"] == "urn:inferplan:problem:the-document-is-wrong"
+        assert answer.json["detail"].startswith("servers[0].model: missing")
+
+
+def test_an_unexpected_error_is_a_500_in_the_form_of_its_path() -> None:
+    def broken() -> None:
+        raise RuntimeError
+
+    def teapot() -> None:
+        raise HTTPException(418, "short and stout")
+
+    with in_a_thread() as here:
+        for path in ("/v1/broken", "/broken"):
+            here.app.add_api_route(path, broken)
+        here.app.add_api_route("/v1/pot", teapot)
+        answer = here.ask("GET", "/v1/broken")
+        assert (answer.status, answer.json["title"]) == (500, "Internal Server Error")
+        assert set(here.ask("GET", "/broken").json) == {"message"}
+        assert here.ask("GET", "/v1/pot").json["detail"] == "short and stout"
+
+
+@pytest.mark.parametrize(
+    ("message", "path"),
+    [
+        ("servers[3].model: model 'x' does not exist", "servers[3].model"),
+        ("servers.my server.load: bad", "servers.my server.load"),
+        ("optimizer.gap: must be at most 1", "optimizer.gap"),
+        ("rate 12.0 req/s exceeds: 9.8", None),
+        ("the optimizer stopped", None),
+    ],
+)
+def test_the_path_is_what_a_message_begins_with(message: str, path: str | None) -> None:
+    assert field_path(message) == path
+
+
+def test_the_application_describes_itself() -> None:
+    document: dict[str, Any] = create_app(Settings(stateful=True)).openapi()
+    assert {"/healthz", "/readyz", "/v1/plan"} <= document["paths"].keys()
+
+
+def test_help_does_not_load_the_web_framework() -> None:
+    code = (
+        "import sys; from optimizer.cli import main\n"
+        "try: main(['serve', '--help'])\n"
+        "finally: assert not {'fastapi', 'uvicorn', 'pydantic'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=ROOT)
+
+
+def test_a_signal_while_it_starts_ends_it_well() -> None:
+    with as_a_program("--port", "0") as here:
+        here.process.send_signal(signal.SIGTERM)
+        assert here.process.wait(20) == 0

@@ -1,0 +1,110 @@
+"""What a request may be: the size of its body and of its system; its id, its time and its line in the log."""
+
+import json
+import logging
+import socket
+from typing import Any
+
+import pytest
+from service_runs import in_a_thread
+from wire_client import CLASSES, MODELS, one_server, system
+
+from optimizer.errors import SpecError
+from optimizer.spec.files import spec_from_value
+from rest_server.limits import check_size
+from rest_server.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("limit", "problem"),
+    [
+        ({"max_servers": 1}, "servers: 2 items are over the limit of 1 .*INFERPLAN_MAX_SERVERS"),
+        ({"max_accelerators": 1}, "accelerators: 2 items"),
+        ({"max_profiles": 1}, "models: 2 items"),
+        ({"max_models": 1}, "models: 2 different models"),
+        ({"max_batch": 7}, r"models\[0\].maxBatchSize: 8 requests are over the limit of 7"),
+        ({"max_batch": 8}, r"servers\[1\].maxBatchSize: 9 requests"),
+    ],
+)
+def test_a_system_over_a_limit_is_refused_with_path_and_limit(limit: dict[str, int], problem: str) -> None:
+    accelerators = [{"name": name, "type": name} for name in "AB"]
+    document = {
+        "accelerators": accelerators,
+        "models": [MODELS[0], MODELS[0] | {"name": "n"}],
+        "serviceClasses": CLASSES,
+        "servers": [one_server("s"), one_server("t", maxBatchSize=9)],
+    }
+    spec = spec_from_value(document)
+    check_size(spec, Settings())
+    with pytest.raises(SpecError, match=problem):
+        check_size(spec, Settings.model_validate(limit))
+
+
+@pytest.mark.parametrize("path", ["/v1/plan", "/optimizeOne"])
+def test_the_routes_hold_to_the_limits(path: str) -> None:
+    body = json.dumps(system(one_server("a"), one_server("b"))).encode()
+    with in_a_thread(max_servers=1) as here:
+        answer = here.ask("POST", path, body)
+        assert 400 <= answer.status < 500
+        assert "2 items are over the limit of 1" in answer.text
+
+
+@pytest.mark.parametrize("path", ["/v1/plan", "/optimizeOne", "/queue/solve"])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_over_the_limit_is_413_also_without_a_length(path: str, chunked: bool) -> None:  # noqa: FBT001
+    with in_a_thread(max_body_bytes=100_000) as here:
+        body: Any = iter([b" " * 50_000] * 5) if chunked else b" " * 250_000
+        answer = here.ask("POST", path, body)
+        assert answer.status == 413
+        assert "over the limit of 100,000 bytes" in answer.text
+        assert here.ask("POST", path, b" " * 100_000).status in {400, 422}
+
+
+def test_who_asks_before_sending_too_much_is_refused_before() -> None:
+    head = b"POST /v1/plan HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\nExpect: 100-continue\r\n\r\n"
+    with in_a_thread() as here, socket.create_connection(("127.0.0.1", here.port), timeout=10) as connection:
+        connection.sendall(head)
+        assert connection.recv(100).startswith(b"HTTP/1.1 413")
+
+
+def test_a_body_that_stalls_is_408() -> None:
+    head = b"POST /v1/plan HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"
+    with (
+        in_a_thread(request_timeout_s=0.2) as here,
+        socket.create_connection(("127.0.0.1", here.port), timeout=10) as connection,
+    ):
+        connection.sendall(head)
+        assert connection.recv(100).startswith(b"HTTP/1.1 408")
+
+
+def test_the_default_limit_is_4_mib() -> None:
+    assert Settings().max_body_bytes == 4 * 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [("abc-1", True), ("a b", False), ("x" * 129, False), ("", False)]
+)
+def test_an_answer_has_the_id_of_its_request_or_a_new_one(given: str, kept: bool) -> None:  # noqa: FBT001
+    with in_a_thread() as here:
+        answer = here.ask("GET", "/v1/none", X_Request_ID=given)
+        assert (answer.headers["x-request-id"] == given) is kept
+        assert answer.json["requestId"] == answer.headers["x-request-id"]
+
+
+def test_a_request_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    body = json.dumps(system(one_server())).encode()
+    with caplog.at_level(logging.INFO), in_a_thread() as here:
+        answer = here.ask("POST", "/optimizeOne?secret=1", body, X_Request_ID="mine")
+        stages = [part.partition(";")[0] for part in answer.headers["server-timing"].split(", ")]
+        assert stages == ["wait", "work", "total"]
+    lines = [record.__dict__["fields"] for record in caplog.records if record.name == "inferplan.access"]
+    assert len(lines) == 1
+    times = {name: lines[0].pop(name) for name in ("ms", "waitMs", "workMs")}
+    assert all(value >= 0 for value in times.values())
+    assert lines[0] == {
+        "method": "POST",
+        "path": "/optimizeOne",
+        "status": 200,
+        "requestId": "mine",
+        "client": "127.0.0.1",
+    }

@@ -1,0 +1,135 @@
+"""Places to solve: how many, who waits, what happens to those who leave, and processes that solve."""
+
+import json
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import pytest
+from service_runs import in_a_thread
+from wire_client import one_server, system
+
+from optimizer.errors import SolverError, SpecError
+from optimizer.spec.files import json_value
+from rest_server import planning
+from rest_server.solver_processes import Job, SolverProcesses, may_leave
+
+
+def events(*names: str) -> dict[str, threading.Event]:
+    return {name: threading.Event() for name in names}
+
+
+def test_no_more_work_runs_at_once_than_there_are_places() -> None:
+    known = events("a", "b", "c")
+    with in_a_thread(known, max_solves=2) as here, ThreadPoolExecutor(3) as clients:
+        answers = [clients.submit(here.ask, "GET", f"/wait/{name}") for name in known]
+        here.until(running=2, waiting=1)
+        for event in known.values():
+            event.set()
+        assert [answer.result().status for answer in answers] == [200, 200, 200]
+        here.until(running=0, waiting=0)
+
+
+def test_a_full_queue_answers_503_and_says_when_to_try_again() -> None:
+    with in_a_thread(events("a"), max_waiting=1) as here, ThreadPoolExecutor(2) as clients:
+        answers = [clients.submit(here.ask, "GET", "/wait/a") for _ in range(2)]
+        here.until(running=1, waiting=1)
+        refused = here.ask("GET", "/v1/wait/a")
+        assert refused.status == 503
+        assert 1 <= int(refused.headers["retry-after"]) <= 60
+        assert refused.headers["content-type"] == "application/problem+json"
+        assert refused.json["detail"].startswith("every place is busy and 1 requests wait")
+        assert set(here.ask("GET", "/wait/a").json) == {"message"}
+        here.events["a"].set()
+        assert [answer.result().status for answer in answers] == [200, 200]
+
+
+def test_health_and_readiness_do_not_wait_for_a_place() -> None:
+    with in_a_thread(events("a"), max_waiting=0) as here, ThreadPoolExecutor(1) as clients:
+        answer = clients.submit(here.ask, "GET", "/wait/a")
+        here.until(running=1, waiting=0)
+        assert here.ask("GET", "/healthz").json == {"status": "ok"}
+        assert here.ask("GET", "/readyz").json == {"status": "ready", "running": 1, "waiting": 0}
+        here.events["a"].set()
+        assert answer.result().status == 200
+
+
+def test_the_time_limit_holds_in_the_queue_and_at_work() -> None:
+    with in_a_thread(events("a"), request_timeout_s=0.2) as here, ThreadPoolExecutor(2) as clients:
+        answers = [clients.submit(here.ask, "GET", "/v1/wait/a") for _ in range(2)]
+        assert [answer.result().status for answer in answers] == [504, 504]
+        assert "0.2 s" in answers[0].result().json["detail"]
+        here.until(running=1, waiting=0)  # a thread cannot be interrupted: its place stays taken
+        here.events["a"].set()
+        here.until(running=0, waiting=0)
+
+
+def test_a_client_that_leaves_while_waiting_frees_its_place_at_once() -> None:
+    with in_a_thread(events("a"), max_waiting=1) as here:
+        first = here.connect("/wait/a")
+        here.until(running=1, waiting=0)
+        second = here.connect("/wait/a")
+        here.until(running=1, waiting=1)
+        second.close()
+        here.until(running=1, waiting=0)
+        first.close()
+        here.events["a"].set()
+        here.until(running=0, waiting=0)
+        assert here.ask("GET", "/wait/a").status == 200
+
+
+def test_shutting_down_finishes_what_runs_and_what_waits() -> None:
+    with ThreadPoolExecutor(2) as clients:
+        with in_a_thread(events("a")) as here:
+            answers = [clients.submit(here.ask, "GET", "/wait/a") for _ in range(2)]
+            here.until(running=1, waiting=1)
+        assert [answer.result().status for answer in answers] == [200, 200]
+
+
+# --- processes -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[SolverProcesses]:
+    found = SolverProcesses(1)
+    found.start()
+    yield found
+    found.close()
+    assert not multiprocessing.active_children()
+
+
+def test_only_a_function_of_a_module_over_plain_values_may_leave() -> None:
+    assert may_leave(partial(json_value, "{}", ""))
+    assert not may_leave(partial(json_value, object(), ""))  # type: ignore[arg-type]
+    assert not may_leave(partial(lambda: 1))
+    assert not may_leave(partial(threading.Event().wait, 1))
+    assert not may_leave(lambda: 1)
+
+
+def test_work_runs_in_another_process_and_its_errors_come_back(processes: SolverProcesses) -> None:
+    assert processes.run(Job(partial(json_value, '{"a": 1}', ""))) == {"a": 1}
+    assert processes.run(Job(partial(os.getpid))) != os.getpid()
+    with pytest.raises(SpecError, match="body:1:1: not valid JSON"):
+        processes.run(Job(partial(json_value, "x", "body")))
+
+
+def test_a_process_that_dies_is_an_error_and_is_replaced(processes: SolverProcesses) -> None:
+    before = processes.run(Job(partial(os.getpid)))
+    with pytest.raises(SolverError, match="died"):
+        processes.run(Job(partial(os._exit, 9)))
+    assert processes.run(Job(partial(os.getpid))) not in {before, os.getpid()}
+
+
+def test_work_that_nobody_waits_for_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "GRACE_S", 0.05)
+    servers = [one_server(f"s{i}") for i in range(150)]
+    with in_a_thread(solver_processes=1, request_timeout_s=0.02) as here:
+        while here.ask("GET", "/readyz").status != 200:
+            time.sleep(0.02)
+        body = json.dumps(system(*servers, optimizer={"unlimited": False})).encode()
+        assert here.ask("POST", "/optimizeOne", body).status == 504
+        here.until(running=0, waiting=0)

@@ -1,0 +1,158 @@
+"""The queue-analysis routes: the reference's figures, and the best batch against trying every one by hand."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from wire_client import Json, wire_client
+
+from optimizer.queue_service import QueueProblem, analyze_problem, size_problem
+from rest_server.queue_routes import best_concurrency
+
+# reference-system.md §1.7 f: the problem, and what the reference's code gives for it
+PROBLEM: Json = {
+    "RPS": 3,
+    "maxBatchSize": 48,
+    "avgInputTokens": 128,
+    "avgOutputTokens": 512,
+    "alpha": 12,
+    "beta": 0.05,
+    "gamma": 0.0005,
+    "maxQueueSize": 128,
+}
+TARGETS = {"targetTTFT": 60, "targetITL": 20}
+ANSWER_KEYS = {
+    "concurrency", "throughput", "avgRespTime", "avgWaitTime", "avgNumInServ", "avgTTFT", "avgITL", "maxRPS",
+    "M_ITL", "M_TPF", "oracleCalls", "feasible",
+}  # fmt: skip
+
+
+def posted(route: str, body: Json) -> Any:
+    answer = wire_client(stateful=False).post(f"/queue{route}", json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def throughput(batch: int, **changes: Any) -> float:
+    """Return what sizing gives at a batch limit."""
+    return size_problem(
+        QueueProblem.model_validate(PROBLEM | changes | {"maxBatchSize": batch})
+    ).throughput_rps
+
+
+def test_a_queue_is_analysed_as_the_reference_does() -> None:
+    answer = posted("/solve", PROBLEM)
+    wanted = {"avgRespTime": 10348.367, "avgWaitTime": 21.405, "avgNumInServ": 30.981, "avgTTFT": 67.615}
+    for key, value in (wanted | {"avgITL": 20.1189, "maxRPS": 3.8609295}).items():
+        assert answer[key] == pytest.approx(value, rel=1e-3)
+    assert answer["RPSTargetTTFT"] == answer["RPSTargetITL"] == 0
+    assert answer == analyze_problem(QueueProblem.model_validate(PROBLEM)).model_dump(by_alias=True)
+
+
+def test_a_queue_is_sized_as_the_reference_does() -> None:
+    answer = posted("/target", PROBLEM | TARGETS)
+    assert answer["throughput"] == pytest.approx(2.9494622, rel=1e-4)
+    assert answer["RPSTargetTTFT"] == pytest.approx(2.9494622, rel=1e-4)
+    assert answer["RPSTargetITL"] == pytest.approx(2.971982, rel=1e-4)
+
+
+def test_the_best_batch_is_the_smallest_that_is_nearly_as_good_as_the_largest() -> None:
+    answer = posted("/optimize", PROBLEM | TARGETS | {"maxBatchSize": 256})
+    assert answer.keys() == ANSWER_KEYS
+    enough = 0.99 * throughput(256, **TARGETS)
+    best = next(batch for batch in range(1, 257) if throughput(batch, **TARGETS) >= enough)
+    assert answer["concurrency"] == best
+    assert answer["throughput"] == pytest.approx(throughput(best, **TARGETS))
+    # §1.7 f: the reference's bisection stops at 49
+    assert best <= 49
+    assert (answer["M_ITL"], answer["M_TPF"], answer["feasible"]) == (31, 164, True)
+
+
+@pytest.mark.parametrize("targets", [{}, {"targetITL": 20}, {"targetTTFT": 60}])
+def test_a_target_that_is_not_set_binds_nothing(targets: Json) -> None:
+    answer = posted("/optimize", PROBLEM | targets | {"maxBatchSize": 64})
+    enough = 0.99 * throughput(64, **targets)
+    assert answer["concurrency"] == next(b for b in range(1, 65) if throughput(b, **targets) >= enough)
+    assert answer["throughput"] >= enough
+    assert answer["M_TPF"] == 64 or "targetTTFT" in targets
+    assert answer["M_ITL"] == 64 or "targetITL" in targets
+
+
+def test_a_target_out_of_reach_is_an_answer_for_the_best_batch_and_a_refusal_for_a_given_one() -> None:
+    hopeless = PROBLEM | {"targetITL": 1}
+    answer = posted("/optimize", hopeless)
+    assert (answer["feasible"], answer["concurrency"], answer["throughput"]) == (False, 1, 0)
+    assert answer.keys() == ANSWER_KEYS
+    refused = wire_client(stateful=False).post("/queue/target", json=hopeless)
+    assert refused.status_code == 400
+    assert "ITL" in refused.json()["message"]
+
+
+def test_without_a_batch_limit_up_to_256_are_tried() -> None:
+    given = posted("/optimize", PROBLEM | TARGETS | {"maxBatchSize": 256})
+    bare = {key: value for key, value in PROBLEM.items() if key != "maxBatchSize"}
+    assert posted("/optimize", bare | TARGETS) == given
+    assert posted("/optimize", PROBLEM | TARGETS | {"maxBatchSize": 0}) == given
+
+
+def test_keys_are_matched_in_any_case_and_unknown_ones_mean_nothing() -> None:
+    shouted = {key.upper(): value for key, value in PROBLEM.items()} | {"colour": "red", "TARGETTTFT": None}
+    assert posted("/solve", shouted) == posted("/solve", PROBLEM)
+
+
+@pytest.mark.parametrize("route", ["/solve", "/target", "/optimize"])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"alpha": -1},
+        {"avgOutputTokens": 0},
+        {"avgInputTokens": "many"},
+        {"maxBatchSize": -1},
+        {"maxBatchSize": 10**7},
+        {"alpha": 0, "beta": 0, "gamma": 0},
+    ],
+)
+def test_bad_input_is_refused_with_a_message(route: str, bad: Json) -> None:
+    answer = wire_client(stateful=False).post(f"/queue{route}", json=PROBLEM | bad)
+    assert answer.status_code == 400
+    assert set(answer.json()) == {"message"}
+
+
+@pytest.mark.parametrize("body", ["", "{", "[]", '{"RPS": NaN}'])
+def test_a_body_that_is_no_problem_is_refused(body: str) -> None:
+    assert wire_client(stateful=False).post("/queue/solve", content=body).status_code == 400
+
+
+def test_a_queue_without_arrivals_or_a_batch_is_not_analysed() -> None:
+    for bad in ({"RPS": 0}, {"maxBatchSize": 0}):
+        assert wire_client(stateful=False).post("/queue/solve", json=PROBLEM | bad).status_code == 400
+
+
+def test_more_batches_than_can_be_tried_are_refused() -> None:
+    answer = wire_client(stateful=False).post("/queue/optimize", json=PROBLEM | {"maxBatchSize": 2049})
+    assert "2,048" in answer.json()["message"]
+
+
+def test_the_best_batches_of_the_record_are_nearly_as_good_as_the_largest(reference: Path) -> None:
+    """The reference's search stops early (§1.5), and it goes astray where a target is not set (§1.7 d)."""
+    rows = json.loads((reference / "queueing" / "iteration_law.json").read_text(encoding="utf-8"))
+    names = {
+        "maxBatchSize": "N", "maxQueueSize": "Q", "alpha": "A", "beta": "B", "gamma": "G",
+        "avgInputTokens": "In", "avgOutputTokens": "Out",
+    }  # fmt: skip
+    compared = 0
+    for row in rows:
+        if row["Op"] != "concurrency" or not (row["Target"]["TargetTTFT"] and row["Target"]["TargetITL"]):
+            continue
+        theirs, problem = row["Conc"], {key: row[theirs] for key, theirs in names.items()}
+        if not theirs["Feasible"]:
+            continue
+        problem |= {"targetTTFT": row["Target"]["TargetTTFT"], "targetITL": row["Target"]["TargetITL"]}
+        found = best_concurrency(QueueProblem.model_validate(problem)).model_dump(by_alias=True)
+        assert found["feasible"]
+        assert found["concurrency"] <= theirs["Concurrency"]
+        assert found["throughput"] >= 0.98 * theirs["AnchorThroughput"]
+        assert (found["M_ITL"], found["M_TPF"]) == (theirs["MITL"], theirs["MTPF"])
+        compared += 1
+    assert compared > 50

@@ -1,0 +1,131 @@
+"""API keys: where they come from, what they may do, and what stands in their way."""
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+from service_runs import in_a_thread
+
+from optimizer.errors import SpecError
+from rest_server.security import KeyFiles, given_key, needed_scope
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    path = tmp_path / "keys"
+    path.write_text("all-of-it # everything\n\n# a comment\nread reader\nread,solve planner\n", "utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "scope"),
+    [
+        ("GET", "/getServers", "read"),
+        ("GET", "/v1/plan", "read"),
+        ("GET", "/openapi.json", "read"),
+        ("GET", "/removeServer/x", "write"),
+        ("GET", "/addModel/x", "write"),
+        ("GET", "/applyAllocation", "write"),
+        ("POST", "/v1/plan", "solve"),
+        ("POST", "/v1/candidates", "solve"),
+        ("POST", "/queue/solve", "solve"),
+        ("POST", "/optimize", "solve"),
+        ("POST", "/optimizeOne", "solve"),
+        ("POST", "/setServers", "write"),
+        ("POST", "/v1/loads", "write"),
+        ("POST", "/v1/plan/apply", "write"),
+        ("PUT", "/v1/servers/x", "write"),
+        ("DELETE", "/v1/servers/x", "write"),
+    ],
+)
+def test_every_route_needs_the_scope_of_what_it_does(method: str, path: str, scope: str) -> None:
+    assert needed_scope(method, path, replaces_state=False) == scope
+
+
+def test_replacing_the_fleet_needs_the_scope_to_write() -> None:
+    assert needed_scope("POST", "/optimizeOne", replaces_state=True) == "write"
+
+
+def test_a_key_comes_in_its_own_header_or_as_a_bearer_token() -> None:
+    assert given_key({b"x-api-key": b" k "}) == b"k"
+    assert given_key({b"authorization": b"bearer  k"}) == b"k"
+    assert given_key({b"authorization": b"Basic k"}) == b""
+    assert given_key({b"x-api-key": b"a", b"authorization": b"Bearer b"}) == b"a"
+
+
+def test_without_key_files_everybody_may_do_everything() -> None:
+    with in_a_thread() as here:
+        assert here.ask("GET", "/getServers").status == 200
+
+
+def test_a_request_needs_a_known_key_with_the_scope(keys: Path) -> None:
+    with in_a_thread(api_key_files=(keys,), stateful=True) as here:
+        unknown = here.ask("GET", "/v1/servers")
+        assert unknown.status == 401
+        assert unknown.json["detail"] == "an API key is needed; send one in X-API-KEY, or as a bearer token"
+        assert unknown.headers["www-authenticate"].startswith("Bearer")
+        wrong = here.ask("GET", "/getServers", X_API_KEY="wrong")
+        assert (wrong.status, set(wrong.json)) == (401, {"message"})
+        for path in ("/healthz", "/readyz"):
+            assert here.ask("GET", path).status == 200
+        assert here.ask("GET", "/getServers", Authorization="Bearer reader").status == 200
+        refused = here.ask("POST", "/v1/plan", b"{}", X_API_KEY="reader")
+        assert refused.status == 403
+        assert "lacks the scope 'solve'" in refused.json["detail"]
+        assert here.ask("POST", "/v1/plan", b"{}", X_API_KEY="planner").status == 422
+        assert here.ask("GET", "/addModel/m", X_API_KEY="planner").status == 403
+        assert here.ask("GET", "/addModel/m", X_API_KEY="all-of-it").status == 200
+
+
+def test_the_log_shows_no_key(keys: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO), in_a_thread(api_key_files=(keys,)) as here:
+        here.ask("GET", "/getServers", X_API_KEY="reader")
+    entry = next(record for record in caplog.records if record.name == "inferplan.access")
+    fields = entry.__dict__["fields"]
+    assert len(fields["key"]) == 8
+    assert "reader" not in json.dumps(fields)
+
+
+def test_changed_files_count_from_the_next_request(keys: Path, tmp_path: Path) -> None:
+    more = tmp_path / "more"
+    more.write_text("write reader\n", "utf-8")
+    files = KeyFiles([keys, more])
+    found = files.find(b"reader")
+    assert found is not None
+    assert found.scopes == {"read", "write"}
+    more.write_text("", "utf-8")
+    keys.write_text("new\n", "utf-8")
+    assert files.find(b"reader") is None
+    assert files.find(b"new") is not None
+
+
+def test_a_file_that_cannot_be_read_any_more_lets_nobody_in(
+    keys: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = KeyFiles([keys])
+    keys.unlink()
+    assert files.find(b"reader") is None
+    assert files.required
+    assert "its keys are refused" in caplog.text
+    keys.write_text("one two secret\n", "utf-8")
+    assert files.find(b"secret") is None
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [("a b c", "keys:1: give 'KEY'"), ("\nreed k", "keys:2: scopes are read, solve and write")],
+)
+def test_a_bad_line_is_named_without_the_key(tmp_path: Path, text: str, problem: str) -> None:
+    (tmp_path / "keys").write_text(text, "utf-8")
+    with pytest.raises(SpecError, match=problem):
+        KeyFiles([tmp_path / "keys"])
+
+
+def test_a_missing_file_and_one_that_is_no_text_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="no such file"):
+        KeyFiles([tmp_path / "none"])
+    (tmp_path / "keys").write_bytes(b"\xff\xfe")
+    with pytest.raises(SpecError, match="not UTF-8"):
+        KeyFiles([tmp_path / "keys"])

@@ -1,0 +1,173 @@
+"""The state of the fleet: whole snapshots, no lost update, a plan with the revision that it is for."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
+
+import pytest
+from builders import accelerator, profile, server, service_class
+
+from optimizer import load_system, solve
+from optimizer.spec.schema import Accelerator, Server
+from rest_server.state import Entities, FleetState, RevisionConflict
+
+THREADS = 16
+UPDATES = 50
+
+
+def small_fleet() -> Entities:
+    document = {
+        "accelerators": [accelerator("B"), accelerator("A")],
+        "models": [profile("m", "A"), profile("m", "B")],
+        "serviceClasses": [service_class("gold", itl=50)],
+        "servers": [server("s"), server("idle", 0.0)],
+        "count": [{"type": "A", "count": 5}, {"type": "B", "count": 5}],
+    }
+    return Entities.of(load_system(document))
+
+
+def with_accelerator(entities: Entities, name: str) -> Entities:
+    item = Accelerator(name=name, type=name)
+    return replace(entities, accelerators={**entities.accelerators, name: item})
+
+
+def in_threads(work: Callable[[int], None]) -> None:
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def test_a_new_fleet_is_empty_at_revision_zero() -> None:
+    revision, entities = FleetState().read()
+    assert revision == 0
+    assert entities == Entities()
+    assert entities.optimizer.milp_solver
+
+
+def test_entities_cannot_be_changed_in_place() -> None:
+    entities = small_fleet()
+    with pytest.raises(TypeError):
+        entities.accelerators["x"] = Accelerator(name="x", type="x")  # type: ignore[index]
+    with pytest.raises(TypeError):
+        entities.models["m"]["x"] = entities.models["m"]["A"]  # type: ignore[index]
+    with pytest.raises(FrozenInstanceError):
+        entities.capacity = {}  # type: ignore[misc]
+
+
+def test_a_mapping_that_entities_were_made_of_can_change_without_them() -> None:
+    mine = {"x": Accelerator(name="x", type="x")}
+    entities = Entities(accelerators=mine)
+    mine.clear()
+    assert list(entities.accelerators) == ["x"]
+
+
+def test_entities_give_the_system_that_they_were_made_of(specs: Path) -> None:
+    system = load_system(specs / "small")
+    entities = Entities.of(system)
+    assert entities.system() == system
+    assert load_system(entities.document()) == system
+
+
+def test_every_change_counts_and_no_change_does_not() -> None:
+    fleet = FleetState()
+    assert fleet.update(lambda now: with_accelerator(now, "x"))[0] == 1
+    assert fleet.update(lambda now: now)[0] == 1
+    assert fleet.read()[0] == 1
+
+
+def test_a_change_meant_for_another_revision_is_refused() -> None:
+    fleet = FleetState()
+    fleet.update(lambda now: with_accelerator(now, "x"), if_revision=0)
+    with pytest.raises(RevisionConflict, match="revision 1, not 0") as caught:
+        fleet.update(lambda now: with_accelerator(now, "y"), if_revision=0)
+    assert caught.value.current == 1
+    assert list(fleet.read()[1].accelerators) == ["x"]
+
+
+def test_a_change_that_fails_leaves_everything_as_it_was() -> None:
+    fleet = FleetState(small_fleet())
+
+    def fail(_: Entities) -> Entities:
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        fleet.update(fail)
+    assert fleet.read() == (0, small_fleet())
+
+
+def test_no_update_of_many_writers_is_lost_and_no_reader_sees_half_of_one() -> None:
+    fleet = FleetState()
+    torn: list[int] = []
+
+    def write(i: int) -> None:
+        for k in range(UPDATES):
+            name = f"{i}-{k}"
+            fleet.update(
+                lambda now, name=name: replace(  # type: ignore[misc]
+                    with_accelerator(now, name), capacity={**now.capacity, name: 1}
+                )
+            )
+            revision, seen = fleet.read()
+            if not revision >= len(seen.accelerators) == len(seen.capacity):
+                torn.append(revision)
+
+    in_threads(write)
+    revision, entities = fleet.read()
+    assert not torn
+    assert revision == len(entities.accelerators) == THREADS * UPDATES
+
+
+def test_of_writers_for_one_revision_one_gets_through() -> None:
+    fleet = FleetState()
+    won: list[int] = []
+
+    def write(i: int) -> None:
+        try:
+            fleet.update(lambda now: with_accelerator(now, str(i)), if_revision=0)
+        except RevisionConflict:
+            return
+        won.append(i)
+
+    in_threads(write)
+    assert len(won) == 1
+    assert list(fleet.read()[1].accelerators) == [str(won[0])]
+
+
+def test_a_plan_is_desired_then_applied_and_loads_stay() -> None:
+    entities = small_fleet()
+    system = entities.system()
+    plan = solve(system)
+    desired = entities.with_desired(plan, system)
+    pool = plan.allocations["s"][0]
+    assert desired.servers["s"].desired.accelerator == pool.accelerator
+    assert desired.servers["s"].current == entities.servers["s"].current
+    applied = desired.with_desired_applied()
+    assert applied.servers["s"].current.num_replicas == pool.num_replicas
+    assert applied.servers["s"].current.load == entities.servers["s"].current.load
+    assert applied.system() == plan.applied_to(desired.system())
+
+
+def test_what_a_plan_desires_touches_no_server_that_left_or_came_since() -> None:
+    entities = small_fleet()
+    system = entities.system()
+    newcomer = Server(name="new", model="m")
+    since = replace(entities, servers={"s": entities.servers["s"], "new": newcomer})
+    stored = since.with_desired(solve(system), system)
+    assert list(stored.servers) == ["s", "new"]
+    assert stored.servers["new"] == newcomer
+    assert stored.servers["s"].desired.accelerator
+
+
+def test_the_last_plan_is_that_of_the_latest_revision() -> None:
+    fleet = FleetState(small_fleet())
+    plan = solve(small_fleet().system())
+    assert fleet.plan is None
+    fleet.record_plan(plan, 3)
+    fleet.record_plan(plan, 2)
+    record = fleet.plan
+    assert record is not None
+    assert (record.plan, record.revision) == (plan, 3)
+    assert record.made_at > 0

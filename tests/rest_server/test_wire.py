@@ -1,0 +1,221 @@
+"""The reference's wire: recorded exchanges replayed, and what the recordings do not show."""
+
+import json
+from pathlib import Path
+
+import pytest
+from wire_client import ACCELERATORS, MODELS, differences, one_server, replay, system, wire_client
+
+from optimizer import load_system, solve
+from optimizer.spec.schema import OptimizerOptions
+
+DATA = Path(__file__).resolve().parent.parent / "data"
+
+
+# --- recordings ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["stateless", "stateful"])
+def test_a_recording_of_the_reference_is_answered_alike(mode: str, reference: Path) -> None:
+    exchanges = json.loads((reference / "wire" / f"{mode}.json").read_text(encoding="utf-8"))
+    assert replay(wire_client(stateful=mode == "stateful"), exchanges) == []
+
+
+def test_the_excerpt_of_a_recording_is_answered_alike() -> None:
+    exchanges = json.loads((DATA / "wire_excerpt.json").read_text(encoding="utf-8"))["exchanges"]
+    assert replay(wire_client(stateful=True), exchanges) == []
+
+
+def test_the_comparison_of_answers_sees_what_differs() -> None:
+    wanted = {"a": [1, {"name": "x", "b": 100.0}], "c": False, "d": None}
+    assert differences({"a": [{"name": "x", "b": 100.5}, 1], "c": False, "d": None}, wanted) == []
+    assert differences({"a": [{"name": "x", "b": 102.0}, 1], "c": False, "d": None}, wanted)
+    assert differences({"a": [{"name": "x", "b": 100.0}, 1], "c": 0, "d": None}, wanted)
+    assert differences({"a": [1], "c": False, "d": None}, wanted)
+    assert differences({"a": [{"name": "x", "b": 100.0}, 1], "c": False, "d": []}, wanted)
+
+
+# --- what is answered ----------------------------------------------------------------------------------
+
+
+def test_one_system_is_planned_as_the_library_does_it(specs: Path) -> None:
+    whole = load_system(specs / "small")
+    body = whole.to_spec().model_dump(mode="json", by_alias=True)
+    answer = wire_client(stateful=False).post("/optimizeOne", json=body)
+    assert answer.status_code == 200
+    assert answer.json() == solve(whole).reference_answer(whole)
+
+
+def test_without_a_word_on_the_solver_it_is_the_greedy_one(specs: Path) -> None:
+    whole = load_system(specs / "small").with_options(milp_solver=False, unlimited=False)
+    body = whole.to_spec().model_dump(mode="json", by_alias=True)
+    del body["optimizer"]["milpSolver"]
+    client = wire_client(stateful=True)
+    answer = client.post("/optimizeOne", json=body)
+    assert answer.json() == solve(whole).reference_answer(whole)
+    again = client.post("/optimize", json={})
+    assert again.json() == answer.json()
+
+
+def test_a_plan_of_the_state_takes_its_options_bare_or_in_the_documented_wrappers() -> None:
+    few = [{"type": "A", "count": 0}]
+    for wrapped in (
+        {"unlimited": True},
+        {"UNLIMITED": True},
+        {"optimizer": {"unlimited": True}},
+        {"optimizerData": {"optimizer": {"unlimited": True}}},
+    ):
+        client = wire_client(stateful=True)
+        client.post("/optimizeOne", json=system(one_server(), count=few, optimizer={}))
+        assert client.post("/optimize", json={}).json() == {"allocations": {}}
+        assert set(client.post("/optimize", json=wrapped).json()["allocations"]) == {"s"}
+
+
+def test_whole_numbers_are_written_without_a_fraction() -> None:
+    client = wire_client(stateful=True)
+    answers = [client.post("/optimizeOne", json=system(one_server()))]
+    answers += [client.get(path) for path in ("/getServers", "/getAccelerators", "/getModel/m")]
+    for answer in answers:
+        assert ".0," not in answer.text
+        assert ".0}" not in answer.text
+
+
+def test_what_only_newer_members_of_the_family_know_is_shown_where_it_was_given() -> None:
+    law = {"alpha": 6.5, "beta": 0.02, "gamma": 0.0}
+    model = {"name": "m", "acc": "A", "maxBatchSize": 8, "perfParms": law}
+    client = wire_client(stateful=True)
+    client.post("/setModels", json={"models": [model]})
+    client.post("/addServer", json=one_server(maxQueueSize=3))
+    shown = client.get("/getModelAcceleratorPerf/m/A").json()
+    assert shown["perfParms"] == law
+    assert shown["decodeParms"] == {"alpha": 0, "beta": 0}
+    assert shown["accCount"] == 0  # Go's zero for what was left out; it is planned with 1
+    assert client.post("/setModels", json={"models": [shown]}).status_code == 200
+    assert client.get("/getServer/s").json()["maxQueueSize"] == 3
+
+
+def test_a_priority_out_of_range_is_repeated_and_kept_as_the_lowest() -> None:
+    client = wire_client(stateful=True)
+    classes = [{"name": "a"}, {"name": "b", "priority": 1000}, {"name": "c", "priority": -1}]
+    answer = client.post("/setServiceClasses", json={"serviceClasses": classes}).json()["serviceClasses"]
+    assert [(item["priority"], item["modelTargets"]) for item in answer] == [
+        (0, None),
+        (1000, None),
+        (-1, None),
+    ]
+    kept = client.get("/getServiceClasses").json()["serviceClasses"]
+    assert [(item["priority"], item["modelTargets"]) for item in kept] == [(100, [])] * 3
+
+
+def test_targets_are_added_under_either_spelling_of_the_route() -> None:
+    client = wire_client(stateful=True)
+    client.get("/addServiceClass/gold/1")
+    for route, model in (("/addServiceClassModelTarget", "m"), ("/addServiceClassModelTargets", "n")):
+        body = {"name": "gold", "priority": 1, "modelTargets": [{"model": model, "slo-itl": 50}]}
+        assert client.post(route, json=body).status_code == 200
+    assert [item["model"] for item in client.get("/getServiceClass/gold").json()["modelTargets"]] == [
+        "m",
+        "n",
+    ]
+
+
+@pytest.mark.parametrize("priority", ["", "abc", "1.5", "1e3", "٣", "9" * 30])
+def test_a_priority_that_is_no_whole_number_is_refused(priority: str) -> None:
+    answer = wire_client(stateful=True).get(f"/addServiceClass/x/{priority}")
+    assert answer.status_code == (400 if priority else 404)
+
+
+# --- leniency ------------------------------------------------------------------------------------------
+
+
+def test_unknown_keys_mean_nothing_and_are_named() -> None:
+    client = wire_client(stateful=True)
+    body = system(one_server(colour="red"), optimizer={"unlimited": True, "saturationPolicy": "Fair"})
+    body["system"]["extra"] = body["more"] = 1
+    answer = client.post("/optimizeOne", json=body)
+    assert set(answer.json()["allocations"]) == {"s"}
+    assert answer.headers["X-Inferplan-Ignored"].split(", ") == [
+        "system.extra",
+        "more",
+        "servers[0].colour",
+        "optimizer.saturationPolicy",
+    ]
+    assert "X-Inferplan-Ignored" not in client.post("/optimizeOne", json=system(one_server())).headers
+
+
+def test_the_header_that_names_unknown_keys_is_short_and_printable() -> None:
+    body = {"é\n" + "x" * 500 + str(i): 1 for i in range(300)}
+    answer = wire_client(stateful=True).post("/optimize", json=body)
+    named = answer.headers["X-Inferplan-Ignored"]
+    assert named.endswith("and 280 more")
+    assert named.isascii()
+    assert named.isprintable()
+    assert len(named) < 4000
+
+
+@pytest.mark.parametrize("body", ["null", "{}", '{"system": null}', '{"system": {"serverData": null}}'])
+def test_an_empty_system_has_an_empty_plan(body: str) -> None:
+    answer = wire_client(stateful=False).post("/optimizeOne", content=body)
+    assert (answer.status_code, answer.json()) == (200, {"allocations": {}})
+
+
+def test_zeros_and_nulls_are_what_was_not_set() -> None:
+    spare = {"multiplicity": 0, "memSize": None, "type": ""}
+    accelerators = [{**ACCELERATORS[0], **spare}]
+    models = [{**MODELS[0], "accCount": 0}]
+    client = wire_client(stateful=True)
+    answer = client.post(
+        "/optimizeOne", json=system(one_server(), accelerators=accelerators, models=models, optimizer=None)
+    )
+    assert set(answer.json()["allocations"]) == {"s"}
+    shown = client.get("/getAccelerator/A").json()
+    assert (shown["type"], shown["multiplicity"]) == ("", 0)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "{bad",
+        "[]",
+        "5",
+        '{"servers": {}}',
+        '{"servers": [5]}',
+        '{"servers": [null]}',
+        '{"servers": [{"name": "s", "model": 5}]}',
+        '{"servers": [{"name": "s", "model": "m", "minNumReplicas": -1}]}',
+        '{"servers": [{"name": "s", "model": "m", "keepAccelerator": "yes"}]}',
+        '{"servers": [{"name": "s", "model": "m", "currentAlloc": {"load": {"arrivalRate": NaN}}}]}',
+        '{"servers": [{"name": "s", "model": "m", "currentAlloc": {"load": {"arrivalRate": 1e999}}}]}',
+        '{"servers": [{"name": "s", "model": "m", "currentAlloc": {"load": {"avgOutTokens": 0.5}}}]}',
+        '{"servers": [{"name": "s\\ud800", "model": "m"}]}',
+        '{"servers": ' + "[" * 100_000,
+        '{"servers": [{"name": "s", "model": "m", "minNumReplicas": ' + "9" * 5000 + "}]}",
+    ],
+)
+def test_a_bad_body_changes_nothing_and_is_told_why(body: str) -> None:
+    client = wire_client(stateful=True)
+    client.post("/addServer", json=one_server())
+    for route, content in (("/setServers", body), ("/optimizeOne", f'{{"serverData": {body}}}')):
+        answer = client.post(route, content=content)
+        if body in {"", "5"} or route == "/setServers":
+            assert answer.status_code == 400
+            assert set(answer.json()) == {"message"}
+            assert answer.json()["message"]
+    assert client.get("/getServer/s").json()["model"] == "m"
+
+
+def test_a_body_that_is_not_text_is_refused() -> None:
+    assert wire_client(stateful=True).post("/setServers", content=b'{"servers": "\xff"}').status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("PUT", "/setServers"), ("DELETE", "/getServers"), ("GET", "/nosuch"), ("GET", "/")]
+)
+def test_an_unknown_path_or_method_is_not_found(method: str, path: str) -> None:
+    answer = wire_client(stateful=True).request(method, path)
+    assert (answer.status_code, answer.text) == (404, "404 page not found")
+
+
+def test_the_options_of_the_wire_do_not_change_those_of_the_project() -> None:
+    assert OptimizerOptions().milp_solver

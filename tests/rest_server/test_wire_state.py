@@ -1,0 +1,137 @@
+"""The state behind the reference's wire: what it keeps, what it plans of it, and how large it may grow."""
+
+from pathlib import Path
+
+import pytest
+from wire_client import LOAD, MODELS, one_server, system, wire_client
+
+from optimizer import load_system
+
+# --- names that refer to nothing -----------------------------------------------------------------------
+
+
+def test_a_server_that_refers_to_nothing_is_kept_left_out_and_named() -> None:
+    client = wire_client(stateful=True)
+    stray = [
+        one_server("no model", model="x"),
+        one_server("no class", **{"class": "x"}),
+        one_server("no accelerator", accelerators=["x"]),
+        one_server("held", keepAccelerator=True, currentAlloc={"accelerator": "x", "load": LOAD}),
+    ]
+    models = [*MODELS, {**MODELS[0], "acc": "gone"}]
+    answer = client.post("/optimizeOne", json=system(one_server(), *stray, models=models))
+    assert set(answer.json()["allocations"]) == {"s"}
+    assert answer.headers["X-Inferplan-Unplanned"].split(", ") == [
+        "models/m/gone",
+        "servers/no%20model",
+        "servers/no%20class",
+        "servers/no%20accelerator",
+        "servers/held",
+    ]
+    assert len(client.get("/getServers").json()["servers"]) == 5
+
+
+def test_a_server_on_an_accelerator_that_is_gone_is_planned_as_one_that_has_none() -> None:
+    client = wire_client(stateful=True)
+    running = {"accelerator": "gone", "numReplicas": 3, "load": LOAD}
+    answer = client.post("/optimizeOne", json=system(one_server(currentAlloc=running)))
+    assert answer.json()["allocations"]["s"]["accelerator"] == "A"
+    assert "X-Inferplan-Unplanned" not in answer.headers
+    assert client.get("/getServer/s").json()["currentAlloc"]["accelerator"] == "gone"
+
+
+def test_where_nothing_can_be_planned_the_answer_is_empty() -> None:
+    answer = wire_client(stateful=True).post("/optimizeOne", json=system(one_server(model="x")))
+    assert (answer.status_code, answer.json()) == (200, {"allocations": {}})
+    assert answer.headers["X-Inferplan-Unplanned"] == "servers/x".replace("x", "s")
+
+
+def test_a_solver_that_is_not_there_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    options = {"milpSolver": True, "useCplex": True}
+    answer = wire_client(stateful=True).post("/optimizeOne", json=system(one_server(), optimizer=options))
+    assert answer.status_code == 404
+    assert answer.json()["message"].startswith("optimization error: ")
+
+
+# --- the state -----------------------------------------------------------------------------------------
+
+
+def test_a_plan_is_desired_until_it_is_applied() -> None:
+    client = wire_client(stateful=True)
+    client.post("/optimizeOne", json=system(one_server(), one_server("idle", currentAlloc={"load": {}})))
+    before = client.get("/getServer/s").json()
+    assert before["currentAlloc"]["numReplicas"] == 0
+    assert before["desiredAlloc"]["accelerator"] == "A"
+    assert before["desiredAlloc"]["load"] == LOAD
+    assert client.get("/applyAllocation").json() == "Done"
+    assert client.get("/getServer/s").json()["currentAlloc"] == before["desiredAlloc"]
+
+
+def test_a_server_that_is_not_served_keeps_its_load_when_plans_are_applied() -> None:
+    client = wire_client(stateful=True)
+    answer = client.post("/optimizeOne", json=system(one_server(), count=[], optimizer={}))
+    assert answer.json() == {"allocations": {}}
+    client.get("/applyAllocation")
+    shown = client.get("/getServer/s").json()
+    assert shown["currentAlloc"]["load"] == LOAD
+    assert shown["desiredAlloc"]["load"] == {"arrivalRate": 0, "avgInTokens": 0, "avgOutTokens": 0}
+
+
+def test_a_protected_state_is_not_replaced() -> None:
+    client = wire_client(stateful=True, protect_state=True)
+    client.post("/addServer", json=one_server("mine"))
+    assert set(client.post("/optimizeOne", json=system(one_server())).json()["allocations"]) == {"s"}
+    assert [item["name"] for item in client.get("/getServers").json()["servers"]] == ["mine"]
+
+
+def test_without_a_state_the_last_system_is_shown_and_nothing_changes_it() -> None:
+    client = wire_client(stateful=False)
+    assert client.get("/getServers").json() == {"servers": []}
+    client.post("/optimizeOne", json=system(one_server("first")))
+    client.post("/optimizeOne", json=system(one_server("second")))
+    assert [item["name"] for item in client.get("/getServers").json()["servers"]] == ["second"]
+    for method, path in (
+        ("GET", "/removeServer/second"),
+        ("GET", "/applyAllocation"),
+        ("POST", "/addServer"),
+        ("POST", "/optimize"),
+    ):
+        answer = client.request(method, path)
+        assert (answer.status_code, answer.text) == (404, "404 page not found")
+
+
+def test_a_bad_plan_request_leaves_the_state_alone() -> None:
+    client = wire_client(stateful=True)
+    client.post("/addServer", json=one_server())
+    assert client.post("/optimizeOne", content="{").status_code == 400
+    assert client.post("/optimize", json={"unlimited": "yes"}).status_code == 400
+    assert [item["name"] for item in client.get("/getServers").json()["servers"]] == ["s"]
+
+
+# --- limits --------------------------------------------------------------------------------------------
+
+
+def test_a_fleet_grows_no_further_than_the_service_allows() -> None:
+    client = wire_client(stateful=True, max_servers=2, max_models=1, max_batch=16)
+    assert client.get("/addModel/m").status_code == 200
+    assert client.get("/addModel/n").status_code == 400
+    for name in ("a", "b"):
+        assert client.post("/addServer", json=one_server(name)).status_code == 200
+    assert "INFERPLAN_MAX_SERVERS" in client.post("/addServer", json=one_server("c")).json()["message"]
+    assert client.post("/addServer", json=one_server("a", maxBatchSize=17)).status_code == 400
+    assert len(client.get("/getServers").json()["servers"]) == 2
+    many = system(one_server("a"), one_server("b"), one_server("c"))
+    assert client.post("/optimizeOne", json=many).status_code == 400
+
+
+def test_plans_made_in_other_processes_are_the_same(specs: Path) -> None:
+    body = load_system(specs / "small").to_spec().model_dump(mode="json", by_alias=True)
+    answers = []
+    for processes in (0, 1):
+        with wire_client(stateful=True, solver_processes=processes) as client:
+            one = client.post("/optimizeOne", json=body)
+            answers.append(
+                (one.json(), client.get("/getServers").json(), client.post("/optimize", json={}).json())
+            )
+    assert answers[0] == answers[1]
