@@ -26,10 +26,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("optimizer.plan",),
     ("optimizer.queue_service",),
     ("optimizer.simulate",),
-    ("optimizer.generate", "optimizer.study"),
-    ("optimizer.report",),
+    ("optimizer.generate",),
     ("optimizer.pipeline",),
-    ("optimizer.bench",),
+    ("optimizer.bench", "optimizer.study"),
+    ("optimizer.report",),
     ("optimizer.commands",),
     ("optimizer.cli", "rest_server"),
 )
