@@ -26,7 +26,7 @@ from rest_server.api_problems import problems
 from rest_server.api_requests import JSON, JsonOf, Precondition, RawRoute, etag
 from rest_server.api_work import solved, value_of
 from rest_server.settings import Settings
-from rest_server.state import Entities, FleetState, PlanRecord, RevisionConflict
+from rest_server.state import Entities, FleetState, PlanRecord, RevisionConflict, desired_allocations
 
 PLACE = "servers."
 """Stands before the names of servers in messages, as in those of the library."""
@@ -98,7 +98,8 @@ def _keep(fleet: FleetState, plan: Plan, system: System, revision: int) -> int:
     If the fleet has changed since, what is desired is left to the plan that the change brings.
     """
     with contextlib.suppress(RevisionConflict):
-        revision, _ = fleet.update(lambda now: now.with_desired(plan, system), if_revision=revision)
+        desired = desired_allocations(plan, system.servers)
+        revision, _ = fleet.update(lambda now: now.with_desired(desired), if_revision=revision)
     fleet.record_plan(plan, revision)
     return revision
 
@@ -144,11 +145,5 @@ def applied(entities: Entities, plan: Plan) -> Entities:
     """Return entities whose servers run what a plan says, as far as it knows them."""
     known = plan.allocations.keys() | {item.server for item in plan.unserved}
     planned = {name: server for name, server in entities.servers.items() if name in known}
-    alone = replace(entities, servers=planned)
-    running = alone.with_desired(plan, _unchecked(alone)).with_desired_applied().servers
-    return replace(entities, servers=dict(entities.servers) | dict(running))
-
-
-def _unchecked(entities: Entities) -> System:
-    """Return a system of servers only: names that refer to nothing are no matter here."""
-    return System({}, {}, {}, {}, entities.servers, {}, entities.optimizer)
+    alone = replace(entities, servers=planned).with_desired(desired_allocations(plan, planned))
+    return replace(entities, servers={**entities.servers, **alone.with_desired_applied().servers})

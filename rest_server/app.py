@@ -76,8 +76,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 def _add_middleware(app: FastAPI, settings: Settings) -> None:
     """Add what a request passes, the innermost first."""
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, timeout_s=settings.request_timeout_s)
-    replaces_state = settings.stateful and not settings.protect_state
-    app.add_middleware(Gate, keys=KeyFiles(settings.api_key_files), replaces_state=replaces_state)
+    writing = {"/optimize", *(() if settings.protect_state else ("/optimizeOne",))}
+    app.add_middleware(
+        Gate, keys=KeyFiles(settings.api_key_files), writing=writing if settings.stateful else ()
+    )
     app.add_middleware(RequestLog)
 
 
@@ -90,6 +92,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.ready = False
     await starting
     await places.close()
+    app.state.places = SolvePlaces(app.state.settings)  # for another life of the same application
 
 
 async def _health() -> Response:

@@ -100,11 +100,15 @@ class SolvePlaces:
             await self._free.acquire()
         finally:
             self.waiting -= 1
-        self.running += 1
         entered = time.perf_counter()
-        job = Job(work) if self._processes.count and may_leave(work) else None
-        in_thread = work if job is None else partial(self._processes.run, job)
-        future = asyncio.get_running_loop().run_in_executor(self._threads, in_thread)
+        try:
+            job = Job(work) if self._processes.count and may_leave(work) else None
+            in_thread = work if job is None else partial(self._processes.run, job)
+            future = asyncio.get_running_loop().run_in_executor(self._threads, in_thread)
+        except BaseException:
+            self._free.release()
+            raise
+        self.running += 1
         future.add_done_callback(partial(self._left_place, entered))
         try:
             result: T = await asyncio.shield(future)

@@ -8,7 +8,7 @@ request. Only SHA-256 hashes are kept, and all of them are compared, each in con
 import hashlib
 import hmac
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -24,9 +24,15 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 MAX_FILE_BYTES = 2**20
 """Largest file of keys."""
 _SOLVING = frozenset(
-    {"/v1/plan", "/v1/candidates", "/v1/analyze", "/v1/size", "/optimize", "/solve", "/target"}
-)
-"""POST: computes from its body; ``/optimizeOne`` too, unless it replaces the fleet."""
+    {
+        "/v1/plan", "/v1/candidates", "/v1/analyze", "/v1/size",
+        "/optimizeOne", "/optimize", "/solve", "/target",
+    }
+)  # fmt: skip
+"""POST: computes from its body."""
+_OWN_PAGES = frozenset({b"none", b"same-origin"})
+"""Values of ``Sec-Fetch-Site`` that are let in. Browsers send it: a service on this machine, whose GETs can
+change its fleet, must not obey any page that its user opens. Other clients do not."""
 _CHANGING = ("add", "remove", "apply")
 """How the reference's GET routes begin that change the fleet."""
 
@@ -54,23 +60,19 @@ class Key:
         return self.digest.hex()[:8]
 
 
-def needed_scope(method: str, path: str, *, replaces_state: bool) -> Right:
+def needed_scope(method: str, path: str, writing: Collection[str]) -> Right:
     """Return the scope that a request needs.
 
     Args:
         method: HTTP method.
         path: path of the URL, decoded.
-        replaces_state: whether ``/optimizeOne`` replaces the fleet.
+        writing: the routes of the reference that solve, and here change the fleet with what they find.
     """
     if method in {"GET", "HEAD", "OPTIONS"}:
         first = path.strip("/").lower()
         return Right.write if first.startswith(_CHANGING) else Right.read
-    if method == "POST":
-        if path == "/optimizeOne":
-            return Right.write if replaces_state else Right.solve
-        if path in _SOLVING or path.startswith("/queue/"):
-            return Right.solve
-    return Right.write
+    solves = method == "POST" and (path in _SOLVING or path.startswith("/queue/"))
+    return Right.solve if solves and path not in writing else Right.write
 
 
 class KeyFiles:
@@ -150,17 +152,25 @@ def _keys(path: Path) -> Iterator[Key]:
 class Gate:
     """Lets requests pass that have the key they need."""
 
-    def __init__(self, app: ASGIApp, keys: KeyFiles, *, replaces_state: bool) -> None:
+    def __init__(self, app: ASGIApp, keys: KeyFiles, writing: Collection[str]) -> None:
         self._app = app
         self._keys = keys
-        self._replaces_state = replaces_state
+        self._writing = writing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer 401 or 403."""
-        if scope["type"] != "http" or not self._keys.required or scope["path"] in OPEN_PATHS:
+        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
-        given = given_key(dict(reversed(scope["headers"])))
+        headers = dict(reversed(scope["headers"]))
+        if headers.get(b"sec-fetch-site", b"none") not in _OWN_PAGES:
+            detail = "a page of another site made the browser send this; it may not use this service"
+            await error_response(scope, 403, detail)(scope, receive, send)
+            return
+        if not self._keys.required:
+            await self._app(scope, receive, send)
+            return
+        given = given_key(headers)
         key = self._keys.find(given) if given else None
         if key is None:
             problem = "this is not a known API key" if given else "an API key is needed"
@@ -169,7 +179,7 @@ class Gate:
             await error_response(scope, 401, detail, headers=headers)(scope, receive, send)
             return
         scope.setdefault("state", {})["api_key"] = key.label
-        needed = needed_scope(scope["method"], scope["path"], replaces_state=self._replaces_state)
+        needed = needed_scope(scope["method"], scope["path"], self._writing)
         if needed not in key.scopes:
             detail = f"the API key lacks the scope {needed.value!r}, which this request needs"
             await error_response(scope, 403, detail)(scope, receive, send)

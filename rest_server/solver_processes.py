@@ -13,6 +13,7 @@ import queue
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from functools import partial
 from types import FunctionType, MappingProxyType
@@ -202,6 +203,8 @@ def _answered(work: bytes) -> bytes:
         answer = True, pickle.loads(work)()  # noqa: S301  the service wrote it
     except (InferplanError, HTTPException) as error:
         answer = False, error
+    except Exception:  # noqa: BLE001  a fault of ours ends the request, not the process, and the service logs it
+        answer = False, RuntimeError(f"in the solver's process:\n{traceback.format_exc()}")
     return pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
 
 

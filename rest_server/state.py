@@ -6,7 +6,8 @@ and sees every change before it. Nothing is solved under the lock.
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -91,18 +92,7 @@ class Entities:
         """
         return join_parts([Part(self.spec())])
 
-    def with_desired(self, plan: Plan, system: System) -> "Entities":
-        """Return a copy in which every server of a planned system has its desired allocation.
-
-        A server that has left since is passed over, one that came since keeps what it has.
-
-        Args:
-            plan: what to run where.
-            system: what was planned.
-        """
-        return self.with_allocations(desired_allocations(plan, system))
-
-    def with_allocations(self, desired: Mapping[str, AllocationData]) -> "Entities":
+    def with_desired(self, desired: Mapping[str, AllocationData]) -> "Entities":
         """Return a copy with other desired allocations, by server; unknown servers are passed over."""
         servers = {
             name: server.model_copy(update={"desired": desired[name]}) if name in desired else server
@@ -119,12 +109,11 @@ class Entities:
         return replace(self, servers=servers)
 
 
-def desired_allocations(plan: Plan, system: System) -> dict[str, AllocationData]:
-    """Return what a plan desires for every server of the planned system; nothing for an unserved one."""
-    planned = plan.applied_to(system).servers
+def desired_allocations(plan: Plan, servers: Mapping[str, Server]) -> dict[str, AllocationData]:
+    """Return what a plan desires for each of some servers; nothing for one that it does not serve."""
     return {
-        name: planned[name].current if name in plan.allocations else AllocationData()
-        for name in system.servers
+        name: plan.allocation_of(server) if name in plan.allocations else AllocationData()
+        for name, server in servers.items()
     }
 
 
@@ -153,6 +142,10 @@ class PlanRecord:
     """When it was made [s since the epoch]."""
 
 
+Arrival = tuple[Entities, Plan | None]
+"""A whole fleet, and the plan that was made of it, if any."""
+
+
 class FleetState:
     """The current entities with their revision, and the last plan; safe to use from many threads."""
 
@@ -161,11 +154,33 @@ class FleetState:
         self._entities = entities or Entities()
         self._revision = 0
         self._plan: PlanRecord | None = None
+        self._arrived: Callable[[], Arrival] | None = None
+        self._arrived_at = 0.0
 
     def read(self) -> tuple[int, Entities]:
         """Return the revision and the entities at it."""
-        with self._lock:
+        with self._settled():
             return self._revision, self._entities
+
+    def replace(self, arrival: Callable[[], Arrival]) -> None:
+        """Put another fleet, with its plan, in place of this one; it is built when it is first asked for.
+
+        Most fleets that come with a request are never looked at, so nothing is spent on them.
+        """
+        with self._lock:
+            self._arrived, self._arrived_at = arrival, time.time()
+            self._revision += 1
+
+    @contextmanager
+    def _settled(self) -> Iterator[None]:
+        """Hold the lock, with what arrived last in its place."""
+        with self._lock:
+            if self._arrived is not None:
+                arrival, self._arrived = self._arrived, None
+                self._entities, plan = arrival()
+                if plan is not None:
+                    self._plan = PlanRecord(plan, self._revision, self._arrived_at)
+            yield
 
     def update(
         self, change: Callable[[Entities], Entities], *, if_revision: int | None = None
@@ -182,7 +197,7 @@ class FleetState:
         Raises:
             RevisionConflict: the fleet is at another revision.
         """
-        with self._lock:
+        with self._settled():
             if if_revision is not None and if_revision != self._revision:
                 raise RevisionConflict(self._revision, if_revision)
             changed = change(self._entities)
@@ -194,12 +209,12 @@ class FleetState:
     @property
     def plan(self) -> PlanRecord | None:
         """The last plan, if any."""
-        with self._lock:
+        with self._settled():
             return self._plan
 
     def record_plan(self, plan: Plan, revision: int) -> None:
         """Keep a plan as the last one, unless one for a later revision is there already."""
         record = PlanRecord(plan, revision, time.time())
-        with self._lock:
+        with self._settled():
             if self._plan is None or self._plan.revision <= revision:
                 self._plan = record

@@ -7,6 +7,7 @@ A handler parses, calls one function and renders. The routes that only read are 
 import json
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 
 from fastapi import APIRouter
@@ -22,7 +23,7 @@ from rest_server.lenient import json_body
 from rest_server.settings import Settings
 from rest_server.state import Entities, FleetState, RevisionConflict
 from rest_server.wire_changes import Change, Changed, WireRefusalError, check_fleet
-from rest_server.wire_planning import Outcome, entities_of, plan_document, plan_state
+from rest_server.wire_planning import Outcome, plan_document, plan_state, planned_fleet, with_outcome
 
 IGNORED_HEADER = "X-Inferplan-Ignored"
 """Names the keys of a body that meant nothing, separated by commas."""
@@ -97,48 +98,36 @@ def wire_router(*, stateful: bool) -> APIRouter:
 
 async def optimize_one(request: Request) -> Response:
     """Plan the system in the body; unless the state is protected, it becomes the state."""
-    state = request.app.state
-    work = partial(plan_document, await request.body(), state.settings)
-    outcome: Outcome = await state.places.run(request, work)
+    state, body = request.app.state, await request.body()
+    outcome: Outcome = await state.places.run(request, partial(plan_document, body, state.settings))
     if not (state.settings.stateful and state.settings.protect_state):
-        await run_in_threadpool(_keep_system, state.fleet, outcome)
+        state.fleet.replace(partial(planned_fleet, body, outcome))
     return _outcome_response(outcome)
 
 
 async def optimize(request: Request) -> Response:
     """Plan the state with the options in the body; every server gets its desired allocation."""
     state = request.app.state
-    revision, entities = state.fleet.read()
+    revision, entities = await run_in_threadpool(state.fleet.read)
     work = partial(plan_state, entities.spec(), await request.body(), state.settings)
     outcome: Outcome = await state.places.run(request, work)
-    await run_in_threadpool(_keep_desired, state.fleet, outcome, revision)
+    if outcome.status == HTTPStatus.OK:
+        await run_in_threadpool(_keep_desired, state.fleet, entities, outcome, revision)
     return _outcome_response(outcome)
 
 
-def _keep_system(fleet: FleetState, outcome: Outcome) -> None:
-    """Make the system that was planned, with what is desired, the state."""
-    if outcome.spec is not None:
-        entities = entities_of(outcome.spec).with_allocations(outcome.desired)
-        revision, _ = fleet.update(lambda _: entities)
-        _record(fleet, outcome, revision)
-
-
-def _keep_desired(fleet: FleetState, outcome: Outcome, revision: int) -> None:
-    """Store what is desired, also where the fleet has changed since; the plan then stands for what it was."""
-
-    def store(now: Entities) -> Entities:
-        return now.with_allocations(outcome.desired) if outcome.desired else now
-
+def _keep_desired(fleet: FleetState, planned: Entities, outcome: Outcome, revision: int) -> None:
+    """Store what is desired, also where the fleet has changed since, unless a later plan has been made."""
+    planned, plan = with_outcome(planned, outcome)
+    desired = {name: server.desired for name, server in planned.servers.items()}
     try:
-        revision, _ = fleet.update(store, if_revision=revision)
+        revision, _ = fleet.update(lambda now: now.with_desired(desired), if_revision=revision)
     except RevisionConflict:
-        fleet.update(store)
-    _record(fleet, outcome, revision)
-
-
-def _record(fleet: FleetState, outcome: Outcome, revision: int) -> None:
-    if outcome.plan is not None:
-        fleet.record_plan(outcome.plan, revision)
+        last = fleet.plan
+        if last is None or last.revision <= revision:
+            fleet.update(lambda now: now.with_desired(desired))
+    if plan is not None:
+        fleet.record_plan(plan, revision)
 
 
 def _fleet(request: Request) -> FleetState:

@@ -5,7 +5,8 @@ others. Here the same servers and profiles stay out of the system, and the answe
 """
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
@@ -16,12 +17,12 @@ from optimizer.spec.schema import AllocationData, OptimizerOptions, Server, Syst
 from rest_server.lenient import json_body
 from rest_server.limits import check_size
 from rest_server.settings import Settings
-from rest_server.state import Entities, desired_allocations
+from rest_server.state import Arrival, Entities, desired_allocations
 from rest_server.wire_bodies import read_options, read_system
 from rest_server.wire_entities import with_profiles
 from rest_server.wire_shapes import plain
 
-NOT_PLANNED = 404
+NOT_PLANNED = HTTPStatus.NOT_FOUND
 """The reference's status for a failed optimisation."""
 TIME_SHARE = 0.9
 """Share of a request's time that its solve may take; the rest is for sizing, checking and writing."""
@@ -35,12 +36,8 @@ class Outcome:
     """HTTP status."""
     body: bytes
     """JSON of the answer."""
-    spec: SystemSpec | None = None
-    """The system that the request held, if it held one."""
-    desired: dict[str, AllocationData] = field(default_factory=dict)
-    """Desired allocations by server; empty where planning failed."""
-    plan: Plan | None = None
-    """The plan, where there was anything to plan."""
+    plan: bytes = b""
+    """The plan as JSON; nothing where there was nothing to plan, or planning failed."""
     ignored: tuple[str, ...] = ()
     """Paths in the body that meant nothing."""
     unplanned: tuple[str, ...] = ()
@@ -56,7 +53,22 @@ def plan_document(body: bytes, settings: Settings) -> Outcome:
     ignored: list[str] = []
     spec = read_system(json_body(body), ignored)
     check_size(spec, settings)
-    return replace(planned(entities_of(spec), settings), spec=spec, ignored=tuple(ignored))
+    return replace(planned(entities_of(spec), settings), ignored=tuple(ignored))
+
+
+def planned_fleet(body: bytes, outcome: Outcome) -> Arrival:
+    """Return the system that a body of ``/optimizeOne`` held, with what was planned for it."""
+    return with_outcome(entities_of(read_system(json_body(body), [])), outcome)
+
+
+def with_outcome(entities: Entities, outcome: Outcome) -> Arrival:
+    """Return the entities that were planned with what is desired for them, and the plan."""
+    if outcome.status != HTTPStatus.OK:
+        return entities, None
+    if not outcome.plan:
+        return entities.with_desired({name: AllocationData() for name in entities.servers}), None
+    plan = Plan.model_validate_json(outcome.plan)
+    return entities.with_desired(desired_allocations(plan, entities.servers)), plan
 
 
 def plan_state(spec: SystemSpec, body: bytes, settings: Settings) -> Outcome:
@@ -86,20 +98,19 @@ def entities_of(spec: SystemSpec) -> Entities:
 def planned(entities: Entities, settings: Settings) -> Outcome:
     """Plan entities as far as they make a system, in the time of a request; a failure is an outcome too."""
     kept, unplanned = plannable(entities)
-    desired = {name: AllocationData() for name in entities.servers}
     answer: dict[str, Any] = {"allocations": {}}
-    plan = None
+    plan_text = ""
     try:
         if kept.servers:
             system = kept.system()
             limit_s = min(system.options.time_limit_s, TIME_SHARE * settings.request_timeout_s)
             plan = pipeline.solve(system, time_limit_s=limit_s)
             answer = plan.reference_answer(system)
-            desired |= desired_allocations(plan, system)
+            plan_text = plan.to_json()
     except InferplanError as error:
         failure = _json({"message": f"optimization error: {error}"})
         return Outcome(NOT_PLANNED, failure, unplanned=tuple(unplanned))
-    return Outcome(200, _json(answer), desired=desired, plan=plan, unplanned=tuple(unplanned))
+    return Outcome(HTTPStatus.OK, _json(answer), plan_text.encode(), unplanned=tuple(unplanned))
 
 
 def _json(answer: dict[str, Any]) -> bytes:

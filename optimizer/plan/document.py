@@ -6,7 +6,7 @@ from pydantic import Field
 
 from optimizer.errors import IncompletePlanError
 from optimizer.solvers.problem import SolverName
-from optimizer.spec.schema import AllocationData, Document, Load
+from optimizer.spec.schema import AllocationData, Document, Load, Server
 from optimizer.spec.system import System
 
 
@@ -146,12 +146,14 @@ class Plan(Document):
         A server with several pools shows the largest of them, as its current allocation has room for one.
         """
         servers = {
-            name: server.model_copy(
-                update={"current": _as_allocation(self.allocations.get(name, ()), server.current.load)}
-            )
+            name: server.model_copy(update={"current": self.allocation_of(server)})
             for name, server in system.servers.items()
         }
         return system.with_servers(servers)
+
+    def allocation_of(self, server: Server) -> AllocationData:
+        """Return what a server is to run, at the load that it has now; its largest pool if it has several."""
+        return _as_allocation(self.allocations.get(server.name, ()), server.current.load)
 
     def reference_answer(self, system: System) -> dict[str, Any]:
         """Return the answer in the reference's format, with every server that has an allocation.

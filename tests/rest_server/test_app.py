@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from fastapi import HTTPException
+from fastapi.testclient import TestClient
 from service_runs import ROOT, as_a_program, in_a_thread
 from wire_client import one_server, system
 
@@ -192,3 +193,10 @@ def test_a_signal_while_it_starts_ends_it_well() -> None:
     with as_a_program("--port", "0") as here:
         here.process.send_signal(signal.SIGTERM)
         assert here.process.wait(20) == 0
+
+
+def test_an_application_can_live_again() -> None:
+    app = create_app(Settings(solver_processes=0))
+    for _ in range(2):
+        with TestClient(app) as client:
+            assert client.post("/v1/plan", json=system(one_server("s"))).status_code == 200

@@ -124,9 +124,16 @@ def test_a_process_that_dies_is_an_error_and_is_replaced(processes: SolverProces
     assert processes.run(Job(partial(os.getpid))) not in {before, os.getpid()}
 
 
+def test_a_fault_of_the_service_ends_the_request_and_not_the_process(processes: SolverProcesses) -> None:
+    before = processes.run(Job(partial(os.getpid)))
+    with pytest.raises(RuntimeError, match=r"(?s)in the solver's process:.*ValueError"):
+        processes.run(Job(partial(int, "x")))
+    assert processes.run(Job(partial(os.getpid))) == before
+
+
 def test_work_that_nobody_waits_for_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "GRACE_S", 0.05)
-    servers = [one_server(f"s{i}") for i in range(150)]
+    servers = [one_server(f"s{i}") for i in range(1500)]
     with in_a_thread(solver_processes=1, request_timeout_s=0.02) as here:
         while here.ask("GET", "/readyz").status != 200:
             time.sleep(0.02)

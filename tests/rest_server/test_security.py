@@ -3,6 +3,7 @@
 import json
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 from service_runs import in_a_thread
@@ -40,11 +41,36 @@ def keys(tmp_path: Path) -> Path:
     ],
 )
 def test_every_route_needs_the_scope_of_what_it_does(method: str, path: str, scope: str) -> None:
-    assert needed_scope(method, path, replaces_state=False) == scope
+    assert needed_scope(method, path, ()) == scope
 
 
 def test_replacing_the_fleet_needs_the_scope_to_write() -> None:
-    assert needed_scope("POST", "/optimizeOne", replaces_state=True) == "write"
+    assert needed_scope("POST", "/optimizeOne", {"/optimizeOne"}) == "write"
+
+
+@pytest.mark.parametrize(
+    ("given", "changing"),
+    [
+        ({}, set()),
+        ({"stateful": True}, {"/optimize", "/optimizeOne"}),
+        ({"stateful": True, "protect_state": True}, {"/optimize"}),
+    ],
+)
+def test_solving_needs_the_scope_to_write_where_it_changes_the_fleet(
+    keys: Path, given: dict[str, Any], changing: set[str]
+) -> None:
+    with in_a_thread(api_key_files=(keys,), queue_at_root=True, **given) as here:
+        for path in ("/optimize", "/optimizeOne"):
+            status = here.ask("POST", path, b"nothing", X_API_KEY="planner").status
+            assert status == (403 if path in changing else 400)
+
+
+@pytest.mark.parametrize(("site", "status"), [("cross-site", 403), ("same-site", 403), ("none", 200)])
+def test_pages_of_other_sites_cannot_use_the_browser_of_a_user(site: str, status: int) -> None:
+    with in_a_thread(stateful=True) as here:
+        assert here.ask("GET", "/addModel/m", Sec_Fetch_Site=site).status == status
+        assert here.ask("GET", "/getModels").json == (["m"] if status == 200 else [])
+        assert here.ask("GET", "/healthz", Sec_Fetch_Site=site).status == 200
 
 
 def test_a_key_comes_in_its_own_header_or_as_a_bearer_token() -> None:

@@ -10,7 +10,7 @@ from builders import accelerator, profile, server, service_class
 
 from optimizer import load_system, solve
 from optimizer.spec.schema import Accelerator, Server
-from rest_server.state import Entities, FleetState, RevisionConflict
+from rest_server.state import Entities, FleetState, RevisionConflict, desired_allocations
 
 THREADS = 16
 UPDATES = 50
@@ -140,7 +140,7 @@ def test_a_plan_is_desired_then_applied_and_loads_stay() -> None:
     entities = small_fleet()
     system = entities.system()
     plan = solve(system)
-    desired = entities.with_desired(plan, system)
+    desired = entities.with_desired(desired_allocations(plan, system.servers))
     pool = plan.allocations["s"][0]
     assert desired.servers["s"].desired.accelerator == pool.accelerator
     assert desired.servers["s"].current == entities.servers["s"].current
@@ -155,7 +155,7 @@ def test_what_a_plan_desires_touches_no_server_that_left_or_came_since() -> None
     system = entities.system()
     newcomer = Server(name="new", model="m")
     since = replace(entities, servers={"s": entities.servers["s"], "new": newcomer})
-    stored = since.with_desired(solve(system), system)
+    stored = since.with_desired(desired_allocations(solve(system), system.servers))
     assert list(stored.servers) == ["s", "new"]
     assert stored.servers["new"] == newcomer
     assert stored.servers["s"].desired.accelerator
