@@ -1,7 +1,8 @@
 """The largest arrival rate at which a replica meets its targets.
 
-One root is sought for every row at once: both latency targets are one function, the larger of the two
-ratios minus one, which is negative where both hold. Equation numbers refer to ``docs/math.md``.
+The rates at which the latencies cross their targets are sought for all rows at once; the smaller of a row's
+two is its answer. Where the number of prefill chunks steps, both targets are one function, the larger of the
+two ratios. Equation numbers refer to ``docs/math.md``.
 """
 
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ TARGET_TOLERANCE = 1e-9
 
 RATE_TOLERANCE = 1e-10
 """Relative width of the bracket around the largest rate."""
+_BOTH = 2
+"""Row of `_ratios` that has the worse of the two."""
 SMALLEST_RATIO = 1e-30
 """Stands for a latency of zero (no prompt, no wait) where its logarithm is taken."""
 
@@ -67,34 +70,58 @@ def largest_rate(replicas: ReplicaQueues, targets: Targets) -> Sizing:
     """
     low = replicas.least_rate_rps
     high = np.where(targets.tps, TPS_STABILITY_SHARE, 1.0) * replicas.stable_rate_rps
-    least = replicas.analyze(low)
-    at_low = targets.excess(least)
-    at_high = targets.excess(replicas.analyze(high))
-    rate = np.where(at_low > TARGET_TOLERANCE, np.nan, np.where(at_high > TARGET_TOLERANCE, low, high))
-    search = np.flatnonzero((at_low <= TARGET_TOLERANCE) & (at_high > TARGET_TOLERANCE))
-    if len(search):
+    least, most = replicas.analyze(low), replicas.analyze(high)
+    at_low, at_high = _ratios(targets, least), _ratios(targets, most)
+    attainable = at_low[_BOTH] - 1 <= TARGET_TOLERANCE
+    rate = np.where(attainable, high, np.nan)
+    steps = replicas.law.steps(replicas.queue.max_batch)
+    sought = (at_high - 1 > TARGET_TOLERANCE) & attainable & np.array([~steps, ~steps, steps])
+    which, row = np.nonzero(sought)
+    if len(row):
         # A target met to the last bit at the least rate needs the tolerance again, for a sign to change.
-        slack = np.where(at_low[search] > -TARGET_TOLERANCE, 2 * TARGET_TOLERANCE, 0.0)
-        rate[search] = _crossing(
-            replicas.take(search), targets.take(search), slack, low[search], high[search]
-        )
+        slack = np.where(at_low[which, row] - 1 > -TARGET_TOLERANCE, 2 * TARGET_TOLERANCE, 0.0)
+        crossing = _crossing(replicas, targets, row, which, slack, (low[row], high[row]))
+        np.minimum.at(rate, row, crossing)
     return Sizing(rate, least.ttft_ms, least.itl_ms)
 
 
+def _ratios(targets: Targets, performance: Performance) -> FloatArray:
+    """Return TTFT, ITL and the worse of the two over their targets, shape (3, R)."""
+    with np.errstate(over="ignore"):
+        ttft, itl = performance.ttft_ms / targets.ttft_ms, performance.itl_ms / targets.itl_ms
+    return np.array([ttft, itl, np.maximum(ttft, itl)])
+
+
 def _crossing(
-    replicas: ReplicaQueues, targets: Targets, slack: FloatArray, low: FloatArray, high: FloatArray
+    replicas: ReplicaQueues,
+    targets: Targets,
+    row: IntArray,
+    which: IntArray,
+    slack: FloatArray,
+    bracket: tuple[FloatArray, FloatArray],
 ) -> FloatArray:
-    """Return the feasible end of the bracket that the root-finder closes around the crossing."""
+    """Return the feasible end of the bracket that the root-finder closes around each crossing.
 
-    def excess(rate_rps: FloatArray, row: FloatArray) -> FloatArray:
-        rows = row.astype(np.int64)
-        whole = len(rows) == len(low)
-        some, wanted = (replicas, targets) if whole else (replicas.take(rows), targets.take(rows))
+    Args:
+        replicas: R replicas.
+        targets: their targets.
+        row: replica of each crossing, shape (K,).
+        which: the ratio that crosses one, an index into `_ratios`; shape (K,).
+        slack: relative excess over the target that is allowed, shape (K,).
+        bracket: rates below and above the crossing [requests/s], shapes (K,).
+    """
+    every, wanted = replicas.take(row), targets.take(row)
+
+    def excess(rate_rps: FloatArray, crossing: FloatArray) -> FloatArray:
+        k = crossing.astype(np.int64)
+        whole = len(k) == len(row)
+        some, some_wanted = (every, wanted) if whole else (every.take(k), wanted.take(k))
+        ratios = _ratios(some_wanted, some.analyze(rate_rps))
+        ratio = np.maximum(ratios[which[k], np.arange(len(k))], SMALLEST_RATIO)
         # The logarithm of the ratio has the same sign, and is closer to a straight line near saturation.
-        ratio = np.maximum(wanted.excess(some.analyze(rate_rps)) + 1, SMALLEST_RATIO)
-        return np.log(ratio) - slack[rows]
+        return np.log(ratio) - slack[k]
 
-    rows = np.arange(len(low), dtype=np.float64)
-    root = find_root(excess, (low, high), args=(rows,), tolerances={"xrtol": RATE_TOLERANCE})
+    numbers = np.arange(len(row), dtype=np.float64)
+    root = find_root(excess, bracket, args=(numbers,), tolerances={"xrtol": RATE_TOLERANCE})
     (left, right), (at_left, _) = root.bracket, root.f_bracket
     return np.where(at_left <= 0, left, right)

@@ -18,6 +18,14 @@ CORE_FROM_COLUMNS = 5_000
 CORE_COLUMNS = 2_000
 """Columns beside those that the relaxation uses."""
 
+_FIXED_OPTIONS: dict[str, bool | float] = {
+    "output_flag": False,
+    "threads": THREADS,
+    "random_seed": SEED,
+    "mip_abs_gap": 0.0,
+    # On small models this heuristic takes longer than all the rest; on large ones its finds are not missed.
+    "mip_heuristic_run_feasibility_jump": False,
+}
 _OUTCOMES = {
     highspy.HighsModelStatus.kOptimal: Outcome.optimal,
     highspy.HighsModelStatus.kModelEmpty: Outcome.optimal,
@@ -125,8 +133,7 @@ class HighsSession:
 
 def _quiet_highs(**options: bool | float) -> highspy.Highs:
     highs = highspy.Highs()  # type: ignore[no-untyped-call]
-    fixed = {"output_flag": False, "threads": THREADS, "random_seed": SEED, "mip_abs_gap": 0.0}
-    for name, value in (fixed | options).items():
+    for name, value in (_FIXED_OPTIONS | options).items():
         _check(highs.setOptionValue(name, value), f"set {name}")
     return highs
 

@@ -5,7 +5,7 @@ unit (``arrival_rate_rpm``). Unknown keys, wrong types, NaN and infinity are err
 """
 
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -56,9 +56,12 @@ class Document(BaseModel):
         if not isinstance(data, dict):
             return data
         known = _wire_names(cls)
+        if data.keys() <= known.exact and None not in data.values():
+            return data
         matched: dict[Any, Any] = {}
         for key, value in data.items():
-            name = known.get(key, None) or known.get(key.lower(), key) if isinstance(key, str) else str(key)
+            name = str(key)
+            name = known.any_case.get(name) or known.any_case.get(name.lower(), name)
             if name in matched:
                 raise PydanticCustomError("duplicate_key", "key {key} occurs twice", {"key": repr(name)})
             if value is not None:
@@ -66,16 +69,23 @@ class Document(BaseModel):
         return matched
 
 
+class _WireNames(NamedTuple):
+    """The wire names of a document's fields."""
+
+    exact: frozenset[str]
+    any_case: dict[str, str]
+    """By lower-case, exact and Python spelling."""
+
+
 @cache
-def _wire_names(model: type[BaseModel]) -> dict[str, str]:
-    """Return the wire name of each field by its lower-case, its exact and its Python spelling."""
+def _wire_names(model: type[BaseModel]) -> _WireNames:
     names: dict[str, str] = {}
     for name, field in model.model_fields.items():
         wire = field.alias or name
         names |= {wire: wire, wire.lower(): wire}
     for name, field in model.model_fields.items():
         names.setdefault(name, field.alias or name)
-    return names
+    return _WireNames(frozenset(names.values()), names)
 
 
 class Power(Document):

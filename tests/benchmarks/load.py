@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,10 @@ PREPARED = 4_000
 """Most requests of one measurement."""
 
 
-def bodies(name: str, count: int) -> Iterator[bytes]:
-    """Yield systems that differ in every load."""
+def bodies(name: str, count: int, *, exact: bool = True) -> Iterator[bytes]:
+    """Yield systems that differ in every load, to be planned exactly or, as the reference does, greedily."""
     document = load_system(ROOT / "specs" / name).to_spec().model_dump(mode="json", by_alias=True)
+    document["optimizer"]["milpSolver"] = exact
     chance = random.Random(name)
     rates = [server["currentAlloc"]["load"]["arrivalRate"] for server in document["servers"]]
     for _ in range(count):
@@ -118,8 +120,8 @@ def core_seconds() -> float:
     return sum(times[process] for process in below if process != os.getpid())
 
 
-def throughput(port: int, name: str, seconds: float) -> str:
-    prepared = list(bodies(name, PREPARED))
+def throughput(port: int, name: str, seconds: float, *, exact: bool) -> str:
+    prepared = list(bodies(name, PREPARED, exact=exact))
     clients(port, CLIENTS, "/optimizeOne", iter(prepared[:40]), lambda: False)
     spent_s, begin = core_seconds(), time.perf_counter()
     latencies = clients(
@@ -128,9 +130,11 @@ def throughput(port: int, name: str, seconds: float) -> str:
     core_ms = 1000 * (core_seconds() - spent_s) / len(latencies)
     rate, reference = len(latencies) / (time.perf_counter() - begin), REFERENCE_RPS[name]
     middle = statistics.median(latencies) * 1000
+    how = "exact" if exact else "greedy"
     return (
-        f"/optimizeOne, specs/{name}: {rate:6.1f} requests/s from {CLIENTS} clients, median {middle:.0f} ms, "
-        f"{core_ms:.0f} ms of a core each; "
+        f"/optimizeOne, specs/{name}, {how:<7}{rate:6.1f} requests/s from {CLIENTS} clients, "
+        f"median {middle:.0f} ms, "
+        f"{core_ms:.1f} ms of a core each; "
         f"{rate / reference:.2f} times the reference's {reference:g}"
     )
 
@@ -175,8 +179,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=8.0, help="length of each measurement (8)")
     known, options = parser.parse_known_args()
     measurements: list[Callable[[int], Any]] = [
-        lambda port: throughput(port, "large", known.seconds),
-        lambda port: throughput(port, "small", known.seconds),
+        *(
+            partial(throughput, name=name, seconds=known.seconds, exact=exact)
+            for name in REFERENCE_RPS
+            for exact in (True, False)
+        ),
         lambda port: health(port, known.seconds),
     ]
     for measure in measurements:
