@@ -20,16 +20,16 @@ from uvicorn.supervisors import Multiprocess
 
 import optimizer
 from optimizer.errors import SpecError
-from rest_server.api import api_router
+from rest_server.api.routes import api_router
 from rest_server.errors import API_PREFIX, add_error_handlers
 from rest_server.limits import BodyLimit, RequestLog
 from rest_server.logs import SERVICE, log_configuration
-from rest_server.planning import SolvePlaces
-from rest_server.queue_routes import queue_router
+from rest_server.places import SolvePlaces
 from rest_server.security import Gate, KeyFiles
 from rest_server.settings import Settings, load_settings
 from rest_server.state import FleetState
-from rest_server.wire import wire_router
+from rest_server.wire.queue import queue_router
+from rest_server.wire.routes import wire_router
 
 BACKLOG = 2048
 """Connections that the system may hold before they are accepted."""

@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from optimizer.errors import AnalysisError, IncompletePlanError, InferplanError, SolverError, SpecError
 from optimizer.spec.messages import path_text
-from rest_server.planning import ClientLeft, RequestTimeout, ServiceBusy
+from rest_server.places import ClientLeft, RequestTimeout, ServiceBusy
 
 API_PREFIX = "/v1"
 PROBLEM_JSON = "application/problem+json"

@@ -31,9 +31,9 @@ _PLAIN = (bytes, str, int, float, bool, type(None), BaseModel)
 _IMPORTED_BEFOREHAND = (
     "optimizer.pipeline",
     "optimizer.solvers.highs",
-    "rest_server.api_planning",
-    "rest_server.queue_routes",
-    "rest_server.wire_planning",
+    "rest_server.api.planning",
+    "rest_server.wire.queue",
+    "rest_server.wire.planning",
 )
 """What a process imports before its first work."""
 

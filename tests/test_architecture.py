@@ -50,6 +50,18 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.plan": (("document",), ("build", "verify")),
     "optimizer.report": (("progress", "plots"), ("tables", "html")),
     "optimizer.commands": (("command",), ("planning", "replicas", "documents", "bench", "serve")),
+    "rest_server": (
+        ("settings", "logs", "state", "solver_processes"),
+        ("places",),
+        ("errors",),
+        ("limits", "security"),
+        ("wire", "wire.lenient", "wire.shapes", "api", "api.examples", "api.models", "api.problems"),
+        ("wire.bodies", "wire.changes", "api.requests", "api.kinds", "api.work"),
+        ("wire.classes", "wire.entities", "wire.queue", "api.entities", "api.planning"),
+        ("wire.planning", "api.fleet"),
+        ("wire.routes", "api.routes"),
+        ("app",),
+    ),
 }
 """The same inside each package."""
 
@@ -70,6 +82,8 @@ HOMES = {
 }
 """The only modules or packages that may import a library."""
 
+PROCESS_BOUNDARIES = {"rest_server.solver_processes"}
+"""May catch every exception: they hand it to another process, which raises it."""
 SAYS_NOTHING = {"utils", "util", "helpers", "helper", "common", "manager", "base", "misc", "shared"}
 MUTATORS = {
     "add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "popleft",
@@ -149,7 +163,7 @@ def test_imports_point_one_way(module: str) -> None:
         if other == PUBLIC_FACADE:
             assert module in FACADE_USERS, f"{module} imports the package's own facade"
         elif package_of(other) == package_of(module):
-            assert package_of(module) == "rest_server" or rank_inside(other) < rank_inside(module), (
+            assert rank_inside(other) < rank_inside(module), (
                 f"{module} imports {other}, which does not stand before it inside its package"
             )
         else:
@@ -279,7 +293,7 @@ def test_a_mutable_value_at_module_level_is_a_constant_table(module: str) -> Non
 
 
 def test_no_exception_is_swallowed_wholesale() -> None:
-    for module in sources():
+    for module in sources().keys() - PROCESS_BOUNDARIES:
         for node in ast.walk(tree(module)):
             if isinstance(node, ast.ExceptHandler):
                 caught = "" if node.type is None else ast.unparse(node.type)

@@ -418,7 +418,7 @@ def test_a_plan_of_a_fleet_that_changed_meanwhile_keeps_its_own_revision(
         written(service, "capacity/B", {"count": 5})  # somebody else, while this solve runs
         return original(*arguments, **options)
 
-    monkeypatch.setattr("rest_server.api_work.solve", slow)
+    monkeypatch.setattr("rest_server.api.work.solve", slow)
     tag = service.post("/v1/loads", json={"s": {"arrivalRate": 70}}).headers["etag"]
     assert service.get("/v1/plan").headers["etag"] == tag
     assert int(service.get("/v1/servers").headers["etag"].strip('"')) == int(tag.strip('"')) + 1

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis.specs.openapi import checks
 
-from rest_server import api_examples
+from rest_server.api import examples as api_examples
 from rest_server.app import create_app
 from rest_server.settings import Settings
 

@@ -1,14 +1,13 @@
-"""What the reference's routes for service classes do, as functions (see `wire_entities`)."""
+"""What the reference's routes for service classes do, as functions (see `entities`)."""
 
 import re
 from collections.abc import Iterable
 from typing import Any
 
 from optimizer.spec.schema import ModelTarget, ServiceClass
-from rest_server.lenient import read_entity, read_object
 from rest_server.state import Entities
-from rest_server.wire_bodies import read_list
-from rest_server.wire_changes import (
+from rest_server.wire.bodies import read_list
+from rest_server.wire.changes import (
     Change,
     Changed,
     WireRefusalError,
@@ -18,7 +17,8 @@ from rest_server.wire_changes import (
     with_items,
     without_item,
 )
-from rest_server.wire_shapes import plain, service_class_shape, target_shape
+from rest_server.wire.lenient import read_entity, read_object
+from rest_server.wire.shapes import plain, service_class_shape, target_shape
 
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 

@@ -21,8 +21,8 @@ from optimizer.queue_service import QueueProblem, analyze_problem, size_problem
 from optimizer.replica import LatencyTargets, ReplicaSizing, size_replicas
 from optimizer.spec.schema import Document
 from optimizer.timing import DEFAULT_MAX_NUM_TOKENS, IterationLaw
-from rest_server.lenient import json_body, read_entity
-from rest_server.wire_changes import spelled
+from rest_server.wire.changes import spelled
+from rest_server.wire.lenient import json_body, read_entity
 
 DEFAULT_CONCURRENCY = 256
 """Largest batch that is tried where none is stated."""

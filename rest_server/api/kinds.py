@@ -17,7 +17,7 @@ from optimizer.spec.schema import (
     ServiceClass,
 )
 from optimizer.spec.system import check_load
-from rest_server.api_models import (
+from rest_server.api.models import (
     AcceleratorList,
     CapacityList,
     ModelList,

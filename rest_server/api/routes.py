@@ -6,8 +6,8 @@ from fastapi import APIRouter, HTTPException
 from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute
 
-from rest_server import api_fleet, api_planning
-from rest_server.api_entities import entities_router
+from rest_server.api import fleet, planning
+from rest_server.api.entities import entities_router
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY"})
 
@@ -18,9 +18,9 @@ def api_router(*, stateful: bool) -> APIRouter:
     Args:
         stateful: whether the service holds a fleet; without it there are only the routes that compute.
     """
-    parts = [api_planning.router]
+    parts = [planning.router]
     if stateful:
-        parts += [entities_router(), api_fleet.router]
+        parts += [entities_router(), fleet.router]
     router = APIRouter()
     for part in parts:
         router.include_router(part)

@@ -18,12 +18,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from optimizer.errors import SpecError
-from rest_server import wire_classes, wire_entities
-from rest_server.lenient import json_body
 from rest_server.settings import Settings
 from rest_server.state import Entities, FleetState, RevisionConflict
-from rest_server.wire_changes import Change, Changed, WireRefusalError, check_fleet
-from rest_server.wire_planning import Outcome, plan_document, plan_state, planned_fleet, with_outcome
+from rest_server.wire import classes, entities
+from rest_server.wire.changes import Change, Changed, WireRefusalError, check_fleet
+from rest_server.wire.lenient import json_body
+from rest_server.wire.planning import Outcome, plan_document, plan_state, planned_fleet, with_outcome
 
 IGNORED_HEADER = "X-Inferplan-Ignored"
 """Names the keys of a body that meant nothing, separated by commas."""
@@ -35,45 +35,45 @@ MAX_PATH = 100
 """Longest path that a header names."""
 
 _READERS: dict[str, Callable[..., Any]] = {
-    "/getAccelerators": wire_entities.accelerators,
-    "/getAccelerator/{name}": wire_entities.accelerator,
-    "/getCapacities": wire_entities.capacities,
-    "/getCapacity/{name}": wire_entities.capacity,
-    "/getModels": wire_entities.models,
-    "/getModel/{name}": wire_entities.model,
-    "/getServiceClasses": wire_classes.service_classes,
-    "/getServiceClass/{name}": wire_classes.service_class,
-    "/getServiceClassModelTarget/{name}/{model}": wire_classes.target,
-    "/getServers": wire_entities.servers,
-    "/getServer/{name}": wire_entities.server,
-    "/getModelAcceleratorPerf/{name}/{acc}": wire_entities.profile,
+    "/getAccelerators": entities.accelerators,
+    "/getAccelerator/{name}": entities.accelerator,
+    "/getCapacities": entities.capacities,
+    "/getCapacity/{name}": entities.capacity,
+    "/getModels": entities.models,
+    "/getModel/{name}": entities.model,
+    "/getServiceClasses": classes.service_classes,
+    "/getServiceClass/{name}": classes.service_class,
+    "/getServiceClassModelTarget/{name}/{model}": classes.target,
+    "/getServers": entities.servers,
+    "/getServer/{name}": entities.server,
+    "/getModelAcceleratorPerf/{name}/{acc}": entities.profile,
 }
 """GET, in both modes: entities and names to the answer."""
 _CHANGES: dict[str, Callable[..., Changed]] = {
-    "/removeAccelerator/{name}": wire_entities.remove_accelerator,
-    "/removeCapacity/{name}": wire_entities.remove_capacity,
-    "/addModel/{name}": wire_entities.add_model,
-    "/removeModel/{name}": wire_entities.remove_model,
-    "/addServiceClass/{name}/{priority}": wire_classes.add_service_class,
-    "/removeServiceClass/{name}": wire_classes.remove_service_class,
-    "/removeServiceClassModelTarget/{name}/{model}": wire_classes.remove_target,
-    "/removeServer/{name}": wire_entities.remove_server,
-    "/removeModelAcceleratorPerf/{name}/{acc}": wire_entities.remove_profile,
-    "/applyAllocation": wire_entities.apply_allocation,
+    "/removeAccelerator/{name}": entities.remove_accelerator,
+    "/removeCapacity/{name}": entities.remove_capacity,
+    "/addModel/{name}": entities.add_model,
+    "/removeModel/{name}": entities.remove_model,
+    "/addServiceClass/{name}/{priority}": classes.add_service_class,
+    "/removeServiceClass/{name}": classes.remove_service_class,
+    "/removeServiceClassModelTarget/{name}/{model}": classes.remove_target,
+    "/removeServer/{name}": entities.remove_server,
+    "/removeModelAcceleratorPerf/{name}/{acc}": entities.remove_profile,
+    "/applyAllocation": entities.apply_allocation,
 }
 """GET, stateful only: entities and names to changed entities and the answer."""
 _WRITERS: dict[str, Callable[[object, list[str]], Change]] = {
-    "/setAccelerators": wire_entities.set_accelerators,
-    "/addAccelerator": wire_entities.add_accelerator,
-    "/setCapacities": wire_entities.set_capacities,
-    "/setCapacity": wire_entities.set_capacity,
-    "/setModels": wire_entities.set_models,
-    "/setServiceClasses": wire_classes.set_service_classes,
-    "/addServiceClassModelTargets": wire_classes.add_targets,
-    "/addServiceClassModelTarget": wire_classes.add_targets,
-    "/setServers": wire_entities.set_servers,
-    "/addServer": wire_entities.add_server,
-    "/addModelAcceleratorPerf": wire_entities.add_profile,
+    "/setAccelerators": entities.set_accelerators,
+    "/addAccelerator": entities.add_accelerator,
+    "/setCapacities": entities.set_capacities,
+    "/setCapacity": entities.set_capacity,
+    "/setModels": entities.set_models,
+    "/setServiceClasses": classes.set_service_classes,
+    "/addServiceClassModelTargets": classes.add_targets,
+    "/addServiceClassModelTarget": classes.add_targets,
+    "/setServers": entities.set_servers,
+    "/addServer": entities.add_server,
+    "/addModelAcceleratorPerf": entities.add_profile,
 }
 """POST, stateful only: a body to a change."""
 
@@ -108,11 +108,11 @@ async def optimize_one(request: Request) -> Response:
 async def optimize(request: Request) -> Response:
     """Plan the state with the options in the body; every server gets its desired allocation."""
     state = request.app.state
-    revision, entities = await run_in_threadpool(state.fleet.read)
-    work = partial(plan_state, entities.spec(), await request.body(), state.settings)
+    revision, now = await run_in_threadpool(state.fleet.read)
+    work = partial(plan_state, now.spec(), await request.body(), state.settings)
     outcome: Outcome = await state.places.run(request, work)
     if outcome.status == HTTPStatus.OK:
-        await run_in_threadpool(_keep_desired, state.fleet, entities, outcome, revision)
+        await run_in_threadpool(_keep_desired, state.fleet, now, outcome, revision)
     return _outcome_response(outcome)
 
 
@@ -139,8 +139,8 @@ def _reading(reader: Callable[..., Any]) -> Callable[[Request], Response]:
     """Return a handler that answers from a snapshot."""
 
     def handler(request: Request) -> Response:
-        _, entities = _fleet(request).read()
-        return _json_response(reader(entities, **request.path_params))
+        _, now = _fleet(request).read()
+        return _json_response(reader(now, **request.path_params))
 
     return handler
 
@@ -173,8 +173,8 @@ def _writing(writer: Callable[[object, list[str]], Change]) -> Callable[..., Cor
 def _carried_out(fleet: FleetState, change: Change, settings: Settings) -> Any:
     answers = []
 
-    def step(entities: Entities) -> Entities:
-        changed, answer = change(entities)
+    def step(now: Entities) -> Entities:
+        changed, answer = change(now)
         check_fleet(changed, settings)
         answers.append(answer)
         return changed

@@ -18,7 +18,7 @@ from optimizer.spec.files import Part, json_value, spec_from_value
 from optimizer.spec.messages import kind_of, validated
 from optimizer.spec.schema import Document
 from optimizer.spec.system import System, join_parts
-from rest_server.api_models import (
+from rest_server.api.models import (
     Analyses,
     Analysis,
     Performances,

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Body, Query, Request, Response
 from optimizer.plan import Plan
 from optimizer.replica import ReplicaPerformance, ReplicaSizing
 from optimizer.spec.schema import SystemSpec
-from rest_server.api_examples import ANALYSES, SIZINGS, SYSTEMS
-from rest_server.api_models import (
+from rest_server.api.examples import ANALYSES, SIZINGS, SYSTEMS
+from rest_server.api.models import (
     Analyses,
     Analysis,
     CandidateAnswer,
@@ -21,9 +21,9 @@ from rest_server.api_models import (
     Sizings,
     WrappedSystem,
 )
-from rest_server.api_problems import problems
-from rest_server.api_requests import JSON, JsonOf, RawRoute
-from rest_server.api_work import analyze_body, candidates_body, plan_body, size_body
+from rest_server.api.problems import problems
+from rest_server.api.requests import JSON, JsonOf, RawRoute
+from rest_server.api.work import analyze_body, candidates_body, plan_body, size_body
 
 REFUSALS = (413, 422, 503, 504)
 """What a route that computes may answer besides."""

@@ -13,11 +13,11 @@ from fastapi import APIRouter, Body, Depends, HTTPException, Request, Response
 from optimizer.errors import SpecError
 from optimizer.spec.messages import validated
 from optimizer.spec.schema import Document, OptimizerOptions
-from rest_server.api_examples import ENTITIES
-from rest_server.api_kinds import KINDS, Key, Kind, check_alone
-from rest_server.api_problems import problems
-from rest_server.api_requests import JSON, JsonOf, Precondition, RawRoute, etag, precondition
-from rest_server.api_work import value_of
+from rest_server.api.examples import ENTITIES
+from rest_server.api.kinds import KINDS, Key, Kind, check_alone
+from rest_server.api.problems import problems
+from rest_server.api.requests import JSON, JsonOf, Precondition, RawRoute, etag, precondition
+from rest_server.api.work import value_of
 from rest_server.limits import check_size
 from rest_server.state import Entities, FleetState
 

@@ -15,7 +15,7 @@ from wire_client import one_server, system
 
 from optimizer.errors import SolverError, SpecError
 from optimizer.spec.files import json_value
-from rest_server import planning
+from rest_server import places
 from rest_server.solver_processes import Job, SolverProcesses, may_leave
 
 
@@ -132,7 +132,7 @@ def test_a_fault_of_the_service_ends_the_request_and_not_the_process(processes: 
 
 
 def test_work_that_nobody_waits_for_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "GRACE_S", 0.05)
+    monkeypatch.setattr(places, "GRACE_S", 0.05)
     servers = [one_server(f"s{i}") for i in range(1500)]
     with in_a_thread(solver_processes=1, request_timeout_s=0.02) as here:
         while here.ask("GET", "/readyz").status != 200:

@@ -18,13 +18,13 @@ from optimizer.plan import Plan
 from optimizer.spec.messages import path_text, validated
 from optimizer.spec.schema import Load, Server
 from optimizer.spec.system import System, check_load
-from rest_server.api_entities import Condition, fleet_of
-from rest_server.api_examples import LOADS
-from rest_server.api_models import LastPlan, LoadChange, LoadSnapshot, ServerList
-from rest_server.api_planning import server_timing
-from rest_server.api_problems import problems
-from rest_server.api_requests import JSON, JsonOf, Precondition, RawRoute, etag
-from rest_server.api_work import solved, value_of
+from rest_server.api.entities import Condition, fleet_of
+from rest_server.api.examples import LOADS
+from rest_server.api.models import LastPlan, LoadChange, LoadSnapshot, ServerList
+from rest_server.api.planning import server_timing
+from rest_server.api.problems import problems
+from rest_server.api.requests import JSON, JsonOf, Precondition, RawRoute, etag
+from rest_server.api.work import solved, value_of
 from rest_server.settings import Settings
 from rest_server.state import Entities, FleetState, PlanRecord, RevisionConflict, desired_allocations
 

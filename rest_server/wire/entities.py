@@ -10,11 +10,11 @@ from typing import Any
 
 from optimizer.errors import SpecError
 from optimizer.spec.schema import Accelerator, Capacity, ModelProfile, Server
-from rest_server.lenient import read_entity, read_object
 from rest_server.state import Entities
-from rest_server.wire_bodies import read_list
-from rest_server.wire_changes import Change, Changed, echoed, found, with_items, without_item
-from rest_server.wire_shapes import (
+from rest_server.wire.bodies import read_list
+from rest_server.wire.changes import Change, Changed, echoed, found, with_items, without_item
+from rest_server.wire.lenient import read_entity, read_object
+from rest_server.wire.shapes import (
     accelerator_shape,
     capacity_shape,
     profile_shape,

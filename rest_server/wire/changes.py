@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from optimizer.errors import InferplanError, SpecError
-from rest_server.lenient import read_object
 from rest_server.limits import check_size
 from rest_server.settings import Settings
 from rest_server.state import Entities
+from rest_server.wire.lenient import read_object
 
 Changed = tuple[Entities, Any]
 """The entities after a change, and the answer."""

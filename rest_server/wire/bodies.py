@@ -16,7 +16,7 @@ from optimizer.spec.schema import (
     ServiceClass,
     SystemSpec,
 )
-from rest_server.lenient import checked, read_entity, read_object
+from rest_server.wire.lenient import checked, read_entity, read_object
 
 SECTIONS: dict[str, type[Document]] = {
     "accelerators": Accelerator,

@@ -14,13 +14,13 @@ from optimizer import pipeline
 from optimizer.errors import InferplanError
 from optimizer.plan import Plan
 from optimizer.spec.schema import AllocationData, OptimizerOptions, Server, SystemSpec
-from rest_server.lenient import json_body
 from rest_server.limits import check_size
 from rest_server.settings import Settings
 from rest_server.state import Arrival, Entities, desired_allocations
-from rest_server.wire_bodies import read_options, read_system
-from rest_server.wire_entities import with_profiles
-from rest_server.wire_shapes import plain
+from rest_server.wire.bodies import read_options, read_system
+from rest_server.wire.entities import with_profiles
+from rest_server.wire.lenient import json_body
+from rest_server.wire.shapes import plain
 
 NOT_PLANNED = HTTPStatus.NOT_FOUND
 """The reference's status for a failed optimisation."""

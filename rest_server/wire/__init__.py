@@ -1,0 +1,1 @@
+"""The reference's wire: its routes, statuses, bodies and messages."""
