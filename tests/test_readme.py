@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from service_runs import as_a_program
 
 from optimizer.cli import main
 
@@ -48,6 +49,7 @@ def commands() -> list[list[str]]:
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with the specs of the repository, in which commands may write."""
     (tmp_path / "specs").symlink_to(ROOT / "specs")
+    (tmp_path / "keys.txt").write_text("read,solve everyday-key\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -74,7 +76,10 @@ def test_the_readme_shows_the_commands_of_everyday() -> None:
 @pytest.mark.parametrize("arguments", commands(), ids=" ".join)
 def test_every_command_of_the_readme_runs(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     if arguments[0] == "serve":
-        pytest.skip("runs until it is stopped")
+        with as_a_program(*arguments[1:], "--port", "0") as program:
+            assert program.ask("GET", "/healthz").status == 200
+            assert program.end()[0] == 0
+        return
     try:
         status = main(arguments)
     except SystemExit as stop:
@@ -104,7 +109,7 @@ def test_every_file_that_the_readme_links_to_exists() -> None:
 
 def test_every_flag_that_the_readme_names_exists(capsys: pytest.CaptureFixture[str]) -> None:
     text = ""
-    for command in ("solve", "candidates", "analyze", "size", "convert"):
+    for command in ("solve", "candidates", "analyze", "size", "convert", "serve"):
         with pytest.raises(SystemExit):
             main([command, "--help"])
         text += capsys.readouterr().out
