@@ -49,10 +49,12 @@ def solve(
         options: optimizer options by their Python names (``unlimited=True``), in place of the document's.
 
     Raises:
-        SpecError: an option does not exist or its value is out of range.
+        SpecError: an option, the backend or the format of the model file does not exist, or a value is out
+            of range.
         SolverError: the solver failed, or the plan does not pass verification.
     """
     clock = timings or Timings()
+    _check_extras(backend, write_model_to)
     if options:
         system = system.with_options(**options)
     with clock.stage("candidates"):
@@ -72,6 +74,18 @@ def solve(
         names = candidates.fleet.server_names, candidates.fleet.accelerator_names
         write_model(problem, solution, names, write_model_to)
     return plan
+
+
+def _check_extras(backend: str, write_model_to: Path | None) -> None:
+    """Refuse a solver or a file of a model that cannot be used before any time is spent."""
+    if backend.lower() != "highs":
+        from optimizer.solvers.backends import solver_name
+
+        solver_name(backend)
+    if write_model_to is not None:
+        from optimizer.solvers.backends import check_model_file
+
+        check_model_file(write_model_to)
 
 
 def choose(problem: Problem, backend: str = "highs") -> Solution:

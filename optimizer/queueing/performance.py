@@ -46,10 +46,6 @@ class Performance:
     p_empty: FloatArray
     p_full: FloatArray
 
-    def of_row(self, row: int) -> dict[str, float]:
-        """Return one row as plain numbers by field name."""
-        return {name: float(getattr(self, name)[row]) for name in self.__slots__}
-
 
 @dataclass(frozen=True, slots=True)
 class ReplicaQueues:

@@ -160,27 +160,11 @@ def write_model(problem: Problem, solution: Solution, names: tuple[tuple[str, ..
     Raises:
         SpecError: the suffix is of neither format, or the file cannot be written.
     """
-    if path.suffix.lower() not in {".lp", ".mps"}:
-        raise SpecError(f"{path}: the suffix must be .lp or .mps")
+    check_model_file(path)
     formulation = formulate(problem)
-    model, left = formulation.model, ~served_in_full(problem, solution.replicas)
-    for level in service_levels(problem):
-        pinned = formulation.on_servers(level.weight)
-        if pinned.any():
-            reached = float(level.weight[formulation.servers][left[formulation.servers]].sum())
-            model = with_limit(model, pinned, reached + 0.5)
+    model, objective = _value_level(problem, solution, formulation)
     labels = _labels(formulation, problem)
-    outside = ~np.isin(np.arange(len(problem.priority)), formulation.servers)
-    offset = formulation.value_offset + float(problem.none_value[outside].sum())
-    objective = formulation.value
-    if offset:  # neither format keeps a constant in the objective, so it stands beside a variable that is one
-        model = replace(
-            model,
-            lower=np.append(model.lower, 1.0),
-            upper=np.append(model.upper, 1.0),
-            whole=np.append(model.whole, False),
-        )
-        objective = np.append(objective, offset)
+    if len(objective) > len(labels):
         labels.append(("constant", "what no choice changes", -1, -1))
     lp, _ = _pulp_problem(model, objective, [label for label, *_ in labels])
     writer = lp.writeLP if path.suffix.lower() == ".lp" else lp.writeMPS
@@ -188,24 +172,63 @@ def write_model(problem: Problem, solution: Solution, names: tuple[tuple[str, ..
         writer(str(path))
     except OSError as error:
         raise SpecError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+    write_text(_legend(labels, names), path.with_name(path.name + ".legend.csv"))
+
+
+def check_model_file(path: Path) -> None:
+    """Refuse a file for a model whose suffix is of neither format.
+
+    Raises:
+        SpecError: the suffix is neither .lp nor .mps.
+    """
+    if path.suffix.lower() not in {".lp", ".mps"}:
+        raise SpecError(f"{path}: the suffix must be .lp or .mps")
+
+
+def _value_level(
+    problem: Problem, solution: Solution, formulation: Formulation
+) -> tuple[MilpModel, FloatArray]:
+    """Return the model with every level of service pinned at what was reached, and the value to minimise.
+
+    Neither file format keeps a constant in the objective: it stands beside a last variable that is one.
+    """
+    model, left = formulation.model, ~served_in_full(problem, solution.replicas)
+    for level in service_levels(problem):
+        pinned = formulation.on_servers(level.weight)
+        if pinned.any():
+            reached = float(level.weight[formulation.servers][left[formulation.servers]].sum())
+            model = with_limit(model, pinned, reached + 0.5)
+    outside = ~np.isin(np.arange(len(problem.priority)), formulation.servers)
+    offset = formulation.value_offset + float(problem.none_value[outside].sum())
+    if not offset:
+        return model, formulation.value
+    with_constant = replace(
+        model,
+        lower=np.append(model.lower, 1.0),
+        upper=np.append(model.upper, 1.0),
+        whole=np.append(model.whole, False),
+    )
+    return with_constant, np.append(formulation.value, offset)
+
+
+_Label = tuple[str, str, int, int]
+"""Name in the file, meaning, server and accelerator (-1: none) of a variable."""
+
+
+def _legend(labels: list[_Label], names: tuple[tuple[str, ...], ...]) -> str:
+    """Return as CSV what each variable stands for."""
+    servers, accelerators = names
     legend = io.StringIO()
     table = csv.writer(legend, lineterminator="\n")
     table.writerow(["variable", "stands for", "server", "accelerator"])
-    servers, accelerators = names
     for label, meaning, server, accelerator in labels:
-        table.writerow(
-            [
-                label,
-                meaning,
-                "" if server < 0 else servers[server],
-                "" if accelerator < 0 else accelerators[accelerator],
-            ]
-        )
-    write_text(legend.getvalue(), path.with_name(path.name + ".legend.csv"))
+        where = "" if accelerator < 0 else accelerators[accelerator]
+        table.writerow([label, meaning, "" if server < 0 else servers[server], where])
+    return legend.getvalue()
 
 
-def _labels(formulation: Formulation, problem: Problem) -> list[tuple[str, str, int, int]]:
-    """Return label, meaning, server and accelerator (-1: none) of every variable."""
+def _labels(formulation: Formulation, problem: Problem) -> list[_Label]:
+    """Return the label of every variable, in the order of the model."""
     table = problem.table
     labels = []
     for c, each in zip(formulation.columns, formulation.replicas_each, strict=True):

@@ -1,6 +1,7 @@
 """The oracle's machines as the project's arrays, and the machines that properties are tested on."""
 
 from collections.abc import Sequence
+from dataclasses import fields
 
 import numpy as np
 from hypothesis import strategies as st
@@ -42,3 +43,9 @@ def queues_of(machines: Sequence[Machine]) -> ReplicaQueues:
     columns = [np.array([float(getattr(row, name)) for row in rows]) for name in names]
     law = IterationLaw(*columns) if isinstance(rows[0], Iteration) else LinearLaw(*columns)
     return ReplicaQueues.build(law, batch, room)
+
+
+def analyzed(machine: Machine, rate_rps: float) -> dict[str, float]:
+    """Return the performance of one replica at a rate, by field name."""
+    found = queues_of([machine]).analyze(np.array([rate_rps]))
+    return {field.name: float(getattr(found, field.name)[0]) for field in fields(found)}

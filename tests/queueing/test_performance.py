@@ -6,16 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from queue_builders import GROWING_ITERATION, ITERATION, LINEAR, queues_of
+from queue_builders import GROWING_ITERATION, ITERATION, LINEAR, analyzed, queues_of
 from queue_oracles import Iteration, Linear, Machine, mm1k
 
 from optimizer.queueing.performance import Performance
 
 FEW = settings(derandomize=True, deadline=None, max_examples=120)
-
-
-def analyze(machine: Machine, rate: float) -> dict[str, float]:
-    return queues_of([machine]).analyze(np.array([rate])).of_row(0)
 
 
 # --- worked cases -----------------------------------------------------------------------------------------
@@ -24,7 +20,7 @@ CASE_A = Machine(Linear(19, 1, 0, 0, 0, 1025), 32, 168)  # reference/README.md, 
 
 
 def test_worked_case_a_agrees_to_the_printed_digits() -> None:
-    found = analyze(CASE_A, 30 / 60)
+    found = analyzed(CASE_A, 30 / 60)
     assert round(found["in_service"] + found["in_queue"], 2) == 21.24  # this and the next: worked case A
     assert round(found["in_service"], 2) == 20.90
     assert round(found["in_queue"], 2) == 0.34
@@ -38,7 +34,7 @@ def test_worked_case_a_agrees_to_the_printed_digits() -> None:
 
 
 def test_the_newest_reference_example_agrees_to_the_printed_digits() -> None:
-    found = analyze(Machine(Iteration(12, 0.05, 0.0005, 128, 512), 48, 128), 3)
+    found = analyzed(Machine(Iteration(12, 0.05, 0.0005, 128, 512), 48, 128), 3)
     assert round(found["response_ms"], 3) == 10_348.367  # this and the next: reference-system §1.7 f
     assert round(found["wait_ms"], 3) == 21.405
     assert round(found["in_service"], 3) == 30.981
@@ -48,7 +44,7 @@ def test_the_newest_reference_example_agrees_to_the_printed_digits() -> None:
 
 def test_without_a_queue_what_finds_the_batch_full_is_lost_and_the_loss_is_shown() -> None:
     # reference-system §1.7 c: offered 13.79, served 12.94 req/s, 6.2 % lost, which the reference hides
-    found = analyze(Machine(Iteration(6.7, 0.024, 5e-5, 1024, 256), 64, 0), 13.79)
+    found = analyzed(Machine(Iteration(6.7, 0.024, 5e-5, 1024, 256), 64, 0), 13.79)
     assert found["throughput_rps"] == pytest.approx(12.94, abs=0.005)
     assert found["loss"] == pytest.approx(0.062, abs=5e-4)
     assert found["wait_ms"] == 0
@@ -78,7 +74,7 @@ def agree(found: dict[str, float], machine: Machine, rate: float) -> None:
 )
 def test_the_linear_law_equals_a_walk_over_the_states(machine: Machine, load: float) -> None:
     rate = load * machine.stable()
-    agree(analyze(machine, rate), machine, rate)
+    agree(analyzed(machine, rate), machine, rate)
 
 
 @FEW
@@ -90,7 +86,7 @@ def test_the_iteration_law_equals_a_walk_over_the_states(machine: Machine, load:
     rate = load * machine.stable()
     mean = machine.see(rate).in_service
     assume(abs(mean % 1 - 0.5) > 1e-6)  # there the last digits decide for how many the prompt is chunked
-    agree(analyze(machine, rate), machine, rate)
+    agree(analyzed(machine, rate), machine, rate)
 
 
 @FEW
@@ -100,7 +96,7 @@ def test_the_iteration_law_equals_a_walk_over_the_states(machine: Machine, load:
 )
 def test_littles_law_holds(machine: Machine, load: float) -> None:
     rate = load * machine.stable()
-    found, seen = analyze(machine, rate), machine.see(rate)
+    found, seen = analyzed(machine, rate), machine.see(rate)
     # The response is the project's; the mean number and the flow are counted over the states.
     in_system = seen.in_service + seen.throughput / 1000 * seen.wait
     assert found["response_ms"] * seen.throughput / 1000 == pytest.approx(in_system, rel=1e-8)
@@ -113,7 +109,7 @@ def test_a_rate_that_is_the_same_at_every_batch_gives_mm1k(batch: int, queue: in
     # Service time 10·n at batch n: μ(n) = n / (10·n) = 0.1 per ms, whatever n.
     machine = Machine(Linear(0, 10, 0, 0, 0, 2), batch, queue)
     in_system, blocked = mm1k(load * 0.1, 0.1, batch + queue)
-    found = analyze(machine, load * 100)
+    found = analyzed(machine, load * 100)
     assert found["in_service"] + found["in_queue"] == pytest.approx(float(in_system), rel=1e-11)
     assert found["throughput_rps"] == pytest.approx(float(load * 100 * (1 - blocked)), rel=1e-12)
     assert found["loss"] == pytest.approx(float(blocked), rel=1e-9)
@@ -132,7 +128,7 @@ def test_linear_latencies_grow_with_the_rate(
 ) -> None:
     machine = Machine(law, batch, queue)
     rate = load * machine.stable()
-    less, more = analyze(machine, rate), analyze(machine, rate * (1 + growth))
+    less, more = analyzed(machine, rate), analyzed(machine, rate * (1 + growth))
     for name in ("ttft_ms", "itl_ms", "wait_ms", "service_ms", "in_service", "throughput_rps"):
         assert more[name] >= less[name] * (1 - 1e-10) - 1e-12, name
 
@@ -150,7 +146,7 @@ def test_iteration_latencies_grow_with_the_rate_away_from_chunk_steps(
 ) -> None:
     machine = Machine(law, batch, queue)
     rate = load * machine.stable()
-    less, more = analyze(machine, rate), analyze(machine, rate * (1 + growth))
+    less, more = analyzed(machine, rate), analyzed(machine, rate * (1 + growth))
     for name in ("ttft_ms", "itl_ms", "wait_ms", "service_ms", "in_service", "throughput_rps"):
         assert more[name] >= less[name] * (1 - 1e-10) - 1e-12, name
 
@@ -180,7 +176,7 @@ def test_extreme_requests_batches_and_rates_are_analysed_in_no_time(
     if tokens != (0, 1):
         machines.append(Machine(Linear(6.7, 0.24, 5, 0.001, *tokens), batch, 10 * batch))
     for machine in machines:
-        found = queues_of([machine]).analyze(np.array([rate])).of_row(0)
+        found = analyzed(machine, rate)
         assert all(np.isfinite(value) for value in found.values())
         assert 0 < found["throughput_rps"] <= rate * (1 + 1e-9)
         assert found["itl_ms"] > 0

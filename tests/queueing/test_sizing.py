@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from queue_builders import GROWING_ITERATION, GROWING_LINEAR, ITERATION, LINEAR, queues_of
+from queue_builders import GROWING_ITERATION, GROWING_LINEAR, ITERATION, LINEAR, analyzed, queues_of
 from queue_oracles import Iteration, Linear, Machine
 
 from optimizer.queueing.sizing import Sizing, Targets, largest_rate
@@ -43,7 +43,7 @@ def between(machine: Machine, ttft_share: float, itl_share: float) -> tuple[floa
 def test_worked_case_b_agrees_to_the_printed_digits() -> None:
     machine = Machine(Linear(19, 1, 0, 0, 0, 1025), 48, 152)  # reference/README.md, worked case B
     rate = size(machine, itl=50).max_rate_rps
-    found = queues_of([machine]).analyze(rate).of_row(0)
+    found = analyzed(machine, float(rate[0]))
     assert f"{rate[0] * 60:.2f}" == "35.20"  # this and the next: worked case B
     assert f"{found['in_service'] + found['in_queue']:.2f}" == "30.23"
     assert f"{found['in_service']:.2f}" == "30.04"
