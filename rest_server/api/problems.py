@@ -2,7 +2,8 @@
 
 from typing import Any
 
-PROBLEM_JSON = "application/problem+json"
+from rest_server.errors import PROBLEM_JSON
+
 _TEXT: dict[str, Any] = {"type": "string"}
 PROBLEM: dict[str, Any] = {
     "type": "object",

@@ -24,8 +24,6 @@ from rest_server.wire.shapes import plain
 
 NOT_PLANNED = HTTPStatus.NOT_FOUND
 """The reference's status for a failed optimisation."""
-TIME_SHARE = 0.9
-"""Share of a request's time that its solve may take; the rest is for sizing, checking and writing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +101,7 @@ def planned(entities: Entities, settings: Settings) -> Outcome:
     try:
         if kept.servers:
             system = kept.system()
-            limit_s = min(system.options.time_limit_s, TIME_SHARE * settings.request_timeout_s)
+            limit_s = min(system.options.time_limit_s, settings.max_solve_s)
             plan = pipeline.solve(system, time_limit_s=limit_s)
             answer = plan.reference_answer(system)
             plan_text = plan.to_json()

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 import pytest
 from service_runs import in_a_thread
@@ -153,6 +154,17 @@ def test_a_fault_of_the_service_ends_the_request_and_not_the_process(processes: 
     with pytest.raises(RuntimeError, match=r"(?s)in the solver's process:.*ValueError"):
         processes.run(Job(partial(int, "x")))
     assert processes.run(Job(partial(os.getpid))) == before
+
+
+def test_work_that_was_given_up_before_its_turn_is_not_begun(
+    processes: SolverProcesses, tmp_path: Path
+) -> None:
+    job = Job(partial(os.mkdir, str(tmp_path / "made")))
+    job.give_up()
+    with pytest.raises(SolverError, match="nobody waits"):
+        processes.run(job)
+    assert not (tmp_path / "made").exists()
+    assert processes.run(Job(partial(os.getpid))) != os.getpid()
 
 
 def test_work_that_nobody_waits_for_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
