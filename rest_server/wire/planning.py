@@ -18,7 +18,6 @@ from rest_server.limits import check_size
 from rest_server.settings import Settings
 from rest_server.state import Arrival, Entities, desired_allocations
 from rest_server.wire.bodies import read_options, read_system
-from rest_server.wire.entities import with_profiles
 from rest_server.wire.lenient import json_body
 from rest_server.wire.shapes import plain
 
@@ -51,12 +50,12 @@ def plan_document(body: bytes, settings: Settings) -> Outcome:
     ignored: list[str] = []
     spec = read_system(json_body(body), ignored)
     check_size(spec, settings)
-    return replace(planned(entities_of(spec), settings), ignored=tuple(ignored))
+    return replace(planned(Entities.of(spec), settings), ignored=tuple(ignored))
 
 
 def planned_fleet(body: bytes, outcome: Outcome) -> Arrival:
     """Return the system that a body of ``/optimizeOne`` held, with what was planned for it."""
-    return with_outcome(entities_of(read_system(json_body(body), [])), outcome)
+    return with_outcome(Entities.of(read_system(json_body(body), [])), outcome)
 
 
 def with_outcome(entities: Entities, outcome: Outcome) -> Arrival:
@@ -77,20 +76,8 @@ def plan_state(spec: SystemSpec, body: bytes, settings: Settings) -> Outcome:
     """
     ignored: list[str] = []
     options: OptimizerOptions = read_options(json_body(body), ignored)
-    entities = replace(entities_of(spec), optimizer=options)
+    entities = replace(Entities.of(spec), optimizer=options)
     return replace(planned(entities, settings), ignored=tuple(ignored))
-
-
-def entities_of(spec: SystemSpec) -> Entities:
-    """Return the entities of a document; of two with one name the last counts."""
-    return Entities(
-        accelerators={item.name: item for item in spec.accelerators},
-        models=with_profiles(Entities(), spec.models),
-        service_classes={item.name: item for item in spec.service_classes},
-        servers={item.name: item for item in spec.servers},
-        capacity={item.type: item.count for item in spec.count},
-        optimizer=spec.optimizer,
-    )
 
 
 def planned(entities: Entities, settings: Settings) -> Outcome:
