@@ -59,13 +59,17 @@ def planned_fleet(body: bytes, outcome: Outcome) -> Arrival:
 
 
 def with_outcome(entities: Entities, outcome: Outcome) -> Arrival:
-    """Return the entities that were planned with what is desired for them, and the plan."""
+    """Return the entities that were planned with what is desired for them, and the plan.
+
+    As there, a server that is not served keeps what was desired for it before.
+    """
     if outcome.status != HTTPStatus.OK:
         return entities, None
     if not outcome.plan:
-        return entities.with_desired({name: AllocationData() for name in entities.servers}), None
+        return entities, None
     plan = Plan.model_validate_json(outcome.plan)
-    return entities.with_desired(desired_allocations(plan, entities.servers)), plan
+    served = {name: item for name, item in entities.servers.items() if name in plan.allocations}
+    return entities.with_desired(desired_allocations(plan, served)), plan
 
 
 def plan_state(spec: SystemSpec, body: bytes, settings: Settings) -> Outcome:
