@@ -29,8 +29,9 @@ _TITLES: tuple[tuple[type[Exception], str], ...] = (
     (RequestTimeout, "The time ran out"),
 )
 """Class of error to title; other errors have the text of their status."""
-_PATH = re.compile(r"([A-Za-z_]\w*(?:[.\[].*)?)")
-"""What stands before the first colon of a message if it is the path of a field."""
+_PATH = re.compile(r"([A-Za-z_]\w*(?:[.\[].*?)?)(?::\d+:\d+)?")
+"""What stands before the first colon of a message if it is the path of a field; after ``body`` perhaps with
+line and column."""
 
 
 def is_api(path: str) -> bool:
@@ -40,8 +41,9 @@ def is_api(path: str) -> bool:
 
 def field_path(message: str) -> str | None:
     """Return the path of the field at fault, with which a message of the library begins, if it does."""
-    path, colon, _ = message.partition(": ")
-    return path if colon and _PATH.fullmatch(path) else None
+    place, colon, _ = message.partition(": ")
+    found = _PATH.fullmatch(place) if colon else None
+    return found[1] if found else None
 
 
 def error_response(

@@ -76,8 +76,9 @@ class SolvePlaces:
             RequestTimeout: the time has run out.
             ClientLeft: the client has left.
         """
-        if self._free.locked() and self.waiting >= self._max_waiting:
+        if self.running + self.waiting >= self._max_solves + self._max_waiting:
             raise ServiceBusy(self.waiting, self._retry_after_s())
+        self.waiting += 1  # now, not when the task begins: many requests may come before it does
         job = asyncio.create_task(self._in_a_place(request, work))
         leaving = asyncio.create_task(_left(request))
         try:
@@ -95,7 +96,6 @@ class SolvePlaces:
 
     async def _in_a_place(self, request: Request, work: Callable[[], T]) -> T:
         began = time.perf_counter()
-        self.waiting += 1
         try:
             await self._free.acquire()
         finally:

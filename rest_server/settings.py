@@ -86,6 +86,11 @@ class Settings(BaseSettings):
         texts["api_key_files"] = os.pathsep.join(str(path.absolute()) for path in self.api_key_files)
         return {f"{PREFIX}{name.upper()}": text for name, text in texts.items()}
 
+    @property
+    def max_solve_s(self) -> float:
+        """Longest time of a solve; what it leaves of a request's is for sizing, checking and writing [s]."""
+        return 0.9 * self.request_timeout_s
+
     def is_loopback(self) -> bool:
         """Say whether only this machine can reach the address."""
         try:

@@ -64,10 +64,12 @@ class Job:
         self.work = pickle.dumps(work, pickle.HIGHEST_PROTOCOL)
         self.lock = threading.Lock()
         self.child: _Child | None = None
+        self.given_up = False
 
     def give_up(self) -> None:
-        """End the process if it still works on this; another takes its place."""
+        """End the process if it works on this already; another takes its place."""
         with self.lock:
+            self.given_up = True
             if self.child is not None:
                 self.child.kill()
 
@@ -91,6 +93,8 @@ class SolverProcesses:
         child = self._idle.get()
         try:
             with job.lock:
+                if job.given_up:
+                    raise SolverError("nobody waits for this work any more")
                 child.start()
                 job.child = child
             done, result = child.answer(job.work)

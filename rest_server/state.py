@@ -55,18 +55,18 @@ class Entities:
         object.__setattr__(self, "models", MappingProxyType(models))
 
     @classmethod
-    def of(cls, system: System) -> "Entities":
-        """Return the entities of a system."""
+    def of(cls, document: SystemSpec) -> "Entities":
+        """Return the entities of a document; of two with one name the last counts."""
         models: dict[str, dict[str, ModelProfile]] = {}
-        for (model, accelerator), profile in system.profiles.items():
-            models.setdefault(model, {})[accelerator] = profile
+        for profile in document.models:
+            models.setdefault(profile.name, {})[profile.accelerator] = profile
         return cls(
-            system.accelerators,
+            {item.name: item for item in document.accelerators},
             models,
-            system.service_classes,
-            system.servers,
-            system.capacity,
-            system.options,
+            {item.name: item for item in document.service_classes},
+            {item.name: item for item in document.servers},
+            {item.type: item.count for item in document.count},
+            document.optimizer,
         )
 
     def spec(self) -> SystemSpec:
@@ -79,10 +79,6 @@ class Entities:
             count=tuple(Capacity(type=kind, count=units) for kind, units in self.capacity.items()),
             optimizer=self.optimizer,
         )
-
-    def document(self) -> dict[str, Any]:
-        """Return all entities as plain values under the wire names, for `optimizer.load_system`."""
-        return self.spec().model_dump(mode="json", by_alias=True)
 
     def system(self) -> System:
         """Return the cross-checked system, without validating again what was validated when it came in.

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-PROBLEM_JSON = "application/problem+json"
+from rest_server.errors import PROBLEM_JSON
+
 _TEXT: dict[str, Any] = {"type": "string"}
 PROBLEM: dict[str, Any] = {
     "type": "object",
@@ -22,6 +23,7 @@ MEANINGS = {
     401: "No API key, or one that is not known.",
     403: "The API key lacks the scope.",
     404: "It does not exist.",
+    408: "The body did not come in time.",
     412: "The fleet is at another revision than `If-Match` says.",
     413: "The body, or what it describes, is larger than the service takes.",
     422: "The document is wrong; `detail` says where, what and which limit.",

@@ -33,8 +33,6 @@ from rest_server.settings import Settings
 
 BODY = "body"
 """Stands for the body in messages about its text as a whole."""
-TIME_SHARE = 0.9
-"""Share of a request's time that its solve may take; the rest is for sizing, checking and writing."""
 MAX_BATCHES_AT_ONCE = 1_000_000
 """Most batch sizes of replicas that are analysed together; each takes a few table entries."""
 _Item = TypeVar("_Item", Analysis, SizingProblem)
@@ -72,7 +70,7 @@ def system_of(body: bytes, settings: Settings) -> System:
 def solved(system: System, settings: Settings) -> tuple[Plan, dict[str, float]]:
     """Return the plan of a system, made within the time of a request, and the time of each stage [s]."""
     timings = Timings()
-    limit_s = min(system.options.time_limit_s, TIME_SHARE * settings.request_timeout_s)
+    limit_s = min(system.options.time_limit_s, settings.max_solve_s)
     return solve(system, timings=timings, time_limit_s=limit_s), timings.stages_s
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from optimizer.errors import SpecError
-from optimizer.spec.schema import Accelerator, Capacity, ModelProfile, Server
+from optimizer.spec.schema import Accelerator, AllocationData, Capacity, ModelProfile, Server
 from rest_server.state import Entities
 from rest_server.wire.bodies import read_list
 from rest_server.wire.changes import Change, Changed, echoed, found, with_items, without_item
@@ -196,5 +196,11 @@ def add_server(raw: object, ignored: list[str]) -> Change:
 
 
 def apply_allocation(entities: Entities) -> Changed:
-    """Carry out ``/applyAllocation``."""
-    return entities.with_desired_applied(), "Done"
+    """Carry out ``/applyAllocation``; as there, where nothing is desired not even a load is left."""
+    nothing = AllocationData()
+    blank = {
+        name: server.model_copy(update={"current": nothing})
+        for name, server in entities.servers.items()
+        if server.desired == nothing
+    }
+    return with_items(entities.with_desired_applied(), "servers", blank), "Done"

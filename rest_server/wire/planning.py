@@ -18,14 +18,11 @@ from rest_server.limits import check_size
 from rest_server.settings import Settings
 from rest_server.state import Arrival, Entities, desired_allocations
 from rest_server.wire.bodies import read_options, read_system
-from rest_server.wire.entities import with_profiles
 from rest_server.wire.lenient import json_body
 from rest_server.wire.shapes import plain
 
 NOT_PLANNED = HTTPStatus.NOT_FOUND
 """The reference's status for a failed optimisation."""
-TIME_SHARE = 0.9
-"""Share of a request's time that its solve may take; the rest is for sizing, checking and writing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +50,26 @@ def plan_document(body: bytes, settings: Settings) -> Outcome:
     ignored: list[str] = []
     spec = read_system(json_body(body), ignored)
     check_size(spec, settings)
-    return replace(planned(entities_of(spec), settings), ignored=tuple(ignored))
+    return replace(planned(Entities.of(spec), settings), ignored=tuple(ignored))
 
 
 def planned_fleet(body: bytes, outcome: Outcome) -> Arrival:
     """Return the system that a body of ``/optimizeOne`` held, with what was planned for it."""
-    return with_outcome(entities_of(read_system(json_body(body), [])), outcome)
+    return with_outcome(Entities.of(read_system(json_body(body), [])), outcome)
 
 
 def with_outcome(entities: Entities, outcome: Outcome) -> Arrival:
-    """Return the entities that were planned with what is desired for them, and the plan."""
+    """Return the entities that were planned with what is desired for them, and the plan.
+
+    As there, a server that is not served keeps what was desired for it before.
+    """
     if outcome.status != HTTPStatus.OK:
         return entities, None
     if not outcome.plan:
-        return entities.with_desired({name: AllocationData() for name in entities.servers}), None
+        return entities, None
     plan = Plan.model_validate_json(outcome.plan)
-    return entities.with_desired(desired_allocations(plan, entities.servers)), plan
+    served = {name: item for name, item in entities.servers.items() if name in plan.allocations}
+    return entities.with_desired(desired_allocations(plan, served)), plan
 
 
 def plan_state(spec: SystemSpec, body: bytes, settings: Settings) -> Outcome:
@@ -79,20 +80,8 @@ def plan_state(spec: SystemSpec, body: bytes, settings: Settings) -> Outcome:
     """
     ignored: list[str] = []
     options: OptimizerOptions = read_options(json_body(body), ignored)
-    entities = replace(entities_of(spec), optimizer=options)
+    entities = replace(Entities.of(spec), optimizer=options)
     return replace(planned(entities, settings), ignored=tuple(ignored))
-
-
-def entities_of(spec: SystemSpec) -> Entities:
-    """Return the entities of a document; of two with one name the last counts."""
-    return Entities(
-        accelerators={item.name: item for item in spec.accelerators},
-        models=with_profiles(Entities(), spec.models),
-        service_classes={item.name: item for item in spec.service_classes},
-        servers={item.name: item for item in spec.servers},
-        capacity={item.type: item.count for item in spec.count},
-        optimizer=spec.optimizer,
-    )
 
 
 def planned(entities: Entities, settings: Settings) -> Outcome:
@@ -103,7 +92,7 @@ def planned(entities: Entities, settings: Settings) -> Outcome:
     try:
         if kept.servers:
             system = kept.system()
-            limit_s = min(system.options.time_limit_s, TIME_SHARE * settings.request_timeout_s)
+            limit_s = min(system.options.time_limit_s, settings.max_solve_s)
             plan = pipeline.solve(system, time_limit_s=limit_s)
             answer = plan.reference_answer(system)
             plan_text = plan.to_json()

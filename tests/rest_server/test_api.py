@@ -345,6 +345,7 @@ def test_rubbish_is_refused_whatever_it_is(service: TestClient) -> None:
     rng = random.Random(1)
     for size in (1, 10, 1_000, 100_000):
         refused(service.post("/v1/plan", content=rng.randbytes(size)), 422, "body")
+    assert service.post("/v1/plan", content=b"{").json()["path"] == "body"
 
 
 def test_a_body_over_the_limit_is_refused(service: TestClient) -> None:
@@ -379,7 +380,7 @@ def test_every_operation_documents_its_refusals(operations: list[tuple[str, str,
     for path, method, operation in operations:
         expected = {"401", "403"}
         if "requestBody" in operation:
-            expected |= {"413", "422"}
+            expected |= {"408", "413", "422"}
         if "If-Match" in {item["name"] for item in operation.get("parameters", [])}:
             expected |= {"412"}
         if "{" in path and method != "put":

@@ -167,6 +167,8 @@ def test_an_unexpected_error_is_a_500_in_the_form_of_its_path() -> None:
         ("servers[3].model: model 'x' does not exist", "servers[3].model"),
         ("servers.my server.load: bad", "servers.my server.load"),
         ("optimizer.gap: must be at most 1", "optimizer.gap"),
+        ("body:1:2: not valid JSON: expecting a value", "body"),
+        ("servers.a:b.load: bad", "servers.a:b.load"),
         ("rate 12.0 req/s exceeds: 9.8", None),
         ("the optimizer stopped", None),
     ],

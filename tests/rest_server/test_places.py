@@ -1,5 +1,6 @@
 """Places to solve: how many, who waits, what happens to those who leave, and processes that solve."""
 
+import asyncio
 import json
 import multiprocessing
 import os
@@ -8,14 +9,18 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 import pytest
 from service_runs import in_a_thread
+from starlette.requests import Request
+from starlette.types import Message
 from wire_client import one_server, system
 
 from optimizer.errors import SolverError, SpecError
 from optimizer.spec.files import json_value
 from rest_server import places
+from rest_server.settings import Settings
 from rest_server.solver_processes import Job, SolverProcesses, may_leave
 
 
@@ -46,6 +51,26 @@ def test_a_full_queue_answers_503_and_says_when_to_try_again() -> None:
         assert set(here.ask("GET", "/wait/a").json) == {"message"}
         here.events["a"].set()
         assert [answer.result().status for answer in answers] == [200, 200]
+
+
+def test_requests_that_come_all_at_once_do_not_overfill_the_queue() -> None:
+    places_to_solve = places.SolvePlaces(Settings(max_solves=1, max_waiting=2, solver_processes=0))
+    done = threading.Event()
+
+    async def staying() -> Message:
+        return await asyncio.Future()
+
+    async def together() -> list[object]:
+        request = Request({"type": "http"}, staying)
+        asks = [asyncio.create_task(places_to_solve.run(request, partial(done.wait, 20))) for _ in range(9)]
+        await asyncio.wait(asks, return_when=asyncio.FIRST_EXCEPTION)
+        done.set()
+        return await asyncio.gather(*asks, return_exceptions=True)
+
+    answers = asyncio.run(together())
+    assert answers[:3] == [True, True, True]
+    assert [type(answer) for answer in answers[3:]] == [places.ServiceBusy] * 6
+    assert (places_to_solve.running, places_to_solve.waiting) == (0, 0)
 
 
 def test_health_and_readiness_do_not_wait_for_a_place() -> None:
@@ -129,6 +154,17 @@ def test_a_fault_of_the_service_ends_the_request_and_not_the_process(processes: 
     with pytest.raises(RuntimeError, match=r"(?s)in the solver's process:.*ValueError"):
         processes.run(Job(partial(int, "x")))
     assert processes.run(Job(partial(os.getpid))) == before
+
+
+def test_work_that_was_given_up_before_its_turn_is_not_begun(
+    processes: SolverProcesses, tmp_path: Path
+) -> None:
+    job = Job(partial(os.mkdir, str(tmp_path / "made")))
+    job.give_up()
+    with pytest.raises(SolverError, match="nobody waits"):
+        processes.run(job)
+    assert not (tmp_path / "made").exists()
+    assert processes.run(Job(partial(os.getpid))) != os.getpid()
 
 
 def test_work_that_nobody_waits_for_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,12 +3,12 @@
 import threading
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, replace
-from pathlib import Path
 
 import pytest
 from builders import accelerator, profile, server, service_class
 
 from optimizer import load_system, solve
+from optimizer.spec.files import spec_from_value
 from optimizer.spec.schema import Accelerator, Server
 from rest_server.state import Entities, FleetState, RevisionConflict, desired_allocations
 
@@ -16,15 +16,17 @@ THREADS = 16
 UPDATES = 50
 
 
+DOCUMENT = {
+    "accelerators": [accelerator("B"), accelerator("A")],
+    "models": [profile("m", "A"), profile("m", "B")],
+    "serviceClasses": [service_class("gold", itl=50)],
+    "servers": [server("s"), server("idle", 0.0)],
+    "count": [{"type": "A", "count": 5}, {"type": "B", "count": 5}],
+}
+
+
 def small_fleet() -> Entities:
-    document = {
-        "accelerators": [accelerator("B"), accelerator("A")],
-        "models": [profile("m", "A"), profile("m", "B")],
-        "serviceClasses": [service_class("gold", itl=50)],
-        "servers": [server("s"), server("idle", 0.0)],
-        "count": [{"type": "A", "count": 5}, {"type": "B", "count": 5}],
-    }
-    return Entities.of(load_system(document))
+    return Entities.of(spec_from_value(DOCUMENT))
 
 
 def with_accelerator(entities: Entities, name: str) -> Entities:
@@ -64,11 +66,9 @@ def test_a_mapping_that_entities_were_made_of_can_change_without_them() -> None:
     assert list(entities.accelerators) == ["x"]
 
 
-def test_entities_give_the_system_that_they_were_made_of(specs: Path) -> None:
-    system = load_system(specs / "small")
-    entities = Entities.of(system)
-    assert entities.system() == system
-    assert load_system(entities.document()) == system
+def test_entities_give_the_document_and_the_system_that_they_were_made_of() -> None:
+    assert small_fleet().spec() == spec_from_value(DOCUMENT)
+    assert small_fleet().system() == load_system(DOCUMENT)
 
 
 def test_every_change_counts_and_no_change_does_not() -> None:

@@ -68,14 +68,18 @@ def test_a_plan_is_desired_until_it_is_applied() -> None:
     assert client.get("/getServer/s").json()["currentAlloc"] == before["desiredAlloc"]
 
 
-def test_a_server_that_is_not_served_keeps_its_load_when_plans_are_applied() -> None:
+def test_what_is_desired_is_applied_as_a_whole_and_stays_until_another_plan_serves_the_server() -> None:
     client = wire_client(stateful=True)
-    answer = client.post("/optimizeOne", json=system(one_server(), count=[], optimizer={}))
-    assert answer.json() == {"allocations": {}}
+    client.post("/optimizeOne", json=system(one_server(), count=[], optimizer={}))
     client.get("/applyAllocation")
     shown = client.get("/getServer/s").json()
-    assert shown["currentAlloc"]["load"] == LOAD
-    assert shown["desiredAlloc"]["load"] == {"arrivalRate": 0, "avgInTokens": 0, "avgOutTokens": 0}
+    assert shown["currentAlloc"] == shown["desiredAlloc"]
+    assert shown["currentAlloc"]["load"] == {"arrivalRate": 0, "avgInTokens": 0, "avgOutTokens": 0}
+    client.post("/optimizeOne", json=system(one_server()))
+    before = client.get("/getServer/s").json()["desiredAlloc"]
+    client.get("/removeAccelerator/A")
+    assert client.post("/optimize", json={}).json() == {"allocations": {}}
+    assert client.get("/getServer/s").json()["desiredAlloc"] == before
 
 
 def test_a_protected_state_is_not_replaced() -> None:
