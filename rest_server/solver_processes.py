@@ -113,6 +113,7 @@ class SolverProcesses:
     def _replaced(child: "_Child", job: Job) -> "_Child":
         with job.lock:
             child.kill()
+        child.wait()
         return _Child()
 
     def start(self) -> None:
@@ -125,6 +126,7 @@ class SolverProcesses:
                 child.answer(pickle.dumps(partial(int)))
             except (EOFError, OSError):
                 child.kill()
+                child.wait()
             self._idle.put(child)
 
     def close(self) -> None:
@@ -166,9 +168,13 @@ class _Child:
         return bool(self._process is not None and self._process.is_alive())
 
     def kill(self) -> None:
-        """End the process at once, if it has not ended yet."""
+        """End the process at once, if it has not ended yet; does not wait for its end."""
         if self._process is not None:
             self._process.kill()
+
+    def wait(self) -> None:
+        """Wait until the process has ended."""
+        if self._process is not None:
             self._process.join()
 
     def end(self) -> None:

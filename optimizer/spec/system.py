@@ -124,11 +124,7 @@ def join_parts(parts: Sequence[Part]) -> System:
                 raise SpecError(
                     f"{here}.model: {target.model!r} occurs twice in class {service_class.name!r}"
                 )
-            if target.percentile is not None:
-                raise SpecError(
-                    f"{here}.percentile: {target.percentile:g} asks for a percentile, but the queue model "
-                    "'reference' knows means only; remove it"
-                )
+            check_target(target, here)
             targets[service_class.name, target.model] = target
     for place, profile in profiles.values():
         _must_exist(profile.accelerator, accelerators, f"{place}.acc", "accelerator")
@@ -191,6 +187,19 @@ def _check_server(
     ):
         _must_exist(current.accelerator, accelerators, f"{place}.currentAlloc.accelerator", "accelerator")
     check_load(current.load, f"{place}.currentAlloc.load.")
+
+
+def check_target(target: ModelTarget, place: str) -> None:
+    """Refuse a target that the queue model cannot keep; `place` stands before what is wrong.
+
+    Raises:
+        SpecError: it asks for a percentile.
+    """
+    if target.percentile is not None:
+        raise SpecError(
+            f"{place}.percentile: {target.percentile:g} asks for a percentile, but the queue model "
+            "'reference' knows means only; remove it"
+        )
 
 
 def check_load(load: Load, prefix: str) -> None:

@@ -16,7 +16,7 @@ from optimizer.spec.schema import (
     Server,
     ServiceClass,
 )
-from optimizer.spec.system import check_load
+from optimizer.spec.system import check_load, check_target
 from rest_server.api.models import (
     AcceleratorList,
     CapacityList,
@@ -99,11 +99,7 @@ def check_alone(document: Document) -> None:
         for i, target in enumerate(document.model_targets):
             if target.model in seen:
                 raise SpecError(f"modelTargets[{i}].model: {target.model!r} occurs twice")
-            if target.percentile is not None:
-                raise SpecError(
-                    f"modelTargets[{i}].percentile: {target.percentile:g} asks for a percentile, but the "
-                    "queue model 'reference' knows means only; remove it"
-                )
+            check_target(target, f"modelTargets[{i}]")
             seen.add(target.model)
 
 

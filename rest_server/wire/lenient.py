@@ -24,7 +24,7 @@ from optimizer.spec.schema import (
     Server,
     ServiceClass,
 )
-from optimizer.spec.system import check_load
+from optimizer.spec.system import check_load, check_target
 
 _Model = TypeVar("_Model", bound=Document)
 
@@ -201,12 +201,8 @@ def checked(entity: _Model, path: str) -> _Model:
     if not isinstance(entity, ServiceClass):
         return entity
     targets: dict[str, ModelTarget] = {}
-    for target in entity.model_targets:
-        if target.percentile is not None:
-            raise SpecError(
-                f"{path or 'modelTargets'}: percentile {target.percentile:g} of {target.model!r}: the queue "
-                "model knows means only; remove it"
-            )
+    for i, target in enumerate(entity.model_targets):
+        check_target(target, f"{path}.modelTargets[{i}]" if path else f"modelTargets[{i}]")
         targets[target.model] = target
     if len(targets) == len(entity.model_targets):
         return entity

@@ -4,14 +4,12 @@ The same bodies and answers as there, with rates in requests per second and time
 that is not set binds nothing, and that the best batch is found by trying every one.
 """
 
-import json
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
 import numpy as np
 from fastapi import APIRouter
-from fastapi.routing import APIRoute
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,6 +19,7 @@ from optimizer.queue_service import QueueProblem, analyze_problem, size_problem
 from optimizer.replica import LatencyTargets, ReplicaSizing, size_replicas
 from optimizer.spec.schema import Document
 from optimizer.timing import DEFAULT_MAX_NUM_TOKENS, IterationLaw
+from rest_server.wire.answers import WireRoute, json_response
 from rest_server.wire.changes import spelled
 from rest_server.wire.lenient import json_body, read_entity
 
@@ -65,7 +64,7 @@ class ConcurrencyAnswer(Document):
 
 def queue_router() -> APIRouter:
     """Return the routes of the queue-analysis service."""
-    router = APIRouter(route_class=_QueueRoute, include_in_schema=False)
+    router = APIRouter(route_class=WireRoute, include_in_schema=False)
     for path, work in (("/solve", _solve), ("/target", _target), ("/optimize", _optimize)):
         router.add_api_route(path, _handler(work), methods=["POST"])
     return router
@@ -172,27 +171,6 @@ def _optimize(body: bytes) -> Document:
 def _handler(work: Callable[[bytes], Document]) -> Callable[..., Coroutine[Any, Any, Response]]:
     async def handler(request: Request) -> Response:
         found: Document = await request.app.state.places.run(request, partial(work, await request.body()))
-        return _json_response(found.model_dump(by_alias=True), 200)
+        return json_response(found.model_dump(by_alias=True))
 
     return handler
-
-
-def _json_response(value: Any, status: int) -> Response:
-    text = json.dumps(value, allow_nan=False)
-    return Response(text, status, media_type="application/json")
-
-
-class _QueueRoute(APIRoute):
-    """A route that answers bad input as the reference does."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler, with refusals turned into answers."""
-        handler = super().get_route_handler()
-
-        async def refusing(request: Request) -> Response:
-            try:
-                return await handler(request)
-            except (SpecError, AnalysisError) as error:
-                return _json_response({"message": str(error)}, 400)
-
-        return refusing

@@ -4,35 +4,24 @@ A handler parses, calls one function and renders. The routes that only read are 
 ``/optimizeOne``; those that change the fleet, by POST or as there by GET, only in the stateful one.
 """
 
-import json
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from http import HTTPStatus
 from typing import Any
 
 from fastapi import APIRouter
 from fastapi.concurrency import run_in_threadpool
-from fastapi.routing import APIRoute
 from starlette.datastructures import State
 from starlette.requests import Request
 from starlette.responses import Response
 
-from optimizer.errors import SpecError
 from rest_server.settings import Settings
 from rest_server.state import Entities, FleetState, RevisionConflict
 from rest_server.wire import classes, entities
-from rest_server.wire.changes import Change, Changed, WireRefusalError, check_fleet
+from rest_server.wire.answers import WireRoute, json_response, notice_headers
+from rest_server.wire.changes import Change, Changed, check_fleet
 from rest_server.wire.lenient import json_body
 from rest_server.wire.planning import Outcome, plan_document, plan_state, planned_fleet, with_outcome
-
-IGNORED_HEADER = "X-Inferplan-Ignored"
-"""Names the keys of a body that meant nothing, separated by commas."""
-UNPLANNED_HEADER = "X-Inferplan-Unplanned"
-"""Names the servers and profiles that refer to nothing and were left out of the plan."""
-MAX_NAMED = 20
-"""Most paths that a header names."""
-MAX_PATH = 100
-"""Longest path that a header names."""
 
 _READERS: dict[str, Callable[..., Any]] = {
     "/getAccelerators": entities.accelerators,
@@ -80,7 +69,7 @@ _WRITERS: dict[str, Callable[[object, list[str]], Change]] = {
 
 def wire_router(*, stateful: bool) -> APIRouter:
     """Return the reference's routes in one of its modes."""
-    router = APIRouter(route_class=_WireRoute, include_in_schema=False)
+    router = APIRouter(route_class=WireRoute, include_in_schema=False)
     for path, reader in _READERS.items():
         router.add_api_route(path, _reading(reader), methods=["GET"])
     router.add_api_route("/optimizeOne", optimize_one, methods=["POST"])
@@ -140,7 +129,7 @@ def _reading(reader: Callable[..., Any]) -> Callable[[Request], Response]:
 
     def handler(request: Request) -> Response:
         _, now = _fleet(request).read()
-        return _json_response(reader(now, **request.path_params))
+        return json_response(reader(now, **request.path_params))
 
     return handler
 
@@ -150,7 +139,7 @@ def _changing(change: Callable[..., Changed]) -> Callable[[Request], Response]:
 
     def handler(request: Request) -> Response:
         step = partial(change, **request.path_params)
-        return _json_response(_carried_out(_fleet(request), step, request.app.state.settings))
+        return json_response(_carried_out(_fleet(request), step, request.app.state.settings))
 
     return handler
 
@@ -162,7 +151,7 @@ def _writing(writer: Callable[[object, list[str]], Change]) -> Callable[..., Cor
         ignored: list[str] = []
         change = writer(json_body(body), ignored)
         answer = _carried_out(state.fleet, change, state.settings)
-        return _json_response(answer, headers=_headers(ignored))
+        return json_response(answer, headers=notice_headers(ignored))
 
     async def handler(request: Request) -> Response:
         return await run_in_threadpool(answered, request.app.state, await request.body())
@@ -183,48 +172,6 @@ def _carried_out(fleet: FleetState, change: Change, settings: Settings) -> Any:
     return answers[0]
 
 
-# --- answers -------------------------------------------------------------------------------------------
-
-
-class _WireRoute(APIRoute):
-    """A route whose refusals look as the reference's do."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler, with refusals turned into answers."""
-        handler = super().get_route_handler()
-
-        async def refusing(request: Request) -> Response:
-            try:
-                return await handler(request)
-            except WireRefusalError as error:
-                return _json_response(error.body, error.http_status)
-            except SpecError as error:
-                return _json_response({"message": str(error)}, 400)
-
-        return refusing
-
-
-def _json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    body = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    text = body.encode("utf-8", "backslashreplace")
-    return Response(text, status, headers, media_type="application/json")
-
-
 def _outcome_response(outcome: Outcome) -> Response:
-    headers = _headers(outcome.ignored, outcome.unplanned)
+    headers = notice_headers(outcome.ignored, outcome.unplanned)
     return Response(outcome.body, outcome.status, headers, media_type="application/json")
-
-
-def _headers(ignored: Iterable[str], unplanned: Iterable[str] = ()) -> dict[str, str]:
-    named = {IGNORED_HEADER: list(ignored), UNPLANNED_HEADER: list(unplanned)}
-    return {header: _listed(paths) for header, paths in named.items() if paths}
-
-
-def _listed(paths: list[str]) -> str:
-    """Return paths as the value of a header, printable and of bounded length."""
-    shown = ", ".join(_printable(path[:MAX_PATH]) for path in paths[:MAX_NAMED])
-    return f"{shown} and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else shown
-
-
-def _printable(text: str) -> str:
-    return "".join(c if " " <= c <= "~" else ascii(c)[1:-1] for c in text)
