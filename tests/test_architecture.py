@@ -47,6 +47,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("separable",),
     ),
     "optimizer.plan": (("document",), ("build", "verify")),
+    "optimizer.study": (("comparison",), ("compare",)),
     "optimizer.report": (("progress", "plots"), ("tables", "html")),
     "optimizer.commands": (("command",), ("planning", "replicas", "documents", "bench", "serve")),
 }
