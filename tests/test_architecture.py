@@ -46,10 +46,14 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("milp", "staged", "backends"),
         ("separable",),
     ),
-    "optimizer.plan": (("document",), ("build", "verify")),
-    "optimizer.study": (("comparison",), ("compare",)),
-    "optimizer.report": (("progress", "plots"), ("tables", "html")),
-    "optimizer.commands": (("command",), ("planning", "replicas", "documents", "bench", "serve")),
+    "optimizer.plan": (("document",), ("build", "verify", "files")),
+    "optimizer.study": (("comparison", "load_changes"), ("compare",)),
+    "optimizer.report": (("progress", "plots"), ("tables", "html"), ("comparison_tables",)),
+    "optimizer.commands": (
+        ("command",),
+        ("solving",),
+        ("planning", "comparing", "replicas", "documents", "bench", "serve"),
+    ),
 }
 """The same inside each package."""
 
