@@ -199,8 +199,9 @@ def _placed(figures: Figures | None) -> str:
 
 
 def _figures(found: Comparison) -> Table:
+    first, second = _labels(found)
     table = empty_table(
-        f"Figures by server, {_short(found.first.label)} → {_short(found.second.label)} where they differ",
+        f"Figures by server, {first} → {second} where they differ",
         [
             ("server", False),
             ("carried\nreq/min", True),
@@ -304,7 +305,7 @@ def _in_order(rows: Sequence[ServerRow]) -> Iterable[ServerRow]:
 
 
 def _labels(found: Comparison) -> list[str]:
-    return [_short(side.label) for side in (found.first, found.second)]
+    return [_short(_plain(side.label)) for side in (found.first, found.second)]
 
 
 def _short(label: str) -> str:
