@@ -77,12 +77,11 @@ def _cost(figures: Figures | None) -> float:
 
 
 def _headline(found: Comparison) -> Text:
-    text = Text(_plain(headline(found)), style="bold")
-    text.append("\n" + _plain(_served(found)), style="default")
-    text.append(_plain(_changes(found)), style="default")
+    text = Text().append(_plain(headline(found)), style="bold")
+    text.append("\n" + _plain(_served(found)) + _changes(found))
     if found.transition_value_cents_per_h is not None and found.changed():
         value = f"{found.transition_value_cents_per_h:,.2f}"
-        text.append(f"\nTransition value: {value} cents/h (with the penalty on moves)", style="default")
+        text.append(f"\nTransition value: {value} cents/h (with the penalty on moves)")
     for note in found.notes:
         text.append(f"\nNote: {_plain(note)}.", style="yellow")
     return text.append("\n")
@@ -184,10 +183,17 @@ def _servers(found: Comparison) -> Table:
             row.server,
             _placed(row.first),
             _placed(row.second),
-            "" if row.change == "none" else row.change,
+            _change(row),
             _signed(row.difference.cost_cents_per_h, ",.2f"),
         )
     return table
+
+
+def _change(row: ServerRow) -> str:
+    """Return what becomes of a server, and whether that ends or begins full service."""
+    words: list[str] = [] if row.change == "none" else [row.change]
+    words += {"same": [], "newly_served": ["now in full"], "newly_unserved": ["not in full"]}[row.service]
+    return ", ".join(words)
 
 
 def _placed(figures: Figures | None) -> str:

@@ -43,7 +43,11 @@ def test_a_plan_that_was_written_is_read_back(plan: Plan, tmp_path: Path) -> Non
         ),
         (
             lambda p: p["allocations"]["a"][0].update(arrivalRate=-2),
-            r"allocations\.a\[0\]\.arrivalRate: must be at least 0, not -2",
+            r"allocations\.a\[0\]\.arrivalRate: must be at least 0 and at most 1e\+30, not -2",
+        ),
+        (
+            lambda p: p["allocations"]["a"][0].update(waitAverage=1e300),
+            r"allocations\.a\[0\]\.waitAverage: must be at least 0 and at most 1e\+30, not 1e\+300",
         ),
         (lambda p: p.update(totalCost=7), "totalCost: 7 is not what the allocations cost, 20"),
     ],

@@ -1,11 +1,12 @@
 """Tables of comparisons: a sentence first, every figure in its place, narrow enough for a terminal."""
 
 import io
+import random
 from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import accelerator, server, service_class, system
+from builders import accelerator, random_document, server, service_class, system
 
 from optimizer import Comparison, System, compare, load_system, scale_loads, solve, vary_loads
 from optimizer.report.comparison_tables import comparison_tables, headline
@@ -103,6 +104,7 @@ def test_unequal_service_is_no_price_of_scarcity() -> None:
     )
     assert "Served in full: unlimited 1 of 1, limited 0 of 1." in text
     assert "Note: not every server is served to the same share" in text
+    assert row(text, "a") == ["a", "2", "x", "A", "nothing", "stopped,", "not", "in", "full", "-20.00"]
     unserved = text.split("Not served in full", 1)[1]
     assert row(unserved, "a")[:4] == ["a", "1", "100%", "0%"]
 
@@ -153,3 +155,16 @@ def test_names_that_steer_a_terminal_and_long_labels_do_no_harm() -> None:
     assert "\x1b" not in text
     assert "a?[2J" in text
     assert "…" + "x" * 16 + "?" in text
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_whatever_is_compared_is_told(seed: int) -> None:
+    rng = random.Random(seed)
+    one, two = (load_system(random_document(rng)) for _ in range(2))
+    after = vary_loads(one, np.random.default_rng(seed))
+    plans = solve(one), solve(two)
+    ways = (compare(one), compare(one, two), compare(one, after, transition=True), compare(*plans))
+    for found in (*ways, compare(plans[0], two), compare(one, second_options={"heterogeneous": True})):
+        text = text_of(found)
+        assert text.splitlines()[0].rstrip().endswith(".")
+        assert not {"nan", "None", "inf"} & set(text.split())
