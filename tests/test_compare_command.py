@@ -106,7 +106,7 @@ def test_a_saved_plan_stands_on_either_side(run: Run, specs: Path, plan_file: Pa
         status, out, err = run("compare", sides[0], "--with", sides[1])
         assert (status, err) == (0, "")
         assert out.startswith("No difference: ")
-        assert "was read from a file and is taken as it is" in out
+        assert "is a finished plan and taken as it is" in out
 
 
 def test_a_side_may_come_from_standard_input(

@@ -12,6 +12,8 @@ from optimizer.study.comparison import Comparison, Figures, Row, ServerRow, Type
 
 LABEL_WIDTH = 18
 """Longer labels are cut in the headings of tables."""
+HALF_A_HUNDREDTH = 0.005
+"""A difference below this [cents/h] reads as none."""
 NOTHING = "-"
 _CHANGES = {
     "moved": "to another accelerator",
@@ -50,7 +52,7 @@ def headline(found: Comparison) -> str:
         both = f"{found.first.label} and {found.second.label}"
         return f"No difference: {both} run and serve the same, at {before:,.2f} cents/h."
     difference, share = found.total.difference.cost_cents_per_h, found.relative_cost_difference
-    if not difference:
+    if abs(difference) < HALF_A_HUNDREDTH:
         return f"The two plans cost the same, {before:,.2f} cents/h, but differ."
     by = f"{abs(difference):,.2f} cents/h"
     percent = "" if share is None else f" ({share:+.2%})"
@@ -334,7 +336,10 @@ def _quantity(value: float | None) -> str:
 
 
 def _signed(value: float | None, form: str) -> str:
-    return NOTHING if value is None else format(value, f"+{form}" if value else form)
+    if value is None:
+        return NOTHING
+    text = format(value, f"+{form}")
+    return text if any(digit in text for digit in "123456789") else format(abs(value), form)
 
 
 def _share(fraction: float) -> str:

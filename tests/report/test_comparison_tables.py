@@ -120,6 +120,22 @@ def test_equal_costs_of_different_plans_are_told() -> None:
     )
 
 
+def test_a_difference_that_is_only_rounding_reads_as_none() -> None:
+    """10 × 0.7 is not 3 × 0.7 + 7 × 0.7 in binary; nobody pays the 9e-16 cents/h between them."""
+    sides = [
+        system(
+            [server(name, replicas=count, accelerators=["A"]) for name, count in counts.items()],
+            [accelerator("A", cost=0.7)],
+        )
+        for counts in ({"a": 10}, {"a": 3, "b": 7})
+    ]
+    found = compare(*sides)
+    text = text_of(found)
+    assert 0 < abs(found.total.difference.cost_cents_per_h) < 1e-9
+    assert text.startswith("The two plans cost the same, 7.00 cents/h, but differ.")
+    assert row(text, "A")[-3:] == ["7.00", "7.00", "0.00"]
+
+
 def test_a_load_that_falls_saves() -> None:
     source = system([server("a", rate=720)], [accelerator("A")], {"A": 9})
     found = compare(source, scale_loads(source, 0.0), transition=True)

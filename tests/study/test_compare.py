@@ -333,7 +333,7 @@ def test_plans_are_compared_without_what_only_a_system_says() -> None:
     assert (found.total.first.arrival_rate_rpm, found.total.first.in_tokens) == (None, None)
     assert [row.cost_difference_cents_per_h for row in found.types] == [None]
     assert sum(costs(found.servers)) == sum(costs(found.classes)) == found.total.difference.cost_cents_per_h
-    assert sum("was read from a file" in note for note in found.notes) == 2
+    assert sum("is a finished plan" in note for note in found.notes) == 2
 
 
 def test_a_plan_beside_its_system_is_the_same_and_borrows_its_catalogue() -> None:
