@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from optimizer.candidates import Candidates, CandidateTable, Rejection, find_candidates
     from optimizer.errors import AnalysisError, IncompletePlanError, InferplanError, SolverError, SpecError
     from optimizer.pipeline import Timings, solve
-    from optimizer.plan import Plan, Pool, Unserved, verify
+    from optimizer.plan import Plan, Pool, Unserved, load_plan, verify
     from optimizer.replica import (
         LatencyTargets,
         Replica,
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     )
     from optimizer.spec.schema import SystemSpec
     from optimizer.spec.system import System, load_system
+    from optimizer.study.compare import compare
+    from optimizer.study.comparison import Comparison
+    from optimizer.study.load_changes import scale_loads, vary_loads
 
 __version__ = "0.1.0"
 
@@ -30,6 +33,7 @@ __all__ = [
     "AnalysisError",
     "CandidateTable",
     "Candidates",
+    "Comparison",
     "IncompletePlanError",
     "InferplanError",
     "LatencyTargets",
@@ -46,10 +50,14 @@ __all__ = [
     "Timings",
     "Unserved",
     "analyze_replicas",
+    "compare",
     "find_candidates",
+    "load_plan",
     "load_system",
+    "scale_loads",
     "size_replicas",
     "solve",
+    "vary_loads",
     "verify",
 ]
 
@@ -63,7 +71,7 @@ _HOMES = {
         "SpecError",
     ),
     "optimizer.pipeline": ("Timings", "solve"),
-    "optimizer.plan": ("Plan", "Pool", "Unserved", "verify"),
+    "optimizer.plan": ("Plan", "Pool", "Unserved", "load_plan", "verify"),
     "optimizer.replica": (
         "LatencyTargets",
         "Replica",
@@ -74,6 +82,9 @@ _HOMES = {
     ),
     "optimizer.spec.schema": ("SystemSpec",),
     "optimizer.spec.system": ("System", "load_system"),
+    "optimizer.study.compare": ("compare",),
+    "optimizer.study.comparison": ("Comparison",),
+    "optimizer.study.load_changes": ("scale_loads", "vary_loads"),
 }
 
 

@@ -360,6 +360,7 @@ def linear_replica(server: Json, perf: Json, batch: int, rate_rps: float) -> dic
     effective = min(max(effective, 0.0), batch)
     return {
         "itlAverage": decode["alpha"] + decode["beta"] * effective,
+        "waitAverage": waiting / throughput,
         "ttftAverage": waiting / throughput + gamma + delta * prompt * effective,
         "utilization": in_service / batch,
         "loss": loss,

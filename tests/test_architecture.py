@@ -47,9 +47,9 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("milp", "staged", "backends"),
         ("separable",),
     ),
-    "optimizer.plan": (("document",), ("build", "verify")),
-    "optimizer.report": (("progress", "plots"), ("tables", "html")),
-    "optimizer.commands": (("command",), ("planning", "replicas", "documents", "bench", "serve")),
+    "optimizer.plan": (("document",), ("build", "verify", "files")),
+    "optimizer.study": (("comparison", "load_changes"), ("compare",)),
+    "optimizer.report": (("progress", "plots"), ("tables", "html"), ("comparison_tables",)),
     "rest_server": (
         ("settings", "logs", "state", "solver_processes"),
         ("places",),
@@ -61,6 +61,11 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("wire.queue", "wire.planning", "api.fleet"),
         ("wire.routes", "api.routes"),
         ("app",),
+    ),
+    "optimizer.commands": (
+        ("command",),
+        ("solving",),
+        ("planning", "comparing", "replicas", "documents", "bench", "serve"),
     ),
 }
 """The same inside each package."""

@@ -19,6 +19,7 @@ PINNED = [
     "AnalysisError",
     "CandidateTable",
     "Candidates",
+    "Comparison",
     "IncompletePlanError",
     "InferplanError",
     "LatencyTargets",
@@ -35,10 +36,14 @@ PINNED = [
     "Timings",
     "Unserved",
     "analyze_replicas",
+    "compare",
     "find_candidates",
+    "load_plan",
     "load_system",
+    "scale_loads",
     "size_replicas",
     "solve",
+    "vary_loads",
     "verify",
 ]
 

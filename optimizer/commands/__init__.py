@@ -3,8 +3,15 @@
 Imports are made where they are used, so that help answers at once.
 """
 
-from optimizer.commands import bench, documents, planning, replicas, serve
+from optimizer.commands import bench, comparing, documents, planning, replicas, serve
 
-COMMANDS = planning.COMMANDS | replicas.COMMANDS | documents.COMMANDS | bench.COMMANDS | serve.COMMANDS
+COMMANDS = (
+    planning.COMMANDS
+    | comparing.COMMANDS
+    | replicas.COMMANDS
+    | documents.COMMANDS
+    | bench.COMMANDS
+    | serve.COMMANDS
+)
 
 __all__ = ["COMMANDS"]

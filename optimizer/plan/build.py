@@ -75,6 +75,7 @@ def _pools(candidates: Candidates, problem: Problem, replicas: IntArray) -> dict
         np.where(load >= together * (1 - COUNT_TOLERANCE), np.minimum(load, together), load) * most / together
     )
     figures = {name: getattr(table, name)[chosen] for name in ("itl_ms", "ttft_ms", "utilization", "loss")}
+    figures["wait_ms"] = np.zeros(len(chosen))  # where there is no load nothing waits
     loaded = np.flatnonzero(carried > 0)
     found = analyze_pairs(
         fleet,
@@ -96,6 +97,7 @@ def _pools(candidates: Candidates, problem: Problem, replicas: IntArray) -> dict
             max_arrival_rate_rpm=float(most[i] * SECONDS_PER_MINUTE),
             itl_ms=float(figures["itl_ms"][i]),
             ttft_ms=float(figures["ttft_ms"][i]),
+            wait_ms=float(figures["wait_ms"][i]),
             utilization=float(figures["utilization"][i]),
             loss=float(figures["loss"][i]),
         )

@@ -29,6 +29,8 @@ class Pool(Document):
     """Mean inter-token latency at the load [ms]."""
     ttft_ms: float = Field(alias="ttftAverage")
     """Mean time to first token at the load [ms]."""
+    wait_ms: float = Field(alias="waitAverage")
+    """Mean wait before the batch at the load, part of the time to first token [ms]."""
     utilization: float
     """Mean batch over the batch limit, at the load."""
     loss: float

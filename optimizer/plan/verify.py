@@ -169,6 +169,7 @@ def _check_latencies(plan: Plan, system: System) -> list[str]:
         for metric, value, said, target in (
             ("ITL", found.itl_ms[i], pool.itl_ms, fleet.servers.itl_ms[server[i]]),
             ("TTFT", found.ttft_ms[i], pool.ttft_ms, fleet.servers.ttft_ms[server[i]]),
+            ("wait", found.wait_ms[i], pool.wait_ms, np.inf),
         ):
             if not _close(value, said):
                 problems.append(

@@ -289,7 +289,7 @@ def test_json_has_the_keys_of_the_design_in_their_order() -> None:
     assert list(wire["unserved"][0]) == ["server", "priority", "reason", "detail", "servedFraction"]
     assert list(wire["capacity"][0]) == ["type", "limit", "used"]
     assert list(wire["changes"][0]) == ["server", "from", "to", "costChange"]
-    assert list(wire["allocations"]["kept"][0])[:9] == [
+    assert list(wire["allocations"]["kept"][0])[:10] == [
         "accelerator",
         "numReplicas",
         "maxBatch",
@@ -298,6 +298,7 @@ def test_json_has_the_keys_of_the_design_in_their_order() -> None:
         "maxArrivalRate",
         "itlAverage",
         "ttftAverage",
+        "waitAverage",
         "utilization",
     ]
 

@@ -208,6 +208,11 @@ def test_a_good_plan_holds(good: Json, system: System) -> None:
             id="TTFT",
         ),
         pytest.param(
+            lambda p: change(p, "free", waitAverage=1.0),
+            "free: wait on . is .* ms, the plan says 1 ms",
+            id="wait",
+        ),
+        pytest.param(
             lambda p: change(p, "free", numReplicas=0),
             "free: a pool of 0 replicas on",
             id="a pool of nothing",

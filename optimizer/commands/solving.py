@@ -1,0 +1,54 @@
+"""The flags that say how to solve, and the optimizer options that they stand for."""
+
+import argparse
+
+from optimizer.commands.command import number
+
+
+def add_batch_sizing(parser: argparse.ArgumentParser) -> None:
+    """Add the choice of batch sizes."""
+    parser.add_argument(
+        "--batch-sizing", choices=["profile", "optimal"], help="batches of the profiles, or chosen ones"
+    )
+
+
+def add_solving_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that override the document's options, and the choice of the MILP solver."""
+    limits = parser.add_mutually_exclusive_group()
+    limits.add_argument("--limited", action="store_true", help="keep to the units that exist")
+    limits.add_argument("--unlimited", action="store_true", help="ignore the capacities")
+    parser.add_argument("--mixed", action="store_true", help="let a server run on several accelerators")
+    parser.add_argument("--solver", choices=["milp", "greedy"], help="exact, or the greedy baseline")
+    add_batch_sizing(parser)
+    parser.add_argument(
+        "--backend", metavar="NAME", default="highs", help="MILP solver: highs, CBC, … (highs)"
+    )
+    gap, limit = number(0, 1, "the gap"), number(0, 1e6, "the time limit", open_end=True)
+    parser.add_argument(
+        "--gap", metavar="G", type=gap, help="relative gap at which the solver may stop, 0 … 1"
+    )
+    parser.add_argument("--time-limit", metavar="S", type=limit, help="time for the whole solve [s]")
+
+
+def solving_options(arguments: argparse.Namespace) -> dict[str, object]:
+    """Return the optimizer options that the flags override; only those that are given.
+
+    Raises:
+        SpecError: the flags contradict each other.
+    """
+    from optimizer.errors import SpecError
+
+    if arguments.mixed and arguments.solver == "greedy":
+        raise SpecError("--mixed: the greedy solver plans one accelerator per server; remove one of the two")
+    exact = None if arguments.solver is None else arguments.solver == "milp"
+    if arguments.mixed:
+        exact = True  # whatever the document says
+    options = {
+        "gap": arguments.gap,
+        "time_limit_s": arguments.time_limit,
+        "unlimited": arguments.unlimited if arguments.limited or arguments.unlimited else None,
+        "heterogeneous": arguments.mixed or None,
+        "milp_solver": exact,
+        "batch_sizing": arguments.batch_sizing,
+    }
+    return {name: value for name, value in options.items() if value is not None}

@@ -1,0 +1,1 @@
+"""Studies: questions about plans, each answered by a document."""

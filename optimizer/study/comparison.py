@@ -1,0 +1,208 @@
+"""Two plans beside each other, as a document: the same from the library, the command line and REST.
+
+Every difference is the second side less the first. Rows exist per server, per service class and model, per
+service class, per accelerator type and for the whole fleet; the cost differences of each kind of row add up
+to that of the whole. Equation numbers refer to ``docs/math.md``.
+"""
+
+from typing import Literal
+
+from pydantic import Field
+
+from optimizer.plan import Plan
+from optimizer.spec.schema import Document, OptimizerOptions
+
+Kind = Literal["scarcity", "options", "load_change", "plans"]
+ServerChange = Literal["none", "batch", "scaled", "moved", "started", "stopped", "added", "removed"]
+ServiceChange = Literal["same", "newly_served", "newly_unserved"]
+
+
+class Side(Document):
+    """One of the two plans, and what was asked for it."""
+
+    label: str
+    """What the side is called."""
+    options: OptimizerOptions | None = None
+    """The options it was solved with; none for a plan that was read from a file."""
+    plan: Plan
+    """The plan."""
+
+
+class AcceleratorShare(Document):
+    """What runs on one accelerator."""
+
+    accelerator: str
+    """The accelerator's name."""
+    num_replicas: int = Field(alias="numReplicas")
+    """Replicas."""
+    max_batch: int = Field(alias="maxBatch")
+    """Batch limit of a replica; the largest of several."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """Their cost [cents/h]."""
+
+
+class Figures(Document):
+    """What is asked of some servers on one side, what runs for them, and what their users see.
+
+    Means are over requests (eq. 55): token lengths over those that arrive (where none do, over the servers),
+    latencies over those that are carried, none where none are.
+    """
+
+    servers: int
+    """Servers."""
+    served_in_full: int = Field(alias="servedInFull")
+    """Those of them that are served in full, idle ones included."""
+    accelerators: tuple[AcceleratorShare, ...] = Field(strict=False)
+    """What runs, by accelerator; empty for nothing."""
+    num_replicas: int = Field(alias="numReplicas")
+    """Replicas, all accelerators together."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """Their cost [cents/h]."""
+    arrival_rate_rpm: float | None = Field(None, alias="arrivalRate")
+    """Load that arrives [requests/min]; none for a plan that was read from a file."""
+    carried_rate_rpm: float = Field(alias="carriedRate")
+    """Load that the plan carries [requests/min]."""
+    in_tokens: float | None = Field(None, alias="avgInTokens")
+    """Mean prompt length [tokens]."""
+    out_tokens: float | None = Field(None, alias="avgOutTokens")
+    """Mean answer length [tokens]."""
+    itl_ms: float | None = Field(None, alias="itlAverage")
+    """Mean inter-token latency [ms]."""
+    ttft_ms: float | None = Field(None, alias="ttftAverage")
+    """Mean time to first token [ms]."""
+    wait_ms: float | None = Field(None, alias="waitAverage")
+    """Mean wait before the batch [ms]."""
+
+
+class Difference(Document):
+    """Second side less first side; a side that lacks the row counts as nothing."""
+
+    num_replicas: int = Field(alias="numReplicas")
+    """Replicas."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """Cost [cents/h]."""
+    arrival_rate_rpm: float | None = Field(None, alias="arrivalRate")
+    """Load that arrives [requests/min]; none where it is not known on both sides."""
+    carried_rate_rpm: float = Field(alias="carriedRate")
+    """Load that is carried [requests/min]."""
+    itl_ms: float | None = Field(None, alias="itlAverage")
+    """Mean inter-token latency [ms]; none where there is none on both sides, as for the next two."""
+    ttft_ms: float | None = Field(None, alias="ttftAverage")
+    """Mean time to first token [ms]."""
+    wait_ms: float | None = Field(None, alias="waitAverage")
+    """Mean wait before the batch [ms]."""
+
+
+class Row(Document):
+    """The same servers on both sides."""
+
+    first: Figures | None = None
+    """On the first side; none where it has no such servers."""
+    second: Figures | None = None
+    """On the second side; none where it has no such servers."""
+    difference: Difference
+    """Second less first."""
+
+
+class ServerRow(Row):
+    """One server on both sides."""
+
+    server: str
+    """The server."""
+    service_class: str | None = Field(None, alias="class")
+    """Its service class; none where only plans from files are compared."""
+    model: str | None = None
+    """Its model; none where only plans from files are compared."""
+    priority: int | None = None
+    """Its priority; none where only plans from files are compared."""
+    change: ServerChange
+    """What becomes of its replicas from the first side to the second."""
+    service: ServiceChange
+    """Whether only one of the sides serves it in full."""
+
+
+class ClassModelRow(Row):
+    """The servers of one service class and model on both sides."""
+
+    service_class: str | None = Field(None, alias="class")
+    """The service class; none for the servers of plans from files."""
+    model: str | None = None
+    """The model; none for the servers of plans from files."""
+    priority: int | None = None
+    """The priority of the class."""
+
+
+class ClassRow(Row):
+    """The servers of one service class on both sides."""
+
+    service_class: str | None = Field(None, alias="class")
+    """The service class; none for the servers of plans from files."""
+    priority: int | None = None
+    """Its priority."""
+
+
+class TypeUse(Document):
+    """What one side takes of an accelerator type."""
+
+    used: int
+    """Units that the plan takes."""
+    limit: int | None = None
+    """Units that exist; none: not limited."""
+    cost_cents_per_h: float | None = Field(None, alias="cost")
+    """Cost of what runs on the type [cents/h]; none where the plan's accelerators have no known type."""
+
+
+class TypeRow(Document):
+    """One accelerator type on both sides."""
+
+    type: str
+    """The accelerator type."""
+    first: TypeUse | None = None
+    """On the first side; none where it does not know the type."""
+    second: TypeUse | None = None
+    """On the second side; none where it does not know the type."""
+    used_difference: int = Field(alias="usedDifference")
+    """Units, second less first."""
+    cost_difference_cents_per_h: float | None = Field(None, alias="costDifference")
+    """Cost, second less first [cents/h]; none where one of them is not known."""
+
+
+class Comparison(Document):
+    """Two plans beside each other; every difference is the second less the first."""
+
+    kind: Kind
+    """What differs: only whether units are limited, other options, the load in time, or anything."""
+    same: bool
+    """Whether both sides place and serve every server the same way, at the same load."""
+    equal_service: bool = Field(alias="equalService")
+    """Whether every server is on both sides and served to the same share there."""
+    first: Side
+    """The one plan: the unlimited one, or the one before."""
+    second: Side
+    """The other: the limited one, or the one after."""
+    total: Row
+    """The whole fleet; of kind `scarcity` its cost difference is the price of scarcity."""
+    relative_cost_difference: float | None = Field(None, alias="relativeCostDifference")
+    """Cost difference over the first side's cost; none where that is nothing."""
+    transition_value_cents_per_h: float | None = Field(None, alias="transitionValue")
+    """Transition value of the second plan [cents/h], where the first is what runs when it is made."""
+    classes: tuple[ClassRow, ...] = Field(strict=False)
+    """By service class, highest priority first."""
+    class_models: tuple[ClassModelRow, ...] = Field(alias="classModels", strict=False)
+    """By service class and model."""
+    servers: tuple[ServerRow, ...] = Field(strict=False)
+    """By server."""
+    types: tuple[TypeRow, ...] = Field(strict=False)
+    """By accelerator type."""
+    notes: tuple[str, ...] = Field(strict=False)
+    """What to know before the numbers are used, in words."""
+
+    def to_json(self) -> str:
+        """Return the comparison as JSON text, the same bytes for the same comparison."""
+        return self.model_dump_json(by_alias=True, indent=2)
+
+    def changed(self, *changes: ServerChange) -> tuple[ServerRow, ...]:
+        """Return the servers with one of the given changes; without any, all that change."""
+        return tuple(
+            row for row in self.servers if (row.change in changes if changes else row.change != "none")
+        )
