@@ -47,8 +47,13 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("separable",),
     ),
     "optimizer.plan": (("document",), ("build", "verify")),
-    "optimizer.study": (("comparison",), ("compare",)),
-    "optimizer.report": (("progress", "plots"), ("tables", "html")),
+    "optimizer.study": (
+        ("comparison", "load_changes", "figure", "power"),
+        ("compare", "overview", "placed"),
+        ("curves", "prices", "pictures", "reporting"),
+        ("kinds",),
+    ),
+    "optimizer.report": (("progress", "plots", "sections"), ("tables", "pages")),
     "optimizer.commands": (("command",), ("planning", "replicas", "documents", "bench", "serve")),
 }
 """The same inside each package."""
@@ -60,6 +65,7 @@ HOMES = {
     "highspy": ("optimizer.solvers.highs",),
     "pulp": ("optimizer.solvers.backends",),
     "matplotlib": ("optimizer.report.plots",),
+    "jinja2": ("optimizer.report.pages",),
     "fastapi": ("rest_server",),
     "starlette": ("rest_server",),
     "uvicorn": ("rest_server", "optimizer.commands"),
