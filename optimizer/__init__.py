@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from optimizer.candidates import Candidates, CandidateTable, Rejection, find_candidates
     from optimizer.errors import AnalysisError, IncompletePlanError, InferplanError, SolverError, SpecError
     from optimizer.pipeline import Timings, solve
-    from optimizer.plan import Plan, Pool, Unserved, verify
+    from optimizer.plan import Plan, Pool, Unserved, load_plan, verify
     from optimizer.replica import (
         LatencyTargets,
         Replica,
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from optimizer.spec.system import System, load_system
     from optimizer.study.compare import compare
     from optimizer.study.comparison import Comparison
+    from optimizer.study.load_changes import scale_loads, vary_loads
 
 __version__ = "0.1.0"
 
@@ -51,9 +52,12 @@ __all__ = [
     "analyze_replicas",
     "compare",
     "find_candidates",
+    "load_plan",
     "load_system",
+    "scale_loads",
     "size_replicas",
     "solve",
+    "vary_loads",
     "verify",
 ]
 
@@ -67,7 +71,7 @@ _HOMES = {
         "SpecError",
     ),
     "optimizer.pipeline": ("Timings", "solve"),
-    "optimizer.plan": ("Plan", "Pool", "Unserved", "verify"),
+    "optimizer.plan": ("Plan", "Pool", "Unserved", "load_plan", "verify"),
     "optimizer.replica": (
         "LatencyTargets",
         "Replica",
@@ -80,6 +84,7 @@ _HOMES = {
     "optimizer.spec.system": ("System", "load_system"),
     "optimizer.study.compare": ("compare",),
     "optimizer.study.comparison": ("Comparison",),
+    "optimizer.study.load_changes": ("scale_loads", "vary_loads"),
 }
 
 

@@ -46,15 +46,23 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("milp", "staged", "backends"),
         ("separable",),
     ),
-    "optimizer.plan": (("document",), ("build", "verify")),
+    "optimizer.plan": (("document",), ("build", "verify", "files")),
     "optimizer.study": (
         ("comparison", "load_changes", "figure", "power"),
         ("compare", "overview", "placed"),
         ("curves", "prices", "pictures", "reporting"),
         ("kinds",),
     ),
-    "optimizer.report": (("progress", "plots", "sections"), ("tables", "pages")),
-    "optimizer.commands": (("command",), ("planning", "replicas", "documents", "bench", "serve")),
+    "optimizer.report": (
+        ("progress", "plots", "sections"),
+        ("tables", "pages"),
+        ("comparison_tables",),
+    ),
+    "optimizer.commands": (
+        ("command",),
+        ("solving",),
+        ("planning", "comparing", "reporting", "replicas", "documents", "bench", "serve"),
+    ),
 }
 """The same inside each package."""
 

@@ -38,9 +38,12 @@ PINNED = [
     "analyze_replicas",
     "compare",
     "find_candidates",
+    "load_plan",
     "load_system",
+    "scale_loads",
     "size_replicas",
     "solve",
+    "vary_loads",
     "verify",
 ]
 

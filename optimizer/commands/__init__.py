@@ -3,8 +3,15 @@
 Imports are made where they are used, so that help answers at once.
 """
 
-from optimizer.commands import bench, documents, planning, replicas
+from optimizer.commands import bench, comparing, documents, planning, replicas, reporting
 
-COMMANDS = planning.COMMANDS | replicas.COMMANDS | documents.COMMANDS | bench.COMMANDS
+COMMANDS = (
+    planning.COMMANDS
+    | comparing.COMMANDS
+    | reporting.COMMANDS
+    | replicas.COMMANDS
+    | documents.COMMANDS
+    | bench.COMMANDS
+)
 
 __all__ = ["COMMANDS"]

@@ -2,49 +2,34 @@
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optimizer.commands.command import Command, add_json, add_path, number, print_json
+from optimizer.commands.command import Command, add_json, add_path, print_json
+from optimizer.commands.solving import add_batch_sizing, add_solving_flags, solving_options
 
 if TYPE_CHECKING:
     from optimizer.spec.system import System
 
 
-def _add_system_flags(parser: argparse.ArgumentParser) -> None:
+def _add_load(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--load", metavar="CSV", help="loads by server, in place of the document's")
-    parser.add_argument(
-        "--batch-sizing", choices=["profile", "optimal"], help="batches of the profiles, or chosen ones"
-    )
 
 
-def _read_system(arguments: argparse.Namespace, options: dict[str, object]) -> "System":
+def _read_system(arguments: argparse.Namespace, options: Mapping[str, object]) -> "System":
     """Read the system that the arguments name, with its loads and options replaced as they say."""
     from optimizer.spec.loads import with_loads
     from optimizer.spec.system import load_system
 
-    given = options | {"batch_sizing": arguments.batch_sizing}
-    system = load_system(arguments.path)
-    system = system.with_options(**{name: value for name, value in given.items() if value is not None})
+    system = load_system(arguments.path).with_options(**options)
     return system if arguments.load is None else with_loads(system, arguments.load)
 
 
 def _add_solve(parser: argparse.ArgumentParser) -> None:
     add_path(parser)
-    limits = parser.add_mutually_exclusive_group()
-    limits.add_argument("--limited", action="store_true", help="keep to the units that exist")
-    limits.add_argument("--unlimited", action="store_true", help="ignore the capacities")
-    parser.add_argument("--mixed", action="store_true", help="let a server run on several accelerators")
-    parser.add_argument("--solver", choices=["milp", "greedy"], help="exact, or the greedy baseline")
-    _add_system_flags(parser)
-    parser.add_argument(
-        "--backend", metavar="NAME", default="highs", help="MILP solver: highs, CBC, … (highs)"
-    )
-    gap, limit = number(0, 1, "the gap"), number(0, 1e6, "the time limit", open_end=True)
-    parser.add_argument(
-        "--gap", metavar="G", type=gap, help="relative gap at which the solver may stop, 0 … 1"
-    )
-    parser.add_argument("--time-limit", metavar="S", type=limit, help="time for the whole solve [s]")
+    add_solving_flags(parser)
+    _add_load(parser)
     add_json(parser)
     parser.add_argument(
         "-o", "--output", metavar="FILE", type=Path, help="write the plan as JSON to FILE as well"
@@ -61,24 +46,6 @@ def _add_solve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--timings", action="store_true", help="write the time of each stage to stderr")
 
 
-def _options(arguments: argparse.Namespace) -> dict[str, object]:
-    """Return the optimizer options that flags override; none where a flag is not given."""
-    from optimizer.errors import SpecError
-
-    if arguments.mixed and arguments.solver == "greedy":
-        raise SpecError("--mixed: the greedy solver plans one accelerator per server; remove one of the two")
-    exact = None if arguments.solver is None else arguments.solver == "milp"
-    if arguments.mixed:
-        exact = True  # whatever the document says
-    return {
-        "gap": arguments.gap,
-        "time_limit_s": arguments.time_limit,
-        "unlimited": arguments.unlimited if arguments.limited or arguments.unlimited else None,
-        "heterogeneous": arguments.mixed or None,
-        "milp_solver": exact,
-    }
-
-
 def _solve(arguments: argparse.Namespace) -> int | None:
     from optimizer.pipeline import Timings, solve
     from optimizer.report.progress import working
@@ -87,7 +54,7 @@ def _solve(arguments: argparse.Namespace) -> int | None:
     timings = Timings()
     with working("solving"):
         with timings.stage("read"):
-            system = _read_system(arguments, _options(arguments))
+            system = _read_system(arguments, solving_options(arguments))
         plan = solve(system, backend=arguments.backend, write_model_to=arguments.write_model, timings=timings)
     if arguments.output is not None:
         write_text(plan.to_json() + "\n", arguments.output)
@@ -131,7 +98,8 @@ def _plural(number: int, noun: str) -> str:
 
 def _add_candidates(parser: argparse.ArgumentParser) -> None:
     add_path(parser)
-    _add_system_flags(parser)
+    _add_load(parser)
+    add_batch_sizing(parser)
     add_json(parser)
 
 
@@ -140,7 +108,8 @@ def _candidates(arguments: argparse.Namespace) -> None:
     from optimizer.report.progress import working
 
     with working("sizing"):
-        candidates = find_candidates(_read_system(arguments, {}))
+        asked = {} if arguments.batch_sizing is None else {"batch_sizing": arguments.batch_sizing}
+        candidates = find_candidates(_read_system(arguments, asked))
     if arguments.json:
         print_json(candidates.to_wire())
     else:

@@ -2,6 +2,7 @@
 
 from optimizer.plan.build import make_plan
 from optimizer.plan.document import CapacityUse, Change, Level, Placement, Plan, Pool, Unserved
+from optimizer.plan.files import load_plan, load_system_or_plan
 from optimizer.plan.verify import verify
 
 __all__ = [
@@ -12,6 +13,8 @@ __all__ = [
     "Plan",
     "Pool",
     "Unserved",
+    "load_plan",
+    "load_system_or_plan",
     "make_plan",
     "verify",
 ]

@@ -72,12 +72,7 @@ class System:
             SpecError: the server or a field does not exist, or a value is out of range.
         """
         _must_exist(server_name, self.servers, f"servers.{server_name}", "server")
-        server = self.servers[server_name]
-        prefix = f"servers.{server_name}.load."
-        load = validated(Load, server.current.load.model_dump() | changes, prefix)
-        check_load(load, prefix)
-        current = server.current.model_copy(update={"load": load})
-        return self.with_servers({server_name: server.model_copy(update={"current": current})})
+        return self.with_servers({server_name: with_changed_load(self.servers[server_name], **changes)})
 
     def priority(self, server: Server) -> int:
         """Return the priority of a server, that of its class."""
@@ -191,6 +186,18 @@ def _check_server(
     ):
         _must_exist(current.accelerator, accelerators, f"{place}.currentAlloc.accelerator", "accelerator")
     check_load(current.load, f"{place}.currentAlloc.load.")
+
+
+def with_changed_load(server: Server, **changes: float) -> Server:
+    """Return a copy of a server with another load, given by the Python names (``arrival_rate_rpm``).
+
+    Raises:
+        SpecError: a field does not exist, or a value is out of range.
+    """
+    prefix = f"servers.{server.name}.load."
+    load = validated(Load, server.current.load.model_dump() | changes, prefix)
+    check_load(load, prefix)
+    return server.model_copy(update={"current": server.current.model_copy(update={"load": load})})
 
 
 def check_load(load: Load, prefix: str) -> None:

@@ -149,7 +149,7 @@ def _comparison(kind: Kind, one: _Case, two: _Case, labels: tuple[str, str]) -> 
     equal = _serve_the_same(one, two)
     return Comparison(
         kind=kind,
-        same=equal and all(row.first == row.second for row in servers),
+        same=equal and all(_alike(row.first, row.second) for row in servers),
         equal_service=equal,
         first=_side(one, labels[0]),
         second=_side(two, labels[1]),
@@ -191,6 +191,14 @@ def _figures(case: _Case, names: Iterable[str]) -> Figures | None:
     )
 
 
+def _alike(first: Figures | None, second: Figures | None) -> bool:
+    """Say whether figures are equal, as far as both sides know them."""
+    if first is None or second is None or None in {first.arrival_rate_rpm, second.arrival_rate_rpm}:
+        loads = {"arrival_rate_rpm": None, "in_tokens": None, "out_tokens": None}
+        first, second = (side and side.model_copy(update=loads) for side in (first, second))
+    return first == second
+
+
 def _by_accelerator(pools: Sequence[Pool]) -> tuple[AcceleratorShare, ...]:
     shares = []
     for name in sorted({pool.accelerator for pool in pools}):
@@ -207,7 +215,8 @@ def _by_accelerator(pools: Sequence[Pool]) -> tuple[AcceleratorShare, ...]:
 
 
 def _mean_load(loads: Sequence[Load], figure: Callable[[Load], float]) -> float | None:
-    return _mean([(figure(load), load.arrival_rate_rpm) for load in loads])
+    arrives = any(load.arrival_rate_rpm for load in loads)
+    return _mean([(figure(load), load.arrival_rate_rpm if arrives else 1.0) for load in loads])
 
 
 def _mean_pool(pools: Sequence[Pool], figure: Callable[[Pool], float]) -> float | None:
@@ -379,11 +388,10 @@ def _type_uses(case: _Case, other: _Case) -> dict[str, TypeUse]:
 
 def _notes(kind: Kind, one: _Case, two: _Case, labels: tuple[str, str]) -> Iterable[str]:
     """Yield what keeps the difference of the costs from being the whole story."""
-    if not _serve_the_same(one, two):
-        yield (
-            "the two plans do not serve the same load in full, so their costs are not of equal service: "
-            + ", ".join(f"{label} {_served(case)}" for case, label in zip((one, two), labels, strict=True))
-        )
+    if one.shares.keys() != two.shares.keys():
+        yield "the two sides do not have the same servers, so their costs are not for the same service"
+    elif not _serve_the_same(one, two):
+        yield "not every server is served to the same share, so the costs are not for the same service"
     for case, label in zip((one, two), labels, strict=True):
         if case.system is None:
             yield f"{label} was read from a file and is taken as it is; to verify it takes its system"
@@ -399,7 +407,3 @@ def _notes(kind: Kind, one: _Case, two: _Case, labels: tuple[str, str]) -> Itera
     runs = one.system is not None and any(server.current.is_running for server in one.system.servers.values())
     if kind == "scarcity" and runs:
         yield "both plans weigh what runs now: they are of least transition value, not of least cost"
-
-
-def _served(case: _Case) -> str:
-    return f"serves {len(case.shares) - len(case.left_out)} of {len(case.shares)} servers in full"

@@ -44,8 +44,8 @@ class AcceleratorShare(Document):
 class Figures(Document):
     """What is asked of some servers on one side, what runs for them, and what their users see.
 
-    Means are over requests: of the load that is asked for the token counts, of the load that is carried for
-    the latencies (eq. 55); none where there are no requests.
+    Means are over requests (eq. 55): token lengths over those that arrive (where none do, over the servers),
+    latencies over those that are carried, none where none are.
     """
 
     servers: int

@@ -131,7 +131,7 @@ def latency_figure(placed: Placed) -> Figure:
 
     return Figure(
         title=f"Latency against load: {placed.title}",
-        note=f"{placed.remark}; largest: all targets are met up to there; the curves end at the largest stable load",
+        note=f"{placed.remark}; largest: up to there all targets are met; the curves end at the stable load",
         panels=(
             panel("Inter-token latency", "ITL [ms]", found.itl_ms, _target(placed, "itl")),
             panel("Time to first token", "TTFT [ms]", found.ttft_ms, _target(placed, "ttft")),

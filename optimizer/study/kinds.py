@@ -41,6 +41,7 @@ def make_figure(
     server: str | None = None,
     accelerator: str | None = None,
     before: System | None = None,
+    backend: str = "highs",
 ) -> Figure:
     """Return a figure of a system.
 
@@ -49,6 +50,7 @@ def make_figure(
         kind: one of `KINDS`.
         server: for a kind that shows one server; may be left out where there is only one.
         accelerator: for a kind that shows one server; by default the one that the plan chooses, or all.
+        backend: what solves a MILP: ``highs``, or the name of a solver that PuLP knows (``CBC``).
         before: for a kind that shows a plan: the system before a change of the load, to be seen beside it.
 
     Raises:
@@ -58,20 +60,20 @@ def make_figure(
     if kind not in KINDS:
         raise SpecError(f"kind: {kind!r} does not exist; there are {', '.join(KINDS)}")
     if kind in PLAN_KINDS:
-        return _plan_figure(system, before, tuple(PANELS) if kind == "plan" else (kind,))
+        return _plan_figure(system, before, tuple(PANELS) if kind == "plan" else (kind,), backend)
     name = chosen_server(system, server)
     try:
         if kind in SERVER_KINDS:
             return SERVER_KINDS[kind](system, name, accelerator)
-        return REPLICA_KINDS[kind](place(system, name, accelerator))
+        return REPLICA_KINDS[kind](place(system, name, accelerator, backend))
     except NothingToShow as nothing:
         return Figure(title=f"{kind[0].upper()}{kind[1:]}: {name}", note=f"Nothing to show: {nothing}")
 
 
-def _plan_figure(system: System, before: System | None, panels: tuple[str, ...]) -> Figure:
+def _plan_figure(system: System, before: System | None, panels: tuple[str, ...], backend: str) -> Figure:
     """Return a picture of a plan; after a change of the load what was planned before is what runs."""
     if before is None:
-        return plan_figure(Shown(system, describe(system, solve(system))), None, panels)
-    found = compare(before, system, transition=True)
+        return plan_figure(Shown(system, describe(system, solve(system, backend=backend))), None, panels)
+    found = compare(before, system, transition=True, backend=backend)
     first = Shown(before, describe(before, found.first.plan))
     return plan_figure(Shown(system, describe(system, found.second.plan)), first, panels)

@@ -5,12 +5,14 @@ Servers stand by model, then by priority: what is compared first stands side by 
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from optimizer.spec.schema import Server
 from optimizer.spec.system import System
 from optimizer.study.figure import Bar, BarPanel, Cell, Figure, GridPanel
 from optimizer.study.overview import Overview, PoolRow
+
+if TYPE_CHECKING:
+    from optimizer.spec.schema import Server
 
 MOST_ROWS = 60
 """Servers, or models, that a page has room for."""

@@ -90,7 +90,7 @@ def alone(system: System, server: str) -> System:
     return replace(system, servers=MappingProxyType({server: system.servers[server]}))
 
 
-def place(system: System, server: str, accelerator: str | None) -> Placed:
+def place(system: System, server: str, accelerator: str | None, backend: str = "highs") -> Placed:
     """Return a server on the named accelerator, or on the one that the plan chooses for it.
 
     Raises:
@@ -100,7 +100,7 @@ def place(system: System, server: str, accelerator: str | None) -> Placed:
     if accelerator is not None:
         known(accelerator, tuple(system.accelerators), "accelerator")
         return _as_candidate(system, server, accelerator)
-    return _as_planned(system, server, solve(system))
+    return _as_planned(system, server, solve(system, backend=backend))
 
 
 def loaded(system: System, server: str) -> Candidates:

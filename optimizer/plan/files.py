@@ -1,0 +1,66 @@
+"""Plans from files: what ``solve -o`` and ``Plan.to_json`` wrote is read back, and checked against itself."""
+
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from optimizer.errors import SpecError
+from optimizer.plan.document import Plan
+from optimizer.spec.files import Part, json_value, parse_part, read_text, spec_from_value
+from optimizer.spec.messages import validated
+from optimizer.spec.system import System, join_parts, load_system
+
+COST_TOLERANCE = 1e-6
+
+
+def load_plan(path: str | os.PathLike[str]) -> Plan:
+    """Read a plan from a JSON file, or from ``-`` (standard input).
+
+    Whether it holds for a system only `verify` can say, which needs that system.
+
+    Raises:
+        SpecError: the file cannot be read, breaks the schema of plans, or contradicts itself.
+    """
+    source = _source(path)
+    return _plan_from_value(json_value(read_text(path), source), source)
+
+
+def load_system_or_plan(path: str | os.PathLike[str]) -> System | Plan:
+    """Read a system (a file, a directory or ``-``) or a plan (a JSON file or ``-``), whichever it is.
+
+    Raises:
+        SpecError: it cannot be read, or is neither.
+    """
+    if str(path) != "-" and (Path(path).suffix.lower() in {".yaml", ".yml"} or Path(path).is_dir()):
+        return load_system(path)
+    source, text = _source(path), read_text(path)
+    if Path(path).suffix.lower() != ".json" and text.lstrip()[:1] != "{":
+        return join_parts([parse_part(text, source)])
+    raw = json_value(text, source)
+    if isinstance(raw, Mapping) and any(str(key).lower() == "allocations" for key in raw):
+        return _plan_from_value(raw, source)
+    return join_parts([Part(spec_from_value(raw, source), source)])
+
+
+def _source(path: str | os.PathLike[str]) -> str:
+    return "standard input" if str(path) == "-" else str(path)
+
+
+def _plan_from_value(raw: object, source: str) -> Plan:
+    plan = validated(Plan, raw, f"{source}: ")
+    for name, pools in plan.allocations.items():
+        for i, pool in enumerate(pools):
+            place = f"{source}: allocations.{name}[{i}]"
+            if pool.num_replicas < 1:
+                raise SpecError(f"{place}.numReplicas: must be at least 1, not {pool.num_replicas}")
+            for field in ("cost_cents_per_h", "arrival_rate_rpm"):
+                if getattr(pool, field) < 0:
+                    alias = type(pool).model_fields[field].alias
+                    raise SpecError(f"{place}.{alias}: must be at least 0, not {getattr(pool, field):g}")
+    cost = math.fsum(pool.cost_cents_per_h for pools in plan.allocations.values() for pool in pools)
+    if not math.isclose(cost, plan.total_cost_cents_per_h, rel_tol=COST_TOLERANCE, abs_tol=COST_TOLERANCE):
+        raise SpecError(
+            f"{source}: totalCost: {plan.total_cost_cents_per_h:g} is not what the allocations cost, {cost:g}"
+        )
+    return plan

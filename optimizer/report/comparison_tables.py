@@ -1,0 +1,339 @@
+"""Tables of a comparison: the sum first, then classes, servers, figures, units; readable at 100 columns."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from optimizer.plan import Plan
+from optimizer.report.tables import empty_table
+from optimizer.study.comparison import Comparison, Figures, Row, ServerRow, TypeRow
+
+LABEL_WIDTH = 18
+"""Longer labels are cut in the headings of tables."""
+NOTHING = "-"
+_CHANGES = {
+    "moved": "to another accelerator",
+    "scaled": "to other replicas only",
+    "batch": "to another batch limit only",
+    "started": "to something from nothing",
+    "stopped": "to nothing",
+    "added": "new",
+    "removed": "gone",
+}
+
+
+def comparison_tables(found: Comparison) -> Group:
+    """Return a comparison as tables: what it comes to, then where that comes from."""
+    parts: list[RenderableType] = [_headline(found)]
+    if not found.same and _anything_runs(found):
+        if _loads_differ(found):
+            parts.append(_loads(found))
+        if len(found.classes) > 1:
+            parts.append(_classes(found))
+        parts += [_servers(found), _figures(found), _types(found)]
+    if found.first.plan.unserved or found.second.plan.unserved:
+        parts.append(_unserved(found))
+    return Group(*parts)
+
+
+# --- what it comes to ------------------------------------------------------------------------------------
+
+
+def headline(found: Comparison) -> str:
+    """Return in one sentence what a comparison comes to."""
+    if not _anything_runs(found):
+        return f"Nothing runs, {found.first.label} or {found.second.label}: {_why_nothing(found)}."
+    before, after = (_cost(side) for side in (found.total.first, found.total.second))
+    if found.same:
+        both = f"{found.first.label} and {found.second.label}"
+        return f"No difference: {both} run and serve the same, at {before:,.2f} cents/h."
+    difference, share = found.total.difference.cost_cents_per_h, found.relative_cost_difference
+    if not difference:
+        return f"The two plans cost the same, {before:,.2f} cents/h, but differ."
+    by = f"{abs(difference):,.2f} cents/h"
+    percent = "" if share is None else f" ({share:+.2%})"
+    costs = f"{found.first.label} {before:,.2f}, {found.second.label} {after:,.2f}"
+    if found.kind == "scarcity" and difference > 0 and found.equal_service:
+        return f"Scarcity costs {by}{percent}: {costs}."
+    if found.kind == "load_change":
+        return f"The load change {'costs' if difference > 0 else 'saves'} {by}{percent}: {costs}."
+    return f"The second plan costs {by} {'more' if difference > 0 else 'less'}{percent}: {costs}."
+
+
+def _anything_runs(found: Comparison) -> bool:
+    return any(side and side.num_replicas for side in (found.total.first, found.total.second))
+
+
+def _why_nothing(found: Comparison) -> str:
+    if not found.first.plan.unserved and not found.second.plan.unserved:
+        return "every server is idle and needs no replicas"
+    return "no server that has load can be served"
+
+
+def _cost(figures: Figures | None) -> float:
+    return 0.0 if figures is None else figures.cost_cents_per_h
+
+
+def _headline(found: Comparison) -> Text:
+    text = Text(_plain(headline(found)), style="bold")
+    text.append("\n" + _plain(_served(found)), style="default")
+    text.append(_plain(_changes(found)), style="default")
+    if found.transition_value_cents_per_h is not None and found.changed():
+        value = f"{found.transition_value_cents_per_h:,.2f}"
+        text.append(f"\nTransition value: {value} cents/h (with the penalty on moves)", style="default")
+    for note in found.notes:
+        text.append(f"\nNote: {_plain(note)}.", style="yellow")
+    return text.append("\n")
+
+
+def _served(found: Comparison) -> str:
+    shares = []
+    for side, figures in ((found.first, found.total.first), (found.second, found.total.second)):
+        if figures is not None:
+            shares.append(f"{side.label} {figures.served_in_full} of {figures.servers}")
+    return f"Served in full: {', '.join(shares)}."
+
+
+def _changes(found: Comparison) -> str:
+    changed = found.changed()
+    if found.same or not changed:
+        return ""
+    counts = [
+        f"{sum(row.change == change for row in changed)} {words}"
+        for change, words in _CHANGES.items()
+        if any(row.change == change for row in changed)
+    ]
+    return f"\n{len(changed)} of {len(found.servers)} servers change: {', '.join(counts)}."
+
+
+# --- where it comes from ---------------------------------------------------------------------------------
+
+
+def _loads(found: Comparison) -> Table:
+    table = empty_table(
+        "Load",
+        [
+            ("server", False),
+            ("req/min", True),
+            ("difference", True),
+            ("prompt\ntokens", True),
+            ("answer\ntokens", True),
+        ],
+    )
+    for row in _in_order(found.servers):
+        if _load(row.first) != _load(row.second):
+            table.add_row(row.server, *_load_cells(row))
+    table.add_section()
+    table.add_row("all", *_load_cells(found.total))
+    return table
+
+
+def _load_cells(row: Row) -> list[str]:
+    return [
+        _both(row, lambda side: _quantity(side.arrival_rate_rpm)),
+        _signed(row.difference.arrival_rate_rpm, ",.2f"),
+        _both(row, lambda side: _quantity(side.in_tokens)),
+        _both(row, lambda side: _quantity(side.out_tokens)),
+    ]
+
+
+def _classes(found: Comparison) -> Table:
+    table = empty_table(
+        "Cost by service class, cents/h",
+        [
+            ("class", False),
+            ("prio", True),
+            ("servers", True),
+            *((label, True) for label in _labels(found)),
+            ("difference", True),
+            ("", True),
+        ],
+    )
+    for row in found.classes:
+        priority = NOTHING if row.priority is None else str(row.priority)
+        table.add_row(row.service_class or "not known", priority, *_cost_cells(row))
+    table.add_section()
+    table.add_row("all", "", *_cost_cells(found.total))
+    return table
+
+
+def _cost_cells(row: Row) -> list[str]:
+    before, difference = _cost(row.first), row.difference.cost_cents_per_h
+    return [
+        _both(row, lambda side: str(side.servers)),
+        *(NOTHING if side is None else f"{_cost(side):,.2f}" for side in (row.first, row.second)),
+        _signed(difference, ",.2f"),
+        f"{difference / before:+.1%}" if before and difference else "",
+    ]
+
+
+def _servers(found: Comparison) -> Table:
+    table = empty_table(
+        "Replicas by server",
+        [
+            ("server", False),
+            *((label, False) for label in _labels(found)),
+            ("change", False),
+            ("difference\ncents/h", True),
+        ],
+    )
+    for row in _in_order(found.servers):
+        table.add_row(
+            row.server,
+            _placed(row.first),
+            _placed(row.second),
+            "" if row.change == "none" else row.change,
+            _signed(row.difference.cost_cents_per_h, ",.2f"),
+        )
+    return table
+
+
+def _placed(figures: Figures | None) -> str:
+    if figures is None:
+        return NOTHING
+    return (
+        ", ".join(f"{item.num_replicas} x {item.accelerator}" for item in figures.accelerators) or "nothing"
+    )
+
+
+def _figures(found: Comparison) -> Table:
+    table = empty_table(
+        f"Figures by server, {_short(found.first.label)} → {_short(found.second.label)} where they differ",
+        [
+            ("server", False),
+            ("carried\nreq/min", True),
+            ("batch", True),
+            ("ITL ms", True),
+            ("TTFT ms", True),
+            ("wait ms", True),
+        ],
+    )
+    for row in _in_order(found.servers):
+        table.add_row(
+            row.server,
+            _both(row, lambda side: _quantity(side.carried_rate_rpm)),
+            _both(row, lambda side: "/".join(str(item.max_batch) for item in side.accelerators) or NOTHING),
+            _both(row, lambda side: _number(side.itl_ms, ",.1f")),
+            _both(row, lambda side: _number(side.ttft_ms, ",.0f")),
+            _both(row, lambda side: _number(side.wait_ms, ",.0f")),
+        )
+    return table
+
+
+def _types(found: Comparison) -> Table:
+    labels = _labels(found)
+    priced = [row.cost_difference_cents_per_h is not None for row in found.types]
+    headings = [f"used\n{label}" for label in labels] + ["difference"]
+    if any(priced):
+        headings += [f"cents/h\n{label}" for label in labels] + ["difference"]
+    table = empty_table(
+        "Units and cost by accelerator type",
+        [("type", False), ("units exist", True), *((heading, True) for heading in headings)],
+    )
+    for row in found.types:
+        uses = (row.first, row.second)
+        used = [NOTHING if use is None else f"{use.used:,}" for use in uses]
+        cells = [row.type, _exist(row), *used, _signed(row.used_difference, ",d")]
+        if any(priced):
+            cells += [NOTHING if use is None else _number(use.cost_cents_per_h, ",.2f") for use in uses]
+            cells.append(_signed(row.cost_difference_cents_per_h, ",.2f"))
+        table.add_row(*cells)
+    if priced and all(priced):
+        table.add_section()
+        table.add_row("all", "", "", "", "", *_cost_cells(found.total)[1:4])
+    return table
+
+
+def _exist(row: TypeRow) -> str:
+    limits = {use.limit for use in (row.first, row.second) if use is not None and use.limit is not None}
+    if len(limits) == 2 and row.first is not None and row.second is not None:
+        return f"{row.first.limit:,} → {row.second.limit:,}"
+    return f"{limits.pop():,}" if limits else "unlimited"
+
+
+def _unserved(found: Comparison) -> Table:
+    table = empty_table(
+        "Not served in full",
+        [
+            ("server", False),
+            ("prio", True),
+            *((f"served\n{label}", True) for label in _labels(found)),
+            ("reason", False),
+        ],
+    )
+    missed = [{item.server: item for item in plan.unserved} for plan in _plans(found)]
+    for row in _in_order(found.servers):
+        items = [some.get(row.server) for some in missed]
+        if any(items):
+            told = items[1] or items[0]
+            table.add_row(
+                row.server,
+                str(told.priority if told else ""),
+                *(
+                    NOTHING if side is None else "100%" if item is None else _share(item.served_fraction)
+                    for item, side in zip(items, (row.first, row.second), strict=True)
+                ),
+                told.detail if told else "",
+            )
+    return table
+
+
+# --- cells -----------------------------------------------------------------------------------------------
+
+
+def _plans(found: Comparison) -> tuple[Plan, Plan]:
+    return found.first.plan, found.second.plan
+
+
+def _loads_differ(found: Comparison) -> bool:
+    """Say whether the loads of both sides are known, and any that both have differs."""
+    known = found.first.options is not None and found.second.options is not None
+    return known and any(
+        row.first and row.second and _load(row.first) != _load(row.second) for row in found.servers
+    )
+
+
+def _load(side: Figures | None) -> tuple[float | None, ...]:
+    return () if side is None else (side.arrival_rate_rpm, side.in_tokens, side.out_tokens)
+
+
+def _in_order(rows: Sequence[ServerRow]) -> Iterable[ServerRow]:
+    return sorted(rows, key=lambda row: (row.priority is None, row.priority or 0, row.server))
+
+
+def _labels(found: Comparison) -> list[str]:
+    return [_short(side.label) for side in (found.first, found.second)]
+
+
+def _short(label: str) -> str:
+    return label if len(label) <= LABEL_WIDTH else f"…{label[1 - LABEL_WIDTH :]}"
+
+
+def _both(row: Row, cell: Callable[[Figures], str]) -> str:
+    """Return a figure of both sides, once where it reads the same."""
+    cells = [NOTHING if side is None else cell(side) for side in (row.first, row.second)]
+    return cells[0] if cells[0] == cells[1] else f"{cells[0]} → {cells[1]}"
+
+
+def _number(value: float | None, form: str) -> str:
+    return NOTHING if value is None else format(value, form)
+
+
+def _quantity(value: float | None) -> str:
+    """Return a rate or a length with four digits, and large ones in full."""
+    return _number(value, ",.0f" if value is not None and value >= 1000 else ".4g")
+
+
+def _signed(value: float | None, form: str) -> str:
+    return NOTHING if value is None else format(value, f"+{form}" if value else form)
+
+
+def _share(fraction: float) -> str:
+    return "<1%" if 0 < fraction < 0.01 else f"{fraction:.0%}"
+
+
+def _plain(text: str) -> str:
+    """Return text without characters that steer a terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)

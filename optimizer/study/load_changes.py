@@ -1,0 +1,53 @@
+"""Changes of the loads of a system: all by one factor, or each at random from a seed."""
+
+import numpy as np
+
+from optimizer.spec.schema import Load
+from optimizer.spec.system import System, with_changed_load
+
+RATE_FACTORS = (0.5, 1.5)
+"""A random load multiplies each arrival rate by a factor that is uniform between these."""
+TOKEN_FACTORS = (0.8, 1.2)
+"""The same for the mean prompt length and, with a factor of its own, the mean answer length."""
+
+
+def scale_loads(system: System, factor: float) -> System:
+    """Return a system whose arrival rates are all multiplied by a factor.
+
+    Raises:
+        SpecError: a rate is then out of range.
+    """
+    return system.with_servers(
+        {
+            name: with_changed_load(server, arrival_rate_rpm=server.current.load.arrival_rate_rpm * factor)
+            for name, server in system.servers.items()
+        }
+    )
+
+
+def vary_loads(system: System, rng: np.random.Generator) -> System:
+    """Return a system in which each arrival rate and each mean token length is multiplied by its own factor.
+
+    The factors are independent: uniform on [0.5, 1.5) for the rate, on [0.8, 1.2) for the prompt and for the
+    answer, drawn in this order, server by server in the order of their names. An answer stays at least one
+    token long.
+
+    Raises:
+        SpecError: a rate or length is then out of range.
+    """
+    low, high = np.array([RATE_FACTORS, TOKEN_FACTORS, TOKEN_FACTORS]).T
+    factors = rng.uniform(low, high, size=(len(system.servers), 3))
+    return system.with_servers(
+        {
+            name: with_changed_load(server, **_varied(server.current.load, *map(float, row)))
+            for (name, server), row in zip(system.servers.items(), factors, strict=True)
+        }
+    )
+
+
+def _varied(load: Load, rate: float, prompt: float, answer: float) -> dict[str, float]:
+    return {
+        "arrival_rate_rpm": load.arrival_rate_rpm * rate,
+        "in_tokens": load.in_tokens * prompt,
+        "out_tokens": max(load.out_tokens * answer, 1.0) if load.out_tokens else 0.0,
+    }
