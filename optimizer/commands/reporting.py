@@ -115,7 +115,7 @@ def _plot(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(figure.to_json())
     elif not figure.panels:
-        print(f"{figure.title}: {figure.note}")
+        print(figure.note)
 
 
 def _picture_format(arguments: argparse.Namespace) -> "Format | None":

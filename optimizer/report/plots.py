@@ -182,11 +182,12 @@ def _set_ends(axes: Axes, panel: CurvePanel) -> None:
     x = _shown([value for series in panel.series for value in series.x], panel.guides, "x")
     y = _shown([value for series in panel.series for value in series.y], panel.guides, "y")
     least, most = min(x), max(x)
-    if any(series.style == "bars" for series in panel.series):
+    if least == most or any(series.style == "bars" for series in panel.series):
         axes.set_xlim(least - 0.6, most + 0.6)
+    elif 0 <= least <= 0.3 * most:
+        axes.set_xlim(0, most + 0.02 * (most - least))
     else:
-        least = 0.0 if least <= 0.3 * most else least - 0.03 * (most - least)
-        axes.set_xlim(least, most + 0.02 * (most - least) or 1.0)
+        axes.set_xlim(least - 0.03 * (most - least), most + 0.02 * (most - least))
     axes.set_ylim(min(*y, 0.0), panel.y_most or max(y) * 1.08 or 1.0)
     if all(value.is_integer() for series in panel.series for value in series.x if value is not None):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))

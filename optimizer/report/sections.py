@@ -72,8 +72,11 @@ def status(overview: Overview) -> str:
     }[plan.status]
     bound = ""
     if plan.bound is not None and plan.gap is not None:
-        bound = f": value {plan.objective:,.2f}, bound {plan.bound:,.2f} cents/h, gap {plan.gap:.2%}"
-    return f"The plan {mode}. It is {proof}{bound}. {_completeness(overview)}"
+        bound = (
+            f" Its value, the cost with what moving servers counts, is {plan.objective:,.2f} cents/h; "
+            f"no plan can be below {plan.bound:,.2f} (gap {plan.gap:.2%})."
+        )
+    return f"The plan {mode}. It is {proof}.{bound} {_completeness(overview)}"
 
 
 def _completeness(overview: Overview) -> str:
@@ -153,7 +156,7 @@ def _latencies(overview: Overview) -> Section:
 def _power(overview: Overview) -> Section:
     columns = (
         Column("server", numeric=False), Column("accelerator", numeric=False), Column("replicas"),
-        Column("batch in use"), Column("load of its room"), Column("power [W]"), Column("per replica [W]"),
+        Column("batch in use"), Column("load over room"), Column("power [W]"), Column("per replica [W]"),
     )  # fmt: skip
     rows = [
         (

@@ -28,7 +28,7 @@ RARE = 1e-4
 def occupancy_figure(placed: Placed) -> Figure:
     """Return how likely each number of requests in a replica is, in the long run (eq. 10-12)."""
     if placed.rate_rps == 0:
-        raise NothingToShow(f"{placed.title} has no load: {placed.remark}")
+        raise NothingToShow(f"{placed.title} carries no load; {placed.remark}")
     queue = placed.queue()
     found = queue.analyze(np.array([placed.rate_rps]))
     probability = _probabilities(placed)

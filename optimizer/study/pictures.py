@@ -46,7 +46,7 @@ def _loads(shown: Shown) -> dict[tuple[str, str], str]:
     for key, servers in found.items():
         loads = [server.current.load for server in servers]
         rate = sum(load.arrival_rate_rpm for load in loads)
-        shapes = {f"{load.in_tokens:,.4g} → {load.out_tokens:,.4g}" for load in loads}
+        shapes = {f"{load.in_tokens:,.0f} → {load.out_tokens:,.0f}" for load in loads}
         words[key] = f"{rate:,.4g}/min, {shapes.pop() if len(shapes) == 1 else 'several shapes'}"
     return words
 
@@ -63,7 +63,7 @@ def assignment_panel(shown: Shown, before: Shown | None = None) -> GridPanel:
 
 
 def _with_before(text: str, before: str | None) -> str:
-    return text if before is None or before == text else f"{text}\nbefore {before}"
+    return text if before is None or before == text else f"{text}\nwas {before}"
 
 
 def _grid(title: str, shown: Shown, cell: Callable[[tuple[str, str]], Cell]) -> GridPanel:
@@ -87,7 +87,8 @@ def _placements(shown: Shown) -> dict[tuple[str, str], tuple[str, str]]:
     pools: dict[tuple[str, str], list[PoolRow]] = {}
     for row in shown.overview.pools:
         pools.setdefault((row.model, row.service_class), []).append(row)
-    words = dict.fromkeys(_without_pools(shown), "not served")
+    shares = _served_in_part(shown)
+    words = dict.fromkeys(shares, "not served")
     words |= {(row.model, row.service_class): "idle" for row in shown.overview.idle}
     found = {key: (text, "") for key, text in words.items()}
     for key, rows in pools.items():
@@ -96,13 +97,17 @@ def _placements(shown: Shown) -> dict[tuple[str, str], tuple[str, str]]:
             count[row.accelerator] = count.get(row.accelerator, 0) + row.num_replicas
         largest = max(rows, key=lambda row: row.num_replicas)
         text = " + ".join(f"{number:,} × {name}" for name, number in count.items())
-        found[key] = text, largest.type
+        found[key] = text + shares.get(key, ""), largest.type
     return found
 
 
-def _without_pools(shown: Shown) -> list[tuple[str, str]]:
-    servers = [shown.system.servers[item.server] for item in shown.overview.plan.unserved]
-    return [(server.model, server.service_class) for server in servers]
+def _served_in_part(shown: Shown) -> dict[tuple[str, str], str]:
+    """Return the share that is served, in words, for each model and class that is not served in full."""
+    shares: dict[tuple[str, str], str] = {}
+    for item in shown.overview.plan.unserved:
+        server = shown.system.servers[item.server]
+        shares[server.model, server.service_class] = f" ({item.served_fraction:.0%} served)"
+    return shares
 
 
 def types_panel(shown: Shown, before: Shown | None = None) -> BarPanel:

@@ -135,8 +135,8 @@ def known(name: str | None, names: Collection[str], what: str) -> str:
         raise SpecError(f"{what}: {name!r} does not exist; did you mean {near[0]!r}?")
     shown = ", ".join(list(names)[:NAMES_SHOWN])
     more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-    given = "name one" if name is None else f"{name!r} does not exist"
-    raise SpecError(f"{what}: {given}; there are {shown}{more}")
+    given = "not given" if name is None else f"{name!r} does not exist"
+    raise SpecError(f"{what}: {given}; name one of {shown}{more}")
 
 
 def _pair(candidates: Candidates, accelerator: str) -> Pairs:
