@@ -136,10 +136,10 @@ def _drawn(figure: Figure) -> Canvas:
         page.text(EDGE_MM, top - 5, _short(panel.title, 95), fontsize=TEXT_PT, fontweight="bold")
         if isinstance(panel, CurvePanel):
             _draw_curves(page, panel, top)
-        elif isinstance(panel, BarPanel):
-            _draw_bars(page, panel, top)
-        else:
+        elif isinstance(panel, GridPanel):
             _draw_grid(page, panel, top)
+        elif panel.bars:
+            _draw_bars(page, panel, top)
         top += height + PANEL_GAP_MM
     return page.canvas
 

@@ -119,10 +119,10 @@ def test_token_times_of_the_iteration_law_step_with_the_chunks() -> None:
         chunks[n] = next(k for k in range(1, 99) if (k + 64) * (64 - 16 / k) >= n * 80)
     figure = make_figure(one, "timing", accelerator="A")
     prefill = dict(points(curves(figure, 1).series[0]))
-    for n, value in prefill.items():
-        c = chunks[int(n)]
+    for batch, value in prefill.items():
+        c = chunks[int(batch)]
         per_iteration = law.compute_per_token_ms * (16 + 64) / (c + 64)
-        expected = c * (law.base_ms + (n - 1) * per_iteration) + law.compute_per_token_ms * 16
+        expected = c * (law.base_ms + (batch - 1) * per_iteration) + law.compute_per_token_ms * 16
         assert value == pytest.approx(expected)
 
 
