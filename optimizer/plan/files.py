@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from optimizer.errors import SpecError
-from optimizer.plan.document import Plan
+from optimizer.plan.document import Plan, Pool
 from optimizer.spec.files import Part, json_value, parse_part, read_text, spec_from_value
 from optimizer.spec.messages import validated
 from optimizer.spec.system import System, join_parts, load_system
 
 COST_TOLERANCE = 1e-6
+"""Relative difference of the total and the sum of the pools that rounding may cause, and cents/h."""
+MAX_FIGURE = 1e30
+"""Largest cost, rate or time of a pool: beyond any plan, and sums of them are still numbers."""
 
 
 def load_plan(path: str | os.PathLike[str]) -> Plan:
@@ -51,16 +54,20 @@ def _plan_from_value(raw: object, source: str) -> Plan:
     plan = validated(Plan, raw, f"{source}: ")
     for name, pools in plan.allocations.items():
         for i, pool in enumerate(pools):
-            place = f"{source}: allocations.{name}[{i}]"
-            if pool.num_replicas < 1:
-                raise SpecError(f"{place}.numReplicas: must be at least 1, not {pool.num_replicas}")
-            for field in ("cost_cents_per_h", "arrival_rate_rpm"):
-                if getattr(pool, field) < 0:
-                    alias = type(pool).model_fields[field].alias
-                    raise SpecError(f"{place}.{alias}: must be at least 0, not {getattr(pool, field):g}")
+            _check_pool(pool, f"{source}: allocations.{name}[{i}]")
     cost = math.fsum(pool.cost_cents_per_h for pools in plan.allocations.values() for pool in pools)
-    if not math.isclose(cost, plan.total_cost_cents_per_h, rel_tol=COST_TOLERANCE, abs_tol=COST_TOLERANCE):
-        raise SpecError(
-            f"{source}: totalCost: {plan.total_cost_cents_per_h:g} is not what the allocations cost, {cost:g}"
-        )
+    said = plan.total_cost_cents_per_h
+    if not math.isclose(cost, said, rel_tol=COST_TOLERANCE, abs_tol=COST_TOLERANCE):
+        raise SpecError(f"{source}: totalCost: {said:g} is not what the allocations cost, {cost:g}")
     return plan
+
+
+def _check_pool(pool: Pool, place: str) -> None:
+    if pool.num_replicas < 1:
+        raise SpecError(f"{place}.numReplicas: must be at least 1, not {pool.num_replicas}")
+    for name, field in Pool.model_fields.items():
+        value = getattr(pool, name)
+        if isinstance(value, float) and not 0 <= value <= MAX_FIGURE:
+            raise SpecError(
+                f"{place}.{field.alias or name}: must be at least 0 and at most {MAX_FIGURE:g}, not {value:g}"
+            )

@@ -12,6 +12,8 @@ from optimizer.study.comparison import Comparison, Figures, Row, ServerRow, Type
 
 LABEL_WIDTH = 18
 """Longer labels are cut in the headings of tables."""
+HALF_A_HUNDREDTH = 0.005
+"""A difference below this [cents/h] reads as none."""
 NOTHING = "-"
 _CHANGES = {
     "moved": "to another accelerator",
@@ -50,7 +52,7 @@ def headline(found: Comparison) -> str:
         both = f"{found.first.label} and {found.second.label}"
         return f"No difference: {both} run and serve the same, at {before:,.2f} cents/h."
     difference, share = found.total.difference.cost_cents_per_h, found.relative_cost_difference
-    if not difference:
+    if abs(difference) < HALF_A_HUNDREDTH:
         return f"The two plans cost the same, {before:,.2f} cents/h, but differ."
     by = f"{abs(difference):,.2f} cents/h"
     percent = "" if share is None else f" ({share:+.2%})"
@@ -77,12 +79,11 @@ def _cost(figures: Figures | None) -> float:
 
 
 def _headline(found: Comparison) -> Text:
-    text = Text(_plain(headline(found)), style="bold")
-    text.append("\n" + _plain(_served(found)), style="default")
-    text.append(_plain(_changes(found)), style="default")
+    text = Text().append(_plain(headline(found)), style="bold")
+    text.append("\n" + _plain(_served(found)) + _changes(found))
     if found.transition_value_cents_per_h is not None and found.changed():
         value = f"{found.transition_value_cents_per_h:,.2f}"
-        text.append(f"\nTransition value: {value} cents/h (with the penalty on moves)", style="default")
+        text.append(f"\nTransition value: {value} cents/h (with the penalty on moves)")
     for note in found.notes:
         text.append(f"\nNote: {_plain(note)}.", style="yellow")
     return text.append("\n")
@@ -184,10 +185,17 @@ def _servers(found: Comparison) -> Table:
             row.server,
             _placed(row.first),
             _placed(row.second),
-            "" if row.change == "none" else row.change,
+            _change(row),
             _signed(row.difference.cost_cents_per_h, ",.2f"),
         )
     return table
+
+
+def _change(row: ServerRow) -> str:
+    """Return what becomes of a server, and whether that ends or begins full service."""
+    words: list[str] = [] if row.change == "none" else [row.change]
+    words += {"same": [], "newly_served": ["now in full"], "newly_unserved": ["not in full"]}[row.service]
+    return ", ".join(words)
 
 
 def _placed(figures: Figures | None) -> str:
@@ -199,8 +207,9 @@ def _placed(figures: Figures | None) -> str:
 
 
 def _figures(found: Comparison) -> Table:
+    first, second = _labels(found)
     table = empty_table(
-        f"Figures by server, {_short(found.first.label)} → {_short(found.second.label)} where they differ",
+        f"Figures by server, {first} → {second} where they differ",
         [
             ("server", False),
             ("carried\nreq/min", True),
@@ -304,7 +313,7 @@ def _in_order(rows: Sequence[ServerRow]) -> Iterable[ServerRow]:
 
 
 def _labels(found: Comparison) -> list[str]:
-    return [_short(side.label) for side in (found.first, found.second)]
+    return [_short(_plain(side.label)) for side in (found.first, found.second)]
 
 
 def _short(label: str) -> str:
@@ -327,7 +336,10 @@ def _quantity(value: float | None) -> str:
 
 
 def _signed(value: float | None, form: str) -> str:
-    return NOTHING if value is None else format(value, f"+{form}" if value else form)
+    if value is None:
+        return NOTHING
+    text = format(value, f"+{form}")
+    return text if any(digit in text for digit in "123456789") else format(abs(value), form)
 
 
 def _share(fraction: float) -> str:

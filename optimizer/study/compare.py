@@ -394,9 +394,11 @@ def _notes(kind: Kind, one: _Case, two: _Case, labels: tuple[str, str]) -> Itera
         yield "not every server is served to the same share, so the costs are not for the same service"
     for case, label in zip((one, two), labels, strict=True):
         if case.system is None:
-            yield f"{label} was read from a file and is taken as it is; to verify it takes its system"
+            yield f"{label} is a finished plan and taken as it is: only with its system can it be verified"
         elif case.plan.status == "heuristic":
             yield f"{label} was found by a heuristic, without proof"
+        elif case.plan.status == "feasible":
+            yield f"the solver stopped early on {label}; there may be a cheaper plan"
         elif case.plan.gap:
             yield f"{label} is proved to within {case.plan.gap:.2%} of the least value, not to the last cent"
     if kind == "load_change" and any(len(pools) > 1 for pools in one.plan.allocations.values()):

@@ -1,0 +1,17 @@
+"""Fourth example: within the units that exist, before and after a random load change.
+
+As one command: inferplan compare specs/large --limited --random-load 7
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from optimizer import compare, load_system, vary_loads
+from optimizer.report.comparison_tables import comparison_tables
+from optimizer.report.tables import show
+
+system = load_system(Path(__file__).parent.parent / "specs" / "large").with_options(unlimited=False)
+changed = vary_loads(system, np.random.default_rng(7))
+show(comparison_tables(compare(system, changed, transition=True)), sys.stdout)
