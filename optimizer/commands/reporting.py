@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optimizer.commands.command import Command, add_json, add_path
+from optimizer.commands.command import Command, add_path
 from optimizer.commands.solving import add_load_change, add_solving_flags, changed_load, solving_options
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--load", metavar="CSV", help="loads by server, in place of the document's")
     add_solving_flags(parser)
-    add_json(parser)
+    parser.add_argument("--json", action="store_true", help="write the report as JSON to stdout")
 
 
 def _report(arguments: argparse.Namespace) -> None:
@@ -80,10 +80,10 @@ def _add_plot(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", metavar="FILE", type=Path, help="write FILE.svg, FILE.png or FILE.pdf"
     )
     parser.add_argument("--server", metavar="S", help="the server, for a kind that shows one")
-    parser.add_argument("--accelerator", metavar="A", help="the accelerator (the one that the plan chooses)")
+    parser.add_argument("--accelerator", metavar="A", help="the accelerator (the plan's; cost, pareto: all)")
     add_load_change(parser)
     add_solving_flags(parser)
-    add_json(parser)
+    parser.add_argument("--json", action="store_true", help="write the numbers shown as JSON to stdout")
 
 
 def _plot(arguments: argparse.Namespace) -> None:
