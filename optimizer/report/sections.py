@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from optimizer.study.comparison import Comparison, Figures
+from optimizer.study.figure import plain
 from optimizer.study.overview import Overview
 from optimizer.study.reporting import Report
 
@@ -103,8 +104,8 @@ def _assignment(overview: Overview) -> Section:
     rows = [
         (
             row.server, row.service_class, row.model, str(row.priority), row.accelerator,
-            f"{row.num_replicas:,}", f"{row.max_batch:,}", f"{row.arrival_rate_rpm:,.4g}",
-            f"{row.max_arrival_rate_rpm:,.4g}", f"{row.cost_cents_per_h:,.2f}",
+            f"{row.num_replicas:,}", f"{row.max_batch:,}", plain(row.arrival_rate_rpm),
+            plain(row.max_arrival_rate_rpm), f"{row.cost_cents_per_h:,.2f}",
         )
         for row in overview.pools
     ]  # fmt: skip

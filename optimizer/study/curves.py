@@ -9,14 +9,17 @@ import numpy as np
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.fleet import SECONDS_PER_MINUTE
 from optimizer.queueing.performance import MS_PER_S
-from optimizer.queueing.sizing import largest_rate
-from optimizer.study.figure import CurvePanel, Figure, Guide, Series
+from optimizer.study.figure import CurvePanel, Figure, Guide, Series, plain
 from optimizer.study.placed import NothingToShow, Placed, numbers
 
 POINTS = 240
 """Points of a smooth curve."""
+LARGE_BATCH = 2**14
+"""Above this batch limit a queue takes a while, and a curve has few points."""
+FEW_POINTS = 48
 MOST_BATCHES = 256
-"""Batches that are looked at; above it so many in geometric steps."""
+"""Up to this ceiling every batch is looked at, above it so few as next, in geometric steps."""
+FEW_BATCHES = 64
 MOST_STATES = 2000
 """States of a queue that are given; with more, every second, third … of them."""
 TARGET_VIEW = 2.0
@@ -29,12 +32,8 @@ def occupancy_figure(placed: Placed) -> Figure:
     """Return how likely each number of requests in a replica is, in the long run (eq. 10-12)."""
     if placed.rate_rps == 0:
         raise NothingToShow(f"{placed.title} carries no load; {placed.remark}")
-    queue = placed.queue()
-    found = queue.analyze(np.array([placed.rate_rps]))
-    probability = _probabilities(placed)
-    tail = np.cumsum(probability[::-1])[::-1]
-    shown = min(max(placed.max_batch + 1, int(np.sum(tail > RARE))) + 1, len(probability))
-    states = np.arange(0, shown, -(-shown // MOST_STATES))
+    found = placed.analyze(placed.pair.max_batch, np.array([placed.rate_rps]))
+    states, probability = _occupancy(placed)
     mean = float(found.in_service[0] + found.in_queue[0])
     inside = states <= placed.max_batch
     panel = CurvePanel(
@@ -45,16 +44,17 @@ def occupancy_figure(placed: Placed) -> Figure:
             Series(
                 name=name,
                 x=numbers(states[rows].astype(np.float64)),
-                y=numbers(probability[states[rows]]),
+                y=numbers(probability[rows]),
                 style="bars",
             )
             for name, rows in (("all in the batch", inside), ("some waiting", ~inside))
+            if rows.any()
         ),
         guides=(Guide(name=f"mean {mean:.3g}", value=mean, axis="x"),),
     )
     rpm = placed.rate_rps * SECONDS_PER_MINUTE
     note = (
-        f"{placed.remark}; {rpm:.4g} requests/min at each; batch limit {placed.max_batch:,}, "
+        f"{placed.remark}; {plain(rpm)} requests/min at each; batch limit {placed.max_batch:,}, "
         f"{found.utilization[0]:.0%} in use; empty {float(found.p_empty[0]):.2%} of the time; "
         f"{_lost(float(found.loss[0]))}"
     )
@@ -65,12 +65,11 @@ def batch_figure(placed: Placed) -> Figure:
     """Return the largest rate that meets the targets, and the latencies there, by batch limit (eq. 26)."""
     ceiling = int(placed.pair.batch_ceiling[0])
     batch = _batches(ceiling)
-    queues, targets = placed.queues(batch), placed.targets(len(batch))
-    rate = largest_rate(queues, targets).max_rate_rps
+    rate = placed.largest_rates(batch)
     if np.isnan(rate).all():
         raise NothingToShow(f"{placed.title}: no batch meets the targets; {placed.remark}")
     good = np.flatnonzero(~np.isnan(rate))
-    at = queues.take(good).analyze(rate[good])
+    at = placed.analyze(batch[good], rate[good])
     x = numbers(batch.astype(np.float64))
     chosen = Guide(name=f"batch {placed.max_batch:,}", value=float(placed.max_batch), axis="x")
 
@@ -107,11 +106,10 @@ def batch_figure(placed: Placed) -> Figure:
 
 def latency_figure(placed: Placed) -> Figure:
     """Return ITL and TTFT against the load of a replica, with the targets (eq. 18-20)."""
-    queue = placed.queue(POINTS)
-    least, most = float(queue.least_rate_rps[0]), float(queue.stable_rate_rps[0])
-    rate = np.linspace(least, most, POINTS)
-    found = queue.analyze(rate)
-    largest = float(largest_rate(placed.queue(), placed.targets()).max_rate_rps[0])
+    points = POINTS if placed.max_batch <= LARGE_BATCH else FEW_POINTS
+    rate = np.linspace(*placed.rate_range_rps(), points)
+    found = placed.analyze(np.full(points, placed.max_batch), rate)
+    largest = float(placed.largest_rates(placed.pair.max_batch)[0])
     rpm = rate * SECONDS_PER_MINUTE
     guides = []
     if np.isfinite(largest):
@@ -163,28 +161,33 @@ def timing_figure(placed: Placed) -> Figure:
     )
 
 
-def _probabilities(placed: Placed) -> FloatArray:
-    """Return the stationary probability of every state 0 … N+Q (eq. 10, 12)."""
-    queue = placed.queue().queue
+def _occupancy(placed: Placed) -> tuple[IntArray, FloatArray]:
+    """Return states 0 … N+Q, as far as they are worth showing, with their probabilities (eq. 10, 12)."""
+    queue, batch = placed.queue(), placed.max_batch
     log_rate = np.log(placed.rate_rps / MS_PER_S)
-    beyond = np.arange(1, int(queue.max_queue[0]) + 1)
-    in_batch = queue.state * log_rate + queue.log_weight
-    waiting = in_batch[-1] + beyond * (log_rate - queue.log_full_rate[0])
-    log_p_empty = queue.solve(np.array([log_rate])).log_p_empty[0]
-    probability: FloatArray = np.exp(np.concatenate([in_batch, waiting]) + log_p_empty)
-    return probability
+    log_load = float(log_rate - queue.log_full_rate[0])
+    log_in_batch = queue.state * log_rate + queue.log_weight + queue.solve(np.array([log_rate])).log_p_empty
+    above = max(1 - float(np.sum(np.exp(log_in_batch))), RARE)  # at most this remains beyond a full batch
+    waiting = int(queue.max_queue[0])
+    if log_load < 0:  # and falls by the same factor from state to state
+        waiting = min(waiting, 1 + int(np.log(RARE / above) / log_load))
+    last = batch + waiting
+    states = np.arange(0, last + 1, -(-(last + 1) // MOST_STATES))
+    log_probability = log_in_batch[np.minimum(states, batch)] + np.maximum(states - batch, 0) * log_load
+    probability: FloatArray = np.exp(log_probability)
+    return states, probability
 
 
 def _batches(ceiling: int) -> IntArray:
     """Return the batches to look at up to a ceiling, ascending."""
     if ceiling <= MOST_BATCHES:
         return np.arange(1, ceiling + 1)
-    return np.unique(np.round(np.geomspace(1, ceiling, MOST_BATCHES))).astype(np.int64)
+    return np.unique(np.round(np.geomspace(1, ceiling, FEW_BATCHES))).astype(np.int64)
 
 
 def _upright(name: str, rate_rps: float) -> Guide:
     rpm = rate_rps * SECONDS_PER_MINUTE
-    return Guide(name=f"{name} {rpm:,.4g}", value=rpm, axis="x")
+    return Guide(name=f"{name} {plain(rpm)}", value=rpm, axis="x")
 
 
 def _target(placed: Placed, name: str) -> tuple[Guide, ...]:

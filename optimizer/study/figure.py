@@ -124,3 +124,8 @@ class Figure(Document):
     def to_json(self) -> str:
         """Return the figure as JSON text, the same bytes for the same figure."""
         return self.model_dump_json(by_alias=True, indent=2)
+
+
+def plain(value: float) -> str:
+    """Return a number with four digits, or all before the point; thousands are marked."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

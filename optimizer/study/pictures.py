@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from optimizer.spec.system import System
-from optimizer.study.figure import Bar, BarPanel, Cell, Figure, GridPanel
+from optimizer.study.figure import Bar, BarPanel, Cell, Figure, GridPanel, plain
 from optimizer.study.overview import Overview, PoolRow
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def _loads(shown: Shown) -> dict[tuple[str, str], str]:
         loads = [server.current.load for server in servers]
         rate = sum(load.arrival_rate_rpm for load in loads)
         shapes = {f"{load.in_tokens:,.0f} → {load.out_tokens:,.0f}" for load in loads}
-        words[key] = f"{rate:,.4g}/min, {shapes.pop() if len(shapes) == 1 else 'several shapes'}"
+        words[key] = f"{plain(rate)}/min, {shapes.pop() if len(shapes) == 1 else 'several shapes'}"
     return words
 
 

@@ -12,14 +12,22 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates import CandidateTable, find_candidates
-from optimizer.candidates.pairs import Pairs, law_of, sizable_pairs, targets_of, waiting_room
-from optimizer.candidates.table import Candidates, Verdicts
+from optimizer.candidates.finder import analyze_pairs
+from optimizer.candidates.pairs import (
+    Pairs,
+    largest_rates,
+    law_of,
+    sizable_pairs,
+    targets_of,
+    waiting_room,
+)
+from optimizer.candidates.table import Candidates, Reason, Verdicts
 from optimizer.errors import SpecError
 from optimizer.fleet import SECONDS_PER_MINUTE, Fleet
 from optimizer.pipeline import solve
 from optimizer.plan import Plan
-from optimizer.queueing.performance import ReplicaQueues
-from optimizer.queueing.sizing import Targets
+from optimizer.queueing.birth_death import BirthDeathQueue
+from optimizer.queueing.performance import Performance, ReplicaQueues
 from optimizer.spec.system import System
 from optimizer.timing import TimingLaw
 
@@ -55,25 +63,35 @@ class Placed:
         """Batch limit."""
         return int(self.pair.max_batch[0])
 
-    def law(self, rows: int = 1) -> TimingLaw:
+    def law(self, rows: int) -> TimingLaw:
         """Return the token-time law, the same in so many rows."""
-        pair = self.pair.take(np.zeros(rows, np.int64))
+        pair = self._rows(rows)
         return law_of(self.fleet, pair, linear=bool(self.fleet.profiles.linear[pair.profile[0]]))
 
-    def targets(self, rows: int = 1) -> Targets:
-        """Return the server's targets, the same in so many rows."""
-        return targets_of(self.fleet, self.pair.take(np.zeros(rows, np.int64)))
+    def queue(self) -> BirthDeathQueue:
+        """Return the queue of one replica; rates are requests/ms."""
+        room = waiting_room(self.fleet, self.pair.server, self.pair.max_batch)
+        return ReplicaQueues.build(self.law(1), self.pair.max_batch, room).queue
 
-    def queues(self, max_batch: IntArray) -> ReplicaQueues:
-        """Return replicas with the given batch limits, shape (R,), each with the room to wait that it has."""
-        server = np.zeros(len(max_batch), np.int64)
-        return ReplicaQueues.build(
-            self.law(len(max_batch)), max_batch, waiting_room(self.fleet, server, max_batch)
-        )
+    def rate_range_rps(self) -> tuple[float, float]:
+        """Return the least rate that sizing considers, and the largest that counts as stable (eq. 22)."""
+        room = waiting_room(self.fleet, self.pair.server, self.pair.max_batch)
+        replica = ReplicaQueues.build(self.law(1), self.pair.max_batch, room)
+        return float(replica.least_rate_rps[0]), float(replica.stable_rate_rps[0])
 
-    def queue(self, rows: int = 1) -> ReplicaQueues:
-        """Return the replica as it is placed, the same in so many rows."""
-        return self.queues(np.full(rows, self.max_batch))
+    def largest_rates(self, max_batch: IntArray) -> FloatArray:
+        """Return the largest rate that meets the targets at each batch limit, NaN where there is none."""
+        pairs = replace(self._rows(len(max_batch)), max_batch=max_batch)
+        pairs = replace(pairs, max_queue=waiting_room(self.fleet, pairs.server, max_batch))
+        return largest_rates(self.fleet, pairs, targets_of(self.fleet, pairs))
+
+    def analyze(self, max_batch: IntArray, rate_rps: FloatArray) -> Performance:
+        """Return the performance of a replica at batch limits and rates > 0, shapes (R,)."""
+        pairs = self._rows(len(max_batch))
+        return analyze_pairs(self.fleet, pairs.server, pairs.accelerator, max_batch, rate_rps)
+
+    def _rows(self, rows: int) -> Pairs:
+        return self.pair.take(np.zeros(rows, np.int64))
 
 
 def chosen_server(system: System, name: str | None) -> str:
@@ -139,6 +157,11 @@ def known(name: str | None, names: Collection[str], what: str) -> str:
     raise SpecError(f"{what}: {given}; name one of {shown}{more}")
 
 
+def rejection(candidates: Candidates, accelerator: str) -> str:
+    """Return why the one server cannot run on an accelerator; nothing where it can."""
+    return next((item.detail for item in candidates.rejections(0) if item.accelerator == accelerator), "")
+
+
 def _pair(candidates: Candidates, accelerator: str) -> Pairs:
     """Return the pair with its batch ceiling.
 
@@ -150,15 +173,11 @@ def _pair(candidates: Candidates, accelerator: str) -> Pairs:
     fresh = Verdicts(np.zeros(shape, np.int64), np.full(shape, np.nan), np.full(shape, np.nan))
     pairs = sizable_pairs(fleet, fresh, choose_batch=candidates.system.options.batch_sizing == "optimal")
     rows = np.flatnonzero(pairs.accelerator == fleet.accelerator_names.index(accelerator))
-    no_work = _rejection(candidates, accelerator).startswith("the service time")
-    if not len(rows) or no_work:
+    found = candidates.verdicts.reason[0, fleet.accelerator_names.index(accelerator)]
+    if not len(rows) or found == Reason.no_work:
         name = fleet.server_names[0]
-        raise NothingToShow(f"{name} cannot run on {accelerator}: {_rejection(candidates, accelerator)}")
+        raise NothingToShow(f"{name} cannot run on {accelerator}: {rejection(candidates, accelerator)}")
     return pairs.take(rows)
-
-
-def _rejection(candidates: Candidates, accelerator: str) -> str:
-    return next((item.detail for item in candidates.rejections(0) if item.accelerator == accelerator), "")
 
 
 def _as_candidate(system: System, server: str, accelerator: str) -> Placed:
@@ -166,7 +185,7 @@ def _as_candidate(system: System, server: str, accelerator: str) -> Placed:
     pair = _pair(candidates, accelerator)
     table = joined_columns(candidates)
     row = np.flatnonzero(table.accelerator == pair.accelerator[0])
-    why = _rejection(candidates, accelerator)
+    why = rejection(candidates, accelerator)
     if not len(row):
         return Placed(candidates.fleet, pair, server, accelerator, 0.0, f"not a candidate: {why}")
     count = int(table.num_replicas[row[0]])

@@ -13,8 +13,8 @@ from optimizer.candidates.finder import COUNT_TOLERANCE, analyze_pairs
 from optimizer.candidates.table import CandidateTable
 from optimizer.fleet import SECONDS_PER_MINUTE
 from optimizer.spec.system import System
-from optimizer.study.figure import CurvePanel, Figure, Guide, Series
-from optimizer.study.placed import NothingToShow, joined_columns, known, loaded, numbers
+from optimizer.study.figure import CurvePanel, Figure, Guide, Series, plain
+from optimizer.study.placed import NothingToShow, joined_columns, known, loaded, numbers, rejection
 
 MOST_CURVES = 6
 """Accelerators that one panel can tell apart."""
@@ -35,12 +35,10 @@ LOST = 1e-3
 def cost_figure(system: System, server: str, accelerator: str | None) -> Figure:
     """Return the cost of a server against its load, one curve of steps for each accelerator (eq. 28-30)."""
     candidates, table = _columns(system, server, accelerator)
-    names = candidates.fleet.accelerator_names
     load = float(candidates.fleet.servers.load_rps[0])
-    least = int(candidates.fleet.servers.min_replicas[0])
-    at_load = _replicas(table, np.array([load]), least)[:, 0] * table.cost_per_replica
+    at_load = _costs(candidates, table, np.array([load]))[:, 0]
     rows = np.argsort(at_load, kind="stable")[:MOST_CURVES]
-    series = tuple(_steps(table, int(c), load, least, names[table.accelerator[c]]) for c in rows)
+    series = tuple(_steps(candidates, table.take(rows[i : i + 1]), load) for i in range(len(rows)))
     panel = CurvePanel(
         title="Cost of the server within its targets, by accelerator",
         x_label="load [requests/min]",
@@ -49,7 +47,7 @@ def cost_figure(system: System, server: str, accelerator: str | None) -> Figure:
         guides=(Guide(name="load", value=load * SECONDS_PER_MINUTE, axis="x"),),
     )
     some = f"the {len(rows)} cheapest of {len(table)} accelerators at" if len(rows) < len(table) else "at"
-    note = f"{some} a load of {load * SECONDS_PER_MINUTE:,.4g} requests/min; replicas come whole"
+    note = f"{some} a load of {plain(load * SECONDS_PER_MINUTE)} requests/min; replicas come whole"
     return Figure(title=f"Cost against load: {server}", note=note, panels=(panel,))
 
 
@@ -85,25 +83,29 @@ def _columns(system: System, server: str, accelerator: str | None) -> tuple[Cand
 def _no_candidate(candidates: Candidates, server: str, accelerator: str | None) -> str:
     if accelerator is None:
         return f"{server} has no candidate: no accelerator meets its targets"
-    why = next((item.detail for item in candidates.rejections(0) if item.accelerator == accelerator), "")
-    return f"{server} cannot run on {accelerator}: {why}"
+    return f"{server} cannot run on {accelerator}: {rejection(candidates, accelerator)}"
 
 
-def _replicas(table: CandidateTable, load_rps: FloatArray, least: int) -> FloatArray:
-    """Return the replicas of each column at each load; shape (C, loads) (eq. 28)."""
+def _costs(candidates: Candidates, table: CandidateTable, load_rps: FloatArray) -> FloatArray:
+    """Return each column's cost at each load, NaN beyond its most replicas; shape (C, loads) (eq. 28, 29)."""
+    servers = candidates.fleet.servers
     needed = np.ceil(load_rps / table.max_rate_rps[:, None] * (1 - COUNT_TOLERANCE))
-    count: FloatArray = np.maximum(needed, least)
-    return count
+    count = np.maximum(needed, servers.min_replicas[0])
+    allowed = count <= servers.max_replicas[0]
+    return np.where(allowed, count * table.cost_per_replica[:, None], np.nan)
 
 
-def _steps(table: CandidateTable, c: int, load_rps: float, least: int, name: str) -> Series:
+def _steps(candidates: Candidates, column: CandidateTable, load_rps: float) -> Series:
     """Return one column's cost up to a multiple of the load: every step, or at many points."""
-    rate, end = float(table.max_rate_rps[c]), LOAD_VIEW * load_rps
+    rate, end = float(column.max_rate_rps[0]), LOAD_VIEW * load_rps
     every_step = end / rate <= POINTS
     load = np.append(np.arange(0, end, rate), end) if every_step else np.linspace(0, end, POINTS)
-    column = table.take(np.array([c]))
-    cost = _replicas(column, load, least)[0] * column.cost_per_replica[0]
-    return Series(name=name, x=numbers(load * SECONDS_PER_MINUTE), y=numbers(cost), style="steps")
+    return Series(
+        name=candidates.fleet.accelerator_names[column.accelerator[0]],
+        x=numbers(load * SECONDS_PER_MINUTE),
+        y=numbers(_costs(candidates, column, load)[0]),
+        style="steps",
+    )
 
 
 # --- cost against latency ------------------------------------------------------------------------------
@@ -156,7 +158,8 @@ def _ways(candidates: Candidates, table: CandidateTable) -> _Ways:
 def _counts(replicas: int) -> IntArray:
     """Return numbers of replicas around a given one: from a half to three times as many."""
     ends = max(replicas // 2, 1), 3 * replicas
-    return np.unique(np.round(np.geomspace(*ends, COUNTS))).astype(np.int64)
+    near = np.round(np.geomspace(*ends, COUNTS)).astype(np.int64)
+    return np.unique(np.append(near, replicas))
 
 
 def _front_panel(candidates: Candidates, ways: _Ways, name: str) -> CurvePanel:

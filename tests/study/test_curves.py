@@ -144,6 +144,30 @@ def test_the_cost_curve_starts_at_the_least_number_of_replicas() -> None:
     assert points(panel.series[0])[0] == (0, 21)
 
 
+def test_the_cost_curve_ends_at_the_most_replicas_that_the_server_may_have() -> None:
+    one = system(
+        [server("s", rate=1500, maxNumReplicas=2)],
+        [accelerator("A", cost=7)],
+        classes=[service_class("gold", itl=13)],
+    )
+    panel = curves(make_figure(one, "cost"))
+    assert max(y for _, y in points(panel.series[0])) == 14
+    most = machine().largest_rate(0, 13)
+    assert most is not None
+    assert max(x for x, _ in points(panel.series[0])) == pytest.approx(2 * 60 * most, rel=1e-6)
+
+
+def test_the_occupancy_of_a_very_long_queue_is_shown_as_far_as_it_is_likely() -> None:
+    """Room for 10⁹ behind the batch; a queue that hardly waits, and one that is full all the time."""
+    one = system([server("s", rate=300, maxQueueSize=10**9)], [accelerator("A")])
+    panel = curves(make_figure(one, "occupancy"))
+    shown = [pair for series in panel.series for pair in points(series)]
+    assert len(shown) < 200
+    assert sum(y for _, y in shown) == pytest.approx(1, abs=1e-3)
+    low, high = (machine().see(5.0), sum(x * y for x, y in shown))
+    assert high == pytest.approx(low.in_service + low.wait / 1000 * low.throughput, rel=0.01)
+
+
 def test_nothing_beats_a_point_of_the_front_and_every_point_is_what_the_queue_says(fleet: System) -> None:
     """Brute force: every accelerator, every halved batch, every number of replicas that was looked at."""
     panel = curves(make_figure(fleet, "pareto", server="s"), 1)
