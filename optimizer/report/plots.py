@@ -32,8 +32,10 @@ TEXT_PT, SMALL_PT = 9.0, 7.5
 EDGE_MM = 2.0
 HEAD_MM, NOTE_MM, PANEL_GAP_MM = 7.0, 3.8, 7.0
 CURVE_MM, STRIP_MM, ROW_MM, FIELD_MM, LINE_MM = 46.0, 3.5, 3.7, 6.0, 3.2
+HEADING_MM = 34.0
+"""Room for the headings of the rows of a grid."""
 NOTE_CHARACTERS = 112
-CHARACTER_MM = 1.5
+CHARACTER_MM = 1.45
 """Width of a character of small text, on average."""
 LEAST_LABEL_STEP = 0.075
 """Distance of labels beside curves, as a share of the panel's height."""
@@ -355,21 +357,37 @@ def _number(value: float) -> str:
 
 
 def _field_mm(panel: GridPanel) -> float:
-    lines = max((cell.text.count("\n") for row in panel.cells for cell in row), default=0)
-    return FIELD_MM + LINE_MM * lines
+    """Return the height of the fields: all have room for the text of the fullest."""
+    lines = max((len(_lines(cell.text, panel)) for row in panel.cells for cell in row), default=1)
+    return FIELD_MM + LINE_MM * max(lines - 1, 0)
+
+
+def _column_mm(panel: GridPanel) -> float:
+    return (WIDTH_MM - HEADING_MM - EDGE_MM) / max(len(panel.columns), 1)
+
+
+def _lines(text: str, panel: GridPanel) -> list[str]:
+    """Break the text of a field into lines that fit its column; figures stay with their signs."""
+    fit = max(int((_column_mm(panel) - 1.5) / CHARACTER_MM), 4)
+    lines = [
+        printable(line).replace(" × ", "\xa0×\xa0").replace(" → ", "\xa0→\xa0") for line in text.split("\n")
+    ]
+    return [
+        _short(part.replace("\xa0", " "), fit)
+        for line in lines
+        for part in textwrap.wrap(line, fit, max_lines=2, placeholder=" …", break_long_words=False)
+    ]
 
 
 def _draw_grid(page: _Page, panel: GridPanel, top: float) -> None:
-    left, head, height = 34.0, 5.0, _field_mm(panel)
-    width = (WIDTH_MM - left - EDGE_MM) / max(len(panel.columns), 1)
-    fit = max(int((width - 2) / CHARACTER_MM), 4)
+    left, head, height, width = HEADING_MM, 5.0, _field_mm(panel), _column_mm(panel)
     groups = _by_use([cell.group for row in panel.cells for cell in row if cell.group])
     axes = page.axes(0, top, WIDTH_MM, head + height * len(panel.rows) + 0.5)
     axes.axis("off")
     axes.set_xlim(0, WIDTH_MM)
     axes.set_ylim(head + height * len(panel.rows) + 0.5, 0)
     for c, heading in enumerate(panel.columns):
-        page.text(left + width * c + 1, top, _short(heading, fit), color=GREY)
+        page.text(left + width * c + 1, top, _lines(heading, panel)[0] if heading else "", color=GREY)
     for r, name in enumerate(panel.rows):
         begin = head + height * r
         page.text(EDGE_MM, top + begin + height / 2, _short(name, 20), va="center", fontweight="bold")
@@ -378,7 +396,7 @@ def _draw_grid(page: _Page, panel: GridPanel, top: float) -> None:
             axes.add_patch(
                 Rectangle((left + width * c, begin), width - 0.8, height - 0.8, facecolor=colour, linewidth=0)
             )
-            text = "\n".join(_short(line, fit) for line in cell.text.split("\n"))
+            text = "\n".join(_lines(cell.text, panel))
             place = left + width * c + 1, top + begin + (height - 0.8) / 2
             page.text(*place, text, va="center", linespacing=1.25)
 

@@ -203,10 +203,18 @@ def _shown_servers(shown: Shown) -> list[str]:
 
 def left_out(shown: Shown) -> str:
     """Say what a picture has no room for; nothing where it shows all."""
-    servers = len(shown.system.servers)
-    if servers <= MOST_ROWS:
-        return ""
-    return f"the {MOST_ROWS} dearest of {servers:,} servers"
+    servers = shown.system.servers.values()
+    classes, models = {server.service_class for server in servers}, {server.model for server in servers}
+    parts = [
+        f"{what} {most} of {number:,} {noun}"
+        for what, most, number, noun in (
+            ("the dearest", MOST_ROWS, len(servers), "servers"),
+            ("the first", MOST_CLASSES, len(classes), "service classes"),
+            ("the first", MOST_ROWS, len(models), "models"),
+        )
+        if number > most
+    ]
+    return f"shown: {', '.join(parts)}" if parts else ""
 
 
 PANELS = {

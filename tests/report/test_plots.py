@@ -14,6 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
 from optimizer import Figure, System, draw, load_system, make_figure, scale_loads
+from optimizer.generate import generate_document
 from optimizer.report import plots
 from optimizer.study.figure import Bar, BarPanel, Cell, CurvePanel, GridPanel, Guide, Series
 from optimizer.study.kinds import KINDS, PLAN_KINDS
@@ -34,7 +35,13 @@ def figures(large: System) -> dict[str, Figure]:
         kind: make_figure(large, kind, server=None if kind in PLAN_KINDS else "Premium-llama_70b")
         for kind in KINDS
     }
-    return found | {"change": make_figure(scale_loads(large, 1.2), "plan", before=large)}
+    many = load_system(generate_document(80, 6, 3, seed=1))
+    mixed = load_system(ROOT / "specs" / "small").with_options(heterogeneous=True)
+    return found | {
+        "change": make_figure(scale_loads(large, 1.2), "plan", before=large),
+        "many": make_figure(many, "plan"),
+        "mixed": make_figure(mixed, "assignment"),
+    }
 
 
 def texts(svg: bytes) -> list[str]:
@@ -64,7 +71,7 @@ def test_a_drawn_figure_says_its_title_axes_units_and_names(kind: str, figures: 
     assert "nan" not in whole
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "change"])
+@pytest.mark.parametrize("kind", [*KINDS, "change", "many", "mixed"])
 def test_nothing_is_cut_off_and_no_text_stands_on_another(kind: str, figures: dict[str, Figure]) -> None:
     with plots._drawing():
         canvas = plots._drawn(figures[kind])

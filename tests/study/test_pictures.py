@@ -124,7 +124,7 @@ def test_of_very_many_servers_the_dearest_are_shown_and_the_note_says_so() -> No
     figure = make_figure(many, "servers")
     shown = bars(figure).bars
     assert len(shown) == MOST_ROWS
-    assert "the 60 dearest of 100 servers" in figure.note
+    assert "shown: the dearest 60 of 100 servers" in figure.note
     costs = sorted(sum(p.cost_cents_per_h for p in pools) for pools in solve(many).allocations.values())
     assert min(bar.values[1] or 0 for bar in shown) >= costs[-MOST_ROWS]
 
