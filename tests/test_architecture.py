@@ -54,6 +54,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("kinds",),
     ),
     "optimizer.report": (
+        ("plots.style",),
+        ("plots.curves", "plots.bars", "plots.grids"),
         ("progress", "plots", "sections"),
         ("tables", "pages"),
         ("comparison_tables",),

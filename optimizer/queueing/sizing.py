@@ -96,5 +96,7 @@ def _crossing(
 
     rows = np.arange(len(low), dtype=np.float64)
     root = find_root(excess, (low, high), args=(rows,), tolerances={"xrtol": RATE_TOLERANCE})
-    (left, right), (at_left, _) = root.bracket, root.f_bracket
-    return np.where(at_left <= 0, left, right)
+    # The search also ends where it hits the crossing to the last bit: both ends are then feasible.
+    ends, excesses = np.stack(root.bracket), np.stack(root.f_bracket)
+    crossing: FloatArray = np.where(excesses <= 0, ends, -np.inf).max(axis=0)
+    return crossing

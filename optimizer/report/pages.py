@@ -12,7 +12,8 @@ from typing import Literal
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from optimizer.report.plots import draw, printable
+from optimizer.report.plots import draw
+from optimizer.report.plots.style import printable
 from optimizer.report.sections import Section, headline, sections, status
 from optimizer.spec.system import System
 from optimizer.study.figure import Figure

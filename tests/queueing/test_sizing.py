@@ -133,6 +133,14 @@ def test_two_targets_allow_the_smaller_of_their_rates(
     assert both == pytest.approx(np.min(alone), rel=1e-6, nan_ok=True)  # NaN where either is missed
 
 
+def test_a_crossing_that_is_hit_to_the_last_bit_is_the_answer() -> None:
+    """The search ends there with a wide bracket, whose other end is 7e-5 below."""
+    machine = Machine(Iteration(15.3125, 0.001953125, 0.0, 9, 140), 24, 65)
+    ttft, itl = between(machine, 0.5, 0.125)
+    both, alone = (size(machine, limit, itl).max_rate_rps[0] for limit in (ttft, 0.0))
+    assert both == pytest.approx(alone, rel=1e-9)
+
+
 def test_a_looser_target_never_lowers_the_rate() -> None:
     machine = Machine(Linear(20, 0.5, 50, 0.02, 512, 200), 32, 320)
     rates = [size(machine, ttft, itl).max_rate_rps[0] for itl in (24, 28, 32) for ttft in (100, 400, 5000)]

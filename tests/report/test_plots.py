@@ -16,6 +16,8 @@ from matplotlib.text import Text
 from optimizer import Figure, System, draw, load_system, make_figure, scale_loads
 from optimizer.generate import generate_document
 from optimizer.report import plots
+from optimizer.report.plots.curves import _apart
+from optimizer.report.plots.style import drawing
 from optimizer.study.figure import Bar, BarPanel, Cell, CurvePanel, GridPanel, Guide, Series
 from optimizer.study.kinds import KINDS, PLAN_KINDS
 
@@ -73,7 +75,7 @@ def test_a_drawn_figure_says_its_title_axes_units_and_names(kind: str, figures: 
 
 @pytest.mark.parametrize("kind", [*KINDS, "change", "many", "mixed"])
 def test_nothing_is_cut_off_and_no_text_stands_on_another(kind: str, figures: dict[str, Figure]) -> None:
-    with plots._drawing():
+    with drawing():
         canvas = plots._drawn(figures[kind])
         agg = canvas.canvas
         assert isinstance(agg, FigureCanvasAgg)
@@ -200,8 +202,8 @@ def test_many_can_draw_at_once_and_leave_the_librarys_settings_alone(figures: di
 
 
 def test_labels_keep_their_distance_and_their_order() -> None:
-    moved = plots._apart([0.5, 0.5, 0.51, 0.99], [0.1] * 4)
+    moved = _apart([0.5, 0.5, 0.51, 0.99], [0.1] * 4)
     assert all(b - a >= 0.1 - 1e-12 for a, b in itertools.pairwise(moved))
     assert moved[0] >= 0.05 - 1e-12
     assert moved[-1] <= 0.95 + 1e-12
-    assert plots._apart([0.2, 0.8], [0.1, 0.1]) == [0.2, 0.8]
+    assert _apart([0.2, 0.8], [0.1, 0.1]) == [0.2, 0.8]
