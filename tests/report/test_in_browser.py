@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import accelerator, document, server, service_class
 
 from optimizer.cli import main
 
@@ -78,6 +79,20 @@ def test_the_report_opens_without_an_error_or_a_request(browser: Any, page: Path
     asked = [address for address in requests(browser) if not address.startswith("data:")]
     assert asked == [page.as_uri()]
     assert browser.get_log("browser") == []
+
+
+def test_names_that_look_like_markup_do_nothing(browser: Any, tmp_path: Path) -> None:
+    name = "<img src='http://127.0.0.1:9/x.png' onerror='console.error(1)'><script>console.error(2)</script>"
+    source = document(
+        [server(name, service=name)], [accelerator(name)], {name: 9}, classes=[service_class(name)]
+    )
+    (tmp_path / "system.json").write_text(json.dumps(source))
+    path = tmp_path / "report.html"
+    assert main(["report", str(tmp_path / "system.json"), "-o", str(path)]) == 0
+    browser.get(path.as_uri())
+    assert [address for address in requests(browser) if not address.startswith("data:")] == [path.as_uri()]
+    assert browser.get_log("browser") == []
+    assert name in browser.execute_script("return document.body.innerText")
 
 
 @pytest.mark.parametrize("width", [1280, 400])

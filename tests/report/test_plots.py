@@ -178,6 +178,7 @@ def test_an_empty_figure_is_its_words() -> None:
         BarPanel(title="t", columns=("a",), bars=(Bar(name="n", values=(None,), marks=(None,)),), mark="m"),
         BarPanel(title="t", columns=("a",), bars=(Bar(name="n", values=(0,), marks=(3,)),), mark="m"),
         GridPanel(title="t", columns=(), rows=(), cells=()),
+        GridPanel(title="t", columns=(" ",), rows=(" ",), cells=((Cell(text=" "),),)),
     ],
 )  # fmt: skip
 def test_a_panel_with_little_or_nothing_in_it_is_drawn(panel: CurvePanel | BarPanel | GridPanel) -> None:

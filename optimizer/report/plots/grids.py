@@ -40,7 +40,7 @@ def draw_grid(page: Page, panel: GridPanel, top: float) -> None:
     axes.set_xlim(0, WIDTH_MM)
     axes.set_ylim(head + height * len(panel.rows) + 0.5, 0)
     for c, heading in enumerate(panel.columns):
-        page.text(left + width * c + 1, top, _lines(heading, panel)[0] if heading else "", color=GREY)
+        page.text(left + width * c + 1, top, "".join(_lines(heading, panel)[:1]), color=GREY)
     for r, name in enumerate(panel.rows):
         begin = head + height * r
         page.text(EDGE_MM, top + begin + height / 2, short(name, 20), va="center", fontweight="bold")
