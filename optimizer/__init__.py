@@ -21,11 +21,16 @@ if TYPE_CHECKING:
         analyze_replicas,
         size_replicas,
     )
+    from optimizer.report.pages import render_report
+    from optimizer.report.plots import draw
     from optimizer.spec.schema import SystemSpec
     from optimizer.spec.system import System, load_system
     from optimizer.study.compare import compare
     from optimizer.study.comparison import Comparison
+    from optimizer.study.figure import Figure
+    from optimizer.study.kinds import make_figure
     from optimizer.study.load_changes import scale_loads, vary_loads
+    from optimizer.study.reporting import Report, make_report
 
 __version__ = "0.1.0"
 
@@ -34,6 +39,7 @@ __all__ = [
     "CandidateTable",
     "Candidates",
     "Comparison",
+    "Figure",
     "IncompletePlanError",
     "InferplanError",
     "LatencyTargets",
@@ -43,6 +49,7 @@ __all__ = [
     "Replica",
     "ReplicaPerformance",
     "ReplicaSizing",
+    "Report",
     "SolverError",
     "SpecError",
     "System",
@@ -51,9 +58,13 @@ __all__ = [
     "Unserved",
     "analyze_replicas",
     "compare",
+    "draw",
     "find_candidates",
     "load_plan",
     "load_system",
+    "make_figure",
+    "make_report",
+    "render_report",
     "scale_loads",
     "size_replicas",
     "solve",
@@ -80,8 +91,13 @@ _HOMES = {
         "analyze_replicas",
         "size_replicas",
     ),
+    "optimizer.report.pages": ("render_report",),
+    "optimizer.report.plots": ("draw",),
     "optimizer.spec.schema": ("SystemSpec",),
     "optimizer.spec.system": ("System", "load_system"),
+    "optimizer.study.figure": ("Figure",),
+    "optimizer.study.kinds": ("make_figure",),
+    "optimizer.study.reporting": ("Report", "make_report"),
     "optimizer.study.compare": ("compare",),
     "optimizer.study.comparison": ("Comparison",),
     "optimizer.study.load_changes": ("scale_loads", "vary_loads"),

@@ -48,8 +48,19 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("separable",),
     ),
     "optimizer.plan": (("document",), ("build", "verify", "files")),
-    "optimizer.study": (("comparison", "load_changes"), ("compare",)),
-    "optimizer.report": (("progress", "plots"), ("tables", "html"), ("comparison_tables",)),
+    "optimizer.study": (
+        ("comparison", "load_changes", "figure", "power"),
+        ("compare", "overview", "placed"),
+        ("curves", "prices", "pictures", "reporting"),
+        ("kinds",),
+    ),
+    "optimizer.report": (
+        ("plots.style",),
+        ("plots.curves", "plots.bars", "plots.grids"),
+        ("progress", "plots", "sections"),
+        ("tables", "pages"),
+        ("comparison_tables",),
+    ),
     "rest_server": (
         ("settings", "logs", "state", "solver_processes"),
         ("places",),
@@ -65,7 +76,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.commands": (
         ("command",),
         ("solving",),
-        ("planning", "comparing", "replicas", "documents", "bench", "serve"),
+        ("planning", "comparing", "reporting", "replicas", "documents", "bench", "serve"),
     ),
 }
 """The same inside each package."""
@@ -79,6 +90,7 @@ HOMES = {
     "highspy": ("optimizer.solvers.highs",),
     "pulp": ("optimizer.solvers.backends",),
     "matplotlib": ("optimizer.report.plots",),
+    "jinja2": ("optimizer.report.pages",),
     "fastapi": ("rest_server",),
     "starlette": ("rest_server",),
     "uvicorn": ("rest_server", "optimizer.commands"),

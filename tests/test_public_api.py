@@ -13,13 +13,26 @@ import pytest
 import optimizer
 
 ROOT = Path(__file__).resolve().parent.parent
-HEAVY = ("numpy", "scipy", "pydantic", "highspy", "pulp", "yaml", "rich", "matplotlib", "fastapi", "asyncio")
+HEAVY = (
+    "numpy",
+    "scipy",
+    "pydantic",
+    "highspy",
+    "pulp",
+    "yaml",
+    "rich",
+    "matplotlib",
+    "jinja2",
+    "fastapi",
+    "asyncio",
+)
 
 PINNED = [
     "AnalysisError",
     "CandidateTable",
     "Candidates",
     "Comparison",
+    "Figure",
     "IncompletePlanError",
     "InferplanError",
     "LatencyTargets",
@@ -29,6 +42,7 @@ PINNED = [
     "Replica",
     "ReplicaPerformance",
     "ReplicaSizing",
+    "Report",
     "SolverError",
     "SpecError",
     "System",
@@ -37,9 +51,13 @@ PINNED = [
     "Unserved",
     "analyze_replicas",
     "compare",
+    "draw",
     "find_candidates",
     "load_plan",
     "load_system",
+    "make_figure",
+    "make_report",
+    "render_report",
     "scale_loads",
     "size_replicas",
     "solve",

@@ -13,6 +13,8 @@ from optimizer.commands import COMMANDS
 from optimizer.plan import Plan
 from optimizer.spec.schema import SystemSpec
 from optimizer.study.comparison import Comparison
+from optimizer.study.figure import Figure
+from optimizer.study.reporting import Report
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
@@ -44,8 +46,8 @@ def wire_names(schema: dict[str, object]) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("document", [SystemSpec, Plan, Comparison])
-def test_the_page_names_every_field(document: type[SystemSpec | Plan | Comparison]) -> None:
+@pytest.mark.parametrize("document", [SystemSpec, Plan, Comparison, Report, Figure])
+def test_the_page_names_every_field(document: type[SystemSpec | Plan | Comparison | Report | Figure]) -> None:
     names = wire_names(document.model_json_schema(by_alias=True))
     assert len(names) > 20
     assert {name for name in names if f"`{name}`" not in PAGE} == set()

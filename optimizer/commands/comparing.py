@@ -4,8 +4,14 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from optimizer.commands.command import Command, add_json, number
-from optimizer.commands.solving import add_solving_flags, solving_options
+from optimizer.commands.command import Command, add_json
+from optimizer.commands.solving import (
+    add_load_change,
+    add_solving_flags,
+    changed_load,
+    load_change_flag,
+    solving_options,
+)
 
 if TYPE_CHECKING:
     from optimizer.plan import Plan
@@ -15,12 +21,6 @@ if TYPE_CHECKING:
 _EPILOG = """\
 Without --with, --with-options and a change of the load: the unlimited plan beside the limited one.
 Differences are the second side less the first."""
-
-
-def _seed(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r}: the seed must be a whole number, at least 0")
-    return int(text)
 
 
 def _add_compare(parser: argparse.ArgumentParser) -> None:
@@ -38,17 +38,7 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE,…",
         help="options of the second side alone, by the names of the documents: heterogeneous=true",
     )
-    loads = parser.add_mutually_exclusive_group()
-    loads.add_argument("--load", metavar="CSV", help="after: loads by server, in place of the document's")
-    loads.add_argument(
-        "--scale", metavar="X", type=number(0, 1e6, "the factor"), help="after: every arrival rate times X"
-    )
-    loads.add_argument(
-        "--random-load",
-        metavar="SEED",
-        type=_seed,
-        help="after: every arrival rate times 0.5 … 1.5, every token length times 0.8 … 1.2, at random",
-    )
+    add_load_change(parser)
     add_solving_flags(parser)
     add_json(parser)
 
@@ -79,7 +69,7 @@ def _comparison(arguments: argparse.Namespace) -> "Comparison":
     if arguments.path == arguments.other == "-":
         raise SpecError("--with: standard input can be read once only; give one side as a file")
     first = load_system_or_plan(arguments.path)
-    flag = _load_flag(arguments)
+    flag = load_change_flag(arguments)
     if arguments.other is not None:
         if flag is not None:
             raise SpecError(f"{flag}: compares one system before and after; remove it or --with")
@@ -93,7 +83,7 @@ def _comparison(arguments: argparse.Namespace) -> "Comparison":
             what or f"{arguments.path}: holds a plan; name what to compare it with (--with OTHER)"
         )
     if flag is not None:
-        return compare(first, _after(arguments, first), transition=True, **asked)
+        return compare(first, changed_load(arguments, first), transition=True, **asked)
     if arguments.with_options is not None:
         return compare(first, labels=("as given", arguments.with_options), **asked)
     if arguments.limited or arguments.unlimited:
@@ -106,29 +96,6 @@ def _comparison(arguments: argparse.Namespace) -> "Comparison":
 
 def _label(path: str) -> str:
     return "standard input" if path == "-" else path
-
-
-def _load_flag(arguments: argparse.Namespace) -> str | None:
-    """Return the flag that changes the load, if any."""
-    for flag in ("load", "scale", "random_load"):
-        if getattr(arguments, flag) is not None:
-            return "--" + flag.replace("_", "-")
-    return None
-
-
-def _after(arguments: argparse.Namespace, system: "System") -> "System":
-    """Return the system with its load changed as the flags say."""
-    if arguments.load is not None:
-        from optimizer.spec.loads import with_loads
-
-        return with_loads(system, arguments.load)
-    from optimizer.study.load_changes import scale_loads, vary_loads
-
-    if arguments.scale is not None:
-        return scale_loads(system, arguments.scale)
-    import numpy as np
-
-    return vary_loads(system, np.random.default_rng(arguments.random_load))
 
 
 def _options(text: str) -> dict[str, object]:

@@ -1,8 +1,12 @@
-"""The flags that say how to solve, and the optimizer options that they stand for."""
+"""The flags that say how to solve and for which load, and what they stand for."""
 
 import argparse
+from typing import TYPE_CHECKING
 
 from optimizer.commands.command import number
+
+if TYPE_CHECKING:
+    from optimizer.spec.system import System
 
 
 def add_batch_sizing(parser: argparse.ArgumentParser) -> None:
@@ -52,3 +56,53 @@ def solving_options(arguments: argparse.Namespace) -> dict[str, object]:
         "batch_sizing": arguments.batch_sizing,
     }
     return {name: value for name, value in options.items() if value is not None}
+
+
+def add_load_change(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that change the load: before and after."""
+    loads = parser.add_mutually_exclusive_group()
+    loads.add_argument("--load", metavar="CSV", help="after: loads by server, in place of the document's")
+    loads.add_argument(
+        "--scale", metavar="X", type=number(0, 1e6, "the factor"), help="after: every arrival rate times X"
+    )
+    loads.add_argument(
+        "--random-load",
+        metavar="SEED",
+        type=_seed,
+        help="after: every arrival rate times 0.5 … 1.5, every token length times 0.8 … 1.2, at random",
+    )
+
+
+def _seed(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r}: the seed must be a whole number, at least 0")
+    return int(text)
+
+
+def load_change_flag(arguments: argparse.Namespace) -> str | None:
+    """Return the flag that changes the load, if any."""
+    for flag in ("load", "scale", "random_load"):
+        if getattr(arguments, flag) is not None:
+            return "--" + flag.replace("_", "-")
+    return None
+
+
+def changed_load(arguments: argparse.Namespace, system: "System") -> "System":
+    """Return the system with its load changed as the flags say; the same system where none is given.
+
+    Raises:
+        SpecError: the loads cannot be read, or a load is out of range.
+    """
+    if arguments.load is not None:
+        from optimizer.spec.loads import with_loads
+
+        return with_loads(system, arguments.load)
+    from optimizer.study.load_changes import scale_loads, vary_loads
+
+    if arguments.scale is not None:
+        return scale_loads(system, arguments.scale)
+    if arguments.random_load is None:
+        return system
+    import numpy as np
+
+    return vary_loads(system, np.random.default_rng(arguments.random_load))

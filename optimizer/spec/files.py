@@ -361,14 +361,23 @@ def write_text(text: str, path: Path) -> None:
     Raises:
         SpecError: the file cannot be written.
     """
+    write_bytes(text.encode("utf-8"), path)
+
+
+def write_bytes(content: bytes, path: Path) -> None:
+    """Write a file whole or not at all.
+
+    Raises:
+        SpecError: the file cannot be written.
+    """
     try:
         if path.exists() and not path.is_file():  # a device or a pipe: there is nothing to replace
-            path.write_text(text, encoding="utf-8")
+            path.write_bytes(content)
             return
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
             mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
             Path(temporary).chmod(mode)
             Path(temporary).replace(path)

@@ -1,0 +1,66 @@
+"""Draws figures: one style, one width for print and screen, and no state between two of them.
+
+Takes a `Figure` (what is to be seen), gives the bytes of an SVG, PNG or PDF file, the same for the same
+figure. Names are drawn as they are: never as formulas, and with what cannot be printed shown as a question
+mark.
+"""
+
+import io
+import textwrap
+from typing import Literal
+
+from matplotlib.figure import Figure as Canvas
+
+from optimizer.report.plots.bars import bars_height_mm, draw_bars
+from optimizer.report.plots.curves import curves_height_mm, draw_curves
+from optimizer.report.plots.grids import draw_grid, grid_height_mm
+from optimizer.report.plots.style import EDGE_MM, GREY, TEXT_PT, Page, drawing, printable, short
+from optimizer.study.figure import BarPanel, CurvePanel, Figure, GridPanel
+
+Format = Literal["svg", "png", "pdf"]
+
+PNG_DPI = 200
+HEAD_MM, NOTE_MM, PANEL_GAP_MM = 7.0, 3.8, 7.0
+NOTE_CHARACTERS = 112
+METADATA = {
+    "svg": {"Date": None, "Creator": "inferplan"},
+    "png": {"Software": "inferplan"},
+    "pdf": {"CreationDate": None, "ModDate": None, "Creator": "inferplan", "Producer": "inferplan"},
+}
+
+
+def draw(figure: Figure, file_format: Format) -> bytes:
+    """Return a figure as a file; `file_format` is svg, png or pdf."""
+    with drawing():
+        canvas = _drawn(figure)
+        target = io.BytesIO()
+        canvas.savefig(target, format=file_format, dpi=PNG_DPI, metadata=METADATA[file_format])
+    return target.getvalue()
+
+
+def _drawn(figure: Figure) -> Canvas:
+    note = textwrap.wrap(printable(figure.note), NOTE_CHARACTERS)
+    title_mm = HEAD_MM if figure.title else 1.0
+    head = EDGE_MM + title_mm + NOTE_MM * len(note)
+    heights = [_height_mm(panel) for panel in figure.panels]
+    page = Page(head + sum(heights) + PANEL_GAP_MM * len(heights) + EDGE_MM)
+    page.text(EDGE_MM, EDGE_MM, short(figure.title, 80), fontsize=TEXT_PT + 1.5, fontweight="bold")
+    for i, line in enumerate(note):
+        page.text(EDGE_MM, EDGE_MM + title_mm - 1 + NOTE_MM * i, line, color=GREY)
+    top = head + PANEL_GAP_MM
+    for panel, height in zip(figure.panels, heights, strict=True):
+        page.text(EDGE_MM, top - 5, short(panel.title, 95), fontsize=TEXT_PT, fontweight="bold")
+        if isinstance(panel, CurvePanel):
+            draw_curves(page, panel, top)
+        elif isinstance(panel, GridPanel):
+            draw_grid(page, panel, top)
+        elif panel.bars:
+            draw_bars(page, panel, top)
+        top += height + PANEL_GAP_MM
+    return page.canvas
+
+
+def _height_mm(panel: CurvePanel | BarPanel | GridPanel) -> float:
+    if isinstance(panel, CurvePanel):
+        return curves_height_mm(panel)
+    return bars_height_mm(panel) if isinstance(panel, BarPanel) else grid_height_mm(panel)

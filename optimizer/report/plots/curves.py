@@ -1,0 +1,144 @@
+"""Draws panels of curves: lines, steps, points and bars over one quantity, with targets and loads."""
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from optimizer.report.plots.style import CHARACTER_MM, COLOURS, GREY, SMALL_PT, WIDTH_MM, Page, short
+from optimizer.study.figure import CurvePanel, Guide, Series
+
+CURVE_MM, STRIP_MM = 46.0, 3.5
+LEAST_LABEL_STEP = 0.075
+"""Distance of labels beside curves, as a share of the panel's height."""
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+
+
+def curves_height_mm(panel: CurvePanel) -> float:
+    """Return the height of the panel with its axis below it."""
+    return _strip_mm(panel) + CURVE_MM + 10
+
+
+def draw_curves(page: Page, panel: CurvePanel, top: float) -> None:
+    """Draw a panel of curves whose upper edge is at `top` [mm]."""
+    named = any(series.name for series in panel.series)
+    left, right = 17.0, 30.0 if named else 6.0
+    axes = page.axes(left, top + _strip_mm(panel), WIDTH_MM - left - right, CURVE_MM)
+    axes.set_xlabel(panel.x_label)
+    axes.set_ylabel(panel.y_label)
+    for i, series in enumerate(panel.series):
+        _draw_series(axes, series, i)
+    _set_ends(axes, panel)
+    if named:
+        _name_series(axes, panel)
+    _draw_uprights(axes, [guide for guide in panel.guides if guide.axis == "x"])
+    for guide in panel.guides:
+        if guide.axis == "y":
+            _draw_level(axes, guide)
+
+
+def _strip_mm(panel: CurvePanel) -> float:
+    """Return the height of the strip above the axes that has the names of the upright lines."""
+    return STRIP_MM if any(guide.axis == "x" for guide in panel.guides) else 0.0
+
+
+def _set_ends(axes: Axes, panel: CurvePanel) -> None:
+    """Begin and end the axes so that all values and lines are on them, and number them plainly."""
+    x = _shown([value for series in panel.series for value in series.x], panel.guides, "x")
+    y = _shown([value for series in panel.series for value in series.y], panel.guides, "y")
+    least, most = min(x), max(x)
+    if least == most or any(series.style == "bars" for series in panel.series):
+        axes.set_xlim(least - 0.6, most + 0.6)
+    elif 0 <= least <= 0.3 * most:
+        axes.set_xlim(0, most + 0.02 * (most - least))
+    else:
+        axes.set_xlim(least - 0.03 * (most - least), most + 0.02 * (most - least))
+    axes.set_ylim(min(*y, 0.0), panel.y_most or max(y) * 1.08 or 1.0)
+    if all(value.is_integer() for series in panel.series for value in series.x if value is not None):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+
+
+def _shown(values: Sequence[float | None], guides: Sequence[Guide], axis: str) -> list[float]:
+    shown = [value for value in values if value is not None]
+    return shown + [guide.value for guide in guides if guide.axis == axis] or [0.0, 1.0]
+
+
+def _draw_series(axes: Axes, series: Series, i: int) -> None:
+    colour, points = COLOURS[i % len(COLOURS)], list(zip(series.x, series.y, strict=True))
+    x = [float("nan") if value is None else value for value, _ in points]
+    y = [float("nan") if value is None else value for _, value in points]
+    dash = "-" if i < len(COLOURS) else "--"
+    if series.style == "bars":
+        if len(x) <= 120:
+            axes.bar(x, y, width=0.8, color=colour)
+        else:
+            axes.fill_between(x, y, step="mid", color=colour, linewidth=0)
+    elif series.style == "points":
+        axes.plot(x, y, MARKERS[i % len(MARKERS)], color=colour, markersize=3.2, markeredgewidth=0)
+    else:
+        few = "o" if series.style == "line" and len(x) <= 40 else None
+        drawn = {"line": "default", "steps": "steps-pre", "front": "steps-post"}[series.style]
+        axes.plot(x, y, dash, color=colour, linewidth=1.3, drawstyle=drawn, marker=few, markersize=2.5)
+
+
+def _name_series(axes: Axes, panel: CurvePanel) -> None:
+    """Write the names at the right: where each curve ends, or as a list with their signs; not too close."""
+    bottom, top = axes.get_ylim()
+    ends = []
+    for i, series in enumerate(panel.series):
+        last = next((y for y in reversed(series.y) if y is not None), bottom)
+        listed = series.style in {"points", "bars"}
+        ends.append((1 - i / 8 if listed else min(max((last - bottom) / (top - bottom), 0.0), 1.0), i))
+    ends.sort()
+    step = min(LEAST_LABEL_STEP, 1.0 / len(ends))
+    heights = _apart([share for share, _ in ends], [step] * len(ends))
+    for height, (_, i) in zip(heights, ends, strict=True):
+        series, colour = panel.series[i], COLOURS[i % len(COLOURS)]
+        axes.text(
+            1.03, height, short(series.name, 16), color=colour, va="center", fontsize=SMALL_PT,
+            transform=axes.transAxes,
+        )  # fmt: skip
+        if series.style == "points":
+            axes.plot(
+                1.015, height, MARKERS[i % len(MARKERS)], color=colour, markersize=3.2, markeredgewidth=0,
+                transform=axes.transAxes, clip_on=False,
+            )  # fmt: skip
+
+
+def _apart(places: Sequence[float], sizes: Sequence[float]) -> list[float]:
+    """Move the middles of labels, in ascending order, apart, and onto the stretch from 0 to 1."""
+    moved, end = [], 0.0
+    for place, size in zip(places, sizes, strict=True):
+        moved.append(max(place, end + size / 2))
+        end = moved[-1] + size / 2
+    begin = 1.0
+    for k in range(len(moved) - 1, -1, -1):
+        moved[k] = min(moved[k], begin - sizes[k] / 2)
+        begin = moved[k] - sizes[k] / 2
+    return moved
+
+
+def _draw_level(axes: Axes, guide: Guide) -> None:
+    axes.axhline(guide.value, color=COLOURS[1], linewidth=0.9, linestyle=(0, (5, 2)))
+    axes.annotate(
+        short(guide.name, 40), (0.0, guide.value), (3, 2), xycoords=("axes fraction", "data"),
+        textcoords="offset points", color=COLOURS[1], va="bottom", ha="left", fontsize=SMALL_PT,
+    )  # fmt: skip
+
+
+def _draw_uprights(axes: Axes, guides: Sequence[Guide]) -> None:
+    """Draw upright lines with their names above them, side by side."""
+    left, right = axes.get_xlim()
+    guides = sorted(guides, key=lambda guide: guide.value)
+    places = [(guide.value - left) / (right - left) for guide in guides]
+    names = [short(guide.name, 40) for guide in guides]
+    width_mm = axes.get_position().width * WIDTH_MM
+    middles = _apart(places, [(len(name) + 2) * CHARACTER_MM / width_mm for name in names])
+    for guide, name, middle in zip(guides, names, middles, strict=True):
+        axes.axvline(guide.value, color=GREY, linewidth=0.9, linestyle=(0, (1, 1.5)))
+        axes.annotate(
+            name, (middle, 1.0), (0, 2), xycoords="axes fraction", textcoords="offset points",
+            color=GREY, va="bottom", ha="center", fontsize=SMALL_PT,
+        )  # fmt: skip

@@ -1,0 +1,90 @@
+"""Draws panels of fields: rows by columns, with text in every field and a colour for each group."""
+
+import textwrap
+from collections.abc import Sequence
+
+import matplotlib as mpl
+from matplotlib.patches import Rectangle
+
+from optimizer.report.plots.style import (
+    CHARACTER_MM,
+    COLOURS,
+    EDGE_MM,
+    GREY,
+    LIGHT,
+    WIDTH_MM,
+    Page,
+    printable,
+    short,
+)
+from optimizer.study.figure import GridPanel
+
+FIELD_MM, LINE_MM = 6.0, 3.2
+HEADING_MM = 34.0
+"""Room for the headings of the rows."""
+TINT = 0.28
+"""Strength of a colour behind text."""
+
+
+def grid_height_mm(panel: GridPanel) -> float:
+    """Return the height of the panel with its headings."""
+    return _field_mm(panel) * len(panel.rows) + 6
+
+
+def draw_grid(page: Page, panel: GridPanel, top: float) -> None:
+    """Draw a panel of fields whose upper edge is at `top` [mm]."""
+    left, head, height, width = HEADING_MM, 5.0, _field_mm(panel), _column_mm(panel)
+    groups = _by_use([cell.group for row in panel.cells for cell in row if cell.group])
+    axes = page.axes(0, top, WIDTH_MM, head + height * len(panel.rows) + 0.5)
+    axes.axis("off")
+    axes.set_xlim(0, WIDTH_MM)
+    axes.set_ylim(head + height * len(panel.rows) + 0.5, 0)
+    for c, heading in enumerate(panel.columns):
+        page.text(left + width * c + 1, top, "".join(_lines(heading, panel)[:1]), color=GREY)
+    for r, name in enumerate(panel.rows):
+        begin = head + height * r
+        page.text(EDGE_MM, top + begin + height / 2, short(name, 20), va="center", fontweight="bold")
+        for c, cell in enumerate(panel.cells[r]):
+            colour = _tint(groups.get(cell.group))
+            axes.add_patch(
+                Rectangle((left + width * c, begin), width - 0.8, height - 0.8, facecolor=colour, linewidth=0)
+            )
+            text = "\n".join(_lines(cell.text, panel))
+            place = left + width * c + 1, top + begin + (height - 0.8) / 2
+            page.text(*place, text, va="center", linespacing=1.25)
+
+
+def _field_mm(panel: GridPanel) -> float:
+    """Return the height of the fields: all have room for the text of the fullest."""
+    lines = max((len(_lines(cell.text, panel)) for row in panel.cells for cell in row), default=1)
+    return FIELD_MM + LINE_MM * max(lines - 1, 0)
+
+
+def _column_mm(panel: GridPanel) -> float:
+    return (WIDTH_MM - HEADING_MM - EDGE_MM) / max(len(panel.columns), 1)
+
+
+def _lines(text: str, panel: GridPanel) -> list[str]:
+    """Break the text of a field into lines that fit its column; figures stay with their signs."""
+    fit = max(int((_column_mm(panel) - 1.5) / CHARACTER_MM), 4)
+    lines = [
+        printable(line).replace(" × ", "\xa0×\xa0").replace(" → ", "\xa0→\xa0") for line in text.split("\n")
+    ]
+    return [
+        short(part.replace("\xa0", " "), fit)
+        for line in lines
+        for part in textwrap.wrap(line, fit, max_lines=2, placeholder=" …", break_long_words=False)
+    ]
+
+
+def _by_use(groups: Sequence[str]) -> dict[str, str]:
+    """Return a colour for each group, as far as there are colours, the most frequent first."""
+    order = sorted(dict.fromkeys(groups), key=lambda name: (-groups.count(name), name))
+    return dict(zip(order, COLOURS, strict=False))
+
+
+def _tint(colour: str | None) -> tuple[float, float, float]:
+    """Return a colour that black text can be read on; light grey where there is none."""
+    red, green, blue = mpl.colors.to_rgb(colour or LIGHT)
+    strength = TINT if colour else 0.4
+    return 1 - strength * (1 - red), 1 - strength * (1 - green), 1 - strength * (1 - blue)

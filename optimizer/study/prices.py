@@ -1,0 +1,206 @@
+"""What a server costs: against its load, by accelerator; and against latency, over all ways to run it.
+
+Equation numbers refer to ``docs/math.md``.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.candidates import Candidates
+from optimizer.candidates.finder import COUNT_TOLERANCE, analyze_pairs
+from optimizer.candidates.table import CandidateTable
+from optimizer.fleet import SECONDS_PER_MINUTE
+from optimizer.spec.system import System
+from optimizer.study.figure import CurvePanel, Figure, Guide, Series, plain
+from optimizer.study.placed import NothingToShow, joined_columns, known, loaded, numbers, rejection
+
+MOST_CURVES = 6
+"""Accelerators that one panel can tell apart."""
+LOAD_VIEW = 2.0
+"""Costs are shown up to this multiple of the load."""
+POINTS = 400
+"""Points of a curve with more steps than can be seen."""
+COUNTS = 64
+"""Numbers of replicas that are looked at for a pair and batch, in geometric steps."""
+COST_VIEW = 3.0
+"""Fronts are shown up to this multiple of the least cost within the targets …"""
+LATENCY_VIEW = 2.0
+"""… and up to this multiple of the target."""
+LOST = 1e-3
+"""Ways that lose a larger share of the requests than this are left out, unless the candidate itself does."""
+
+
+def cost_figure(system: System, server: str, accelerator: str | None) -> Figure:
+    """Return the cost of a server against its load, one curve of steps for each accelerator (eq. 28-30)."""
+    candidates, table = _columns(system, server, accelerator)
+    load = float(candidates.fleet.servers.load_rps[0])
+    at_load = _costs(candidates, table, np.array([load]))[:, 0]
+    rows = np.argsort(at_load, kind="stable")[:MOST_CURVES]
+    series = tuple(_steps(candidates, table.take(rows[i : i + 1]), load) for i in range(len(rows)))
+    panel = CurvePanel(
+        title="Cost of the server within its targets, by accelerator",
+        x_label="load [requests/min]",
+        y_label="cost [cents/h]",
+        series=series,
+        guides=(Guide(name="load", value=load * SECONDS_PER_MINUTE, axis="x"),),
+    )
+    some = f"the {len(rows)} cheapest of {len(table)} accelerators at" if len(rows) < len(table) else "at"
+    note = f"{some} a load of {plain(load * SECONDS_PER_MINUTE)} requests/min; replicas come whole"
+    return Figure(title=f"Cost against load: {server}", note=note, panels=(panel,))
+
+
+def pareto_figure(system: System, server: str, accelerator: str | None) -> Figure:
+    """Return which latencies can be had at which cost, over accelerators, batches and replicas."""
+    candidates, table = _columns(system, server, accelerator)
+    ways = _ways(candidates, table)
+    panels = tuple(_front_panel(candidates, ways, name) for name in ("itl", "ttft"))
+    note = (
+        "each point is a batch and a number of replicas that no other of its accelerator beats in both cost "
+        "and latency"
+    )
+    return Figure(title=f"Cost and latency: {server}", note=note, panels=panels)
+
+
+def _columns(system: System, server: str, accelerator: str | None) -> tuple[Candidates, CandidateTable]:
+    """Return the candidates of a server, all or of one accelerator; at least one."""
+    candidates = loaded(system, server)
+    table = joined_columns(candidates)
+    if accelerator is not None:
+        place_of = candidates.fleet.accelerator_names.index(
+            known(accelerator, system.accelerators, "accelerator")
+        )
+        table = table.take(table.accelerator == place_of)
+    if not len(table):
+        raise NothingToShow(_no_candidate(candidates, server, accelerator))
+    return candidates, table
+
+
+# --- cost against load ---------------------------------------------------------------------------------
+
+
+def _no_candidate(candidates: Candidates, server: str, accelerator: str | None) -> str:
+    if accelerator is None:
+        return f"{server} has no candidate: no accelerator meets its targets"
+    return f"{server} cannot run on {accelerator}: {rejection(candidates, accelerator)}"
+
+
+def _costs(candidates: Candidates, table: CandidateTable, load_rps: FloatArray) -> FloatArray:
+    """Return each column's cost at each load, NaN beyond its most replicas; shape (C, loads) (eq. 28, 29)."""
+    servers = candidates.fleet.servers
+    needed = np.ceil(load_rps / table.max_rate_rps[:, None] * (1 - COUNT_TOLERANCE))
+    count = np.maximum(needed, servers.min_replicas[0])
+    allowed = count <= servers.max_replicas[0]
+    return np.where(allowed, count * table.cost_per_replica[:, None], np.nan)
+
+
+def _steps(candidates: Candidates, column: CandidateTable, load_rps: float) -> Series:
+    """Return one column's cost up to a multiple of the load: every step, or at many points."""
+    rate, end = float(column.max_rate_rps[0]), LOAD_VIEW * load_rps
+    every_step = end / rate <= POINTS
+    load = np.append(np.arange(0, end, rate), end) if every_step else np.linspace(0, end, POINTS)
+    return Series(
+        name=candidates.fleet.accelerator_names[column.accelerator[0]],
+        x=numbers(load * SECONDS_PER_MINUTE),
+        y=numbers(_costs(candidates, column, load)[0]),
+        style="steps",
+    )
+
+
+# --- cost against latency ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Ways:
+    """Ways to run a server; shapes (W,)."""
+
+    accelerator: IntArray
+    cost: FloatArray
+    """[cents/h]"""
+    itl_ms: FloatArray
+    ttft_ms: FloatArray
+
+    def take(self, rows: IntArray | BoolArray) -> "_Ways":
+        """Return the chosen ways, in their order."""
+        return _Ways(self.accelerator[rows], self.cost[rows], self.itl_ms[rows], self.ttft_ms[rows])
+
+
+def _ways(candidates: Candidates, table: CandidateTable) -> _Ways:
+    """Return every column with other batches, N, N/2, N/4 … 1, and with fewer and more replicas.
+
+    Left out are ways that lose more than `LOST` of the requests, or break the server's limits on replicas.
+    """
+    servers = candidates.fleet.servers
+    least, most = int(servers.min_replicas[0]), int(servers.max_replicas[0])
+    column, batch, count = [], [], []
+    for c in range(len(table)):
+        halves = int(table.max_batch[c]) >> np.arange(int(table.max_batch[c]).bit_length())
+        near = _counts(int(table.num_replicas[c]))
+        near = near[(near >= least) & (near <= most)]
+        column.append(np.full(len(halves) * len(near), c))
+        batch.append(np.repeat(halves, len(near)))
+        count.append(np.tile(near, len(halves)))
+    rows, replicas = np.concatenate(column), np.concatenate(count)
+    found = analyze_pairs(
+        candidates.fleet,
+        table.server[rows],
+        table.accelerator[rows],
+        np.concatenate(batch),
+        float(servers.load_rps[0]) / replicas,
+    )
+    ways = _Ways(
+        table.accelerator[rows], table.cost_per_replica[rows] * replicas, found.itl_ms, found.ttft_ms
+    )
+    return ways.take(found.loss <= np.maximum(table.loss[rows], LOST))
+
+
+def _counts(replicas: int) -> IntArray:
+    """Return numbers of replicas around a given one: from a half to three times as many."""
+    ends = max(replicas // 2, 1), 3 * replicas
+    near = np.round(np.geomspace(*ends, COUNTS)).astype(np.int64)
+    return np.unique(np.append(near, replicas))
+
+
+def _front_panel(candidates: Candidates, ways: _Ways, name: str) -> CurvePanel:
+    """Return the front of cost and one latency among the ways that hold the target of the other one."""
+    servers, names = candidates.fleet.servers, candidates.fleet.accelerator_names
+    label, other, title = {
+        "itl": ("ITL [ms]", "ttft", "Inter-token latency, with the TTFT target held"),
+        "ttft": ("TTFT [ms]", "itl", "Time to first token, with the ITL target held"),
+    }[name]
+    held = ways.take(getattr(ways, f"{other}_ms") <= getattr(servers, f"{other}_ms")[0])
+    latency = getattr(held, f"{name}_ms")
+    target = float(getattr(servers, f"{name}_ms")[0])
+    good = latency <= target
+    least = float(np.min(held.cost[good], initial=np.inf))
+    seen = (held.cost <= COST_VIEW * least) & (latency <= LATENCY_VIEW * target)
+    held, latency = held.take(seen), latency[seen]
+    whole = front(held.cost, latency)
+    best = Series(name="Pareto front", x=numbers(held.cost[whole]), y=numbers(latency[whole]), style="front")
+    series = [best] if len(whole) else []
+    for a in _worth_showing(held, whole):
+        mine = np.flatnonzero(held.accelerator == a)
+        rows = mine[front(held.cost[mine], latency[mine])]
+        series.append(
+            Series(name=names[a], x=numbers(held.cost[rows]), y=numbers(latency[rows]), style="points")
+        )
+    guides = (Guide(name=f"target {target:g} ms", value=target, axis="y"),) if np.isfinite(target) else ()
+    return CurvePanel(
+        title=title, x_label="cost [cents/h]", y_label=label, series=tuple(series), guides=guides
+    )
+
+
+def _worth_showing(ways: _Ways, whole: IntArray) -> list[int]:
+    """Return the accelerators on the front, then those that cost least, as many as can be told apart."""
+    by_cost = ways.accelerator[np.argsort(ways.cost, kind="stable")]
+    return list(dict.fromkeys([*ways.accelerator[whole].tolist(), *by_cost.tolist()]))[:MOST_CURVES]
+
+
+def front(cost: FloatArray, latency: FloatArray) -> IntArray:
+    """Return the rows that no other row beats in one of the two without losing in the other, by cost."""
+    order = np.lexsort((latency, cost))
+    best = np.minimum.accumulate(latency[order])
+    better = np.append(True, best[1:] < best[:-1]) if len(order) else np.zeros(0, np.bool_)
+    rows: IntArray = order[better]
+    return rows

@@ -1,0 +1,245 @@
+"""The report as a page: complete, self-contained, escaped, and the same bytes for the same report."""
+
+import base64
+import csv
+import io
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import accelerator, document, profile, server, service_class
+
+from optimizer import Report, System, load_system, make_report, render_report, solve
+
+ROOT = Path(__file__).parents[2]
+SECTIONS = ["headline", "assignment", "types", "latencies", "power", "capacity", "unserved", "comparison"]
+
+
+@pytest.fixture(scope="module")
+def large() -> System:
+    return load_system(ROOT / "specs" / "large")
+
+
+@pytest.fixture(scope="module")
+def report(large: System) -> Report:
+    return make_report(large)
+
+
+@pytest.fixture(scope="module")
+def page(report: Report, large: System) -> str:
+    return render_report(report, large, "html")
+
+
+class Page(HTMLParser):
+    """The parts of a page that tests ask for."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.tags: set[str] = set()
+        self.attributes: list[tuple[str, str, str]] = []
+        self.cells: list[str] = []
+        self.in_cell = False
+        self.cell_tags: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+        if tag in {"td", "th"}:
+            self.cells.append("")
+            self.cell_tags.append(tag)
+            self.in_cell = True
+
+    def handle_endtag(self, tag: str) -> None:
+        self.in_cell = self.in_cell and tag not in {"td", "th"}
+
+    def handle_data(self, data: str) -> None:
+        if self.in_cell:
+            self.cells[-1] += data
+
+
+def rows(markdown: str, title: str) -> list[list[str]]:
+    """Return the rows of the table under a heading of the Markdown page."""
+    part = markdown.partition(f"## {title}\n")[2].partition("\n## ")[0]
+    lines = [
+        line.removeprefix("|").removesuffix("|").split(" | ")
+        for line in part.splitlines()
+        if line.startswith("|")
+    ]
+    return [[cell.strip().replace("\\", "") for cell in line] for line in lines[2:]]
+
+
+def test_every_section_is_there_and_linked(page: str) -> None:
+    found = Page(page)
+    assert found.ids == SECTIONS
+    links = [value for tag, name, value in found.attributes if (tag, name) == ("a", "href")]
+    assert links == [f"#{name}" for name in SECTIONS[1:]]
+
+
+def test_the_page_needs_nothing_from_anywhere_and_runs_no_script(page: str) -> None:
+    found = Page(page)
+    assert "script" not in found.tags
+    for tag, name, value in found.attributes:
+        assert not name.startswith("on"), tag
+        if name in {"src", "href"}:
+            assert value.startswith(("data:", "#"))
+    assert "@import" not in page
+    assert "url(" not in page
+    policy = next(value for _, name, value in found.attributes if name == "content")
+    assert policy == "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+
+
+def test_the_pictures_are_inside(page: str) -> None:
+    pictures = re.findall(r'src="data:image/svg\+xml;base64,([^"]+)"', page)
+    assert len(pictures) == 3
+    assert all(base64.b64decode(picture).startswith(b"<?xml") for picture in pictures)
+
+
+def test_the_page_is_small_and_the_same_every_time(page: str, report: Report, large: System) -> None:
+    assert len(page.encode()) < 3_000_000
+    assert render_report(report, large, "html") == page
+    assert render_report(make_report(large), large, "markdown") == render_report(report, large, "markdown")
+    assert not re.search(r"20\d\d-\d\d-\d\d", page)
+
+
+def test_the_tables_say_what_the_plan_says(report: Report, large: System) -> None:
+    text = render_report(report, large, "markdown")
+    plan = solve(large)
+    assignment = {row[0]: row for row in rows(text, "Assignment")}
+    assert set(assignment) == set(large.servers)
+    for name, pools in plan.allocations.items():
+        (pool,) = pools
+        assert assignment[name][4:6] == [pool.accelerator, f"{pool.num_replicas:,}"]
+        assert float(assignment[name][9].replace(",", "")) == pool.cost_cents_per_h
+    capacity = {row[0]: row[1:4] for row in rows(text, "Capacity")}
+    assert capacity == {
+        use.type: [f"{use.used:,}", f"{use.limit:,}", f"{(use.limit or 0) - use.used:,}"]
+        for use in plan.capacity
+    }  # fmt: skip
+    costs = [float(row[3].replace(",", "")) for row in rows(text, "Count and cost by accelerator type")]
+    assert sum(costs) == pytest.approx(plan.total_cost_cents_per_h)
+    watts = [float(row[5].replace(",", "")) for row in rows(text, "Utilisation and power")]
+    assert f"All replicas together draw {sum(watts) / 1000:,.1f}"[:-2] in text
+
+
+def test_margins_are_what_is_left_of_the_target(report: Report, large: System) -> None:
+    text = render_report(report, large, "markdown")
+    shown = {row[0]: row for row in rows(text, "Latencies against targets")}
+    for name, (pool,) in solve(large).allocations.items():
+        target = large.targets[large.servers[name].service_class, large.servers[name].model]
+        itl, _, margin, ttft, wait, _, other, _ = shown[name][2:]
+        assert itl == f"{pool.itl_ms:,.1f}"
+        assert margin == f"{1 - pool.itl_ms / target.itl_ms:.0%}"
+        assert (ttft, wait) == (f"{pool.ttft_ms:,.0f}", f"{pool.wait_ms:,.0f}")
+        assert other == f"{1 - pool.ttft_ms / target.ttft_ms:.0%}"
+
+
+def test_the_comparison_adds_up(report: Report, large: System) -> None:
+    found = rows(render_report(report, large, "markdown"), "Limited and unlimited")
+    differences = {row[0]: float(row[5].replace(",", "")) for row in found}
+    total = solve(large, unlimited=False).total_cost_cents_per_h
+    without = solve(large, unlimited=True).total_cost_cents_per_h
+    assert differences["all servers"] == pytest.approx(total - without)
+    classes = [value for name, value in differences.items() if name.startswith("class ")]
+    servers = [value for name, value in differences.items() if name in large.servers]
+    assert sum(classes) == pytest.approx(total - without)
+    assert sum(servers) == pytest.approx(total - without)
+
+
+def test_markdown_and_html_show_the_same_cells(page: str, report: Report, large: System) -> None:
+    text = render_report(report, large, "markdown")
+    titles = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    shown = [cell for title in titles for row in rows(text, title) for cell in row]
+    found = Page(page)
+    headings = {value for tag, value in zip(found.cell_tags, found.cells, strict=True) if tag == "th"}
+    assert [value for tag, value in zip(found.cell_tags, found.cells, strict=True) if tag == "td"] == shown
+    assert all(heading in text for heading in headings)
+
+
+def test_the_csv_has_every_pool_with_every_digit(report: Report, large: System) -> None:
+    lines = list(csv.DictReader(io.StringIO(render_report(report, large, "csv"))))
+    plan = solve(large)
+    assert len(lines) == sum(len(pools) for pools in plan.allocations.values())
+    for line in lines:
+        (pool,) = plan.allocations[line["server"]]
+        assert float(line["itlAverage"]) == pool.itl_ms
+        assert float(line["cost"]) == pool.cost_cents_per_h
+        assert int(line["numReplicas"]) == pool.num_replicas
+
+
+NAMES = ["<script>alert(1)</script>", "a|b", "*x* `y` [z](javascript:1)", "&amp; \x07 ＡＩ"]
+
+
+def test_names_are_escaped_everywhere() -> None:
+    source = {
+        "accelerators": [accelerator('<img src="x" onerror="1">')],
+        "models": [profile("m", '<img src="x" onerror="1">')],
+        "serviceClasses": [service_class("<b>gold</b>")],
+        "servers": [server(name, service="<b>gold</b>") for name in NAMES],
+        "count": [{"type": '<img src="x" onerror="1">', "count": 2}],
+    }
+    system = load_system(source)
+    report = make_report(system)
+    assert report.plan.unserved
+    page = render_report(report, system, "html")
+    found = Page(page)
+    assert found.tags & {"script", "b"} == set()
+    assert [value for tag, name, value in found.attributes if tag == "img" and value == "x"] == []
+    for name in NAMES[:3]:
+        assert name in found.cells
+    assert "\x07" not in page
+    for picture in re.findall(r'base64,([^"]+)"', page):
+        assert b"<script" not in base64.b64decode(picture)
+    text = render_report(report, system, "markdown")
+    assert "<script" not in text
+    assert "<img" not in text
+    assert "a\\|b" in text
+    assert "\\[z\\](javascript" in text
+    lines = list(csv.DictReader(io.StringIO(render_report(report, system, "csv"))))
+    assert {line["server"] for line in lines} <= set(NAMES)
+
+
+def edge(**changes: Any) -> System:
+    """Return two servers on two types of which one has a power curve."""
+    rate = changes.pop("rate", 60.0)
+    source = document(
+        [server("s", rate, replicas=changes.pop("replicas", 0)), server("t", rate)],
+        [accelerator("A"), accelerator("B", cost=5)],
+        changes.pop("units", {"A": 5, "B": 5}),
+        **changes,
+    )
+    return load_system(source)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"units": {"A": 0, "B": 0}}, ["2 servers are not served in full", "No server runs.", "0 of 0 are"]),
+        ({"units": {"A": 5}}, ["There are no units of B.", "Every server is served in full."]),
+        ({"classes": [service_class("gold", itl=0.1)]}, ["best ITL at batch 1", "No server runs."]),
+        ({"rate": 0.0}, ["Every server is idle and needs nothing.", "No server runs."]),
+        ({"rate": 0.0, "replicas": 1}, ["Every server is served in full.", "idle"]),
+        ({"units": None}, ["ignores how many units exist", "unlimited"]),
+        ({}, ["No power curve is given for B", "not known", "The limits change nothing"]),
+    ],
+)  # fmt: skip
+def test_every_case_has_its_words(changes: dict[str, Any], words: list[str]) -> None:
+    system = edge(**changes)
+    report = make_report(system)
+    text = render_report(report, system, "markdown")
+    page = render_report(report, system, "html")
+    for word in words:
+        assert word in text
+        assert word in page
+    assert Page(page).ids == SECTIONS
+    assert render_report(report, system, "csv").startswith("server,class,model,priority,")
+
+
+def test_an_unlimited_report_compares_the_same_two_plans(large: System, report: Report) -> None:
+    other = make_report(large, unlimited=True)
+    assert other.comparison == report.comparison
+    assert "ignores how many units exist" in render_report(other, large, "markdown")

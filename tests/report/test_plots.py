@@ -1,0 +1,213 @@
+"""Drawn figures: they parse, say what they must, nothing is cut off; the same figure is the same bytes."""
+
+import itertools
+import re
+import threading
+import warnings
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from builders import accelerator, profile, server, service_class
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
+
+from optimizer import Figure, System, draw, load_system, make_figure, scale_loads
+from optimizer.generate import generate_document
+from optimizer.report import plots
+from optimizer.report.plots.curves import _apart
+from optimizer.report.plots.style import drawing
+from optimizer.study.figure import Bar, BarPanel, Cell, CurvePanel, GridPanel, Guide, Series
+from optimizer.study.kinds import KINDS, PLAN_KINDS
+
+ROOT = Path(__file__).parents[2]
+SVG = "{http://www.w3.org/2000/svg}"
+MADE = ["plan", *(kind for kind in KINDS if kind not in PLAN_KINDS)]
+"""What covers everything that is drawn: the other kinds of plans are parts of the first."""
+SHOWN = [*MADE, "change"]
+EVIL = '<script>alert("1")</script> & $x_{1}$ \\frac \x01 ＡＩ \u202e' + "M" * 60
+
+
+@pytest.fixture(scope="module")
+def large() -> System:
+    return load_system(ROOT / "specs" / "large")
+
+
+@pytest.fixture(scope="module")
+def figures(large: System) -> dict[str, Figure]:
+    found = {
+        kind: make_figure(large, kind, server=None if kind in PLAN_KINDS else "Premium-llama_70b")
+        for kind in [*MADE, "types"]
+    }
+    many = load_system(generate_document(80, 6, 3, seed=1))
+    mixed = load_system(ROOT / "specs" / "small").with_options(heterogeneous=True)
+    return found | {
+        "change": make_figure(scale_loads(large, 1.2), "plan", before=large),
+        "many": make_figure(many, "plan"),
+        "mixed": make_figure(mixed, "assignment"),
+    }
+
+
+def texts(svg: bytes) -> list[str]:
+    """Return the texts of an SVG file, which must be well-formed."""
+    return ["".join(node.itertext()) for node in ET.fromstring(svg).iter(f"{SVG}text")]  # noqa: S314
+
+
+@pytest.mark.parametrize("kind", SHOWN)
+def test_a_drawn_figure_says_its_title_axes_units_and_names(kind: str, figures: dict[str, Figure]) -> None:
+    figure = figures[kind]
+    said = texts(draw(figure, "svg"))
+    wanted = [figure.title]
+    for panel in figure.panels:
+        wanted.append(panel.title)
+        if isinstance(panel, CurvePanel):
+            wanted += [panel.x_label, panel.y_label, *(guide.name for guide in panel.guides)]
+            wanted += [series.name for series in panel.series]
+        elif isinstance(panel, BarPanel):
+            wanted += [line for column in panel.columns for line in column.split("\n")]
+            wanted += [bar.name for bar in panel.bars] + [bar.group for bar in panel.bars]
+        else:
+            wanted += [*panel.columns, *panel.rows]
+            wanted += [line for row in panel.cells for cell in row for line in cell.text.split("\n")]
+    whole = "\n".join(said)
+    assert not [text for text in wanted if text not in whole]
+    assert "None" not in whole
+    assert "nan" not in whole
+
+
+@pytest.mark.parametrize("kind", [*SHOWN, "many", "mixed"])
+def test_nothing_is_cut_off_and_no_text_stands_on_another(kind: str, figures: dict[str, Figure]) -> None:
+    with drawing():
+        canvas = plots._drawn(figures[kind])
+        agg = canvas.canvas
+        assert isinstance(agg, FigureCanvasAgg)
+        agg.draw()  # type: ignore[no-untyped-call]
+        page = canvas.bbox
+        hidden = set().union(*(_undrawn_ticks(axes) for axes in canvas.axes))
+        seen = [
+            text
+            for text in canvas.findobj(Text)
+            if isinstance(text, Text)
+            and text.get_visible()
+            and text.get_text().strip()
+            and text not in hidden
+        ]
+        boxes = [(text.get_text(), text.get_window_extent()) for text in seen]
+    for text, box in boxes:
+        assert box.x0 >= page.x0 - 1, text
+        assert box.x1 <= page.x1 + 1, text
+        assert box.y0 >= page.y0 - 1, text
+        assert box.y1 <= page.y1 + 1, text
+    for i, (text, box) in enumerate(boxes):
+        for other, there in boxes[:i]:
+            wide = min(box.x1, there.x1) - max(box.x0, there.x0)
+            high = min(box.y1, there.y1) - max(box.y0, there.y0)
+            assert wide <= 1 or high <= 1, f"{text!r} stands on {other!r}"
+
+
+def _undrawn_ticks(axes: Axes) -> set[Text]:
+    """Return the labels of ticks beyond the ends of an axis, which are there but not drawn."""
+    found = set()
+    for axis in (axes.xaxis, axes.yaxis):
+        low, high = sorted(axis.get_view_interval())
+        for tick in axis.get_major_ticks():
+            if not axes.axison or not low <= tick.get_loc() <= high:
+                found |= {tick.label1, tick.label2}
+    return found
+
+
+@pytest.mark.parametrize("file_format", ["svg", "png", "pdf"])
+def test_the_same_figure_is_the_same_bytes(file_format: plots.Format, figures: dict[str, Figure]) -> None:
+    for kind in ("types", "pareto"):
+        first = draw(figures[kind], file_format)
+        assert first == draw(figures[kind], file_format)
+        assert first.startswith({"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}[file_format])
+        assert not re.search(rb"20\d\d-\d\d-\d\d", first)
+
+
+def test_a_name_is_text_whatever_it_holds() -> None:
+    """Not markup, not a formula, not a control character; and no warning for a sign the font lacks."""
+    figure = Figure(
+        title=EVIL,
+        note=EVIL,
+        panels=(
+            CurvePanel(
+                title=EVIL, x_label="x", y_label="y",
+                series=(Series(name=EVIL, x=(0, 1), y=(1, 2)), Series(name=EVIL, x=(0, 1), y=(1, 2))),
+                guides=(Guide(name=EVIL, value=0.5, axis="x"), Guide(name=EVIL, value=1.5, axis="y")),
+            ),
+            BarPanel(title=EVIL, columns=("a",), bars=(Bar(name=EVIL, group=EVIL, values=(1,)),), mark="m"),
+            GridPanel(title=EVIL, columns=(EVIL,), rows=(EVIL,), cells=((Cell(text=EVIL, group=EVIL),),)),
+        ),
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        svg = draw(figure, "svg")
+        draw(figure, "png")
+    assert b"<script" not in svg
+    assert b"\x01" not in svg
+    assert any(text.startswith('<script>alert("1")</script> & $x_{1}$ \\frac ?') for text in texts(svg))
+
+
+def test_a_figure_of_a_system_with_such_names_is_drawn() -> None:
+    source = {
+        "accelerators": [accelerator(EVIL[:200])],
+        "models": [profile("<b>m</b>", EVIL[:200])],
+        "serviceClasses": [service_class("$\\alpha$", models=["<b>m</b>"])],
+        "servers": [server("</text><script>", model="<b>m</b>", service="$\\alpha$")],
+        "optimizer": {"unlimited": True},
+    }
+    system = load_system(source)
+    for kind in MADE:
+        svg = draw(make_figure(system, kind), "svg")
+        assert b"<script" not in svg
+        assert texts(svg)
+
+
+def test_an_empty_figure_is_its_words() -> None:
+    figure = Figure(title="Occupancy: s", note="Nothing to show: s is idle")
+    assert texts(draw(figure, "svg")) == ["Occupancy: s", "Nothing to show: s is idle"]
+
+
+@pytest.mark.parametrize(
+    "panel",
+    [
+        CurvePanel(title="t", x_label="x", y_label="y", series=()),
+        CurvePanel(title="t", x_label="x", y_label="y", series=(Series(name="", x=(1,), y=(None,)),)),
+        CurvePanel(title="t", x_label="x", y_label="y", series=(Series(name="n", x=(3,), y=(0,)),)),
+        CurvePanel(title="t", x_label="x", y_label="y", series=(Series(name="", x=(1e-9,), y=(1e12,)),)),
+        BarPanel(title="t", columns=("a", "b"), bars=()),
+        BarPanel(title="t", columns=("a",), bars=(Bar(name="n", values=(None,), marks=(None,)),), mark="m"),
+        BarPanel(title="t", columns=("a",), bars=(Bar(name="n", values=(0,), marks=(3,)),), mark="m"),
+        GridPanel(title="t", columns=(), rows=(), cells=()),
+        GridPanel(title="t", columns=(" ",), rows=(" ",), cells=((Cell(text=" "),),)),
+    ],
+)  # fmt: skip
+def test_a_panel_with_little_or_nothing_in_it_is_drawn(panel: CurvePanel | BarPanel | GridPanel) -> None:
+    assert "t" in texts(draw(Figure(title="f", panels=(panel,)), "svg"))
+
+
+def test_many_can_draw_at_once_and_leave_the_librarys_settings_alone(figures: dict[str, Figure]) -> None:
+    import matplotlib as mpl
+
+    before = dict(mpl.rcParams)
+    expected = draw(figures["latency"], "svg")
+    found: list[bytes] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(draw(figures["latency"], "svg"))) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [expected] * 4
+    assert dict(mpl.rcParams) == before
+
+
+def test_labels_keep_their_distance_and_their_order() -> None:
+    moved = _apart([0.5, 0.5, 0.51, 0.99], [0.1] * 4)
+    assert all(b - a >= 0.1 - 1e-12 for a, b in itertools.pairwise(moved))
+    assert moved[0] >= 0.05 - 1e-12
+    assert moved[-1] <= 0.95 + 1e-12
+    assert _apart([0.2, 0.8], [0.1, 0.1]) == [0.2, 0.8]

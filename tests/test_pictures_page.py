@@ -1,0 +1,44 @@
+"""The pictures of the documentation are what their commands make, on the page and in the repository."""
+
+import re
+import shlex
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from optimizer.cli import main
+from optimizer.commands.reporting import KINDS
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "pictures.md").read_text(encoding="utf-8")
+COMMANDS = [shlex.split(line)[1:] for line in re.findall(r"^inferplan .*$", PAGE, re.MULTILINE)]
+NUMBER = re.compile(r"[\d.,–−e-]+")
+
+
+def words(picture: Path) -> list[str]:
+    """Return the texts of a picture, but for numbers on axes, which versions of the library place anew."""
+    texts = ("".join(node.itertext()) for node in ET.parse(picture).iter() if node.tag.endswith("}text"))  # noqa: S314
+    return sorted(text for text in texts if not NUMBER.fullmatch(text))
+
+
+def test_the_page_shows_every_picture_below_its_command() -> None:
+    made = [Path(line[line.index("-o") + 1]) for line in COMMANDS]
+    shown = re.findall(r"!\[[^]]+\]\(([^)]+)\)", PAGE)
+    assert [str(path) for path in made] == [f"docs/{path}" for path in shown]
+    assert sorted(ROOT / path for path in made) == sorted((ROOT / "docs" / "pictures").iterdir())
+    assert {"plan", *KINDS} - {line[1] for line in COMMANDS} == {"load", "assignment", "types", "servers"}
+
+
+@pytest.mark.parametrize("line", COMMANDS, ids=lambda line: Path(line[-1]).stem)
+def test_the_command_makes_the_picture(
+    line: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "specs").symlink_to(ROOT / "specs")
+    (tmp_path / "docs" / "pictures").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert main(line) == 0
+    picture = Path(line[-1])
+    assert words(tmp_path / picture) == words(ROOT / picture)
+    assert len(words(ROOT / picture)) > 4
+    assert (ROOT / picture).stat().st_size < 300_000
