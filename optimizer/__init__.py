@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     )
     from optimizer.spec.schema import SystemSpec
     from optimizer.spec.system import System, load_system
+    from optimizer.study.explain import explain
+    from optimizer.study.explanation import Explanation
 
 __version__ = "0.1.0"
 
@@ -30,6 +32,7 @@ __all__ = [
     "AnalysisError",
     "CandidateTable",
     "Candidates",
+    "Explanation",
     "IncompletePlanError",
     "InferplanError",
     "LatencyTargets",
@@ -46,6 +49,7 @@ __all__ = [
     "Timings",
     "Unserved",
     "analyze_replicas",
+    "explain",
     "find_candidates",
     "load_system",
     "size_replicas",
@@ -74,6 +78,8 @@ _HOMES = {
     ),
     "optimizer.spec.schema": ("SystemSpec",),
     "optimizer.spec.system": ("System", "load_system"),
+    "optimizer.study.explain": ("explain",),
+    "optimizer.study.explanation": ("Explanation",),
 }
 
 

@@ -44,11 +44,22 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("levels", "model"),
         ("highs", "formulation", "greedy", "saturation"),
         ("milp", "staged", "backends"),
-        ("separable",),
+        ("separable", "expansion"),
     ),
     "optimizer.plan": (("document",), ("build", "verify")),
-    "optimizer.report": (("progress", "plots"), ("tables", "html")),
-    "optimizer.commands": (("command",), ("planning", "replicas", "documents", "bench", "serve")),
+    "optimizer.study": (
+        ("explanation",),
+        ("resolving", "binding"),
+        ("servers", "units", "targets"),
+        ("repair",),
+        ("explain",),
+    ),
+    "optimizer.report": (("progress", "plots"), ("tables", "html"), ("explanation_tables",)),
+    "optimizer.commands": (
+        ("command",),
+        ("planning", "replicas", "documents", "bench", "serve"),
+        ("studies",),
+    ),
 }
 """The same inside each package."""
 

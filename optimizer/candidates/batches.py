@@ -4,11 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from optimizer.arrays import FloatArray, IntArray
-from optimizer.candidates.pairs import Pairs, chunks_by_law, for_each, law_of, targets_of, waiting_room
+from optimizer.arrays import IntArray
+from optimizer.candidates.pairs import Pairs, largest_rates, targets_of, waiting_room
 from optimizer.fleet import Fleet
-from optimizer.queueing.performance import ReplicaQueues
-from optimizer.queueing.sizing import largest_rate
 
 BATCH_SLACK = 0.01
 """A chosen batch is the smallest whose rate is within this share of the best."""
@@ -34,7 +32,7 @@ def with_best_batches(fleet: Fleet, pairs: Pairs) -> Pairs:
         batch = np.concatenate(tried)
         expanded = pairs.take(rows[pair])
         expanded = replace(expanded, max_batch=batch, max_queue=waiting_room(fleet, expanded.server, batch))
-        rate = _rates(fleet, expanded)
+        rate = largest_rates(fleet, expanded, targets_of(fleet, expanded))
         best = np.full(len(rows), -np.inf)
         np.fmax.at(best, pair, rate)
         good = np.flatnonzero(rate >= (1 - BATCH_SLACK) * best[pair])
@@ -54,21 +52,3 @@ def _batches(ceiling: int) -> IntArray:
     if ceiling <= SCANNED_BATCHES:
         return np.arange(1, ceiling + 1)
     return np.unique(np.round(np.geomspace(1, ceiling, SCANNED_BATCHES))).astype(np.int64)
-
-
-def _rates(fleet: Fleet, pairs: Pairs) -> FloatArray:
-    """Return the largest rate of each pair, NaN where there is none."""
-    rates = np.full(len(pairs.server), np.nan)
-
-    def fill(chunk: tuple[bool, IntArray]) -> None:
-        linear, rows = chunk
-        some = pairs.take(rows)
-        law = law_of(fleet, some, linear=linear)
-        works = np.flatnonzero(law.service_time_ms(np.ones(len(rows))) > 0)
-        if len(works):
-            some, law = some.take(works), law.take(works)
-            replicas = ReplicaQueues.build(law, some.max_batch, some.max_queue)
-            rates[rows[works]] = largest_rate(replicas, targets_of(fleet, some)).max_rate_rps
-
-    for_each(fill, list(chunks_by_law(fleet, pairs, np.arange(len(pairs.server)))))
-    return rates

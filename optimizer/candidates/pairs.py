@@ -11,8 +11,8 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates.table import Reason, Verdicts
 from optimizer.fleet import Fleet
-from optimizer.queueing.performance import QUEUE_TO_BATCH_RATIO
-from optimizer.queueing.sizing import Targets
+from optimizer.queueing.performance import QUEUE_TO_BATCH_RATIO, ReplicaQueues
+from optimizer.queueing.sizing import Targets, largest_rate
 from optimizer.spec.schema import MAX_BATCH_LIMIT
 from optimizer.timing import IterationLaw, LinearLaw, TimingLaw
 
@@ -85,16 +85,26 @@ def _batch_and_room(
     The limit is the server's own, else the profile's scaled to the length of the answers (eq. 25); an idle
     server's is not scaled. Where batches are chosen, both are ceilings. The KV cache caps either.
     """
+    batch = batch_limit(fleet, server, profile, choose_batch=choose_batch)
+    idle = fleet.servers.load_rps[server] == 0
+    room = np.where(idle, np.inf, requests_in_memory(fleet, server, profile))
+    return np.minimum(batch, room), room
+
+
+def batch_limit(fleet: Fleet, server: IntArray, profile: IntArray, *, choose_batch: bool) -> FloatArray:
+    """Return the batch limit of each pair as servers and profiles state it, whatever the memory."""
     servers, profiles = fleet.servers, fleet.profiles
     idle = servers.load_rps[server] == 0
     scaled = np.maximum(profiles.batch_tokens[profile] // np.maximum(servers.out_tokens[server], 1), 1)
     unscaled = idle | (profiles.batch_tokens[profile] == 0)
     own = servers.max_batch[server]
     of_profile = np.where(unscaled, profiles.batch_limit[profile], scaled)
-    batch = np.where(own > 0, np.minimum(own, of_profile) if choose_batch else own, of_profile)
-    requests = np.floor(profiles.kv_capacity_tokens[profile] / np.maximum(_tokens(fleet, server), 1))
-    room = np.where(idle, np.inf, requests)
-    return np.minimum(batch, room), room
+    return np.where(own > 0, np.minimum(own, of_profile) if choose_batch else own, of_profile)
+
+
+def requests_in_memory(fleet: Fleet, server: IntArray, profile: IntArray) -> FloatArray:
+    """Return how many whole requests the KV cache of each pair holds; infinity where none is stated."""
+    return np.floor(fleet.profiles.kv_capacity_tokens[profile] / np.maximum(_tokens(fleet, server), 1))
 
 
 def law_of(fleet: Fleet, pairs: Pairs, *, linear: bool) -> TimingLaw:
@@ -111,6 +121,24 @@ def targets_of(fleet: Fleet, pairs: Pairs) -> Targets:
     """Return the targets of pairs, those of their servers."""
     servers = fleet.servers
     return Targets(servers.ttft_ms[pairs.server], servers.itl_ms[pairs.server], servers.tps[pairs.server])
+
+
+def largest_rates(fleet: Fleet, pairs: Pairs, targets: Targets) -> FloatArray:
+    """Return the largest rate of each pair under given targets, NaN where there is none; shape (R,)."""
+    rates = np.full(len(pairs.server), np.nan)
+
+    def fill(chunk: tuple[bool, IntArray]) -> None:
+        linear, rows = chunk
+        some = pairs.take(rows)
+        law = law_of(fleet, some, linear=linear)
+        works = np.flatnonzero(law.service_time_ms(np.ones(len(rows))) > 0)
+        if len(works):
+            some, law = some.take(works), law.take(works)
+            replicas = ReplicaQueues.build(law, some.max_batch, some.max_queue)
+            rates[rows[works]] = largest_rate(replicas, targets.take(rows[works])).max_rate_rps
+
+    for_each(fill, list(chunks_by_law(fleet, pairs, np.arange(len(pairs.server)))))
+    return rates
 
 
 # --- working through many pairs ------------------------------------------------------------------------

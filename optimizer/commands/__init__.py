@@ -3,8 +3,8 @@
 Imports are made where they are used, so that help answers at once.
 """
 
-from optimizer.commands import bench, documents, planning, replicas
+from optimizer.commands import bench, documents, planning, replicas, studies
 
-COMMANDS = planning.COMMANDS | replicas.COMMANDS | documents.COMMANDS | bench.COMMANDS
+COMMANDS = planning.COMMANDS | studies.COMMANDS | replicas.COMMANDS | documents.COMMANDS | bench.COMMANDS
 
 __all__ = ["COMMANDS"]

@@ -11,14 +11,15 @@ if TYPE_CHECKING:
     from optimizer.spec.system import System
 
 
-def _add_system_flags(parser: argparse.ArgumentParser) -> None:
+def add_system_flags(parser: argparse.ArgumentParser) -> None:
+    """Add what changes a system as it is read."""
     parser.add_argument("--load", metavar="CSV", help="loads by server, in place of the document's")
     parser.add_argument(
         "--batch-sizing", choices=["profile", "optimal"], help="batches of the profiles, or chosen ones"
     )
 
 
-def _read_system(arguments: argparse.Namespace, options: dict[str, object]) -> "System":
+def read_system(arguments: argparse.Namespace, options: dict[str, object]) -> "System":
     """Read the system that the arguments name, with its loads and options replaced as they say."""
     from optimizer.spec.loads import with_loads
     from optimizer.spec.system import load_system
@@ -29,22 +30,37 @@ def _read_system(arguments: argparse.Namespace, options: dict[str, object]) -> "
     return system if arguments.load is None else with_loads(system, arguments.load)
 
 
-def _add_solve(parser: argparse.ArgumentParser) -> None:
-    add_path(parser)
+def add_limits(parser: argparse.ArgumentParser) -> None:
+    """Add the choice between a limited and an unlimited plan."""
     limits = parser.add_mutually_exclusive_group()
     limits.add_argument("--limited", action="store_true", help="keep to the units that exist")
     limits.add_argument("--unlimited", action="store_true", help="ignore the capacities")
+
+
+def add_mixed(parser: argparse.ArgumentParser) -> None:
+    """Add the choice of a mixed plan."""
     parser.add_argument("--mixed", action="store_true", help="let a server run on several accelerators")
-    parser.add_argument("--solver", choices=["milp", "greedy"], help="exact, or the greedy baseline")
-    _add_system_flags(parser)
-    parser.add_argument(
-        "--backend", metavar="NAME", default="highs", help="MILP solver: highs, CBC, … (highs)"
-    )
+
+
+def add_stopping(parser: argparse.ArgumentParser, time_limit: str) -> None:
+    """Add when the solver may stop."""
     gap, limit = number(0, 1, "the gap"), number(0, 1e6, "the time limit", open_end=True)
     parser.add_argument(
         "--gap", metavar="G", type=gap, help="relative gap at which the solver may stop, 0 … 1"
     )
-    parser.add_argument("--time-limit", metavar="S", type=limit, help="time for the whole solve [s]")
+    parser.add_argument("--time-limit", metavar="S", type=limit, help=time_limit)
+
+
+def _add_solve(parser: argparse.ArgumentParser) -> None:
+    add_path(parser)
+    add_limits(parser)
+    add_mixed(parser)
+    parser.add_argument("--solver", choices=["milp", "greedy"], help="exact, or the greedy baseline")
+    add_system_flags(parser)
+    parser.add_argument(
+        "--backend", metavar="NAME", default="highs", help="MILP solver: highs, CBC, … (highs)"
+    )
+    add_stopping(parser, "time for the whole solve [s]")
     add_json(parser)
     parser.add_argument(
         "-o", "--output", metavar="FILE", type=Path, help="write the plan as JSON to FILE as well"
@@ -87,7 +103,7 @@ def _solve(arguments: argparse.Namespace) -> int | None:
     timings = Timings()
     with working("solving"):
         with timings.stage("read"):
-            system = _read_system(arguments, _options(arguments))
+            system = read_system(arguments, _options(arguments))
         plan = solve(system, backend=arguments.backend, write_model_to=arguments.write_model, timings=timings)
     if arguments.output is not None:
         write_text(plan.to_json() + "\n", arguments.output)
@@ -131,7 +147,7 @@ def _plural(number: int, noun: str) -> str:
 
 def _add_candidates(parser: argparse.ArgumentParser) -> None:
     add_path(parser)
-    _add_system_flags(parser)
+    add_system_flags(parser)
     add_json(parser)
 
 
@@ -140,7 +156,7 @@ def _candidates(arguments: argparse.Namespace) -> None:
     from optimizer.report.progress import working
 
     with working("sizing"):
-        candidates = find_candidates(_read_system(arguments, {}))
+        candidates = find_candidates(read_system(arguments, {}))
     if arguments.json:
         print_json(candidates.to_wire())
     else:

@@ -50,7 +50,7 @@ class _PlainTable(Table):
         )
 
 
-def _table(title: str, columns: Iterable[tuple[str, bool]]) -> Table:
+def make_table(title: str, columns: Iterable[tuple[str, bool]]) -> Table:
     """Return an empty table; a column is its heading and whether it holds numbers."""
     table = _PlainTable(
         title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False
@@ -78,7 +78,7 @@ def _headline(plan: Plan, system: System) -> Text:
 
 
 def _allocations(plan: Plan, system: System) -> Table:
-    table = _table(
+    table = make_table(
         "Allocations",
         [
             ("server", False),
@@ -132,7 +132,7 @@ def _percent(share: float) -> str:
 
 
 def _capacity(plan: Plan) -> Table:
-    table = _table(
+    table = make_table(
         "Units by accelerator type", [("type", False), ("used", True), ("exist", True), ("left", True)]
     )
     for item in plan.capacity:
@@ -147,7 +147,7 @@ def _capacity(plan: Plan) -> Table:
 
 
 def _unserved(plan: Plan) -> Table:
-    table = _table(
+    table = make_table(
         "Not served in full",
         [("server", False), ("prio", True), ("served", True), ("reason", False), ("detail", False)],
     )
@@ -157,7 +157,7 @@ def _unserved(plan: Plan) -> Table:
 
 
 def _levels(plan: Plan) -> Table:
-    table = _table(
+    table = make_table(
         "Objectives not closed", [("objective", False), ("reached", True), ("bound", True), ("gap", True)]
     )
     for level in plan.levels:
@@ -170,7 +170,7 @@ def _levels(plan: Plan) -> Table:
 def candidate_tables(candidates: Candidates) -> Group:
     """Return the candidates and the rejected pairs of a system as tables."""
     fleet, rows = candidates.fleet, candidates.table
-    table = _table(
+    table = make_table(
         f"Candidates ({len(rows)})",
         [
             ("server", False),
@@ -197,7 +197,7 @@ def candidate_tables(candidates: Candidates) -> Group:
             f"{units[c]:,} {fleet.type_names[rows.kind[c]]}",
             f"{cost[c]:,.2f}",
         )
-    rejected = _table(
+    rejected = make_table(
         "Rejected pairs", [("server", False), ("accelerator", False), ("reason", False), ("detail", False)]
     )
     for item in candidates.rejections():
@@ -207,7 +207,7 @@ def candidate_tables(candidates: Candidates) -> Group:
 
 def performance_table(found: ReplicaPerformance, title: str = "One replica") -> Table:
     """Return the performance of one replica as a table of figures with their units."""
-    table = _table(title, [("figure", False), ("value", True), ("unit", False)])
+    table = make_table(title, [("figure", False), ("value", True), ("unit", False)])
     rows = [
         ("offered rate", f"{found.offered_rps:.6g}", "req/s"),
         ("throughput", f"{found.throughput_rps:.6g}", "req/s"),
@@ -233,7 +233,7 @@ def performance_table(found: ReplicaPerformance, title: str = "One replica") -> 
 
 def sizing_tables(sizing: ReplicaSizing, targets: LatencyTargets) -> Group:
     """Return the largest rate of a replica, target by target, and the performance there."""
-    table = _table("Largest rate", [("by", False), ("req/s", True), ("req/min", True)])
+    table = make_table("Largest rate", [("by", False), ("req/s", True), ("req/min", True)])
     for name, asked, rate in (
         (f"TTFT of {targets.ttft_ms:g} ms alone", targets.ttft_ms, sizing.rate_ttft_rps),
         (f"ITL of {targets.itl_ms:g} ms alone", targets.itl_ms, sizing.rate_itl_rps),
@@ -248,7 +248,7 @@ def sizing_tables(sizing: ReplicaSizing, targets: LatencyTargets) -> Group:
 def bench_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """Return measurements, at least one, as a table, one row a size."""
     stages = list(rows[0]["stages_ms"])
-    table = _table(
+    table = make_table(
         "Median time of each stage",
         [
             ("servers x\naccelerators", False),

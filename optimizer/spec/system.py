@@ -62,7 +62,7 @@ class System:
             SpecError: a server does not exist.
         """
         for name in changed:
-            _must_exist(name, self.servers, f"servers.{name}", "server")
+            must_exist(name, self.servers, f"servers.{name}", "server")
         return replace(self, servers=MappingProxyType({**self.servers, **changed}))
 
     def with_load(self, server_name: str, **changes: float) -> "System":
@@ -71,13 +71,46 @@ class System:
         Raises:
             SpecError: the server or a field does not exist, or a value is out of range.
         """
-        _must_exist(server_name, self.servers, f"servers.{server_name}", "server")
+        must_exist(server_name, self.servers, f"servers.{server_name}", "server")
         server = self.servers[server_name]
         prefix = f"servers.{server_name}.load."
         load = validated(Load, server.current.load.model_dump() | changes, prefix)
         check_load(load, prefix)
         current = server.current.model_copy(update={"load": load})
         return self.with_servers({server_name: server.model_copy(update={"current": current})})
+
+    def with_target(self, service_class: str, model: str, **changes: float) -> "System":
+        """Return a copy with another target of a model in a class, given by the Python names (``ttft_ms``).
+
+        Raises:
+            SpecError: there is no such target, a field does not exist, or a value is out of range.
+        """
+        place = f"serviceClasses.{service_class}.modelTargets.{model}"
+        if (service_class, model) not in self.targets:
+            raise SpecError(f"{place}: class {service_class!r} has no target for {model!r}")
+        values = self.targets[service_class, model].model_dump() | changes
+        target = validated(ModelTarget, values, f"{place}.")
+        owner = self.service_classes[service_class]
+        targets = tuple(target if item.model == model else item for item in owner.model_targets)
+        changed = owner.model_copy(update={"model_targets": targets})
+        return replace(
+            self,
+            targets=MappingProxyType({**self.targets, (service_class, model): target}),
+            service_classes=MappingProxyType({**self.service_classes, service_class: changed}),
+        )
+
+    def with_capacity(self, units: Mapping[str, int]) -> "System":
+        """Return a copy with other capacities of some accelerator types.
+
+        Raises:
+            SpecError: a number of units is out of range.
+        """
+        changed = {
+            kind: validated(Capacity, {"type": kind, "count": count}, f"count.{kind}.").count
+            for kind, count in units.items()
+        }
+        capacity = {**self.capacity, **changed}
+        return replace(self, capacity=MappingProxyType({kind: capacity[kind] for kind in sorted(capacity)}))
 
     def priority(self, server: Server) -> int:
         """Return the priority of a server, that of its class."""
@@ -131,7 +164,7 @@ def join_parts(parts: Sequence[Part]) -> System:
                 )
             targets[service_class.name, target.model] = target
     for place, profile in profiles.values():
-        _must_exist(profile.accelerator, accelerators, f"{place}.acc", "accelerator")
+        must_exist(profile.accelerator, accelerators, f"{place}.acc", "accelerator")
     models = {model for model, _ in profiles}
     for place, server in servers.values():
         _check_server(server, place, accelerators, classes, models)
@@ -181,15 +214,15 @@ def _check_server(
     models: Collection[str],
 ) -> None:
     default = "" if "service_class" in server.model_fields_set else " (the default)"
-    _must_exist(server.service_class, classes, f"{place}.class", f"service class{default}")
-    _must_exist(server.model, models, f"{place}.model", "model")
+    must_exist(server.service_class, classes, f"{place}.class", f"service class{default}")
+    must_exist(server.model, models, f"{place}.model", "model")
     for i, name in enumerate(server.accelerators or ()):
-        _must_exist(name, accelerators, f"{place}.accelerators[{i}]", "accelerator")
+        must_exist(name, accelerators, f"{place}.accelerators[{i}]", "accelerator")
     current = server.current
     if current.accelerator and (
         server.keep_accelerator or (current.num_replicas and not current.cost_cents_per_h)
     ):
-        _must_exist(current.accelerator, accelerators, f"{place}.currentAlloc.accelerator", "accelerator")
+        must_exist(current.accelerator, accelerators, f"{place}.currentAlloc.accelerator", "accelerator")
     check_load(current.load, f"{place}.currentAlloc.load.")
 
 
@@ -210,7 +243,12 @@ def check_load(load: Load, prefix: str) -> None:
             )
 
 
-def _must_exist(name: str, known: Collection[str], place: str, what: str) -> None:
+def must_exist(name: str, known: Collection[str], place: str, what: str) -> None:
+    """Check a name against those that are known.
+
+    Raises:
+        SpecError: it is not among them; the text has the nearest that is.
+    """
     if name in known:
         return
     near = difflib.get_close_matches(name, list(known), n=1)

@@ -1,0 +1,1 @@
+"""Questions about plans, answered by solving again: what decides, what would change, what would repair."""
