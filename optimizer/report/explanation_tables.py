@@ -29,7 +29,7 @@ _LIMITS = {
     "ttft": "TTFT",
     "throughput": "throughput",
     "stability": "stability",
-    "chunkStep": "chunk step",
+    "step": "step",
     "batch": "batch",
     "memory": "memory",
 }

@@ -40,6 +40,8 @@ def cheapest_expansion(problem: Problem, session: SessionFactory) -> Expansion |
     Raises:
         SolverError: the solver failed.
     """
+    if not problem.to_serve.any():
+        return _nothing(problem)
     run = _Run(problem, session)
     value = run.minimise(run.value)
     if value.x is None:
@@ -60,6 +62,8 @@ def smallest_expansion(
     Raises:
         SolverError: the solver failed.
     """
+    if not problem.to_serve.any():
+        return _nothing(problem)
     run = _Run(problem, session)
     if kind is not None:
         run.only(kind)
@@ -102,7 +106,7 @@ def unit_prices(problem: Problem, session: Callable[[MilpModel], RelaxingSession
         SolverError: the solver failed.
     """
     formulation, model = _expandable(problem)
-    prices = np.zeros(len(problem.capacity if problem.capacity is not None else ()))
+    prices = np.zeros(len(_capacity(problem)))
     if not len(formulation.columns):
         return prices
     relaxation = session(model)
@@ -119,18 +123,27 @@ def unit_prices(problem: Problem, session: Callable[[MilpModel], RelaxingSession
 # --- the model in which units may be added ---------------------------------------------------------------
 
 
+def _nothing(problem: Problem) -> Expansion:
+    return Expansion(np.zeros(len(_capacity(problem)), np.int64), proved=True)
+
+
+def _capacity(problem: Problem) -> FloatArray:
+    if problem.capacity is None:
+        raise ValueError("units can be added to a problem with capacities only")
+    return problem.capacity
+
+
 def _expandable(problem: Problem) -> tuple[Formulation, MilpModel]:
     """Return the formulation as if there were ample units, and its model with units added to what exists.
 
     The last variables are the units added, one for each type that has a capacity row.
     """
-    if problem.capacity is None:
-        raise ValueError("units can be added to a problem with capacities only")
-    ample = np.full(len(problem.capacity), AMPLE_UNITS)
+    capacity = _capacity(problem)
+    ample = np.full(len(capacity), AMPLE_UNITS)
     formulation = formulate(replace(problem, capacity=ample))
     rows = formulation.capacity
     row_upper = formulation.model.row_upper.copy()
-    row_upper[rows.row] = problem.capacity[rows.kind] / rows.divisor
+    row_upper[rows.row] = capacity[rows.kind] / rows.divisor
     model = replace(formulation.model, row_upper=row_upper)
     return formulation, model.widened(np.full(len(rows.row), np.inf), rows.row, -1 / rows.divisor)
 
@@ -166,9 +179,9 @@ class _Run:
     def expansion(self, first: RunResult, second: RunResult) -> Expansion | None:
         """Count the units of the later answer again, in whole numbers."""
         x = first.x if second.x is None else second.x
-        if x is None or self.problem.capacity is None:
+        if x is None:
             return None
+        capacity = _capacity(self.problem)
         replicas = self.formulation.replicas(x, len(self.problem.table))
-        used = units_used(self.problem, replicas, len(self.problem.capacity))
-        added = np.maximum(used - self.problem.capacity, 0).astype(np.int64)
-        return Expansion(added, first.outcome is second.outcome is Outcome.optimal)
+        added = np.maximum(units_used(self.problem, replicas, len(capacity)) - capacity, 0).astype(np.int64)
+        return Expansion(added, proved=first.outcome is second.outcome is Outcome.optimal)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.candidates.batches import with_best_batches
 from optimizer.candidates.pairs import (
     Pairs,
     batch_limit,
@@ -32,15 +33,16 @@ def binding_limits(fleet: Fleet, rows: CandidateTable, *, choose_batch: bool) ->
     """Return what binds each row of a candidate table (eq. 55); nothing for rows without load.
 
     Relaxed are: a latency target by 1 %, a throughput target by giving it up, a batch limit by one request,
-    and the memory by the tokens of one request. Without any latency or throughput limit that binds it is the
-    stable rate, or a step of the prefill chunks, which no small relaxation overcomes. Two limits that stand
-    at the same point, so that only both together raise the rate, are both named.
+    and the memory by the tokens of one request. Where no target binds it is the stable rate, or a step (of
+    the prefill chunks, or of chosen batches) that takes a larger relaxation. Two limits that stand at the
+    same point, so that only both together raise the rate, are both named. Where batch sizes are chosen the
+    rate is the largest over all batches, as a looser target may call for another.
     """
     bindings: list[tuple[Binding, ...]] = [()] * len(rows)
     loaded = np.flatnonzero(fleet.servers.load_rps[rows.server] > 0)
     if not len(loaded):
         return bindings
-    gains = _gains(fleet, _pairs(fleet, rows.take(loaded)))
+    gains = _gains(fleet, rows.take(loaded), choose_batch=choose_batch)
     capped = _caps(fleet, rows.take(loaded), choose_batch=choose_batch)
     for i, row in enumerate(loaded):
         gain = {name: float(values[i]) for name, values in gains.items()}
@@ -58,7 +60,7 @@ def _of_rate(gain: dict[str, float]) -> tuple[Binding, ...]:
         return tuple(found)
     if gain["both"] > LEAST_GAIN:
         return tuple(Binding(limit=name, rate_gain=0.0) for name in _LATENCIES)
-    return (Binding(limit="stability" if gain["any"] <= LEAST_GAIN else "chunkStep", rate_gain=0.0),)
+    return (Binding(limit="stability" if gain["any"] <= LEAST_GAIN else "step", rate_gain=0.0),)
 
 
 def _of_batch(gain: float, caps: tuple[Limit, ...]) -> tuple[Binding, ...]:
@@ -68,38 +70,48 @@ def _of_batch(gain: float, caps: tuple[Limit, ...]) -> tuple[Binding, ...]:
     return tuple(Binding(limit=name, rate_gain=gain if len(caps) == 1 else 0.0) for name in caps)
 
 
-def _pairs(fleet: Fleet, rows: CandidateTable) -> Pairs:
-    profile = fleet.profile_of[rows.server, rows.accelerator]
-    room = waiting_room(fleet, rows.server, rows.max_batch)
-    unknown = np.full(len(rows), np.nan)
-    return Pairs(rows.server, rows.accelerator, profile, rows.max_batch, room, rows.max_batch, unknown)
-
-
-def _gains(fleet: Fleet, pairs: Pairs) -> dict[str, FloatArray]:
+def _gains(fleet: Fleet, rows: CandidateTable, *, choose_batch: bool) -> dict[str, FloatArray]:
     """Return by how much the largest rate rises under each relaxation, as a share; shapes (R,)."""
-    own, more = targets_of(fleet, pairs), 1 + RELAXATION
-    larger = pairs.max_batch + 1
-    one_more = replace(pairs, max_batch=larger, max_queue=waiting_room(fleet, pairs.server, larger))
-    endless = np.full(len(pairs.server), np.inf)
+    own, more = fleet.servers, 1 + RELAXATION
+    endless = np.full(len(own.load_rps), np.inf)
     questions = {
-        "as it is": (pairs, own),
-        "itl": (pairs, replace(own, itl_ms=own.itl_ms * more)),
-        "ttft": (pairs, replace(own, ttft_ms=own.ttft_ms * more)),
-        "both": (pairs, replace(own, itl_ms=own.itl_ms * more, ttft_ms=own.ttft_ms * more)),
-        "any": (pairs, replace(own, itl_ms=endless, ttft_ms=endless)),
-        "throughput": (pairs, replace(own, tps=np.zeros_like(own.tps))),
-        "batch": (one_more, own),
+        "itl": (replace(own, itl_ms=own.itl_ms * more), 0),
+        "ttft": (replace(own, ttft_ms=own.ttft_ms * more), 0),
+        "both": (replace(own, itl_ms=own.itl_ms * more, ttft_ms=own.ttft_ms * more), 0),
+        "any": (replace(own, itl_ms=endless, ttft_ms=endless), 0),
+        "throughput": (replace(own, tps=np.zeros_like(own.tps)), 0),
+        "batch": (own, 1),
     }
-    rates = {name: largest_rates(fleet, some, targets) for name, (some, targets) in questions.items()}
-    now = rates.pop("as it is")
-    return {name: np.nan_to_num(rate / now - 1, nan=0.0) for name, rate in rates.items()}
+    now = _rates(fleet, rows, choose_batch=choose_batch)
+    gains = {}
+    for name, (servers, room) in questions.items():
+        rates = _rates(replace(fleet, servers=servers), rows, room, choose_batch=choose_batch)
+        gains[name] = np.nan_to_num(rates / now - 1, nan=0.0)
+    return gains
+
+
+def _rates(fleet: Fleet, rows: CandidateTable, larger: int = 0, *, choose_batch: bool) -> FloatArray:
+    """Return the largest rate at the batch of each row, or over all batches up to its ceiling."""
+    batch = rows.batch_ceiling + larger
+    pairs = Pairs(
+        server=rows.server,
+        accelerator=rows.accelerator,
+        profile=fleet.profile_of[rows.server, rows.accelerator],
+        max_batch=batch,
+        max_queue=waiting_room(fleet, rows.server, batch),
+        batch_ceiling=batch,
+        best_rate_rps=np.full(len(rows), np.nan),
+    )
+    if choose_batch:
+        return with_best_batches(fleet, pairs).best_rate_rps
+    return largest_rates(fleet, pairs, targets_of(fleet, pairs))
 
 
 def _caps(fleet: Fleet, rows: CandidateTable, *, choose_batch: bool) -> dict[Limit, BoolArray]:
-    """Return which of the two limits of the batch stand exactly at the batch of each row."""
+    """Return which of the two limits of the batch stand exactly at the largest batch of each row."""
     profile: IntArray = fleet.profile_of[rows.server, rows.accelerator]
     stated = batch_limit(fleet, rows.server, profile, choose_batch=choose_batch)
     return {
-        "batch": stated < rows.max_batch + 1,
-        "memory": requests_in_memory(fleet, rows.server, profile) < rows.max_batch + 1,
+        "batch": stated < rows.batch_ceiling + 1,
+        "memory": requests_in_memory(fleet, rows.server, profile) < rows.batch_ceiling + 1,
     }

@@ -7,7 +7,7 @@ from pydantic import Field
 from optimizer.plan import Plan
 from optimizer.spec.schema import Document
 
-Limit = Literal["itl", "ttft", "throughput", "stability", "chunkStep", "batch", "memory"]
+Limit = Literal["itl", "ttft", "throughput", "stability", "step", "batch", "memory"]
 """What can keep the largest rate of a replica from rising."""
 
 
