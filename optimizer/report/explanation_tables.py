@@ -148,9 +148,16 @@ def _price(alternative: Alternative | None) -> str:
 
 def _cost(effect: Effect) -> str:
     """Return what an effect costs, or, where service changes, what is served: no price says that."""
-    if not effect.service:
-        return _money(effect.cost_change_cents_per_h)
-    return f"serves {effect.serves}" if effect.serves != "same" else "serves others"
+    if effect.service:
+        return f"serves {effect.serves}" if effect.serves != "same" else "serves others"
+    return _prices(effect)
+
+
+def _prices(effect: Effect) -> str:
+    """Return the change of the cost, with that of the value where one rises and the other does not."""
+    cost, value = effect.cost_change_cents_per_h, effect.value_change_cents_per_h
+    same_sign = (cost > 0) == (value > 0) and (cost < 0) == (value < 0)
+    return _money(cost) if same_sign else f"{_money(cost)} (value {_money(value)})"
 
 
 def _money(cents: float) -> str:
@@ -282,7 +289,7 @@ def _runner_up(alternative: Alternative) -> str:
     start = f"Runner-up: {where}; the whole plan" if where else "No other accelerator takes it; the plan"
     if effect.service:
         return f"{start} would serve others: {_service(effect)}."
-    return f"{start} would cost {_money(effect.cost_change_cents_per_h)} cents/h."
+    return f"{start} would cost {_prices(effect)} cents/h."
 
 
 def _candidates(item: ServerExplanation) -> Table:
@@ -352,7 +359,9 @@ def _repair(repair: Repair) -> Iterator[RenderableType]:
 
 
 def _units(repair: UnitRepair) -> str:
-    added = " ".join(f"+{count:,} {kind}" for kind, count in repair.added.items()) or "no units"
+    if not repair.added:
+        return "none; the solver stopped before it used those that exist, give it more time"
+    added = " ".join(f"+{count:,} {kind}" for kind, count in repair.added.items())
     proof = "" if repair.proved else " (not proved to be the least)"
     change = _money(repair.effect.cost_change_cents_per_h)
     return f"{added}; the plan then costs {repair.total_cost_cents_per_h:,.2f} cents/h ({change}){proof}"
@@ -391,8 +400,10 @@ def _targets(targets: Sequence[TargetPrice]) -> Iterator[RenderableType]:
 
 
 def _rest(count: int, *, more: bool) -> str:
-    noun = "latency target" if count == 1 else "latency targets"
-    return f"10 % more of {'the other ' if more else 'any of the '}{count} {noun} changes nothing."
+    """Say that some targets cost nothing, beside others that do or alone."""
+    which = {True: "the other", False: "any of the" if count > 1 else "the"}[more]
+    targets = "latency target" if count == 1 else f"{count} latency targets"
+    return f"10 % more of {which} {targets} changes nothing."
 
 
 def _proof(explanation: Explanation) -> Text:

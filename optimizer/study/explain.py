@@ -50,6 +50,11 @@ def _notes(system: System) -> tuple[str, ...]:
             "the document asks for the greedy solver; explained is the exact plan, as only differences "
             "between best plans say what something is worth"
         )
+    if any(server.current.is_running for server in system.servers.values()):
+        notes.append(
+            "servers run already, so that the plan minimises cost and the price of moving together (the "
+            "value); where the two differ in sign, both are given"
+        )
     if system.options.unlimited:
-        notes.append("the plan ignores the capacities, so that units have no worth")
+        notes.append("the plan ignores the capacities, so that units have no price")
     return tuple(notes)

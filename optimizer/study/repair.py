@@ -199,13 +199,14 @@ def _factor(item: Rejection) -> float:
 
 
 def _summary(repair: Repair) -> str:
+    if repair.cheapest is not None and not repair.cheapest.added:
+        return "the units that exist are enough, but the solver stopped too early; give it more time"
     ways = list(dict.fromkeys(_ways(repair)))
     gone = ", ".join(item.server for item in repair.beyond_units)
     if not ways:
-        return f"no units and no single target serve {gone or 'everything'}"
-    text = ", or ".join(ways)
-    units_alone = gone and not repair.relaxations
-    return f"{text}; no number of units serves {gone}" if units_alone else text
+        return f"no number of units and no single target serves {gone}"
+    beyond = f"; no number of units serves {gone}" if gone and not repair.relaxations else ""
+    return ", or ".join(ways) + beyond
 
 
 def _ways(repair: Repair) -> Iterator[str]:
@@ -213,7 +214,4 @@ def _ways(repair: Repair) -> Iterator[str]:
         if units is not None and units.added:
             yield " ".join(f"+{count:,} {kind}" for kind, count in units.added.items())
     for item in repair.relaxations:
-        yield (
-            f"relax {item.service_class}/{item.model} {item.metric.upper()} "
-            f"from {item.target_ms:g} to {item.needed_ms:.10g} ms"
-        )
+        yield (f"relax {item.service_class}/{item.model} {item.metric.upper()} to {item.needed_ms:.10g} ms")

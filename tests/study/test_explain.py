@@ -11,7 +11,7 @@ from builders import accelerator, document, random_document, server, service_cla
 
 from optimizer import Explanation, Plan, SpecError, System, explain, find_candidates, load_system, solve
 from optimizer.generate import generate_system
-from optimizer.study.explanation import Effect, ServerExplanation
+from optimizer.study.explanation import Effect
 
 SEEDS = range(20)
 POLICIES = ("None", "RoundRobin", "PriorityExhaustive")
@@ -171,7 +171,7 @@ def with_added(source: System, added: dict[str, int]) -> System:
 
 
 @pytest.mark.parametrize("mixed", [False, True])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_repair_serves_everything_and_nothing_cheaper_does(seed: int, *, mixed: bool) -> None:
     source = scarce(seed).with_options(heterogeneous=mixed)
     found = explain(source)
@@ -265,7 +265,7 @@ def test_what_no_unit_serves_is_said_in_words() -> None:
     assert "a higher maxNumReplicas" in second.detail
     assert repair.cheapest is None
     assert repair.relaxations == ()
-    assert "no units and no single target serve a, b" in repair.summary
+    assert repair.summary == "no number of units and no single target serves a, b"
 
 
 # --- targets ---------------------------------------------------------------------------------------------
@@ -284,15 +284,11 @@ def test_the_price_of_a_target_is_the_difference_of_two_full_solves(seed: int) -
 # --- the whole -------------------------------------------------------------------------------------------
 
 
-def explained(source: System, name: str) -> ServerExplanation:
-    return next(item for item in explain(source).servers if item.server == name)
-
-
 def test_rejected_pairs_are_those_of_the_candidates_with_the_nearest_first() -> None:
     source = generate_system(6, 8, 3, seed=2)
     candidates = find_candidates(source)
-    for s, name in enumerate(candidates.fleet.server_names):
-        pairs = explained(source, name).rejections
+    for s, item in enumerate(explain(source).servers):
+        pairs = item.rejections
         expected = {(item.accelerator, item.reason, item.detail) for item in candidates.rejections(s)}
         assert {(pair.accelerator, pair.reason, pair.detail) for pair in pairs} == expected
         factors = [pair.factor for pair in pairs if pair.factor is not None]
