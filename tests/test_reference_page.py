@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from optimizer import Explanation
 from optimizer.candidates import Reason
 from optimizer.commands import COMMANDS
 from optimizer.plan import Plan
@@ -43,8 +44,8 @@ def wire_names(schema: dict[str, object]) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("document", [SystemSpec, Plan])
-def test_the_page_names_every_field(document: type[SystemSpec] | type[Plan]) -> None:
+@pytest.mark.parametrize("document", [SystemSpec, Plan, Explanation])
+def test_the_page_names_every_field(document: type[SystemSpec | Plan | Explanation]) -> None:
     names = wire_names(document.model_json_schema(by_alias=True))
     assert len(names) > 20
     assert {name for name in names if f"`{name}`" not in PAGE} == set()

@@ -47,7 +47,7 @@ class Binding(Document):
     """A limit that, relaxed alone by a little, lets the largest rate of a replica rise."""
 
     limit: Limit
-    """Which; by what it is relaxed stands in reference.md."""
+    """Which one."""
     rate_gain: float = Field(alias="rateGain")
     """Rise of the largest rate when it is relaxed, as a share; 0 where only two limits together raise it."""
 

@@ -4,6 +4,7 @@ import itertools
 import random
 from collections.abc import Iterable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ from builders import accelerator, document, random_document, server, service_cla
 from optimizer import Explanation, Plan, SpecError, System, explain, find_candidates, load_system, solve
 from optimizer.generate import generate_system
 from optimizer.study.explanation import Effect
+from optimizer.study.repair import find_repair
 
+SPECS = Path(__file__).resolve().parents[2] / "specs"
 SEEDS = range(20)
 POLICIES = ("None", "RoundRobin", "PriorityExhaustive")
 
@@ -235,6 +238,27 @@ def test_a_relaxed_target_serves_everything_and_a_little_less_does_not(units: in
 
     assert all_served_at(factor)
     assert not all_served_at(factor - 0.001)
+
+
+def test_the_repair_of_the_large_sample_at_a_quarter_of_its_units_serves_everything() -> None:
+    large = load_system(SPECS / "large")
+    source = large.with_capacity({kind: units // 4 for kind, units in large.capacity.items()})
+    plan = solve(source)
+    repair = find_repair(find_candidates(source), plan)
+    assert repair is not None
+    assert repair.cheapest is not None
+    assert repair.cheapest.proved
+    assert {kind for item in repair.of_one_type for kind in item.added} >= {"A100", "G2", "MI300X"}
+    for item in (repair.cheapest, repair.fewest, *repair.of_one_type):
+        assert item is not None
+        repaired = solve(with_added(source, item.added))
+        assert repaired.complete
+        assert repaired.total_cost_cents_per_h == pytest.approx(item.total_cost_cents_per_h)
+    free = solve(source, unlimited=True)
+    assert repair.cheapest.total_cost_cents_per_h == pytest.approx(free.total_cost_cents_per_h)
+    for kind in repair.cheapest.added:
+        less = solve(with_added(source, repair.cheapest.added | {kind: repair.cheapest.added[kind] - 1}))
+        assert not less.complete or less.objective > free.objective + 1e-6
 
 
 def test_where_no_single_target_is_enough_the_repair_says_so() -> None:
