@@ -59,7 +59,7 @@ def test_a_load_snapshot_is_what_is_explained(
     assert main(["explain", str(path), "--load", str(loads)]) == 0
     out = capsys.readouterr().out
     assert out.count("idle") == 2
-    assert out.startswith("0.00 cents/h   2 of 2 servers served in full")
+    assert out.startswith("0.00 cents/h   limited plan, 2 of 2 servers served in full")
 
 
 def test_a_misspelt_server_is_one_line_with_the_nearest_name(

@@ -39,7 +39,7 @@ def explanation_tables(explanation: Explanation) -> Group:
     """Return an explanation as tables and sentences."""
     parts: list[RenderableType] = [_headline(explanation)]
     parts += [_sentence(f"Note: {note}.") for note in explanation.notes]
-    if explanation.types:
+    if explanation.server is None:
         parts += [*_overview(explanation), *_unserved(explanation), *_types(explanation)]
     else:
         parts += list(_in_depth(explanation.servers[0], explanation))
@@ -71,9 +71,11 @@ def _wrapped(text: str, indent: str) -> str:
 
 def _headline(explanation: Explanation) -> Text:
     plan = explanation.plan
-    served = len({*plan.allocations} | {item.server for item in plan.unserved}) - len(plan.unserved)
+    servers = len({*plan.allocations} | {item.server for item in plan.unserved})
+    mode = "limited" if any(item.limit is not None for item in plan.capacity) else "unlimited"
     text = Text(f"{plan.total_cost_cents_per_h:,.2f} cents/h", style="bold")
-    text.append(f"   {served} of {served + len(plan.unserved)} servers served in full\n", style="default")
+    served = f"{servers - len(plan.unserved)} of {servers} servers served in full"
+    text.append(f"   {mode} plan, {served}\n", style="default")
     return text
 
 
@@ -174,7 +176,7 @@ def _share(fraction: float) -> str:
 def _types(explanation: Explanation) -> Iterator[RenderableType]:
     limited = any(item.limit is not None for item in explanation.types)
     if not limited:
-        table = make_table("Units by accelerator type", [("type", False), ("used", True)])
+        table = make_table("Units", [("type", False), ("used", True)])
         for item in explanation.types:
             table.add_row(item.type, f"{item.used:,}")
         yield table

@@ -35,6 +35,7 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
     needs_repair = server is None or any(item.server == server for item in plan.unserved)
     return Explanation(
         plan=plan,
+        server=server,
         notes=notes,
         servers=explain_servers(candidates, plan, servers, in_depth=server is not None),
         types=explain_types(candidates, plan) if server is None else (),

@@ -260,6 +260,8 @@ class Explanation(Document):
 
     plan: Plan
     """The plan that is explained."""
+    server: str | None = None
+    """The server that is explained in depth; none: all servers are explained."""
     notes: tuple[str, ...] = Field((), strict=False)
     """What has to be known to read the rest."""
     servers: tuple[ServerExplanation, ...] = Field(strict=False)

@@ -18,7 +18,9 @@ from optimizer.study.explanation import Beyond, Relaxation, Repair, UnitRepair
 from optimizer.study.resolving import effect, in_threads, plan_of, with_units
 from optimizer.study.targets import Target, relaxed, target_ms, targets_of_servers
 
-MAX_DOUBLINGS = 60
+LEAST_SEARCHED = 1e-6
+"""Where the search for a looser target begins if the target is less [ms]."""
+MAX_DOUBLINGS = 70
 """Doublings of a target after which it is as good as none."""
 
 
@@ -114,8 +116,7 @@ def _relaxations(candidates: Candidates, plan: Plan, targets: Sequence[Target]) 
 def _needed_ms(candidates: Candidates, target: Target) -> float | None:
     """Return the least value of a target at which everything fits, to four digits; none if no value does."""
     now = target_ms(candidates, target)
-    step = 10.0 ** (math.floor(math.log10(now)) - 3)
-    return _least(now, step, lambda value: _all_fits(candidates, {target: value}))
+    return _least(now, 0.0, lambda value: _all_fits(candidates, {target: value}))
 
 
 def _common_factor(candidates: Candidates, targets: Sequence[Target]) -> float | None:
@@ -145,6 +146,7 @@ def _least(low: float, step: float, enough: Callable[[float], bool]) -> float | 
     """
     if not enough(0.0):
         return None
+    low = max(low, LEAST_SEARCHED)
     high = next((low * 2**n for n in range(1, MAX_DOUBLINGS + 1) if enough(low * 2**n)), None)
     if high is None:
         return None

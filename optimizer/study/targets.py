@@ -7,6 +7,7 @@ import numpy as np
 
 from optimizer.candidates import Candidates
 from optimizer.plan import Plan
+from optimizer.spec.schema import MAX_QUANTITY
 from optimizer.study.explanation import TargetPrice
 from optimizer.study.resolving import effect, plans_of, with_targets_of
 
@@ -38,10 +39,10 @@ def target_ms(candidates: Candidates, target: Target) -> float:
 
 
 def relaxed(candidates: Candidates, values_ms: Mapping[Target, float]) -> Candidates:
-    """Return the candidates with other values of some targets; 0 for none."""
+    """Return the candidates with other values of some targets, as large as documents may say; 0 for none."""
     system = candidates.system
     for (service_class, model, metric), value in values_ms.items():
-        system = system.with_target(service_class, model, **{f"{metric}_ms": value})
+        system = system.with_target(service_class, model, **{f"{metric}_ms": min(value, MAX_QUANTITY)})
     changed = {target[:2] for target in values_ms}
     servers = system.servers.values()
     affected = np.array([(server.service_class, server.model) in changed for server in servers])
@@ -56,7 +57,7 @@ def price_targets(candidates: Candidates, plan: Plan, servers: Sequence[int]) ->
     """
     targets = targets_of_servers(candidates, servers)
     now = [target_ms(candidates, target) for target in targets]
-    then = [float(f"{value * (1 + RELAXATION):.12g}") for value in now]
+    then = [min(float(f"{value * (1 + RELAXATION):.12g}"), MAX_QUANTITY) for value in now]
     plans = plans_of(
         [relaxed(candidates, {target: value}) for target, value in zip(targets, then, strict=True)]
     )
