@@ -23,6 +23,7 @@ from optimizer.study.explanation import (
 )
 
 WIDTH = 98
+"""Characters of a line of text."""
 
 _LIMITS = {
     "itl": "ITL",
@@ -162,6 +163,11 @@ def _prices(effect: Effect) -> str:
     return _money(cost) if same_sign else f"{_money(cost)} (value {_money(value)})"
 
 
+def _changes(effect: Effect) -> bool:
+    moneys = (effect.cost_change_cents_per_h, effect.value_change_cents_per_h)
+    return any(moneys) or bool(effect.service)
+
+
 def _money(cents: float) -> str:
     return "0" if cents == 0 else f"{cents:+,.2f}"
 
@@ -204,6 +210,11 @@ def _types(explanation: Explanation) -> Iterator[RenderableType]:
             "-" if item.lagrangian_price_cents_per_h is None else f"{item.lagrangian_price_cents_per_h:,.2f}",
         )
     yield table
+    if any(item.lagrangian_price_cents_per_h for item in explanation.types):
+        yield _sentence(
+            "Lagrangian price: what a small part of a unit more would save of the objective if replicas could "
+            "be split, cents/h per unit."
+        )
     yield from _service_of_units(explanation.types)
 
 
@@ -291,7 +302,15 @@ def _runner_up(alternative: Alternative) -> str:
     start = f"Runner-up: {where}; the whole plan" if where else "No other accelerator takes it; the plan"
     if effect.service:
         return f"{start} would serve others: {_service(effect)}."
-    return f"{start} would cost {_prices(effect)} cents/h."
+    return f"{start} would cost {_more(effect)}."
+
+
+def _more(effect: Effect) -> str:
+    """Return a price as words."""
+    text = _prices(effect)
+    if text[0] not in "+-" or "value" in text:
+        return "the same" if text == "0" else f"{text} cents/h"
+    return f"{text[1:]} cents/h {'more' if text[0] == '+' else 'less'}"
 
 
 def _candidates(item: ServerExplanation) -> Table:
@@ -349,7 +368,7 @@ def _repair(repair: Repair) -> Iterator[RenderableType]:
     lines = [f"{title}: {_units(item)}" for title, item in units if item is not None]
     lines += [
         f"one target: {item.service_class}/{item.model} {item.metric.upper()} {item.target_ms:g} -> "
-        f"{item.needed_ms:.10g} ms; the plan then costs {_money(item.effect.cost_change_cents_per_h)} cents/h"
+        f"{item.needed_ms:.10g} ms; the plan then costs {_more(item.effect)}"
         for item in repair.relaxations
     ]
     if not repair.relaxations:
@@ -373,7 +392,7 @@ def _units(repair: UnitRepair) -> str:
 
 
 def _targets(targets: Sequence[TargetPrice]) -> Iterator[RenderableType]:
-    changing = [item for item in targets if item.effect.cost_change_cents_per_h or item.effect.service]
+    changing = [item for item in targets if _changes(item.effect)]
     if changing:
         table = make_table(
             "What 10 % more of a target changes",

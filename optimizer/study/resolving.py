@@ -5,7 +5,7 @@ rows left out, with other capacities, or with the rows of some servers sized ane
 """
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import MappingProxyType
@@ -60,7 +60,7 @@ def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list
 # --- changed questions -----------------------------------------------------------------------------------
 
 
-def on_accelerators(candidates: Candidates, server: int, accelerators: IntArray | list[int]) -> Candidates:
+def on_accelerators(candidates: Candidates, server: int, accelerators: Sequence[int]) -> Candidates:
     """Return the candidates with those of one server only on the given accelerators."""
 
     def kept(table: CandidateTable) -> CandidateTable:
@@ -159,9 +159,3 @@ def _open(*plans: Plan) -> float | None:
         if level.name == VALUE:
             total += max(level.value - level.bound, 0.0)
     return total
-
-
-def accelerators_of(candidates: Candidates, names: Iterable[str]) -> IntArray:
-    """Return the indices of accelerators."""
-    place = {name: a for a, name in enumerate(candidates.fleet.accelerator_names)}
-    return np.array([place[name] for name in names], dtype=np.int64)

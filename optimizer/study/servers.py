@@ -17,7 +17,7 @@ from optimizer.study.explanation import (
     RejectedPair,
     ServerExplanation,
 )
-from optimizer.study.resolving import accelerators_of, effect, on_accelerators, plans_of
+from optimizer.study.resolving import effect, on_accelerators, plans_of
 
 
 def explain_servers(
@@ -48,10 +48,9 @@ def _alternatives(
     fleet = candidates.fleet
     kept: dict[tuple[int, str | None], list[int]] = {}
     for s in servers:
-        names = {pool.accelerator for pool in plan.allocations.get(fleet.server_names[s], ())}
-        if names:
-            taken = accelerators_of(candidates, names)
-            kept[s, None] = np.setdiff1d(np.arange(len(fleet.accelerator_names)), taken).tolist()
+        taken = {pool.accelerator for pool in plan.allocations.get(fleet.server_names[s], ())}
+        if taken:
+            kept[s, None] = [a for a, name in enumerate(fleet.accelerator_names) if name not in taken]
         if in_depth:
             for a in candidates.table.accelerator[candidates.table.server == s].tolist():
                 kept[s, fleet.accelerator_names[a]] = [a]

@@ -63,7 +63,7 @@ def test_one_server_in_depth_shows_candidates_and_rejected_pairs() -> None:
     text = text_of(explain(load_system(source), "a"))
     assert "a: m for class gold, priority 1, 900 requests/min" in text
     assert "What binds: ITL (1 % more raises the largest\nload by 7.21%)." in text
-    assert "Runner-up: 4 x A1; the whole plan would cost +60.00 cents/h." in text
+    assert "Runner-up: 4 x A1; the whole plan would cost 60.00 cents/h more." in text
     assert "A0 *" in text
     (line,) = [line for line in text.splitlines() if line.startswith(" B ")]
     assert line.split()[:4] == ["B", "x", "1.71", "slo_unattainable"]
