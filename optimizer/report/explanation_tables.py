@@ -212,8 +212,8 @@ def _types(explanation: Explanation) -> Iterator[RenderableType]:
     yield table
     if any(item.lagrangian_price_cents_per_h for item in explanation.types):
         yield _sentence(
-            "Lagrangian price: what a small part of a unit more would save of the objective if replicas could "
-            "be split, cents/h per unit."
+            "Lagrangian price: what a small part of a unit more would save of the objective, if replicas "
+            "could be split, in cents/h per unit."
         )
     yield from _service_of_units(explanation.types)
 
@@ -446,4 +446,6 @@ def _proof(explanation: Explanation) -> Text:
     most = max(value for value in found if value is not None)
     if most == 0:
         return _sentence("Every number is the difference of two plans that are proved optimal.")
-    return _sentence(f"Every number is a difference of two plans, each proved to within {most:,.2f} cents/h.")
+    return _sentence(
+        f"Not every plan is proved optimal: a number may be off by up to {most:,.2f} cents/h of the value."
+    )

@@ -140,6 +140,24 @@ def _verdict(before: Plan, after: Plan, service: Sequence[ServiceChange]) -> Lit
     return "same"
 
 
+def no_worse(before: Plan, after: Plan) -> Plan:
+    """Return the plan after a change under which the plan before is possible, too.
+
+    A solver that stopped early may have found less than that: then nothing changes, with the bounds of the
+    plan after.
+    """
+    if after.status != "feasible":
+        return after
+    for was, is_now in zip(before.levels, after.levels, strict=True):
+        if abs(is_now.value - was.value) > LEAST_LEVEL:
+            if is_now.value < was.value:
+                return after
+            levels = zip(before.levels, after.levels, strict=True)
+            bounded = tuple(kept.model_copy(update={"bound": new.bound}) for kept, new in levels)
+            return before.model_copy(update={"levels": bounded})
+    return after
+
+
 def carried_rpm(plan: Plan, server: str) -> float:
     """Return the load that a plan serves of a server."""
     return sum(pool.arrival_rate_rpm for pool in plan.allocations.get(server, ()))

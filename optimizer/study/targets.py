@@ -9,7 +9,7 @@ from optimizer.candidates import Candidates
 from optimizer.plan import Plan
 from optimizer.spec.schema import MAX_QUANTITY
 from optimizer.study.explanation import TargetPrice
-from optimizer.study.resolving import effect, plans_of, with_targets_of
+from optimizer.study.resolving import effect, no_worse, plans_of, with_targets_of
 
 RELAXATION = 0.1
 """Share by which a target is relaxed to see what it costs."""
@@ -68,7 +68,7 @@ def price_targets(candidates: Candidates, plan: Plan, servers: Sequence[int]) ->
             metric=target[2],
             target_ms=now[i],
             relaxed_ms=then[i],
-            effect=effect(plan, plans[i], candidates.system),
+            effect=effect(plan, no_worse(plan, plans[i]), candidates.system),
         )
         for i, target in enumerate(targets)
     )

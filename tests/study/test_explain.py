@@ -14,6 +14,7 @@ from optimizer import Explanation, Plan, SpecError, System, explain, find_candid
 from optimizer.generate import generate_system
 from optimizer.study.explanation import Effect
 from optimizer.study.repair import find_repair
+from optimizer.study.resolving import no_worse
 
 SPECS = Path(__file__).resolve().parents[2] / "specs"
 SEEDS = range(20)
@@ -150,6 +151,19 @@ def test_units_of_an_unlimited_plan_have_no_worth() -> None:
         (None, None, None, None)
     }
     assert found.repair is None
+
+
+def test_a_solver_that_is_stopped_never_makes_what_was_possible_before_look_dearer() -> None:
+    source = generate_system(5, 5, 2, seed=3)
+    before, dearer = solve(source), solve(kept_off(source, "class-000/model-000", {"T00", "T01"}))
+    assert dearer.objective > before.objective
+    stopped = dearer.model_copy(update={"status": "feasible"})
+    kept = no_worse(before, stopped)
+    assert (kept.objective, kept.allocations) == (before.objective, before.allocations)
+    assert [level.bound for level in kept.levels] == [level.bound for level in stopped.levels]
+    assert no_worse(before, dearer) is dearer  # what is proved is taken as it is
+    better = before.model_copy(update={"status": "feasible"})
+    assert no_worse(dearer, better) is better
 
 
 # --- repair ----------------------------------------------------------------------------------------------
