@@ -54,7 +54,13 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("repair",),
         ("explain",),
     ),
-    "optimizer.report": (("progress", "plots"), ("tables", "html"), ("explanation_tables",)),
+    "optimizer.report": (
+        ("progress", "plots"),
+        ("tables", "html"),
+        ("explanation_words",),
+        ("server_tables",),
+        ("explanation_tables",),
+    ),
     "optimizer.commands": (
         ("command",),
         ("planning", "replicas", "documents", "bench", "serve"),
