@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from optimizer.spec.system import System, load_system
     from optimizer.study.compare import compare
     from optimizer.study.comparison import Comparison
+    from optimizer.study.explain import explain
+    from optimizer.study.explanation import Explanation
     from optimizer.study.figure import Figure
     from optimizer.study.kinds import make_figure
     from optimizer.study.load_changes import scale_loads, vary_loads
@@ -39,6 +41,7 @@ __all__ = [
     "CandidateTable",
     "Candidates",
     "Comparison",
+    "Explanation",
     "Figure",
     "IncompletePlanError",
     "InferplanError",
@@ -59,6 +62,7 @@ __all__ = [
     "analyze_replicas",
     "compare",
     "draw",
+    "explain",
     "find_candidates",
     "load_plan",
     "load_system",
@@ -101,6 +105,8 @@ _HOMES = {
     "optimizer.study.compare": ("compare",),
     "optimizer.study.comparison": ("Comparison",),
     "optimizer.study.load_changes": ("scale_loads", "vary_loads"),
+    "optimizer.study.explain": ("explain",),
+    "optimizer.study.explanation": ("Explanation",),
 }
 
 

@@ -45,21 +45,23 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("levels", "model"),
         ("highs", "formulation", "greedy", "saturation"),
         ("milp", "staged", "backends"),
-        ("separable",),
+        ("separable", "expansion"),
     ),
     "optimizer.plan": (("document",), ("build", "verify", "files")),
     "optimizer.study": (
-        ("comparison", "load_changes", "figure", "power"),
-        ("compare", "overview", "placed"),
-        ("curves", "prices", "pictures", "reporting"),
-        ("kinds",),
+        ("comparison", "explanation", "load_changes", "figure", "power"),
+        ("compare", "resolving", "binding", "overview", "placed"),
+        ("servers", "units", "targets", "curves", "prices", "pictures", "reporting"),
+        ("repair", "kinds"),
+        ("explain",),
     ),
     "optimizer.report": (
         ("plots.style",),
         ("plots.curves", "plots.bars", "plots.grids"),
-        ("progress", "plots", "sections"),
+        ("progress", "plots", "sections", "explanation_words"),
         ("tables", "pages"),
-        ("comparison_tables",),
+        ("comparison_tables", "server_tables"),
+        ("explanation_tables",),
     ),
     "rest_server": (
         ("settings", "logs", "state", "solver_processes"),
@@ -76,7 +78,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.commands": (
         ("command",),
         ("solving",),
-        ("planning", "comparing", "reporting", "replicas", "documents", "bench", "serve"),
+        ("planning", "comparing", "explaining", "reporting", "replicas", "documents", "bench", "serve"),
     ),
 }
 """The same inside each package."""

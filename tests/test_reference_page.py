@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from optimizer import Explanation
 from optimizer.candidates import Reason
 from optimizer.commands import COMMANDS
 from optimizer.plan import Plan
@@ -46,8 +47,10 @@ def wire_names(schema: dict[str, object]) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("document", [SystemSpec, Plan, Comparison, Report, Figure])
-def test_the_page_names_every_field(document: type[SystemSpec | Plan | Comparison | Report | Figure]) -> None:
+@pytest.mark.parametrize("document", [SystemSpec, Plan, Comparison, Explanation, Report, Figure])
+def test_the_page_names_every_field(
+    document: type[SystemSpec | Plan | Comparison | Explanation | Report | Figure],
+) -> None:
     names = wire_names(document.model_json_schema(by_alias=True))
     assert len(names) > 20
     assert {name for name in names if f"`{name}`" not in PAGE} == set()

@@ -3,11 +3,12 @@
 Imports are made where they are used, so that help answers at once.
 """
 
-from optimizer.commands import bench, comparing, documents, planning, replicas, reporting, serve
+from optimizer.commands import bench, comparing, documents, explaining, planning, replicas, reporting, serve
 
 COMMANDS = (
     planning.COMMANDS
     | comparing.COMMANDS
+    | explaining.COMMANDS
     | reporting.COMMANDS
     | replicas.COMMANDS
     | documents.COMMANDS

@@ -2,34 +2,22 @@
 
 import argparse
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from optimizer.commands.command import Command, add_json, add_path, print_json
-from optimizer.commands.solving import add_batch_sizing, add_solving_flags, solving_options
-
-if TYPE_CHECKING:
-    from optimizer.spec.system import System
-
-
-def _add_load(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--load", metavar="CSV", help="loads by server, in place of the document's")
-
-
-def _read_system(arguments: argparse.Namespace, options: Mapping[str, object]) -> "System":
-    """Read the system that the arguments name, with its loads and options replaced as they say."""
-    from optimizer.spec.loads import with_loads
-    from optimizer.spec.system import load_system
-
-    system = load_system(arguments.path).with_options(**options)
-    return system if arguments.load is None else with_loads(system, arguments.load)
+from optimizer.commands.solving import (
+    add_batch_sizing,
+    add_load,
+    add_solving_flags,
+    read_system,
+    solving_options,
+)
 
 
 def _add_solve(parser: argparse.ArgumentParser) -> None:
     add_path(parser)
     add_solving_flags(parser)
-    _add_load(parser)
+    add_load(parser)
     add_json(parser)
     parser.add_argument(
         "-o", "--output", metavar="FILE", type=Path, help="write the plan as JSON to FILE as well"
@@ -54,7 +42,7 @@ def _solve(arguments: argparse.Namespace) -> int | None:
     timings = Timings()
     with working("solving"):
         with timings.stage("read"):
-            system = _read_system(arguments, solving_options(arguments))
+            system = read_system(arguments, solving_options(arguments))
         plan = solve(system, backend=arguments.backend, write_model_to=arguments.write_model, timings=timings)
     if arguments.output is not None:
         write_text(plan.to_json() + "\n", arguments.output)
@@ -98,7 +86,7 @@ def _plural(number: int, noun: str) -> str:
 
 def _add_candidates(parser: argparse.ArgumentParser) -> None:
     add_path(parser)
-    _add_load(parser)
+    add_load(parser)
     add_batch_sizing(parser)
     add_json(parser)
 
@@ -109,7 +97,7 @@ def _candidates(arguments: argparse.Namespace) -> None:
 
     with working("sizing"):
         asked = {} if arguments.batch_sizing is None else {"batch_sizing": arguments.batch_sizing}
-        candidates = find_candidates(_read_system(arguments, asked))
+        candidates = find_candidates(read_system(arguments, asked))
     if arguments.json:
         print_json(candidates.to_wire())
     else:

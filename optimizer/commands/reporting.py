@@ -6,7 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optimizer.commands.command import Command, add_path
-from optimizer.commands.solving import add_load_change, add_solving_flags, changed_load, solving_options
+from optimizer.commands.solving import (
+    add_load,
+    add_load_change,
+    add_solving_flags,
+    changed_load,
+    read_system,
+    solving_options,
+)
 
 if TYPE_CHECKING:
     from optimizer.report.plots import Format
@@ -40,7 +47,7 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--csv", metavar="FILE", type=Path, help="write one row for each pool, with every digit"
     )
-    parser.add_argument("--load", metavar="CSV", help="loads by server, in place of the document's")
+    add_load(parser)
     add_solving_flags(parser)
     parser.add_argument("--json", action="store_true", help="write the report as JSON to stdout")
 
@@ -49,13 +56,9 @@ def _report(arguments: argparse.Namespace) -> None:
     from optimizer.report.pages import PageFormat, render_report
     from optimizer.report.progress import working
     from optimizer.spec.files import write_text
-    from optimizer.spec.loads import with_loads
-    from optimizer.spec.system import load_system
     from optimizer.study.reporting import make_report
 
-    system = load_system(arguments.path).with_options(**solving_options(arguments))
-    if arguments.load is not None:
-        system = with_loads(system, arguments.load)
+    system = read_system(arguments, solving_options(arguments))
     files: dict[PageFormat, Path | None] = {
         "html": arguments.output, "markdown": arguments.markdown, "csv": arguments.csv
     }  # fmt: skip

@@ -1,6 +1,7 @@
 """The flags that say how to solve and for which load, and what they stand for."""
 
 import argparse
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from optimizer.commands.command import number
@@ -16,22 +17,37 @@ def add_batch_sizing(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_exact_flags(parser: argparse.ArgumentParser, time_limit: str) -> None:
+    """Add the flags that override the document's options where the exact solver is used in any case."""
+    _add_plan_flags(parser)
+    add_batch_sizing(parser)
+    _add_stopping(parser, time_limit)
+
+
 def add_solving_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that override the document's options, and the choice of the MILP solver."""
-    limits = parser.add_mutually_exclusive_group()
-    limits.add_argument("--limited", action="store_true", help="keep to the units that exist")
-    limits.add_argument("--unlimited", action="store_true", help="ignore the capacities")
-    parser.add_argument("--mixed", action="store_true", help="let a server run on several accelerators")
+    _add_plan_flags(parser)
     parser.add_argument("--solver", choices=["milp", "greedy"], help="exact, or the greedy baseline")
     add_batch_sizing(parser)
     parser.add_argument(
         "--backend", metavar="NAME", default="highs", help="MILP solver: highs, CBC, … (highs)"
     )
+    _add_stopping(parser, "time for the whole solve [s]")
+
+
+def _add_plan_flags(parser: argparse.ArgumentParser) -> None:
+    limits = parser.add_mutually_exclusive_group()
+    limits.add_argument("--limited", action="store_true", help="keep to the units that exist")
+    limits.add_argument("--unlimited", action="store_true", help="ignore the capacities")
+    parser.add_argument("--mixed", action="store_true", help="let a server run on several accelerators")
+
+
+def _add_stopping(parser: argparse.ArgumentParser, time_limit: str) -> None:
     gap, limit = number(0, 1, "the gap"), number(0, 1e6, "the time limit", open_end=True)
     parser.add_argument(
         "--gap", metavar="G", type=gap, help="relative gap at which the solver may stop, 0 … 1"
     )
-    parser.add_argument("--time-limit", metavar="S", type=limit, help="time for the whole solve [s]")
+    parser.add_argument("--time-limit", metavar="S", type=limit, help=time_limit)
 
 
 def solving_options(arguments: argparse.Namespace) -> dict[str, object]:
@@ -42,9 +58,10 @@ def solving_options(arguments: argparse.Namespace) -> dict[str, object]:
     """
     from optimizer.errors import SpecError
 
-    if arguments.mixed and arguments.solver == "greedy":
+    solver = getattr(arguments, "solver", None)
+    if arguments.mixed and solver == "greedy":
         raise SpecError("--mixed: the greedy solver plans one accelerator per server; remove one of the two")
-    exact = None if arguments.solver is None else arguments.solver == "milp"
+    exact = None if solver is None else solver == "milp"
     if arguments.mixed:
         exact = True  # whatever the document says
     options = {
@@ -56,6 +73,20 @@ def solving_options(arguments: argparse.Namespace) -> dict[str, object]:
         "batch_sizing": arguments.batch_sizing,
     }
     return {name: value for name, value in options.items() if value is not None}
+
+
+def add_load(parser: argparse.ArgumentParser) -> None:
+    """Add the flag that replaces the loads of the document."""
+    parser.add_argument("--load", metavar="CSV", help="loads by server, in place of the document's")
+
+
+def read_system(arguments: argparse.Namespace, options: Mapping[str, object]) -> "System":
+    """Read the system that the arguments name, with its loads and options replaced as they say."""
+    from optimizer.spec.loads import with_loads
+    from optimizer.spec.system import load_system
+
+    system = load_system(arguments.path).with_options(**options)
+    return system if arguments.load is None else with_loads(system, arguments.load)
 
 
 def add_load_change(parser: argparse.ArgumentParser) -> None:

@@ -19,6 +19,18 @@ COVER_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
+class CapacityRows:
+    """Where in a model the units of each accelerator type are counted; all shapes (K,)."""
+
+    row: IntArray
+    """Index of the row."""
+    kind: IntArray
+    """The accelerator type."""
+    divisor: FloatArray
+    """Units that one of the row stands for."""
+
+
+@dataclass(frozen=True, slots=True)
 class Formulation:
     """A model and the meaning of its variables: first the columns, then one u per server, then the rest."""
 
@@ -42,6 +54,8 @@ class Formulation:
     """Server of each of the next variables, which are one where a pool stays on the current accelerator."""
     keeping: IntArray
     """Server of each of the last variables, which are one where exactly the current replicas stay."""
+    capacity: CapacityRows
+    """The rows that keep to the units that exist."""
 
     @property
     def unserved(self) -> IntArray:
@@ -118,14 +132,16 @@ def formulate(problem: Problem) -> Formulation:
     return _mixed(problem) if problem.options.heterogeneous else _single(problem)
 
 
-def _add_capacity(rows: _Rows, problem: Problem, columns: IntArray, units: IntArray) -> None:
+def _add_capacity(rows: _Rows, problem: Problem, columns: IntArray, units: IntArray) -> CapacityRows:
     """Keep the units of each type within what exists, in multiples of their common divisor (eq. 37, 42)."""
     if problem.capacity is None:
-        return
+        return CapacityRows(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
     kinds, row = np.unique(problem.table.kind[columns], return_inverse=True)
     divisor = np.array([np.gcd.reduce(units[row == k]) for k in range(len(kinds))], dtype=np.float64)
+    added = CapacityRows(rows.count + np.arange(len(kinds)), kinds, divisor)
     limit = np.floor(problem.capacity[kinds] / divisor)
     rows.add(np.full(len(kinds), -np.inf), limit, (row, np.arange(len(columns)), units / divisor[row]))
+    return added
 
 
 # --- one accelerator per server ------------------------------------------------------------------------
@@ -144,7 +160,7 @@ def _single(problem: Problem) -> Formulation:
     rows.add(
         np.ones(m), np.ones(m), (row, every, np.ones(n)), (np.arange(m), np.arange(n, n + m), np.ones(m))
     )
-    _add_capacity(rows, problem, columns, table.units[columns])
+    capacity = _add_capacity(rows, problem, columns, table.units[columns])
     return Formulation(
         model=rows.model(np.ones(n + m)),
         columns=columns,
@@ -157,6 +173,7 @@ def _single(problem: Problem) -> Formulation:
         changed_offset=0.0,
         staying=np.zeros(0, np.int64),
         keeping=np.zeros(0, np.int64),
+        capacity=capacity,
     )
 
 
@@ -197,7 +214,7 @@ def _mixed(problem: Problem) -> Formulation:
     n, m = len(columns), len(servers)
     rows = _Rows()
     _add_service(rows, problem, columns, most, each, servers, row)
-    _add_capacity(rows, problem, columns, table.units_per_replica[columns] * each)
+    capacity = _add_capacity(rows, problem, columns, table.units_per_replica[columns] * each)
 
     # s: the server keeps a pool where it runs now; k: it keeps exactly what it has.
     here = np.flatnonzero(problem.on_current[columns] & (problem.current_cost[servers[row]] > 0))
@@ -229,6 +246,7 @@ def _mixed(problem: Problem) -> Formulation:
         changed_offset=float(m),
         staying=servers[row[here]],
         keeping=servers[row[exact]],
+        capacity=capacity,
     )
 
 

@@ -88,6 +88,15 @@ class HighsSession:
         whole = self._run(start, gap, max(time_limit_s - spent_s, 0.0))
         return replace(whole, bound=max(whole.bound, relaxed.bound), run_s=whole.run_s + spent_s)
 
+    def relax(self, objective: FloatArray, time_limit_s: float) -> RunResult:
+        """Minimise objective·x with the whole variables relaxed.
+
+        Raises:
+            SolverError: HiGHS reports an error, or a status that is no answer.
+        """
+        _check(self._holder.changeColsCost(len(self._every), self._every, objective), "set the objective")
+        return self._run(None, 0.0, time_limit_s, relaxed=True)
+
     def _core(self, gap: float, time_limit_s: float) -> tuple[RunResult, RunResult | None]:
         """Solve the relaxation, then the model on its core columns."""
         relaxed = self._run(None, gap, time_limit_s, relaxed=True)
@@ -123,8 +132,10 @@ class HighsSession:
         if x is not None and not relaxed:
             x[self._whole] = np.round(x[self._whole])
         bound = info.objective_function_value if relaxed else info.mip_dual_bound
-        reduced_cost = np.array(solution.col_dual) if relaxed and found else None
-        return RunResult(_OUTCOMES[status], x, float(bound), run_s, reduced_cost)
+        if not (relaxed and found):
+            return RunResult(_OUTCOMES[status], x, float(bound), run_s)
+        duals = np.array(solution.col_dual), np.array(solution.row_dual)
+        return RunResult(_OUTCOMES[status], x, float(bound), run_s, *duals)
 
     def _change_upper(self, upper: FloatArray) -> None:
         status = self._holder.changeColsBounds(len(self._every), self._every, self._lower, upper)

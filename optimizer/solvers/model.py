@@ -1,8 +1,10 @@
 """A mixed-integer model as plain arrays, and what one run gives: the common ground of all backends."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
+
+import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 
@@ -23,6 +25,23 @@ class MilpModel:
     row_value: FloatArray
     row_lower: FloatArray
     row_upper: FloatArray
+
+    def widened(self, upper: FloatArray, row: IntArray, coefficient: FloatArray) -> "MilpModel":
+        """Return the model with more variables, from zero, each in one row; all shapes (k,)."""
+        n, more = len(self.lower), len(upper)
+        old_row = np.repeat(np.arange(len(self.row_upper)), np.diff(self.row_start))
+        rows = np.concatenate([old_row, row])
+        index = np.concatenate([self.row_index, np.arange(n, n + more)])
+        order = np.lexsort((index, rows))
+        return replace(
+            self,
+            lower=np.concatenate([self.lower, np.zeros(more)]),
+            upper=np.concatenate([self.upper, upper]),
+            whole=np.concatenate([self.whole, np.zeros(more, np.bool_)]),
+            row_start=np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(self.row_upper)))]),
+            row_index=index[order],
+            row_value=np.concatenate([self.row_value, coefficient])[order],
+        )
 
 
 class Outcome(StrEnum):
@@ -46,6 +65,8 @@ class RunResult:
     """Time in the solver's own run [s]."""
     reduced_cost: FloatArray | None = None
     """Of the relaxation, where that is what was solved; shape (n,)."""
+    row_price: FloatArray | None = None
+    """Of the relaxation: change of the objective per unit of a row's limit; shape (rows,)."""
 
 
 class Session(Protocol):
@@ -61,6 +82,17 @@ class Session(Protocol):
         self, objective: FloatArray, start: FloatArray | None, gap: float, time_limit_s: float
     ) -> RunResult:
         """Minimise objective·x, from a feasible point where one is known.
+
+        Raises:
+            SolverError: the solver failed.
+        """
+
+
+class RelaxingSession(Session, Protocol):
+    """A session that can also solve the model with its whole variables relaxed."""
+
+    def relax(self, objective: FloatArray, time_limit_s: float) -> RunResult:
+        """Minimise objective·x over the relaxation, with the prices of its rows.
 
         Raises:
             SolverError: the solver failed.

@@ -1,8 +1,9 @@
 """What a validation error says: one line with the path, the value and the limit."""
 
 import contextlib
+import difflib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -11,6 +12,8 @@ from optimizer.errors import SpecError
 
 MAX_SHOWN = 60
 """Longest value or name that is shown whole."""
+NAMES_SHOWN = 10
+"""Most names that are listed to choose from."""
 MAX_WRITTEN_OUT = 1e9
 """Larger whole limits are written with an exponent."""
 
@@ -106,3 +109,22 @@ def _shown(value: object) -> str:
             return f"{float(value):g}"
     text = json.dumps(value) if value is None or isinstance(value, str | int | float | bool) else repr(value)
     return _short(text)
+
+
+def known_name(name: str | None, names: Collection[str], what: str) -> str:
+    """Return a name that exists, or the only one there is where none is given.
+
+    Raises:
+        SpecError: it does not exist, or there are several and none is given.
+    """
+    if name in names:
+        return str(name)
+    if name is None and len(names) == 1:
+        return next(iter(names))
+    near = difflib.get_close_matches(name or "", list(names), n=1)
+    if near:
+        raise SpecError(f"{what}: {name!r} does not exist; did you mean {near[0]!r}?")
+    shown = ", ".join(list(names)[:NAMES_SHOWN])
+    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    given = "not given" if name is None else f"{name!r} does not exist"
+    raise SpecError(f"{what}: {given}; name one of {shown}{more}")

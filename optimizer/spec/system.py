@@ -74,6 +74,39 @@ class System:
         _must_exist(server_name, self.servers, f"servers.{server_name}", "server")
         return self.with_servers({server_name: with_changed_load(self.servers[server_name], **changes)})
 
+    def with_target(self, service_class: str, model: str, **changes: float) -> "System":
+        """Return a copy with another target of a model in a class, given by the Python names (``ttft_ms``).
+
+        Raises:
+            SpecError: there is no such target, a field does not exist, or a value is out of range.
+        """
+        place = f"serviceClasses.{service_class}.modelTargets.{model}"
+        if (service_class, model) not in self.targets:
+            raise SpecError(f"{place}: class {service_class!r} has no target for {model!r}")
+        values = self.targets[service_class, model].model_dump() | changes
+        target = validated(ModelTarget, values, f"{place}.")
+        owner = self.service_classes[service_class]
+        targets = tuple(target if item.model == model else item for item in owner.model_targets)
+        changed = owner.model_copy(update={"model_targets": targets})
+        return replace(
+            self,
+            targets=MappingProxyType({**self.targets, (service_class, model): target}),
+            service_classes=MappingProxyType({**self.service_classes, service_class: changed}),
+        )
+
+    def with_capacity(self, units: Mapping[str, int]) -> "System":
+        """Return a copy with other capacities of some accelerator types.
+
+        Raises:
+            SpecError: a number of units is out of range.
+        """
+        changed = {
+            kind: validated(Capacity, {"type": kind, "count": count}, f"count.{kind}.").count
+            for kind, count in units.items()
+        }
+        capacity = {**self.capacity, **changed}
+        return replace(self, capacity=MappingProxyType({kind: capacity[kind] for kind in sorted(capacity)}))
+
     def priority(self, server: Server) -> int:
         """Return the priority of a server, that of its class."""
         return self.service_classes[server.service_class].priority
@@ -227,6 +260,11 @@ def check_load(load: Load, prefix: str) -> None:
 
 
 def _must_exist(name: str, known: Collection[str], place: str, what: str) -> None:
+    """Check a name against those that are known.
+
+    Raises:
+        SpecError: it is not among them; the text has the nearest that is.
+    """
     if name in known:
         return
     near = difflib.get_close_matches(name, list(known), n=1)

@@ -3,8 +3,6 @@
 Without an accelerator's name it is the one that the plan chooses, which takes a solve.
 """
 
-import difflib
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -22,16 +20,14 @@ from optimizer.candidates.pairs import (
     waiting_room,
 )
 from optimizer.candidates.table import Candidates, Reason, Verdicts
-from optimizer.errors import SpecError
 from optimizer.fleet import SECONDS_PER_MINUTE, Fleet
 from optimizer.pipeline import solve
 from optimizer.plan import Plan
 from optimizer.queueing.birth_death import BirthDeathQueue
 from optimizer.queueing.performance import Performance, ReplicaQueues
+from optimizer.spec.messages import known_name
 from optimizer.spec.system import System
 from optimizer.timing import TimingLaw
-
-NAMES_SHOWN = 10
 
 
 class NothingToShow(Exception):  # noqa: N818  it is no error: its text is the answer
@@ -100,7 +96,7 @@ def chosen_server(system: System, name: str | None) -> str:
     Raises:
         SpecError: it does not exist, or there are several and none is named.
     """
-    return known(name, tuple(system.servers), "server")
+    return known_name(name, system.servers, "server")
 
 
 def alone(system: System, server: str) -> System:
@@ -116,7 +112,7 @@ def place(system: System, server: str, accelerator: str | None, backend: str = "
         NothingToShow: the server has no load, or cannot be looked at there.
     """
     if accelerator is not None:
-        known(accelerator, tuple(system.accelerators), "accelerator")
+        known_name(accelerator, system.accelerators, "accelerator")
         return _as_candidate(system, server, accelerator)
     return _as_planned(system, server, solve(system, backend=backend))
 
@@ -136,25 +132,6 @@ def loaded(system: System, server: str) -> Candidates:
 def joined_columns(candidates: Candidates) -> CandidateTable:
     """Return the columns, with those that need more replicas than the server may have."""
     return CandidateTable.joined([candidates.table, candidates.over_limit])
-
-
-def known(name: str | None, names: Collection[str], what: str) -> str:
-    """Return a name that exists, or the only one there is where none is given.
-
-    Raises:
-        SpecError: it does not exist, or there are several and none is given.
-    """
-    if name in names:
-        return str(name)
-    if name is None and len(names) == 1:
-        return next(iter(names))
-    near = difflib.get_close_matches(name or "", list(names), n=1)
-    if near:
-        raise SpecError(f"{what}: {name!r} does not exist; did you mean {near[0]!r}?")
-    shown = ", ".join(list(names)[:NAMES_SHOWN])
-    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-    given = "not given" if name is None else f"{name!r} does not exist"
-    raise SpecError(f"{what}: {given}; name one of {shown}{more}")
 
 
 def rejection(candidates: Candidates, accelerator: str) -> str:

@@ -14,7 +14,7 @@ def is_known(power: Power) -> bool:
 
 
 def accelerator_power_w(power: Power, utilization: float) -> float:
-    """Return the power of one accelerator at a utilisation of 0 … 1 [W] (eq. 61).
+    """Return the power of one accelerator at a utilisation of 0 … 1 [W] (eq. 56).
 
     Two straight pieces that meet at the inflection point. Without such a point inside the curve (no power
     given for it, or its utilisation is 0 or 1) there is one straight piece from idle to full.
@@ -28,7 +28,7 @@ def accelerator_power_w(power: Power, utilization: float) -> float:
 
 
 def pool_power_w(system: System, server: Server, pool: Pool) -> float | None:
-    """Return the power of a pool at its utilisation [W], none where no power curve is given (eq. 62)."""
+    """Return the power of a pool at its utilisation [W], none where no power curve is given (eq. 57)."""
     power = system.accelerators[pool.accelerator].power
     if not is_known(power):
         return None

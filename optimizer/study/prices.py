@@ -12,9 +12,10 @@ from optimizer.candidates import Candidates
 from optimizer.candidates.finder import COUNT_TOLERANCE, analyze_pairs
 from optimizer.candidates.table import CandidateTable
 from optimizer.fleet import SECONDS_PER_MINUTE
+from optimizer.spec.messages import known_name
 from optimizer.spec.system import System
 from optimizer.study.figure import CurvePanel, Figure, Guide, Series, plain
-from optimizer.study.placed import NothingToShow, joined_columns, known, loaded, numbers, rejection
+from optimizer.study.placed import NothingToShow, joined_columns, loaded, numbers, rejection
 
 MOST_CURVES = 6
 """Accelerators that one panel can tell apart."""
@@ -69,7 +70,7 @@ def _columns(system: System, server: str, accelerator: str | None) -> tuple[Cand
     table = joined_columns(candidates)
     if accelerator is not None:
         place_of = candidates.fleet.accelerator_names.index(
-            known(accelerator, system.accelerators, "accelerator")
+            known_name(accelerator, system.accelerators, "accelerator")
         )
         table = table.take(table.accelerator == place_of)
     if not len(table):

@@ -266,3 +266,38 @@ def test_two_equal_documents_make_equal_systems_that_are_not_the_same() -> None:
 def test_profiles_of_a_model_may_be_spread_and_missing_on_some_accelerators() -> None:
     source = sound() | {"models": [profile("m", "B")]}
     assert list(load_system(source).profiles) == [("m", "B")]
+
+
+def test_a_changed_target_is_in_the_targets_and_in_the_document() -> None:
+    source = load_system(sound())
+    (service_class, model), before = next(iter(source.targets.items()))
+    changed = source.with_target(service_class, model, ttft_ms=812.0)
+    assert changed.targets[service_class, model].ttft_ms == 812.0
+    assert changed.targets[service_class, model].itl_ms == before.itl_ms
+    assert load_system(changed.to_spec().model_dump(by_alias=True)) == changed
+    assert source.targets[service_class, model] == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"ttft_ms": -1.0}, "slo-ttft: must be at least 0, not -1.0"),
+        ({"speed": 1.0}, "speed: unknown key"),
+    ],
+)
+def test_a_changed_target_that_cannot_be_is_one_line(changes: dict[str, float], text: str) -> None:
+    source = load_system(sound())
+    service_class, model = next(iter(source.targets))
+    with pytest.raises(SpecError, match=text):
+        source.with_target(service_class, model, **changes)
+    with pytest.raises(SpecError, match="class 'nobody' has no target for 'm'"):
+        source.with_target("nobody", "m", itl_ms=1.0)
+
+
+def test_changed_capacities_leave_the_others_and_the_order_of_the_names() -> None:
+    source = load_system(sound())
+    changed = source.with_capacity({"AA": 3})
+    assert list(changed.capacity) == sorted(changed.capacity)
+    assert {**source.capacity, "AA": 3} == changed.capacity
+    with pytest.raises(SpecError, match=r"count\.AA\.count: must be at least 0, not -1"):
+        source.with_capacity({"AA": -1})

@@ -1,0 +1,187 @@
+"""More units than exist: which to add so that every server is served, and what a unit is worth.
+
+Takes a `Problem` with capacities of which every server can be served if there are units enough, and writes
+it as a model in which units may be added: one more variable per accelerator type. Equation numbers refer to
+``docs/math.md``.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from optimizer.arrays import FloatArray, IntArray
+from optimizer.solvers.formulation import Formulation, formulate
+from optimizer.solvers.milp import LEAST_TOLERANCE, VALUE_TOLERANCE, WHOLE_TOLERANCE, SessionFactory
+from optimizer.solvers.model import MilpModel, Outcome, RelaxingSession, RunResult
+from optimizer.solvers.problem import Problem, gap_target, units_used
+
+AMPLE_UNITS = 2.0**52
+"""Units of each type with which no column is left out for want of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """Units to add."""
+
+    added: IntArray
+    """Units by accelerator type, shape (T,)."""
+    proved: bool
+    """Whether no other is better, at either level."""
+
+
+def cheapest_expansion(problem: Problem, session: SessionFactory) -> Expansion | None:
+    """Return the units with which the value is least, and the fewest of them (eq. 61).
+
+    Returns:
+        None if the time limit passed before any were found.
+
+    Raises:
+        SolverError: the solver failed.
+    """
+    if not problem.to_serve.any():
+        return _nothing(problem)
+    run = _Run(problem, session)
+    value = run.minimise(run.value)
+    if value.x is None:
+        return None
+    reached = float(run.value @ value.x)
+    run.session.add_limit(run.value, reached + max(VALUE_TOLERANCE * abs(reached), LEAST_TOLERANCE))
+    return run.expansion(value, run.minimise(run.units, value.x))
+
+
+def smallest_expansion(
+    problem: Problem, session: SessionFactory, kind: int | None = None
+) -> Expansion | None:
+    """Return the fewest units, of one type if it is given, and those with the least value (eq. 62).
+
+    Returns:
+        None if units of that type do not suffice, or the time limit passed before any were found.
+
+    Raises:
+        SolverError: the solver failed.
+    """
+    if not problem.to_serve.any():
+        return _nothing(problem)
+    run = _Run(problem, session)
+    if kind is not None:
+        run.only(kind)
+    units = run.minimise(run.units)
+    if units.x is None:
+        return None
+    run.session.add_limit(run.units, float(np.round(run.units @ units.x)) + WHOLE_TOLERANCE)
+    return run.expansion(units, run.minimise(run.value, units.x))
+
+
+def fits(problem: Problem, session: SessionFactory) -> bool:
+    """Return whether every server of a problem can be served with the units that exist.
+
+    A time limit that passes before the solver knows counts as no.
+
+    Raises:
+        SolverError: the solver failed.
+    """
+    formulation = formulate(problem)
+    if not np.isin(np.flatnonzero(problem.to_serve), formulation.servers).all():
+        return False
+    if not len(formulation.columns):
+        return True
+    loaded = session(formulation.model)
+    loaded.set_upper(formulation.unserved, 0.0)
+    nothing = np.zeros(len(formulation.value))
+    return loaded.minimise(nothing, None, 0.0, problem.options.time_limit_s).x is not None
+
+
+def unit_prices(problem: Problem, session: Callable[[MilpModel], RelaxingSession]) -> FloatArray | None:
+    """Return what a small part of a unit more of each type would save, per unit [cents/h] (eq. 60).
+
+    These are the dual values of the capacities in the relaxation of the value level with every server
+    served, over all columns, those too that need more units than exist; shape (T,).
+
+    Returns:
+        None if the time limit passed.
+
+    Raises:
+        SolverError: the solver failed.
+    """
+    formulation, model = _expandable(problem)
+    prices = np.zeros(len(_capacity(problem)))
+    if not len(formulation.columns):
+        return prices
+    relaxation = session(model)
+    relaxation.set_upper(formulation.unserved, 0.0)
+    relaxation.set_upper(np.arange(len(formulation.value), len(model.lower)), 0.0)
+    found = relaxation.relax(_padded(formulation.value, model), problem.options.time_limit_s)
+    if found.row_price is None or found.outcome is not Outcome.optimal:
+        return None
+    rows = formulation.capacity
+    prices[rows.kind] = np.maximum(-found.row_price[rows.row] / rows.divisor, 0.0)
+    return prices
+
+
+# --- the model in which units may be added ---------------------------------------------------------------
+
+
+def _nothing(problem: Problem) -> Expansion:
+    return Expansion(np.zeros(len(_capacity(problem)), np.int64), proved=True)
+
+
+def _capacity(problem: Problem) -> FloatArray:
+    if problem.capacity is None:
+        raise ValueError("units can be added to a problem with capacities only")
+    return problem.capacity
+
+
+def _expandable(problem: Problem) -> tuple[Formulation, MilpModel]:
+    """Return the formulation as if there were ample units, and its model with units added to what exists.
+
+    The last variables are the units added, one for each type that has a capacity row.
+    """
+    capacity = _capacity(problem)
+    ample = np.full(len(capacity), AMPLE_UNITS)
+    formulation = formulate(replace(problem, capacity=ample))
+    rows = formulation.capacity
+    row_upper = formulation.model.row_upper.copy()
+    row_upper[rows.row] = capacity[rows.kind] / rows.divisor
+    model = replace(formulation.model, row_upper=row_upper)
+    return formulation, model.widened(np.full(len(rows.row), np.inf), rows.row, -1 / rows.divisor)
+
+
+def _padded(objective: FloatArray, model: MilpModel) -> FloatArray:
+    return np.concatenate([objective, np.zeros(len(model.lower) - len(objective))])
+
+
+class _Run:
+    """One lexicographic solve of two levels with every server served."""
+
+    def __init__(self, problem: Problem, session: SessionFactory) -> None:
+        self.problem = problem
+        self.formulation, model = _expandable(problem)
+        self.session = session(model)
+        self.session.set_upper(self.formulation.unserved, 0.0)
+        self.value = _padded(self.formulation.value, model)
+        self.added = np.arange(len(self.formulation.value), len(model.lower))
+        self.units = np.zeros(len(model.lower))
+        self.units[self.added] = 1.0
+        self.deadline = time.perf_counter() + problem.options.time_limit_s
+
+    def only(self, kind: int) -> None:
+        """Let units of one type be added, and of no other."""
+        self.session.set_upper(self.added[self.formulation.capacity.kind != kind], 0.0)
+
+    def minimise(self, objective: FloatArray, start: FloatArray | None = None) -> RunResult:
+        """Minimise one of two levels; the first, without a start, may use half of the time."""
+        left_s = max(self.deadline - time.perf_counter(), 0.0)
+        gap = gap_target(self.problem.options, len(self.formulation.columns))
+        return self.session.minimise(objective, start, gap, left_s if start is not None else left_s / 2)
+
+    def expansion(self, first: RunResult, second: RunResult) -> Expansion | None:
+        """Count the units of the later answer again, in whole numbers."""
+        x = first.x if second.x is None else second.x
+        if x is None:
+            return None
+        capacity = _capacity(self.problem)
+        replicas = self.formulation.replicas(x, len(self.problem.table))
+        added = np.maximum(units_used(self.problem, replicas, len(capacity)) - capacity, 0).astype(np.int64)
+        return Expansion(added, proved=first.outcome is second.outcome is Outcome.optimal)

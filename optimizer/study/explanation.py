@@ -1,0 +1,278 @@
+"""The answer of `explain` as a document: the same from the library, the command line and REST."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from optimizer.plan import Plan
+from optimizer.spec.schema import Document
+
+Limit = Literal["itl", "ttft", "throughput", "stability", "step", "batch", "memory"]
+"""What can keep the largest rate of a replica from rising."""
+
+
+class ServiceChange(Document):
+    """A server of which another share of the load is served."""
+
+    server: str
+    """The server."""
+    priority: int
+    """Its priority."""
+    load_change_rpm: float = Field(alias="loadChange")
+    """Load served after less load served before [requests/min]."""
+    served_before: float = Field(alias="servedBefore")
+    """Share of its load that is served before."""
+    served_after: float = Field(alias="servedAfter")
+    """Share of its load that is served after."""
+
+
+class Effect(Document):
+    """How the whole plan differs once one thing is changed and everything is solved again."""
+
+    cost_change_cents_per_h: float = Field(alias="costChange")
+    """Total cost after less total cost before [cents/h]."""
+    value_change_cents_per_h: float = Field(alias="valueChange")
+    """Objective after less objective before [cents/h]; the plan minimises this, after service."""
+    serves: Literal["same", "more", "less"] = "same"
+    """Whether more or less is served: of the highest priority that differs, the load that is served in full,
+    then the load that is served at all."""
+    service: tuple[ServiceChange, ...] = Field((), strict=False)
+    """Servers served more or less than before, in the order of their priority."""
+    open_cents_per_h: float | None = Field(None, alias="open")
+    """How far the change of the value may be from that between two optima [cents/h]; 0: both are proved;
+    none: a level of service is not proved."""
+
+
+class Binding(Document):
+    """A limit that, relaxed alone by a little, lets the largest rate of a replica rise."""
+
+    limit: Limit
+    """Which one."""
+    rate_gain: float = Field(alias="rateGain")
+    """Rise of the largest rate when it is relaxed, as a share; 0 where only two limits together raise it."""
+
+
+class ChosenPool(Document):
+    """A pool of the plan, and what keeps its replicas from taking more load."""
+
+    accelerator: str
+    """The accelerator's name."""
+    num_replicas: int = Field(alias="numReplicas")
+    """Replicas."""
+    max_batch: int = Field(alias="maxBatch")
+    """Batch limit of a replica."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """Cost of the pool [cents/h]."""
+    binding: tuple[Binding, ...] = Field(strict=False)
+    """What binds; empty for a server without load."""
+
+
+class ForcedPool(Document):
+    """What a server runs on in a plan that was solved again."""
+
+    accelerator: str
+    """The accelerator's name."""
+    num_replicas: int = Field(alias="numReplicas")
+    """Replicas."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """Cost of the pool [cents/h]."""
+
+
+class Alternative(Document):
+    """A server kept to other accelerators than those it was given, and what the whole plan then is."""
+
+    pools: tuple[ForcedPool, ...] = Field(strict=False)
+    """What the server then runs on; empty: it cannot be served there, or not beside the others."""
+    effect: Effect
+    """The whole plan then, less the plan."""
+
+
+class Option(Document):
+    """A candidate of the server: an accelerator on which it can run."""
+
+    accelerator: str
+    """The accelerator's name."""
+    num_replicas: int = Field(alias="numReplicas")
+    """Replicas that carry the whole load."""
+    max_batch: int = Field(alias="maxBatch")
+    """Batch limit of a replica."""
+    type: str
+    """The accelerator's type."""
+    units: int
+    """Units of the type."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """Cost of the replicas [cents/h]."""
+    max_arrival_rate_rpm: float = Field(alias="maxArrivalRatePerReplica")
+    """Largest load of one replica [requests/min]."""
+    binding: tuple[Binding, ...] = Field(strict=False)
+    """What keeps the largest load from rising."""
+    forced: Alternative | None = None
+    """The plan with the server kept to this accelerator alone; only where one server is asked for."""
+
+
+class RejectedPair(Document):
+    """An accelerator on which the server cannot run, and by how much it misses."""
+
+    accelerator: str
+    """The accelerator's name."""
+    reason: str
+    """One of a closed set."""
+    detail: str
+    """The reason in numbers."""
+    value: float | None = None
+    """What was found: ms, tokens, requests or replicas, by the reason."""
+    limit: float | None = None
+    """What it was compared with."""
+    factor: float | None = None
+    """The larger of the two over the smaller: 1.2 misses by 20 %; none where nothing was measured."""
+
+
+class ServerExplanation(Document):
+    """Why a server runs where it does."""
+
+    server: str
+    """The server."""
+    service_class: str = Field(alias="class")
+    """Its service class."""
+    model: str
+    """Its model."""
+    priority: int
+    """Its priority."""
+    load_rpm: float = Field(alias="load")
+    """What it has to carry [requests/min]: its arrival rate, or what its throughput target asks for."""
+    served_fraction: float = Field(alias="servedFraction")
+    """Share of the load that the plan serves."""
+    pools: tuple[ChosenPool, ...] = Field(strict=False)
+    """What it runs on; empty: it is idle or not served."""
+    headroom_rpm: float | None = Field(None, alias="headroom")
+    """Load that it can still take before another replica is needed [requests/min]; below 0: what is missing;
+    none: no load."""
+    headroom_share: float | None = Field(None, alias="headroomShare")
+    """The same as a share of the load."""
+    runner_up: Alternative | None = Field(None, alias="runnerUp")
+    """The plan without the accelerators chosen for this server; none for a server that has none."""
+    options: tuple[Option, ...] = Field(strict=False)
+    """All its candidates, in the order of their cost."""
+    rejections: tuple[RejectedPair, ...] = Field(strict=False)
+    """The accelerators on which it cannot run, the nearest first."""
+
+
+class TypeExplanation(Document):
+    """What the units of an accelerator type are worth."""
+
+    type: str
+    """The accelerator type."""
+    limit: int | None = None
+    """Units that exist; none: not limited."""
+    used: int
+    """Units that the plan takes."""
+    left: int | None = None
+    """Units that it leaves."""
+    one_more: Effect | None = Field(None, alias="oneMore")
+    """The plan with one unit more, less the plan; none: not limited."""
+    one_fewer: Effect | None = Field(None, alias="oneFewer")
+    """The plan with one unit fewer, less the plan; none: not limited, or there is none to take away."""
+    lagrangian_price_cents_per_h: float | None = Field(None, alias="lagrangianPrice")
+    """Value that a small part of a unit more would save, per unit, if replicas could be split [cents/h of the
+    objective]; for the servers that the plan serves in full."""
+
+
+class TargetPrice(Document):
+    """What a target costs: the plan with the target relaxed by 10 %, less the plan."""
+
+    service_class: str = Field(alias="class")
+    """The service class."""
+    model: str
+    """The model."""
+    metric: Literal["itl", "ttft"]
+    """Which target."""
+    target_ms: float = Field(alias="target")
+    """The target [ms]."""
+    relaxed_ms: float = Field(alias="relaxed")
+    """The relaxed target [ms]."""
+    effect: Effect
+    """The plan with it, less the plan."""
+
+
+class UnitRepair(Document):
+    """Units to add, with which every server that has a candidate is served in full."""
+
+    added: dict[str, int]
+    """Units to add by accelerator type."""
+    units: int
+    """Their number."""
+    total_cost_cents_per_h: float = Field(alias="totalCost")
+    """Total cost of the plan with them [cents/h]."""
+    effect: Effect
+    """The plan with them, less the plan."""
+    proved: bool
+    """Whether it is proved that no repair of its kind is better."""
+
+
+class Relaxation(Document):
+    """A target of a server that is not served in full, and the value at which everything is served."""
+
+    service_class: str = Field(alias="class")
+    """The service class."""
+    model: str
+    """The model."""
+    metric: Literal["itl", "ttft"]
+    """Which target."""
+    target_ms: float = Field(alias="target")
+    """The target [ms]."""
+    needed_ms: float = Field(alias="needed")
+    """The least value, to four digits, at which the plan serves everything [ms]."""
+    effect: Effect
+    """The plan with it, less the plan."""
+
+
+class Beyond(Document):
+    """A server that no number of units serves."""
+
+    server: str
+    """The server."""
+    detail: str
+    """What is missing, in words."""
+
+
+class Repair(Document):
+    """What would serve every server in full; each part is an alternative to the others."""
+
+    summary: str
+    """The repairs in one sentence."""
+    cheapest: UnitRepair | None = None
+    """Units of all types together: least value of the plan, then the fewest units."""
+    fewest: UnitRepair | None = None
+    """Units of all types together: the fewest units, then the least value of the plan."""
+    of_one_type: tuple[UnitRepair, ...] = Field((), alias="ofOneType", strict=False)
+    """For every type that suffices alone, the fewest units of it."""
+    relaxations: tuple[Relaxation, ...] = Field((), strict=False)
+    """Targets of which one alone, relaxed, is enough with the units that exist."""
+    common_factor: float | None = Field(None, alias="commonFactor")
+    """The least factor by which the latency targets of all servers that are not served in full, relaxed
+    together, are enough with the units that exist, to a thousandth; none: no factor is."""
+    beyond_units: tuple[Beyond, ...] = Field((), alias="beyondUnits", strict=False)
+    """Servers that no number of units serves."""
+
+
+class Explanation(Document):
+    """Why a plan is as it is, and what would change it."""
+
+    plan: Plan
+    """The plan that is explained."""
+    server: str | None = None
+    """The server that is explained in depth; none: all servers are explained."""
+    notes: tuple[str, ...] = Field((), strict=False)
+    """What has to be known to read the rest."""
+    servers: tuple[ServerExplanation, ...] = Field(strict=False)
+    """The servers, or the one that was asked for."""
+    types: tuple[TypeExplanation, ...] = Field((), strict=False)
+    """The accelerator types; empty where one server is asked for."""
+    repair: Repair | None = None
+    """What would serve everything; none where everything is served, or where the server asked for is."""
+    targets: tuple[TargetPrice, ...] = Field((), strict=False)
+    """The latency targets of the servers above that have load."""
+
+    def to_json(self) -> str:
+        """Return the explanation as JSON text, the same bytes for the same explanation."""
+        return self.model_dump_json(by_alias=True, indent=2)

@@ -1,0 +1,170 @@
+"""Why each server runs where it does: what binds, what else it could run on, what that would cost."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from optimizer.candidates import Candidates, CandidateTable, Rejection
+from optimizer.fleet import SECONDS_PER_MINUTE
+from optimizer.plan import Plan
+from optimizer.study.binding import binding_limits
+from optimizer.study.explanation import (
+    Alternative,
+    Binding,
+    ChosenPool,
+    ForcedPool,
+    Option,
+    RejectedPair,
+    ServerExplanation,
+)
+from optimizer.study.resolving import effect, on_accelerators, plans_of
+
+
+def explain_servers(
+    candidates: Candidates, plan: Plan, servers: Sequence[int], *, in_depth: bool
+) -> tuple[ServerExplanation, ...]:
+    """Explain some servers, in depth with the price of every candidate.
+
+    Raises:
+        SolverError: the solver failed.
+    """
+    table = CandidateTable.joined([candidates.table, candidates.over_limit])
+    choose_batch = candidates.system.options.batch_sizing == "optimal"
+    mine = np.flatnonzero(np.isin(table.server, servers))
+    limits = binding_limits(candidates.fleet, table.take(mine), choose_batch=choose_batch)
+    bindings = dict(zip(mine.tolist(), limits, strict=True))
+    alternatives = _alternatives(candidates, plan, servers, in_depth=in_depth)
+    return tuple(_explained(candidates, plan, s, table, bindings, alternatives) for s in servers)
+
+
+_Alternatives = dict[tuple[int, str | None], Alternative]
+"""By server and the accelerator that it is kept to; none: any but those chosen for it."""
+
+
+def _alternatives(
+    candidates: Candidates, plan: Plan, servers: Sequence[int], *, in_depth: bool
+) -> _Alternatives:
+    """Solve again with servers kept off what was chosen for them; in depth, with each kept to each."""
+    fleet = candidates.fleet
+    kept: dict[tuple[int, str | None], list[int]] = {}
+    for s in servers:
+        taken = {pool.accelerator for pool in plan.allocations.get(fleet.server_names[s], ())}
+        if taken:
+            kept[s, None] = [a for a, name in enumerate(fleet.accelerator_names) if name not in taken]
+        if in_depth:
+            for a in candidates.table.accelerator[candidates.table.server == s].tolist():
+                kept[s, fleet.accelerator_names[a]] = [a]
+    plans = plans_of([on_accelerators(candidates, s, allowed) for (s, _), allowed in kept.items()])
+    return {
+        key: _alternative(candidates, plan, other, key[0]) for key, other in zip(kept, plans, strict=True)
+    }
+
+
+def _alternative(candidates: Candidates, plan: Plan, other: Plan, s: int) -> Alternative:
+    pools = tuple(
+        ForcedPool(
+            accelerator=pool.accelerator,
+            num_replicas=pool.num_replicas,
+            cost_cents_per_h=pool.cost_cents_per_h,
+        )
+        for pool in other.allocations.get(candidates.fleet.server_names[s], ())
+    )
+    return Alternative(pools=pools, effect=effect(plan, other, candidates.system))
+
+
+def _explained(
+    candidates: Candidates,
+    plan: Plan,
+    s: int,
+    table: CandidateTable,
+    bindings: dict[int, tuple[Binding, ...]],
+    alternatives: _Alternatives,
+) -> ServerExplanation:
+    fleet, name = candidates.fleet, candidates.fleet.server_names[s]
+    server = candidates.system.servers[name]
+    load_rpm = float(fleet.servers.load_rps[s] * SECONDS_PER_MINUTE)
+    of_accelerator = {
+        fleet.accelerator_names[table.accelerator[row]]: limits
+        for row, limits in bindings.items()
+        if table.server[row] == s
+    }
+    pools = plan.allocations.get(name, ())
+    fraction = next((item.served_fraction for item in plan.unserved if item.server == name), 1.0)
+    headroom = _headroom_rpm(plan, name, load_rpm)
+    return ServerExplanation(
+        server=name,
+        service_class=server.service_class,
+        model=server.model,
+        priority=candidates.system.priority(server),
+        load_rpm=load_rpm,
+        served_fraction=fraction,
+        pools=tuple(
+            ChosenPool(
+                accelerator=pool.accelerator,
+                num_replicas=pool.num_replicas,
+                max_batch=pool.max_batch,
+                cost_cents_per_h=pool.cost_cents_per_h,
+                binding=of_accelerator[pool.accelerator],
+            )
+            for pool in pools
+        ),
+        headroom_rpm=headroom,
+        headroom_share=None if headroom is None else headroom / load_rpm,
+        runner_up=alternatives.get((s, None)),
+        options=_options(candidates, s, of_accelerator, alternatives),
+        rejections=tuple(sorted((_rejected(item) for item in candidates.rejections(s)), key=_miss)),
+    )
+
+
+def _headroom_rpm(plan: Plan, server: str, load_rpm: float) -> float | None:
+    """Return the load that a server's replicas can take beyond the one they have to carry (eq. 59)."""
+    if load_rpm == 0:
+        return None
+    return sum(pool.max_arrival_rate_rpm for pool in plan.allocations.get(server, ())) - load_rpm
+
+
+def _options(
+    candidates: Candidates,
+    s: int,
+    of_accelerator: dict[str, tuple[Binding, ...]],
+    alternatives: _Alternatives,
+) -> tuple[Option, ...]:
+    fleet, table = candidates.fleet, candidates.table
+    rows = np.flatnonzero(table.server == s)
+    cost = table.cost_cents_per_h
+    options = []
+    for c in rows[np.argsort(cost[rows], kind="stable")]:
+        accelerator = fleet.accelerator_names[table.accelerator[c]]
+        options.append(
+            Option(
+                accelerator=accelerator,
+                num_replicas=int(table.num_replicas[c]),
+                max_batch=int(table.max_batch[c]),
+                type=fleet.type_names[table.kind[c]],
+                units=int(table.units[c]),
+                cost_cents_per_h=float(cost[c]),
+                max_arrival_rate_rpm=float(table.max_rate_rps[c] * SECONDS_PER_MINUTE),
+                binding=of_accelerator[accelerator],
+                forced=alternatives.get((s, accelerator)),
+            )
+        )
+    return tuple(options)
+
+
+def _rejected(item: Rejection) -> RejectedPair:
+    factor = None
+    if item.value and item.limit:
+        factor = max(item.value / item.limit, item.limit / item.value)
+    return RejectedPair(
+        accelerator=item.accelerator,
+        reason=item.reason,
+        detail=item.detail,
+        value=item.value,
+        limit=item.limit,
+        factor=factor,
+    )
+
+
+def _miss(item: RejectedPair) -> tuple[bool, float, str]:
+    """Return a key that puts the smallest miss first, and what was not measured last."""
+    return item.factor is None, item.factor or 0.0, item.accelerator
