@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from optimizer.report.plots import draw
     from optimizer.spec.schema import SystemSpec
     from optimizer.spec.system import System, load_system
-    from optimizer.study.compare import compare
-    from optimizer.study.comparison import Comparison
-    from optimizer.study.explain import explain
-    from optimizer.study.explanation import Explanation
-    from optimizer.study.figure import Figure
-    from optimizer.study.kinds import make_figure
+    from optimizer.study.comparison.compare import compare
+    from optimizer.study.comparison.document import Comparison
+    from optimizer.study.explanation.document import Explanation
+    from optimizer.study.explanation.explain import explain
+    from optimizer.study.figures.document import Figure
+    from optimizer.study.figures.kinds import make_figure
     from optimizer.study.load_changes import scale_loads, vary_loads
-    from optimizer.study.reporting import Report, make_report
+    from optimizer.study.reports.report import Report, make_report
 
 __version__ = "0.1.0"
 
@@ -99,14 +99,14 @@ _HOMES = {
     "optimizer.report.plots": ("draw",),
     "optimizer.spec.schema": ("SystemSpec",),
     "optimizer.spec.system": ("System", "load_system"),
-    "optimizer.study.figure": ("Figure",),
-    "optimizer.study.kinds": ("make_figure",),
-    "optimizer.study.reporting": ("Report", "make_report"),
-    "optimizer.study.compare": ("compare",),
-    "optimizer.study.comparison": ("Comparison",),
+    "optimizer.study.figures.document": ("Figure",),
+    "optimizer.study.figures.kinds": ("make_figure",),
+    "optimizer.study.reports.report": ("Report", "make_report"),
+    "optimizer.study.comparison.compare": ("compare",),
+    "optimizer.study.comparison.document": ("Comparison",),
     "optimizer.study.load_changes": ("scale_loads", "vary_loads"),
-    "optimizer.study.explain": ("explain",),
-    "optimizer.study.explanation": ("Explanation",),
+    "optimizer.study.explanation.explain": ("explain",),
+    "optimizer.study.explanation.document": ("Explanation",),
 }
 
 

@@ -49,11 +49,13 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "optimizer.plan": (("document",), ("build", "verify", "files")),
     "optimizer.study": (
-        ("comparison", "explanation", "load_changes", "figure", "power"),
-        ("compare", "resolving", "binding", "overview", "placed"),
-        ("servers", "units", "targets", "curves", "prices", "pictures", "reporting"),
-        ("repair", "kinds"),
-        ("explain",),
+        ("load_changes", "comparison", "explanation", "figures", "reports"),
+        ("comparison.document", "explanation.document", "figures.document", "reports.power"),
+        ("comparison.rows", "explanation.resolving", "explanation.binding", "figures.placed"),
+        ("comparison.compare", "reports.overview"),
+        ("explanation.servers", "explanation.units", "explanation.targets", "reports.report"),
+        ("explanation.repair", "figures.curves", "figures.prices", "figures.plans"),
+        ("explanation.explain", "figures.kinds"),
     ),
     "optimizer.report": (
         ("plots.style",),

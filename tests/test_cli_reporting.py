@@ -11,7 +11,7 @@ from builders import accelerator, document, server, service_class
 from optimizer import load_system, make_figure, make_report, render_report, scale_loads
 from optimizer.cli import main
 from optimizer.commands import reporting
-from optimizer.study.kinds import KINDS, PLAN_KINDS
+from optimizer.study.figures.kinds import KINDS, PLAN_KINDS
 
 ROOT = Path(__file__).parent.parent
 SMALL = str(ROOT / "specs" / "small")

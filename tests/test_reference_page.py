@@ -13,9 +13,9 @@ from optimizer.candidates import Reason
 from optimizer.commands import COMMANDS
 from optimizer.plan import Plan
 from optimizer.spec.schema import SystemSpec
-from optimizer.study.comparison import Comparison
-from optimizer.study.figure import Figure
-from optimizer.study.reporting import Report
+from optimizer.study.comparison.document import Comparison
+from optimizer.study.figures.document import Figure
+from optimizer.study.reports.report import Report
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")

@@ -16,7 +16,7 @@ from optimizer.commands.solving import (
 if TYPE_CHECKING:
     from optimizer.plan import Plan
     from optimizer.spec.system import System
-    from optimizer.study.comparison import Comparison
+    from optimizer.study.comparison.document import Comparison
 
 _EPILOG = """\
 Without --with, --with-options and a change of the load: the unlimited plan beside the limited one.
@@ -60,7 +60,7 @@ def _compare(arguments: argparse.Namespace) -> None:
 def _comparison(arguments: argparse.Namespace) -> "Comparison":
     from optimizer.errors import SpecError
     from optimizer.plan import Plan, load_system_or_plan
-    from optimizer.study.compare import compare
+    from optimizer.study.comparison.compare import compare
 
     options = solving_options(arguments)
     asked: dict[str, Any] = {"backend": arguments.backend} | options

@@ -17,7 +17,7 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
 
 def _explain(arguments: argparse.Namespace) -> None:
     from optimizer.report.progress import working
-    from optimizer.study.explain import explain
+    from optimizer.study.explanation.explain import explain
 
     with working("explaining"):
         explanation = explain(read_system(arguments, solving_options(arguments)), arguments.server)

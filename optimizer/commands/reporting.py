@@ -56,7 +56,7 @@ def _report(arguments: argparse.Namespace) -> None:
     from optimizer.report.pages import PageFormat, render_report
     from optimizer.report.progress import working
     from optimizer.spec.files import write_text
-    from optimizer.study.reporting import make_report
+    from optimizer.study.reports.report import make_report
 
     system = read_system(arguments, solving_options(arguments))
     files: dict[PageFormat, Path | None] = {
@@ -95,7 +95,7 @@ def _plot(arguments: argparse.Namespace) -> None:
     from optimizer.report.progress import working
     from optimizer.spec.files import write_bytes
     from optimizer.spec.system import load_system
-    from optimizer.study.kinds import PLAN_KINDS, make_figure
+    from optimizer.study.figures.kinds import PLAN_KINDS, make_figure
 
     file_format = _picture_format(arguments)
     one_server = arguments.kind not in PLAN_KINDS

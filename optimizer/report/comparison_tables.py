@@ -8,7 +8,7 @@ from rich.text import Text
 
 from optimizer.plan import Plan
 from optimizer.report.tables import empty_table
-from optimizer.study.comparison import Comparison, Figures, Row, ServerRow, TypeRow
+from optimizer.study.comparison.document import Comparison, Figures, Row, ServerRow, TypeRow
 
 LABEL_WIDTH = 18
 """Longer labels are cut in the headings of tables."""

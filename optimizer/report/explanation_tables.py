@@ -19,7 +19,7 @@ from optimizer.report.explanation_words import (
 )
 from optimizer.report.server_tables import server_parts
 from optimizer.report.tables import empty_table
-from optimizer.study.explanation import (
+from optimizer.study.explanation.document import (
     Alternative,
     Explanation,
     Repair,

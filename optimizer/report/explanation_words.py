@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rich.text import Text
 
-from optimizer.study.explanation import Binding, Effect
+from optimizer.study.explanation.document import Binding, Effect
 
 WIDTH = 98
 """Characters of a line of text."""

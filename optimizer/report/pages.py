@@ -16,10 +16,10 @@ from optimizer.report.plots import draw
 from optimizer.report.plots.style import printable
 from optimizer.report.sections import Section, headline, sections, status
 from optimizer.spec.system import System
-from optimizer.study.figure import Figure
-from optimizer.study.overview import PoolRow
-from optimizer.study.pictures import PANELS, Shown, left_out
-from optimizer.study.reporting import Report
+from optimizer.study.figures.document import Figure
+from optimizer.study.figures.plans import PANELS, Shown, left_out
+from optimizer.study.reports.overview import PoolRow
+from optimizer.study.reports.report import Report
 
 PageFormat = Literal["html", "markdown", "csv"]
 

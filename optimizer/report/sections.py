@@ -7,10 +7,10 @@ stands under its unit.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from optimizer.study.comparison import Comparison, Figures
-from optimizer.study.figure import plain
-from optimizer.study.overview import Overview
-from optimizer.study.reporting import Report
+from optimizer.study.comparison.document import Comparison, Figures
+from optimizer.study.figures.document import plain
+from optimizer.study.reports.overview import Overview
+from optimizer.study.reports.report import Report
 
 
 class Column(NamedTuple):

@@ -15,7 +15,7 @@ from optimizer.report.explanation_words import (
     share_text,
 )
 from optimizer.report.tables import empty_table
-from optimizer.study.explanation import Alternative, Binding, Explanation, Option, ServerExplanation
+from optimizer.study.explanation.document import Alternative, Binding, Explanation, Option, ServerExplanation
 
 
 def server_parts(item: ServerExplanation, explanation: Explanation) -> Iterator[RenderableType]:

@@ -18,8 +18,8 @@ from optimizer.generate import generate_document
 from optimizer.report import plots
 from optimizer.report.plots.curves import _apart
 from optimizer.report.plots.style import drawing
-from optimizer.study.figure import Bar, BarPanel, Cell, CurvePanel, GridPanel, Guide, Series
-from optimizer.study.kinds import KINDS, PLAN_KINDS
+from optimizer.study.figures.document import Bar, BarPanel, Cell, CurvePanel, GridPanel, Guide, Series
+from optimizer.study.figures.kinds import KINDS, PLAN_KINDS
 
 ROOT = Path(__file__).parents[2]
 SVG = "{http://www.w3.org/2000/svg}"

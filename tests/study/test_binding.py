@@ -12,7 +12,7 @@ import pytest
 from builders import Json, accelerator, document, profile, server, service_class, system
 
 from optimizer import System, find_candidates, load_system
-from optimizer.study.binding import binding_limits
+from optimizer.study.explanation.binding import binding_limits
 
 Pair = tuple[str, str]
 RISE = 1e-8

@@ -10,8 +10,8 @@ from queue_oracles import Linear, Machine
 
 from optimizer import Figure, SpecError, System, find_candidates, load_system, make_figure, solve
 from optimizer.spec.schema import PerfParms
-from optimizer.study.figure import CurvePanel, Series
-from optimizer.study.prices import front
+from optimizer.study.figures.document import CurvePanel, Series
+from optimizer.study.figures.prices import front
 
 TTFT, ITL = 60.0, 13.0
 """Targets of the fleet below, in ms: on A the ITL binds at large batches."""

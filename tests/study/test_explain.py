@@ -12,9 +12,9 @@ from builders import accelerator, document, random_document, server, service_cla
 
 from optimizer import Explanation, Plan, SpecError, System, explain, find_candidates, load_system, solve
 from optimizer.generate import generate_system
-from optimizer.study.explanation import Effect
-from optimizer.study.repair import find_repair
-from optimizer.study.resolving import no_worse
+from optimizer.study.explanation.document import Effect
+from optimizer.study.explanation.repair import find_repair
+from optimizer.study.explanation.resolving import no_worse
 
 SPECS = Path(__file__).resolve().parents[2] / "specs"
 SEEDS = range(20)

@@ -8,10 +8,10 @@ from builders import accelerator, profile, server, service_class, system
 from optimizer import Figure, System, compare, make_figure, make_report, scale_loads, solve
 from optimizer.generate import generate_document
 from optimizer.spec.system import load_system
-from optimizer.study.figure import BarPanel, GridPanel
-from optimizer.study.kinds import KINDS, PLAN_KINDS
-from optimizer.study.overview import describe
-from optimizer.study.pictures import MOST_ROWS
+from optimizer.study.figures.document import BarPanel, GridPanel
+from optimizer.study.figures.kinds import KINDS, PLAN_KINDS
+from optimizer.study.figures.plans import MOST_ROWS
+from optimizer.study.reports.overview import describe
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from optimizer import load_system, solve
 from optimizer.spec.schema import Power
-from optimizer.study.overview import describe
-from optimizer.study.power import accelerator_power_w, is_known
+from optimizer.study.reports.overview import describe
+from optimizer.study.reports.power import accelerator_power_w, is_known
 
 ROOT = Path(__file__).parents[2]
 watts = st.floats(0, 5000)

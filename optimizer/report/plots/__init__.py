@@ -15,7 +15,7 @@ from optimizer.report.plots.bars import bars_height_mm, draw_bars
 from optimizer.report.plots.curves import curves_height_mm, draw_curves
 from optimizer.report.plots.grids import draw_grid, grid_height_mm
 from optimizer.report.plots.style import EDGE_MM, GREY, TEXT_PT, Page, drawing, printable, short
-from optimizer.study.figure import BarPanel, CurvePanel, Figure, GridPanel
+from optimizer.study.figures.document import BarPanel, CurvePanel, Figure, GridPanel
 
 Format = Literal["svg", "png", "pdf"]
 

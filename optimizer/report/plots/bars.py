@@ -16,7 +16,7 @@ from optimizer.report.plots.style import (
     Page,
     short,
 )
-from optimizer.study.figure import Bar, BarPanel
+from optimizer.study.figures.document import Bar, BarPanel
 
 ROW_MM = 3.7
 SPACIOUS_COLUMNS = 3

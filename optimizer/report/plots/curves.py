@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from optimizer.report.plots.style import CHARACTER_MM, COLOURS, GREY, SMALL_PT, WIDTH_MM, Page, short
-from optimizer.study.figure import CurvePanel, Guide, Series
+from optimizer.study.figures.document import CurvePanel, Guide, Series
 
 CURVE_MM, STRIP_MM = 46.0, 3.5
 LEAST_LABEL_STEP = 0.075

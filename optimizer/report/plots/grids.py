@@ -17,7 +17,7 @@ from optimizer.report.plots.style import (
     printable,
     short,
 )
-from optimizer.study.figure import GridPanel
+from optimizer.study.figures.document import GridPanel
 
 FIELD_MM, LINE_MM = 6.0, 3.2
 HEADING_MM = 34.0

@@ -19,7 +19,7 @@ from optimizer.candidates.pairs import (
 )
 from optimizer.candidates.table import CandidateTable
 from optimizer.fleet import Fleet
-from optimizer.study.explanation import Binding, Limit
+from optimizer.study.explanation.document import Binding, Limit
 
 RELAXATION = 0.01
 """Share by which a latency target is relaxed."""

@@ -6,9 +6,9 @@ Takes a `System`, gives a `Report`; `optimizer.report.pages` turns it into HTML,
 from optimizer.plan import Plan
 from optimizer.spec.schema import Document
 from optimizer.spec.system import System
-from optimizer.study.compare import compare
-from optimizer.study.comparison import Comparison
-from optimizer.study.overview import Overview, describe
+from optimizer.study.comparison.compare import compare
+from optimizer.study.comparison.document import Comparison
+from optimizer.study.reports.overview import Overview, describe
 
 
 class Report(Document):

@@ -14,8 +14,8 @@ from optimizer.candidates.table import CandidateTable
 from optimizer.fleet import SECONDS_PER_MINUTE
 from optimizer.spec.messages import known_name
 from optimizer.spec.system import System
-from optimizer.study.figure import CurvePanel, Figure, Guide, Series, plain
-from optimizer.study.placed import NothingToShow, joined_columns, loaded, numbers, rejection
+from optimizer.study.figures.document import CurvePanel, Figure, Guide, Series, plain
+from optimizer.study.figures.placed import NothingToShow, joined_columns, loaded, numbers, rejection
 
 MOST_CURVES = 6
 """Accelerators that one panel can tell apart."""

@@ -4,11 +4,11 @@ from optimizer.candidates import find_candidates
 from optimizer.pipeline import solve
 from optimizer.spec.messages import known_name
 from optimizer.spec.system import System
-from optimizer.study.explanation import Explanation
-from optimizer.study.repair import find_repair
-from optimizer.study.servers import explain_servers
-from optimizer.study.targets import price_targets
-from optimizer.study.units import explain_types
+from optimizer.study.explanation.document import Explanation
+from optimizer.study.explanation.repair import find_repair
+from optimizer.study.explanation.servers import explain_servers
+from optimizer.study.explanation.targets import price_targets
+from optimizer.study.explanation.units import explain_types
 
 
 def explain(system: System, server: str | None = None, **options: object) -> Explanation:

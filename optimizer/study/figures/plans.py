@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from optimizer.spec.system import System
-from optimizer.study.figure import Bar, BarPanel, Cell, Figure, GridPanel, plain
-from optimizer.study.overview import Overview, PoolRow
+from optimizer.study.figures.document import Bar, BarPanel, Cell, Figure, GridPanel, plain
+from optimizer.study.reports.overview import Overview, PoolRow
 
 if TYPE_CHECKING:
     from optimizer.spec.schema import Server

@@ -7,8 +7,8 @@ import numpy as np
 from optimizer.candidates import Candidates, CandidateTable, Rejection
 from optimizer.fleet import SECONDS_PER_MINUTE
 from optimizer.plan import Plan
-from optimizer.study.binding import binding_limits
-from optimizer.study.explanation import (
+from optimizer.study.explanation.binding import binding_limits
+from optimizer.study.explanation.document import (
     Alternative,
     Binding,
     ChosenPool,
@@ -17,7 +17,7 @@ from optimizer.study.explanation import (
     RejectedPair,
     ServerExplanation,
 )
-from optimizer.study.resolving import effect, on_accelerators, plans_of
+from optimizer.study.explanation.resolving import effect, on_accelerators, plans_of
 
 
 def explain_servers(

@@ -14,9 +14,9 @@ from optimizer.plan import Plan
 from optimizer.solvers.expansion import Expansion, cheapest_expansion, fits, smallest_expansion
 from optimizer.solvers.formulation import served_in_full
 from optimizer.solvers.problem import Problem, build_problem
-from optimizer.study.explanation import Beyond, Relaxation, Repair, UnitRepair
-from optimizer.study.resolving import effect, in_threads, plan_of, with_units
-from optimizer.study.targets import Target, relaxed, target_ms, targets_of_servers
+from optimizer.study.explanation.document import Beyond, Relaxation, Repair, UnitRepair
+from optimizer.study.explanation.resolving import effect, in_threads, plan_of, with_units
+from optimizer.study.explanation.targets import Target, relaxed, target_ms, targets_of_servers
 
 LEAST_SEARCHED = 1e-6
 """Where the search for a looser target begins if the target is less [ms]."""

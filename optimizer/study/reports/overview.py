@@ -10,7 +10,7 @@ from pydantic import Field
 from optimizer.plan import Plan
 from optimizer.spec.schema import Document
 from optimizer.spec.system import System
-from optimizer.study.power import pool_power_w
+from optimizer.study.reports.power import pool_power_w
 
 
 class PoolRow(Document):

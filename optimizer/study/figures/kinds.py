@@ -9,13 +9,13 @@ from collections.abc import Callable
 from optimizer.errors import SpecError
 from optimizer.pipeline import solve
 from optimizer.spec.system import System
-from optimizer.study.compare import compare
-from optimizer.study.curves import batch_figure, latency_figure, occupancy_figure, timing_figure
-from optimizer.study.figure import Figure
-from optimizer.study.overview import describe
-from optimizer.study.pictures import PANELS, Shown, plan_figure
-from optimizer.study.placed import NothingToShow, Placed, chosen_server, place
-from optimizer.study.prices import cost_figure, pareto_figure
+from optimizer.study.comparison.compare import compare
+from optimizer.study.figures.curves import batch_figure, latency_figure, occupancy_figure, timing_figure
+from optimizer.study.figures.document import Figure
+from optimizer.study.figures.placed import NothingToShow, Placed, chosen_server, place
+from optimizer.study.figures.plans import PANELS, Shown, plan_figure
+from optimizer.study.figures.prices import cost_figure, pareto_figure
+from optimizer.study.reports.overview import describe
 
 REPLICA_KINDS: dict[str, Callable[[Placed], Figure]] = {
     "occupancy": occupancy_figure,

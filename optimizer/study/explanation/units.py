@@ -7,8 +7,8 @@ from optimizer.candidates import Candidates
 from optimizer.plan import Plan
 from optimizer.solvers.expansion import unit_prices
 from optimizer.solvers.problem import build_problem
-from optimizer.study.explanation import TypeExplanation
-from optimizer.study.resolving import effect, plans_of, with_units
+from optimizer.study.explanation.document import TypeExplanation
+from optimizer.study.explanation.resolving import effect, plans_of, with_units
 
 
 def explain_types(candidates: Candidates, plan: Plan) -> tuple[TypeExplanation, ...]:

@@ -20,7 +20,7 @@ from optimizer.plan import Plan, make_plan
 from optimizer.solvers.levels import VALUE
 from optimizer.solvers.problem import build_problem
 from optimizer.spec.system import System
-from optimizer.study.explanation import Effect, ServiceChange
+from optimizer.study.explanation.document import Effect, ServiceChange
 
 MAX_THREADS = 8
 LEAST_SHARE = 1e-9

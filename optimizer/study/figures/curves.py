@@ -9,8 +9,8 @@ import numpy as np
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.fleet import SECONDS_PER_MINUTE
 from optimizer.queueing.performance import MS_PER_S
-from optimizer.study.figure import CurvePanel, Figure, Guide, Series, plain
-from optimizer.study.placed import NothingToShow, Placed, numbers
+from optimizer.study.figures.document import CurvePanel, Figure, Guide, Series, plain
+from optimizer.study.figures.placed import NothingToShow, Placed, numbers
 
 POINTS = 240
 """Points of a smooth curve."""

@@ -8,8 +8,8 @@ import numpy as np
 from optimizer.candidates import Candidates
 from optimizer.plan import Plan
 from optimizer.spec.schema import MAX_QUANTITY
-from optimizer.study.explanation import TargetPrice
-from optimizer.study.resolving import effect, no_worse, plans_of, with_targets_of
+from optimizer.study.explanation.document import TargetPrice
+from optimizer.study.explanation.resolving import effect, no_worse, plans_of, with_targets_of
 
 RELAXATION = 0.1
 """Share by which a target is relaxed to see what it costs."""
