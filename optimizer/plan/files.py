@@ -26,7 +26,7 @@ def load_plan(path: str | os.PathLike[str]) -> Plan:
         SpecError: the file cannot be read, breaks the schema of plans, or contradicts itself.
     """
     source = _source(path)
-    return _plan_from_value(json_value(read_text(path), source), source)
+    return plan_from_value(json_value(read_text(path), source), source)
 
 
 def load_system_or_plan(path: str | os.PathLike[str]) -> System | Plan:
@@ -41,25 +41,36 @@ def load_system_or_plan(path: str | os.PathLike[str]) -> System | Plan:
     if Path(path).suffix.lower() != ".json" and text.lstrip()[:1] != "{":
         return join_parts([parse_part(text, source)])
     raw = json_value(text, source)
-    if isinstance(raw, Mapping) and any(str(key).lower() == "allocations" for key in raw):
-        return _plan_from_value(raw, source)
+    if is_plan(raw):
+        return plan_from_value(raw, source)
     return join_parts([Part(spec_from_value(raw, source), source)])
+
+
+def is_plan(raw: object) -> bool:
+    """Say whether plain values are meant to be a plan, and not a system."""
+    return isinstance(raw, Mapping) and any(str(key).lower() == "allocations" for key in raw)
+
+
+def plan_from_value(raw: object, source: str = "") -> Plan:
+    """Return the plan that plain values hold.
+
+    Raises:
+        SpecError: it breaks the schema of plans, or contradicts itself; the text begins with the source.
+    """
+    prefix = f"{source}: " if source else ""
+    plan = validated(Plan, raw, prefix)
+    for name, pools in plan.allocations.items():
+        for i, pool in enumerate(pools):
+            _check_pool(pool, f"{prefix}allocations.{name}[{i}]")
+    cost = math.fsum(pool.cost_cents_per_h for pools in plan.allocations.values() for pool in pools)
+    said = plan.total_cost_cents_per_h
+    if not math.isclose(cost, said, rel_tol=COST_TOLERANCE, abs_tol=COST_TOLERANCE):
+        raise SpecError(f"{prefix}totalCost: {said:g} is not what the allocations cost, {cost:g}")
+    return plan
 
 
 def _source(path: str | os.PathLike[str]) -> str:
     return "standard input" if str(path) == "-" else str(path)
-
-
-def _plan_from_value(raw: object, source: str) -> Plan:
-    plan = validated(Plan, raw, f"{source}: ")
-    for name, pools in plan.allocations.items():
-        for i, pool in enumerate(pools):
-            _check_pool(pool, f"{source}: allocations.{name}[{i}]")
-    cost = math.fsum(pool.cost_cents_per_h for pools in plan.allocations.values() for pool in pools)
-    said = plan.total_cost_cents_per_h
-    if not math.isclose(cost, said, rel_tol=COST_TOLERANCE, abs_tol=COST_TOLERANCE):
-        raise SpecError(f"{source}: totalCost: {said:g} is not what the allocations cost, {cost:g}")
-    return plan
 
 
 def _check_pool(pool: Pool, place: str) -> None:

@@ -74,6 +74,7 @@ _TEXTS = {
     "int_from_float": "must be a whole number, not {value}",
     "bool_type": "must be true or false, not {value}",
     "tuple_type": "must be a list, not {value}",
+    "dict_type": "must be an object with keys, not {value}",
     "model_type": "must be an object with keys, not {value}",
     "model_attributes_type": "must be an object with keys, not {value}",
 }

@@ -57,6 +57,9 @@ def _named(**values: object) -> dict[str, Any]:
 
 
 SYSTEMS: Any = _named(bare=SYSTEM, wrapped=WRAPPED)
+COMPARISONS: Any = SYSTEMS | _named(
+    two_sides={"first": SYSTEM, "second": SYSTEM, "secondOptions": {"unlimited": True}}
+)
 ANALYSES: Any = _named(
     one={"replica": REPLICA, "rate": 8.0},
     several={"items": [{"replica": REPLICA, "rate": 8.0}, {"replica": REPLICA, "rate": 12.0}]},

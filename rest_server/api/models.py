@@ -12,23 +12,22 @@ from optimizer.spec.schema import (
     Capacity,
     Document,
     ModelProfile,
+    OptimizerOptions,
     Server,
     ServiceClass,
     Tokens,
 )
-from optimizer.spec.system import System
+from optimizer.study.figures.kinds import KINDS
 
 MAX_ITEMS = 1_000
 """Most replicas in one request to analyse or to size."""
 
 
-class PlanOptions(BaseModel):
-    """Options in place of the document's."""
+class ExactOptions(BaseModel):
+    """Options in place of the document's, where the exact solver is used in any case."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    solver: Literal["milp", "greedy"] | None = None
-    """Exact, or the greedy baseline."""
     unlimited: bool | None = None
     """Ignore the capacities."""
     mixed: bool | None = None
@@ -36,18 +35,65 @@ class PlanOptions(BaseModel):
     gap: float | None = Field(None, ge=0, le=1)
     """Relative gap at which the solver may stop."""
     time_limit: float | None = Field(None, gt=0, le=1e6)
-    """Time for the whole solve [s]; at most nine tenths of the time that the service gives a request."""
+    """Time for a solve [s]; the whole request has the time that the service gives one."""
 
-    def applied_to(self, system: System) -> System:
-        """Return a system with these options in place of its own."""
-        given = {
-            "milp_solver": None if self.solver is None else self.solver == "milp",
+    def given(self) -> dict[str, Any]:
+        """Return the options that are given, by their Python names in the documents."""
+        options = {
             "unlimited": self.unlimited,
             "heterogeneous": self.mixed,
             "gap": self.gap,
             "time_limit_s": self.time_limit,
         }
-        return system.with_options(**{name: value for name, value in given.items() if value is not None})
+        return {name: value for name, value in options.items() if value is not None}
+
+
+class PlanOptions(ExactOptions):
+    """Options in place of the document's."""
+
+    solver: Literal["milp", "greedy"] | None = None
+    """Exact, or the greedy baseline."""
+
+    def given(self) -> dict[str, Any]:
+        """Return the options that are given, by their Python names in the documents."""
+        solver = {} if self.solver is None else {"milp_solver": self.solver == "milp"}
+        return super().given() | solver
+
+
+class ExplainOptions(ExactOptions):
+    """What to explain, and options in place of the document's."""
+
+    server: str | None = None
+    """The server to explain in depth; none: all, and the accelerator types."""
+
+
+class CompareOptions(PlanOptions):
+    """A change of the load, and options in place of the document's."""
+
+    scale: float | None = Field(None, ge=0, le=1e6, allow_inf_nan=False)
+    """After: every arrival rate times this."""
+    random_load: int | None = Field(None, ge=0, lt=2**64)
+    """After: rates times 0.5 … 1.5 and token lengths times 0.8 … 1.2 at random, from this seed."""
+
+
+class ReportOptions(PlanOptions):
+    """In what form to answer, and options in place of the document's."""
+
+    format: Literal["json", "html", "markdown", "csv"] = "json"
+    """The numbers, one page with its pictures inside, the same without pictures, or a row for each pool."""
+
+
+class FigureOptions(CompareOptions):
+    """What to show and in what form, a change of the load, and options in place of the document's."""
+
+    kind: str = Field("plan", json_schema_extra={"enum": list(KINDS)})
+    """What to show: one of the kinds of `inferplan plot`."""
+    format: Literal["json", "svg", "png", "pdf"] = "json"
+    """The numbers that are shown, or the picture."""
+    server: str | None = None
+    """The server, for a kind that shows one."""
+    accelerator: str | None = None
+    """The accelerator, for a kind that shows one server; by default the plan's, or all."""
 
 
 class WrappedSystem(Document):
@@ -55,6 +101,19 @@ class WrappedSystem(Document):
 
     system: dict[str, dict[str, Any]]
     """`acceleratorData`, `modelData`, `serviceClassData`, `serverData`, `capacityData`, `optimizerData`."""
+
+
+class TwoSides(Document):
+    """Two systems or plans to compare."""
+
+    first: dict[str, Any]
+    """A system, which is planned, or a plan as it is."""
+    second: dict[str, Any] | None = None
+    """The other system or plan; without it the first system, with other options or another load."""
+    second_options: OptimizerOptions | None = Field(None, alias="secondOptions")
+    """Options of the second side alone."""
+    transition: bool = False
+    """Whether the second system follows the first in time: what the first plan says is then what runs."""
 
 
 class Analysis(Document):

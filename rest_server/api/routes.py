@@ -6,7 +6,7 @@ from fastapi import APIRouter, HTTPException
 from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute
 
-from rest_server.api import fleet, planning
+from rest_server.api import fleet, planning, studies
 from rest_server.api.entities import entities_router
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY"})
@@ -18,7 +18,7 @@ def api_router(*, stateful: bool) -> APIRouter:
     Args:
         stateful: whether the service holds a fleet; without it there are only the routes that compute.
     """
-    parts = [planning.router]
+    parts = [planning.router, studies.router]
     if stateful:
         parts += [entities_router(), fleet.router]
     router = APIRouter()

@@ -62,7 +62,16 @@ def system_of(body: bytes, settings: Settings) -> System:
     Raises:
         SpecError: the document breaks the schema, contradicts itself, or is larger than the service takes.
     """
-    spec = spec_from_value(value_of(body))
+    return system_from(value_of(body), settings)
+
+
+def system_from(value: Mapping[str, Any], settings: Settings) -> System:
+    """Return the cross-checked system that plain values describe.
+
+    Raises:
+        SpecError: as `system_of`.
+    """
+    spec = spec_from_value(value)
     check_size(spec, settings)
     return join_parts([Part(spec)])
 
@@ -76,7 +85,7 @@ def solved(system: System, settings: Settings) -> tuple[Plan, dict[str, float]]:
 
 def plan_body(body: bytes, options: PlanOptions, settings: Settings) -> tuple[bytes, dict[str, float]]:
     """Return the plan of the system in a body, and the time of each stage [s]."""
-    plan, stages_s = solved(options.applied_to(system_of(body, settings)), settings)
+    plan, stages_s = solved(system_of(body, settings).with_options(**options.given()), settings)
     return plan.to_json().encode(), stages_s
 
 

@@ -1,5 +1,6 @@
 """The page about REST: its examples are run, one after the other, and it names every route and setting."""
 
+import csv
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -79,6 +80,15 @@ def fits(found: Any, shown: Any) -> bool:
     return type(found) is type(shown) and bool(found == shown)
 
 
+def cells(text: str) -> list[list[str | float]]:
+    """Return the cells of a CSV, numbers as numbers."""
+
+    def cell(value: str) -> str | float:
+        return float(value) if re.fullmatch(r"-?[0-9.]+(e[+-]?[0-9]+)?", value) else value
+
+    return [[cell(value) for value in row] for row in csv.reader(text.splitlines())]
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: f"{example.method} {example.path}")
 def test_an_example_is_answered_as_the_page_shows(service: TestClient, example: Example) -> None:
     content = example.body.encode() or None
@@ -88,6 +98,8 @@ def test_an_example_is_answered_as_the_page_shows(service: TestClient, example: 
         assert answer.headers[name] == value, name
     if answer.headers.get("content-type", "").partition(";")[0].endswith("json"):
         assert fits(answer.json(), json.loads(example.answer)), answer.text
+    elif answer.headers.get("content-type", "").startswith("text/csv"):
+        assert fits(cells(answer.text), cells(example.answer)), answer.text
     else:
         assert answer.text == example.answer
 

@@ -1,0 +1,190 @@
+"""/v1/compare, /v1/explain, /v1/report, /v1/figure: what the library answers, refusals with their path."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from api_clients import PROBLEM, client, serving
+from builders import accelerator, document, server
+from fastapi.testclient import TestClient
+
+from optimizer import (
+    Comparison,
+    compare,
+    draw,
+    explain,
+    load_system,
+    make_figure,
+    make_report,
+    render_report,
+    scale_loads,
+    solve,
+    vary_loads,
+)
+from optimizer.spec.schema import SystemSpec
+from rest_server.api import examples as api_examples
+
+if TYPE_CHECKING:
+    from optimizer.report.pages import PageFormat
+
+Json = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[TestClient]:
+    with client() as found:
+        yield found
+
+
+def scarce() -> Json:
+    """Two servers on two types, of which the cheaper has too few units."""
+    return document(
+        [server("s"), server("t")], [accelerator("A"), accelerator("B", cost=60)], {"A": 1, "B": 9}
+    )
+
+
+# --- compare -------------------------------------------------------------------------------------------
+
+
+def test_one_system_is_compared_without_and_with_its_limits(service: TestClient) -> None:
+    answer = service.post("/v1/compare", json=scarce())
+    assert answer.status_code == 200, answer.text
+    assert answer.text == compare(load_system(scarce())).to_json()
+    assert answer.json()["kind"] == "scarcity"
+    assert answer.json()["total"]["difference"]["cost"] > 0
+
+
+def test_a_changed_load_is_compared_with_the_load_before(service: TestClient) -> None:
+    system = load_system(scarce())
+    for query, after in (
+        ("scale=2", scale_loads(system, 2)),
+        ("random_load=7", vary_loads(system, np.random.default_rng(7))),
+    ):
+        answer = service.post(f"/v1/compare?{query}", json=scarce())
+        assert answer.text == compare(system, after, transition=True).to_json(), query
+
+
+def test_two_systems_plans_or_options_are_compared(service: TestClient) -> None:
+    first, second = load_system(scarce()), load_system(scarce() | {"count": [{"type": "B", "count": 9}]})
+    plan = solve(second)
+    sides = {"first": scarce(), "second": plan.model_dump(by_alias=True, mode="json")}
+    assert service.post("/v1/compare", json=sides).text == compare(first, plan).to_json()
+    changed = {"first": scarce(), "secondOptions": {"unlimited": True}}
+    expected = compare(first, second_options={"unlimited": True}, heterogeneous=True)
+    assert service.post("/v1/compare?mixed=true", json=changed).text == expected.to_json()
+    after = {"first": scarce(), "second": scarce(), "transition": True}
+    found = Comparison.model_validate_json(service.post("/v1/compare", json=after).text)
+    assert found.kind == "load_change"
+    assert found.same
+
+
+@pytest.mark.parametrize(
+    ("query", "body", "path"),
+    [
+        ("", {"first": {"servers": 3}}, "first.servers"),
+        ("", {"first": 3}, "first"),
+        ("", {"first": api_examples.SYSTEM, "second": {"allocations": {}}}, "second.status"),
+        ("", {"first": api_examples.SYSTEM, "secondOptions": {"gap": 2}}, "secondOptions.gap"),
+        ("", {"first": api_examples.SYSTEM, "third": {}}, "third"),
+        ("?scale=2", {"first": api_examples.SYSTEM}, "first"),
+        ("?scale=2&random_load=1", api_examples.SYSTEM, "scale"),
+        ("?scale=nan", api_examples.SYSTEM, "query.scale"),
+        ("?random_load=-1", api_examples.SYSTEM, "query.random_load"),
+    ],
+)
+def test_a_wrong_comparison_is_refused_with_the_path(
+    service: TestClient, query: str, body: Json, path: str
+) -> None:
+    answer = service.post(f"/v1/compare{query}", json=body)
+    assert answer.status_code == 422, answer.text
+    assert answer.headers["content-type"] == PROBLEM
+    assert answer.json()["path"] == path
+
+
+def test_a_finished_plan_alone_has_nothing_to_be_compared_with(service: TestClient) -> None:
+    plan = solve(load_system(scarce())).model_dump(by_alias=True, mode="json")
+    answer = service.post("/v1/compare", json={"first": plan})
+    assert answer.status_code == 422
+    assert "name a second plan" in answer.json()["detail"]
+
+
+# --- explain, report, figure ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("query", "server_name", "options"),
+    [
+        ("", None, {}),
+        ("?server=t", "t", {}),
+        ("?unlimited=true", None, {"unlimited": True}),
+        ("?mixed=true", None, {"heterogeneous": True}),
+    ],
+)
+def test_an_explanation_is_the_librarys(
+    service: TestClient, query: str, server_name: str | None, options: Json
+) -> None:
+    answer = service.post(f"/v1/explain{query}", json=scarce())
+    assert answer.status_code == 200, answer.text
+    assert answer.text == explain(load_system(scarce()), server_name, **options).to_json()
+
+
+def test_a_server_that_does_not_exist_is_refused_with_those_that_do(service: TestClient) -> None:
+    answer = service.post("/v1/explain?server=nobody", json=scarce())
+    assert answer.status_code == 422
+    assert answer.json()["path"] == "server"
+    assert "s, t" in answer.json()["detail"]
+
+
+def test_a_report_is_the_librarys_in_every_format(service: TestClient) -> None:
+    system = load_system(scarce())
+    report = make_report(system)
+    assert service.post("/v1/report", json=scarce()).text == report.to_json()
+    formats: dict[PageFormat, str] = {"html": "text/html", "markdown": "text/markdown", "csv": "text/csv"}
+    for page_format, media in formats.items():
+        answer = service.post(f"/v1/report?format={page_format}", json=scarce())
+        assert answer.headers["content-type"] == f"{media}; charset=utf-8"
+        assert answer.content.decode() == render_report(report, system, page_format)
+        assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+
+
+def test_a_figure_is_the_librarys_as_numbers_and_as_a_picture(service: TestClient) -> None:
+    system = load_system(scarce())
+    figure = make_figure(system, "latency", server="s")
+    assert service.post("/v1/figure?kind=latency&server=s", json=scarce()).text == figure.to_json()
+    answer = service.post("/v1/figure?kind=latency&server=s&format=svg", json=scarce())
+    assert answer.headers["content-type"].startswith("image/svg+xml")
+    assert answer.content == draw(figure, "svg")
+    changed = make_figure(scale_loads(system, 2), "plan", before=system)
+    assert service.post("/v1/figure?scale=2", json=scarce()).text == changed.to_json()
+
+
+@pytest.mark.parametrize("route", ["compare", "explain", "report", "figure"])
+@pytest.mark.parametrize("broken", ["nothing fits", "idle", "no units"])
+def test_a_system_without_an_answer_is_answered_in_words(
+    service: TestClient, route: str, broken: str
+) -> None:
+    source = scarce()
+    if broken == "nothing fits":
+        source["serviceClasses"][0]["modelTargets"][0]["slo-itl"] = 1e-6
+    elif broken == "idle":
+        for item in source["servers"]:
+            item["currentAlloc"]["load"]["arrivalRate"] = 0
+    else:
+        source["count"] = []
+    SystemSpec.model_validate(source)
+    answer = service.post(f"/v1/{route}", json=source)
+    assert answer.status_code == 200, answer.text
+
+
+def test_studies_run_in_processes_of_their_own() -> None:
+    system = load_system(scarce())
+    with serving(solver_processes=1, max_solves=1) as found:
+        assert found.request("POST", "/v1/explain", scarce()).body.decode() == explain(system).to_json()
+        page = found.request("POST", "/v1/report?format=html", scarce()).body.decode()
+    assert page == render_report(make_report(system), system, "html")
+
+
+def test_a_study_that_takes_too_long_is_ended() -> None:
+    with serving(solver_processes=1, max_solves=1, request_timeout_s=0.05) as found:
+        assert found.request("POST", "/v1/explain", scarce()).status == 504
