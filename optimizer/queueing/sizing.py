@@ -5,6 +5,7 @@ two is its answer. Where the number of prefill chunks steps, both targets are on
 two ratios. Equation numbers refer to ``docs/math.md``.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,8 @@ RATE_TOLERANCE = 1e-10
 """Relative width of the bracket around the largest rate."""
 _BOTH = 2
 """Row of `_ratios` that has the worse of the two."""
+PARTS = 4
+"""Into how many parts a bracket is cut before the search begins."""
 SMALLEST_RATIO = 1e-30
 """Stands for a latency of zero (no prompt, no wait) where its logarithm is taken."""
 
@@ -122,8 +125,23 @@ def _crossing(
         return np.log(ratio) - slack[k]
 
     numbers = np.arange(len(row), dtype=np.float64)
+    bracket = _narrowed(excess, bracket, numbers)
     root = find_root(excess, bracket, args=(numbers,), tolerances={"xrtol": RATE_TOLERANCE})
     # The search also ends where it hits the crossing to the last bit: both ends are then feasible.
     ends, excesses = np.stack(root.bracket), np.stack(root.f_bracket)
     crossing: FloatArray = np.where(excesses <= 0, ends, -np.inf).max(axis=0)
     return crossing
+
+
+def _narrowed(
+    excess: Callable[[FloatArray, FloatArray], FloatArray],
+    bracket: tuple[FloatArray, FloatArray],
+    numbers: FloatArray,
+) -> tuple[FloatArray, FloatArray]:
+    """Return the part of each bracket that is crossed first: cheaper than rounds of the root-finder."""
+    ends = np.linspace(*bracket, PARTS + 1, axis=1)
+    inner = ends[:, 1:-1]
+    over = excess(inner.ravel(), np.repeat(numbers, PARTS - 1)).reshape(inner.shape) > 0
+    part = np.where(over.any(axis=1), over.argmax(axis=1), PARTS - 1)[:, np.newaxis]
+    left, right = (np.take_along_axis(ends, part + step, axis=1)[:, 0] for step in (0, 1))
+    return left, right
