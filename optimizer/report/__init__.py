@@ -1,1 +1,1 @@
-"""What people read: tables for the terminal."""
+"""What people read and look at: tables for the terminal, pages, pictures."""

@@ -1,7 +1,6 @@
 """The routes of /v1 that only compute: plan, candidates, analyze, size. None of them touches any state."""
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Query, Request, Response
@@ -22,7 +21,7 @@ from rest_server.api.models import (
     WrappedSystem,
 )
 from rest_server.api.problems import problems
-from rest_server.api.requests import JSON, JsonOf, RawRoute
+from rest_server.api.requests import JSON, JsonOf, RawRoute, computed
 from rest_server.api.work import analyze_body, candidates_body, plan_body, size_body
 
 REFUSALS = (408, 413, 422, 503, 504)
@@ -45,9 +44,7 @@ async def plan_system(
 
     Servers that cannot be served are no error: they stand in `unserved` with the reason. Nothing is kept.
     """
-    state = request.app.state
-    work = partial(plan_body, body, options, state.settings)
-    text, stages_s = await state.places.run(request, work)
+    text, stages_s = await computed(request, plan_body, body, options)
     return Response(text, media_type=JSON, headers=server_timing(stages_s))
 
 
@@ -65,8 +62,7 @@ def server_timing(stages_s: Mapping[str, float]) -> dict[str, str]:
 )
 async def list_candidates(request: Request, body: SystemBody) -> Response:
     """Return what every server takes on every accelerator, or the reason why it cannot run there."""
-    state = request.app.state
-    text = await state.places.run(request, partial(candidates_body, body, state.settings))
+    text = await computed(request, candidates_body, body)
     return Response(text, media_type=JSON)
 
 
@@ -81,8 +77,7 @@ async def analyze(
     body: Annotated[bytes, JsonOf(Analysis | Analyses), Body(openapi_examples=ANALYSES)],
 ) -> Response:
     """Return what a replica does at a rate; several under `items` are answered under `items`."""
-    state = request.app.state
-    text = await state.places.run(request, partial(analyze_body, body, state.settings))
+    text = await computed(request, analyze_body, body)
     return Response(text, media_type=JSON)
 
 
@@ -101,6 +96,5 @@ async def size(
     Several under `items` are answered under `items`, each with its sizing, or with the `message` that says
     why no rate meets its targets; for a single replica that is a 422.
     """
-    state = request.app.state
-    text = await state.places.run(request, partial(size_body, body, state.settings))
+    text = await computed(request, size_body, body)
     return Response(text, media_type=JSON)

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Header, HTTPException, Request, Response
 from fastapi.routing import APIRoute
@@ -13,6 +14,7 @@ from pydantic_core import CoreSchema
 from rest_server.state import Entities, FleetState, RevisionConflict
 
 JSON = "application/json"
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,13 @@ class RawRoute(APIRoute):
             return await handler(_RawRequest(request.scope, request.receive))
 
         return raw
+
+
+async def computed(request: Request, work: Callable[..., _Answer], *arguments: object) -> _Answer:
+    """Return what work gives for arguments and the settings, carried out at one of the places to solve."""
+    state = request.app.state
+    answer: _Answer = await state.places.run(request, partial(work, *arguments, state.settings))
+    return answer
 
 
 @dataclass(frozen=True, slots=True)

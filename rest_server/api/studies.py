@@ -1,6 +1,5 @@
 """The routes of /v1 for questions about plans: compare, explain, report, figure. None touches any state."""
 
-from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query, Request, Response
@@ -21,7 +20,7 @@ from rest_server.api.models import (
 )
 from rest_server.api.planning import REFUSALS, SystemBody
 from rest_server.api.problems import problems
-from rest_server.api.requests import JSON, JsonOf, RawRoute
+from rest_server.api.requests import JSON, JsonOf, RawRoute, computed
 from rest_server.api.study_work import compare_body, explain_body, figure_body, report_body
 
 MEDIA_TYPES = {
@@ -62,8 +61,7 @@ async def compare_plans(
     A system alone: its unlimited plan with its limited one, or with `scale` or `random_load` before and after
     that change. Under `first` and `second`: two systems, which are planned, or plans.
     """
-    state = request.app.state
-    text = await state.places.run(request, partial(compare_body, body, options, state.settings))
+    text = await computed(request, compare_body, body, options)
     return Response(text, media_type=JSON)
 
 
@@ -76,8 +74,7 @@ async def explain_plan(
     The system is solved again for every question, a hundred times and more: a large one may need a longer
     time for a request than the service gives.
     """
-    state = request.app.state
-    text = await state.places.run(request, partial(explain_body, body, options, state.settings))
+    text = await computed(request, explain_body, body, options)
     return Response(text, media_type=JSON)
 
 
@@ -91,8 +88,7 @@ async def report_plan(
     request: Request, body: SystemBody, options: Annotated[ReportOptions, Query()]
 ) -> Response:
     """Return a plan as a page to hand on, or as its numbers."""
-    state = request.app.state
-    page = await state.places.run(request, partial(report_body, body, options, state.settings))
+    page = await computed(request, report_body, body, options)
     return Response(page, media_type=MEDIA_TYPES[options.format], headers=PAGE_HEADERS)
 
 
@@ -106,6 +102,5 @@ async def draw_figure(
     request: Request, body: SystemBody, options: Annotated[FigureOptions, Query()]
 ) -> Response:
     """Return a picture, or the numbers that it shows; where there is nothing to show, it says so in words."""
-    state = request.app.state
-    picture = await state.places.run(request, partial(figure_body, body, options, state.settings))
+    picture = await computed(request, figure_body, body, options)
     return Response(picture, media_type=MEDIA_TYPES[options.format], headers=PAGE_HEADERS)
