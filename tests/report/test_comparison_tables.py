@@ -185,3 +185,10 @@ def test_whatever_is_compared_is_told(seed: int) -> None:
         text = text_of(found)
         assert text.splitlines()[0].rstrip().endswith(".")
         assert not {"nan", "None", "inf"} & set(text.split())
+
+
+def test_the_tables_of_accelerator_types_fit_a_narrow_terminal(scarcity: Comparison) -> None:
+    """Where a table does not fit, the terminal breaks numbers in two."""
+    tables = text_of(scarcity).split("Units by accelerator type", 1)[1]
+    assert "Cost by accelerator type, cents/h" in tables
+    assert max(len(line.rstrip()) for line in tables.splitlines()) <= 60
