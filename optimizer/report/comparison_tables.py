@@ -1,4 +1,4 @@
-"""Tables of a comparison: the sum first, then classes, servers, figures, units; readable at 100 columns."""
+"""Tables of a comparison: the sum first, then classes, servers, figures, units."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -7,13 +7,13 @@ from rich.table import Table
 from rich.text import Text
 
 from optimizer.plan import Plan
+from optimizer.report.comparison_words import anything_runs, cost_of, headline
 from optimizer.report.tables import empty_table
 from optimizer.study.comparison.document import Comparison, Figures, Row, ServerRow, TypeRow
+from optimizer.study.figures.document import share_text
 
 LABEL_WIDTH = 18
 """Longer labels are cut in the headings of tables."""
-HALF_A_HUNDREDTH = 0.005
-"""A difference below this [cents/h] reads as none."""
 NOTHING = "-"
 _CHANGES = {
     "moved": "to another accelerator",
@@ -29,53 +29,18 @@ _CHANGES = {
 def comparison_tables(found: Comparison) -> Group:
     """Return a comparison as tables: what it comes to, then where that comes from."""
     parts: list[RenderableType] = [_headline(found)]
-    if not found.same and _anything_runs(found):
+    if not found.same and anything_runs(found):
         if _loads_differ(found):
             parts.append(_loads(found))
         if len(found.classes) > 1:
             parts.append(_classes(found))
-        parts += [_servers(found), _figures(found), _types(found)]
+        parts += [_servers(found), _figures(found), _units(found), *_type_costs(found)]
     if found.first.plan.unserved or found.second.plan.unserved:
         parts.append(_unserved(found))
     return Group(*parts)
 
 
 # --- what it comes to ------------------------------------------------------------------------------------
-
-
-def headline(found: Comparison) -> str:
-    """Return in one sentence what a comparison comes to."""
-    if not _anything_runs(found):
-        return f"Nothing runs, {found.first.label} or {found.second.label}: {_why_nothing(found)}."
-    before, after = (_cost(side) for side in (found.total.first, found.total.second))
-    if found.same:
-        both = f"{found.first.label} and {found.second.label}"
-        return f"No difference: {both} run and serve the same, at {before:,.2f} cents/h."
-    difference, share = found.total.difference.cost_cents_per_h, found.relative_cost_difference
-    if abs(difference) < HALF_A_HUNDREDTH:
-        return f"The two plans cost the same, {before:,.2f} cents/h, but differ."
-    by = f"{abs(difference):,.2f} cents/h"
-    percent = "" if share is None else f" ({share:+.2%})"
-    costs = f"{found.first.label} {before:,.2f}, {found.second.label} {after:,.2f}"
-    if found.kind == "scarcity" and difference > 0 and found.equal_service:
-        return f"Scarcity costs {by}{percent}: {costs}."
-    if found.kind == "load_change":
-        return f"The load change {'costs' if difference > 0 else 'saves'} {by}{percent}: {costs}."
-    return f"The second plan costs {by} {'more' if difference > 0 else 'less'}{percent}: {costs}."
-
-
-def _anything_runs(found: Comparison) -> bool:
-    return any(side and side.num_replicas for side in (found.total.first, found.total.second))
-
-
-def _why_nothing(found: Comparison) -> str:
-    if not found.first.plan.unserved and not found.second.plan.unserved:
-        return "every server is idle and needs no replicas"
-    return "no server that has load can be served"
-
-
-def _cost(figures: Figures | None) -> float:
-    return 0.0 if figures is None else figures.cost_cents_per_h
 
 
 def _headline(found: Comparison) -> Text:
@@ -161,10 +126,10 @@ def _classes(found: Comparison) -> Table:
 
 
 def _cost_cells(row: Row) -> list[str]:
-    before, difference = _cost(row.first), row.difference.cost_cents_per_h
+    before, difference = cost_of(row.first), row.difference.cost_cents_per_h
     return [
         _both(row, lambda side: str(side.servers)),
-        *(NOTHING if side is None else f"{_cost(side):,.2f}" for side in (row.first, row.second)),
+        *(NOTHING if side is None else f"{cost_of(side):,.2f}" for side in (row.first, row.second)),
         _signed(difference, ",.2f"),
         f"{difference / before:+.1%}" if before and difference else "",
     ]
@@ -231,28 +196,41 @@ def _figures(found: Comparison) -> Table:
     return table
 
 
-def _types(found: Comparison) -> Table:
-    labels = _labels(found)
-    priced = [row.cost_difference_cents_per_h is not None for row in found.types]
-    headings = [f"used\n{label}" for label in labels] + ["difference"]
-    if any(priced):
-        headings += [f"cents/h\n{label}" for label in labels] + ["difference"]
+def _units(found: Comparison) -> Table:
     table = empty_table(
-        "Units and cost by accelerator type",
-        [("type", False), ("units exist", True), *((heading, True) for heading in headings)],
+        "Units by accelerator type",
+        [
+            ("type", False),
+            ("exist", True),
+            *((label, True) for label in _labels(found)),
+            ("difference", True),
+        ],
     )
     for row in found.types:
-        uses = (row.first, row.second)
-        used = [NOTHING if use is None else f"{use.used:,}" for use in uses]
-        cells = [row.type, _exist(row), *used, _signed(row.used_difference, ",d")]
-        if any(priced):
-            cells += [NOTHING if use is None else _number(use.cost_cents_per_h, ",.2f") for use in uses]
-            cells.append(_signed(row.cost_difference_cents_per_h, ",.2f"))
-        table.add_row(*cells)
-    if priced and all(priced):
-        table.add_section()
-        table.add_row("all", "", "", "", "", *_cost_cells(found.total)[1:4])
+        used = (NOTHING if use is None else f"{use.used:,}" for use in (row.first, row.second))
+        table.add_row(row.type, _exist(row), *used, _signed(row.used_difference, ",d"))
     return table
+
+
+def _type_costs(found: Comparison) -> Iterable[Table]:
+    """Yield the costs by accelerator type; no table where they are not known."""
+    known = [row.cost_difference_cents_per_h is not None for row in found.types]
+    if not any(known):
+        return
+    table = empty_table(
+        "Cost by accelerator type, cents/h",
+        [("type", False), *((label, True) for label in _labels(found)), ("difference", True)],
+    )
+    for row in found.types:
+        costs = (
+            NOTHING if use is None else _number(use.cost_cents_per_h, ",.2f")
+            for use in (row.first, row.second)
+        )
+        table.add_row(row.type, *costs, _signed(row.cost_difference_cents_per_h, ",.2f"))
+    if all(known):
+        table.add_section()
+        table.add_row("all", *_cost_cells(found.total)[1:4])
+    yield table
 
 
 def _exist(row: TypeRow) -> str:
@@ -281,7 +259,7 @@ def _unserved(found: Comparison) -> Table:
                 row.server,
                 str(told.priority if told else ""),
                 *(
-                    NOTHING if side is None else "100%" if item is None else _share(item.served_fraction)
+                    NOTHING if side is None else "100%" if item is None else share_text(item.served_fraction)
                     for item, side in zip(items, (row.first, row.second), strict=True)
                 ),
                 told.detail if told else "",
@@ -340,10 +318,6 @@ def _signed(value: float | None, form: str) -> str:
         return NOTHING
     text = format(value, f"+{form}")
     return text if any(digit in text for digit in "123456789") else format(abs(value), form)
-
-
-def _share(fraction: float) -> str:
-    return "<1%" if 0 < fraction < 0.01 else f"{fraction:.0%}"
 
 
 def _plain(text: str) -> str:

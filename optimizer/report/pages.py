@@ -23,7 +23,10 @@ from optimizer.study.reports.report import Report
 
 PageFormat = Literal["html", "markdown", "csv"]
 
-_MARKDOWN_SIGNS = re.compile(r"([\\`*\[\]|])")
+_MARKDOWN_SIGNS = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])|:(?=//)")
+"""An underscore within a word is one, and stays as it is."""
+_FORMULA_SIGNS = ("=", "+", "-", "@", "\t")
+"""A spreadsheet takes text that begins with one of these for a formula."""
 
 
 def render_report(report: Report, system: System, page_format: PageFormat) -> str:
@@ -68,7 +71,7 @@ def _html(report: Report, system: System) -> str:
 
 
 def _picture(shown: Shown, kind: str) -> str:
-    figure = Figure(title="", note=left_out(shown), panels=(PANELS[kind](shown, None),))
+    figure = Figure(title="", note=left_out(shown, (kind,)), panels=(PANELS[kind](shown, None),))
     return base64.b64encode(draw(figure, "svg")).decode("ascii")
 
 
@@ -98,19 +101,29 @@ def _line(cells: Sequence[str]) -> str:
 
 def _escaped(text: str) -> str:
     """Return text that Markdown shows as it is."""
-    plain = _MARKDOWN_SIGNS.sub(r"\\\1", printable(text))
+    plain = _MARKDOWN_SIGNS.sub(r"\\\g<0>", printable(text))
     return plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _csv(report: Report) -> str:
-    """Return one row for each pool, under the names of the documents, with every digit."""
+    """Return one row for each pool, under the names of the documents, with every digit.
+
+    A name that a spreadsheet would take for a formula has an apostrophe before it, which marks text there.
+    """
     text = io.StringIO()
     names = {name: field.alias or name for name, field in PoolRow.model_fields.items()}
     rows = csv.DictWriter(text, list(names.values()), lineterminator="\n")
     rows.writeheader()
     for pool in report.overview.pools:
-        rows.writerow(pool.model_dump(by_alias=True))
+        rows.writerow({name: _as_text(value) for name, value in pool.model_dump(by_alias=True).items()})
     return text.getvalue()
+
+
+def _as_text(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    text = value.replace("\r", "?")  # the library does not quote it, and it would end the row
+    return f"'{text}" if text.startswith(_FORMULA_SIGNS) else text
 
 
 def _printable(section: Section) -> Section:

@@ -7,8 +7,9 @@ stands under its unit.
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from optimizer.report.comparison_words import headline as comparison_headline
 from optimizer.study.comparison.document import Comparison, Figures
-from optimizer.study.figures.document import plain
+from optimizer.study.figures.document import plain, share_text
 from optimizer.study.reports.overview import Overview
 from optimizer.study.reports.report import Report
 
@@ -74,8 +75,8 @@ def status(overview: Overview) -> str:
     bound = ""
     if plan.bound is not None and plan.gap is not None:
         bound = (
-            f" Its value, the cost with what moving servers counts, is {plan.objective:,.2f} cents/h; "
-            f"no plan can be below {plan.bound:,.2f} (gap {plan.gap:.2%})."
+            f" Its transition value, what it costs more than what runs now plus the penalty on moves, is "
+            f"{plan.objective:,.2f} cents/h; no plan can be below {plan.bound:,.2f} (gap {plan.gap:.2%})."
         )
     return f"The plan {mode}. It is {proof}.{bound} {_completeness(overview)}"
 
@@ -204,7 +205,7 @@ def _unserved(overview: Overview) -> Section:
         Column("reason", numeric=False), Column("detail", numeric=False),
     )  # fmt: skip
     rows = [
-        (item.server, str(item.priority), f"{item.served_fraction:.0%}", item.reason, item.detail)
+        (item.server, str(item.priority), share_text(item.served_fraction), item.reason, item.detail)
         for item in unserved
     ]
     return Section("unserved", "Not served in full", (), columns, tuple(rows))
@@ -212,11 +213,8 @@ def _unserved(overview: Overview) -> Section:
 
 def _comparison(comparison: Comparison) -> Section:
     """Return what the limits cost, in total and by class, and the servers that they move."""
-    difference = comparison.total.difference.cost_cents_per_h
-    relative = comparison.relative_cost_difference
-    share = "" if relative is None else f" ({relative:+.2%})"
     text = [
-        f"Limited less unlimited: {difference:+,.2f} cents/h{share}.",
+        comparison_headline(comparison),
         f"{_count(len(comparison.changed()), 'server')} placed another way.",
         *(f"{note[0].upper()}{note[1:]}." for note in comparison.notes),
     ]
@@ -236,7 +234,7 @@ def _comparison(comparison: Comparison) -> Section:
             row.server, _runs_on(row.first), _runs_on(row.second), _cost(row.first), _cost(row.second),
             f"{row.difference.cost_cents_per_h:+,.2f}",
         )
-        for row in comparison.changed()
+        for row in sorted(comparison.changed(), key=lambda row: (row.priority or 0, row.server))
     ]  # fmt: skip
     return Section("comparison", "Limited and unlimited", tuple(text), columns, tuple(rows))
 

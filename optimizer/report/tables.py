@@ -13,6 +13,7 @@ from optimizer.candidates import Candidates
 from optimizer.plan import Plan
 from optimizer.replica import LatencyTargets, ReplicaPerformance, ReplicaSizing
 from optimizer.spec.system import System
+from optimizer.study.figures.document import share_text
 
 WIDTH_WITHOUT_TERMINAL = 160
 
@@ -123,10 +124,6 @@ def _target(value: float) -> str:
     return f"{value:g}" if value else "none"
 
 
-def _share(fraction: float) -> str:
-    return "<1%" if 0 < fraction < 0.01 else f"{fraction:.0%}"
-
-
 def _percent(share: float) -> str:
     return f"{share:.2g}" if share < 1e-4 and share else f"{share:.2%}"
 
@@ -152,7 +149,9 @@ def _unserved(plan: Plan) -> Table:
         [("server", False), ("prio", True), ("served", True), ("reason", False), ("detail", False)],
     )
     for item in sorted(plan.unserved, key=lambda item: (item.priority, item.server)):
-        table.add_row(item.server, str(item.priority), _share(item.served_fraction), item.reason, item.detail)
+        table.add_row(
+            item.server, str(item.priority), share_text(item.served_fraction), item.reason, item.detail
+        )
     return table
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from builders import accelerator, document, profile, server, service_class
+from markdown_it import MarkdownIt
 
 from optimizer import Report, System, load_system, make_report, render_report, solve
 
@@ -148,6 +149,8 @@ def test_the_comparison_adds_up(report: Report, large: System) -> None:
     servers = [value for name, value in differences.items() if name in large.servers]
     assert sum(classes) == pytest.approx(total - without)
     assert sum(servers) == pytest.approx(total - without)
+    moved = [name for name in differences if name in large.servers]
+    assert moved == sorted(moved, key=lambda name: (large.priority(large.servers[name]), name))
 
 
 def test_markdown_and_html_show_the_same_cells(page: str, report: Report, large: System) -> None:
@@ -201,6 +204,56 @@ def test_names_are_escaped_everywhere() -> None:
     assert "\\[z\\](javascript" in text
     lines = list(csv.DictReader(io.StringIO(render_report(report, system, "csv"))))
     assert {line["server"] for line in lines} <= set(NAMES)
+
+
+def one_server(name: str) -> System:
+    return load_system(document([server(name)], [accelerator("A")], {"A": 9}))
+
+
+@pytest.mark.parametrize(
+    "name", ["_x_", "a_b", "__x__", "~~x~~", "http://x.y/z", "*x*", "![x](y)", "&amp;", "`x`"]
+)
+def test_markdown_shows_a_name_as_it_is(name: str) -> None:
+    """Read by a program for Markdown that is not our own; an underscore within a word stays as it is."""
+    system = one_server(name)
+    text = render_report(make_report(system), system, "markdown")
+    page = MarkdownIt("gfm-like", {"linkify": False}).render(text)
+    assert Page(page).cells.count(name) == 3
+    assert not {"em", "strong", "s", "a", "img", "code"} & Page(page).tags
+    assert "http://" not in text
+    assert "a\\_b" not in text
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1"])
+def test_no_name_is_a_formula_in_a_spreadsheet(name: str) -> None:
+    system = one_server(name)
+    (line,) = csv.DictReader(io.StringIO(render_report(make_report(system), system, "csv"), newline=""))
+    assert line["server"] == f"'{name}"
+    assert line["accelerator"] == "A"
+
+
+@pytest.mark.parametrize("name", ['a,"b"', "a\nb", "a\rb", "名 🚀", " "])
+def test_no_name_breaks_a_row_of_the_csv(name: str) -> None:
+    system = one_server(name)
+    (line,) = csv.DictReader(io.StringIO(render_report(make_report(system), system, "csv"), newline=""))
+    assert line["server"] == name.replace("\r", "?")
+    assert line["accelerator"] == "A"
+
+
+def test_what_is_nearly_all_does_not_read_as_all() -> None:
+    source = document(
+        [server("s", 60000.0)],
+        [accelerator("A")],
+        {"A": 0},
+        saturationPolicy="PriorityExhaustive",
+    )
+    needed = solve(load_system(source), unlimited=True).allocations["s"][0].num_replicas
+    source["count"][0]["count"] = needed - 1
+    system = load_system(source)
+    report = make_report(system)
+    (missed,) = report.plan.unserved
+    assert 0.995 < missed.served_fraction < 1
+    assert rows(render_report(report, system, "markdown"), "Not served in full")[0][2] == "&gt;99%"
 
 
 def edge(**changes: Any) -> System:

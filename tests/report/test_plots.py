@@ -7,13 +7,14 @@ import warnings
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import numpy as np
 import pytest
 from builders import accelerator, profile, server, service_class
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
-from optimizer import Figure, System, draw, load_system, make_figure, scale_loads
+from optimizer import Figure, System, draw, load_system, make_figure, scale_loads, vary_loads
 from optimizer.generate import generate_document
 from optimizer.report import plots
 from optimizer.report.plots.curves import _apart
@@ -42,11 +43,32 @@ def figures(large: System) -> dict[str, Figure]:
     }
     many = load_system(generate_document(80, 6, 3, seed=1))
     mixed = load_system(ROOT / "specs" / "small").with_options(heterogeneous=True)
+    crowded = load_system(generate_document(60, 9, 4, seed=5))
+    rng = np.random.default_rng(3)
     return found | {
         "change": make_figure(scale_loads(large, 1.2), "plan", before=large),
         "many": make_figure(many, "plan"),
         "mixed": make_figure(mixed, "assignment"),
+        "crowded": make_figure(vary_loads(crowded, rng), "plan", before=crowded),
+        "wide": make_figure(wide(), "plan"),
+        "wide-pareto": make_figure(wide(), "pareto", server="M" * 60 + "0"),
     }
+
+
+def wide() -> System:
+    """Return a system whose names have no room anywhere."""
+    accelerators, classes, models = ([f"{sign * 60}{i}" for i in range(4)] for sign in ("W", "名", "m"))
+    return load_system(
+        {
+            "accelerators": [accelerator(name) for name in accelerators],
+            "models": [profile(model, name) for model in models for name in accelerators],
+            "serviceClasses": [service_class(name, i + 1, models=models) for i, name in enumerate(classes)],
+            "servers": [
+                server(f"{'M' * 60}{i}", 90, model=models[i // 4], service=classes[i % 4]) for i in range(16)
+            ],
+            "optimizer": {"unlimited": True},
+        }
+    )
 
 
 def texts(svg: bytes) -> list[str]:
@@ -76,7 +98,7 @@ def test_a_drawn_figure_says_its_title_axes_units_and_names(kind: str, figures: 
     assert "nan" not in whole
 
 
-@pytest.mark.parametrize("kind", [*SHOWN, "many", "mixed"])
+@pytest.mark.parametrize("kind", [*SHOWN, "many", "mixed", "crowded", "wide", "wide-pareto"])
 def test_nothing_is_cut_off_and_no_text_stands_on_another(kind: str, figures: dict[str, Figure]) -> None:
     with drawing():
         canvas = plots._drawn(figures[kind])
@@ -104,6 +126,28 @@ def test_nothing_is_cut_off_and_no_text_stands_on_another(kind: str, figures: di
             wide = min(box.x1, there.x1) - max(box.x0, there.x0)
             high = min(box.y1, there.y1) - max(box.y0, there.y0)
             assert wide <= 1 or high <= 1, f"{text!r} stands on {other!r}"
+
+
+def test_text_of_a_field_stays_within_its_field(figures: dict[str, Figure]) -> None:
+    for name in ("crowded", "wide", "mixed"):
+        with drawing():
+            canvas = plots._drawn(figures[name])
+            agg = canvas.canvas
+            assert isinstance(agg, FigureCanvasAgg)
+            agg.draw()  # type: ignore[no-untyped-call]
+            fields = [patch.get_window_extent() for axes in canvas.axes for patch in axes.patches]
+            for text in canvas.texts:
+                box = text.get_window_extent()
+                for field in fields:
+                    begins_inside = field.x0 <= box.x0 <= field.x1 and field.y0 <= box.y0 <= field.y1
+                    assert not begins_inside or box.x1 <= field.x1 + 1, text.get_text()
+
+
+def test_a_number_too_small_to_matter_is_not_written_out() -> None:
+    values = (0.0, 1e-169, 0.004, 0.01, 12.345)
+    bars = tuple(Bar(name=str(i), values=(value,)) for i, value in enumerate(values))
+    said = texts(draw(Figure(title="t", panels=(BarPanel(title="p", columns=("c",), bars=bars),)), "svg"))
+    assert sorted(said) == sorted(["t", "p", "c", *"01234", "0", "<0.01", "<0.01", "0.01", "12.3"])
 
 
 def _undrawn_ticks(axes: Axes) -> set[Text]:

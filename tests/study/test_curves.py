@@ -1,6 +1,7 @@
 """Figures of one server: every curve against an independent queue, a second sizing or plain arithmetic."""
 
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -171,8 +172,8 @@ def test_the_occupancy_of_a_very_long_queue_is_shown_as_far_as_it_is_likely() ->
 def test_nothing_beats_a_point_of_the_front_and_every_point_is_what_the_queue_says(fleet: System) -> None:
     """Brute force: every accelerator, every halved batch, every number of replicas that was looked at."""
     panel = curves(make_figure(fleet, "pareto", server="s"), 1)
-    shown = points(panel.series[0])
-    assert panel.series[0].style == "front"
+    assert panel.series[-1].style == "front"
+    shown = points(panel.series[-1])
     ways = []
     for (alpha, cost), batch, count in product(((10.0, 30.0), (12.0, 12.0)), (8, 4, 2, 1), range(1, 60)):
         rate = 1500 / 60 / count
@@ -186,6 +187,16 @@ def test_nothing_beats_a_point_of_the_front_and_every_point_is_what_the_queue_sa
         assert not [t for c, t in ways if c <= cost and t < latency * (1 - 1e-6)]
     assert [x for x, _ in shown] == sorted({x for x, _ in shown})
     assert [y for _, y in shown] == sorted({y for _, y in shown}, reverse=True)
+
+
+def test_an_accelerator_has_the_same_sign_in_both_panels_of_the_front() -> None:
+    """Signs go by the place among the series; 4xG2 and 4xMI250 cross between the two latencies."""
+    large = load_system(Path(__file__).parents[2] / "specs" / "large")
+    figure = make_figure(large, "pareto", server="Premium-llama_70b")
+    named = [[series.name for series in curves(figure, panel).series] for panel in (0, 1)]
+    assert named[0] == named[1]
+    assert named[0][-1] == "Pareto front"
+    assert {"4xG2", "4xMI250"} <= set(named[0])
 
 
 def test_the_front_is_what_no_other_row_beats() -> None:

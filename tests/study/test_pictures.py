@@ -10,7 +10,7 @@ from optimizer.generate import generate_document
 from optimizer.spec.system import load_system
 from optimizer.study.figures.document import BarPanel, GridPanel
 from optimizer.study.figures.kinds import KINDS, PLAN_KINDS
-from optimizer.study.figures.plans import MOST_ROWS
+from optimizer.study.figures.plans import MOST_CLASSES, MOST_ROWS
 from optimizer.study.reports.overview import describe
 
 ROOT = Path(__file__).parents[2]
@@ -113,6 +113,14 @@ def test_what_is_served_in_part_idle_or_not_at_all_is_said_in_its_field() -> Non
     assert texts == [f"1 × A ({share:.0%} served)", "idle", "not served"]
 
 
+def test_a_field_of_several_servers_says_how_many_are_not_served_in_full() -> None:
+    """Not that the field is served to the share of the last of them, or is idle as the last of them is."""
+    several = [server("s", replicas=2), server("t", replicas=2), server("u", rate=0)]
+    for units, text in ((2, "2 × A (1 of 3 not in full)"), (1, "not served")):
+        one = system(several, [accelerator("A")], {"A": units})
+        assert grid(make_figure(one, "assignment")).cells[0][0].text == text
+
+
 def test_servers_of_one_model_and_class_are_added_up_in_the_grids() -> None:
     one = system([server("s", replicas=2), server("t", replicas=3)], [accelerator("A")])
     assert grid(make_figure(one, "assignment")).cells[0][0].text == "5 × A"
@@ -124,9 +132,17 @@ def test_of_very_many_servers_the_dearest_are_shown_and_the_note_says_so() -> No
     figure = make_figure(many, "servers")
     shown = bars(figure).bars
     assert len(shown) == MOST_ROWS
-    assert "shown: the dearest 60 of 100 servers" in figure.note
+    assert figure.note.endswith(f"shown: the dearest {MOST_ROWS} of 100 servers")
     costs = sorted(sum(p.cost_cents_per_h for p in pools) for pools in solve(many).allocations.values())
     assert min(bar.values[1] or 0 for bar in shown) >= costs[-MOST_ROWS]
+
+
+def test_a_picture_says_only_what_it_leaves_out_itself() -> None:
+    many = load_system(generate_document(100, 6, 3, seed=1))
+    said = {kind: make_figure(many, kind).note.partition("shown: ")[2] for kind in PLAN_KINDS}
+    assert said["types"] == ""
+    assert said["assignment"] == said["load"] == f"the first {MOST_CLASSES} of 10 service classes"
+    assert said["plan"] == f"{said['servers']}, {said['assignment']}"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ mark.
 """
 
 import io
-import textwrap
 from typing import Literal
 
 from matplotlib.figure import Figure as Canvas
@@ -14,14 +13,24 @@ from matplotlib.figure import Figure as Canvas
 from optimizer.report.plots.bars import bars_height_mm, draw_bars
 from optimizer.report.plots.curves import curves_height_mm, draw_curves
 from optimizer.report.plots.grids import draw_grid, grid_height_mm
-from optimizer.report.plots.style import EDGE_MM, GREY, TEXT_PT, Page, drawing, printable, short
+from optimizer.report.plots.style import (
+    EDGE_MM,
+    GREY,
+    TEXT_PT,
+    WIDTH_MM,
+    Page,
+    drawing,
+    fitted,
+    wrapped,
+)
 from optimizer.study.figures.document import BarPanel, CurvePanel, Figure, GridPanel
 
 Format = Literal["svg", "png", "pdf"]
 
 PNG_DPI = 200
 HEAD_MM, NOTE_MM, PANEL_GAP_MM = 7.0, 3.8, 7.0
-NOTE_CHARACTERS = 112
+MOST_NOTE_LINES = 6
+TITLE_PT = TEXT_PT + 1.5
 METADATA = {
     "svg": {"Date": None, "Creator": "inferplan"},
     "png": {"Software": "inferplan"},
@@ -39,17 +48,20 @@ def draw(figure: Figure, file_format: Format) -> bytes:
 
 
 def _drawn(figure: Figure) -> Canvas:
-    note = textwrap.wrap(printable(figure.note), NOTE_CHARACTERS)
+    width = WIDTH_MM - 2 * EDGE_MM
+    note = wrapped(figure.note, width, MOST_NOTE_LINES) if figure.note else []
     title_mm = HEAD_MM if figure.title else 1.0
     head = EDGE_MM + title_mm + NOTE_MM * len(note)
     heights = [_height_mm(panel) for panel in figure.panels]
     page = Page(head + sum(heights) + PANEL_GAP_MM * len(heights) + EDGE_MM)
-    page.text(EDGE_MM, EDGE_MM, short(figure.title, 80), fontsize=TEXT_PT + 1.5, fontweight="bold")
+    title = fitted(figure.title, width, TITLE_PT, bold=True)
+    page.text(EDGE_MM, EDGE_MM, title, fontsize=TITLE_PT, fontweight="bold")
     for i, line in enumerate(note):
         page.text(EDGE_MM, EDGE_MM + title_mm - 1 + NOTE_MM * i, line, color=GREY)
     top = head + PANEL_GAP_MM
     for panel, height in zip(figure.panels, heights, strict=True):
-        page.text(EDGE_MM, top - 5, short(panel.title, 95), fontsize=TEXT_PT, fontweight="bold")
+        title = fitted(panel.title, width, TEXT_PT, bold=True)
+        page.text(EDGE_MM, top - 5, title, fontsize=TEXT_PT, fontweight="bold")
         if isinstance(panel, CurvePanel):
             draw_curves(page, panel, top)
         elif isinstance(panel, GridPanel):

@@ -6,19 +6,27 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 
 from optimizer.report.plots.style import (
-    CHARACTER_MM,
     COLOURS,
     EDGE_MM,
     GREY,
+    INK,
     LIGHT,
     SMALL_PT,
     WIDTH_MM,
     Page,
-    short,
+    fitted,
+    width_mm,
 )
 from optimizer.study.figures.document import Bar, BarPanel
 
 ROW_MM = 3.7
+GROUP_MM, NAME_MM = 25.0, 17.0
+"""Room for the names of groups, and of rows within them."""
+NAME_ALONE_MM = 21.0
+"""Room for the names of rows without groups."""
+NUMBER_PT = SMALL_PT - 0.5
+LEAST_NUMBER = 0.01
+"""Smaller ones, such as waits that hardly ever happen, are said to be smaller."""
 SPACIOUS_COLUMNS = 3
 """Up to so many columns of bars there is room for the number of a mark beside that of its bar."""
 
@@ -31,7 +39,8 @@ def bars_height_mm(panel: BarPanel) -> float:
 def draw_bars(page: Page, panel: BarPanel, top: float) -> None:
     """Draw a panel of bars, at least one, whose upper edge is at `top` [mm]."""
     rows, grouped = _rows(panel.bars), any(bar.group for bar in panel.bars)
-    left = 46.0 if grouped else 24.0
+    begin_name, name_mm = (EDGE_MM + GROUP_MM + 1, NAME_MM) if grouped else (EDGE_MM, NAME_ALONE_MM)
+    left = begin_name + name_mm + 1
     names = list(dict.fromkeys(bar.name for bar in panel.bars))
     spacious = len(panel.columns) <= SPACIOUS_COLUMNS
     width = (WIDTH_MM - left - EDGE_MM) / len(panel.columns)
@@ -39,8 +48,9 @@ def draw_bars(page: Page, panel: BarPanel, top: float) -> None:
     for i, (bar, row) in enumerate(zip(panel.bars, rows, strict=True)):
         middle = top + head + ROW_MM * (row + 0.5)
         if grouped and (i == 0 or panel.bars[i - 1].group != bar.group):
-            page.text(EDGE_MM, middle, short(bar.group, 16), va="center", fontweight="bold")
-        page.text(28.0 if grouped else EDGE_MM, middle, short(bar.name, 12 if grouped else 14), va="center")
+            name = fitted(bar.group, GROUP_MM, bold=True)
+            page.text(EDGE_MM, middle, name, va="center", fontweight="bold")
+        page.text(begin_name, middle, fitted(bar.name, name_mm), va="center")
     for c, heading in enumerate(panel.columns):
         begin = left + width * c
         page.text(begin, top + head, heading, va="bottom", color=GREY, linespacing=1.1)
@@ -70,8 +80,8 @@ def _draw_column(
     marks = [bar.marks[c] if bar.marks else None for bar in bars]
     labels = [_label(value, mark if spacious else None) for value, mark in zip(values, marks, strict=True)]
     most = max((value for value in (*values, *marks) if value is not None), default=0.0) or 1.0
-    room = max(len(label) for label in labels) * CHARACTER_MM / (axes.get_position().width * WIDTH_MM)
-    axes.set_xlim(0, most / max(0.98 - room, 0.25))
+    room_mm = max(width_mm(label, NUMBER_PT) for label in labels) + 1
+    axes.set_xlim(0, most / max(1 - room_mm / (axes.get_position().width * WIDTH_MM), 0.25))
     axes.plot([0, 0], [-0.5, rows[-1] + 0.5], color=LIGHT, linewidth=0.6, clip_on=False)
     for bar, row, value, mark, label in zip(bars, rows, values, marks, labels, strict=True):
         few = len(names) <= len(COLOURS)
@@ -79,11 +89,9 @@ def _draw_column(
         if value:
             axes.barh(row, value, height=0.72, color=colour, linewidth=0)
         if mark is not None:
-            axes.plot([mark, mark], [row - 0.45, row + 0.45], color="black", linewidth=1.1)
+            axes.plot([mark, mark], [row - 0.45, row + 0.45], color=INK, linewidth=1.1)
         end = max(value or 0.0, mark or 0.0)
-        axes.annotate(
-            label, (end, row), (2, 0), textcoords="offset points", va="center", fontsize=SMALL_PT - 0.5
-        )
+        axes.annotate(label, (end, row), (2, 0), textcoords="offset points", va="center", fontsize=NUMBER_PT)
 
 
 def _label(value: float | None, mark: float | None) -> str:
@@ -95,4 +103,6 @@ def _label(value: float | None, mark: float | None) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    if 0 < value < LEAST_NUMBER:
+        return f"<{LEAST_NUMBER:g}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -5,10 +5,24 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from optimizer.report.plots.style import CHARACTER_MM, COLOURS, GREY, SMALL_PT, WIDTH_MM, Page, short
+from optimizer.report.plots.style import (
+    COLOURS,
+    EDGE_MM,
+    GREY,
+    INK,
+    SMALL_PT,
+    WIDTH_MM,
+    Page,
+    fitted,
+    width_mm,
+)
 from optimizer.study.figures.document import CurvePanel, Guide, Series
 
 CURVE_MM, STRIP_MM = 46.0, 3.5
+NAMES_MM = 30.0
+"""Room for the names of the series, beside the axes."""
+MOST_NAME_MM = 60.0
+"""Of a line across the panel."""
 LEAST_LABEL_STEP = 0.075
 """Distance of labels beside curves, as a share of the panel's height."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -22,7 +36,7 @@ def curves_height_mm(panel: CurvePanel) -> float:
 def draw_curves(page: Page, panel: CurvePanel, top: float) -> None:
     """Draw a panel of curves whose upper edge is at `top` [mm]."""
     named = any(series.name for series in panel.series)
-    left, right = 17.0, 30.0 if named else 6.0
+    left, right = 17.0, NAMES_MM if named else 6.0
     axes = page.axes(left, top + _strip_mm(panel), WIDTH_MM - left - right, CURVE_MM)
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(panel.y_label)
@@ -65,8 +79,12 @@ def _shown(values: Sequence[float | None], guides: Sequence[Guide], axis: str) -
     return shown + [guide.value for guide in guides if guide.axis == axis] or [0.0, 1.0]
 
 
+def _colour(series: Series, i: int) -> str:
+    return INK if series.style == "front" else COLOURS[i % len(COLOURS)]
+
+
 def _draw_series(axes: Axes, series: Series, i: int) -> None:
-    colour, points = COLOURS[i % len(COLOURS)], list(zip(series.x, series.y, strict=True))
+    colour, points = _colour(series, i), list(zip(series.x, series.y, strict=True))
     x = [float("nan") if value is None else value for value, _ in points]
     y = [float("nan") if value is None else value for _, value in points]
     dash = "-" if i < len(COLOURS) else "--"
@@ -76,7 +94,8 @@ def _draw_series(axes: Axes, series: Series, i: int) -> None:
         else:
             axes.fill_between(x, y, step="mid", color=colour, linewidth=0)
     elif series.style == "points":
-        axes.plot(x, y, MARKERS[i % len(MARKERS)], color=colour, markersize=3.2, markeredgewidth=0)
+        sign = MARKERS[i % len(MARKERS)]
+        axes.plot(x, y, sign, color=colour, markersize=3.2, markeredgewidth=0, zorder=3)  # above the front
     else:
         few = "o" if series.style == "line" and len(x) <= 40 else None
         drawn = {"line": "default", "steps": "steps-pre", "front": "steps-post"}[series.style]
@@ -95,11 +114,9 @@ def _name_series(axes: Axes, panel: CurvePanel) -> None:
     step = min(LEAST_LABEL_STEP, 1.0 / len(ends))
     heights = _apart([share for share, _ in ends], [step] * len(ends))
     for height, (_, i) in zip(heights, ends, strict=True):
-        series, colour = panel.series[i], COLOURS[i % len(COLOURS)]
-        axes.text(
-            1.03, height, short(series.name, 16), color=colour, va="center", fontsize=SMALL_PT,
-            transform=axes.transAxes,
-        )  # fmt: skip
+        series, colour = panel.series[i], _colour(panel.series[i], i)
+        name = fitted(series.name, NAMES_MM - 5 - EDGE_MM)
+        axes.text(1.03, height, name, color=colour, va="center", fontsize=SMALL_PT, transform=axes.transAxes)
         if series.style == "points":
             axes.plot(
                 1.015, height, MARKERS[i % len(MARKERS)], color=colour, markersize=3.2, markeredgewidth=0,
@@ -121,10 +138,10 @@ def _apart(places: Sequence[float], sizes: Sequence[float]) -> list[float]:
 
 
 def _draw_level(axes: Axes, guide: Guide) -> None:
-    axes.axhline(guide.value, color=COLOURS[1], linewidth=0.9, linestyle=(0, (5, 2)))
+    axes.axhline(guide.value, color=INK, linewidth=0.9, linestyle=(0, (5, 2)))
     axes.annotate(
-        short(guide.name, 40), (0.0, guide.value), (3, 2), xycoords=("axes fraction", "data"),
-        textcoords="offset points", color=COLOURS[1], va="bottom", ha="left", fontsize=SMALL_PT,
+        fitted(guide.name, MOST_NAME_MM), (0.0, guide.value), (3, 2), xycoords=("axes fraction", "data"),
+        textcoords="offset points", color=INK, va="bottom", ha="left", fontsize=SMALL_PT,
     )  # fmt: skip
 
 
@@ -133,9 +150,9 @@ def _draw_uprights(axes: Axes, guides: Sequence[Guide]) -> None:
     left, right = axes.get_xlim()
     guides = sorted(guides, key=lambda guide: guide.value)
     places = [(guide.value - left) / (right - left) for guide in guides]
-    names = [short(guide.name, 40) for guide in guides]
-    width_mm = axes.get_position().width * WIDTH_MM
-    middles = _apart(places, [(len(name) + 2) * CHARACTER_MM / width_mm for name in names])
+    names = [fitted(guide.name, MOST_NAME_MM) for guide in guides]
+    axes_mm = axes.get_position().width * WIDTH_MM
+    middles = _apart(places, [(width_mm(name) + 3) / axes_mm for name in names])
     for guide, name, middle in zip(guides, names, middles, strict=True):
         axes.axvline(guide.value, color=GREY, linewidth=0.9, linestyle=(0, (1, 1.5)))
         axes.annotate(

@@ -1,27 +1,27 @@
 """Draws panels of fields: rows by columns, with text in every field and a colour for each group."""
 
-import textwrap
 from collections.abc import Sequence
 
 import matplotlib as mpl
 from matplotlib.patches import Rectangle
 
 from optimizer.report.plots.style import (
-    CHARACTER_MM,
     COLOURS,
     EDGE_MM,
     GREY,
     LIGHT,
     WIDTH_MM,
     Page,
-    printable,
-    short,
+    fitted,
+    wrapped,
 )
 from optimizer.study.figures.document import GridPanel
 
 FIELD_MM, LINE_MM = 6.0, 3.2
 HEADING_MM = 34.0
 """Room for the headings of the rows."""
+MOST_LINES = 3
+"""Into which one line of a field's text may be broken."""
 TINT = 0.28
 """Strength of a colour behind text."""
 
@@ -40,10 +40,16 @@ def draw_grid(page: Page, panel: GridPanel, top: float) -> None:
     axes.set_xlim(0, WIDTH_MM)
     axes.set_ylim(head + height * len(panel.rows) + 0.5, 0)
     for c, heading in enumerate(panel.columns):
-        page.text(left + width * c + 1, top, "".join(_lines(heading, panel)[:1]), color=GREY)
+        page.text(left + width * c + 1, top, fitted(heading, width - 2), color=GREY)
     for r, name in enumerate(panel.rows):
         begin = head + height * r
-        page.text(EDGE_MM, top + begin + height / 2, short(name, 20), va="center", fontweight="bold")
+        page.text(
+            EDGE_MM,
+            top + begin + height / 2,
+            fitted(name, left - EDGE_MM - 1, bold=True),
+            va="center",
+            fontweight="bold",
+        )
         for c, cell in enumerate(panel.cells[r]):
             colour = _tint(groups.get(cell.group))
             axes.add_patch(
@@ -65,16 +71,8 @@ def _column_mm(panel: GridPanel) -> float:
 
 
 def _lines(text: str, panel: GridPanel) -> list[str]:
-    """Break the text of a field into lines that fit its column; figures stay with their signs."""
-    fit = max(int((_column_mm(panel) - 1.5) / CHARACTER_MM), 4)
-    lines = [
-        printable(line).replace(" × ", "\xa0×\xa0").replace(" → ", "\xa0→\xa0") for line in text.split("\n")
-    ]
-    return [
-        short(part.replace("\xa0", " "), fit)
-        for line in lines
-        for part in textwrap.wrap(line, fit, max_lines=2, placeholder=" …", break_long_words=False)
-    ]
+    """Break the text of a field into lines that fit its column."""
+    return [part for line in text.split("\n") for part in wrapped(line, _column_mm(panel) - 2, MOST_LINES)]
 
 
 def _by_use(groups: Sequence[str]) -> dict[str, str]:

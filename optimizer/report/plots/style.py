@@ -1,7 +1,10 @@
 """How pictures look, in one place: sizes, colours, text; and the page they are placed on in millimetres."""
 
+import re
 import threading
+import unicodedata
 import warnings
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,22 +13,28 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Canvas
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextToPath
 
 WIDTH_MM = 160.0
 """Of every picture: what a page has room for."""
 EDGE_MM = 2.0
 MM_PER_INCH = 25.4
 TEXT_PT, SMALL_PT = 9.0, 7.5
-CHARACTER_MM = 1.45
-"""Width of a character of small text, on average."""
+FONT = "DejaVu Sans"
+HINTING = 1.02
+"""Signs are moved to whole pixels in a PNG file, which makes lines a little longer."""
+POINTS_PER_INCH = 72
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's colours, which people with any colour vision can tell apart; without the yellow, which
 is too light for lines."""
+INK = "#000000"
+"""Of what is no thing among others, but read against all of them: a target, a front, a mark."""
 GREY, LIGHT = "#6b6b6b", "#d9d9d9"
 
 STYLE: dict[Any, Any] = {
-    "font.family": ["DejaVu Sans", "sans-serif"],
+    "font.family": [FONT, "sans-serif"],
     "font.size": TEXT_PT,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -89,7 +98,36 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
-def short(text: str, characters: int) -> str:
-    """Return text that fits into so many characters."""
+def width_mm(text: str, size_pt: float = SMALL_PT, *, bold: bool = False) -> float:
+    """Return how wide a line of text is drawn; signs of the Far East, which the font lacks, are square."""
+    font = FontProperties(family=FONT, weight="bold" if bold else "normal", size=size_pt)
+    square = sum(unicodedata.east_asian_width(c) in "FW" for c in text)
+    narrow = "".join(c for c in text if unicodedata.east_asian_width(c) not in "FW")
+    points = TextToPath().get_text_width_height_descent(narrow, font, ismath=False)[0] if narrow else 0.0
+    return HINTING * float(points + square * size_pt) * MM_PER_INCH / POINTS_PER_INCH
+
+
+def fitted(text: str, room_mm: float, size_pt: float = SMALL_PT, *, bold: bool = False) -> str:
+    """Return text that fits into a room, its end cut off where it does not."""
     text = printable(text)
-    return text if len(text) <= characters else text[: characters - 1] + "…"
+    if width_mm(text, size_pt, bold=bold) <= room_mm:
+        return text
+    fit = bisect_right(
+        range(1, len(text)), room_mm, key=lambda end: width_mm(f"{text[:end]}…", size_pt, bold=bold)
+    )
+    return f"{text[:fit]}…"
+
+
+def wrapped(text: str, room_mm: float, most_lines: int, size_pt: float = SMALL_PT) -> list[str]:
+    """Return text as lines that fit into a room, broken at spaces; what is too much is cut off.
+
+    Figures stay with their signs: no line ends before or after × and →.
+    """
+    lines: list[str] = []
+    for word in re.split("(?<![×→]) (?![×→])", printable(text)):
+        longer = f"{lines[-1]} {word}" if lines else word
+        if lines and (len(lines) == most_lines or width_mm(longer, size_pt) <= room_mm):
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return [fitted(line, room_mm, size_pt) for line in lines]

@@ -9,7 +9,7 @@ import numpy as np
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.fleet import SECONDS_PER_MINUTE
 from optimizer.queueing.performance import MS_PER_S
-from optimizer.study.figures.document import CurvePanel, Figure, Guide, Series, plain
+from optimizer.study.figures.document import CurvePanel, Figure, Guide, Series, plain, target_line
 from optimizer.study.figures.placed import NothingToShow, Placed, numbers
 
 POINTS = 240
@@ -191,9 +191,7 @@ def _upright(name: str, rate_rps: float) -> Guide:
 
 
 def _target(placed: Placed, name: str) -> tuple[Guide, ...]:
-    """Return the line of a latency target, if there is one."""
-    value = float(getattr(placed.fleet.servers, f"{name}_ms")[0])
-    return (Guide(name=f"target {value:g} ms", value=value, axis="y"),) if np.isfinite(value) else ()
+    return target_line(float(getattr(placed.fleet.servers, f"{name}_ms")[0]))
 
 
 def _view(values: FloatArray, target: tuple[Guide, ...]) -> float | None:

@@ -4,6 +4,7 @@ The studies make figures, `optimizer.report.plots` draws them, and ``--json`` pr
 a picture shows can be had without the picture.
 """
 
+from math import isfinite
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -124,6 +125,20 @@ class Figure(Document):
     def to_json(self) -> str:
         """Return the figure as JSON text, the same bytes for the same figure."""
         return self.model_dump_json(by_alias=True, indent=2)
+
+
+def target_line(target_ms: float) -> tuple[Guide, ...]:
+    """Return the line of a latency target [ms], none where there is no target."""
+    if not isfinite(target_ms):
+        return ()
+    return (Guide(name=f"target {target_ms:,.6g} ms", value=target_ms, axis="y"),)
+
+
+def share_text(fraction: float) -> str:
+    """Return a share in whole percent; what is not nothing, or not all, does not read so."""
+    if 0.99 < fraction < 1:
+        return ">99%"
+    return "<1%" if 0 < fraction < 0.01 else f"{fraction:.0%}"
 
 
 def plain(value: float) -> str:

@@ -8,15 +8,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from optimizer.spec.system import System
-from optimizer.study.figures.document import Bar, BarPanel, Cell, Figure, GridPanel, plain
+from optimizer.study.figures.document import Bar, BarPanel, Cell, Figure, GridPanel, plain, share_text
 from optimizer.study.reports.overview import Overview, PoolRow
 
 if TYPE_CHECKING:
     from optimizer.spec.schema import Server
 
-MOST_ROWS = 60
+MOST_ROWS = 40
 """Servers, or models, that a page has room for."""
-MOST_CLASSES = 6
+MOST_CLASSES = 5
 """Service classes beside each other that a page has room for."""
 
 
@@ -87,27 +87,35 @@ def _placements(shown: Shown) -> dict[tuple[str, str], tuple[str, str]]:
     pools: dict[tuple[str, str], list[PoolRow]] = {}
     for row in shown.overview.pools:
         pools.setdefault((row.model, row.service_class), []).append(row)
-    shares = _served_in_part(shown)
-    words = dict.fromkeys(shares, "not served")
-    words |= {(row.model, row.service_class): "idle" for row in shown.overview.idle}
-    found = {key: (text, "") for key, text in words.items()}
+    lacks = _lacks(shown)
+    words = {(row.model, row.service_class): "idle" for row in shown.overview.idle}
+    found = {key: (text, "") for key, text in (words | dict.fromkeys(lacks, "not served")).items()}
     for key, rows in pools.items():
         count: dict[str, int] = {}
         for row in rows:
             count[row.accelerator] = count.get(row.accelerator, 0) + row.num_replicas
         largest = max(rows, key=lambda row: row.num_replicas)
         text = " + ".join(f"{number:,} × {name}" for name, number in count.items())
-        found[key] = text + shares.get(key, ""), largest.type
+        found[key] = text + lacks.get(key, ""), largest.type
     return found
 
 
-def _served_in_part(shown: Shown) -> dict[tuple[str, str], str]:
-    """Return the share that is served, in words, for each model and class that is not served in full."""
-    shares: dict[tuple[str, str], str] = {}
+def _lacks(shown: Shown) -> dict[tuple[str, str], str]:
+    """Return for each model and class that is not served in full, in words, what it lacks."""
+    servers = shown.system.servers
+    pairs = [(server.model, server.service_class) for server in servers.values()]
+    missed: dict[tuple[str, str], list[float]] = {}
     for item in shown.overview.plan.unserved:
-        server = shown.system.servers[item.server]
-        shares[server.model, server.service_class] = f" ({item.served_fraction:.0%} served)"
-    return shares
+        key = servers[item.server].model, servers[item.server].service_class
+        missed.setdefault(key, []).append(item.served_fraction)
+    return {
+        key: (
+            f" ({share_text(shares[0])} served)"
+            if pairs.count(key) == 1
+            else f" ({len(shares)} of {pairs.count(key)} not in full)"
+        )
+        for key, shares in missed.items()
+    }
 
 
 def types_panel(shown: Shown, before: Shown | None = None) -> BarPanel:
@@ -201,22 +209,6 @@ def _shown_servers(shown: Shown) -> list[str]:
     return sorted(dearest, key=lambda name: (servers[name].model, shown.system.priority(servers[name]), name))
 
 
-def left_out(shown: Shown) -> str:
-    """Say what a picture has no room for; nothing where it shows all."""
-    servers = shown.system.servers.values()
-    classes, models = {server.service_class for server in servers}, {server.model for server in servers}
-    parts = [
-        f"{what} {most} of {number:,} {noun}"
-        for what, most, number, noun in (
-            ("the dearest", MOST_ROWS, len(servers), "servers"),
-            ("the first", MOST_CLASSES, len(classes), "service classes"),
-            ("the first", MOST_ROWS, len(models), "models"),
-        )
-        if number > most
-    ]
-    return f"shown: {', '.join(parts)}" if parts else ""
-
-
 PANELS = {
     "load": load_panel,
     "assignment": assignment_panel,
@@ -237,6 +229,23 @@ def plan_figure(shown: Shown, before: Shown | None = None, panels: Sequence[str]
     note = f"{cost}; {served:,} of {overview.servers:,} servers served in full"
     return Figure(
         title=f"{mode} plan" + ("" if before is None else " after a load change"),
-        note="; ".join(part for part in (note, left_out(shown)) if part),
+        note="; ".join(part for part in (note, left_out(shown, panels)) if part),
         panels=tuple(PANELS[name](shown, before) for name in panels),
     )
+
+
+def left_out(shown: Shown, panels: Sequence[str]) -> str:
+    """Say what the panels of a picture have no room for; nothing where they show all."""
+    servers = shown.system.servers.values()
+    classes, models = {server.service_class for server in servers}, {server.model for server in servers}
+    grids = not {"load", "assignment"}.isdisjoint(panels)
+    parts = [
+        f"{what} {most} of {number:,} {noun}"
+        for what, most, number, noun, concerned in (
+            ("the dearest", MOST_ROWS, len(servers), "servers", "servers" in panels),
+            ("the first", MOST_CLASSES, len(classes), "service classes", grids),
+            ("the first", MOST_ROWS, len(models), "models", grids),
+        )
+        if concerned and number > most
+    ]
+    return f"shown: {', '.join(parts)}" if parts else ""

@@ -3,7 +3,9 @@
 Equation numbers refer to ``docs/math.md``.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,8 +16,17 @@ from optimizer.candidates.table import CandidateTable
 from optimizer.fleet import SECONDS_PER_MINUTE
 from optimizer.spec.messages import known_name
 from optimizer.spec.system import System
-from optimizer.study.figures.document import CurvePanel, Figure, Guide, Series, plain
+from optimizer.study.figures.document import CurvePanel, Figure, Guide, Series, plain, target_line
 from optimizer.study.figures.placed import NothingToShow, joined_columns, loaded, numbers, rejection
+
+
+class _Latency(NamedTuple):
+    """One of the two latencies that have targets."""
+
+    title: str
+    other: str
+    """The other one, whose target is held."""
+
 
 MOST_CURVES = 6
 """Accelerators that one panel can tell apart."""
@@ -29,6 +40,11 @@ COST_VIEW = 3.0
 """Fronts are shown up to this multiple of the least cost within the targets …"""
 LATENCY_VIEW = 2.0
 """… and up to this multiple of the target."""
+LATENCIES = {
+    "itl": _Latency("Inter-token latency, with the TTFT target held", "ttft"),
+    "ttft": _Latency("Time to first token, with the ITL target held", "itl"),
+}
+"""What costs are set against, in panels of their own."""
 LOST = 1e-3
 """Ways that lose a larger share of the requests than this are left out, unless the candidate itself does."""
 
@@ -56,7 +72,9 @@ def pareto_figure(system: System, server: str, accelerator: str | None) -> Figur
     """Return which latencies can be had at which cost, over accelerators, batches and replicas."""
     candidates, table = _columns(system, server, accelerator)
     ways = _ways(candidates, table)
-    panels = tuple(_front_panel(candidates, ways, name) for name in ("itl", "ttft"))
+    seen = {name: _seen(candidates, ways, name) for name in LATENCIES}
+    shown = _worth_showing(seen)
+    panels = tuple(_front_panel(candidates, seen[name], name, shown) for name in LATENCIES)
     note = (
         "each point is a batch and a number of replicas that no other of its accelerator beats in both cost "
         "and latency"
@@ -122,6 +140,10 @@ class _Ways:
     itl_ms: FloatArray
     ttft_ms: FloatArray
 
+    def latency_ms(self, name: str) -> FloatArray:
+        """Return one of the two latencies: `itl` or `ttft`."""
+        return self.itl_ms if name == "itl" else self.ttft_ms
+
     def take(self, rows: IntArray | BoolArray) -> "_Ways":
         """Return the chosen ways, in their order."""
         return _Ways(self.accelerator[rows], self.cost[rows], self.itl_ms[rows], self.ttft_ms[rows])
@@ -163,39 +185,51 @@ def _counts(replicas: int) -> IntArray:
     return np.unique(np.append(near, replicas))
 
 
-def _front_panel(candidates: Candidates, ways: _Ways, name: str) -> CurvePanel:
-    """Return the front of cost and one latency among the ways that hold the target of the other one."""
-    servers, names = candidates.fleet.servers, candidates.fleet.accelerator_names
-    label, other, title = {
-        "itl": ("ITL [ms]", "ttft", "Inter-token latency, with the TTFT target held"),
-        "ttft": ("TTFT [ms]", "itl", "Time to first token, with the ITL target held"),
-    }[name]
+def _seen(candidates: Candidates, ways: _Ways, name: str) -> _Ways:
+    """Return the ways that hold the target of the other latency, where cost and latency are of interest."""
+    servers = candidates.fleet.servers
+    other = LATENCIES[name].other
     held = ways.take(getattr(ways, f"{other}_ms") <= getattr(servers, f"{other}_ms")[0])
-    latency = getattr(held, f"{name}_ms")
-    target = float(getattr(servers, f"{name}_ms")[0])
-    good = latency <= target
-    least = float(np.min(held.cost[good], initial=np.inf))
-    seen = (held.cost <= COST_VIEW * least) & (latency <= LATENCY_VIEW * target)
-    held, latency = held.take(seen), latency[seen]
-    whole = front(held.cost, latency)
-    best = Series(name="Pareto front", x=numbers(held.cost[whole]), y=numbers(latency[whole]), style="front")
-    series = [best] if len(whole) else []
-    for a in _worth_showing(held, whole):
-        mine = np.flatnonzero(held.accelerator == a)
-        rows = mine[front(held.cost[mine], latency[mine])]
+    latency, target = held.latency_ms(name), float(getattr(servers, f"{name}_ms")[0])
+    least = float(np.min(held.cost[latency <= target], initial=np.inf))
+    return held.take((held.cost <= COST_VIEW * least) & (latency <= LATENCY_VIEW * target))
+
+
+def _worth_showing(seen: Mapping[str, _Ways]) -> list[int]:
+    """Return the accelerators on a front, then those that cost least, as many as can be told apart."""
+    on_a_front, by_cost = [], []
+    for name, ways in seen.items():
+        on_a_front += ways.accelerator[front(ways.cost, ways.latency_ms(name))].tolist()
+        by_cost += list(zip(ways.cost.tolist(), ways.accelerator.tolist(), strict=True))
+    return list(dict.fromkeys([*on_a_front, *(a for _, a in sorted(by_cost))]))[:MOST_CURVES]
+
+
+def _front_panel(candidates: Candidates, ways: _Ways, name: str, shown: Sequence[int]) -> CurvePanel:
+    """Return the front of cost and one latency over all ways, and that of each accelerator to be shown."""
+    latency = ways.latency_ms(name)
+    series = []
+    for a in shown:
+        mine = np.flatnonzero(ways.accelerator == a)
+        rows = mine[front(ways.cost[mine], latency[mine])]
         series.append(
-            Series(name=names[a], x=numbers(held.cost[rows]), y=numbers(latency[rows]), style="points")
+            Series(
+                name=candidates.fleet.accelerator_names[a],
+                x=numbers(ways.cost[rows]),
+                y=numbers(latency[rows]),
+                style="points",
+            )
         )
-    guides = (Guide(name=f"target {target:g} ms", value=target, axis="y"),) if np.isfinite(target) else ()
+    whole = front(ways.cost, latency)
+    if len(whole):
+        x, y = numbers(ways.cost[whole]), numbers(latency[whole])
+        series.append(Series(name="Pareto front", x=x, y=y, style="front"))
     return CurvePanel(
-        title=title, x_label="cost [cents/h]", y_label=label, series=tuple(series), guides=guides
+        title=LATENCIES[name].title,
+        x_label="cost [cents/h]",
+        y_label=f"{name.upper()} [ms]",
+        series=tuple(series),
+        guides=target_line(float(getattr(candidates.fleet.servers, f"{name}_ms")[0])),
     )
-
-
-def _worth_showing(ways: _Ways, whole: IntArray) -> list[int]:
-    """Return the accelerators on the front, then those that cost least, as many as can be told apart."""
-    by_cost = ways.accelerator[np.argsort(ways.cost, kind="stable")]
-    return list(dict.fromkeys([*ways.accelerator[whole].tolist(), *by_cost.tolist()]))[:MOST_CURVES]
 
 
 def front(cost: FloatArray, latency: FloatArray) -> IntArray:
