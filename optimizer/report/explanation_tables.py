@@ -195,7 +195,8 @@ def _repair(repair: Repair) -> Iterator[RenderableType]:
     if repair.common_factor is not None:
         lines.append(f"their latency targets together: {repair.common_factor:.10g} times as long")
     lines += [f"no number of units serves {item.server}: {item.detail}" for item in repair.beyond_units]
-    yield from titled_list("What would serve everything; each line is an alternative", lines)
+    but = ", but for what no number of units serves" if repair.cheapest and repair.beyond_units else ""
+    yield from titled_list(f"What would serve everything{but}; each line is an alternative", lines)
 
 
 def _units(repair: UnitRepair) -> str:
