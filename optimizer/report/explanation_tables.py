@@ -170,6 +170,11 @@ def _service_of_units(types: Sequence[TypeExplanation]) -> Iterator[Text]:
         if effect is not None and effect.service
     ]
     yield from titled_list("Who is served more or less then", lines)
+    if any(item.one_fewer is not None and item.one_fewer.serves == "more" for item in types):
+        yield sentence(
+            "One unit fewer can serve more: what is left is given out in part by the saturation policy, "
+            "which keeps to its order and does not search for the best."
+        )
 
 
 def _unserved(explanation: Explanation) -> Iterator[Text]:
