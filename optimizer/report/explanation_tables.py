@@ -170,6 +170,11 @@ def _service_of_units(types: Sequence[TypeExplanation]) -> Iterator[Text]:
         if effect is not None and effect.service
     ]
     yield from titled_list("Who is served more or less then", lines)
+    if any(item.one_fewer is not None and item.one_fewer.serves == "more" for item in types):
+        yield sentence(
+            "One unit fewer can serve more: what is left is given out in part by the saturation policy, "
+            "which keeps to its order and does not search for the best."
+        )
 
 
 def _unserved(explanation: Explanation) -> Iterator[Text]:
@@ -195,7 +200,8 @@ def _repair(repair: Repair) -> Iterator[RenderableType]:
     if repair.common_factor is not None:
         lines.append(f"their latency targets together: {repair.common_factor:.10g} times as long")
     lines += [f"no number of units serves {item.server}: {item.detail}" for item in repair.beyond_units]
-    yield from titled_list("What would serve everything; each line is an alternative", lines)
+    but = ", but for what no number of units serves" if repair.cheapest and repair.beyond_units else ""
+    yield from titled_list(f"What would serve everything{but}; each line is an alternative", lines)
 
 
 def _units(repair: UnitRepair) -> str:

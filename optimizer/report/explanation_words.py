@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rich.text import Text
 
-from optimizer.study.explanation.document import Binding, Effect
+from optimizer.study.explanation.document import Binding, Effect, ServiceChange
 
 WIDTH = 98
 """Characters of a line of text."""
@@ -42,13 +42,15 @@ def _wrapped(text: str, indent: str) -> str:
 
 def service_text(effect: Effect, most: int = 2) -> str:
     """Say who is served more or less."""
-    parts = [
-        f"{item.server} {share_text(item.served_before)} -> {share_text(item.served_after)} "
-        f"({item.load_change_rpm:+,.4g} req/min)"
-        for item in effect.service[:most]
-    ]
+    parts = [_served_text(item) for item in effect.service[:most]]
     more = len(effect.service) - most
     return ", ".join(parts) + (f" and {more} more" if more > 0 else "")
+
+
+def _served_text(item: ServiceChange) -> str:
+    """Say by how much one server is served more or less; an idle one has a share of its replicas only."""
+    shares = f"{item.server} {share_text(item.served_before)} -> {share_text(item.served_after)}"
+    return f"{shares} ({item.load_change_rpm:+,.4g} req/min)" if item.load_change_rpm else shares
 
 
 def binding_text(limits: Sequence[Binding]) -> str:

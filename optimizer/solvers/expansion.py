@@ -34,6 +34,8 @@ class Expansion:
 def cheapest_expansion(problem: Problem, session: SessionFactory) -> Expansion | None:
     """Return the units with which the value is least, and the fewest of them (eq. 61).
 
+    Of a problem `from_nothing` they are those with which the total cost is least.
+
     Returns:
         None if the time limit passed before any were found.
 

@@ -119,6 +119,17 @@ class Problem:
             none_changed=self.none_changed & chosen,
         )
 
+    def from_nothing(self) -> "Problem":
+        """Return the problem as if nothing ran yet, so that the plan of least value is that of least cost."""
+        nothing = np.zeros(len(self.priority), np.int64)
+        return replace(
+            self,
+            current_accelerator=nothing - 1,
+            current_replicas=nothing,
+            current_cost=nothing.astype(np.float64),
+            none_changed=nothing > 0,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Solution:

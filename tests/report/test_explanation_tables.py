@@ -52,6 +52,24 @@ def test_units_that_are_short_show_who_gains_and_what_repairs() -> None:
     assert "one target: gold/m ITL 12 -> 12." in text
 
 
+def test_an_idle_server_gains_a_share_and_no_load() -> None:
+    policy = "PriorityExhaustive"
+    source = document([server("a", 0.0, replicas=2)], [accelerator("A0")], {"A0": 1}, saturationPolicy=policy)
+    text = text_of(explain(load_system(source)))
+    assert "  +1 A0: a 50% -> 100%\n" in text
+    assert "+0 req/min" not in text
+
+
+def test_a_unit_fewer_that_serves_more_is_put_down_to_the_policy() -> None:
+    found = explain(two_servers(3))
+    (first, *rest) = found.types
+    assert first.one_fewer is not None
+    assert "keeps to its order" not in text_of(found)
+    odd = first.model_copy(update={"one_fewer": first.one_fewer.model_copy(update={"serves": "more"})})
+    text = text_of(found.model_copy(update={"types": (odd, *rest)}))
+    assert "the saturation policy, which keeps to its" in " ".join(text.split())
+
+
 def test_one_server_in_depth_shows_candidates_and_rejected_pairs() -> None:
     source = document(
         [server("a", 900.0)],

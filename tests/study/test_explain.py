@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import accelerator, document, random_document, server, service_class, system
+from builders import accelerator, document, random_document, running, server, service_class, system
 
 from optimizer import Explanation, Plan, SpecError, System, explain, find_candidates, load_system, solve
 from optimizer.generate import generate_system
@@ -304,6 +304,49 @@ def test_what_no_unit_serves_is_said_in_words() -> None:
     assert repair.cheapest is None
     assert repair.relaxations == ()
     assert repair.summary == "no number of units and no single target serves a, b"
+
+
+def test_the_cheapest_repair_is_that_of_least_cost_where_servers_run_already() -> None:
+    source = system(
+        [server("a", 100.0, current=running("A1", 4, 40.0)), server("b", replicas=1)],
+        [accelerator("A0", cost=9.0), accelerator("A1", cost=10.0)],
+        {"A0": 1},
+        transitionPenalty=0.5,
+    )
+    found = explain(source)
+    assert [item.server for item in found.plan.unserved] == ["b"]
+    costs = {}
+    for more in itertools.product(range(3), repeat=2):
+        plan = solve(with_added(source, dict(zip(["A0", "A1"], more, strict=True))))
+        if plan.complete:
+            costs[more] = plan.total_cost_cents_per_h
+    assert found.repair is not None
+    assert found.repair.cheapest is not None
+    assert found.repair.cheapest.proved
+    cheapest = found.repair.cheapest.total_cost_cents_per_h, found.repair.cheapest.units
+    assert cheapest == min((cost, sum(more)) for more, cost in costs.items())
+
+
+@pytest.mark.parametrize("policy", ["PriorityExhaustive", "PriorityRoundRobin", "RoundRobin"])
+def test_a_repair_counts_the_units_that_go_ahead_to_a_server_that_units_alone_do_not_serve(
+    policy: str,
+) -> None:
+    source = system(
+        [server("a", 5000.0, maxNumReplicas=2), server("b", 900.0, service="tin")],
+        [accelerator("A0"), accelerator("A1", cost=20.0)],
+        {"A0": 3},
+        classes=[service_class("gold"), service_class("tin", 2, itl=14)],
+        saturationPolicy=policy,
+        delayedBestEffort=False,
+    )
+    found = explain(source)
+    assert found.repair is not None
+    assert [item.server for item in found.plan.unserved] == ["a", "b"]
+    assert found.repair.summary == "+1 A0, or +2 A1; no number of units serves a"
+    for item in found.repair.of_one_type:
+        repaired = solve(with_added(source, item.added))
+        assert [left.server for left in repaired.unserved] == ["a"]
+        assert_effect_is_the_difference(item.effect, found.plan, repaired, ["a", "b"])
 
 
 # --- targets ---------------------------------------------------------------------------------------------

@@ -195,7 +195,7 @@ class TargetPrice(Document):
 
 
 class UnitRepair(Document):
-    """Units to add, with which every server that has a candidate is served in full."""
+    """Units to add, with which every server is served in full that units can serve."""
 
     added: dict[str, int]
     """Units to add by accelerator type."""
@@ -241,7 +241,7 @@ class Repair(Document):
     summary: str
     """The repairs in one sentence."""
     cheapest: UnitRepair | None = None
-    """Units of all types together: least value of the plan, then the fewest units."""
+    """Units of all types together: least total cost of the plan, then the fewest units."""
     fewest: UnitRepair | None = None
     """Units of all types together: the fewest units, then the least value of the plan."""
     of_one_type: tuple[UnitRepair, ...] = Field((), alias="ofOneType", strict=False)
@@ -250,7 +250,7 @@ class Repair(Document):
     """Targets of which one alone, relaxed, is enough with the units that exist."""
     common_factor: float | None = Field(None, alias="commonFactor")
     """The least factor by which the latency targets of all servers that are not served in full, relaxed
-    together, are enough with the units that exist, to a thousandth; none: no factor is."""
+    together, are enough with the units that exist, to four digits; none: no factor is."""
     beyond_units: tuple[Beyond, ...] = Field((), alias="beyondUnits", strict=False)
     """Servers that no number of units serves."""
 

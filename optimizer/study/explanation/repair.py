@@ -7,16 +7,17 @@ from functools import partial
 
 import numpy as np
 
-from optimizer.arrays import BoolArray
+from optimizer.arrays import BoolArray, IntArray
 from optimizer.candidates import Candidates, Rejection
 from optimizer.pipeline import choose
 from optimizer.plan import Plan
 from optimizer.solvers.expansion import Expansion, cheapest_expansion, fits, smallest_expansion
 from optimizer.solvers.formulation import served_in_full
-from optimizer.solvers.problem import Problem, build_problem
+from optimizer.solvers.problem import Problem, build_problem, units_used
 from optimizer.study.explanation.document import Beyond, Relaxation, Repair, UnitRepair
 from optimizer.study.explanation.resolving import effect, in_threads, plan_of, with_units
 from optimizer.study.explanation.targets import Target, relaxed, target_ms, targets_of_servers
+from optimizer.study.explanation.units import one_of
 
 LEAST_SEARCHED = 1e-6
 """Where the search for a looser target begins if the target is less [ms]."""
@@ -36,18 +37,18 @@ def find_repair(candidates: Candidates, plan: Plan) -> Repair | None:
     unserved = {item.server for item in plan.unserved}
     short = np.array([name in unserved for name in candidates.fleet.server_names])
     servable = problem.to_serve & _servable(problem)
-    units = _of_units(candidates, plan, problem.of_servers(servable)) if (short & servable).any() else {}
+    by_units = problem.of_servers(servable)
+    units = _of_units(candidates, plan, by_units) if (short & servable).any() else {}
     targets = targets_of_servers(candidates, np.flatnonzero(short).tolist())
     beyond = tuple(
         Beyond(server=candidates.fleet.server_names[s], detail=_missing(candidates, int(s)))
         for s in np.flatnonzero(short & ~servable)
     )
-    of_one_type = tuple(repair for key, repair in units.items() if key not in {"cheapest", "fewest"})
     found = Repair(
         summary="",
-        cheapest=units.get("cheapest"),
+        cheapest=_cheapest(by_units, units),
         fewest=units.get("fewest"),
-        of_one_type=of_one_type,
+        of_one_type=tuple(repair for question, repair in units.items() if question.startswith("of ")),
         relaxations=_relaxations(candidates, plan, targets),
         common_factor=_common_factor(candidates, targets),
         beyond_units=beyond,
@@ -64,25 +65,79 @@ def _servable(problem: Problem) -> BoolArray:
 # --- units -----------------------------------------------------------------------------------------------
 
 
+_Ask = Callable[[Problem], Expansion | None]
+
+
 def _of_units(candidates: Candidates, plan: Plan, problem: Problem) -> dict[str, UnitRepair]:
-    """Return the cheapest and the smallest repair with units of all types, and that of each type alone."""
+    """Return the repairs of least value, of least cost, and of the fewest units, of all types and of each."""
     from optimizer.solvers.highs import HighsSession
 
+    types = len(candidates.fleet.type_names)
     kinds = np.unique(problem.table.kind).tolist()
-    questions: dict[str, Callable[[], Expansion | None]] = {
-        "cheapest": partial(cheapest_expansion, problem, HighsSession),
-        "fewest": partial(smallest_expansion, problem, HighsSession),
+    questions: dict[str, tuple[_Ask, IntArray]] = {
+        "least value": (partial(cheapest_expansion, session=HighsSession), np.ones(types, np.int64)),
+        "fewest": (partial(smallest_expansion, session=HighsSession), np.ones(types, np.int64)),
     }
+    if _moves_cost(problem):
+        questions["least cost"] = (
+            lambda short: cheapest_expansion(short.from_nothing(), HighsSession),
+            np.ones(types, np.int64),
+        )
     for kind in kinds:
-        questions[f"of {kind}"] = partial(smallest_expansion, problem, HighsSession, kind)
-    expansions = in_threads(lambda ask: ask(), list(questions.values()))
-    known = {key: found for key, found in zip(questions, expansions, strict=True) if found is not None}
-    repairs = in_threads(lambda found: _unit_repair(candidates, plan, found), list(known.values()))
-    return dict(zip(known, repairs, strict=True))
+        ask = partial(smallest_expansion, session=HighsSession, kind=kind)
+        questions[f"of {kind}"] = (ask, one_of(kind, types))
+    repairs = in_threads(
+        lambda question: _unit_repair(candidates, plan, problem, *question), list(questions.values())
+    )
+    return {key: found for key, found in zip(questions, repairs, strict=True) if found is not None}
 
 
-def _unit_repair(candidates: Candidates, plan: Plan, found: Expansion) -> UnitRepair:
+def _moves_cost(problem: Problem) -> bool:
+    """Return whether a plan of least value need not be one of least cost, as some servers have a place."""
+    return bool((problem.current_accelerator >= 0).any())
+
+
+def _cheapest(problem: Problem, units: Mapping[str, UnitRepair]) -> UnitRepair | None:
+    """Return the repair of least total cost, then of the fewest units.
+
+    Where moving counts, the plan with the units of least cost may stay where it is and cost more than it
+    could. So the least of all repairs is taken; it is proved where it reaches what no plan can undercut.
+    """
+    if not _moves_cost(problem) or not units:
+        return units.get("least value")
+    cheapest = min(units.values(), key=lambda item: (round(item.total_cost_cents_per_h, 9), item.units))
+    endless = replace(problem.from_nothing(), capacity=None)
+    least = float((choose(endless).replicas * problem.table.cost_per_replica).sum())
+    reached = cheapest.total_cost_cents_per_h <= least * (1 + 1e-9)
+    fewest = "least cost" in units and cheapest.units == units["least cost"].units
+    proved = reached and fewest and units["least cost"].proved
+    return cheapest.model_copy(update={"proved": proved})
+
+
+def _unit_repair(
+    candidates: Candidates, plan: Plan, problem: Problem, ask: _Ask, addable: IntArray
+) -> UnitRepair | None:
+    """Return the repair that a question asks for, once it is seen to serve the servers of the problem.
+
+    It need not at first where levels are settled in stages: a server that no number of units serves in full
+    may take units in part before the servers of lower priorities are solved. Then units for it are added.
+
+    Returns:
+        None if units of the types that may be added do not serve them.
+    """
+    found = ask(problem)
+    if found is None:
+        return None
     repaired = plan_of(with_units(candidates, found.added))
+    if repaired.status == "optimal" and not _serves(repaired, candidates, problem):
+        ahead = _taken_ahead(candidates, problem, addable)
+        found = ask(replace(problem, capacity=candidates.fleet.capacity - ahead))
+        if found is None:
+            return None
+        found = replace(found, proved=False)
+        repaired = plan_of(with_units(candidates, found.added))
+        if not _serves(repaired, candidates, problem):
+            return None
     names = candidates.fleet.type_names
     return UnitRepair(
         added={names[t]: int(found.added[t]) for t in np.flatnonzero(found.added)},
@@ -91,6 +146,25 @@ def _unit_repair(candidates: Candidates, plan: Plan, found: Expansion) -> UnitRe
         effect=effect(plan, repaired, candidates.system),
         proved=found.proved,
     )
+
+
+def _serves(plan: Plan, candidates: Candidates, problem: Problem) -> bool:
+    """Return whether a plan serves every server of a problem in full."""
+    unserved = {item.server for item in plan.unserved}
+    return all(candidates.fleet.server_names[s] not in unserved for s in np.flatnonzero(problem.to_serve))
+
+
+def _taken_ahead(candidates: Candidates, problem: Problem, addable: IntArray) -> IntArray:
+    """Return the units that go ahead of a problem to other servers, if there are ample units of some types.
+
+    These are the servers of a priority above the lowest of the problem that are not part of it.
+    """
+    every = build_problem(candidates)
+    ample = np.bincount(every.table.kind, every.table.units, minlength=len(addable)).astype(np.int64)
+    every = build_problem(with_units(candidates, ample * addable))
+    ahead = ~problem.to_serve & (problem.priority < problem.priority[problem.to_serve].max())
+    taken = np.where(ahead[every.table.server], choose(every).replicas, 0)
+    return units_used(every, taken, len(addable))
 
 
 # --- targets ---------------------------------------------------------------------------------------------
