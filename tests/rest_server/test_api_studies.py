@@ -186,5 +186,8 @@ def test_studies_run_in_processes_of_their_own() -> None:
 
 
 def test_a_study_that_takes_too_long_is_ended() -> None:
-    with serving(solver_processes=1, max_solves=1, request_timeout_s=0.05) as found:
-        assert found.request("POST", "/v1/explain", scarce()).status == 504
+    slow = document([server(f"s{i}") for i in range(300)], [accelerator("A")], {"A": 100})
+    slow["models"][0]["maxBatchSize"] = 2048
+    slow["optimizer"] = {"batchSizing": "optimal"}
+    with serving(solver_processes=1, max_solves=1, request_timeout_s=0.5) as found:
+        assert found.request("POST", "/v1/explain", slow).status == 504
