@@ -143,6 +143,8 @@ def _geometric_mean(log_ratio: FloatArray, terms: FloatArray) -> FloatArray:
     safe = np.where(near_one, 1.0, log_ratio)
     with np.errstate(over="ignore"):
         apart = 1 / np.expm1(-safe) - terms / np.expm1(-terms * safe)
+    if not near_one.any():
+        return apart
     return np.where(near_one, terms * _langevin(terms * log_ratio) - _langevin(log_ratio), apart)
 
 

@@ -24,8 +24,8 @@ RATE_TOLERANCE = 1e-10
 """Relative width of the bracket around the largest rate."""
 _BOTH = 2
 """Row of `_ratios` that has the worse of the two."""
-PARTS = 4
-"""Into how many parts a bracket is cut before the search begins."""
+CUTS = np.array([0.0, 0.05, 0.25, 0.5, 0.75, 1.0])
+"""Where a bracket is cut into parts before the search begins; small batches cross close to its lower end."""
 SMALLEST_RATIO = 1e-30
 """Stands for a latency of zero (no prompt, no wait) where its logarithm is taken."""
 
@@ -139,9 +139,11 @@ def _narrowed(
     numbers: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
     """Return the part of each bracket that is crossed first: cheaper than rounds of the root-finder."""
-    ends = np.linspace(*bracket, PARTS + 1, axis=1)
+    low, high = bracket
+    ends = low[:, np.newaxis] * (1 - CUTS) + high[:, np.newaxis] * CUTS
     inner = ends[:, 1:-1]
-    over = excess(inner.ravel(), np.repeat(numbers, PARTS - 1)).reshape(inner.shape) > 0
-    part = np.where(over.any(axis=1), over.argmax(axis=1), PARTS - 1)[:, np.newaxis]
+    cuts = inner.shape[1]
+    over = excess(inner.ravel(), np.repeat(numbers, cuts)).reshape(inner.shape) > 0
+    part = np.where(over.any(axis=1), over.argmax(axis=1), cuts)[:, np.newaxis]
     left, right = (np.take_along_axis(ends, part + step, axis=1)[:, 0] for step in (0, 1))
     return left, right
