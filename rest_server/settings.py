@@ -18,9 +18,12 @@ PREFIX = "INFERPLAN_"
 _Count = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
-def cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def _places() -> int:
+    """Return one place to solve for each core that this process may use, and one more.
+
+    With the one more no core idles while an answer and the next request change hands.
+    """
+    return 1 + (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
 class Settings(BaseSettings):
@@ -55,9 +58,9 @@ class Settings(BaseSettings):
     """Files with API keys; in the environment separated as in ``PATH``. None: everybody may do everything."""
     max_body_bytes: int = Field(4 * 2**20, ge=1, le=2**30)
     """Largest body of a request [bytes]."""
-    max_solves: int = Field(default_factory=cores, ge=1, le=1024)
+    max_solves: int = Field(default_factory=_places, ge=1, le=1024)
     """Solves at once, in each worker."""
-    solver_processes: int = Field(default_factory=cores, ge=0, le=1024)
+    solver_processes: int = Field(default_factory=_places, ge=0, le=1024)
     """Processes that solve for each worker, so that the worker itself stays free to answer; 0: threads."""
     max_waiting: int = Field(128, ge=0, le=1_000_000)
     """Requests that may wait for a place to solve, in each worker."""
