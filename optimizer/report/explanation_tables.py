@@ -14,7 +14,6 @@ from optimizer.report.explanation_words import (
     more_text,
     sentence,
     service_text,
-    share_text,
     titled_list,
 )
 from optimizer.report.server_tables import server_parts
@@ -27,6 +26,12 @@ from optimizer.study.explanation.document import (
     TargetPrice,
     TypeExplanation,
     UnitRepair,
+)
+from optimizer.study.figures.document import share_text
+
+_BY_POLICY = (
+    "what is left beside the servers served in full is given out by the saturation policy, which keeps to "
+    "its order and does not search for the best."
 )
 
 
@@ -91,6 +96,8 @@ def _overview(explanation: Explanation) -> Iterator[RenderableType]:
         "Who is served more or less with the runner-up",
         (f"{item.server}: {service_text(item.runner_up.effect)}" for item in order if _moves(item.runner_up)),
     )
+    if any(item.runner_up is not None and item.runner_up.effect.serves == "more" for item in order):
+        yield sentence(f"A runner-up can serve more: {_BY_POLICY}")
 
 
 def _moves(alternative: Alternative | None) -> TypeGuard[Alternative]:
@@ -171,10 +178,7 @@ def _service_of_units(types: Sequence[TypeExplanation]) -> Iterator[Text]:
     ]
     yield from titled_list("Who is served more or less then", lines)
     if any(item.one_fewer is not None and item.one_fewer.serves == "more" for item in types):
-        yield sentence(
-            "One unit fewer can serve more: what is left is given out in part by the saturation policy, "
-            "which keeps to its order and does not search for the best."
-        )
+        yield sentence(f"One unit fewer can serve more: {_BY_POLICY}")
 
 
 def _unserved(explanation: Explanation) -> Iterator[Text]:

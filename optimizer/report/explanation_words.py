@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.text import Text
 
 from optimizer.study.explanation.document import Binding, Effect, ServiceChange
+from optimizer.study.figures.document import share_text
 
 WIDTH = 98
 """Characters of a line of text."""
@@ -89,8 +90,3 @@ def changes(effect: Effect) -> bool:
 def money_text(cents: float) -> str:
     """Return a change of cost with its sign."""
     return "0" if cents == 0 else f"{cents:+,.2f}"
-
-
-def share_text(fraction: float) -> str:
-    """Return a share in whole percent."""
-    return "<1%" if 0 < fraction < 0.01 else f"{fraction:.0%}"

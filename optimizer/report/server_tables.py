@@ -12,10 +12,10 @@ from optimizer.report.explanation_words import (
     more_text,
     sentence,
     service_text,
-    share_text,
 )
 from optimizer.report.tables import empty_table
 from optimizer.study.explanation.document import Alternative, Binding, Explanation, Option, ServerExplanation
+from optimizer.study.figures.document import share_text
 
 
 def server_parts(item: ServerExplanation, explanation: Explanation) -> Iterator[RenderableType]:

@@ -67,7 +67,17 @@ def test_a_unit_fewer_that_serves_more_is_put_down_to_the_policy() -> None:
     assert "keeps to its order" not in text_of(found)
     odd = first.model_copy(update={"one_fewer": first.one_fewer.model_copy(update={"serves": "more"})})
     text = text_of(found.model_copy(update={"types": (odd, *rest)}))
-    assert "the saturation policy, which keeps to its" in " ".join(text.split())
+    assert "One unit fewer can serve more: what is left" in " ".join(text.split())
+
+
+def test_a_runner_up_that_serves_more_is_put_down_to_the_policy() -> None:
+    found = explain(two_servers())
+    (first, *rest) = found.servers
+    assert first.runner_up is not None
+    assert "A runner-up can serve more" not in text_of(found)
+    effect = first.runner_up.effect.model_copy(update={"serves": "more"})
+    odd = first.model_copy(update={"runner_up": first.runner_up.model_copy(update={"effect": effect})})
+    assert "A runner-up can serve more" in text_of(found.model_copy(update={"servers": (odd, *rest)}))
 
 
 def test_one_server_in_depth_shows_candidates_and_rejected_pairs() -> None:
