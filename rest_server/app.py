@@ -6,11 +6,13 @@
 
 import asyncio
 import logging
+import multiprocessing
 import os
 import signal
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import FrameType
 from typing import NoReturn
 
 import uvicorn
@@ -130,8 +132,21 @@ def serve(settings: Settings) -> int:
             os.environ.update(settings.environment())
             Multiprocess(config, sockets=[listening]).run()
         else:
-            uvicorn.Server(config).run(sockets=[listening])
+            _Server(config).run(sockets=[listening])
     return 0
+
+
+class _Server(uvicorn.Server):
+    """A server that a second Ctrl-C ends at once, with what it works on."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Note a signal to stop; at the second from the keyboard, stop here and now."""
+        if self.should_exit and sig == signal.SIGINT:
+            logging.getLogger(SERVICE).warning("stopped at once; what ran is given up")
+            for process in multiprocessing.active_children():
+                process.kill()
+            os._exit(128 + sig)
+        super().handle_exit(sig, frame)
 
 
 def _configuration(settings: Settings) -> uvicorn.Config:

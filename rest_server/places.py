@@ -120,7 +120,9 @@ class SolvePlaces:
         request.scope.setdefault("state", {})["stages_s"] = stages
         return result
 
-    def _left_place(self, entered: float, _future: "asyncio.Future[Any]") -> None:
+    def _left_place(self, entered: float, future: "asyncio.Future[Any]") -> None:
+        if not future.cancelled():
+            future.exception()  # nobody else looks at it where the request has ended before its work
         self.running -= 1
         self._mean_s += 0.2 * (time.perf_counter() - entered - self._mean_s)
         self._free.release()

@@ -100,7 +100,11 @@ class SolverProcesses:
             done, result = child.answer(job.work)
         except (EOFError, OSError):
             child = self._replaced(child, job)
-            raise SolverError("the solver's process has died, perhaps for lack of memory") from None
+            raise SolverError(
+                "nobody waits for this work any more"
+                if job.given_up
+                else "the solver's process has died, perhaps for lack of memory"
+            ) from None
         finally:
             with job.lock:
                 job.child = None

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from builders import accelerator, document, server, service_class
 
-from optimizer import load_system, make_figure, make_report, render_report, scale_loads
+from optimizer import load_system, make_figure, make_report, render_report, scale_loads, solve
 from optimizer.cli import main
 from optimizer.commands import reporting
 from optimizer.study.figures.kinds import KINDS, PLAN_KINDS
@@ -37,6 +37,40 @@ def test_report_writes_what_the_library_returns(tmp_path: Path, capsys: pytest.C
     report = make_report(system)
     for name in names:
         assert (tmp_path / name).read_text(encoding="utf-8") == render_report(report, system, name)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (["-o", "page.pdf"], "-o: page.pdf: the page is HTML; the name must end in .html or .htm"),
+        (["-o", "page.html", "--markdown", "page.html"], "page.html: named for two forms of the report"),
+        (["--csv", "-"], "-: only input is read from -"),
+    ],
+)
+def test_report_loses_no_file_and_surprises_nobody(
+    flags: list[str],
+    problem: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = write(tmp_path, document([server("s")], [accelerator("A")], {"A": 9}))
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    assert main(["report", path, *flags]) == 2
+    assert capsys.readouterr().err.startswith(f"inferplan: error: {problem}")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("command", [["explain"], ["report"], ["solve"], ["plot", "plan", "-o", "x.svg"]])
+def test_a_plan_in_place_of_a_system_is_named_as_one(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    system = load_system(document([server("s")], [accelerator("A")], {"A": 9}))
+    path = tmp_path / "plan.json"
+    path.write_text(solve(system).to_json(), "utf-8")
+    assert main([*command, str(path)]) == 2
+    assert "this is a plan" in capsys.readouterr().err
 
 
 def test_report_without_a_file_prints_markdown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -62,6 +62,7 @@ def _report(arguments: argparse.Namespace) -> None:
     files: dict[PageFormat, Path | None] = {
         "html": arguments.output, "markdown": arguments.markdown, "csv": arguments.csv
     }  # fmt: skip
+    _check_files(arguments)
     with working("writing the report"):
         report = make_report(system, backend=arguments.backend)
         for page_format, path in files.items():
@@ -71,6 +72,18 @@ def _report(arguments: argparse.Namespace) -> None:
         print(report.to_json())
     elif not any(files.values()):
         sys.stdout.write(render_report(report, system, "markdown"))
+
+
+def _check_files(arguments: argparse.Namespace) -> None:
+    """Refuse what would lose a file, or surprise who opens it, before anything is solved."""
+    from optimizer.errors import SpecError
+
+    named = [path for path in (arguments.output, arguments.markdown, arguments.csv) if path is not None]
+    for path in named:
+        if named.count(path) > 1 and path.suffix:
+            raise SpecError(f"{path}: named for two forms of the report; name another file for one of them")
+    if arguments.output is not None and arguments.output.suffix.lower() not in {"", ".html", ".htm"}:
+        raise SpecError(f"-o: {arguments.output}: the page is HTML; the name must end in .html or .htm")
 
 
 def _add_plot(parser: argparse.ArgumentParser) -> None:

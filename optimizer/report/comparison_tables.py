@@ -166,9 +166,8 @@ def _change(row: ServerRow) -> str:
 def _placed(figures: Figures | None) -> str:
     if figures is None:
         return NOTHING
-    return (
-        ", ".join(f"{item.num_replicas} x {item.accelerator}" for item in figures.accelerators) or "nothing"
-    )
+    placed = ", ".join(f"{item.num_replicas} x {item.accelerator}" for item in figures.accelerators)
+    return placed or ("nothing" if figures.served_in_full else "not served")
 
 
 def _figures(found: Comparison) -> Table:

@@ -56,7 +56,9 @@ def _headline(explanation: Explanation) -> Text:
     mode = "limited" if any(item.limit is not None for item in plan.capacity) else "unlimited"
     text = Text(f"{plan.total_cost_cents_per_h:,.2f} cents/h", style="bold")
     served = f"{servers - len(plan.unserved)} of {servers} servers served in full"
-    text.append(f"   {mode} plan, {served}\n", style="default")
+    stopped = "" if plan.status == "optimal" else ", the solver stopped early"
+    gap = f", gap {plan.gap:.2%}" if plan.gap else ""
+    text.append(f"   {mode} plan{stopped}{gap}, {served}\n", style="default")
     return text
 
 

@@ -72,11 +72,11 @@ def status(overview: Overview) -> str:
         "feasible": "the best found before the solver stopped",
         "heuristic": "found by a heuristic, without proof",
     }[plan.status]
-    bound = ""
-    if plan.bound is not None and plan.gap is not None:
+    bound = f" Its value may be {plan.gap:.2%} above that of the best." if plan.gap else ""
+    if plan.bound is not None and any(change.before for change in plan.changes):
         bound = (
             f" Its transition value, what it costs more than what runs now plus the penalty on moves, is "
-            f"{plan.objective:,.2f} cents/h; no plan can be below {plan.bound:,.2f} (gap {plan.gap:.2%})."
+            f"{plan.objective:,.2f} cents/h; no plan can be below {plan.bound:,.2f}.{bound}"
         )
     return f"The plan {mode}. It is {proof}.{bound} {_completeness(overview)}"
 

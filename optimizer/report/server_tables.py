@@ -72,7 +72,8 @@ def _runner_up(alternative: Alternative) -> str:
     where = ", ".join(f"{pool.num_replicas:,} x {pool.accelerator}" for pool in alternative.pools)
     start = f"Runner-up: {where}; the whole plan" if where else "No other accelerator takes it; the plan"
     if effect.service:
-        return f"{start} would serve others: {service_text(effect)}."
+        serves = "others" if effect.serves == "same" else effect.serves
+        return f"{start} would serve {serves}: {service_text(effect)}."
     return f"{start} would cost {more_text(effect)}."
 
 

@@ -151,6 +151,8 @@ def spec_from_value(raw: object, source: str = "") -> SystemSpec:
     if not isinstance(raw, Mapping):
         what = "nothing" if raw is None else f"{kind_of(raw)}"
         raise SpecError(f"{prefix}a document with sections such as 'servers' is expected, this holds {what}")
+    if any(str(key).lower() == "allocations" for key in raw):
+        raise SpecError(f"{prefix}this is a plan, or an answer; give the system that it was made for")
     return validated(SystemSpec, _unwrapped(raw, prefix), prefix)
 
 
@@ -370,6 +372,8 @@ def write_bytes(content: bytes, path: Path) -> None:
     Raises:
         SpecError: the file cannot be written.
     """
+    if str(path) == "-":
+        raise SpecError("-: only input is read from -; name a file, or /dev/stdout")
     try:
         if path.exists() and not path.is_file():  # a device or a pipe: there is nothing to replace
             path.write_bytes(content)

@@ -34,6 +34,11 @@ def compare_body(body: bytes, options: CompareOptions, settings: Settings) -> by
         system = system_from(value, settings)
         after = _with_changed_load(system, options)
         if after is system:
+            if options.unlimited is not None:
+                raise SpecError(
+                    "unlimited: both plans, limited and unlimited, are compared; remove it, or give two "
+                    "sides or a change of the load"
+                )
             return compare(system, **options.given()).to_json().encode()
         return compare(system, after, transition=True, **options.given()).to_json().encode()
     sides = validated(TwoSides, value)
@@ -91,6 +96,9 @@ def figure_body(body: bytes, options: FigureOptions, settings: Settings) -> byte
     """Return a picture of the system in a body, or what it shows as numbers."""
     before = system_of(body, settings).with_options(**options.given())
     system = _with_changed_load(before, options)
+    for name in ("server", "accelerator"):
+        if getattr(options, name) is not None and options.kind in PLAN_KINDS:
+            raise SpecError(f"{name}: {options.kind!r} shows the whole plan; remove it")
     figure = make_figure(
         system,
         options.kind,

@@ -70,6 +70,14 @@ def test_a_unit_fewer_that_serves_more_is_put_down_to_the_policy() -> None:
     assert "One unit fewer can serve more: what is left" in " ".join(text.split())
 
 
+def test_the_first_line_says_that_the_solver_stopped_early() -> None:
+    found = explain(two_servers())
+    assert "stopped early" not in text_of(found)
+    stopped = found.plan.model_copy(update={"status": "feasible", "gap": 0.25})
+    text = text_of(found.model_copy(update={"plan": stopped}))
+    assert "limited plan, the solver stopped early, gap 25.00%, 2 of 2 servers" in text
+
+
 def test_a_runner_up_that_serves_more_is_put_down_to_the_policy() -> None:
     found = explain(two_servers())
     (first, *rest) = found.servers

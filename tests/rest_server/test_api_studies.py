@@ -90,6 +90,7 @@ def test_two_systems_plans_or_options_are_compared(service: TestClient) -> None:
         ("?scale=2", {"first": api_examples.SYSTEM}, "first"),
         ("?scale=2&random_load=1", api_examples.SYSTEM, "scale"),
         ("?scale=nan", api_examples.SYSTEM, "query.scale"),
+        ("?unlimited=true", api_examples.SYSTEM, "unlimited"),
         ("?random_load=-1", api_examples.SYSTEM, "query.random_load"),
     ],
 )
@@ -157,6 +158,11 @@ def test_a_figure_is_the_librarys_as_numbers_and_as_a_picture(service: TestClien
     assert answer.content == draw(figure, "svg")
     changed = make_figure(scale_loads(system, 2), "plan", before=system)
     assert service.post("/v1/figure?scale=2", json=scarce()).text == changed.to_json()
+
+
+def test_a_picture_of_the_whole_plan_takes_no_server(service: TestClient) -> None:
+    answer = service.post("/v1/figure?kind=plan&server=s", json=scarce())
+    assert (answer.status_code, answer.json()["path"]) == (422, "server")
 
 
 @pytest.mark.parametrize("route", ["compare", "explain", "report", "figure"])

@@ -1,5 +1,6 @@
 """The service as a program: how it starts, what it refuses, how it ends; and the form of its errors."""
 
+import http.client
 import json
 import signal
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 from fastapi import HTTPException
 from fastapi.testclient import TestClient
 from service_runs import ROOT, as_a_program, in_a_thread
-from wire_client import one_server, system
+from wire_client import MODELS, one_server, system
 
 from optimizer.cli import main
 from optimizer.errors import SpecError
@@ -195,6 +196,27 @@ def test_a_signal_while_it_starts_ends_it_well() -> None:
     with as_a_program("--port", "0") as here:
         here.process.send_signal(signal.SIGTERM)
         assert here.process.wait(20) == 0
+
+
+def test_a_second_ctrl_c_ends_it_and_what_it_works_on_at_once() -> None:
+    slow = system(
+        *(one_server(f"s{i}") for i in range(1500)),
+        models=[MODELS[0] | {"maxBatchSize": 2048}],
+        optimizer={"batchSizing": "optimal"},
+    )
+    with (
+        as_a_program("--port", "0", INFERPLAN_SOLVER_PROCESSES="2") as here,
+        ThreadPoolExecutor(1) as clients,
+    ):
+        lost = clients.submit(here.ask, "POST", "/optimizeOne", json.dumps(slow).encode())
+        while here.ask("GET", "/readyz").json.get("running") != 1:
+            time.sleep(0.02)
+        here.process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        status, log = here.end(signal.SIGINT)
+        assert status == 128 + signal.SIGINT
+        assert log[-1]["message"] == "stopped at once; what ran is given up"
+        assert isinstance(lost.exception(), OSError | http.client.HTTPException)
 
 
 def test_an_application_can_live_again() -> None:
