@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from optimizer.errors import AnalysisError, IncompletePlanError, InferplanError, SolverError, SpecError
-from optimizer.spec.messages import path_text
+from optimizer.spec.messages import path_text, problem_text
 from rest_server.places import ClientLeft, RequestTimeout, ServiceBusy
 
 API_PREFIX = "/v1"
@@ -122,7 +122,9 @@ async def _of_validation(request: Request, error: Exception) -> Response:
     inside = where[1:] if where[:1] == ["body"] and len(where) > 1 else where
     path = path_text(inside)
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return error_response(request.scope, 422, f"{path}: {first['msg']}{more}", title=_TITLES[0][1], path=path)
+    text = "missing; send a JSON object" if path == "body" else problem_text(first)
+    title = _TITLES[0][1] if where[:1] == ["body"] else "The request is wrong"
+    return error_response(request.scope, 422, f"{path}: {text}{more}", title=title, path=path)
 
 
 async def _of_http(request: Request, error: Exception) -> Response:

@@ -39,7 +39,7 @@ def _one_line(error: ValidationError) -> str:
     first = problems[0]
     path = path_text(first["loc"])
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return f"{path}: {_problem_text(first)}{more}" if path else f"{_problem_text(first)}{more}"
+    return f"{path}: {problem_text(first)}{more}" if path else f"{problem_text(first)}{more}"
 
 
 def path_text(location: Iterable[int | str]) -> str:
@@ -73,6 +73,9 @@ _TEXTS = {
     "int_type": "must be a whole number, not {value}",
     "int_from_float": "must be a whole number, not {value}",
     "bool_type": "must be true or false, not {value}",
+    "bool_parsing": "must be true or false, not {value}",
+    "float_parsing": "must be a number, not {value}",
+    "int_parsing": "must be a whole number, not {value}",
     "tuple_type": "must be a list, not {value}",
     "dict_type": "must be an object with keys, not {value}",
     "model_type": "must be an object with keys, not {value}",
@@ -80,7 +83,8 @@ _TEXTS = {
 }
 
 
-def _problem_text(problem: Mapping[str, Any]) -> str:
+def problem_text(problem: Mapping[str, Any]) -> str:
+    """Return what a problem that pydantic found says in our words, without its path."""
     text = _TEXTS.get(problem["type"])
     if text is None:
         return str(problem["msg"])

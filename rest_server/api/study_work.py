@@ -30,7 +30,7 @@ def compare_body(body: bytes, options: CompareOptions, settings: Settings) -> by
         SpecError: a side is wrong, or there is nothing to compare; the text begins with the path.
     """
     value = value_of(body)
-    if not any(key.lower() == "first" for key in value):
+    if not any(key.lower() in {"first", "second"} for key in value):
         system = system_from(value, settings)
         after = _with_changed_load(system, options)
         if after is system:

@@ -106,6 +106,13 @@ def test_an_option_that_is_wrong_is_named(service: TestClient, query: str, name:
     refused(service.post(f"/v1/plan?{query}", json=small()), 422, name)
 
 
+def test_a_query_is_refused_in_the_words_of_the_documents(service: TestClient) -> None:
+    problem = service.post("/v1/plan?unlimited=perhaps", json=small()).json()
+    assert problem["title"] == "The request is wrong"
+    assert problem["detail"] == 'query.unlimited: must be true or false, not "perhaps"'
+    assert service.post("/v1/plan").json()["detail"] == "body: missing; send a JSON object"
+
+
 def test_no_solve_may_take_longer_than_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = []
 
