@@ -35,28 +35,32 @@ _OUTCOMES = {
 
 
 class HighsSession:
-    """A model held by HiGHS.
+    """A model in HiGHS's form.
 
     Each run gets a HiGHS of its own with a copy of the model: of one that has run before, the clock against
     the time limit starts anew for some algorithms and goes on for others.
     """
 
     def __init__(self, model: MilpModel) -> None:
-        self._holder = _quiet_highs()
+        self._lp = _lp(model)
         self._every = np.arange(len(model.lower), dtype=np.int32)
-        self._lower, self._upper, self._whole = model.lower, model.upper.copy(), model.whole
-        _check(self._holder.passModel(_lp(model)), "load the model")
+        self._upper, self._whole = model.upper.copy(), model.whole
 
     def add_limit(self, coefficients: FloatArray, upper: float) -> None:
         """Require coefficients·x ≤ upper from now on."""
-        used = np.flatnonzero(coefficients).astype(np.int32)
-        status = self._holder.addRow(-highspy.kHighsInf, upper, len(used), used, coefficients[used])
-        _check(status, "add a row")
+        used = np.flatnonzero(coefficients)
+        lp, matrix = self._lp, self._lp.a_matrix_
+        lp.num_row_ += 1
+        lp.row_lower_ = np.append(lp.row_lower_, -highspy.kHighsInf)
+        lp.row_upper_ = np.append(lp.row_upper_, upper)
+        matrix.start_ = np.append(matrix.start_, matrix.start_[-1] + len(used))
+        matrix.index_ = np.append(matrix.index_, used)
+        matrix.value_ = np.append(matrix.value_, coefficients[used])
 
     def set_upper(self, variables: IntArray, upper: float) -> None:
         """Change the upper bounds of some variables."""
         self._upper[variables] = upper
-        self._change_upper(self._upper)
+        self._lp.col_upper_ = self._upper
 
     def minimise(
         self, objective: FloatArray, start: FloatArray | None, gap: float, time_limit_s: float
@@ -70,7 +74,7 @@ class HighsSession:
         Raises:
             SolverError: HiGHS reports an error, or a status that is no answer.
         """
-        _check(self._holder.changeColsCost(len(self._every), self._every, objective), "set the objective")
+        self._lp.col_cost_ = objective
         if len(self._every) < CORE_FROM_COLUMNS:
             return self._run(start, gap, time_limit_s)
         relaxed, core = self._core(gap, time_limit_s / 2)
@@ -94,7 +98,7 @@ class HighsSession:
         Raises:
             SolverError: HiGHS reports an error, or a status that is no answer.
         """
-        _check(self._holder.changeColsCost(len(self._every), self._every, objective), "set the objective")
+        self._lp.col_cost_ = objective
         return self._run(None, 0.0, time_limit_s, relaxed=True)
 
     def _core(self, gap: float, time_limit_s: float) -> tuple[RunResult, RunResult | None]:
@@ -107,16 +111,16 @@ class HighsSession:
         distance = np.where(used | (self._upper == 0), np.inf, relaxed.reduced_cost)
         core = used.copy()
         core[np.argsort(distance, kind="stable")[:CORE_COLUMNS]] = True
-        self._change_upper(np.where(core, self._upper, 0.0))
+        self._lp.col_upper_ = np.where(core, self._upper, 0.0)
         result = self._run(None, gap / 2, max(time_limit_s - relaxed.run_s, 0.0))
-        self._change_upper(self._upper)
+        self._lp.col_upper_ = self._upper
         return relaxed, result
 
     def _run(
         self, start: FloatArray | None, gap: float, time_limit_s: float, *, relaxed: bool = False
     ) -> RunResult:
         highs = _quiet_highs(solve_relaxation=relaxed, mip_rel_gap=gap, time_limit=time_limit_s)
-        _check(highs.passModel(self._holder.getModel()), "copy the model")
+        _check(highs.passModel(self._lp), "load the model")
         if start is not None:
             _check(highs.setSolution(len(self._every), self._every, start), "set the start")
         begin = time.perf_counter()
@@ -136,10 +140,6 @@ class HighsSession:
             return RunResult(_OUTCOMES[status], x, float(bound), run_s)
         duals = np.array(solution.col_dual), np.array(solution.row_dual)
         return RunResult(_OUTCOMES[status], x, float(bound), run_s, *duals)
-
-    def _change_upper(self, upper: FloatArray) -> None:
-        status = self._holder.changeColsBounds(len(self._every), self._every, self._lower, upper)
-        _check(status, "change bounds")
 
 
 def _quiet_highs(**options: bool | float) -> highspy.Highs:

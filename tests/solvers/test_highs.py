@@ -86,8 +86,9 @@ def test_an_impossible_model_is_an_outcome_and_no_error() -> None:
 
 
 def test_a_model_that_highs_refuses_is_a_solver_error() -> None:
+    session = HighsSession(small_model(index=(0, 7)))
     with pytest.raises(SolverError, match="HiGHS could not load the model"):
-        HighsSession(small_model(index=(0, 7)))
+        session.minimise(np.array([-1.0, -2.0]), None, 0.0, 10.0)
 
 
 def test_a_status_that_is_no_answer_is_a_solver_error() -> None:
