@@ -163,10 +163,16 @@ def _types(explanation: Explanation) -> Iterator[RenderableType]:
             "-" if item.lagrangian_price_cents_per_h is None else f"{item.lagrangian_price_cents_per_h:,.2f}",
         )
     yield table
-    if any(item.lagrangian_price_cents_per_h for item in explanation.types):
+    priced = [item for item in explanation.types if item.lagrangian_price_cents_per_h]
+    if priced:
         yield sentence(
             "Lagrangian price: what a small part of a unit more would save of the objective, if replicas "
             "could be split, in cents/h per unit."
+            + (
+                " Split, they would also use up types of which units are left."
+                if any(item.left for item in priced)
+                else ""
+            )
         )
     yield from _service_of_units(explanation.types)
 

@@ -81,7 +81,7 @@ def _candidates(item: ServerExplanation) -> Table:
     table = empty_table(
         "Where it can run, and what the whole plan would cost more with it there",
         [
-            ("accelerator", False),
+            ("accelerator\n(* runs there)", False),
             ("replicas", True),
             ("batch", True),
             ("units", True),

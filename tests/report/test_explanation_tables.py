@@ -70,6 +70,14 @@ def test_a_unit_fewer_that_serves_more_is_put_down_to_the_policy() -> None:
     assert "One unit fewer can serve more: what is left" in " ".join(text.split())
 
 
+def test_a_price_of_units_that_are_left_is_put_down_to_splitting() -> None:
+    found = explain(two_servers())
+    first, *rest = found.types
+    assert "Split, they would" not in text_of(found)
+    odd = first.model_copy(update={"lagrangian_price_cents_per_h": 1.0, "left": 2})
+    assert "Split, they would also use up types" in text_of(found.model_copy(update={"types": (odd, *rest)}))
+
+
 def test_the_first_line_says_that_the_solver_stopped_early() -> None:
     found = explain(two_servers())
     assert "stopped early" not in text_of(found)
@@ -100,6 +108,7 @@ def test_one_server_in_depth_shows_candidates_and_rejected_pairs() -> None:
     assert "a: m for class gold, priority 1, 900 requests/min" in text
     assert "What binds: ITL (1 % more raises the largest\nload by 7.21%)." in text
     assert "Runner-up: 4 x A1; the whole plan would cost 60.00 cents/h more." in text
+    assert "(* runs there)" in text
     assert "A0 *" in text
     (line,) = [line for line in text.splitlines() if line.startswith(" B ")]
     assert line.split()[:4] == ["B", "x", "1.71", "slo_unattainable"]
