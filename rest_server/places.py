@@ -62,7 +62,9 @@ class SolvePlaces:
     waiting: int = 0
     """Requests that wait for one."""
 
-    async def run(self, request: Request, work: Callable[[], T]) -> T:
+    async def run(
+        self, request: Request, work: Callable[..., T], before: Callable[[], Any] | None = None
+    ) -> T:
         """Run work in a place and return its result; what it raises is raised here.
 
         Read the body first: from here on the connection is watched. A `functools.partial` of a module's
@@ -70,6 +72,9 @@ class SolvePlaces:
         are any; everything else in a thread. If the time runs out or the client leaves while its work runs,
         the request ends at once, and the place is free when the work ends: in a thread by itself, in a
         process after `GRACE_S` at the latest.
+
+        Where work needs what only this process can give, `before` is called in the place, just before the
+        work begins; what it returns is the work's last argument.
 
         Raises:
             ServiceBusy: the queue is full.
@@ -79,7 +84,7 @@ class SolvePlaces:
         if self.running + self.waiting >= self._max_solves + self._max_waiting:
             raise ServiceBusy(self.waiting, self._retry_after_s())
         self.waiting += 1  # now, not when the task begins: many requests may come before it does
-        job = asyncio.create_task(self._in_a_place(request, work))
+        job = asyncio.create_task(self._in_a_place(request, work, before))
         leaving = asyncio.create_task(_left(request))
         try:
             await asyncio.wait({job, leaving}, timeout=self._timeout_s, return_when=asyncio.FIRST_COMPLETED)
@@ -94,7 +99,9 @@ class SolvePlaces:
             job.cancel()
             leaving.cancel()
 
-    async def _in_a_place(self, request: Request, work: Callable[[], T]) -> T:
+    async def _in_a_place(
+        self, request: Request, work: Callable[..., T], before: Callable[[], Any] | None
+    ) -> T:
         began = time.perf_counter()
         try:
             await self._free.acquire()
@@ -102,8 +109,8 @@ class SolvePlaces:
             self.waiting -= 1
         entered = time.perf_counter()
         try:
-            job = Job(work) if self._processes.count and may_leave(work) else None
-            in_thread = work if job is None else partial(self._processes.run, job)
+            job = Job(work, before) if self._processes.count and may_leave(work) else None
+            in_thread = partial(_both, work, before) if job is None else partial(self._processes.run, job)
             future = asyncio.get_running_loop().run_in_executor(self._threads, in_thread)
         except BaseException:
             self._free.release()
@@ -139,6 +146,10 @@ class SolvePlaces:
         """Finish what runs, then end threads and processes."""
         await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
         await asyncio.get_running_loop().run_in_executor(None, self._processes.close)
+
+
+def _both(work: Callable[..., T], before: Callable[[], Any] | None) -> T:
+    return work() if before is None else work(before())
 
 
 async def _left(request: Request) -> None:

@@ -58,13 +58,21 @@ copyreg.pickle(MappingProxyType, _proxy_parts)  # results hold read-only mapping
 
 
 class Job:
-    """Work in a process, which can be given up."""
+    """Work in a process, which can be given up.
 
-    def __init__(self, work: Callable[[], Any]) -> None:
-        self.work = pickle.dumps(work, pickle.HIGHEST_PROTOCOL)
+    What `before` returns, from a call in the process that has the job, is the work's last argument.
+    """
+
+    def __init__(self, work: Callable[..., Any], before: Callable[[], Any] | None = None) -> None:
+        self._work, self._before = work, before
         self.lock = threading.Lock()
         self.child: _Child | None = None
         self.given_up = False
+
+    def message(self) -> bytes:
+        """Return the work as it is sent, after what comes before it."""
+        work = self._work if self._before is None else partial(self._work, self._before())
+        return pickle.dumps(work, pickle.HIGHEST_PROTOCOL)
 
     def give_up(self) -> None:
         """End the process if it works on this already; another takes its place."""
@@ -89,6 +97,7 @@ class SolverProcesses:
 
         Raises:
             SolverError: the process died, for lack of memory perhaps, or was given up.
+            Exception: whatever comes before the work raises.
         """
         child = self._idle.get()
         try:
@@ -96,8 +105,12 @@ class SolverProcesses:
                 if job.given_up:
                     raise SolverError("nobody waits for this work any more")
                 child.start()
+            message = job.message()
+            with job.lock:
+                if job.given_up:
+                    raise SolverError("nobody waits for this work any more")
                 job.child = child
-            done, result = child.answer(job.work)
+            done, result = child.answer(message)
         except (EOFError, OSError):
             child = self._replaced(child, job)
             raise SolverError(

@@ -149,6 +149,7 @@ class FleetState:
         self._lock = threading.Lock()
         self._entities = entities or Entities()
         self._revision = 0
+        self._changed_at = 0
         self._plan: PlanRecord | None = None
         self._arrived: Callable[[], Arrival] | None = None
         self._arrived_at = 0.0
@@ -165,7 +166,7 @@ class FleetState:
         """
         with self._lock:
             self._arrived, self._arrived_at = arrival, time.time()
-            self._revision += 1
+            self._changed()
 
     @contextmanager
     def _settled(self) -> Iterator[None]:
@@ -199,8 +200,12 @@ class FleetState:
             changed = change(self._entities)
             if changed is not self._entities:
                 self._entities = changed
-                self._revision += 1
+                self._changed()
             return self._revision, self._entities
+
+    def _changed(self) -> None:
+        self._revision += 1
+        self._changed_at = self._revision
 
     @property
     def plan(self) -> PlanRecord | None:
@@ -208,9 +213,26 @@ class FleetState:
         with self._settled():
             return self._plan
 
-    def record_plan(self, plan: Plan, revision: int) -> None:
-        """Keep a plan as the last one, unless one for a later revision is there already."""
-        record = PlanRecord(plan, revision, time.time())
+    def keep_plan(self, plan: Plan, desired: Mapping[str, AllocationData], revision: int) -> int:
+        """Keep a plan as the last one, and what it desires, also where the fleet has changed since.
+
+        Only where a plan for a later revision is there already nothing is kept.
+
+        Args:
+            plan: the plan.
+            desired: desired allocations by server.
+            revision: the one that the plan was made from.
+
+        Returns:
+            The revision that the plan stands for: that after this change, or where the fleet had changed
+            before it the one that the plan was made from.
+        """
         with self._settled():
-            if self._plan is None or self._plan.revision <= revision:
-                self._plan = record
+            if self._plan is not None and self._plan.revision > revision:
+                return revision
+            unchanged = self._changed_at <= revision
+            self._entities = self._entities.with_desired(desired)
+            self._revision += 1
+            stands_for = self._revision if unchanged else revision
+            self._plan = PlanRecord(plan, stands_for, time.time())
+            return stands_for

@@ -4,29 +4,28 @@ A snapshot of loads is checked whole before any of it is stored; the plan is mad
 that storing it gave, and kept with that revision.
 """
 
-import contextlib
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, HTTPException, Request, Response
+from fastapi.concurrency import run_in_threadpool
 
 from optimizer.errors import SpecError
 from optimizer.plan import Plan
 from optimizer.spec.messages import path_text, validated
-from optimizer.spec.schema import Load, Server
-from optimizer.spec.system import System, check_load
+from optimizer.spec.schema import Load, Server, SystemSpec
+from optimizer.spec.system import check_load
 from rest_server.api.entities import Condition, fleet_of
 from rest_server.api.examples import LOADS
 from rest_server.api.models import LastPlan, LoadChange, LoadSnapshot, ServerList
 from rest_server.api.planning import server_timing
 from rest_server.api.problems import problems
 from rest_server.api.requests import JSON, JsonOf, Precondition, RawRoute, etag
-from rest_server.api.work import solved, value_of
-from rest_server.settings import Settings
-from rest_server.state import Entities, FleetState, PlanRecord, RevisionConflict, desired_allocations
+from rest_server.api.work import plan_spec, value_of
+from rest_server.state import Entities, FleetState, PlanRecord, desired_allocations
 
 PLACE = "servers."
 """Stands before the names of servers in messages, as in those of the library."""
@@ -49,27 +48,40 @@ async def put_loads(
 
     What a load does not give stays as it is, and so do servers that are not named. If anything in it is
     wrong, or the fleet is no consistent system, nothing is stored. `ETag` is the revision after the plan.
+    The loads are stored when planning begins: where no plan comes of it (500, 504), they stay, and the last
+    plan stays the last.
     """
-    state = request.app.state
-    work = partial(_load_and_plan, fleet_of(request), body, condition, state.settings)
-    answer: Response = await state.places.run(request, work)
-    return answer
-
-
-def _load_and_plan(fleet: FleetState, body: bytes, condition: Precondition, settings: Settings) -> Response:
-    loads = validated(LoadSnapshot, value_of(body), PLACE).root
-    checked: list[System] = []
-
-    def store(entities: Entities) -> Entities:
-        changed = with_loads(entities, loads)
-        checked.append(changed.system())
-        return changed
-
-    revision, _ = condition.update(fleet, store)
-    plan, stages_s = solved(checked[-1], settings)
-    revision = _keep(fleet, plan, checked[-1], revision)
+    state, fleet = request.app.state, fleet_of(request)
+    storing = _Storing(fleet, body, condition)
+    text, stages_s = await state.places.run(request, partial(plan_spec, state.settings), storing)
+    revision = await run_in_threadpool(_keep, fleet, text, storing)
     headers = server_timing(stages_s) | {"ETag": etag(revision)}
-    return Response(plan.to_json(), media_type=JSON, headers=headers)
+    return Response(text, media_type=JSON, headers=headers)
+
+
+@dataclass(slots=True)
+class _Storing:
+    """Stores the loads of a body when it is called, and returns the fleet with them."""
+
+    fleet: FleetState
+    body: bytes
+    condition: Precondition
+    revision: int = 0
+    """The revision that storing gave."""
+    servers: Mapping[str, Server] = field(default_factory=dict)
+    """The servers at that revision."""
+
+    def __call__(self) -> SystemSpec:
+        loads = validated(LoadSnapshot, value_of(self.body), PLACE).root
+
+        def store(entities: Entities) -> Entities:
+            changed = with_loads(entities, loads)
+            changed.system()
+            return changed
+
+        self.revision, stored = self.condition.update(self.fleet, store)
+        self.servers = stored.servers
+        return stored.spec()
 
 
 def with_loads(entities: Entities, loads: Mapping[str, LoadChange]) -> Entities:
@@ -92,16 +104,10 @@ def with_loads(entities: Entities, loads: Mapping[str, LoadChange]) -> Entities:
     return replace(entities, servers=servers)
 
 
-def _keep(fleet: FleetState, plan: Plan, system: System, revision: int) -> int:
-    """Keep a plan as the last one and as what is desired; return the revision that it stands for.
-
-    If the fleet has changed since, what is desired is left to the plan that the change brings.
-    """
-    with contextlib.suppress(RevisionConflict):
-        desired = desired_allocations(plan, system.servers)
-        revision, _ = fleet.update(lambda now: now.with_desired(desired), if_revision=revision)
-    fleet.record_plan(plan, revision)
-    return revision
+def _keep(fleet: FleetState, text: bytes, stored: _Storing) -> int:
+    """Keep a plan as the last one and as what is desired; return the revision that it stands for."""
+    plan = Plan.model_validate_json(text)
+    return fleet.keep_plan(plan, desired_allocations(plan, stored.servers), stored.revision)
 
 
 @router.get("/plan", response_model=LastPlan, summary="Read the last plan", responses=problems(404))

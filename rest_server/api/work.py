@@ -12,11 +12,10 @@ from pydantic_core import to_json
 from optimizer.candidates import find_candidates
 from optimizer.errors import AnalysisError, SpecError
 from optimizer.pipeline import Timings, solve
-from optimizer.plan import Plan
 from optimizer.replica import ReplicaPerformance, ReplicaSizing, analyze_replicas, size_replicas
 from optimizer.spec.files import Part, json_value, spec_from_value
 from optimizer.spec.messages import kind_of, validated
-from optimizer.spec.schema import Document
+from optimizer.spec.schema import Document, SystemSpec
 from optimizer.spec.system import System, join_parts
 from rest_server.api.models import (
     Analyses,
@@ -76,17 +75,21 @@ def system_from(value: Mapping[str, Any], settings: Settings) -> System:
     return join_parts([Part(spec)])
 
 
-def solved(system: System, settings: Settings) -> tuple[Plan, dict[str, float]]:
-    """Return the plan of a system, made within the time of a request, and the time of each stage [s]."""
-    timings = Timings()
-    limit_s = min(system.options.time_limit_s, settings.max_solve_s)
-    return solve(system, timings=timings, time_limit_s=limit_s), timings.stages_s
-
-
 def plan_body(body: bytes, options: PlanOptions, settings: Settings) -> tuple[bytes, dict[str, float]]:
     """Return the plan of the system in a body, and the time of each stage [s]."""
-    plan, stages_s = solved(system_of(body, settings).with_options(**options.given()), settings)
-    return plan.to_json().encode(), stages_s
+    return _planned(system_of(body, settings).with_options(**options.given()), settings)
+
+
+def plan_spec(settings: Settings, spec: SystemSpec) -> tuple[bytes, dict[str, float]]:
+    """Return the plan of a system that is known to be consistent, and the time of each stage [s]."""
+    return _planned(join_parts([Part(spec)]), settings)
+
+
+def _planned(system: System, settings: Settings) -> tuple[bytes, dict[str, float]]:
+    timings = Timings()
+    limit_s = min(system.options.time_limit_s, settings.max_solve_s)
+    plan = solve(system, timings=timings, time_limit_s=limit_s)
+    return plan.to_json().encode(), timings.stages_s
 
 
 def candidates_body(body: bytes, settings: Settings) -> bytes:

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from rest_server.settings import Settings
-from rest_server.state import Entities, FleetState, RevisionConflict
+from rest_server.state import Entities, FleetState
 from rest_server.wire import classes, entities
 from rest_server.wire.answers import WireRoute, json_response, notice_headers
 from rest_server.wire.changes import Change, Changed, check_fleet
@@ -101,22 +101,16 @@ async def optimize(request: Request) -> Response:
     work = partial(plan_state, now.spec(), await request.body(), state.settings)
     outcome: Outcome = await state.places.run(request, work)
     if outcome.status == HTTPStatus.OK:
-        await run_in_threadpool(_keep_desired, state.fleet, now, outcome, revision)
+        await run_in_threadpool(_keep, state.fleet, now, outcome, revision)
     return _outcome_response(outcome)
 
 
-def _keep_desired(fleet: FleetState, planned: Entities, outcome: Outcome, revision: int) -> None:
-    """Store what is desired, also where the fleet has changed since, unless a later plan has been made."""
+def _keep(fleet: FleetState, planned: Entities, outcome: Outcome, revision: int) -> None:
+    """Keep the plan, if there is one, with what it desires of the servers that it serves."""
     planned, plan = with_outcome(planned, outcome)
-    desired = {name: server.desired for name, server in planned.servers.items()}
-    try:
-        revision, _ = fleet.update(lambda now: now.with_desired(desired), if_revision=revision)
-    except RevisionConflict:
-        last = fleet.plan
-        if last is None or last.revision <= revision:
-            fleet.update(lambda now: now.with_desired(desired))
     if plan is not None:
-        fleet.record_plan(plan, revision)
+        desired = {name: planned.servers[name].desired for name in plan.allocations}
+        fleet.keep_plan(plan, desired, revision)
 
 
 def _fleet(request: Request) -> FleetState:

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
-from service_runs import in_a_thread
+from service_runs import Service, in_a_thread
 from starlette.requests import Request
 from starlette.types import Message
 from wire_client import MODELS, one_server, system
@@ -22,6 +23,8 @@ from optimizer.spec.files import json_value
 from rest_server import places
 from rest_server.settings import Settings
 from rest_server.solver_processes import Job, SolverProcesses, may_leave
+from rest_server.state import Entities
+from rest_server.wire.bodies import read_system
 
 
 def events(*names: str) -> dict[str, threading.Event]:
@@ -167,15 +170,44 @@ def test_work_that_was_given_up_before_its_turn_is_not_begun(
     assert processes.run(Job(partial(os.getpid))) != os.getpid()
 
 
-def test_work_that_nobody_waits_for_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "GRACE_S", 0.05)
-    slow = system(
+def test_what_comes_before_work_runs_here_and_may_refuse(processes: SolverProcesses) -> None:
+    assert processes.run(Job(partial(divmod, 7), lambda: 2)) == (3, 1)
+    with pytest.raises(ZeroDivisionError):
+        processes.run(Job(partial(divmod, 7), lambda: 1 // 0))
+    assert processes.run(Job(partial(os.getpid))) != os.getpid()
+
+
+def slow_system() -> dict[str, Any]:
+    return system(
         *(one_server(f"s{i}") for i in range(300)),
         models=[MODELS[0] | {"maxBatchSize": 2048}],
         optimizer={"batchSizing": "optimal"},
     )
+
+
+def test_work_that_nobody_waits_for_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "GRACE_S", 0.05)
     with in_a_thread(solver_processes=1, request_timeout_s=0.5) as here:
-        while here.ask("GET", "/readyz").status != 200:
-            time.sleep(0.02)
-        assert here.ask("POST", "/optimizeOne", json.dumps(slow).encode()).status == 504
+        until_ready(here)
+        assert here.ask("POST", "/optimizeOne", json.dumps(slow_system()).encode()).status == 504
         here.until(running=0, waiting=0)
+
+
+def test_loads_whose_plan_takes_too_long_are_stored_and_free_their_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(places, "GRACE_S", 0.05)
+    with in_a_thread(solver_processes=1, request_timeout_s=1.0, stateful=True) as here:
+        until_ready(here)
+        fleet = Entities.of(read_system(slow_system(), []))
+        here.app.state.fleet.update(lambda _: fleet)
+        assert here.ask("POST", "/v1/loads", b'{"s7": {"arrivalRate": 4242}}').status == 504
+        here.until(running=0, waiting=0)
+        stored = here.ask("GET", "/v1/servers/s7").json
+        assert stored["currentAlloc"]["load"]["arrivalRate"] == 4242
+        assert here.ask("GET", "/v1/plan").status == 404
+
+
+def until_ready(here: Service) -> None:
+    while here.ask("GET", "/readyz").status != 200:
+        time.sleep(0.02)

@@ -165,9 +165,23 @@ def test_the_last_plan_is_that_of_the_latest_revision() -> None:
     fleet = FleetState(small_fleet())
     plan = solve(small_fleet().system())
     assert fleet.plan is None
-    fleet.record_plan(plan, 3)
-    fleet.record_plan(plan, 2)
+    desired = desired_allocations(plan, small_fleet().servers)
+    stands_for = fleet.keep_plan(plan, desired, 0)
+    assert (stands_for, fleet.read()[0]) == (1, 1)
+    assert fleet.keep_plan(plan, {}, 0) == 0
     record = fleet.plan
     assert record is not None
-    assert (record.plan, record.revision) == (plan, 3)
+    assert (record.plan, record.revision) == (plan, 1)
     assert record.made_at > 0
+    assert fleet.read()[1].servers["s"].desired.accelerator
+
+
+def test_a_plan_of_an_earlier_revision_is_kept_as_such_until_a_later_one_comes() -> None:
+    fleet = FleetState(small_fleet())
+    plan = solve(small_fleet().system())
+    desired = desired_allocations(plan, small_fleet().servers)
+    first, _ = fleet.update(lambda now: replace(now, capacity={"A": 7}))
+    second, _ = fleet.update(lambda now: replace(now, capacity={"A": 8}))
+    assert fleet.keep_plan(plan, desired, first) == first
+    assert fleet.read()[1].servers["s"].desired.accelerator
+    assert fleet.keep_plan(plan, desired, second) == fleet.read()[0]
