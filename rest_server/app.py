@@ -130,7 +130,7 @@ def serve(settings: Settings) -> int:
         logging.getLogger(SERVICE).info("listening on http://%s:%d", shown, port)
         if settings.workers > 1:
             os.environ.update(settings.environment())
-            Multiprocess(config, sockets=[listening]).run()
+            _Workers(config, sockets=[listening]).run()
         else:
             _Server(config).run(sockets=[listening])
     return 0
@@ -147,6 +147,16 @@ class _Server(uvicorn.Server):
                 process.kill()
             os._exit(128 + sig)
         super().handle_exit(sig, frame)
+
+
+class _Workers(Multiprocess):
+    """Workers that share a socket; nothing connects to it any more once they have been told to end."""
+
+    def terminate_all(self) -> None:
+        """Close the socket here, then tell the workers to do so and to finish what runs."""
+        for listening in self.sockets:
+            listening.close()
+        super().terminate_all()
 
 
 def _configuration(settings: Settings) -> uvicorn.Config:

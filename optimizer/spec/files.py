@@ -33,6 +33,7 @@ MAX_DEPTH = 100
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\xa0\u2028\u2029\ufeff]")
 """Text with any of these is written in double quotes, where it is escaped."""
 _WRAPPERS = {
+    "system",
     "acceleratordata",
     "modeldata",
     "serviceclassdata",
@@ -165,10 +166,10 @@ def _unwrapped(raw: Mapping[Any, Any], prefix: str, depth: int = 0) -> dict[Any,
     sections: dict[Any, Any] = {}
     for key, value in raw.items():
         lower = key.lower() if isinstance(key, str) else key
+        if value is None and lower in _WRAPPERS:
+            continue
         if isinstance(value, Mapping) and (
-            lower == "system"
-            or lower in _WRAPPERS
-            or (lower == "optimizer" and [str(k).lower() for k in value] == ["optimizer"])
+            lower in _WRAPPERS or (lower == "optimizer" and [str(k).lower() for k in value] == ["optimizer"])
         ):
             inner = _unwrapped(value, prefix, depth + 1)
         else:

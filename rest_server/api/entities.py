@@ -73,7 +73,7 @@ def _add_writes(router: APIRouter, kind: Kind) -> None:
         response_model=kind.document,
         summary=f"Add or replace one {kind.noun}",
         operation_id=f"put {kind.noun}",
-        responses=problems(404, 408, 412, 413, 422) | {201: {"model": kind.document, "description": "Added"}},
+        responses=problems(404, 408, 412, 422) | {201: {"model": kind.document, "description": "Added"}},
     )
     def put_one(
         request: Request,
@@ -121,7 +121,7 @@ def _add_options(router: APIRouter) -> None:
         return _answer(entities.optimizer, revision)
 
     @router.put(
-        path, response_model=options, summary="Replace the options", responses=problems(408, 412, 413, 422)
+        path, response_model=options, summary="Replace the options", responses=problems(408, 412, 422)
     )
     def put_options(
         request: Request,

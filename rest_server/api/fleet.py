@@ -37,7 +37,7 @@ router = APIRouter(route_class=RawRoute, tags=["control loop"])
     "/loads",
     response_model=Plan,
     summary="Store loads and plan again",
-    responses=problems(408, 412, 413, 422, 503, 504),
+    responses=problems(408, 412, 422, 503, 504),
 )
 async def put_loads(
     request: Request,

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from urllib.parse import unquote
 
 from fastapi import Path, Request
+from starlette.convertors import PathConvertor, register_url_convertor
 
 from optimizer.errors import SpecError
 from optimizer.spec.schema import (
@@ -28,6 +29,15 @@ from rest_server.state import Entities
 
 Key = tuple[str, ...]
 """The names by which an entity is known: one, or model and accelerator of a profile."""
+
+
+class _AnyText(PathConvertor):
+    """Text of every kind: a name may hold slashes, and lines."""
+
+    regex = r"(?s:.*)"
+
+
+register_url_convertor("any_text", _AnyText())
 NameInPath = Annotated[str, Path(min_length=1, max_length=253)]
 
 
@@ -148,23 +158,23 @@ def _with_capacity(entities: Entities, key: Key, capacity: Capacity | None) -> E
 
 KINDS = (
     Kind(
-        "accelerator", "/accelerators", "/accelerators/{name:path}", "accelerators",
+        "accelerator", "/accelerators", "/accelerators/{name:any_text}", "accelerators",
         Accelerator, AcceleratorList, ("name",), _own_name, by_name, *_named("accelerators"),
     ),
     Kind(
-        "model profile", "/models", "/models/{model:path}/{accelerator:path}", "models",
+        "model profile", "/models", "/models/{model:any_text}/{accelerator:any_text}", "models",
         ModelProfile, ModelList, ("name", "acc"), _own_pair, by_model, _profiles, _with_profile,
     ),
     Kind(
-        "service class", "/service-classes", "/service-classes/{name:path}", "serviceClasses",
+        "service class", "/service-classes", "/service-classes/{name:any_text}", "serviceClasses",
         ServiceClass, ServiceClassList, ("name",), _own_name, by_name, *_named("service_classes"),
     ),
     Kind(
-        "server", "/servers", "/servers/{name:path}", "servers",
+        "server", "/servers", "/servers/{name:any_text}", "servers",
         Server, ServerList, ("name",), _own_name, by_name, *_named("servers"),
     ),
     Kind(
-        "capacity", "/capacity", "/capacity/{type:path}", "count",
+        "capacity", "/capacity", "/capacity/{type:any_text}", "count",
         Capacity, CapacityList, ("type",), _own_type, by_type, _capacities, _with_capacity,
     ),
 )  # fmt: skip

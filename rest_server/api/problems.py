@@ -33,8 +33,8 @@ MEANINGS = {
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the documentation of the errors that a route may answer, those of API keys included."""
+    """Return the documentation of the errors that a route may answer, with those that every route may."""
     return {
         status: {"description": MEANINGS[status], "content": {PROBLEM_JSON: {"schema": PROBLEM}}}
-        for status in (401, 403, *statuses)
+        for status in (401, 403, *sorted({413, *statuses}))
     }

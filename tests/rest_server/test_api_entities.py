@@ -213,7 +213,8 @@ def test_a_value_that_is_wrong_is_named(service: TestClient, path: str, text: st
 
 
 @pytest.mark.parametrize(
-    "name", ["meta/llama", "a b", "ü/ö", "100%", "?", "#", "x" * 253, ".hidden", "a//b", "+"]
+    "name",
+    ["meta/llama", "a b", "ü/ö", "100%", "?", "#", "x" * 253, ".hidden", "a//b", "+", "x\n", "\nx", "x\ny"],
 )
 def test_names_may_hold_anything(service: TestClient, name: str) -> None:
     from urllib.parse import quote

@@ -3,6 +3,7 @@
 import http.client
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -51,6 +52,25 @@ def test_several_workers_serve_with_the_settings_of_the_first(tmp_path: Path) ->
         assert "limit of 1" in here.ask("POST", "/v1/plan", body, X_API_KEY="k").text
         assert here.ask("POST", "/solve", b"{}", X_API_KEY="k").status == 400
         assert here.end(signal.SIGINT)[0] == 0
+
+
+def test_workers_that_finish_what_runs_take_no_more_connections() -> None:
+    batches = {"models": [MODELS[0] | {"maxBatchSize": 2048}], "optimizer": {"batchSizing": "optimal"}}
+    slow = json.dumps(system(*(one_server(f"s{i}") for i in range(60)), **batches)).encode()
+    with as_a_program("--port", "0", "--workers", "2") as here, ThreadPoolExecutor(1) as client:
+        assert here.ask("GET", "/readyz").status == 200
+        answer = client.submit(here.ask, "POST", "/optimizeOne", slow)
+        time.sleep(0.5)
+        here.process.terminate()
+        while not answer.done():
+            try:
+                socket.create_connection(("127.0.0.1", here.port), timeout=5).close()
+            except ConnectionRefusedError:
+                break
+            time.sleep(0.05)
+        assert not answer.done()
+        assert answer.result().status == 200
+        assert here.process.wait(20) == 0
 
 
 def test_host_and_port_come_from_the_environment_and_options_come_before(

@@ -114,6 +114,12 @@ def test_the_optimizer_section_may_be_wrapped_in_one_of_its_own_name() -> None:
     assert load_system(wrapped).options.unlimited
 
 
+def test_a_wrapper_that_is_null_is_absent() -> None:
+    nulls = dict.fromkeys(("acceleratorData", "OptimizerData"))
+    bare = spec_from_value({"servers": []})
+    assert spec_from_value({"system": {"serverData": {"servers": []}, **nulls}}) == bare
+
+
 def test_the_keys_of_wrappers_and_sections_match_in_any_case() -> None:
     shouted = {"SYSTEM": {"ServerDATA": {"SERVERS": small()["servers"]}}, "serviceclasses": []}
     spec = spec_from_value(shouted)
