@@ -23,6 +23,7 @@ from uvicorn.supervisors import Multiprocess
 import optimizer
 from optimizer.errors import SpecError
 from rest_server.api.routes import api_router
+from rest_server.connections import Connection
 from rest_server.errors import API_PREFIX, add_error_handlers
 from rest_server.limits import BodyLimit, RequestLog
 from rest_server.logs import SERVICE, log_configuration
@@ -33,7 +34,7 @@ from rest_server.state import FleetState
 from rest_server.wire.queue import queue_router
 from rest_server.wire.routes import wire_router
 
-BACKLOG = 2048
+BACKLOG = 512
 """Connections that the system may hold before they are accepted."""
 KEEP_ALIVE_S = 75
 """How long a connection without a request is kept; longer than the 60 s of most proxies [s]."""
@@ -164,6 +165,7 @@ def _configuration(settings: Settings) -> uvicorn.Config:
         "rest_server.app:create_app" if settings.workers > 1 else create_app(settings),
         factory=settings.workers > 1,
         workers=settings.workers,
+        http=Connection,
         log_config=log_configuration(),
         access_log=False,
         server_header=False,

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import time
 from typing import Any
 
@@ -11,6 +12,10 @@ SERVICE = "inferplan.service"
 """Name of the logger of everything else."""
 FIELDS = "fields"
 """Attribute of a record that holds further fields of its line."""
+SPARED_S = 10.0
+"""How long messages of asyncio that begin alike are left out after one [s]."""
+MOST_REMEMBERED = 100
+"""Beginnings of messages that are remembered for that."""
 
 
 class JsonFormatter(logging.Formatter):
@@ -31,6 +36,24 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str)
 
 
+class Sparing(logging.Filter):
+    """Leaves out what begins as a message shortly before it: out of files, asyncio would flood the log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Say whether a record is to be written."""
+        first = record.getMessage().partition("\n")[0]
+        if record.created - self._last.get(first, -math.inf) < SPARED_S:
+            return False
+        if len(self._last) >= MOST_REMEMBERED:
+            self._last.clear()
+        self._last[first] = record.created
+        return True
+
+
 def log_configuration(level: str = "INFO") -> dict[str, Any]:
     """Return the configuration for `logging.config.dictConfig`, and so for uvicorn.
 
@@ -41,11 +64,12 @@ def log_configuration(level: str = "INFO") -> dict[str, Any]:
         "version": 1,
         "disable_existing_loggers": False,
         "formatters": {"json": {"()": JsonFormatter}},
+        "filters": {"sparing": {"()": Sparing}},
         "handlers": {
             "stderr": {"class": "logging.StreamHandler", "stream": "ext://sys.stderr", "formatter": "json"}
         },
         "loggers": {
-            name: {"handlers": ["stderr"], "level": level, "propagate": False}
-            for name in ("inferplan", "uvicorn")
+            name: {"handlers": ["stderr"], "level": level, "propagate": False, "filters": filters}
+            for name, filters in (("inferplan", []), ("uvicorn", []), ("asyncio", ["sparing"]))
         },
     }

@@ -69,7 +69,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("settings", "logs", "state", "solver_processes"),
         ("places",),
         ("errors",),
-        ("limits", "security"),
+        ("limits", "security", "connections"),
         ("wire", "wire.lenient", "wire.shapes", "api", "api.examples", "api.models", "api.problems"),
         ("wire.bodies", "wire.changes", "api.requests", "api.kinds", "api.work"),
         ("api.study_work",),

@@ -20,6 +20,7 @@ import uvicorn
 from fastapi import FastAPI, Request
 
 from rest_server.app import create_app
+from rest_server.connections import Connection
 from rest_server.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,7 +83,8 @@ def in_a_thread(events: dict[str, threading.Event] | None = None, **given: Any) 
     app.add_api_route("/wait/{name}", wait)
     app.add_api_route("/v1/wait/{name}", wait)
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=10))
+        config = uvicorn.Config(app, http=Connection, log_config=None, timeout_graceful_shutdown=10)
+        server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:
