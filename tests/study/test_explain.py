@@ -254,6 +254,17 @@ def test_a_relaxed_target_serves_everything_and_a_little_less_does_not(units: in
     assert not all_served_at(factor - 0.001)
 
 
+def test_a_runner_up_costs_what_it_costs_when_it_is_forced_also_where_a_policy_shares_what_is_left() -> None:
+    large = load_system(SPECS / "large")
+    source = large.with_capacity({kind: units // 4 for kind, units in large.capacity.items()})
+    for name in ("Premium-llama_70b", "Bronze-granite_20b", "Premium-llama3_8b"):
+        (server,) = explain(source, name).servers
+        assert server.runner_up is not None
+        (pool,) = server.runner_up.pools
+        (option,) = (item for item in server.options if item.accelerator == pool.accelerator)
+        assert option.forced == server.runner_up
+
+
 def test_the_repair_of_the_large_sample_at_a_quarter_of_its_units_serves_everything() -> None:
     large = load_system(SPECS / "large")
     source = large.with_capacity({kind: units // 4 for kind, units in large.capacity.items()})

@@ -1,6 +1,6 @@
 """Why each server runs where it does: what binds, what else it could run on, what that would cost."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -37,8 +37,9 @@ def explain_servers(
     return tuple(_explained(candidates, plan, s, table, bindings, alternatives) for s in servers)
 
 
-_Alternatives = dict[tuple[int, str | None], Alternative]
-"""By server and the accelerator that it is kept to; none: any but those chosen for it."""
+_Question = tuple[int, str | None]
+"""A server and the accelerator that it is kept to; none: any but those chosen for it."""
+_Alternatives = dict[_Question, Alternative]
 
 
 def _alternatives(
@@ -46,7 +47,7 @@ def _alternatives(
 ) -> _Alternatives:
     """Solve again with servers kept off what was chosen for them; in depth, with each kept to each."""
     fleet = candidates.fleet
-    kept: dict[tuple[int, str | None], list[int]] = {}
+    kept: dict[_Question, list[int]] = {}
     for s in servers:
         taken = {pool.accelerator for pool in plan.allocations.get(fleet.server_names[s], ())}
         if taken:
@@ -54,9 +55,34 @@ def _alternatives(
         if in_depth:
             for a in candidates.table.accelerator[candidates.table.server == s].tolist():
                 kept[s, fleet.accelerator_names[a]] = [a]
+    plans = _solved(candidates, kept)
+    plans |= _settled(candidates, plans)
+    return {key: _alternative(candidates, plan, other, key[0]) for key, other in plans.items()}
+
+
+def _solved(candidates: Candidates, kept: Mapping[_Question, Sequence[int]]) -> dict[_Question, Plan]:
+    """Return the best plan for each server that is kept to some accelerators."""
     plans = plans_of([on_accelerators(candidates, s, allowed) for (s, _), allowed in kept.items()])
+    return dict(zip(kept, plans, strict=True))
+
+
+def _settled(candidates: Candidates, plans: Mapping[_Question, Plan]) -> dict[_Question, Plan]:
+    """Return the plans of runner-ups that have to be solved again, kept to the runner-up.
+
+    A policy gives out what the solver's choice leaves, and so tells choices apart that are equal to the
+    solver: what is said of a runner-up is what it brings when it is asked for.
+    """
+    fleet = candidates.fleet
+    kept: dict[_Question, list[int]] = {}
+    if candidates.system.options.saturation_policy == "None":
+        return {}
+    for (s, only), other in plans.items():
+        pools = {pool.accelerator for pool in other.allocations.get(fleet.server_names[s], ())}
+        if only is None and pools and not other.complete:
+            kept[s, only] = [a for a, name in enumerate(fleet.accelerator_names) if name in pools]
+    again = _solved(candidates, kept)
     return {
-        key: _alternative(candidates, plan, other, key[0]) for key, other in zip(kept, plans, strict=True)
+        (s, only): other for (s, only), other in again.items() if other.allocations.get(fleet.server_names[s])
     }
 
 
