@@ -192,6 +192,7 @@ def test_an_unexpected_error_is_a_500_in_the_form_of_its_path() -> None:
         ("servers.a:b.load: bad", "servers.a:b.load"),
         ("rate 12.0 req/s exceeds: 9.8", None),
         ("the optimizer stopped", None),
+        ("a b: c: unknown key; remove it or correct its spelling", "a b: c"),
     ],
 )
 def test_the_path_is_what_a_message_begins_with(message: str, path: str | None) -> None:
