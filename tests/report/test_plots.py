@@ -5,6 +5,7 @@ import re
 import threading
 import warnings
 from pathlib import Path
+from typing import Literal
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -247,6 +248,37 @@ def test_many_can_draw_at_once_and_leave_the_librarys_settings_alone(figures: di
         thread.join()
     assert found == [expected] * 4
     assert dict(mpl.rcParams) == before
+
+
+@pytest.mark.parametrize(
+    ("y", "target", "logarithmic", "words"),
+    [
+        ((8, 28), 320, (), "target: far above"),
+        ((8, 28), 60, (), "target"),
+        ((8, 28), 1, (), "target"),  # the axis begins at zero
+        ((800, 28000), 90000, ("y",), "target: far above"),
+        ((800, 28000), 100, ("y",), "target: far below"),
+        ((800, 28000), 500, ("y",), "target"),
+        ((0, 28000), 500, ("x", "y"), "target"),
+        ((None, None), 500, (), "target"),
+    ],
+)
+def test_a_level_far_from_the_points_is_said_and_does_not_squash_them(
+    y: tuple[float | None, ...], target: float, logarithmic: tuple[Literal["x", "y"], ...], words: str
+) -> None:
+    panel = CurvePanel(
+        title="t", x_label="x", y_label="y", series=(Series(name="", x=(1, 2), y=y, style="points"),),
+        guides=(Guide(name="target", value=target, axis="y"),), logarithmic=logarithmic,
+    )  # fmt: skip
+    with drawing():
+        canvas = plots._drawn(Figure(title="f", panels=(panel,)))
+    (axes,) = canvas.axes
+    assert words in [text.get_text() for text in canvas.findobj(Text) if isinstance(text, Text)]
+    low, high = axes.get_ylim()
+    assert (low <= target <= high) == (words == "target")
+    values = [value for value in y if value is not None]
+    assert all(low <= value <= high for value in values)
+    assert high <= 2.8 * max([*values, 200])
 
 
 def test_labels_keep_their_distance_and_their_order() -> None:

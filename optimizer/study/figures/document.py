@@ -56,6 +56,8 @@ class CurvePanel(Document):
     """The lines that they are read against."""
     y_most: float | None = Field(None, alias="yMost")
     """Where the axis ends, if the curves go on beyond what is of interest."""
+    logarithmic: tuple[Literal["x", "y"], ...] = Field((), strict=False)
+    """The axes on which equal steps are equal factors."""
 
 
 class Bar(Document):
