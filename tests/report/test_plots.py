@@ -13,13 +13,15 @@ import pytest
 from builders import accelerator, profile, server, service_class
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
 from optimizer import Figure, System, draw, load_system, make_figure, scale_loads, vary_loads
 from optimizer.generate import generate_document
 from optimizer.report import plots
+from optimizer.report.plots.bars import NUMBER_PT, _label
 from optimizer.report.plots.curves import _apart
-from optimizer.report.plots.style import drawing
+from optimizer.report.plots.style import WIDTH_MM, drawing, width_mm
 from optimizer.study.figures.document import Bar, BarPanel, Cell, CurvePanel, GridPanel, Guide, Series
 from optimizer.study.figures.kinds import KINDS, PLAN_KINDS
 
@@ -149,6 +151,18 @@ def test_a_number_too_small_to_matter_is_not_written_out() -> None:
     bars = tuple(Bar(name=str(i), values=(value,)) for i, value in enumerate(values))
     said = texts(draw(Figure(title="t", panels=(BarPanel(title="p", columns=("c",), bars=bars),)), "svg"))
     assert sorted(said) == sorted(["t", "p", "c", *"01234", "0", "<0.01", "<0.01", "0.01", "12.3"])
+
+
+@pytest.mark.parametrize(("value", "share"), [(6e-10, 0), (0.009, 0.09), (0.5, 1), (0, 0)])
+def test_a_number_that_is_next_to_nothing_has_no_long_bar(value: float, share: float) -> None:
+    panel = BarPanel(title="p", columns=("wait\n[ms]",), bars=(Bar(name="a", values=(value,)),))
+    with drawing():
+        canvas = plots._drawn(Figure(title="t", panels=(panel,)))
+    (axes,) = canvas.axes
+    widths = [patch.get_width() for patch in axes.patches if isinstance(patch, Rectangle)]
+    room = width_mm(_label(value, None), NUMBER_PT) + 1
+    full = axes.get_xlim()[1] * (1 - room / (axes.get_position().width * WIDTH_MM))
+    assert sum(widths) / full == pytest.approx(share, abs=1e-3)
 
 
 def _undrawn_ticks(axes: Axes) -> set[Text]:
