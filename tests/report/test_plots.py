@@ -165,6 +165,23 @@ def test_a_number_that_is_next_to_nothing_has_no_long_bar(value: float, share: f
     assert sum(widths) / full == pytest.approx(share, abs=1e-3)
 
 
+def test_numbers_of_any_size_stay_within_their_column() -> None:
+    values = (1e15, 1e9, 12345678.9, 9999999.4, 10.0, None)
+    columns = tuple(f"c{i}" for i in range(len(values)))
+    bar = Bar(name="a", group="g", values=values, marks=values)
+    wide = BarPanel(title="w", columns=columns, bars=(bar,), mark="before")
+    few = Bar(name="a", values=values[:3], marks=values[1:4])
+    spacious = BarPanel(title="s", columns=columns[:3], bars=(few,), mark="before")
+    with drawing():
+        canvas = plots._drawn(Figure(title="t", panels=(wide, spacious)))
+        agg = canvas.canvas
+        assert isinstance(agg, FigureCanvasAgg)
+        agg.draw()  # type: ignore[no-untyped-call]
+        for axes in canvas.axes:
+            (label,) = axes.texts
+            assert label.get_window_extent().x1 <= axes.get_window_extent().x1 + 1, label.get_text()
+
+
 def _undrawn_ticks(axes: Axes) -> set[Text]:
     """Return the labels of ticks beyond the ends of an axis, which are there but not drawn."""
     found = set()
