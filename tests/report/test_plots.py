@@ -32,6 +32,14 @@ MADE = ["plan", *(kind for kind in KINDS if kind not in PLAN_KINDS)]
 SHOWN = [*MADE, "change"]
 EVIL = '<script>alert("1")</script> & $x_{1}$ \\frac \x01 ＡＩ \u202e' + "M" * 60
 
+LARGE_NUMBERS = Figure(
+    title="Large numbers",
+    panels=tuple(
+        CurvePanel(title="t", x_label="x", y_label="y", series=(Series(name="", x=(0, 1), y=(0, most)),))
+        for most in (40.0, 250_000.0, 999_999.0, 1.5e9, 0.000123456)
+    ),
+)
+
 
 @pytest.fixture(scope="module")
 def large() -> System:
@@ -54,6 +62,7 @@ def figures(large: System) -> dict[str, Figure]:
         "mixed": make_figure(mixed, "assignment"),
         "crowded": make_figure(vary_loads(crowded, rng), "plan", before=crowded),
         "wide": make_figure(wide(), "plan"),
+        "large-numbers": LARGE_NUMBERS,
         "wide-pareto": make_figure(wide(), "pareto", server="M" * 60 + "0"),
     }
 
@@ -101,7 +110,7 @@ def test_a_drawn_figure_says_its_title_axes_units_and_names(kind: str, figures: 
     assert "nan" not in whole
 
 
-@pytest.mark.parametrize("kind", [*SHOWN, "many", "mixed", "crowded", "wide", "wide-pareto"])
+@pytest.mark.parametrize("kind", [*SHOWN, "many", "mixed", "crowded", "wide", "wide-pareto", "large-numbers"])
 def test_nothing_is_cut_off_and_no_text_stands_on_another(kind: str, figures: dict[str, Figure]) -> None:
     with drawing():
         canvas = plots._drawn(figures[kind])

@@ -266,6 +266,21 @@ def test_a_mixed_server_shows_its_largest_pool() -> None:
     assert "s on B" in figure.title
 
 
+@pytest.mark.parametrize("kind", ["batch", "latency", "cost", "pareto"])
+def test_without_a_target_no_figure_speaks_of_one(kind: str) -> None:
+    one = system([server("s", rate=60)], [accelerator("A")], classes=[service_class("gold")])
+    figure = make_figure(one, kind, accelerator="A")
+    said = [figure.title, figure.note.replace("there is no target", ""), *(p.title for p in figure.panels)]
+    assert len(figure.panels) > 0
+    assert not [text for text in said if "target" in text]
+
+
+def test_of_two_targets_the_other_one_is_held() -> None:
+    one = system([server("s", rate=60)], [accelerator("A")], classes=[service_class("gold", itl=20)])
+    titles = [panel.title for panel in make_figure(one, "pareto").panels]
+    assert titles == ["Inter-token latency", "Time to first token, with the ITL target held"]
+
+
 REPLICA_AND_SERVER = ["occupancy", "batch", "latency", "timing", "cost", "pareto"]
 
 

@@ -20,6 +20,10 @@ from optimizer.report.plots.style import (
 from optimizer.study.figures.document import CurvePanel, Guide, Series
 
 CURVE_MM, STRIP_MM = 46.0, 3.5
+LEFT_MM = 17.0
+"""Room for the numbers of the upright axis and its label …"""
+LABEL_MM = 7.5
+"""… of which the label, the ticks and the gaps between them take so much."""
 NAMES_MM = 30.0
 """Room for the names of the series, beside the axes."""
 MOST_NAME_MM = 60.0
@@ -41,14 +45,15 @@ def curves_height_mm(panel: CurvePanel) -> float:
 def draw_curves(page: Page, panel: CurvePanel, top: float) -> None:
     """Draw a panel of curves whose upper edge is at `top` [mm]."""
     named = any(series.name for series in panel.series)
-    left, right = 17.0, NAMES_MM if named else 6.0
-    axes = page.axes(left, top + _strip_mm(panel), WIDTH_MM - left - right, CURVE_MM)
+    right = NAMES_MM if named else 6.0
+    axes = page.axes(LEFT_MM, top + _strip_mm(panel), WIDTH_MM - LEFT_MM - right, CURVE_MM)
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(panel.y_label)
     page.text(WIDTH_MM - EDGE_MM, top - 5, _words_of_far_levels(panel), ha="right", color=GREY)
     for i, series in enumerate(panel.series):
         _draw_series(axes, series, i)
     _set_ends(axes, panel)
+    _make_room_for_numbers(axes)
     if named:
         _name_series(axes, panel)
     _draw_uprights(axes, [guide for guide in panel.guides if guide.axis == "x"])
@@ -100,6 +105,16 @@ def _set_ends(axes: Axes, panel: CurvePanel) -> None:
             _set_logarithmic(axes, name, values)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+
+
+def _make_room_for_numbers(axes: Axes) -> None:
+    """Move the left end of the axes where the numbers beside it are long, so that the label has room."""
+    low, high = axes.get_ylim()
+    places = [place for place in axes.yaxis.get_major_locator()() if low <= place <= high]
+    numbers = axes.yaxis.get_major_formatter().format_ticks(places)
+    more = max(max(map(width_mm, numbers), default=0.0) + LABEL_MM - LEFT_MM, 0.0) / WIDTH_MM
+    box = axes.get_position()
+    axes.set_position((box.x0 + more, box.y0, box.width - more, box.height))
 
 
 def _set_logarithmic(axes: Axes, name: str, values: Sequence[float]) -> None:

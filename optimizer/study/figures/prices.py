@@ -17,7 +17,14 @@ from optimizer.fleet import SECONDS_PER_MINUTE
 from optimizer.spec.messages import known_name
 from optimizer.spec.system import System
 from optimizer.study.figures.document import CurvePanel, Figure, Guide, Series, plain, target_line
-from optimizer.study.figures.placed import NothingToShow, joined_columns, loaded, numbers, rejection
+from optimizer.study.figures.placed import (
+    NothingToShow,
+    has_targets,
+    joined_columns,
+    loaded,
+    numbers,
+    rejection,
+)
 
 
 class _Latency(NamedTuple):
@@ -25,7 +32,7 @@ class _Latency(NamedTuple):
 
     title: str
     other: str
-    """The other one, whose target is held."""
+    """The other one, whose target is held where there is one."""
 
 
 MOST_CURVES = 6
@@ -39,8 +46,8 @@ COUNTS = 64
 WIDE = 8.0
 """An axis of fronts is logarithmic where the largest value is more than this multiple of the least."""
 LATENCIES = {
-    "itl": _Latency("Inter-token latency, with the TTFT target held", "ttft"),
-    "ttft": _Latency("Time to first token, with the ITL target held", "itl"),
+    "itl": _Latency("Inter-token latency", "ttft"),
+    "ttft": _Latency("Time to first token", "itl"),
 }
 """What costs are set against, in panels of their own."""
 LOST = 1e-3
@@ -54,8 +61,9 @@ def cost_figure(system: System, server: str, accelerator: str | None) -> Figure:
     at_load = _costs(candidates, table, np.array([load]))[:, 0]
     rows = np.argsort(at_load, kind="stable")[:MOST_CURVES]
     series = tuple(_steps(candidates, table.take(rows[i : i + 1]), load) for i in range(len(rows)))
+    within = " within its targets" if has_targets(candidates.fleet) else ""
     panel = CurvePanel(
-        title="Cost of the server within its targets, by accelerator",
+        title=f"Cost of the server{within}, by accelerator",
         x_label="load [requests/min]",
         y_label="cost [cents/h]",
         series=series,
@@ -222,8 +230,11 @@ def _front_panel(candidates: Candidates, ways: _Ways, name: str, shown: Sequence
     if len(whole):
         x, y = numbers(ways.cost[whole]), numbers(latency[whole])
         series.append(Series(name="Pareto front", x=x, y=y, style="front"))
+    title, other = LATENCIES[name]
+    if np.isfinite(getattr(candidates.fleet.servers, f"{other}_ms")[0]):
+        title += f", with the {other.upper()} target held"
     return CurvePanel(
-        title=LATENCIES[name].title,
+        title=title,
         x_label="cost [cents/h]",
         y_label=f"{name.upper()} [ms]",
         series=tuple(series),
