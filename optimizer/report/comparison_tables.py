@@ -88,9 +88,12 @@ def _loads(found: Comparison) -> Table:
             ("answer\ntokens", True),
         ],
     )
-    for row in _in_order(found.servers):
-        if _load(row.first) != _load(row.second):
-            table.add_row(row.server, *_load_cells(row))
+    changed = [row for row in _in_order(found.servers) if _load(row.first) != _load(row.second)]
+    for row in changed:
+        table.add_row(row.server, *_load_cells(row))
+    rest = len(found.servers) - len(changed)
+    if rest:
+        table.add_row(f"… {rest:,} unchanged", *[""] * 4)
     table.add_section()
     table.add_row("all", *_load_cells(found.total))
     return table

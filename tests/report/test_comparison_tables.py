@@ -74,6 +74,8 @@ def test_loads_stand_there_where_they_change_and_not_where_they_do_not(
     loads = text.split("\nLoad", 1)[1].split("Cost by", 1)[0]
     assert "1,024 → 900" in loads
     assert "Free-llama_70b" not in loads
+    assert f"… {len(sample.servers) - 1} unchanged" in loads
+    assert "unchanged" not in text_of(compare(sample, scale_loads(sample, 1.5), transition=True))
     assert "\nLoad" not in text_of(scarcity)
 
 
