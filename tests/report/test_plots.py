@@ -13,6 +13,7 @@ import pytest
 from builders import accelerator, profile, server, service_class
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
@@ -138,6 +139,22 @@ def test_nothing_is_cut_off_and_no_text_stands_on_another(kind: str, figures: di
             wide = min(box.x1, there.x1) - max(box.x0, there.x0)
             high = min(box.y1, there.y1) - max(box.y0, there.y0)
             assert wide <= 1 or high <= 1, f"{text!r} stands on {other!r}"
+
+
+def test_an_accelerator_type_has_one_colour_in_all_pictures_of_a_system(large: System) -> None:
+    shades: dict[str, set[str]] = {}
+    plans = (large.with_options(unlimited=True), large.with_options(unlimited=False), scale_loads(large, 0.1))
+    for system in plans:
+        (panel,) = make_figure(system, "assignment").panels
+        assert isinstance(panel, GridPanel)
+        with drawing():
+            canvas = plots._drawn(Figure(title="t", panels=(panel,)))
+        fields = [patch for axes in canvas.axes for patch in axes.patches]
+        cells = [cell for row in panel.cells for cell in row]
+        for cell, field in zip(cells, fields, strict=True):
+            shades.setdefault(cell.group, set()).add(to_hex(field.get_facecolor()))
+    assert all(len(found) == 1 for found in shades.values())
+    assert len({found.pop() for found in shades.values()}) == len(shades)
 
 
 def test_text_of_a_field_stays_within_its_field(figures: dict[str, Figure]) -> None:

@@ -110,6 +110,8 @@ class GridPanel(Document):
     """Headings of the rows."""
     cells: tuple[Annotated[tuple[Cell, ...], Field(strict=False)], ...] = Field(strict=False)
     """Row by row."""
+    groups: tuple[str, ...] = Field((), strict=False)
+    """All groups that there are, whether a field has one or not: each has the colour of its place."""
 
 
 class Figure(Document):
