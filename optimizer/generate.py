@@ -15,6 +15,11 @@ from optimizer.errors import SpecError
 from optimizer.spec.system import System, load_system
 
 _MULTIPLES = (1, 2, 4, 8)
+_SLICES = (1, 2, 4, 8)
+"""Slices of an accelerator that one replica may take."""
+_BYTES_PER_PARAM = 2
+_WEIGHTS_SHARE = 0.8
+"""Of the memory, which weights may fill; caches need the rest."""
 _SHAPES = ((128, 256), (256, 512), (512, 128), (1024, 256), (1024, 1024), (2048, 512), (4096, 256))
 """Prompt and answer lengths [tokens]."""
 
@@ -54,7 +59,7 @@ def generate_document(
         raise SpecError(f"generate: seed must be at least 0, not {seed}")
     rng = np.random.default_rng(np.random.SeedSequence(seed))
     catalogue = _accelerators(rng, accelerators, types)
-    models = _models(rng, max(1, round(servers**0.5)))
+    models = _models(rng, max(1, round(servers**0.5)), _most_params(catalogue))
     count = -(-servers // len(models))
     classes = _classes(rng, count, models)
     document: dict[str, Any] = {
@@ -115,15 +120,23 @@ def _accelerators(rng: np.random.Generator, count: int, types: int) -> list[dict
     return items[:count]
 
 
-def _models(rng: np.random.Generator, count: int) -> list[dict[str, Any]]:
+def _most_params(catalogue: list[dict[str, Any]]) -> float:
+    """Return how many parameters [billions] the accelerator with the most memory holds."""
+    most_memory_gb: float = max(item["memSize"] for item in catalogue)
+    return max(_SLICES) * most_memory_gb * _WEIGHTS_SHARE / _BYTES_PER_PARAM
+
+
+def _models(rng: np.random.Generator, count: int, most_params: float) -> list[dict[str, Any]]:
     sizes = np.exp(rng.uniform(np.log(3), np.log(180), count))
-    return [{"name": f"model-{i:03d}", "params": float(size)} for i, size in enumerate(sizes)]
+    return [
+        {"name": f"model-{i:03d}", "params": min(float(size), most_params)} for i, size in enumerate(sizes)
+    ]
 
 
 def _profile(model: dict[str, Any], accelerator: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the profile of a model (two bytes a parameter) on as many slices as it needs, at most eight."""
-    weights_gb = 2 * model["params"]
-    slices = next((n for n in (1, 2, 4, 8) if n * accelerator["memSize"] * 0.8 >= weights_gb), None)
+    """Return the profile of a model on as many slices as it needs, none where even eight are too few."""
+    weights_gb = _BYTES_PER_PARAM * model["params"]
+    slices = next((n for n in _SLICES if n * accelerator["memSize"] * _WEIGHTS_SHARE >= weights_gb), None)
     if slices is None:
         return None
     stream, compute = accelerator["stream"] * slices**0.9, accelerator["compute"] * slices**0.95

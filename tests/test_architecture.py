@@ -50,7 +50,13 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.plan": (("document",), ("build", "verify", "files")),
     "optimizer.study": (
         ("load_changes", "comparison", "explanation", "figures", "reports"),
-        ("comparison.document", "explanation.document", "figures.document", "reports.power"),
+        (
+            "comparison.document",
+            "comparison.sums",
+            "explanation.document",
+            "figures.document",
+            "reports.power",
+        ),
         ("comparison.rows", "explanation.resolving", "explanation.binding", "figures.placed"),
         ("comparison.compare", "reports.overview"),
         ("explanation.servers", "explanation.units", "explanation.targets", "reports.report"),

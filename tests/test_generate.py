@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from optimizer import SpecError, System, find_candidates, load_system, solve, verify
-from optimizer.generate import generate_system
+from optimizer.generate import generate_document, generate_system
 
 
 def models_of(system: System) -> set[str]:
@@ -84,3 +84,20 @@ def test_an_argument_out_of_range_is_refused(arguments: dict[str, Any]) -> None:
 def test_a_negative_seed_is_refused_like_every_other_bad_argument() -> None:
     with pytest.raises(SpecError, match=r"^generate: "):
         generate_system(3, 5, 2, seed=-1)
+
+
+@pytest.mark.parametrize(
+    ("servers", "accelerators", "types", "seed"),
+    [(3, 3, 3, 322), (2, 2, 1, 353), (3, 1, 1, 630662), (1, 1, 1, 583936)],
+)
+def test_every_model_fits_on_an_accelerator(servers: int, accelerators: int, types: int, seed: int) -> None:
+    system = generate_system(servers, accelerators, types, seed)  # of these seeds a model was too large
+    assert {server.model for server in system.servers.values()} <= models_of(system)
+    assert len(find_candidates(system).verdicts.reason) == servers
+
+
+def test_what_a_seed_gives_stays_as_it_was() -> None:
+    document = generate_document(5, 2, 2, seed=7)
+    alphas = [profile["decodeParms"]["alpha"] for profile in document["models"]]
+    assert alphas == [17.3564, 56.2304, 15.9101, 51.1229]  # before models were made to fit
+    assert [item["count"] for item in document["count"]] == [9, 13]

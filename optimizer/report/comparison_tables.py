@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from optimizer.plan import Plan
-from optimizer.report.comparison_words import anything_runs, cost_of, headline
+from optimizer.report.comparison_words import anything_runs, cost_of, headline, signed
 from optimizer.report.tables import empty_table
 from optimizer.study.comparison.document import Comparison, Figures, Row, ServerRow, TypeRow
 from optimizer.study.figures.document import share_text
@@ -88,9 +88,12 @@ def _loads(found: Comparison) -> Table:
             ("answer\ntokens", True),
         ],
     )
-    for row in _in_order(found.servers):
-        if _load(row.first) != _load(row.second):
-            table.add_row(row.server, *_load_cells(row))
+    changed = [row for row in _in_order(found.servers) if _load(row.first) != _load(row.second)]
+    for row in changed:
+        table.add_row(row.server, *_load_cells(row))
+    rest = len(found.servers) - len(changed)
+    if rest:
+        table.add_row(f"… {rest:,} unchanged", *[""] * 4)
     table.add_section()
     table.add_row("all", *_load_cells(found.total))
     return table
@@ -131,7 +134,7 @@ def _cost_cells(row: Row) -> list[str]:
         _both(row, lambda side: str(side.servers)),
         *(NOTHING if side is None else f"{cost_of(side):,.2f}" for side in (row.first, row.second)),
         _signed(difference, ",.2f"),
-        f"{difference / before:+.1%}" if before and difference else "",
+        signed(difference / before, ".1%") if before and difference else "",
     ]
 
 
@@ -313,10 +316,7 @@ def _quantity(value: float | None) -> str:
 
 
 def _signed(value: float | None, form: str) -> str:
-    if value is None:
-        return NOTHING
-    text = format(value, f"+{form}")
-    return text if any(digit in text for digit in "123456789") else format(abs(value), form)
+    return NOTHING if value is None else signed(value, form)
 
 
 def _plain(text: str) -> str:

@@ -23,7 +23,7 @@ def _difference(found: Comparison, before: float, after: float) -> str:
     if abs(difference) < HALF_A_HUNDREDTH:
         return f"The two plans cost the same, {before:,.2f} cents/h, but differ."
     by = f"{abs(difference):,.2f} cents/h"
-    percent = "" if share is None else f" ({share:+.2%})"
+    percent = "" if share is None else f" ({signed(share, '.2%')})"
     costs = f"{found.first.label} {before:,.2f}, {found.second.label} {after:,.2f}"
     if found.kind == "scarcity" and not found.equal_service:
         return f"Scarcity has no price here, as the plans do not serve the same: {costs} cents/h."
@@ -43,6 +43,12 @@ def _why_nothing(found: Comparison) -> str:
     if not found.first.plan.unserved and not found.second.plan.unserved:
         return "every server is idle and needs no replicas"
     return "no server that has load can be served"
+
+
+def signed(value: float, form: str) -> str:
+    """Return a difference with its sign; one that reads as nothing has none."""
+    text = format(value, f"+{form}")
+    return text if any(digit in text for digit in "123456789") else format(abs(value), form)
 
 
 def cost_of(figures: Figures | None) -> float:

@@ -8,6 +8,8 @@ from rich.text import Text
 from optimizer.study.explanation.document import Binding, Effect, ServiceChange
 from optimizer.study.figures.document import share_text
 
+MANY = 1e6
+"""Factors from here on are written with a power of ten."""
 WIDTH = 98
 """Characters of a line of text."""
 
@@ -85,6 +87,12 @@ def changes(effect: Effect) -> bool:
     """Return whether an effect changes anything: cost, value or service."""
     moneys = (effect.cost_change_cents_per_h, effect.value_change_cents_per_h)
     return any(moneys) or bool(effect.service)
+
+
+def factor_text(factor: float) -> str:
+    """Return a factor with three digits, or more so that one above 1 does not read as 1; at most nine."""
+    digits = next((digits for digits in range(3, 9) if float(f"{factor:.{digits}g}") != 1), 9)
+    return f"{factor:,.0f}" if 999.5 <= factor < MANY else f"{factor:.{digits}g}"
 
 
 def money_text(cents: float) -> str:

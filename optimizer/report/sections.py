@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from optimizer.report.comparison_words import headline as comparison_headline
+from optimizer.report.comparison_words import signed
 from optimizer.study.comparison.document import Comparison, Figures
 from optimizer.study.figures.document import plain, share_text
 from optimizer.study.reports.overview import Overview
@@ -226,13 +227,13 @@ def _comparison(comparison: Comparison) -> Section:
     )  # fmt: skip
     total, classes = ("all servers", comparison.total), comparison.classes
     rows = [
-        (name, "", "", _cost(row.first), _cost(row.second), f"{row.difference.cost_cents_per_h:+,.2f}")
+        (name, "", "", _cost(row.first), _cost(row.second), signed(row.difference.cost_cents_per_h, ",.2f"))
         for name, row in (total, *((f"class {row.service_class}", row) for row in classes))
     ]
     rows += [
         (
             row.server, _runs_on(row.first), _runs_on(row.second), _cost(row.first), _cost(row.second),
-            f"{row.difference.cost_cents_per_h:+,.2f}",
+            signed(row.difference.cost_cents_per_h, ",.2f"),
         )
         for row in sorted(comparison.changed(), key=lambda row: (row.priority or 0, row.server))
     ]  # fmt: skip

@@ -9,6 +9,7 @@ from optimizer.report.explanation_words import (
     LIMIT_NAMES,
     binding_text,
     cost_text,
+    factor_text,
     more_text,
     sentence,
     service_text,
@@ -118,6 +119,6 @@ def _rejections(item: ServerExplanation) -> Table:
         [("accelerator", False), ("misses by", True), ("reason", False), ("detail", False)],
     )
     for pair in item.rejections:
-        miss = "-" if pair.factor is None else f"x {pair.factor:,.3g}"
+        miss = "-" if pair.factor is None else f"x {factor_text(pair.factor)}"
         table.add_row(pair.accelerator, miss, pair.reason, pair.detail)
     return table

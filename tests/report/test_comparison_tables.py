@@ -74,6 +74,8 @@ def test_loads_stand_there_where_they_change_and_not_where_they_do_not(
     loads = text.split("\nLoad", 1)[1].split("Cost by", 1)[0]
     assert "1,024 → 900" in loads
     assert "Free-llama_70b" not in loads
+    assert f"… {len(sample.servers) - 1} unchanged" in loads
+    assert "unchanged" not in text_of(compare(sample, scale_loads(sample, 1.5), transition=True))
     assert "\nLoad" not in text_of(scarcity)
 
 
@@ -133,7 +135,7 @@ def test_a_difference_that_is_only_rounding_reads_as_none() -> None:
     ]
     found = compare(*sides)
     text = text_of(found)
-    assert 0 < abs(found.total.difference.cost_cents_per_h) < 1e-9
+    assert found.total.difference.cost_cents_per_h == 0
     assert text.startswith("The two plans cost the same, 7.00 cents/h, but differ.")
     assert row(text.split("Cost by accelerator type", 1)[1], "A")[-3:] == ["7.00", "7.00", "0.00"]
 

@@ -10,6 +10,7 @@ from builders import accelerator, document, profile, running, server, service_cl
 from optimizer import Explanation, System, explain, load_system
 from optimizer.generate import generate_system
 from optimizer.report.explanation_tables import explanation_tables
+from optimizer.report.explanation_words import factor_text
 from optimizer.report.tables import show
 
 SPECS = Path(__file__).resolve().parents[2] / "specs"
@@ -31,6 +32,24 @@ def two_servers(units: int = 20, **options: Any) -> System:
         **options,
     )
     return load_system(source)
+
+
+@pytest.mark.parametrize(
+    ("factor", "text"),
+    [
+        (1.2, "1.2"),
+        (80.18 / 80, "1.002"),
+        (1.00004, "1.00004"),
+        (1 + 1e-12, "1"),
+        (2.8749, "2.87"),
+        (999.4, "999"),
+        (999.6, "1,000"),
+        (4730.4, "4,730"),
+        (1.5e9, "1.5e+09"),
+    ],
+)
+def test_a_factor_is_visibly_above_one_and_written_out(factor: float, text: str) -> None:
+    assert factor_text(factor) == text
 
 
 def test_the_overview_names_pool_limit_room_and_runner_up() -> None:

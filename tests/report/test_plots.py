@@ -5,6 +5,7 @@ import re
 import threading
 import warnings
 from pathlib import Path
+from typing import Literal
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -12,13 +13,16 @@ import pytest
 from builders import accelerator, profile, server, service_class
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex
+from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
 from optimizer import Figure, System, draw, load_system, make_figure, scale_loads, vary_loads
 from optimizer.generate import generate_document
 from optimizer.report import plots
+from optimizer.report.plots.bars import NUMBER_PT, _label
 from optimizer.report.plots.curves import _apart
-from optimizer.report.plots.style import drawing
+from optimizer.report.plots.style import WIDTH_MM, drawing, width_mm
 from optimizer.study.figures.document import Bar, BarPanel, Cell, CurvePanel, GridPanel, Guide, Series
 from optimizer.study.figures.kinds import KINDS, PLAN_KINDS
 
@@ -28,6 +32,14 @@ MADE = ["plan", *(kind for kind in KINDS if kind not in PLAN_KINDS)]
 """What covers everything that is drawn: the other kinds of plans are parts of the first."""
 SHOWN = [*MADE, "change"]
 EVIL = '<script>alert("1")</script> & $x_{1}$ \\frac \x01 ＡＩ \u202e' + "M" * 60
+
+LARGE_NUMBERS = Figure(
+    title="Large numbers",
+    panels=tuple(
+        CurvePanel(title="t", x_label="x", y_label="y", series=(Series(name="", x=(0, 1), y=(0, most)),))
+        for most in (40.0, 250_000.0, 999_999.0, 1.5e9, 0.000123456)
+    ),
+)
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +63,7 @@ def figures(large: System) -> dict[str, Figure]:
         "mixed": make_figure(mixed, "assignment"),
         "crowded": make_figure(vary_loads(crowded, rng), "plan", before=crowded),
         "wide": make_figure(wide(), "plan"),
+        "large-numbers": LARGE_NUMBERS,
         "wide-pareto": make_figure(wide(), "pareto", server="M" * 60 + "0"),
     }
 
@@ -98,7 +111,7 @@ def test_a_drawn_figure_says_its_title_axes_units_and_names(kind: str, figures: 
     assert "nan" not in whole
 
 
-@pytest.mark.parametrize("kind", [*SHOWN, "many", "mixed", "crowded", "wide", "wide-pareto"])
+@pytest.mark.parametrize("kind", [*SHOWN, "many", "mixed", "crowded", "wide", "wide-pareto", "large-numbers"])
 def test_nothing_is_cut_off_and_no_text_stands_on_another(kind: str, figures: dict[str, Figure]) -> None:
     with drawing():
         canvas = plots._drawn(figures[kind])
@@ -128,6 +141,22 @@ def test_nothing_is_cut_off_and_no_text_stands_on_another(kind: str, figures: di
             assert wide <= 1 or high <= 1, f"{text!r} stands on {other!r}"
 
 
+def test_an_accelerator_type_has_one_colour_in_all_pictures_of_a_system(large: System) -> None:
+    shades: dict[str, set[str]] = {}
+    plans = (large.with_options(unlimited=True), large.with_options(unlimited=False), scale_loads(large, 0.1))
+    for system in plans:
+        (panel,) = make_figure(system, "assignment").panels
+        assert isinstance(panel, GridPanel)
+        with drawing():
+            canvas = plots._drawn(Figure(title="t", panels=(panel,)))
+        fields = [patch for axes in canvas.axes for patch in axes.patches]
+        cells = [cell for row in panel.cells for cell in row]
+        for cell, field in zip(cells, fields, strict=True):
+            shades.setdefault(cell.group, set()).add(to_hex(field.get_facecolor()))
+    assert all(len(found) == 1 for found in shades.values())
+    assert len({found.pop() for found in shades.values()}) == len(shades)
+
+
 def test_text_of_a_field_stays_within_its_field(figures: dict[str, Figure]) -> None:
     for name in ("crowded", "wide", "mixed"):
         with drawing():
@@ -148,6 +177,35 @@ def test_a_number_too_small_to_matter_is_not_written_out() -> None:
     bars = tuple(Bar(name=str(i), values=(value,)) for i, value in enumerate(values))
     said = texts(draw(Figure(title="t", panels=(BarPanel(title="p", columns=("c",), bars=bars),)), "svg"))
     assert sorted(said) == sorted(["t", "p", "c", *"01234", "0", "<0.01", "<0.01", "0.01", "12.3"])
+
+
+@pytest.mark.parametrize(("value", "share"), [(6e-10, 0), (0.009, 0.09), (0.5, 1), (0, 0)])
+def test_a_number_that_is_next_to_nothing_has_no_long_bar(value: float, share: float) -> None:
+    panel = BarPanel(title="p", columns=("wait\n[ms]",), bars=(Bar(name="a", values=(value,)),))
+    with drawing():
+        canvas = plots._drawn(Figure(title="t", panels=(panel,)))
+    (axes,) = canvas.axes
+    widths = [patch.get_width() for patch in axes.patches if isinstance(patch, Rectangle)]
+    room = width_mm(_label(value, None), NUMBER_PT) + 1
+    full = axes.get_xlim()[1] * (1 - room / (axes.get_position().width * WIDTH_MM))
+    assert sum(widths) / full == pytest.approx(share, abs=1e-3)
+
+
+def test_numbers_of_any_size_stay_within_their_column() -> None:
+    values = (1e15, 1e9, 12345678.9, 9999999.4, 10.0, None)
+    columns = tuple(f"c{i}" for i in range(len(values)))
+    bar = Bar(name="a", group="g", values=values, marks=values)
+    wide = BarPanel(title="w", columns=columns, bars=(bar,), mark="before")
+    few = Bar(name="a", values=values[:3], marks=values[1:4])
+    spacious = BarPanel(title="s", columns=columns[:3], bars=(few,), mark="before")
+    with drawing():
+        canvas = plots._drawn(Figure(title="t", panels=(wide, spacious)))
+        agg = canvas.canvas
+        assert isinstance(agg, FigureCanvasAgg)
+        agg.draw()  # type: ignore[no-untyped-call]
+        for axes in canvas.axes:
+            (label,) = axes.texts
+            assert label.get_window_extent().x1 <= axes.get_window_extent().x1 + 1, label.get_text()
 
 
 def _undrawn_ticks(axes: Axes) -> set[Text]:
@@ -247,6 +305,37 @@ def test_many_can_draw_at_once_and_leave_the_librarys_settings_alone(figures: di
         thread.join()
     assert found == [expected] * 4
     assert dict(mpl.rcParams) == before
+
+
+@pytest.mark.parametrize(
+    ("y", "target", "logarithmic", "words"),
+    [
+        ((8, 28), 320, (), "target: far above"),
+        ((8, 28), 60, (), "target"),
+        ((8, 28), 1, (), "target"),  # the axis begins at zero
+        ((800, 28000), 90000, ("y",), "target: far above"),
+        ((800, 28000), 100, ("y",), "target: far below"),
+        ((800, 28000), 500, ("y",), "target"),
+        ((0, 28000), 500, ("x", "y"), "target"),
+        ((None, None), 500, (), "target"),
+    ],
+)
+def test_a_level_far_from_the_points_is_said_and_does_not_squash_them(
+    y: tuple[float | None, ...], target: float, logarithmic: tuple[Literal["x", "y"], ...], words: str
+) -> None:
+    panel = CurvePanel(
+        title="t", x_label="x", y_label="y", series=(Series(name="", x=(1, 2), y=y, style="points"),),
+        guides=(Guide(name="target", value=target, axis="y"),), logarithmic=logarithmic,
+    )  # fmt: skip
+    with drawing():
+        canvas = plots._drawn(Figure(title="f", panels=(panel,)))
+    (axes,) = canvas.axes
+    assert words in [text.get_text() for text in canvas.findobj(Text) if isinstance(text, Text)]
+    low, high = axes.get_ylim()
+    assert (low <= target <= high) == (words == "target")
+    values = [value for value in y if value is not None]
+    assert all(low <= value <= high for value in values)
+    assert high <= 2.8 * max([*values, 200])
 
 
 def test_labels_keep_their_distance_and_their_order() -> None:

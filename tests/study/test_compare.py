@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterable
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from builders import accelerator, document, random_document, running, server, service_class, shuffled, system
 
 from optimizer import Comparison, Plan, SpecError, System, compare, load_system, scale_loads, solve
+from optimizer.study.comparison.sums import total
 
 CENTS = 1e-9
 """Relative tolerance of sums of costs."""
@@ -47,6 +49,33 @@ def test_the_parts_of_the_samples_add_up_exactly(name: str, plans: str, specs: P
     assert sum(Fraction(row.cost_difference_cents_per_h or 0) for row in found.types) == whole
     totals = [Fraction(side.plan.total_cost_cents_per_h) for side in (found.first, found.second)]
     assert whole == totals[1] - totals[0]
+
+
+def test_equal_costs_differ_by_exactly_nothing_and_parts_add_up_as_decimals() -> None:
+    """At 120.84 cents/h, 2 + 3 replicas and 4 + 1 cost the same, but not to the last bit of binary sums."""
+    price, moved = 120.84, (2, 3, 4, 1)
+    one = system(
+        [server(name, rate=0, replicas=count) for name, count in zip("abcd", moved, strict=True)],
+        [accelerator("A", cost=price)],
+    )
+    two = system(
+        [server(name, rate=0, replicas=count) for name, count in zip("abcd", moved[::-1], strict=True)],
+        [accelerator("A", cost=price)],
+    )
+    found = compare(one, two)
+    assert not found.same
+    assert str(found.total.difference.cost_cents_per_h) == "0.0"  # and not -0.0
+    assert str(found.relative_cost_difference) == "0.0"
+    parts = [Decimal(str(cost)) for cost in costs(found.servers)]
+    assert parts == [Decimal(n) * Decimal("120.84") for n in (-1, 1, -1, 1)]
+    for side in ("first", "second"):
+        rows = [Decimal(str(getattr(row, side).cost_cents_per_h)) for row in found.servers]
+        assert sum(rows) == Decimal(str(getattr(found.total, side).cost_cents_per_h)) == Decimal("1208.4")
+
+
+@pytest.mark.parametrize("values", [(0.1, 0.2, -0.3), (1e15, 0.01, -1e15, -0.01), (1e-199, -1e-199), ()])
+def test_sums_that_cancel_are_nothing(values: tuple[float, ...]) -> None:
+    assert str(total(values)) == "0.0"
 
 
 def parts_add_up(found: Comparison) -> None:

@@ -175,7 +175,7 @@ def test_nothing_beats_a_point_of_the_front_and_every_point_is_what_the_queue_sa
     assert panel.series[-1].style == "front"
     shown = points(panel.series[-1])
     ways = []
-    for (alpha, cost), batch, count in product(((10.0, 30.0), (12.0, 12.0)), (8, 4, 2, 1), range(1, 60)):
+    for (alpha, cost), batch, count in product(((10.0, 30.0), (12.0, 12.0)), (8, 4, 2, 1), range(1, 80)):
         rate = 1500 / 60 / count
         replica = machine(alpha, batch)
         if rate < replica.stable() and cost * count <= shown[-1][0]:
@@ -187,6 +187,37 @@ def test_nothing_beats_a_point_of_the_front_and_every_point_is_what_the_queue_sa
         assert not [t for c, t in ways if c <= cost and t < latency * (1 - 1e-6)]
     assert [x for x, _ in shown] == sorted({x for x, _ in shown})
     assert [y for _, y in shown] == sorted({y for _, y in shown}, reverse=True)
+
+
+def test_the_front_has_the_dear_and_fast_ways_and_the_cheap_and_slow_ones() -> None:
+    """A costs nine times as much as B, and B meets the target; the TTFT of B with few replicas is far off."""
+    one = system(
+        [server("s", rate=3000)],
+        [accelerator("A", cost=90), accelerator("B", cost=10)],
+        models=[profile("m", "A", alpha=2.0), profile("m", "B", alpha=12.0)],
+        classes=[service_class("gold", ttft=TTFT, itl=20)],
+    )
+    figure = make_figure(one, "pareto")
+    itl, ttft = curves(figure, 0), curves(figure, 1)
+    fast = points(next(series for series in itl.series if series.name == "A"))
+    assert fast[-1] == points(itl.series[-1])[-1]
+    assert fast[-1][0] > 3 * points(itl.series[-1])[0][0]
+    assert points(ttft.series[-1])[0][1] > 2 * TTFT
+    assert ttft.logarithmic == ("x", "y")
+
+
+def test_accelerators_without_points_of_their_own_are_counted_in_the_note() -> None:
+    names = "ABCDEFGH"
+    one = system(
+        [server("s", rate=1500)],
+        [accelerator(name, cost=10 + i) for i, name in enumerate(names)],
+        models=[profile("m", name) for name in names],
+    )
+    figure = make_figure(one, "pareto")
+    assert len(curves(figure).series) == 6 + 1
+    assert "shown: 6 accelerators" in figure.note
+    assert "2 others" in figure.note
+    assert "others" not in make_figure(one, "pareto", accelerator="A").note
 
 
 def test_an_accelerator_has_the_same_sign_in_both_panels_of_the_front() -> None:
@@ -233,6 +264,21 @@ def test_a_mixed_server_shows_its_largest_pool() -> None:
     figure = make_figure(one, "occupancy")
     assert "the largest of its 2 pools" in figure.note
     assert "s on B" in figure.title
+
+
+@pytest.mark.parametrize("kind", ["batch", "latency", "cost", "pareto"])
+def test_without_a_target_no_figure_speaks_of_one(kind: str) -> None:
+    one = system([server("s", rate=60)], [accelerator("A")], classes=[service_class("gold")])
+    figure = make_figure(one, kind, accelerator="A")
+    said = [figure.title, figure.note.replace("there is no target", ""), *(p.title for p in figure.panels)]
+    assert len(figure.panels) > 0
+    assert not [text for text in said if "target" in text]
+
+
+def test_of_two_targets_the_other_one_is_held() -> None:
+    one = system([server("s", rate=60)], [accelerator("A")], classes=[service_class("gold", itl=20)])
+    titles = [panel.title for panel in make_figure(one, "pareto").panels]
+    assert titles == ["Inter-token latency", "Time to first token, with the ITL target held"]
 
 
 REPLICA_AND_SERVER = ["occupancy", "batch", "latency", "timing", "cost", "pareto"]

@@ -27,6 +27,10 @@ NAME_ALONE_MM = 21.0
 NUMBER_PT = SMALL_PT - 0.5
 LEAST_NUMBER = 0.01
 """Smaller ones, such as waits that hardly ever happen, are said to be smaller."""
+LONG_NUMBER = 10_000_000
+"""From here on there is no room for all digits."""
+LEAST_SCALE = 0.1
+"""Bars of smaller numbers stay short: a full one would say much of what is next to nothing."""
 SPACIOUS_COLUMNS = 3
 """Up to so many columns of bars there is room for the number of a mark beside that of its bar."""
 
@@ -79,9 +83,9 @@ def _draw_column(
     values = [bar.values[c] for bar in bars]
     marks = [bar.marks[c] if bar.marks else None for bar in bars]
     labels = [_label(value, mark if spacious else None) for value, mark in zip(values, marks, strict=True)]
-    most = max((value for value in (*values, *marks) if value is not None), default=0.0) or 1.0
+    most = max([LEAST_SCALE, *(value for value in (*values, *marks) if value is not None)])
     room_mm = max(width_mm(label, NUMBER_PT) for label in labels) + 1
-    axes.set_xlim(0, most / max(1 - room_mm / (axes.get_position().width * WIDTH_MM), 0.25))
+    axes.set_xlim(0, most / max(1 - room_mm / (axes.get_position().width * WIDTH_MM), 0.2))
     axes.plot([0, 0], [-0.5, rows[-1] + 0.5], color=LIGHT, linewidth=0.6, clip_on=False)
     for bar, row, value, mark, label in zip(bars, rows, values, marks, labels, strict=True):
         few = len(names) <= len(COLOURS)
@@ -105,4 +109,4 @@ def _label(value: float | None, mark: float | None) -> str:
 def _number(value: float) -> str:
     if 0 < value < LEAST_NUMBER:
         return f"<{LEAST_NUMBER:g}"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{value:,.0f}" if 100 <= value < LONG_NUMBER else f"{value:.3g}"

@@ -1,9 +1,10 @@
 """Draws panels of curves: lines, steps, points and bars over one quantity, with targets and loads."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from optimizer.report.plots.style import (
     COLOURS,
@@ -19,12 +20,20 @@ from optimizer.report.plots.style import (
 from optimizer.study.figures.document import CurvePanel, Guide, Series
 
 CURVE_MM, STRIP_MM = 46.0, 3.5
+LEFT_MM = 17.0
+"""Room for the numbers of the upright axis and its label …"""
+LABEL_MM = 7.5
+"""… of which the label, the ticks and the gaps between them take so much."""
 NAMES_MM = 30.0
 """Room for the names of the series, beside the axes."""
 MOST_NAME_MM = 60.0
 """Of a line across the panel."""
 LEAST_LABEL_STEP = 0.075
 """Distance of labels beside curves, as a share of the panel's height."""
+FAR = 2.5
+"""A level that is more than this factor away from all curves is said in words instead of drawn."""
+MANY_TIMES = 1000
+"""On a logarithmic axis over more than this factor only powers of ten have numbers."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 
@@ -36,19 +45,39 @@ def curves_height_mm(panel: CurvePanel) -> float:
 def draw_curves(page: Page, panel: CurvePanel, top: float) -> None:
     """Draw a panel of curves whose upper edge is at `top` [mm]."""
     named = any(series.name for series in panel.series)
-    left, right = 17.0, NAMES_MM if named else 6.0
-    axes = page.axes(left, top + _strip_mm(panel), WIDTH_MM - left - right, CURVE_MM)
+    right = NAMES_MM if named else 6.0
+    axes = page.axes(LEFT_MM, top + _strip_mm(panel), WIDTH_MM - LEFT_MM - right, CURVE_MM)
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(panel.y_label)
+    page.text(WIDTH_MM - EDGE_MM, top - 5, _words_of_far_levels(panel), ha="right", color=GREY)
     for i, series in enumerate(panel.series):
         _draw_series(axes, series, i)
     _set_ends(axes, panel)
+    _make_room_for_numbers(axes)
     if named:
         _name_series(axes, panel)
     _draw_uprights(axes, [guide for guide in panel.guides if guide.axis == "x"])
     for guide in panel.guides:
-        if guide.axis == "y":
+        if guide.axis == "y" and guide not in _far_levels(panel):
             _draw_level(axes, guide)
+
+
+def _words_of_far_levels(panel: CurvePanel) -> str:
+    """Return what is to be said of levels that the axis does not reach."""
+    return "; ".join(f"{guide.name}: far {where}" for guide, where in _far_levels(panel).items())
+
+
+def _far_levels(panel: CurvePanel) -> dict[Guide, str]:
+    """Return the levels so far above or below all curves that the curves would be squashed, and which."""
+    found = dict[Guide, str]()
+    values = [value for series in panel.series for value in series.y if value is not None]
+    for guide in panel.guides:
+        if guide.axis == "y" and values and panel.y_most is None:
+            if 0 < FAR * max(values) < guide.value:
+                found[guide] = "above"
+            elif "y" in panel.logarithmic and FAR * guide.value < min(values):
+                found[guide] = "below"
+    return found
 
 
 def _strip_mm(panel: CurvePanel) -> float:
@@ -57,9 +86,10 @@ def _strip_mm(panel: CurvePanel) -> float:
 
 
 def _set_ends(axes: Axes, panel: CurvePanel) -> None:
-    """Begin and end the axes so that all values and lines are on them, and number them plainly."""
-    x = _shown([value for series in panel.series for value in series.x], panel.guides, "x")
-    y = _shown([value for series in panel.series for value in series.y], panel.guides, "y")
+    """Begin and end the axes so that all values and near lines are on them, and number them plainly."""
+    near = [guide for guide in panel.guides if guide not in _far_levels(panel)]
+    x = _shown([value for series in panel.series for value in series.x], near, "x")
+    y = _shown([value for series in panel.series for value in series.y], near, "y")
     least, most = min(x), max(x)
     if least == most or any(series.style == "bars" for series in panel.series):
         axes.set_xlim(least - 0.6, most + 0.6)
@@ -70,8 +100,30 @@ def _set_ends(axes: Axes, panel: CurvePanel) -> None:
     axes.set_ylim(min(*y, 0.0), panel.y_most or max(y) * 1.08 or 1.0)
     if all(value.is_integer() for series in panel.series for value in series.x if value is not None):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    for name, values in (("x", x), ("y", y)):
+        if name in panel.logarithmic and min(values) > 0:
+            _set_logarithmic(axes, name, values)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+
+
+def _make_room_for_numbers(axes: Axes) -> None:
+    """Move the left end of the axes where the numbers beside it are long, so that the label has room."""
+    low, high = axes.get_ylim()
+    places = [place for place in axes.yaxis.get_major_locator()() if low <= place <= high]
+    numbers = axes.yaxis.get_major_formatter().format_ticks(places)
+    more = max(max(map(width_mm, numbers), default=0.0) + LABEL_MM - LEFT_MM, 0.0) / WIDTH_MM
+    box = axes.get_position()
+    axes.set_position((box.x0 + more, box.y0, box.width - more, box.height))
+
+
+def _set_logarithmic(axes: Axes, name: str, values: Sequence[float]) -> None:
+    least, most = min(values), max(values)
+    margin = max((most / least) ** 0.08, 1.1)
+    axes.set(**{f"{name}scale": "log", f"{name}lim": (least / margin, most * margin)})
+    axis = axes.xaxis if name == "x" else axes.yaxis
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if most < MANY_TIMES * least else (1,)))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _shown(values: Sequence[float | None], guides: Sequence[Guide], axis: str) -> list[float]:
@@ -104,12 +156,11 @@ def _draw_series(axes: Axes, series: Series, i: int) -> None:
 
 def _name_series(axes: Axes, panel: CurvePanel) -> None:
     """Write the names at the right: where each curve ends, or as a list with their signs; not too close."""
-    bottom, top = axes.get_ylim()
-    ends = []
+    bottom, ends = axes.get_ylim()[0], []
     for i, series in enumerate(panel.series):
         last = next((y for y in reversed(series.y) if y is not None), bottom)
         listed = series.style in {"points", "bars"}
-        ends.append((1 - i / 8 if listed else min(max((last - bottom) / (top - bottom), 0.0), 1.0), i))
+        ends.append((1 - i / 8 if listed else min(max(_share(axes, last, "y"), 0.0), 1.0), i))
     ends.sort()
     step = min(LEAST_LABEL_STEP, 1.0 / len(ends))
     heights = _apart([share for share, _ in ends], [step] * len(ends))
@@ -122,6 +173,13 @@ def _name_series(axes: Axes, panel: CurvePanel) -> None:
                 1.015, height, MARKERS[i % len(MARKERS)], color=colour, markersize=3.2, markeredgewidth=0,
                 transform=axes.transAxes, clip_on=False,
             )  # fmt: skip
+
+
+def _share(axes: Axes, value: float, axis: Literal["x", "y"]) -> float:
+    """Return where a value lies on an axis, from 0 at its beginning to 1 at its end."""
+    point = (value, axes.get_ylim()[0]) if axis == "x" else (axes.get_xlim()[0], value)
+    shares = axes.transLimits.transform(axes.transScale.transform(point))
+    return float(shares["xy".index(axis)])
 
 
 def _apart(places: Sequence[float], sizes: Sequence[float]) -> list[float]:
@@ -142,14 +200,14 @@ def _draw_level(axes: Axes, guide: Guide) -> None:
     axes.annotate(
         fitted(guide.name, MOST_NAME_MM), (0.0, guide.value), (3, 2), xycoords=("axes fraction", "data"),
         textcoords="offset points", color=INK, va="bottom", ha="left", fontsize=SMALL_PT,
+        bbox={"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.5},
     )  # fmt: skip
 
 
 def _draw_uprights(axes: Axes, guides: Sequence[Guide]) -> None:
     """Draw upright lines with their names above them, side by side."""
-    left, right = axes.get_xlim()
     guides = sorted(guides, key=lambda guide: guide.value)
-    places = [(guide.value - left) / (right - left) for guide in guides]
+    places = [_share(axes, guide.value, "x") for guide in guides]
     names = [fitted(guide.name, MOST_NAME_MM) for guide in guides]
     axes_mm = axes.get_position().width * WIDTH_MM
     middles = _apart(places, [(width_mm(name) + 3) / axes_mm for name in names])

@@ -1,7 +1,5 @@
 """Draws panels of fields: rows by columns, with text in every field and a colour for each group."""
 
-from collections.abc import Sequence
-
 import matplotlib as mpl
 from matplotlib.patches import Rectangle
 
@@ -22,8 +20,12 @@ HEADING_MM = 34.0
 """Room for the headings of the rows."""
 MOST_LINES = 3
 """Into which one line of a field's text may be broken."""
-TINT = 0.28
-"""Strength of a colour behind text."""
+TINTS = (0.28, 0.5)
+"""Strengths of colours behind text, the second for groups that the colours do not suffice for."""
+NO_TINT = 0.4
+"""Strength of the grey behind text without a group."""
+Shade = tuple[float, float, float]
+"""Red, green and blue, from 0 to 1."""
 
 
 def grid_height_mm(panel: GridPanel) -> float:
@@ -34,7 +36,7 @@ def grid_height_mm(panel: GridPanel) -> float:
 def draw_grid(page: Page, panel: GridPanel, top: float) -> None:
     """Draw a panel of fields whose upper edge is at `top` [mm]."""
     left, head, height, width = HEADING_MM, 5.0, _field_mm(panel), _column_mm(panel)
-    groups = _by_use([cell.group for row in panel.cells for cell in row if cell.group])
+    shades = _shades(panel)
     axes = page.axes(0, top, WIDTH_MM, head + height * len(panel.rows) + 0.5)
     axes.axis("off")
     axes.set_xlim(0, WIDTH_MM)
@@ -51,7 +53,7 @@ def draw_grid(page: Page, panel: GridPanel, top: float) -> None:
             fontweight="bold",
         )
         for c, cell in enumerate(panel.cells[r]):
-            colour = _tint(groups.get(cell.group))
+            colour = shades.get(cell.group, _tint(LIGHT, NO_TINT))
             axes.add_patch(
                 Rectangle((left + width * c, begin), width - 0.8, height - 0.8, facecolor=colour, linewidth=0)
             )
@@ -75,14 +77,14 @@ def _lines(text: str, panel: GridPanel) -> list[str]:
     return [part for line in text.split("\n") for part in wrapped(line, _column_mm(panel) - 2, MOST_LINES)]
 
 
-def _by_use(groups: Sequence[str]) -> dict[str, str]:
-    """Return a colour for each group, as far as there are colours, the most frequent first."""
-    order = sorted(dict.fromkeys(groups), key=lambda name: (-groups.count(name), name))
-    return dict(zip(order, COLOURS, strict=False))
+def _shades(panel: GridPanel) -> dict[str, Shade]:
+    """Return a shade for each group, as far as there are shades: those of the panel, then in their order."""
+    shown = (cell.group for row in panel.cells for cell in row if cell.group)
+    shades = [_tint(colour, strength) for strength in TINTS for colour in COLOURS]
+    return dict(zip(dict.fromkeys([*panel.groups, *shown]), shades, strict=False))
 
 
-def _tint(colour: str | None) -> tuple[float, float, float]:
-    """Return a colour that black text can be read on; light grey where there is none."""
-    red, green, blue = mpl.colors.to_rgb(colour or LIGHT)
-    strength = TINT if colour else 0.4
+def _tint(colour: str, strength: float) -> Shade:
+    """Return a colour so light that black text can be read on it."""
+    red, green, blue = mpl.colors.to_rgb(colour)
     return 1 - strength * (1 - red), 1 - strength * (1 - green), 1 - strength * (1 - blue)

@@ -1,7 +1,7 @@
 """The rows of a comparison: two plans, grouped by server, class, model and accelerator type.
 
-Takes the plan of each side, with its system where that is known. Sums are taken with one rounding at the end,
-so that the rows of each kind add up to the whole.
+Takes the plan of each side, with its system where that is known. Sums are those of decimal numbers, with one
+rounding at the end, so that the rows of each kind add up to the whole.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -25,6 +25,7 @@ from optimizer.study.comparison.document import (
     TypeRow,
     TypeUse,
 )
+from optimizer.study.comparison.sums import less, total
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +163,7 @@ def type_rows(one: Case, two: Case) -> tuple[TypeRow, ...]:
                 second=second,
                 used_difference=(second.used if second else 0) - (first.used if first else 0),
                 cost_difference_cents_per_h=(
-                    None if costs[0] is None or costs[1] is None else costs[1] - costs[0]
+                    None if costs[0] is None or costs[1] is None else less(costs[1], costs[0])
                 ),
             )
         )
@@ -181,7 +182,7 @@ def _type_uses(case: Case, other: Case) -> dict[str, TypeUse]:
             used=item.used,
             limit=item.limit,
             cost_cents_per_h=(
-                fsum(pool.cost_cents_per_h for pool in pools if kinds[pool.accelerator] == item.type)
+                total(pool.cost_cents_per_h for pool in pools if kinds[pool.accelerator] == item.type)
                 if known
                 else None
             ),
@@ -202,9 +203,9 @@ def figures_of(case: Case, names: Iterable[str]) -> Figures | None:
         served_in_full=sum(name not in case.left_out for name in names),
         accelerators=_by_accelerator(pools),
         num_replicas=sum(pool.num_replicas for pool in pools),
-        cost_cents_per_h=fsum(pool.cost_cents_per_h for pool in pools),
-        arrival_rate_rpm=fsum(load.arrival_rate_rpm for load in loads) if loads else None,
-        carried_rate_rpm=fsum(pool.arrival_rate_rpm for pool in pools),
+        cost_cents_per_h=total(pool.cost_cents_per_h for pool in pools),
+        arrival_rate_rpm=total(load.arrival_rate_rpm for load in loads) if loads else None,
+        carried_rate_rpm=total(pool.arrival_rate_rpm for pool in pools),
         in_tokens=_mean_load(loads, lambda load: load.in_tokens),
         out_tokens=_mean_load(loads, lambda load: load.out_tokens),
         itl_ms=_mean_pool(pools, lambda pool: pool.itl_ms),
@@ -230,7 +231,7 @@ def _by_accelerator(pools: Sequence[Pool]) -> tuple[AcceleratorShare, ...]:
                 accelerator=name,
                 num_replicas=sum(pool.num_replicas for pool in mine),
                 max_batch=max(pool.max_batch for pool in mine),
-                cost_cents_per_h=fsum(pool.cost_cents_per_h for pool in mine),
+                cost_cents_per_h=total(pool.cost_cents_per_h for pool in mine),
             )
         )
     return tuple(shares)
@@ -263,11 +264,15 @@ def row_of(first: Figures | None, second: Figures | None) -> Row:
 def _difference(first: Figures | None, second: Figures | None) -> Difference:
     """Return second less first; a side that is not there has no replicas, no cost and no load."""
 
-    def less(name: str, absent: float | None) -> float | None:
+    def change(name: str, absent: float | None) -> float | None:
         before = absent if first is None else getattr(first, name)
         after = absent if second is None else getattr(second, name)
-        return None if before is None or after is None else after - before
+        return None if before is None or after is None else less(after, before)
 
-    return Difference.model_validate(
-        {name: less(name, None if name.endswith("_ms") else 0) for name in Difference.model_fields}
-    )
+    before, after = (0 if side is None else side.num_replicas for side in (first, second))
+    exact = {
+        name: change(name, None if name.endswith("_ms") else 0)
+        for name in Difference.model_fields
+        if name != "num_replicas"
+    }
+    return Difference.model_validate({"num_replicas": after - before} | exact)

@@ -10,7 +10,7 @@ from optimizer.arrays import FloatArray, IntArray
 from optimizer.fleet import SECONDS_PER_MINUTE
 from optimizer.queueing.performance import MS_PER_S
 from optimizer.study.figures.document import CurvePanel, Figure, Guide, Series, plain, target_line
-from optimizer.study.figures.placed import NothingToShow, Placed, numbers
+from optimizer.study.figures.placed import NothingToShow, Placed, has_targets, numbers
 
 POINTS = 240
 """Points of a smooth curve."""
@@ -69,6 +69,7 @@ def batch_figure(placed: Placed) -> Figure:
     if np.isnan(rate).all():
         raise NothingToShow(f"{placed.title}: no batch meets the targets; {placed.remark}")
     good = np.flatnonzero(~np.isnan(rate))
+    which, met = ("", " that meets the targets") if has_targets(placed.fleet) else ("stable ", "")
     at = placed.analyze(batch[good], rate[good])
     x = numbers(batch.astype(np.float64))
     chosen = Guide(name=f"batch {placed.max_batch:,}", value=float(placed.max_batch), axis="x")
@@ -89,13 +90,9 @@ def batch_figure(placed: Placed) -> Figure:
 
     return Figure(
         title=f"Effect of the batch limit: {placed.title}",
-        note=f"{placed.remark}; at every batch the replica has the largest load that meets the targets",
+        note=f"{placed.remark}; at every batch the replica has the largest {which}load{met}",
         panels=(
-            panel(
-                "Largest load of one replica that meets the targets",
-                "requests/min",
-                rate * SECONDS_PER_MINUTE,
-            ),
+            panel(f"Largest {which}load of one replica{met}", "requests/min", rate * SECONDS_PER_MINUTE),
             panel("Inter-token latency at that load", "ITL [ms]", spread(at.itl_ms), *_target(placed, "itl")),
             panel(
                 "Time to first token at that load", "TTFT [ms]", spread(at.ttft_ms), *_target(placed, "ttft")
@@ -111,6 +108,7 @@ def latency_figure(placed: Placed) -> Figure:
     found = placed.analyze(np.full(points, placed.max_batch), rate)
     largest = float(placed.largest_rates(placed.pair.max_batch)[0])
     rpm = rate * SECONDS_PER_MINUTE
+    bound = "all targets are met" if has_targets(placed.fleet) else "the queue is stable; there is no target"
     guides = []
     if np.isfinite(largest):
         guides.append(_upright("largest", largest))
@@ -129,7 +127,7 @@ def latency_figure(placed: Placed) -> Figure:
 
     return Figure(
         title=f"Latency against load: {placed.title}",
-        note=f"{placed.remark}; largest: up to there all targets are met; the curves end at the stable load",
+        note=f"{placed.remark}; largest: up to there {bound}; the curves end at the stable load",
         panels=(
             panel("Inter-token latency", "ITL [ms]", found.itl_ms, _target(placed, "itl")),
             panel("Time to first token", "TTFT [ms]", found.ttft_ms, _target(placed, "ttft")),

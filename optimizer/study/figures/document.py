@@ -56,6 +56,8 @@ class CurvePanel(Document):
     """The lines that they are read against."""
     y_most: float | None = Field(None, alias="yMost")
     """Where the axis ends, if the curves go on beyond what is of interest."""
+    logarithmic: tuple[Literal["x", "y"], ...] = Field((), strict=False)
+    """The axes on which equal steps are equal factors."""
 
 
 class Bar(Document):
@@ -108,6 +110,8 @@ class GridPanel(Document):
     """Headings of the rows."""
     cells: tuple[Annotated[tuple[Cell, ...], Field(strict=False)], ...] = Field(strict=False)
     """Row by row."""
+    groups: tuple[str, ...] = Field((), strict=False)
+    """All groups that there are, whether a field has one or not: each has the colour of its place."""
 
 
 class Figure(Document):

@@ -129,6 +129,12 @@ def loaded(system: System, server: str) -> Candidates:
     return candidates
 
 
+def has_targets(fleet: Fleet) -> bool:
+    """Say whether the one server of a fleet has any target."""
+    servers = fleet.servers
+    return bool(np.isfinite(servers.ttft_ms[0]) or np.isfinite(servers.itl_ms[0]) or servers.tps[0])
+
+
 def joined_columns(candidates: Candidates) -> CandidateTable:
     """Return the columns, with those that need more replicas than the server may have."""
     return CandidateTable.joined([candidates.table, candidates.over_limit])

@@ -59,14 +59,17 @@ def assignment_panel(shown: Shown, before: Shown | None = None) -> GridPanel:
         text, kind = now.get(key, ("", ""))
         return Cell(text=_with_before(text, then[key][0] if key in then else None), group=kind)
 
-    return _grid("Assignment: replicas × accelerator", shown, cell)
+    types = tuple(row.type for row in shown.overview.types)  # so that pictures of one system go together
+    return _grid("Assignment: replicas × accelerator", shown, cell, types)
 
 
 def _with_before(text: str, before: str | None) -> str:
     return text if before is None or before == text else f"{text}\nwas {before}"
 
 
-def _grid(title: str, shown: Shown, cell: Callable[[tuple[str, str]], Cell]) -> GridPanel:
+def _grid(
+    title: str, shown: Shown, cell: Callable[[tuple[str, str]], Cell], groups: tuple[str, ...] = ()
+) -> GridPanel:
     """Return one field for each model (rows) and service class (columns), by priority."""
     system = shown.system
     classes = sorted(
@@ -79,6 +82,7 @@ def _grid(title: str, shown: Shown, cell: Callable[[tuple[str, str]], Cell]) -> 
         columns=tuple(classes),
         rows=tuple(models),
         cells=tuple(tuple(cell((model, name)) for name in classes) for model in models),
+        groups=groups,
     )
 
 

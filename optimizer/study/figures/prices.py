@@ -5,7 +5,7 @@ Equation numbers refer to ``docs/math.md``.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,14 @@ from optimizer.fleet import SECONDS_PER_MINUTE
 from optimizer.spec.messages import known_name
 from optimizer.spec.system import System
 from optimizer.study.figures.document import CurvePanel, Figure, Guide, Series, plain, target_line
-from optimizer.study.figures.placed import NothingToShow, joined_columns, loaded, numbers, rejection
+from optimizer.study.figures.placed import (
+    NothingToShow,
+    has_targets,
+    joined_columns,
+    loaded,
+    numbers,
+    rejection,
+)
 
 
 class _Latency(NamedTuple):
@@ -25,7 +32,7 @@ class _Latency(NamedTuple):
 
     title: str
     other: str
-    """The other one, whose target is held."""
+    """The other one, whose target is held where there is one."""
 
 
 MOST_CURVES = 6
@@ -36,13 +43,11 @@ POINTS = 400
 """Points of a curve with more steps than can be seen."""
 COUNTS = 64
 """Numbers of replicas that are looked at for a pair and batch, in geometric steps."""
-COST_VIEW = 3.0
-"""Fronts are shown up to this multiple of the least cost within the targets …"""
-LATENCY_VIEW = 2.0
-"""… and up to this multiple of the target."""
+WIDE = 8.0
+"""An axis of fronts is logarithmic where the largest value is more than this multiple of the least."""
 LATENCIES = {
-    "itl": _Latency("Inter-token latency, with the TTFT target held", "ttft"),
-    "ttft": _Latency("Time to first token, with the ITL target held", "itl"),
+    "itl": _Latency("Inter-token latency", "ttft"),
+    "ttft": _Latency("Time to first token", "itl"),
 }
 """What costs are set against, in panels of their own."""
 LOST = 1e-3
@@ -56,8 +61,9 @@ def cost_figure(system: System, server: str, accelerator: str | None) -> Figure:
     at_load = _costs(candidates, table, np.array([load]))[:, 0]
     rows = np.argsort(at_load, kind="stable")[:MOST_CURVES]
     series = tuple(_steps(candidates, table.take(rows[i : i + 1]), load) for i in range(len(rows)))
+    within = " within its targets" if has_targets(candidates.fleet) else ""
     panel = CurvePanel(
-        title="Cost of the server within its targets, by accelerator",
+        title=f"Cost of the server{within}, by accelerator",
         x_label="load [requests/min]",
         y_label="cost [cents/h]",
         series=series,
@@ -72,13 +78,18 @@ def pareto_figure(system: System, server: str, accelerator: str | None) -> Figur
     """Return which latencies can be had at which cost, over accelerators, batches and replicas."""
     candidates, table = _columns(system, server, accelerator)
     ways = _ways(candidates, table)
-    seen = {name: _seen(candidates, ways, name) for name in LATENCIES}
-    shown = _worth_showing(seen)
-    panels = tuple(_front_panel(candidates, seen[name], name, shown) for name in LATENCIES)
+    held = {name: _held(candidates, ways, name) for name in LATENCIES}
+    shown = _worth_showing(held)
+    panels = tuple(_front_panel(candidates, held[name], name, shown) for name in LATENCIES)
     note = (
-        "each point is a batch and a number of replicas that no other of its accelerator beats in both cost "
-        "and latency"
+        "each point is a batch (the candidate's, a half, a quarter … of it) and a number of replicas (half "
+        "to three times the candidate's) that no other of its accelerator beats in both cost and latency; "
+        f"left out: what loses over {LOST:.1%} of the requests, unless the candidate does"
     )
+    unmarked = len(np.setdiff1d(table.accelerator, shown))
+    if unmarked:
+        note += f"; shown: {len(shown)} accelerators, those on a front, then the cheapest; {unmarked} others "
+        note += "have no points of their own, but count for the front"
     return Figure(title=f"Cost and latency: {server}", note=note, panels=panels)
 
 
@@ -185,20 +196,16 @@ def _counts(replicas: int) -> IntArray:
     return np.unique(np.append(near, replicas))
 
 
-def _seen(candidates: Candidates, ways: _Ways, name: str) -> _Ways:
-    """Return the ways that hold the target of the other latency, where cost and latency are of interest."""
-    servers = candidates.fleet.servers
+def _held(candidates: Candidates, ways: _Ways, name: str) -> _Ways:
+    """Return the ways that hold the target of the other latency."""
     other = LATENCIES[name].other
-    held = ways.take(getattr(ways, f"{other}_ms") <= getattr(servers, f"{other}_ms")[0])
-    latency, target = held.latency_ms(name), float(getattr(servers, f"{name}_ms")[0])
-    least = float(np.min(held.cost[latency <= target], initial=np.inf))
-    return held.take((held.cost <= COST_VIEW * least) & (latency <= LATENCY_VIEW * target))
+    return ways.take(ways.latency_ms(other) <= getattr(candidates.fleet.servers, f"{other}_ms")[0])
 
 
-def _worth_showing(seen: Mapping[str, _Ways]) -> list[int]:
+def _worth_showing(held: Mapping[str, _Ways]) -> list[int]:
     """Return the accelerators on a front, then those that cost least, as many as can be told apart."""
     on_a_front, by_cost = [], []
-    for name, ways in seen.items():
+    for name, ways in held.items():
         on_a_front += ways.accelerator[front(ways.cost, ways.latency_ms(name))].tolist()
         by_cost += list(zip(ways.cost.tolist(), ways.accelerator.tolist(), strict=True))
     return list(dict.fromkeys([*on_a_front, *(a for _, a in sorted(by_cost))]))[:MOST_CURVES]
@@ -223,13 +230,26 @@ def _front_panel(candidates: Candidates, ways: _Ways, name: str, shown: Sequence
     if len(whole):
         x, y = numbers(ways.cost[whole]), numbers(latency[whole])
         series.append(Series(name="Pareto front", x=x, y=y, style="front"))
+    title, other = LATENCIES[name]
+    if np.isfinite(getattr(candidates.fleet.servers, f"{other}_ms")[0]):
+        title += f", with the {other.upper()} target held"
     return CurvePanel(
-        title=LATENCIES[name].title,
+        title=title,
         x_label="cost [cents/h]",
         y_label=f"{name.upper()} [ms]",
         series=tuple(series),
         guides=target_line(float(getattr(candidates.fleet.servers, f"{name}_ms")[0])),
+        logarithmic=_wide_axes(series),
     )
+
+
+def _wide_axes(series: Sequence[Series]) -> tuple[Literal["x", "y"], ...]:
+    """Return the axes along which points lie factors apart; a zero has no place on such an axis."""
+    along: dict[Literal["x", "y"], list[float]] = {
+        "x": [value for item in series for value in item.x if value is not None],
+        "y": [value for item in series for value in item.y if value is not None],
+    }
+    return tuple(axis for axis, values in along.items() if 0 < WIDE * min(values, default=0) < max(values))
 
 
 def front(cost: FloatArray, latency: FloatArray) -> IntArray:

@@ -1,0 +1,23 @@
+"""Sums and differences of costs and rates as the decimal numbers that they stand for.
+
+A price such as 120.84 has no exact binary form, and two sums of equal costs may differ in their last digit.
+So each number is taken as the decimal of 15 digits that it stands for, and the result is rounded once.
+"""
+
+from collections.abc import Iterable
+from fractions import Fraction
+
+
+def total(values: Iterable[float]) -> float:
+    """Return the sum."""
+    return float(sum(map(_decimal, values), Fraction(0)))
+
+
+def less(second: float, first: float) -> float:
+    """Return second less first, exactly 0 where they are equal."""
+    return float(_decimal(second) - _decimal(first))
+
+
+def _decimal(value: float) -> Fraction:
+    """Return the decimal number of 15 digits; every such number has a binary form of its own."""
+    return Fraction(f"{value:.15g}")
