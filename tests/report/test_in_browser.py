@@ -48,14 +48,18 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     driver.quit()
 
 
-def requests(driver: Any) -> list[str]:
-    """Return the addresses that the browser has asked for since the last call."""
+def opened(driver: Any, page: Path) -> tuple[list[str], list[Any]]:
+    """Open a page; return the addresses that it has asked for, its own among them, and what it has logged.
+
+    What the browser asks for and logs on its own account, as it starts, is left out.
+    """
+    for log in ("performance", "browser"):
+        driver.get_log(log)
+    driver.get(page.as_uri())
     messages = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
-    return [
-        message["params"]["request"]["url"]
-        for message in messages
-        if message["method"] == "Network.requestWillBeSent"
-    ]
+    sent = [each["params"] for each in messages if each["method"] == "Network.requestWillBeSent"]
+    asked = [each["request"]["url"] for each in sent if each["documentURL"] == page.as_uri()]
+    return [address for address in asked if not address.startswith("data:")], driver.get_log("browser")
 
 
 @pytest.fixture(scope="module")
@@ -69,16 +73,13 @@ def test_the_log_of_the_browser_would_show_a_request(browser: Any, tmp_path: Pat
     """The check of the next test can fail: a page that does ask is seen to."""
     bad = tmp_path / "bad.html"
     bad.write_text("<img src='http://127.0.0.1:9/x.png'><script>console.error('seen')</script>")
-    browser.get(bad.as_uri())
-    assert "http://127.0.0.1:9/x.png" in requests(browser)
-    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+    asked, logged = opened(browser, bad)
+    assert asked == [bad.as_uri(), "http://127.0.0.1:9/x.png"]
+    assert [entry for entry in logged if entry["level"] == "SEVERE"]
 
 
 def test_the_report_opens_without_an_error_or_a_request(browser: Any, page: Path) -> None:
-    browser.get(page.as_uri())
-    asked = [address for address in requests(browser) if not address.startswith("data:")]
-    assert asked == [page.as_uri()]
-    assert browser.get_log("browser") == []
+    assert opened(browser, page) == ([page.as_uri()], [])
 
 
 def test_names_that_look_like_markup_do_nothing(browser: Any, tmp_path: Path) -> None:
@@ -89,9 +90,7 @@ def test_names_that_look_like_markup_do_nothing(browser: Any, tmp_path: Path) ->
     (tmp_path / "system.json").write_text(json.dumps(source))
     path = tmp_path / "report.html"
     assert main(["report", str(tmp_path / "system.json"), "-o", str(path)]) == 0
-    browser.get(path.as_uri())
-    assert [address for address in requests(browser) if not address.startswith("data:")] == [path.as_uri()]
-    assert browser.get_log("browser") == []
+    assert opened(browser, path) == ([path.as_uri()], [])
     assert name in browser.execute_script("return document.body.innerText")
 
 
