@@ -24,6 +24,7 @@ KINDS = {
     "assignment": "accelerator and replicas of each model and class",
     "types": "units, replicas and cost of each accelerator type",
     "servers": "cost, replicas, batch, token time and wait of each server",
+    "targets": "latencies of each server as shares of their targets",
     "occupancy": "how many requests are in a replica, and how often",
     "batch": "largest load and latencies by batch limit",
     "latency": "latencies against load, with the targets",

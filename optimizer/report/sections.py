@@ -152,7 +152,7 @@ def _latencies(overview: Overview) -> Section:
     ]  # fmt: skip
     text = "Means at the load that each pool carries. Margin: how much of the target is left."
     return Section(
-        "latencies", "Latencies against targets", _said(text, overview), columns, tuple(rows), "servers"
+        "latencies", "Latencies against targets", _said(text, overview), columns, tuple(rows), "targets"
     )
 
 

@@ -10,7 +10,7 @@ from optimizer.generate import generate_document
 from optimizer.spec.system import load_system
 from optimizer.study.figures.document import BarPanel, GridPanel
 from optimizer.study.figures.kinds import KINDS, PLAN_KINDS
-from optimizer.study.figures.plans import MOST_CLASSES, MOST_ROWS
+from optimizer.study.figures.plans import MOST_CLASSES, MOST_ROWS, WHOLE_PLAN
 from optimizer.study.reports.overview import describe
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +36,7 @@ def grid(figure: Figure, panel: int = 0) -> GridPanel:
 def test_the_whole_picture_has_every_panel(large: System) -> None:
     figure = make_figure(large, "plan")
     titles = [panel.title for panel in figure.panels]
-    assert titles == [make_figure(large, kind).panels[0].title for kind in PLAN_KINDS[1:]]
+    assert titles == [make_figure(large, kind).panels[0].title for kind in WHOLE_PLAN]
     assert figure.note == "26,300.50 cents/h; 27 of 27 servers served in full"
 
 
@@ -57,6 +57,21 @@ def test_the_bars_of_the_servers_are_the_plans(large: System) -> None:
     priorities = [large.service_classes[bar.name].priority for bar in panel.bars]
     assert [bar.group for bar in panel.bars] == sorted(bar.group for bar in panel.bars)
     assert priorities == [1, 2, 3] * 9
+
+
+def test_latencies_are_shares_of_their_targets_where_there_is_one() -> None:
+    classes = [service_class("gold", itl=12.0), service_class("tin", 2, itl=20.0, ttft=200.0)]
+    source = system([server("a"), server("b", service="tin")], [accelerator("A")], classes=classes)
+    pools = {name: pool for name, (pool,) in solve(source).allocations.items()}
+    first, second = bars(make_figure(source, "targets")).bars
+    assert first.values[0] == pytest.approx(100 * pools["a"].itl_ms / 12)
+    assert first.values[1] is None
+    assert first.marks == (100.0, None)
+    assert second.values == pytest.approx((5 * pools["b"].itl_ms, pools["b"].ttft_ms / 2))
+    assert second.marks == (100.0, 100.0)
+    changed = bars(make_figure(scale_loads(source, 3), "targets", before=source))
+    assert changed.mark == "before"
+    assert [bar.marks for bar in changed.bars] == [first.values, second.values]
 
 
 def test_the_assignment_names_accelerator_and_replicas(large: System) -> None:
@@ -190,5 +205,5 @@ def test_the_report_is_about_the_plan_that_solve_finds(large: System) -> None:
 
 
 def test_every_kind_has_a_name_of_one_word() -> None:
-    assert len(set(KINDS)) == len(KINDS) == 11
+    assert len(set(KINDS)) == len(KINDS) == 12
     assert all(kind.isalpha() and kind.islower() for kind in KINDS)

@@ -13,7 +13,7 @@ from optimizer.study.comparison.compare import compare
 from optimizer.study.figures.curves import batch_figure, latency_figure, occupancy_figure, timing_figure
 from optimizer.study.figures.document import Figure
 from optimizer.study.figures.placed import NothingToShow, Placed, chosen_server, place
-from optimizer.study.figures.plans import PANELS, Shown, plan_figure
+from optimizer.study.figures.plans import PANELS, WHOLE_PLAN, Shown, plan_figure
 from optimizer.study.figures.prices import cost_figure, pareto_figure
 from optimizer.study.reports.overview import describe
 
@@ -60,7 +60,7 @@ def make_figure(
     if kind not in KINDS:
         raise SpecError(f"kind: {kind!r} does not exist; there are {', '.join(KINDS)}")
     if kind in PLAN_KINDS:
-        return _plan_figure(system, before, tuple(PANELS) if kind == "plan" else (kind,), backend)
+        return _plan_figure(system, before, WHOLE_PLAN if kind == "plan" else (kind,), backend)
     name = chosen_server(system, server)
     try:
         if kind in SERVER_KINDS:

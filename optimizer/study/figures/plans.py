@@ -204,6 +204,36 @@ def _figures(rows: Sequence[PoolRow]) -> tuple[float | None, ...]:
     )
 
 
+def targets_panel(shown: Shown, before: Shown | None = None) -> BarPanel:
+    """Return the latencies of every server as shares of their targets, of several pools the largest."""
+    now, then = _by_server(shown), {} if before is None else _by_server(before)
+    bars = []
+    for name in _shown_servers(shown):
+        values = _shares(now.get(name, ()))
+        whole = tuple(None if value is None else 100.0 for value in values)
+        bars.append(
+            Bar(
+                name=shown.system.servers[name].service_class,
+                group=shown.system.servers[name].model,
+                values=values,
+                marks=whole if before is None else _shares(then.get(name, ())),
+            )
+        )
+    return BarPanel(
+        title="Latencies against targets",
+        columns=("token time (ITL)\n[% of target]", "first token (TTFT)\n[% of target]"),
+        bars=tuple(bars),
+        mark="target" if before is None else "before",
+    )
+
+
+def _shares(rows: Sequence[PoolRow]) -> tuple[float | None, ...]:
+    """Return ITL and TTFT as shares of their targets [%], none where there is no target or nothing runs."""
+    itl = [100 * row.itl_ms / row.itl_target_ms for row in rows if row.itl_target_ms is not None]
+    ttft = [100 * row.ttft_ms / row.ttft_target_ms for row in rows if row.ttft_target_ms is not None]
+    return max(itl, default=None), max(ttft, default=None)
+
+
 def _shown_servers(shown: Shown) -> list[str]:
     """Return the servers by model and priority; of very many, those that cost most."""
     servers, cost = shown.system.servers, dict.fromkeys(shown.system.servers, 0.0)
@@ -218,11 +248,14 @@ PANELS = {
     "assignment": assignment_panel,
     "types": types_panel,
     "servers": servers_panel,
+    "targets": targets_panel,
 }
 """What a plan's picture may show."""
+WHOLE_PLAN = ("load", "assignment", "types", "servers")
+"""What the picture of a plan shows where nothing else is asked for."""
 
 
-def plan_figure(shown: Shown, before: Shown | None = None, panels: Sequence[str] = tuple(PANELS)) -> Figure:
+def plan_figure(shown: Shown, before: Shown | None = None, panels: Sequence[str] = WHOLE_PLAN) -> Figure:
     """Return a picture of a plan, with the plan before it if there is one."""
     overview = shown.overview
     mode = "Limited" if overview.limited else "Unlimited"
@@ -243,10 +276,11 @@ def left_out(shown: Shown, panels: Sequence[str]) -> str:
     servers = shown.system.servers.values()
     classes, models = {server.service_class for server in servers}, {server.model for server in servers}
     grids = not {"load", "assignment"}.isdisjoint(panels)
+    rows = not {"servers", "targets"}.isdisjoint(panels)
     parts = [
         f"{what} {most} of {number:,} {noun}"
         for what, most, number, noun, concerned in (
-            ("the dearest", MOST_ROWS, len(servers), "servers", "servers" in panels),
+            ("the dearest", MOST_ROWS, len(servers), "servers", rows),
             ("the first", MOST_CLASSES, len(classes), "service classes", grids),
             ("the first", MOST_ROWS, len(models), "models", grids),
         )
