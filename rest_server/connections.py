@@ -13,22 +13,19 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from rest_server.logs import SERVICE
+from rest_server.logs import SERVICE, Sparing
 
 HEAD_S = 15.0
-"""How long a new connection, or one that has begun a request may take to send its head [s]."""
+"""How long a connection may take to send the head of its first request, or of one that it has begun [s]."""
 SHARE_OF_FILES = 0.75
 """Share of the files that the process may open that may be connections."""
-
-WARN_EVERY_S = 10.0
-"""Least time between two lines in the log that say that connections are refused [s]."""
 
 
 class Connection(H11Protocol):
     """A connection that is closed if the head of a request does not come in time."""
 
-    _warned_at = -WARN_EVERY_S
-    """When it was last logged that connections are refused, on the loop's clock [s]."""
+    _sparing = Sparing()
+    """Keeps the log from saying of every one that it is refused."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -40,8 +37,7 @@ class Connection(H11Protocol):
         most = _most_connections()
         if most is not None and len(self.connections) > most:
             transport.abort()
-            if self.loop.time() - Connection._warned_at >= WARN_EVERY_S:
-                Connection._warned_at = self.loop.time()
+            if self._sparing.allows("refused", self.loop.time()):
                 logging.getLogger(SERVICE).warning("connections are refused, as %d are open", most)
             return
         self._watch()

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from optimizer.errors import AnalysisError, IncompletePlanError, InferplanError, SolverError, SpecError
-from optimizer.spec.messages import path_text, problem_text
+from optimizer.spec.messages import UNKNOWN_KEY, path_text, problem_text
 from rest_server.places import ClientLeft, RequestTimeout, ServiceBusy
 
 API_PREFIX = "/v1"
@@ -29,8 +29,6 @@ _TITLES: tuple[tuple[type[Exception], str], ...] = (
     (RequestTimeout, "The time ran out"),
 )
 """Class of error to title; other errors have the text of their status."""
-UNKNOWN_KEY = ": unknown key; "
-"""What follows the path of a key that no document has."""
 _PATH = re.compile(r"([A-Za-z_]\w*(?:[.\[].*?)?)(?::\d+:\d+)?")
 """What stands before the first colon of a message if it is the path of a field; after ``body`` perhaps with
 line and column."""
@@ -43,7 +41,7 @@ def is_api(path: str) -> bool:
 
 def field_path(message: str) -> str | None:
     """Return the path of the field at fault, with which a message of the library begins, if it does."""
-    place, unknown, _ = message.partition(UNKNOWN_KEY)
+    place, unknown, _ = message.partition(f": {UNKNOWN_KEY}")
     if unknown:  # a key that is not known may be any text
         return place
     place, colon, _ = message.partition(": ")

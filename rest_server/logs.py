@@ -13,7 +13,7 @@ SERVICE = "inferplan.service"
 FIELDS = "fields"
 """Attribute of a record that holds further fields of its line."""
 SPARED_S = 10.0
-"""How long messages of asyncio that begin alike are left out after one [s]."""
+"""How long messages that begin alike are left out after one [s]."""
 MOST_REMEMBERED = 100
 """Beginnings of messages that are remembered for that."""
 
@@ -45,12 +45,15 @@ class Sparing(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Say whether a record is to be written."""
-        first = record.getMessage().partition("\n")[0]
-        if record.created - self._last.get(first, -math.inf) < SPARED_S:
+        return self.allows(record.getMessage().partition("\n")[0], record.created)
+
+    def allows(self, text: str, now_s: float) -> bool:
+        """Say whether a text is to be written now, and remember when it was."""
+        if now_s - self._last.get(text, -math.inf) < SPARED_S:
             return False
         if len(self._last) >= MOST_REMEMBERED:
             self._last.clear()
-        self._last[first] = record.created
+        self._last[text] = now_s
         return True
 
 

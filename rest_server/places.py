@@ -109,8 +109,8 @@ class SolvePlaces:
             self.waiting -= 1
         entered = time.perf_counter()
         try:
-            job = Job(work, before) if self._processes.count and may_leave(work) else None
-            in_thread = partial(_both, work, before) if job is None else partial(self._processes.run, job)
+            job, leaves = Job(work, before), bool(self._processes.count) and may_leave(work)
+            in_thread = partial(self._processes.run, job) if leaves else job.run_here
             future = asyncio.get_running_loop().run_in_executor(self._threads, in_thread)
         except BaseException:
             self._free.release()
@@ -120,7 +120,7 @@ class SolvePlaces:
         try:
             result: T = await asyncio.shield(future)
         except asyncio.CancelledError:
-            if job is not None:
+            if leaves:
                 asyncio.get_running_loop().call_later(GRACE_S, job.give_up)
             raise
         stages = {"wait": entered - began, "work": time.perf_counter() - entered}
@@ -146,10 +146,6 @@ class SolvePlaces:
         """Finish what runs, then end threads and processes."""
         await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
         await asyncio.get_running_loop().run_in_executor(None, self._processes.close)
-
-
-def _both(work: Callable[..., T], before: Callable[[], Any] | None) -> T:
-    return work() if before is None else work(before())
 
 
 async def _left(request: Request) -> None:

@@ -58,7 +58,7 @@ copyreg.pickle(MappingProxyType, _proxy_parts)  # results hold read-only mapping
 
 
 class Job:
-    """Work in a process, which can be given up.
+    """Work that can be given up while it is done in another process.
 
     What `before` returns, from a call in the process that has the job, is the work's last argument.
     """
@@ -71,8 +71,33 @@ class Job:
 
     def message(self) -> bytes:
         """Return the work as it is sent, after what comes before it."""
-        work = self._work if self._before is None else partial(self._work, self._before())
-        return pickle.dumps(work, pickle.HIGHEST_PROTOCOL)
+        return pickle.dumps(self._whole(), pickle.HIGHEST_PROTOCOL)
+
+    def run_here(self) -> Any:
+        """Do the work in this process."""
+        return self._whole()()
+
+    def _whole(self) -> Callable[[], Any]:
+        return self._work if self._before is None else partial(self._work, self._before())
+
+    def check(self) -> None:
+        """Refuse to go on with what has been given up.
+
+        Raises:
+            SolverError: it has been.
+        """
+        if self.given_up:
+            raise SolverError("nobody waits for this work any more")
+
+    def hand_to(self, child: "_Child") -> None:
+        """Note which process works on this.
+
+        Raises:
+            SolverError: it has been given up.
+        """
+        with self.lock:
+            self.check()
+            self.child = child
 
     def give_up(self) -> None:
         """End the process if it works on this already; another takes its place."""
@@ -101,23 +126,15 @@ class SolverProcesses:
         """
         child = self._idle.get()
         try:
-            with job.lock:
-                if job.given_up:
-                    raise SolverError("nobody waits for this work any more")
-                child.start()
+            job.check()
+            child.start()
             message = job.message()
-            with job.lock:
-                if job.given_up:
-                    raise SolverError("nobody waits for this work any more")
-                job.child = child
+            job.hand_to(child)
             done, result = child.answer(message)
         except (EOFError, OSError):
             child = self._replaced(child, job)
-            raise SolverError(
-                "nobody waits for this work any more"
-                if job.given_up
-                else "the solver's process has died, perhaps for lack of memory"
-            ) from None
+            job.check()
+            raise SolverError("the solver's process has died, perhaps for lack of memory") from None
         finally:
             with job.lock:
                 job.child = None

@@ -124,7 +124,7 @@ def _plot(arguments: argparse.Namespace) -> None:
             arguments.kind,
             server=arguments.server,
             accelerator=arguments.accelerator,
-            before=None if one_server or system is before else before,
+            before=None if system is before else before,
             backend=arguments.backend,
         )
         if file_format is not None:

@@ -2,7 +2,7 @@
 
 from optimizer.plan.build import make_plan
 from optimizer.plan.document import CapacityUse, Change, Level, Placement, Plan, Pool, Unserved
-from optimizer.plan.files import is_plan, load_plan, load_system_or_plan, plan_from_value
+from optimizer.plan.files import load_plan, load_system_or_plan, plan_from_value
 from optimizer.plan.verify import verify
 
 __all__ = [
@@ -13,7 +13,6 @@ __all__ = [
     "Plan",
     "Pool",
     "Unserved",
-    "is_plan",
     "load_plan",
     "load_system_or_plan",
     "make_plan",

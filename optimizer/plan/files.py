@@ -2,12 +2,11 @@
 
 import math
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 from optimizer.errors import SpecError
 from optimizer.plan.document import Plan, Pool
-from optimizer.spec.files import Part, json_value, parse_part, read_text, spec_from_value
+from optimizer.spec.files import Part, is_plan, json_value, parse_part, read_text, spec_from_value
 from optimizer.spec.messages import validated
 from optimizer.spec.system import System, join_parts, load_system
 
@@ -44,11 +43,6 @@ def load_system_or_plan(path: str | os.PathLike[str]) -> System | Plan:
     if is_plan(raw):
         return plan_from_value(raw, source)
     return join_parts([Part(spec_from_value(raw, source), source)])
-
-
-def is_plan(raw: object) -> bool:
-    """Say whether plain values are meant to be a plan, and not a system."""
-    return isinstance(raw, Mapping) and any(str(key).lower() == "allocations" for key in raw)
 
 
 def plan_from_value(raw: object, source: str = "") -> Plan:

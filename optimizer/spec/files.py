@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.errors import SpecError
-from optimizer.spec.messages import kind_of, path_text, validated
+from optimizer.spec.messages import UNKNOWN_KEY, kind_of, path_text, validated
 from optimizer.spec.schema import SystemSpec
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -152,9 +152,14 @@ def spec_from_value(raw: object, source: str = "") -> SystemSpec:
     if not isinstance(raw, Mapping):
         what = "nothing" if raw is None else f"{kind_of(raw)}"
         raise SpecError(f"{prefix}a document with sections such as 'servers' is expected, this holds {what}")
-    if any(str(key).lower() == "allocations" for key in raw):
+    if is_plan(raw):
         raise SpecError(f"{prefix}this is a plan, or an answer; give the system that it was made for")
     return validated(SystemSpec, _unwrapped(raw, prefix), prefix)
+
+
+def is_plan(raw: object) -> bool:
+    """Say whether plain values are meant to be a plan, or the reference's answer, and not a system."""
+    return isinstance(raw, Mapping) and any(str(key).lower() == "allocations" for key in raw)
 
 
 def _unwrapped(raw: Mapping[Any, Any], prefix: str, depth: int = 0) -> dict[Any, Any]:
@@ -174,9 +179,7 @@ def _unwrapped(raw: Mapping[Any, Any], prefix: str, depth: int = 0) -> dict[Any,
             inner = _unwrapped(value, prefix, depth + 1)
         else:
             if lower not in _SECTIONS:
-                raise SpecError(
-                    f"{prefix}{path_text([str(key)])}: unknown key; remove it or correct its spelling"
-                )
+                raise SpecError(f"{prefix}{path_text([str(key)])}: {UNKNOWN_KEY}")
             inner = {_SECTIONS[lower]: value}
         for name in inner:
             if name in sections:

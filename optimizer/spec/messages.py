@@ -57,8 +57,9 @@ def _short(text: str) -> str:
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
 
 
+UNKNOWN_KEY = "unknown key; remove it or correct its spelling"
 _TEXTS = {
-    "extra_forbidden": "unknown key; remove it or correct its spelling",
+    "extra_forbidden": UNKNOWN_KEY,
     "missing": "missing; this key is required",
     "string_too_short": "must not be empty",
     "finite_number": "must be a finite number, not {value}",

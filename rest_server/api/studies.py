@@ -1,5 +1,6 @@
 """The routes of /v1 for questions about plans: compare, explain, report, figure. None touches any state."""
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query, Request, Response
@@ -48,6 +49,14 @@ def _also(*formats: str) -> dict[int | str, dict[str, Any]]:
     return {200: {"content": {MEDIA_TYPES[name].partition(";")[0]: text for name in formats}}}
 
 
+async def _formatted(
+    request: Request, work: Callable[..., bytes], body: bytes, options: ReportOptions | FigureOptions
+) -> Response:
+    """Return what work gives, in the format that is asked for."""
+    content = await computed(request, work, body, options)
+    return Response(content, media_type=MEDIA_TYPES[options.format], headers=PAGE_HEADERS)
+
+
 @router.post(
     "/compare", response_model=Comparison, summary="Compare two plans", responses=problems(*REFUSALS)
 )
@@ -88,8 +97,7 @@ async def report_plan(
     request: Request, body: SystemBody, options: Annotated[ReportOptions, Query()]
 ) -> Response:
     """Return a plan as a page to hand on, or as its numbers."""
-    page = await computed(request, report_body, body, options)
-    return Response(page, media_type=MEDIA_TYPES[options.format], headers=PAGE_HEADERS)
+    return await _formatted(request, report_body, body, options)
 
 
 @router.post(
@@ -102,5 +110,4 @@ async def draw_figure(
     request: Request, body: SystemBody, options: Annotated[FigureOptions, Query()]
 ) -> Response:
     """Return a picture, or the numbers that it shows; where there is nothing to show, it says so in words."""
-    picture = await computed(request, figure_body, body, options)
-    return Response(picture, media_type=MEDIA_TYPES[options.format], headers=PAGE_HEADERS)
+    return await _formatted(request, figure_body, body, options)

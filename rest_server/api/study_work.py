@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from optimizer.errors import SpecError
-from optimizer.plan import Plan, is_plan, plan_from_value
+from optimizer.plan import Plan, plan_from_value
+from optimizer.spec.files import is_plan
 from optimizer.spec.messages import validated
 from optimizer.spec.system import System
 from optimizer.study.comparison.compare import compare
@@ -104,7 +105,7 @@ def figure_body(body: bytes, options: FigureOptions, settings: Settings) -> byte
         options.kind,
         server=options.server,
         accelerator=options.accelerator,
-        before=before if options.kind in PLAN_KINDS and system is not before else None,
+        before=None if system is before else before,
     )
     if options.format == "json":
         return figure.to_json().encode()

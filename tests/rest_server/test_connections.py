@@ -56,7 +56,7 @@ def test_over_the_most_connections_more_are_refused(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(connections, "_most_connections", lambda: 3)
-    monkeypatch.setattr(connections.Connection, "_warned_at", -connections.WARN_EVERY_S)
+    monkeypatch.setattr(connections.Connection, "_sparing", Sparing())
     with in_a_thread() as here:
         held = [opened(here) for _ in range(3)]
         for _ in range(5):

@@ -49,22 +49,19 @@ def draw_curves(page: Page, panel: CurvePanel, top: float) -> None:
     axes = page.axes(LEFT_MM, top + _strip_mm(panel), WIDTH_MM - LEFT_MM - right, CURVE_MM)
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(panel.y_label)
-    page.text(WIDTH_MM - EDGE_MM, top - 5, _words_of_far_levels(panel), ha="right", color=GREY)
+    far = _far_levels(panel)
+    words = "; ".join(f"{guide.name}: far {where}" for guide, where in far.items())
+    page.text(WIDTH_MM - EDGE_MM, top - 5, words, ha="right", color=GREY)
     for i, series in enumerate(panel.series):
         _draw_series(axes, series, i)
-    _set_ends(axes, panel)
+    _set_ends(axes, panel, [guide for guide in panel.guides if guide not in far])
     _make_room_for_numbers(axes)
     if named:
         _name_series(axes, panel)
     _draw_uprights(axes, [guide for guide in panel.guides if guide.axis == "x"])
     for guide in panel.guides:
-        if guide.axis == "y" and guide not in _far_levels(panel):
+        if guide.axis == "y" and guide not in far:
             _draw_level(axes, guide)
-
-
-def _words_of_far_levels(panel: CurvePanel) -> str:
-    """Return what is to be said of levels that the axis does not reach."""
-    return "; ".join(f"{guide.name}: far {where}" for guide, where in _far_levels(panel).items())
 
 
 def _far_levels(panel: CurvePanel) -> dict[Guide, str]:
@@ -85,9 +82,8 @@ def _strip_mm(panel: CurvePanel) -> float:
     return STRIP_MM if any(guide.axis == "x" for guide in panel.guides) else 0.0
 
 
-def _set_ends(axes: Axes, panel: CurvePanel) -> None:
+def _set_ends(axes: Axes, panel: CurvePanel, near: Sequence[Guide]) -> None:
     """Begin and end the axes so that all values and near lines are on them, and number them plainly."""
-    near = [guide for guide in panel.guides if guide not in _far_levels(panel)]
     x = _shown([value for series in panel.series for value in series.x], near, "x")
     y = _shown([value for series in panel.series for value in series.y], near, "y")
     least, most = min(x), max(x)

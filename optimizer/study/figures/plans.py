@@ -8,7 +8,16 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from optimizer.spec.system import System
-from optimizer.study.figures.document import Bar, BarPanel, Cell, Figure, GridPanel, plain, share_text
+from optimizer.study.figures.document import (
+    Bar,
+    BarPanel,
+    Cell,
+    Figure,
+    GridPanel,
+    Values,
+    plain,
+    share_text,
+)
 from optimizer.study.reports.overview import Overview, PoolRow
 
 if TYPE_CHECKING:
@@ -159,16 +168,21 @@ def servers_panel(shown: Shown, before: Shown | None = None) -> BarPanel:
             "wait\n[ms]",
         ),
         bars=tuple(
-            Bar(
-                name=shown.system.servers[name].service_class,
-                group=shown.system.servers[name].model,
-                values=(_rate(shown, name), *_figures(now.get(name, ()))),
-                marks=() if before is None else (_rate(before, name), *_figures(then.get(name, ()))),
+            _server_bar(
+                shown,
+                name,
+                (_rate(shown, name), *_figures(now.get(name, ()))),
+                () if before is None else (_rate(before, name), *_figures(then.get(name, ()))),
             )
             for name in _shown_servers(shown)
         ),
         mark="" if before is None else "before",
     )
+
+
+def _server_bar(shown: Shown, name: str, values: Values, marks: Values) -> Bar:
+    server = shown.system.servers[name]
+    return Bar(name=server.service_class, group=server.model, values=values, marks=marks)
 
 
 def _rate(shown: Shown, name: str) -> float:
@@ -211,14 +225,8 @@ def targets_panel(shown: Shown, before: Shown | None = None) -> BarPanel:
     for name in _shown_servers(shown):
         values = _shares(now.get(name, ()))
         whole = tuple(None if value is None else 100.0 for value in values)
-        bars.append(
-            Bar(
-                name=shown.system.servers[name].service_class,
-                group=shown.system.servers[name].model,
-                values=values,
-                marks=whole if before is None else _shares(then.get(name, ())),
-            )
-        )
+        marks = whole if before is None else _shares(then.get(name, ()))
+        bars.append(_server_bar(shown, name, values, marks))
     return BarPanel(
         title="Latencies against targets",
         columns=("token time (ITL)\n[% of target]", "first token (TTFT)\n[% of target]"),
