@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from optimizer import compare, load_system, vary_loads
-from optimizer.report.comparison_tables import comparison_tables
-from optimizer.report.tables import show
+from optimizer.render.comparison_tables import comparison_tables
+from optimizer.render.tables import show
 
 system = load_system(Path(__file__).parent.parent / "specs" / "large").with_options(unlimited=False)
 changed = vary_loads(system, np.random.default_rng(7))

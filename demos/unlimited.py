@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from optimizer import load_system, solve
-from optimizer.report.tables import plan_tables, show
+from optimizer.render.tables import plan_tables, show
 
 system = load_system(Path(__file__).parent.parent / "specs" / "large").with_options(unlimited=True)
 show(plan_tables(solve(system), system), sys.stdout)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from optimizer.errors import AnalysisError, IncompletePlanError, InferplanError, SolverError, SpecError
     from optimizer.pipeline import Timings, solve
     from optimizer.plan import Plan, Pool, Unserved, load_plan, verify
+    from optimizer.render.pages import render_report
+    from optimizer.render.plots import draw
     from optimizer.replica import (
         LatencyTargets,
         Replica,
@@ -21,18 +23,16 @@ if TYPE_CHECKING:
         analyze_replicas,
         size_replicas,
     )
-    from optimizer.report.pages import render_report
-    from optimizer.report.plots import draw
     from optimizer.spec.schema import SystemSpec
     from optimizer.spec.system import System, load_system
-    from optimizer.study.comparison.compare import compare
-    from optimizer.study.comparison.document import Comparison
-    from optimizer.study.explanation.document import Explanation
-    from optimizer.study.explanation.explain import explain
-    from optimizer.study.figures.document import Figure
-    from optimizer.study.figures.kinds import make_figure
-    from optimizer.study.load_changes import scale_loads, vary_loads
-    from optimizer.study.reports.report import Report, make_report
+    from optimizer.studies.comparison.compare import compare
+    from optimizer.studies.comparison.document import Comparison
+    from optimizer.studies.explanation.document import Explanation
+    from optimizer.studies.explanation.explain import explain
+    from optimizer.studies.figures.document import Figure
+    from optimizer.studies.figures.kinds import make_figure
+    from optimizer.studies.load_changes import scale_loads, vary_loads
+    from optimizer.studies.reports.report import Report, make_report
 
 __version__ = "0.1.0"
 
@@ -95,18 +95,18 @@ _HOMES = {
         "analyze_replicas",
         "size_replicas",
     ),
-    "optimizer.report.pages": ("render_report",),
-    "optimizer.report.plots": ("draw",),
+    "optimizer.render.pages": ("render_report",),
+    "optimizer.render.plots": ("draw",),
     "optimizer.spec.schema": ("SystemSpec",),
     "optimizer.spec.system": ("System", "load_system"),
-    "optimizer.study.figures.document": ("Figure",),
-    "optimizer.study.figures.kinds": ("make_figure",),
-    "optimizer.study.reports.report": ("Report", "make_report"),
-    "optimizer.study.comparison.compare": ("compare",),
-    "optimizer.study.comparison.document": ("Comparison",),
-    "optimizer.study.load_changes": ("scale_loads", "vary_loads"),
-    "optimizer.study.explanation.explain": ("explain",),
-    "optimizer.study.explanation.document": ("Explanation",),
+    "optimizer.studies.figures.document": ("Figure",),
+    "optimizer.studies.figures.kinds": ("make_figure",),
+    "optimizer.studies.reports.report": ("Report", "make_report"),
+    "optimizer.studies.comparison.compare": ("compare",),
+    "optimizer.studies.comparison.document": ("Comparison",),
+    "optimizer.studies.load_changes": ("scale_loads", "vary_loads"),
+    "optimizer.studies.explanation.explain": ("explain",),
+    "optimizer.studies.explanation.document": ("Explanation",),
 }
 
 

@@ -193,16 +193,16 @@ def _capacities(system: System, tightness: float) -> list[dict[str, Any]]:
     table = candidates.table
     order = np.lexsort((table.cost_cents_per_h, table.server))
     cheapest = order[np.unique(table.server[order], return_index=True)[1]]
-    types = len(candidates.fleet.type_names)
+    types = len(candidates.arrays.type_names)
     alone = np.bincount(table.kind[cheapest], table.units[cheapest], minlength=types)
     best = np.lexsort((table.units, table.kind, table.server))
     pair = table.server * types + table.kind
     least = best[np.unique(pair[best], return_index=True)[1]]
-    choices = np.bincount(table.server[least], minlength=len(candidates.fleet.server_names))
+    choices = np.bincount(table.server[least], minlength=len(candidates.arrays.server_names))
     spread = np.bincount(
         table.kind[least], table.units[least] / choices[table.server[least]], minlength=types
     )
     units = np.ceil((alone + spread) / 2 / tightness)
     return [
-        {"type": name, "count": int(n)} for name, n in zip(candidates.fleet.type_names, units, strict=True)
+        {"type": name, "count": int(n)} for name, n in zip(candidates.arrays.type_names, units, strict=True)
     ]

@@ -71,7 +71,7 @@ def solve(
     if write_model_to is not None:
         from optimizer.solvers.backends import write_model
 
-        names = candidates.fleet.server_names, candidates.fleet.accelerator_names
+        names = candidates.arrays.server_names, candidates.arrays.accelerator_names
         write_model(problem, solution, names, write_model_to)
     return plan
 

@@ -1,7 +1,7 @@
 """One replica on its own: what it does at a rate, and the largest rate that meets its targets.
 
 Takes `Replica` documents, many at a time, and gives documents back; the queue-analysis format of the
-reference is read and written by `optimizer.queue_service`.
+reference is read and written by `optimizer.compat.queue_service`.
 """
 
 from collections.abc import Sequence

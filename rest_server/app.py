@@ -22,7 +22,8 @@ from uvicorn.supervisors import Multiprocess
 
 import optimizer
 from optimizer.errors import SpecError
-from rest_server.api.routes import api_router
+from rest_server.compat.queue import queue_router
+from rest_server.compat.routes import wire_router
 from rest_server.connections import Connection
 from rest_server.errors import API_PREFIX, add_error_handlers
 from rest_server.limits import BodyLimit, RequestLog
@@ -30,9 +31,8 @@ from rest_server.logs import SERVICE, log_configuration
 from rest_server.places import SolvePlaces
 from rest_server.security import Gate, KeyFiles
 from rest_server.settings import Settings, load_settings
-from rest_server.state import FleetState
-from rest_server.wire.queue import queue_router
-from rest_server.wire.routes import wire_router
+from rest_server.state import HeldFleet
+from rest_server.v1.routes import api_router
 
 BACKLOG = 512
 """Connections that the system may hold before they are accepted."""
@@ -59,7 +59,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.settings = settings
     app.state.places = SolvePlaces(settings)
-    app.state.fleet = FleetState()
+    app.state.held = HeldFleet()
     app.state.ready = False
     for path, handler, question in (
         ("/healthz", _health, "Is the service alive?"),

@@ -31,9 +31,9 @@ _PLAIN = (bytes, str, int, float, bool, type(None), BaseModel)
 _IMPORTED_BEFOREHAND = (
     "optimizer.pipeline",
     "optimizer.solvers.highs",
-    "rest_server.api.planning",
-    "rest_server.wire.queue",
-    "rest_server.wire.planning",
+    "rest_server.v1.planning",
+    "rest_server.compat.queue",
+    "rest_server.compat.planning",
 )
 """What a process imports before its first work."""
 

@@ -142,7 +142,7 @@ Arrival = tuple[Entities, Plan | None]
 """A whole fleet, and the plan that was made of it, if any."""
 
 
-class FleetState:
+class HeldFleet:
     """The current entities with their revision, and the last plan; safe to use from many threads."""
 
     def __init__(self, entities: Entities | None = None) -> None:

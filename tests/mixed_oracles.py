@@ -107,8 +107,8 @@ def rates_rpm(system: System) -> dict[str, dict[str, Fraction]]:
     rates: dict[str, dict[str, Fraction]] = {name: {} for name in system.servers}
     for table in (found.table, found.over_limit):
         for c in range(len(table)):
-            server = found.fleet.server_names[table.server[c]]
-            acc = found.fleet.accelerator_names[table.accelerator[c]]
+            server = found.arrays.server_names[table.server[c]]
+            acc = found.arrays.accelerator_names[table.accelerator[c]]
             rates[server][acc] = Fraction(float(table.max_rate_rps[c])) * 60
     return rates
 

@@ -20,23 +20,24 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("optimizer.spec",),
     ("optimizer.timing",),
     ("optimizer.queueing",),
-    ("optimizer.fleet",),
-    ("optimizer.candidates", "optimizer.replica", "optimizer.fit"),
+    ("optimizer.tabulation",),
+    ("optimizer.candidates", "optimizer.replica"),
     ("optimizer.solvers",),
     ("optimizer.plan",),
-    ("optimizer.queue_service",),
-    ("optimizer.simulate",),
+    ("optimizer.compat",),
     ("optimizer.generate",),
     ("optimizer.pipeline",),
-    ("optimizer.bench", "optimizer.study"),
-    ("optimizer.report",),
+    ("optimizer.bench", "optimizer.studies"),
+    ("optimizer.render",),
     ("rest_server",),
-    ("optimizer.commands",),
     ("optimizer.cli",),
+    ("optimizer.__main__",),
 )
 """Low to high: a module imports only what stands before it; those of one layer do not meet."""
 
 INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
+    "optimizer.timing": (("law",), ("linear", "iteration")),
+    "optimizer.compat": (("queue_service",),),
     "optimizer.spec": (("schema",), ("messages",), ("files",), ("system",), ("loads",)),
     "optimizer.queueing": (("birth_death",), ("performance",), ("sizing",)),
     "optimizer.candidates": (("table",), ("pairs",), ("batches",), ("finder",)),
@@ -48,7 +49,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("separable", "expansion"),
     ),
     "optimizer.plan": (("document",), ("build", "verify", "files")),
-    "optimizer.study": (
+    "optimizer.studies": (
         ("load_changes", "comparison", "explanation", "figures", "reports"),
         (
             "comparison.document",
@@ -63,7 +64,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("explanation.repair", "figures.curves", "figures.prices", "figures.plans"),
         ("explanation.explain", "figures.kinds"),
     ),
-    "optimizer.report": (
+    "optimizer.render": (
         ("plots.style", "comparison_words"),
         ("plots.curves", "plots.bars", "plots.grids"),
         ("progress", "plots", "sections", "explanation_words"),
@@ -76,36 +77,37 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("places",),
         ("errors",),
         ("limits", "security", "connections"),
-        ("wire", "wire.lenient", "wire.shapes", "api", "api.examples", "api.models", "api.problems"),
-        ("wire.bodies", "wire.changes", "api.requests", "api.kinds", "api.work"),
-        ("api.study_work",),
-        ("wire.answers", "wire.classes", "wire.entities", "api.entities", "api.planning"),
-        ("wire.queue", "wire.planning", "api.fleet", "api.studies"),
-        ("wire.routes", "api.routes"),
+        ("compat", "compat.lenient", "compat.shapes", "v1", "v1.examples", "v1.models", "v1.problems"),
+        ("compat.bodies", "compat.changes", "v1.requests", "v1.kinds", "v1.work"),
+        ("v1.study_work",),
+        ("compat.answers", "compat.classes", "compat.entities", "v1.entities", "v1.planning"),
+        ("compat.queue", "compat.planning", "v1.control_loop", "v1.studies"),
+        ("compat.routes", "v1.routes"),
         ("app",),
     ),
-    "optimizer.commands": (
+    "optimizer.cli": (
         ("command",),
         ("solving",),
         ("planning", "comparing", "explaining", "reporting", "replicas", "documents", "bench", "serve"),
+        ("main",),
     ),
 }
 """The same inside each package."""
 
 PUBLIC_FACADE = "optimizer"
 """Names everything for type checkers."""
-FACADE_USERS = ("optimizer.cli", "rest_server.app")
+FACADE_USERS = ("optimizer.cli.main", "rest_server.app")
 """What reads its version."""
 
 HOMES = {
     "highspy": ("optimizer.solvers.highs",),
     "pulp": ("optimizer.solvers.backends",),
-    "matplotlib": ("optimizer.report.plots",),
-    "jinja2": ("optimizer.report.pages",),
+    "matplotlib": ("optimizer.render.plots",),
+    "jinja2": ("optimizer.render.pages",),
     "fastapi": ("rest_server",),
     "starlette": ("rest_server",),
-    "uvicorn": ("rest_server", "optimizer.commands"),
-    "rich": ("optimizer.report",),
+    "uvicorn": ("rest_server", "optimizer.cli"),
+    "rich": ("optimizer.render",),
     "yaml": ("optimizer.spec.files",),
 }
 """The only modules or packages that may import a library."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from optimizer.cli import main
+from optimizer.cli.main import main
 
 ROOT = Path(__file__).parent.parent
 DEMOS = sorted((ROOT / "demos").glob("*.py"))

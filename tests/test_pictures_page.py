@@ -7,8 +7,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from optimizer.cli import main
-from optimizer.commands.reporting import KINDS
+from optimizer.cli.main import main
+from optimizer.cli.reporting import KINDS
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "pictures.md").read_text(encoding="utf-8")

@@ -109,7 +109,7 @@ def test_the_version_is_a_version_and_the_build_takes_it_from_there() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert project["project"]["dynamic"] == ["version"]
     assert project["tool"]["hatch"]["version"]["path"] == "optimizer/__init__.py"
-    assert project["project"]["scripts"] == {"inferplan": "optimizer.cli:main"}
+    assert project["project"]["scripts"] == {"inferplan": "optimizer.cli.main:main"}
 
 
 def test_every_exception_is_of_one_tree_with_its_statuses() -> None:

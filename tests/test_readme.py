@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 from service_runs import as_a_program
 
-from optimizer.cli import main
+from optimizer.cli.main import main
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -10,12 +10,12 @@ import pytest
 
 from optimizer import Explanation
 from optimizer.candidates import Reason
-from optimizer.commands import COMMANDS
+from optimizer.cli.main import COMMANDS
 from optimizer.plan import Plan
 from optimizer.spec.schema import SystemSpec
-from optimizer.study.comparison.document import Comparison
-from optimizer.study.figures.document import Figure
-from optimizer.study.reports.report import Report
+from optimizer.studies.comparison.document import Comparison
+from optimizer.studies.figures.document import Figure
+from optimizer.studies.reports.report import Report
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
@@ -28,7 +28,7 @@ def test_the_page_shows_the_help_of_every_command(command: str) -> None:
         pytest.skip("from Python 3.13 on, argparse writes options another way")
     words = [command] if command else []
     run = subprocess.run(
-        [sys.executable, "-m", "optimizer.cli", *words, "--help"],
+        [sys.executable, "-m", "optimizer", *words, "--help"],
         capture_output=True,
         text=True,
         encoding="utf-8",

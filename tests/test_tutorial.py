@@ -57,7 +57,7 @@ def test_the_tutorial_has_commands() -> None:
 def test_the_commands_print_what_the_tutorial_shows(folder: Path) -> None:
     programs = folder / "bin"
     programs.mkdir()
-    script = f'#!/bin/sh\nexec "{sys.executable}" -m optimizer.cli "$@"\n'
+    script = f'#!/bin/sh\nexec "{sys.executable}" -m optimizer "$@"\n'
     (programs / "inferplan").write_text(script, encoding="utf-8")
     (programs / "python").symlink_to(sys.executable)
     (programs / "inferplan").chmod(0o755)

@@ -6,7 +6,7 @@ import numpy as np
 
 from optimizer.arrays import IntArray
 from optimizer.candidates.pairs import Pairs, largest_rates, targets_of, waiting_room
-from optimizer.fleet import Fleet
+from optimizer.tabulation import SystemArrays
 
 BATCH_SLACK = 0.01
 """A chosen batch is the smallest whose rate is within this share of the best."""
@@ -16,13 +16,13 @@ SCANNED_ROWS = 2**20
 """Pairs × batches that are expanded at a time."""
 
 
-def with_best_batches(fleet: Fleet, pairs: Pairs) -> Pairs:
+def with_best_batches(arrays: SystemArrays, pairs: Pairs) -> Pairs:
     """Replace each batch limit by the smallest batch whose rate is within 1 % of the best up to that limit.
 
     The best rate is not monotone in the batch, so all batches are tried, row by row (eq. 26).
     """
     max_batch, best_rate = pairs.max_batch.copy(), pairs.best_rate_rps.copy()
-    loaded = np.flatnonzero(fleet.servers.load_rps[pairs.server] > 0)
+    loaded = np.flatnonzero(arrays.servers.load_rps[pairs.server] > 0)
     width = np.minimum(pairs.max_batch[loaded], SCANNED_BATCHES)
     block = np.cumsum(width) // SCANNED_ROWS
     for b in np.unique(block):
@@ -31,8 +31,8 @@ def with_best_batches(fleet: Fleet, pairs: Pairs) -> Pairs:
         pair = np.repeat(np.arange(len(rows)), [len(batches) for batches in tried])
         batch = np.concatenate(tried)
         expanded = pairs.take(rows[pair])
-        expanded = replace(expanded, max_batch=batch, max_queue=waiting_room(fleet, expanded.server, batch))
-        rate = largest_rates(fleet, expanded, targets_of(fleet, expanded))
+        expanded = replace(expanded, max_batch=batch, max_queue=waiting_room(arrays, expanded.server, batch))
+        rate = largest_rates(arrays, expanded, targets_of(arrays, expanded))
         best = np.full(len(rows), -np.inf)
         np.fmax.at(best, pair, rate)
         good = np.flatnonzero(rate >= (1 - BATCH_SLACK) * best[pair])
@@ -42,7 +42,7 @@ def with_best_batches(fleet: Fleet, pairs: Pairs) -> Pairs:
     return replace(
         pairs,
         max_batch=max_batch,
-        max_queue=waiting_room(fleet, pairs.server, max_batch),
+        max_queue=waiting_room(arrays, pairs.server, max_batch),
         best_rate_rps=best_rate,
     )
 

@@ -20,11 +20,11 @@ from optimizer.candidates.pairs import (
     waiting_room,
 )
 from optimizer.candidates.table import Candidates, CandidateTable, Reason, Verdicts
-from optimizer.fleet import Fleet, tabulate
 from optimizer.queueing.performance import Performance, ReplicaQueues
 from optimizer.queueing.sizing import Sizing, Targets, largest_rate
 from optimizer.spec.schema import MAX_COUNT
 from optimizer.spec.system import System
+from optimizer.tabulation import SystemArrays, tabulate
 from optimizer.timing import TimingLaw
 
 COUNT_TOLERANCE = 1e-9
@@ -42,31 +42,31 @@ def find_candidates(system: System) -> Candidates:
 
     Never fails for a pair that cannot serve: that is a rejection with its reason.
     """
-    fleet = tabulate(system)
-    shape = fleet.profile_of.shape
+    arrays = tabulate(system)
+    shape = arrays.profile_of.shape
     verdicts = Verdicts(np.zeros(shape, np.int64), np.full(shape, np.nan), np.full(shape, np.nan))
     choose_batch = system.options.batch_sizing == "optimal"
-    pairs = sizable_pairs(fleet, verdicts, choose_batch=choose_batch)
-    table = _sized(fleet, with_best_batches(fleet, pairs) if choose_batch else pairs, verdicts)
+    pairs = sizable_pairs(arrays, verdicts, choose_batch=choose_batch)
+    table = _sized(arrays, with_best_batches(arrays, pairs) if choose_batch else pairs, verdicts)
 
-    limit = fleet.servers.max_replicas[table.server]
+    limit = arrays.servers.max_replicas[table.server]
     over = table.num_replicas > limit
     for array in (verdicts.reason, verdicts.value, verdicts.limit):
         frozen(array)
     bounded = replace(table, num_replicas=np.minimum(table.num_replicas, limit))
-    return Candidates(fleet, table.take(~over), bounded.take(over), verdicts, system)
+    return Candidates(arrays, table.take(~over), bounded.take(over), verdicts, system)
 
 
 def analyze_pairs(
-    fleet: Fleet, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
+    arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
 ) -> Performance:
     """Return the performance of one replica per row at a given arrival rate > 0; all shapes (R,)."""
     found = [np.zeros(len(server)) for _ in fields(Performance)]
-    profile, room = fleet.profile_of[server, accelerator], waiting_room(fleet, server, max_batch)
+    profile, room = arrays.profile_of[server, accelerator], waiting_room(arrays, server, max_batch)
     pairs = Pairs(server, accelerator, profile, max_batch, room, max_batch, np.full(len(server), np.nan))
-    for linear, rows in chunks_by_law(fleet, pairs, np.arange(len(server))):
+    for linear, rows in chunks_by_law(arrays, pairs, np.arange(len(server))):
         some = pairs.take(rows)
-        law = law_of(fleet, some, linear=linear)
+        law = law_of(arrays, some, linear=linear)
         performance = ReplicaQueues.build(law, some.max_batch, some.max_queue).analyze(rate_rps[rows])
         for array, field in zip(found, fields(Performance), strict=True):
             array[rows] = getattr(performance, field.name)
@@ -76,28 +76,28 @@ def analyze_pairs(
 # --- from pairs to columns -----------------------------------------------------------------------------
 
 
-def _sized(fleet: Fleet, pairs: Pairs, verdicts: Verdicts) -> CandidateTable:
+def _sized(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts) -> CandidateTable:
     """Size all pairs, law by law and chunk by chunk, and return the columns of those that can serve."""
-    idle = fleet.servers.load_rps[pairs.server] == 0
-    tables = [_no_columns(fleet, pairs)]
+    idle = arrays.servers.load_rps[pairs.server] == 0
+    tables = [_no_columns(arrays, pairs)]
     for linear in (True, False):
-        rows = np.flatnonzero(idle & (fleet.profiles.linear[pairs.profile] == linear))
+        rows = np.flatnonzero(idle & (arrays.profiles.linear[pairs.profile] == linear))
         if len(rows):
             tables.append(
-                _idle_columns(fleet, pairs.take(rows), law_of(fleet, pairs.take(rows), linear=linear))
+                _idle_columns(arrays, pairs.take(rows), law_of(arrays, pairs.take(rows), linear=linear))
             )
-    chunks = list(chunks_by_law(fleet, pairs, np.flatnonzero(~idle)))
+    chunks = list(chunks_by_law(arrays, pairs, np.flatnonzero(~idle)))
 
     def size(chunk: tuple[bool, IntArray]) -> CandidateTable:
         linear, rows = chunk
         some = pairs.take(rows)
-        return _loaded_columns(fleet, some, law_of(fleet, some, linear=linear), verdicts)
+        return _loaded_columns(arrays, some, law_of(arrays, some, linear=linear), verdicts)
 
     return CandidateTable.joined(tables + for_each(size, chunks))
 
 
 def _columns(
-    fleet: Fleet,
+    arrays: SystemArrays,
     pairs: Pairs,
     num_replicas: IntArray,
     max_rate_rps: FloatArray,
@@ -111,11 +111,11 @@ def _columns(
     return CandidateTable(
         server=pairs.server,
         accelerator=pairs.accelerator,
-        kind=fleet.kind[pairs.accelerator],
+        kind=arrays.kind[pairs.accelerator],
         max_batch=pairs.max_batch,
         num_replicas=num_replicas,
-        units_per_replica=fleet.profiles.units_per_replica[pairs.profile],
-        cost_per_replica=fleet.profiles.cost_per_replica[pairs.profile],
+        units_per_replica=arrays.profiles.units_per_replica[pairs.profile],
+        cost_per_replica=arrays.profiles.cost_per_replica[pairs.profile],
         max_rate_rps=max_rate_rps,
         ttft_ms=ttft_ms,
         itl_ms=itl_ms,
@@ -127,21 +127,21 @@ def _columns(
     )
 
 
-def _no_columns(fleet: Fleet, pairs: Pairs) -> CandidateTable:
+def _no_columns(arrays: SystemArrays, pairs: Pairs) -> CandidateTable:
     none, rows = np.zeros(0), np.zeros(0, np.int64)
     return _columns(
-        fleet, pairs.take(rows), rows, none, ttft_ms=none, itl_ms=none, utilization=none, loss=none
+        arrays, pairs.take(rows), rows, none, ttft_ms=none, itl_ms=none, utilization=none, loss=none
     )
 
 
-def _idle_columns(fleet: Fleet, pairs: Pairs, law: TimingLaw) -> CandidateTable:
+def _idle_columns(arrays: SystemArrays, pairs: Pairs, law: TimingLaw) -> CandidateTable:
     """Give idle servers their least number of replicas, and the figures the reference quotes for them."""
     times, turnaround_ms = law.idle_times(pairs.max_batch)
     nothing = np.zeros(len(pairs.server))
     return _columns(
-        fleet,
+        arrays,
         pairs,
-        fleet.servers.min_replicas[pairs.server],
+        arrays.servers.min_replicas[pairs.server],
         1000.0 * pairs.max_batch / turnaround_ms,
         ttft_ms=times.first_token_ms,
         itl_ms=times.itl_ms,
@@ -150,16 +150,16 @@ def _idle_columns(fleet: Fleet, pairs: Pairs, law: TimingLaw) -> CandidateTable:
     )
 
 
-def _loaded_columns(fleet: Fleet, pairs: Pairs, law: TimingLaw, verdicts: Verdicts) -> CandidateTable:
+def _loaded_columns(arrays: SystemArrays, pairs: Pairs, law: TimingLaw, verdicts: Verdicts) -> CandidateTable:
     """Find the largest rate of a replica, the replicas the load needs, and the latencies at its share."""
     works = law.service_time_ms(np.ones(len(pairs.server))) > 0
     if not works.all():
         verdicts.reject(pairs.server[~works], pairs.accelerator[~works], Reason.no_work, np.nan, np.nan)
         pairs, law = pairs.take(works), law.take(np.flatnonzero(works))
     if not len(pairs.server):
-        return _no_columns(fleet, pairs)
-    servers = fleet.servers
-    targets = targets_of(fleet, pairs)
+        return _no_columns(arrays, pairs)
+    servers = arrays.servers
+    targets = targets_of(arrays, pairs)
     replicas = ReplicaQueues.build(law, pairs.max_batch, pairs.max_queue)
     sizing = largest_rate(replicas, targets)
     load = servers.load_rps[pairs.server]
@@ -174,7 +174,7 @@ def _loaded_columns(fleet: Fleet, pairs: Pairs, law: TimingLaw, verdicts: Verdic
         pairs.server[over], pairs.accelerator[over], Reason.replica_limit, needed[over], most[over]
     )
     table = _columns(
-        fleet,
+        arrays,
         pairs,
         np.minimum(needed, 2.0 * MAX_COUNT).astype(np.int64),
         sizing.max_rate_rps,

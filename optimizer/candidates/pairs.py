@@ -10,10 +10,10 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates.table import Reason, Verdicts
-from optimizer.fleet import Fleet
 from optimizer.queueing.performance import QUEUE_TO_BATCH_RATIO, ReplicaQueues
 from optimizer.queueing.sizing import Targets, largest_rate
 from optimizer.spec.schema import MAX_BATCH_LIMIT
+from optimizer.tabulation import SystemArrays
 from optimizer.timing import IterationLaw, LinearLaw, TimingLaw
 
 CHUNK_ELEMENTS = 2**17
@@ -41,59 +41,61 @@ class Pairs:
         return Pairs(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
-def sizable_pairs(fleet: Fleet, verdicts: Verdicts, *, choose_batch: bool) -> Pairs:
+def sizable_pairs(arrays: SystemArrays, verdicts: Verdicts, *, choose_batch: bool) -> Pairs:
     """Reject what needs no queue to be seen, and return the rest with batch limit and queue room."""
-    servers, profiles = fleet.servers, fleet.profiles
-    timed = np.zeros(fleet.profile_of.shape, np.bool_)
-    known = fleet.profile_of >= 0
-    timed[known] = profiles.timed[fleet.profile_of[known]]
+    servers, profiles = arrays.servers, arrays.profiles
+    timed = np.zeros(arrays.profile_of.shape, np.bool_)
+    known = arrays.profile_of >= 0
+    timed[known] = profiles.timed[arrays.profile_of[known]]
     verdicts.reason[~timed] = Reason.no_profile
     verdicts.reason[~servers.has_target] = Reason.no_target
     verdicts.reason[~servers.allowed] = Reason.not_allowed
 
     needed = (servers.load_rps > 0) | (servers.min_replicas > 0)
     server, accelerator = np.nonzero((verdicts.reason == 0) & needed[:, None])
-    profile = fleet.profile_of[server, accelerator]
-    batch, room = _batch_and_room(fleet, server, profile, choose_batch=choose_batch)
+    profile = arrays.profile_of[server, accelerator]
+    batch, room = _batch_and_room(arrays, server, profile, choose_batch=choose_batch)
     for rows, reason, value, limit in (
-        (room < 1, Reason.does_not_fit, _tokens(fleet, server), profiles.kv_capacity_tokens[profile]),
+        (room < 1, Reason.does_not_fit, _tokens(arrays, server), profiles.kv_capacity_tokens[profile]),
         (batch > MAX_BATCH_LIMIT, Reason.batch_limit, batch, np.full(len(batch), float(MAX_BATCH_LIMIT))),
     ):
         verdicts.reject(server[rows], accelerator[rows], reason, value[rows], limit[rows])
     fits = (room >= 1) & (batch <= MAX_BATCH_LIMIT)
     max_batch = np.where(fits, batch, 1).astype(np.int64)
-    waiting, unknown = waiting_room(fleet, server, max_batch), np.full(len(server), np.nan)
+    waiting, unknown = waiting_room(arrays, server, max_batch), np.full(len(server), np.nan)
     return Pairs(server, accelerator, profile, max_batch, waiting, max_batch, unknown).take(fits)
 
 
-def waiting_room(fleet: Fleet, server: IntArray, max_batch: IntArray) -> IntArray:
+def waiting_room(arrays: SystemArrays, server: IntArray, max_batch: IntArray) -> IntArray:
     """Return the room to wait behind a full batch."""
-    own = fleet.servers.max_queue[server]
+    own = arrays.servers.max_queue[server]
     return np.where(own >= 0, own, QUEUE_TO_BATCH_RATIO * max_batch)
 
 
-def _tokens(fleet: Fleet, server: IntArray) -> FloatArray:
+def _tokens(arrays: SystemArrays, server: IntArray) -> FloatArray:
     """Return the tokens of one request of each given server."""
-    return fleet.servers.in_tokens[server] + fleet.servers.out_tokens[server]
+    return arrays.servers.in_tokens[server] + arrays.servers.out_tokens[server]
 
 
 def _batch_and_room(
-    fleet: Fleet, server: IntArray, profile: IntArray, *, choose_batch: bool
+    arrays: SystemArrays, server: IntArray, profile: IntArray, *, choose_batch: bool
 ) -> tuple[FloatArray, FloatArray]:
     """Return the batch limit of each pair, and how many requests its KV cache has room for.
 
     The limit is the server's own, else the profile's scaled to the length of the answers (eq. 25); an idle
     server's is not scaled. Where batches are chosen, both are ceilings. The KV cache caps either.
     """
-    batch = batch_limit(fleet, server, profile, choose_batch=choose_batch)
-    idle = fleet.servers.load_rps[server] == 0
-    room = np.where(idle, np.inf, requests_in_memory(fleet, server, profile))
+    batch = batch_limit(arrays, server, profile, choose_batch=choose_batch)
+    idle = arrays.servers.load_rps[server] == 0
+    room = np.where(idle, np.inf, requests_in_memory(arrays, server, profile))
     return np.minimum(batch, room), room
 
 
-def batch_limit(fleet: Fleet, server: IntArray, profile: IntArray, *, choose_batch: bool) -> FloatArray:
+def batch_limit(
+    arrays: SystemArrays, server: IntArray, profile: IntArray, *, choose_batch: bool
+) -> FloatArray:
     """Return the batch limit of each pair as servers and profiles state it, whatever the memory."""
-    servers, profiles = fleet.servers, fleet.profiles
+    servers, profiles = arrays.servers, arrays.profiles
     idle = servers.load_rps[server] == 0
     scaled = np.maximum(profiles.batch_tokens[profile] // np.maximum(servers.out_tokens[server], 1), 1)
     unscaled = idle | (profiles.batch_tokens[profile] == 0)
@@ -102,51 +104,51 @@ def batch_limit(fleet: Fleet, server: IntArray, profile: IntArray, *, choose_bat
     return np.where(own > 0, np.minimum(own, of_profile) if choose_batch else own, of_profile)
 
 
-def requests_in_memory(fleet: Fleet, server: IntArray, profile: IntArray) -> FloatArray:
+def requests_in_memory(arrays: SystemArrays, server: IntArray, profile: IntArray) -> FloatArray:
     """Return how many whole requests the KV cache of each pair holds; infinity where none is stated."""
-    return np.floor(fleet.profiles.kv_capacity_tokens[profile] / np.maximum(_tokens(fleet, server), 1))
+    return np.floor(arrays.profiles.kv_capacity_tokens[profile] / np.maximum(_tokens(arrays, server), 1))
 
 
-def law_of(fleet: Fleet, pairs: Pairs, *, linear: bool) -> TimingLaw:
+def law_of(arrays: SystemArrays, pairs: Pairs, *, linear: bool) -> TimingLaw:
     """Return the token-time law of pairs that all have the linear or all the iteration law."""
-    times = fleet.profiles.times[:, pairs.profile]
-    in_tokens, out_tokens = fleet.servers.in_tokens[pairs.server], fleet.servers.out_tokens[pairs.server]
+    times = arrays.profiles.times[:, pairs.profile]
+    in_tokens, out_tokens = arrays.servers.in_tokens[pairs.server], arrays.servers.out_tokens[pairs.server]
     if linear:
         return LinearLaw(times[0], times[1], times[2], times[3], in_tokens, out_tokens)
-    budget = fleet.profiles.max_num_tokens[pairs.profile]
+    budget = arrays.profiles.max_num_tokens[pairs.profile]
     return IterationLaw(times[0], times[1], times[2], in_tokens, out_tokens, budget)
 
 
-def targets_of(fleet: Fleet, pairs: Pairs) -> Targets:
+def targets_of(arrays: SystemArrays, pairs: Pairs) -> Targets:
     """Return the targets of pairs, those of their servers."""
-    servers = fleet.servers
+    servers = arrays.servers
     return Targets(servers.ttft_ms[pairs.server], servers.itl_ms[pairs.server], servers.tps[pairs.server])
 
 
-def largest_rates(fleet: Fleet, pairs: Pairs, targets: Targets) -> FloatArray:
+def largest_rates(arrays: SystemArrays, pairs: Pairs, targets: Targets) -> FloatArray:
     """Return the largest rate of each pair under given targets, NaN where there is none; shape (R,)."""
     rates = np.full(len(pairs.server), np.nan)
 
     def fill(chunk: tuple[bool, IntArray]) -> None:
         linear, rows = chunk
         some = pairs.take(rows)
-        law = law_of(fleet, some, linear=linear)
+        law = law_of(arrays, some, linear=linear)
         works = np.flatnonzero(law.service_time_ms(np.ones(len(rows))) > 0)
         if len(works):
             some, law = some.take(works), law.take(works)
             replicas = ReplicaQueues.build(law, some.max_batch, some.max_queue)
             rates[rows[works]] = largest_rate(replicas, targets.take(rows[works])).max_rate_rps
 
-    for_each(fill, list(chunks_by_law(fleet, pairs, np.arange(len(pairs.server)))))
+    for_each(fill, list(chunks_by_law(arrays, pairs, np.arange(len(pairs.server)))))
     return rates
 
 
 # --- working through many pairs ------------------------------------------------------------------------
 
 
-def chunks_by_law(fleet: Fleet, pairs: Pairs, rows: IntArray) -> Iterator[tuple[bool, IntArray]]:
+def chunks_by_law(arrays: SystemArrays, pairs: Pairs, rows: IntArray) -> Iterator[tuple[bool, IntArray]]:
     """Split rows by law, and each part, sorted by batch limit, into runs with a bounded table of states."""
-    is_linear = fleet.profiles.linear[pairs.profile[rows]]
+    is_linear = arrays.profiles.linear[pairs.profile[rows]]
     for linear in (True, False):
         part = rows[is_linear == linear]
         part = part[np.argsort(pairs.max_batch[part], kind="stable")]

@@ -10,9 +10,9 @@ from enum import IntEnum
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
-from optimizer.fleet import SECONDS_PER_MINUTE, Fleet
 from optimizer.spec.schema import Server
 from optimizer.spec.system import System
+from optimizer.tabulation import SECONDS_PER_MINUTE, SystemArrays
 
 
 class Reason(IntEnum):
@@ -135,7 +135,7 @@ class Verdicts:
 class Candidates:
     """What the choice chooses from."""
 
-    fleet: Fleet
+    arrays: SystemArrays
     table: CandidateTable
     over_limit: CandidateTable
     """Pairs that need more replicas than the server may have, at that limit; for partial service only."""
@@ -144,18 +144,18 @@ class Candidates:
 
     def rejections(self, server: int | None = None) -> Iterator[Rejection]:
         """Yield the rejected pairs, of one server or of all, in the order of the names."""
-        for s in range(len(self.fleet.server_names)) if server is None else (server,):
+        for s in range(len(self.arrays.server_names)) if server is None else (server,):
             for a in np.flatnonzero(self.verdicts.reason[s]):
                 yield self._rejection(s, int(a))
 
     def to_wire(self) -> dict[str, list[dict[str, object]]]:
         """Return the columns and the rejections as plain values, for JSON."""
-        fleet, table = self.fleet, self.table
+        arrays, table = self.arrays, self.table
         units, cost = table.units, table.cost_cents_per_h
         columns = [
             {
-                "server": fleet.server_names[table.server[c]],
-                "accelerator": fleet.accelerator_names[table.accelerator[c]],
+                "server": arrays.server_names[table.server[c]],
+                "accelerator": arrays.accelerator_names[table.accelerator[c]],
                 "numReplicas": int(table.num_replicas[c]),
                 "maxBatch": int(table.max_batch[c]),
                 "maxArrivalRatePerReplica": float(table.max_rate_rps[c] * SECONDS_PER_MINUTE),
@@ -165,7 +165,7 @@ class Candidates:
                 "loss": float(table.loss[c]),
                 "batchCeiling": int(table.batch_ceiling[c]),
                 "bestArrivalRatePerReplica": float(table.best_rate_rps[c] * SECONDS_PER_MINUTE),
-                "type": fleet.type_names[table.kind[c]],
+                "type": arrays.type_names[table.kind[c]],
                 "units": int(units[c]),
                 "cost": float(cost[c]),
             }
@@ -176,8 +176,8 @@ class Candidates:
     def _rejection(self, s: int, a: int) -> Rejection:
         reason = Reason(int(self.verdicts.reason[s, a]))
         value, limit = float(self.verdicts.value[s, a]), float(self.verdicts.limit[s, a])
-        server = self.system.servers[self.fleet.server_names[s]]
-        accelerator = self.fleet.accelerator_names[a]
+        server = self.system.servers[self.arrays.server_names[s]]
+        accelerator = self.arrays.accelerator_names[a]
         return Rejection(
             server.name,
             accelerator,

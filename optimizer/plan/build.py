@@ -5,23 +5,23 @@ import numpy as np
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable, Rejection
 from optimizer.candidates.finder import COUNT_TOLERANCE, analyze_pairs
-from optimizer.fleet import SECONDS_PER_MINUTE
 from optimizer.plan.document import CapacityUse, Change, Level, Placement, Plan, Pool, Unserved
 from optimizer.solvers.formulation import served_in_full
 from optimizer.solvers.levels import VALUE
 from optimizer.solvers.problem import Problem, Solution, units_used
+from optimizer.tabulation import SECONDS_PER_MINUTE
 
 
 def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> Plan:
     """Name what a solution chose, with every pool's performance at the load that it gets."""
-    names = candidates.fleet.server_names
+    names = candidates.arrays.server_names
     pools = _pools(candidates, problem, solution.replicas)
     carried = np.array([sum(pool.arrival_rate_rpm for pool in pools.get(name, ())) for name in names])
     fraction = _served_fraction(problem, solution.replicas, carried / SECONDS_PER_MINUTE)
     for s, name in enumerate(names):
         if not problem.to_serve[s]:
             pools.setdefault(name, ())
-    used = units_used(problem, solution.replicas, len(candidates.fleet.type_names))
+    used = units_used(problem, solution.replicas, len(candidates.arrays.type_names))
     unserved = tuple(
         _unserved(candidates, problem, int(s), used, float(fraction[s]))
         for s in np.flatnonzero(~served_in_full(problem, solution.replicas))
@@ -44,7 +44,7 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
                 limit=None if problem.capacity is None else int(problem.capacity[t]),
                 used=int(used[t]),
             )
-            for t, name in enumerate(candidates.fleet.type_names)
+            for t, name in enumerate(candidates.arrays.type_names)
         ),
         changes=_changes(candidates, pools),
     )
@@ -65,7 +65,7 @@ def _pools(candidates: Candidates, problem: Problem, replicas: IntArray) -> dict
     The load splits in proportion to the pools' largest rates, so that each runs at the same share of its own
     (eq. 49); a server whose pools cannot carry all of it gives them what they can.
     """
-    table, fleet = problem.table, candidates.fleet
+    table, arrays = problem.table, candidates.arrays
     chosen = np.flatnonzero(replicas)
     count, server = replicas[chosen], table.server[chosen]
     most = table.max_rate_rps[chosen] * count
@@ -78,7 +78,7 @@ def _pools(candidates: Candidates, problem: Problem, replicas: IntArray) -> dict
     figures["wait_ms"] = np.zeros(len(chosen))  # where there is no load nothing waits
     loaded = np.flatnonzero(carried > 0)
     found = analyze_pairs(
-        fleet,
+        arrays,
         server[loaded],
         table.accelerator[chosen[loaded]],
         table.max_batch[chosen[loaded]],
@@ -89,7 +89,7 @@ def _pools(candidates: Candidates, problem: Problem, replicas: IntArray) -> dict
     pools: dict[str, tuple[Pool, ...]] = {}
     for i, c in enumerate(chosen):
         pool = Pool(
-            accelerator=fleet.accelerator_names[table.accelerator[c]],
+            accelerator=arrays.accelerator_names[table.accelerator[c]],
             num_replicas=int(count[i]),
             max_batch=int(table.max_batch[c]),
             cost_cents_per_h=float(table.cost_per_replica[c] * count[i]),
@@ -101,14 +101,14 @@ def _pools(candidates: Candidates, problem: Problem, replicas: IntArray) -> dict
             utilization=float(figures["utilization"][i]),
             loss=float(figures["loss"][i]),
         )
-        name = fleet.server_names[server[i]]
+        name = arrays.server_names[server[i]]
         pools[name] = (*pools.get(name, ()), pool)
     return pools
 
 
 def _changes(candidates: Candidates, pools: dict[str, tuple[Pool, ...]]) -> tuple[Change, ...]:
     changes = []
-    costs = candidates.fleet.servers.current_cost
+    costs = candidates.arrays.servers.current_cost
     for s, (name, server) in enumerate(candidates.system.servers.items()):
         current = server.current
         now = Placement(accelerator=current.accelerator, num_replicas=current.num_replicas)
@@ -136,7 +136,7 @@ def _unserved(candidates: Candidates, problem: Problem, s: int, used: IntArray, 
     else:
         reason, detail = _nearest_miss(candidates, s)
     return Unserved(
-        server=candidates.fleet.server_names[s],
+        server=candidates.arrays.server_names[s],
         priority=int(problem.priority[s]),
         reason=reason,
         detail=detail,
@@ -152,8 +152,8 @@ def _shortage(
         return "solver_stopped", "there are units enough, but the solver stopped before it used them"
     left = (problem.capacity[mine.kind] - used[mine.kind]).astype(np.int64)
     c = int(np.lexsort((mine.units, mine.units - left))[0])
-    accelerator = candidates.fleet.accelerator_names[mine.accelerator[c]]
-    kind = candidates.fleet.type_names[mine.kind[c]]
+    accelerator = candidates.arrays.accelerator_names[mine.accelerator[c]]
+    kind = candidates.arrays.type_names[mine.kind[c]]
     needed, there, count = int(mine.units[c]), int(left[c]), int(mine.num_replicas[c])
     what, verb = ("1 replica", "takes") if count == 1 else (f"{count:,} replicas", "take")
     text = f"{what} on {accelerator} {verb} {needed:,} units of {kind}; "

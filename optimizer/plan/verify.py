@@ -10,10 +10,10 @@ from collections import Counter
 import numpy as np
 
 from optimizer.candidates.finder import MISS_TOLERANCE, analyze_pairs
-from optimizer.fleet import DEFAULT_MAX_BATCH, tabulate
 from optimizer.plan.document import Plan, Pool
 from optimizer.spec.schema import Server
 from optimizer.spec.system import System
+from optimizer.tabulation import DEFAULT_MAX_BATCH, tabulate
 
 RELATIVE_TOLERANCE = 1e-6
 
@@ -148,9 +148,9 @@ def _check_units(plan: Plan, system: System, units: Counter[str]) -> list[str]:
 
 def _check_latencies(plan: Plan, system: System) -> list[str]:
     """Put every pool with load through the queueing model, all at once."""
-    fleet = tabulate(system)
-    server_index = {name: i for i, name in enumerate(fleet.server_names)}
-    place = {name: i for i, name in enumerate(fleet.accelerator_names)}
+    arrays = tabulate(system)
+    server_index = {name: i for i, name in enumerate(arrays.server_names)}
+    place = {name: i for i, name in enumerate(arrays.accelerator_names)}
     rows = [
         (server_index[name], place[pool.accelerator], pool)
         for name, pools in plan.allocations.items()
@@ -162,13 +162,13 @@ def _check_latencies(plan: Plan, system: System) -> list[str]:
     server, accelerator = np.array([row[0] for row in rows]), np.array([row[1] for row in rows])
     pools = [row[2] for row in rows]
     rate = np.array([pool.arrival_rate_rpm / 60 / pool.num_replicas for pool in pools])
-    found = analyze_pairs(fleet, server, accelerator, np.array([pool.max_batch for pool in pools]), rate)
+    found = analyze_pairs(arrays, server, accelerator, np.array([pool.max_batch for pool in pools]), rate)
     problems = []
     for i, pool in enumerate(pools):
-        name = fleet.server_names[server[i]]
+        name = arrays.server_names[server[i]]
         for metric, value, said, target in (
-            ("ITL", found.itl_ms[i], pool.itl_ms, fleet.servers.itl_ms[server[i]]),
-            ("TTFT", found.ttft_ms[i], pool.ttft_ms, fleet.servers.ttft_ms[server[i]]),
+            ("ITL", found.itl_ms[i], pool.itl_ms, arrays.servers.itl_ms[server[i]]),
+            ("TTFT", found.ttft_ms[i], pool.ttft_ms, arrays.servers.ttft_ms[server[i]]),
             ("wait", found.wait_ms[i], pool.wait_ms, np.inf),
         ):
             if not _close(value, said):

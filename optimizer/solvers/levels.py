@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.fleet import SECONDS_PER_MINUTE
 from optimizer.solvers.problem import Level, Problem
+from optimizer.tabulation import SECONDS_PER_MINUTE
 
 RATE_UNIT_RPM = 1e-3
 """Loads are made whole numbers of this unit [requests/min]."""

@@ -148,10 +148,10 @@ class Solution:
 
 def build_problem(candidates: Candidates) -> Problem:
     """Turn candidates into a problem."""
-    servers, fleet = candidates.fleet.servers, candidates.fleet
+    servers, arrays = candidates.arrays.servers, candidates.arrays
     options = candidates.system.options
     table = CandidateTable.joined([candidates.table, candidates.over_limit])
-    accelerators = len(fleet.accelerator_names)
+    accelerators = len(arrays.accelerator_names)
     over = candidates.over_limit.server * accelerators + candidates.over_limit.accelerator
     return Problem(
         table=table,
@@ -165,7 +165,7 @@ def build_problem(candidates: Candidates) -> Problem:
         current_replicas=servers.current_replicas,
         current_cost=servers.current_cost,
         none_changed=servers.running,
-        capacity=None if options.unlimited else fleet.capacity,
+        capacity=None if options.unlimited else arrays.capacity,
         options=options,
     )
 

@@ -52,7 +52,7 @@ def bodies(name: str, count: int, *, exact: bool = True) -> Iterator[bytes]:
 @contextmanager
 def service(options: list[str]) -> Iterator[int]:
     """Run a service and yield its port."""
-    command = [sys.executable, "-m", "optimizer.cli", "serve", "--port", "0", *options]
+    command = [sys.executable, "-m", "optimizer", "serve", "--port", "0", *options]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stderr is not None

@@ -166,7 +166,7 @@ def startup() -> list[str]:
         times = []
         for _ in range(7):
             begin = time.perf_counter()
-            command = [sys.executable, "-m", "optimizer.cli", *arguments]
+            command = [sys.executable, "-m", "optimizer", *arguments]
             subprocess.run(command, check=True, capture_output=True)
             times.append(time.perf_counter() - begin)
         lines.append(f"inferplan {arguments[0]}: median {statistics.median(times):.2f} s of 7 processes")

@@ -24,7 +24,7 @@ from optimizer import (
     size_replicas,
     solve,
 )
-from optimizer.cli import main
+from optimizer.cli.main import main
 from optimizer.generate import generate_system
 
 SLACK = 0.01

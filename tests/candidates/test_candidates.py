@@ -11,8 +11,8 @@ from queue_oracles import Iteration, Linear, Machine, bisect
 
 from optimizer.candidates import Candidates, Reason, Rejection, find_candidates
 from optimizer.candidates.finder import analyze_pairs
-from optimizer.fleet import current_cost_cents_per_h
 from optimizer.spec.system import load_system
+from optimizer.tabulation import current_cost_cents_per_h
 
 Document = dict[str, Any]
 
@@ -113,7 +113,7 @@ def test_the_performance_of_pairs_at_given_rates_is_that_of_their_replicas() -> 
     candidates = found()
     one = np.zeros(2, np.int64)
     rates = np.array([0.5, 2.0])
-    performance = analyze_pairs(candidates.fleet, one, one, np.array([16, 8]), rates)
+    performance = analyze_pairs(candidates.arrays, one, one, np.array([16, 8]), rates)
     for row, (batch, rate) in enumerate([(16, 0.5), (8, 2.0)]):
         seen = Machine(PLAIN, batch, 10 * batch).see(rate)
         assert performance.itl_ms[row] == pytest.approx(seen.itl, rel=1e-9)
@@ -347,7 +347,7 @@ def several() -> Document:
 
 
 def accelerators_of(candidates: Candidates) -> list[str]:
-    return [candidates.fleet.accelerator_names[a] for a in candidates.table.accelerator]
+    return [candidates.arrays.accelerator_names[a] for a in candidates.table.accelerator]
 
 
 def test_only_accelerators_on_the_servers_list_are_candidates() -> None:
@@ -419,7 +419,7 @@ def test_a_current_cost_that_is_missing_while_replicas_run_is_recomputed(
 ) -> None:
     system = load_system(document(current=current))
     assert current_cost_cents_per_h(system, "s") == cost
-    assert find_candidates(system).fleet.servers.current_cost[0] == cost
+    assert find_candidates(system).arrays.servers.current_cost[0] == cost
 
 
 def test_a_current_cost_on_an_accelerator_without_a_profile_counts_one_slice_a_replica() -> None:

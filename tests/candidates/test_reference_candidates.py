@@ -84,7 +84,7 @@ class Case:
 def case(record: dict[str, Any]) -> Case:
     system = load_system(record["request"])
     found = find_candidates(system)
-    fleet, table = found.fleet, found.table
+    fleet, table = found.arrays, found.table
     ours = {
         (fleet.server_names[table.server[c]], fleet.accelerator_names[table.accelerator[c]]): Ours(
             int(table.num_replicas[c]),

@@ -114,7 +114,7 @@ class Program(NamedTuple):
 def as_a_program(*options: str, **environment: str) -> Iterator[Program]:
     """Run ``inferplan serve``."""
     with subprocess.Popen(
-        [sys.executable, "-m", "optimizer.cli", "serve", *options],
+        [sys.executable, "-m", "optimizer", "serve", *options],
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"PYTHONPATH": str(ROOT), "INFERPLAN_SOLVER_PROCESSES": "0"} | environment,

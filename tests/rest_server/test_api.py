@@ -22,7 +22,7 @@ from optimizer import (
     size_replicas,
     solve,
 )
-from rest_server.api import examples as api_examples
+from rest_server.v1 import examples as api_examples
 
 Json = dict[str, Any]
 
@@ -120,7 +120,7 @@ def test_no_solve_may_take_longer_than_a_request(monkeypatch: pytest.MonkeyPatch
         limits.append(options["time_limit_s"])
         return solve(system, **options)
 
-    monkeypatch.setattr("rest_server.api.work.solve", record)
+    monkeypatch.setattr("rest_server.v1.work.solve", record)
     with client(request_timeout_s=10) as service:
         for query in ("", "?time_limit=3", "?time_limit=3000"):
             assert service.post(f"/v1/plan{query}", json=small()).status_code == 200
@@ -197,7 +197,7 @@ def test_an_empty_list_gets_an_empty_answer(service: TestClient) -> None:
 
 
 def test_many_large_replicas_are_sized_in_parts(service: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rest_server.api.work.MAX_BATCHES_AT_ONCE", 10)
+    monkeypatch.setattr("rest_server.v1.work.MAX_BATCHES_AT_ONCE", 10)
     items = [{"replica": replica(maxBatch=batch), "rate": 1} for batch in (4, 6, 9, 2, 30, 1)]
     parts = service.post("/v1/analyze", json={"items": items}).json()["items"]
     monkeypatch.undo()

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from optimizer import load_system, solve
 from optimizer.spec.schema import Accelerator, Capacity, ModelProfile, OptimizerOptions, Server, ServiceClass
-from rest_server.state import FleetState
+from rest_server.state import HeldFleet
 
 Json = dict[str, Any]
 
@@ -50,7 +50,7 @@ def running_service() -> Iterator[TestClient]:
 @pytest.fixture
 def service(running_service: TestClient) -> TestClient:
     """A service whose fleet is empty."""
-    state_of(running_service).fleet = FleetState()
+    state_of(running_service).held = HeldFleet()
     return running_service
 
 
@@ -419,7 +419,7 @@ def test_a_plan_of_a_fleet_that_changed_meanwhile_keeps_its_own_revision(
         written(service, "capacity/B", {"count": 5})  # somebody else, while this solve runs
         return original(*arguments, **options)
 
-    monkeypatch.setattr("rest_server.api.work.solve", slow)
+    monkeypatch.setattr("rest_server.v1.work.solve", slow)
     tag = service.post("/v1/loads", json={"s": {"arrivalRate": 70}}).headers["etag"]
     assert service.get("/v1/plan").headers["etag"] == tag
     assert service.get("/v1/servers").headers["etag"] != tag

@@ -23,10 +23,10 @@ from optimizer import (
     vary_loads,
 )
 from optimizer.spec.schema import SystemSpec
-from rest_server.api import examples as api_examples
+from rest_server.v1 import examples as api_examples
 
 if TYPE_CHECKING:
-    from optimizer.report.pages import PageFormat
+    from optimizer.render.pages import PageFormat
 
 Json = dict[str, Any]
 

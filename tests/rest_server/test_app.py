@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 from service_runs import ROOT, as_a_program, in_a_thread
 from wire_client import MODELS, one_server, system
 
-from optimizer.cli import main
+from optimizer.cli.main import main
 from optimizer.errors import SpecError
 from rest_server.app import create_app, serve
 from rest_server.errors import field_path
@@ -206,7 +206,7 @@ def test_the_application_describes_itself() -> None:
 
 def test_help_does_not_load_the_web_framework() -> None:
     code = (
-        "import sys; from optimizer.cli import main\n"
+        "import sys; from optimizer.cli.main import main\n"
         "try: main(['serve', '--help'])\n"
         "finally: assert not {'fastapi', 'uvicorn', 'pydantic'} & set(sys.modules)"
     )

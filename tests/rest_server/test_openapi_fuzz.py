@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis.specs.openapi import checks
 
-from rest_server.api import examples as api_examples
 from rest_server.app import create_app
 from rest_server.settings import Settings
+from rest_server.v1 import examples as api_examples
 
 TIMEOUT_S = 20
 LIMITS: dict[str, Any] = {"stateful": True, "request_timeout_s": TIMEOUT_S - 5, "max_batch": 512}

@@ -21,10 +21,10 @@ from wire_client import MODELS, one_server, system
 from optimizer.errors import SolverError, SpecError
 from optimizer.spec.files import json_value
 from rest_server import places
+from rest_server.compat.bodies import read_system
 from rest_server.settings import Settings
 from rest_server.solver_processes import Job, SolverProcesses, may_leave
 from rest_server.state import Entities
-from rest_server.wire.bodies import read_system
 
 
 def events(*names: str) -> dict[str, threading.Event]:
@@ -200,7 +200,7 @@ def test_loads_whose_plan_takes_too_long_are_stored_and_free_their_place(
     with in_a_thread(solver_processes=1, request_timeout_s=1.0, stateful=True) as here:
         until_ready(here)
         fleet = Entities.of(read_system(slow_system(), []))
-        here.app.state.fleet.update(lambda _: fleet)
+        here.app.state.held.update(lambda _: fleet)
         assert here.ask("POST", "/v1/loads", b'{"s7": {"arrivalRate": 4242}}').status == 504
         here.until(running=0, waiting=0)
         stored = here.ask("GET", "/v1/servers/s7").json

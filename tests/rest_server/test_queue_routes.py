@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from wire_client import Json, wire_client
 
-from optimizer.queue_service import QueueProblem, analyze_problem, size_problem
-from rest_server.wire.queue import best_concurrency
+from optimizer.compat.queue_service import QueueProblem, analyze_problem, size_problem
+from rest_server.compat.queue import best_concurrency
 
 # reference-system.md §1.7 f: the problem, and what the reference's code gives for it
 PROBLEM: Json = {

@@ -11,8 +11,8 @@ import pytest
 from api_clients import client
 from fastapi.testclient import TestClient
 
+from rest_server.compat.routes import wire_router
 from rest_server.settings import Settings
-from rest_server.wire.routes import wire_router
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = (ROOT / "docs" / "rest.md").read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ from builders import accelerator, profile, server, service_class
 from optimizer import load_system, solve
 from optimizer.spec.files import spec_from_value
 from optimizer.spec.schema import Accelerator, Server
-from rest_server.state import Entities, FleetState, RevisionConflict, desired_allocations
+from rest_server.state import Entities, HeldFleet, RevisionConflict, desired_allocations
 
 THREADS = 16
 UPDATES = 50
@@ -43,7 +43,7 @@ def in_threads(work: Callable[[int], None]) -> None:
 
 
 def test_a_new_fleet_is_empty_at_revision_zero() -> None:
-    revision, entities = FleetState().read()
+    revision, entities = HeldFleet().read()
     assert revision == 0
     assert entities == Entities()
     assert entities.optimizer.milp_solver
@@ -72,14 +72,14 @@ def test_entities_give_the_document_and_the_system_that_they_were_made_of() -> N
 
 
 def test_every_change_counts_and_no_change_does_not() -> None:
-    fleet = FleetState()
+    fleet = HeldFleet()
     assert fleet.update(lambda now: with_accelerator(now, "x"))[0] == 1
     assert fleet.update(lambda now: now)[0] == 1
     assert fleet.read()[0] == 1
 
 
 def test_a_change_meant_for_another_revision_is_refused() -> None:
-    fleet = FleetState()
+    fleet = HeldFleet()
     fleet.update(lambda now: with_accelerator(now, "x"), if_revision=0)
     with pytest.raises(RevisionConflict, match="revision 1, not 0") as caught:
         fleet.update(lambda now: with_accelerator(now, "y"), if_revision=0)
@@ -88,7 +88,7 @@ def test_a_change_meant_for_another_revision_is_refused() -> None:
 
 
 def test_a_change_that_fails_leaves_everything_as_it_was() -> None:
-    fleet = FleetState(small_fleet())
+    fleet = HeldFleet(small_fleet())
 
     def fail(_: Entities) -> Entities:
         raise KeyError
@@ -99,7 +99,7 @@ def test_a_change_that_fails_leaves_everything_as_it_was() -> None:
 
 
 def test_no_update_of_many_writers_is_lost_and_no_reader_sees_half_of_one() -> None:
-    fleet = FleetState()
+    fleet = HeldFleet()
     torn: list[int] = []
 
     def write(i: int) -> None:
@@ -121,7 +121,7 @@ def test_no_update_of_many_writers_is_lost_and_no_reader_sees_half_of_one() -> N
 
 
 def test_of_writers_for_one_revision_one_gets_through() -> None:
-    fleet = FleetState()
+    fleet = HeldFleet()
     won: list[int] = []
 
     def write(i: int) -> None:
@@ -162,7 +162,7 @@ def test_what_a_plan_desires_touches_no_server_that_left_or_came_since() -> None
 
 
 def test_the_last_plan_is_that_of_the_latest_revision() -> None:
-    fleet = FleetState(small_fleet())
+    fleet = HeldFleet(small_fleet())
     plan = solve(small_fleet().system())
     assert fleet.plan is None
     desired = desired_allocations(plan, small_fleet().servers)
@@ -177,7 +177,7 @@ def test_the_last_plan_is_that_of_the_latest_revision() -> None:
 
 
 def test_a_plan_of_an_earlier_revision_is_kept_as_such_until_a_later_one_comes() -> None:
-    fleet = FleetState(small_fleet())
+    fleet = HeldFleet(small_fleet())
     plan = solve(small_fleet().system())
     desired = desired_allocations(plan, small_fleet().servers)
     first, _ = fleet.update(lambda now: replace(now, capacity={"A": 7}))

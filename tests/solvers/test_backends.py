@@ -15,7 +15,7 @@ from builders import accelerator, document, running, server, service_class, syst
 from mixed_oracles import random_mixed_document
 
 from optimizer import Plan, SpecError, System, Timings, load_system, solve, verify
-from optimizer.cli import main
+from optimizer.cli.main import main
 from optimizer.generate import generate_system
 
 CASES = [f"case{number:02d}" for number in range(30)]

@@ -85,7 +85,7 @@ def test_everything_fits_if_and_only_if_the_plan_is_complete(seed: int, *, mixed
 @pytest.mark.parametrize("seed", range(12))
 def test_the_cheapest_and_the_smallest_expansion_are_those_of_brute_force(seed: int) -> None:
     source = only_servable(load_system(random_document(random.Random(seed))))
-    case, kinds = read_case(source), list(find_candidates(source).fleet.type_names)
+    case, kinds = read_case(source), list(find_candidates(source).arrays.type_names)
     choices = [choice for choice in case.choices if choice.to_serve]
     found = []
     for taken in itertools.product(*[choice.options for choice in choices]):

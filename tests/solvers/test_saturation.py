@@ -139,7 +139,7 @@ def waiting_groups(system: System) -> tuple[Plan, tuple[tuple[str, ...], ...]]:
     candidates = find_candidates(system)
     problem, recorder = build_problem(candidates), Recorder()
     plan = make_plan(candidates, problem, solve_in_stages(problem, recorder.solve))
-    names = candidates.fleet.server_names
+    names = candidates.arrays.server_names
     groups: list[tuple[str, ...]] = []
     for stage, solution in recorder.calls:
         served = {int(s) for s in stage.table.server[solution.replicas > 0]}

@@ -6,7 +6,7 @@ import pytest
 from builders import accelerator, server, system
 
 from optimizer import SpecError, System, load_system, solve
-from optimizer.cli import main
+from optimizer.cli.main import main
 from optimizer.spec.loads import with_loads
 
 

@@ -1,0 +1,8 @@
+"""``python -m optimizer`` is the command ``inferplan``."""
+
+import sys
+
+from optimizer.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

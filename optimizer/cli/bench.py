@@ -1,0 +1,41 @@
+"""The sub-command bench: how long each stage takes, on systems made for it."""
+
+import argparse
+import sys
+
+from optimizer.cli.command import Command, add_json, print_json
+
+
+def _size(text: str) -> tuple[int, int]:
+    servers, _, accelerators = text.lower().partition("x")
+    if not (servers.isdigit() and accelerators.isdigit() and int(servers) and int(accelerators)):
+        raise argparse.ArgumentTypeError(f"{text!r}: give servers x accelerators, such as 100x20")
+    return int(servers), int(accelerators)
+
+
+def _add_bench(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--size",
+        metavar="SxA",
+        type=_size,
+        action="append",
+        help="servers x accelerators; may be given several times (15x6, 30x20, 100x20)",
+    )
+    parser.add_argument("--repeats", metavar="N", type=int, default=3, help="systems of each size (3)")
+    add_json(parser)
+
+
+def _bench(arguments: argparse.Namespace) -> None:
+    from optimizer.bench import measure
+
+    sizes = arguments.size or [(15, 6), (30, 20), (100, 20)]
+    results = [measure(servers, accelerators, arguments.repeats) for servers, accelerators in sizes]
+    if arguments.json:
+        print_json([result.to_wire() for result in results])
+    else:
+        from optimizer.render.tables import bench_table, show
+
+        show(bench_table([result.to_wire() for result in results]), sys.stdout)
+
+
+COMMANDS = {"bench": Command("time every stage on generated systems", _add_bench, _bench)}

@@ -1,0 +1,39 @@
+"""The sub-command explain: why a plan is as it is."""
+
+import argparse
+import sys
+
+from optimizer.cli.command import Command, add_json, add_path
+from optimizer.cli.solving import add_exact_flags, add_load, read_system, solving_options
+
+
+def _add_explain(parser: argparse.ArgumentParser) -> None:
+    add_path(parser)
+    parser.add_argument("--server", metavar="S", help="explain one server in depth")
+    add_load(parser)
+    add_exact_flags(parser, "time for each of the solves [s]")
+    add_json(parser)
+
+
+def _explain(arguments: argparse.Namespace) -> None:
+    from optimizer.render.progress import working
+    from optimizer.studies.explanation.explain import explain
+
+    with working("explaining"):
+        explanation = explain(read_system(arguments, solving_options(arguments)), arguments.server)
+    if arguments.json:
+        print(explanation.to_json())
+    else:
+        from optimizer.render.explanation_tables import explanation_tables
+        from optimizer.render.tables import show
+
+        show(explanation_tables(explanation), sys.stdout)
+
+
+COMMANDS = {
+    "explain": Command(
+        "say why a plan is as it is, what units and targets are worth, and what would repair it",
+        _add_explain,
+        _explain,
+    )
+}

@@ -1,0 +1,110 @@
+"""The program: finds the sub-command, runs it, and turns what went wrong into one line and an exit status."""
+
+import argparse
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from optimizer.cli import bench, comparing, documents, explaining, planning, replicas, reporting, serve
+from optimizer.errors import IncompletePlanError, InferplanError
+
+COMMANDS = (
+    planning.COMMANDS
+    | comparing.COMMANDS
+    | explaining.COMMANDS
+    | reporting.COMMANDS
+    | replicas.COMMANDS
+    | documents.COMMANDS
+    | bench.COMMANDS
+    | serve.COMMANDS
+)
+"""The sub-commands by name, in the order in which help lists them."""
+
+_DESCRIPTION = """\
+Plan an LLM inference fleet: which accelerator, how many replicas and what batch size for every
+(service class, model), so that latency and throughput targets hold at the least cost."""
+_EPILOG = """\
+PATH is a YAML or JSON file, a directory of such files, or - for standard input.
+Exit status: 0 done, 2 bad input, 3 a server is not served in full (--require-complete), 4 solver failure."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    _write_any_text()
+    try:
+        arguments = _parser().parse_args(argv)
+        status = int(arguments.run(arguments) or 0)
+        sys.stdout.flush()
+    except IncompletePlanError as error:
+        return _fail(error, "incomplete")
+    except InferplanError as error:
+        return _fail(error, "error")
+    except BrokenPipeError:
+        _forget_stdout()  # the reader has gone; there is nobody to tell
+        return 0
+    except OSError as error:
+        _forget_stdout()
+        print(f"inferplan: error: the answer cannot be written: {error.strerror or error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("inferplan: interrupted", file=sys.stderr)
+        return 130
+    return status
+
+
+def _write_any_text() -> None:
+    """Write UTF-8 into files and pipes, and what a terminal cannot show as a question mark."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="replace")
+
+
+def _forget_stdout() -> None:
+    """Let the interpreter end without writing what is left in the buffer."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _fail(error: InferplanError, what: str) -> int:
+    print(f"inferplan: {what}: {' '.join(str(error).split())}", file=sys.stderr)
+    return error.exit_code
+
+
+class _Version(argparse.Action):
+    """Prints the version; looks it up only then."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from optimizer import __version__
+
+        print(f"inferplan {__version__}")
+        parser.exit()
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong with the arguments in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"{self.prog}: error: {message}; see '{self.prog} --help'", file=sys.stderr)
+        sys.exit(2)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="inferplan",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name, (summary, add_arguments, run) in COMMANDS.items():
+        command = commands.add_parser(
+            name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", allow_abbrev=False
+        )
+        add_arguments(command)
+        command.set_defaults(run=run)
+    return parser

@@ -1,0 +1,115 @@
+"""The sub-commands for systems: solve, check, candidates."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from optimizer.cli.command import Command, add_json, add_path, print_json
+from optimizer.cli.solving import (
+    add_batch_sizing,
+    add_load,
+    add_solving_flags,
+    read_system,
+    solving_options,
+)
+
+
+def _add_solve(parser: argparse.ArgumentParser) -> None:
+    add_path(parser)
+    add_solving_flags(parser)
+    add_load(parser)
+    add_json(parser)
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", type=Path, help="write the plan as JSON to FILE as well"
+    )
+    parser.add_argument(
+        "--write-model",
+        metavar="FILE",
+        type=Path,
+        help="write the model to FILE.lp or FILE.mps",
+    )
+    parser.add_argument(
+        "--require-complete", action="store_true", help="exit with 3 unless every server is served in full"
+    )
+    parser.add_argument("--timings", action="store_true", help="write the time of each stage to stderr")
+
+
+def _solve(arguments: argparse.Namespace) -> int | None:
+    from optimizer.pipeline import Timings, solve
+    from optimizer.render.progress import working
+    from optimizer.spec.files import write_text
+
+    timings = Timings()
+    with working("solving"):
+        with timings.stage("read"):
+            system = read_system(arguments, solving_options(arguments))
+        plan = solve(system, backend=arguments.backend, write_model_to=arguments.write_model, timings=timings)
+    if arguments.output is not None:
+        write_text(plan.to_json() + "\n", arguments.output)
+    if arguments.json:
+        print(plan.to_json())
+    else:
+        from optimizer.render.tables import plan_tables, show
+
+        show(plan_tables(plan, system), sys.stdout)
+    if arguments.timings:
+        for stage, seconds in timings.stages_s.items():
+            print(f"{stage:<12}{seconds * 1000:10.1f} ms", file=sys.stderr)
+    if arguments.require_complete:
+        sys.stdout.flush()
+        plan.raise_for_status()
+    return None
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    from optimizer.spec.system import load_system
+
+    system = load_system(arguments.path)
+    counts = (
+        (len(system.servers), "server"),
+        (len(system.service_classes), "service class"),
+        (len({model for model, _ in system.profiles}), "model"),
+        (len(system.profiles), "profile"),
+        (len(system.accelerators), "accelerator"),
+        (len(system.capacity), "capacity"),
+    )
+    print(f"{arguments.path}: good: " + ", ".join(_plural(number, noun) for number, noun in counts))
+
+
+def _plural(number: int, noun: str) -> str:
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number} " + (
+        noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("s") else "s")
+    )
+
+
+def _add_candidates(parser: argparse.ArgumentParser) -> None:
+    add_path(parser)
+    add_load(parser)
+    add_batch_sizing(parser)
+    add_json(parser)
+
+
+def _candidates(arguments: argparse.Namespace) -> None:
+    from optimizer.candidates import find_candidates
+    from optimizer.render.progress import working
+
+    with working("sizing"):
+        asked = {} if arguments.batch_sizing is None else {"batch_sizing": arguments.batch_sizing}
+        candidates = find_candidates(read_system(arguments, asked))
+    if arguments.json:
+        print_json(candidates.to_wire())
+    else:
+        from optimizer.render.tables import candidate_tables, show
+
+        show(candidate_tables(candidates), sys.stdout)
+
+
+COMMANDS = {
+    "solve": Command("find the least-cost plan of a system", _add_solve, _solve),
+    "check": Command("say whether a system is well-formed, and what it holds", add_path, _check),
+    "candidates": Command(
+        "size every server on every accelerator, or say why it cannot run there", _add_candidates, _candidates
+    ),
+}

@@ -1,0 +1,223 @@
+"""The sub-commands for one replica: analyze, size."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from optimizer.cli.command import Command, add_json
+
+_LAW_FLAGS = {
+    "decode": (
+        ("--decode-base", "base_ms", "ms", "α: decode step of an empty batch"),
+        (
+            "--decode-per-request",
+            "per_request_ms",
+            "ms/request",
+            "β: longer decode step per request in the batch",
+        ),
+    ),
+    "prefill": (
+        ("--prefill-base", "base_ms", "ms", "γ: prefill of an empty prompt"),
+        (
+            "--prefill-per-token",
+            "per_token_ms",
+            "ms/token",
+            "δ: longer prefill per prompt token and request in the batch",
+        ),
+    ),
+    "iteration": (
+        ("--iteration-base", "base_ms", "ms", "α: iteration of an empty batch"),
+        ("--compute-per-token", "compute_per_token_ms", "ms/token", "β: per token computed"),
+        ("--kv-read-per-token", "kv_read_per_token_ms", "ms/token", "γ: per token of KV cache read"),
+    ),
+}
+
+_SHAPE_FLAGS = ("in_tokens", "out_tokens", "max_batch", "max_queue", "max_num_tokens")
+
+
+def _add_replica(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--in-tokens", metavar="TOKENS", type=float, help="mean prompt length")
+    parser.add_argument("--out-tokens", metavar="TOKENS", type=float, help="mean answer length")
+    parser.add_argument("--max-batch", metavar="REQUESTS", type=int, help="batch limit")
+    parser.add_argument(
+        "--max-queue",
+        metavar="REQUESTS",
+        type=int,
+        help="room to wait behind a full batch (10 times the batch)",
+    )
+    for title, parts in (("linear law", ("decode", "prefill")), ("iteration law", ("iteration",))):
+        group = parser.add_argument_group(title)
+        for part in parts:
+            for flag, _, unit, text in _LAW_FLAGS[part]:
+                group.add_argument(flag, metavar=unit.upper(), type=float, help=f"{text} [{unit}]")
+        if title == "iteration law":
+            group.add_argument(
+                "--max-num-tokens", metavar="TOKENS", type=int, help="token budget of one iteration (8192)"
+            )
+    parser.add_argument(
+        "--batch",
+        metavar="FILE",
+        help="JSON lines in the format of the reference's queue-analysis service; - for stdin",
+    )
+    add_json(parser)
+
+
+def _replica(arguments: argparse.Namespace) -> Any:
+    """Return the replica that the flags describe; what is wrong is said in terms of the flags."""
+    from optimizer.errors import SpecError
+    from optimizer.replica import Replica
+    from optimizer.spec.messages import validated
+
+    values: dict[str, Any] = {
+        name: value for name in _SHAPE_FLAGS if (value := getattr(arguments, name)) is not None
+    }
+    for part, flags in _LAW_FLAGS.items():
+        given = {
+            name: value
+            for flag, name, _, _ in flags
+            if (value := getattr(arguments, flag[2:].replace("-", "_"))) is not None
+        }
+        if given:
+            values[part] = given
+    linear = values.keys() & {"decode", "prefill"}
+    if bool(linear) == ("iteration" in values):
+        either, other = (
+            ", ".join(flag for part in parts for flag, *_ in _LAW_FLAGS[part])
+            for parts in (("decode", "prefill"), ("iteration",))
+        )
+        raise SpecError(f"give token times of one law: {either} (linear law), or {other} (iteration law)")
+    try:
+        return validated(Replica, values)
+    except SpecError as error:
+        path, _, problem = str(error).partition(": ")
+        raise SpecError(f"{_flag_of(path, Replica)}: {problem}") from None
+
+
+def _flag_of(path: str, replica: Any) -> str:
+    """Return the flag whose value stands at a path of the replica document."""
+    section, _, leaf = path.partition(".")
+    for name, field in replica.model_fields.items():
+        if field.alias == section:
+            if not leaf:
+                return f"--{name.replace('_', '-')}"
+            inner = next(kind for kind in field.annotation.__args__ if kind is not type(None))
+            names = {inner_field.alias or key: key for key, inner_field in inner.model_fields.items()}
+            return next(flag for flag, key, *_ in _LAW_FLAGS[name] if key == names[leaf])
+    return path
+
+
+def _add_analyze(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rate", metavar="REQ/S", type=float, help="arrival rate [requests/s]")
+    _add_replica(parser)
+
+
+def _analyze(arguments: argparse.Namespace) -> int | None:
+    if arguments.batch is not None:
+        from optimizer.compat.queue_service import analyze_problem
+
+        _refuse_beside_batch(arguments, {"rate": None})
+        return _answer_lines(arguments.batch, analyze_problem)
+    from optimizer.errors import SpecError
+    from optimizer.replica import analyze_replicas
+
+    replica = _replica(arguments)
+    if arguments.rate is None:
+        raise SpecError("--rate: missing; give the arrival rate in requests/s")
+    found = analyze_replicas([replica], [arguments.rate])[0]
+    if arguments.json:
+        print(found.model_dump_json(by_alias=True, indent=2))
+        return None
+    from optimizer.render.tables import performance_table, show
+
+    show(performance_table(found), sys.stdout)
+    if found.offered_rps > found.stable_rate_rps:
+        print(
+            f"inferplan: note: rate {found.offered_rps:g} requests/s exceeds the stable maximum "
+            f"{found.stable_rate_rps:g}; {found.loss:.1%} is lost, and the latencies are of the rest",
+            file=sys.stderr,
+        )
+    return None
+
+
+def _add_size(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--target-ttft", metavar="MS", type=float, default=0.0, help="time to first token [ms]; 0: none"
+    )
+    parser.add_argument(
+        "--target-itl", metavar="MS", type=float, default=0.0, help="inter-token latency [ms]; 0: none"
+    )
+    parser.add_argument(
+        "--throughput-target",
+        action="store_true",
+        help="cap the rate at 0.9 of the largest stable one, as slo-tps does",
+    )
+    _add_replica(parser)
+
+
+def _size(arguments: argparse.Namespace) -> int | None:
+    if arguments.batch is not None:
+        from optimizer.compat.queue_service import size_problem
+
+        _refuse_beside_batch(arguments, {"target_ttft": 0.0, "target_itl": 0.0, "throughput_target": False})
+        return _answer_lines(arguments.batch, size_problem)
+    from optimizer.errors import AnalysisError, SpecError
+    from optimizer.replica import LatencyTargets, size_replicas
+    from optimizer.spec.messages import validated
+
+    wanted = {"ttft": arguments.target_ttft, "itl": arguments.target_itl, "tps": arguments.throughput_target}
+    try:
+        targets = validated(LatencyTargets, wanted)
+    except SpecError as error:
+        raise SpecError(f"--target-{error}") from None
+    sizing = size_replicas([_replica(arguments)], [targets])[0]
+    if isinstance(sizing, AnalysisError):
+        raise sizing
+    if arguments.json:
+        print(sizing.model_dump_json(by_alias=True, indent=2))
+    else:
+        from optimizer.render.tables import show, sizing_tables
+
+        show(sizing_tables(sizing, targets), sys.stdout)
+    return None
+
+
+def _refuse_beside_batch(arguments: argparse.Namespace, own: dict[str, object]) -> None:
+    """Refuse flags that describe a replica beside ``--batch``, whose lines describe theirs."""
+    from optimizer.errors import SpecError
+
+    flags = [flag[2:].replace("-", "_") for part in _LAW_FLAGS.values() for flag, *_ in part]
+    defaults = dict.fromkeys((*_SHAPE_FLAGS, *flags)) | own
+    given = [name for name, default in defaults.items() if getattr(arguments, name) != default]
+    if given:
+        raise SpecError(f"--batch: its lines say it all; remove --{given[0].replace('_', '-')}")
+
+
+def _answer_lines(path: str, answer: Callable[[Any], Any]) -> int:
+    """Answer every line with one line; a bad one with its message, and with exit status 2 in the end."""
+    from optimizer.compat.queue_service import read_problems
+    from optimizer.errors import AnalysisError, SpecError
+    from optimizer.spec.files import read_text
+
+    bad = 0
+    for problem in read_problems(read_text(path).splitlines()):
+        if isinstance(problem, SpecError):
+            bad += 1
+            print(json.dumps({"message": str(problem)}, ensure_ascii=False))
+            continue
+        try:
+            print(answer(problem).model_dump_json(by_alias=True))
+        except AnalysisError as error:
+            print(json.dumps({"message": str(error)}, ensure_ascii=False))
+    if bad:
+        print(
+            f"inferplan: error: {path}: {bad} line{'s' if bad > 1 else ''} could not be read", file=sys.stderr
+        )
+    return 2 if bad else 0
+
+
+COMMANDS = {
+    "analyze": Command("predict latencies and throughput of one replica at a rate", _add_analyze, _analyze),
+    "size": Command("find the largest rate of one replica that meets its targets", _add_size, _size),
+}

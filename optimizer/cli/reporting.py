@@ -1,0 +1,157 @@
+"""The sub-commands that make something to look at: report, plot."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from optimizer.cli.command import Command, add_path
+from optimizer.cli.solving import (
+    add_load,
+    add_load_change,
+    add_solving_flags,
+    changed_load,
+    read_system,
+    solving_options,
+)
+
+if TYPE_CHECKING:
+    from optimizer.render.plots import Format
+
+KINDS = {
+    "plan": "all four of the next, on one page",
+    "load": "arrival rate and tokens of each model and class",
+    "assignment": "accelerator and replicas of each model and class",
+    "types": "units, replicas and cost of each accelerator type",
+    "servers": "cost, replicas, batch, token time and wait of each server",
+    "targets": "latencies of each server as shares of their targets",
+    "occupancy": "how many requests are in a replica, and how often",
+    "batch": "largest load and latencies by batch limit",
+    "latency": "latencies against load, with the targets",
+    "timing": "token times of the fitted law against batch",
+    "cost": "cost against load, by accelerator",
+    "pareto": "cost against latency, by accelerator, with the Pareto front",
+}
+"""What can be plotted; a test holds it to what the library offers."""
+PICTURES: "tuple[Format, ...]" = ("svg", "png", "pdf")
+
+
+def _add_report(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = "Without a file to write, the Markdown page goes to stdout."
+    add_path(parser)
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", type=Path, help="write one HTML file, pictures inside"
+    )
+    parser.add_argument(
+        "--markdown", metavar="FILE", type=Path, help="write the same as Markdown, without pictures"
+    )
+    parser.add_argument(
+        "--csv", metavar="FILE", type=Path, help="write one row for each pool, with every digit"
+    )
+    add_load(parser)
+    add_solving_flags(parser)
+    parser.add_argument("--json", action="store_true", help="write the report as JSON to stdout")
+
+
+def _report(arguments: argparse.Namespace) -> None:
+    from optimizer.render.pages import PageFormat, render_report
+    from optimizer.render.progress import working
+    from optimizer.spec.files import write_text
+    from optimizer.studies.reports.report import make_report
+
+    system = read_system(arguments, solving_options(arguments))
+    files: dict[PageFormat, Path | None] = {
+        "html": arguments.output, "markdown": arguments.markdown, "csv": arguments.csv
+    }  # fmt: skip
+    _check_files(arguments)
+    with working("writing the report"):
+        report = make_report(system, backend=arguments.backend)
+        for page_format, path in files.items():
+            if path is not None:
+                write_text(render_report(report, system, page_format), path)
+    if arguments.json:
+        print(report.to_json())
+    elif not any(files.values()):
+        sys.stdout.write(render_report(report, system, "markdown"))
+
+
+def _check_files(arguments: argparse.Namespace) -> None:
+    """Refuse what would lose a file, or surprise who opens it, before anything is solved."""
+    from optimizer.errors import SpecError
+
+    named = [path for path in (arguments.output, arguments.markdown, arguments.csv) if path is not None]
+    for path in named:
+        if named.count(path) > 1 and path.suffix:
+            raise SpecError(f"{path}: named for two forms of the report; name another file for one of them")
+    if arguments.output is not None and arguments.output.suffix.lower() not in {"", ".html", ".htm"}:
+        raise SpecError(f"-o: {arguments.output}: the page is HTML; the name must end in .html or .htm")
+
+
+def _add_plot(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    kinds = "\n".join(f"  {name:<12}{text}" for name, text in KINDS.items())
+    parser.epilog = f"what to plot:\n{kinds}"
+    parser.add_argument("kind", metavar="KIND", choices=tuple(KINDS), help="what to plot; see below")
+    add_path(parser)
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", type=Path, help="write FILE.svg, FILE.png or FILE.pdf"
+    )
+    parser.add_argument("--server", metavar="S", help="the server, for a kind that shows one")
+    parser.add_argument("--accelerator", metavar="A", help="the accelerator (the plan's; cost, pareto: all)")
+    add_load_change(parser)
+    add_solving_flags(parser)
+    parser.add_argument("--json", action="store_true", help="write the numbers shown as JSON to stdout")
+
+
+def _plot(arguments: argparse.Namespace) -> None:
+    from optimizer.errors import SpecError
+    from optimizer.render.plots import draw
+    from optimizer.render.progress import working
+    from optimizer.spec.files import write_bytes
+    from optimizer.spec.system import load_system
+    from optimizer.studies.figures.kinds import PLAN_KINDS, make_figure
+
+    file_format = _picture_format(arguments)
+    one_server = arguments.kind not in PLAN_KINDS
+    for name in ("server", "accelerator"):
+        if getattr(arguments, name) is not None and not one_server:
+            raise SpecError(f"--{name}: {arguments.kind!r} shows the whole plan; remove it")
+    before = load_system(arguments.path).with_options(**solving_options(arguments))
+    system = changed_load(arguments, before)
+    with working("plotting"):
+        figure = make_figure(
+            system,
+            arguments.kind,
+            server=arguments.server,
+            accelerator=arguments.accelerator,
+            before=None if system is before else before,
+            backend=arguments.backend,
+        )
+        if file_format is not None:
+            write_bytes(draw(figure, file_format), arguments.output)
+    if arguments.json:
+        print(figure.to_json())
+    elif not figure.panels:
+        print(figure.note)
+
+
+def _picture_format(arguments: argparse.Namespace) -> "Format | None":
+    """Return the format that the name of the output file asks for; none where only JSON is wanted."""
+    from optimizer.errors import SpecError
+
+    if arguments.output is None:
+        if arguments.json:
+            return None
+        raise SpecError("-o: missing; name the file to write, such as plot.svg, or ask for --json")
+    suffix = arguments.output.suffix.lower().removeprefix(".")
+    for known in PICTURES:
+        if suffix == known:
+            return known
+    names = ", ".join(f".{name}" for name in PICTURES)
+    raise SpecError(f"-o: {arguments.output}: the name must end in one of {names}")
+
+
+COMMANDS = {
+    "report": Command("write a plan as a page to hand on: HTML, Markdown, CSV", _add_report, _report),
+    "plot": Command("draw a plan, a queue, a cost curve, … as SVG, PNG or PDF", _add_plot, _plot),
+}

@@ -1,0 +1,65 @@
+"""The sub-command serve: the REST service."""
+
+import argparse
+from pathlib import Path
+
+from optimizer.cli.command import Command
+
+
+def _add_serve(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-F",
+        "--stateful",
+        action="store_true",
+        default=None,
+        help="hold a fleet, which requests change; else every request brings its system",
+    )
+    parser.add_argument("--host", metavar="H", help="address to listen on (INFERNO_HOST, else 127.0.0.1)")
+    parser.add_argument(
+        "--port", metavar="P", type=int, help="port to listen on; 0: a free one (INFERNO_PORT, else 8080)"
+    )
+    parser.add_argument(
+        "--workers", metavar="N", type=int, help="processes that answer requests; stateless only (1)"
+    )
+    parser.add_argument(
+        "--insecure",
+        action="store_true",
+        default=None,
+        help="serve an address that other machines reach without API keys",
+    )
+    parser.add_argument(
+        "--api-keys",
+        metavar="FILE",
+        type=Path,
+        action="append",
+        help="file of API keys, in a line 'KEY' or 'SCOPES KEY' with scopes of read,solve,write; "
+        "may be given several times",
+    )
+    parser.add_argument(
+        "--queue",
+        action="store_true",
+        default=None,
+        help="answer the queue-analysis routes at the root too, not only under /queue",
+    )
+    parser.add_argument(
+        "--protect-state",
+        action="store_true",
+        default=None,
+        help="do not let /optimizeOne replace the fleet of a stateful service",
+    )
+
+
+_SETTINGS = {"queue": "queue_at_root", "api_keys": "api_key_files"}
+"""Arguments whose setting has another name."""
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    from rest_server.app import serve
+    from rest_server.settings import load_settings
+
+    names = ("stateful", "host", "port", "workers", "insecure", "api_keys", "queue", "protect_state")
+    given = {_SETTINGS.get(name, name): getattr(arguments, name) for name in names}
+    return serve(load_settings(**{name: value for name, value in given.items() if value is not None}))
+
+
+COMMANDS = {"serve": Command("answer planning requests over HTTP", _add_serve, _serve)}

@@ -1,0 +1,139 @@
+"""The flags that say how to solve and for which load, and what they stand for."""
+
+import argparse
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from optimizer.cli.command import number
+
+if TYPE_CHECKING:
+    from optimizer.spec.system import System
+
+
+def add_batch_sizing(parser: argparse.ArgumentParser) -> None:
+    """Add the choice of batch sizes."""
+    parser.add_argument(
+        "--batch-sizing", choices=["profile", "optimal"], help="batches of the profiles, or chosen ones"
+    )
+
+
+def add_exact_flags(parser: argparse.ArgumentParser, time_limit: str) -> None:
+    """Add the flags that override the document's options where the exact solver is used in any case."""
+    _add_plan_flags(parser)
+    add_batch_sizing(parser)
+    _add_stopping(parser, time_limit)
+
+
+def add_solving_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that override the document's options, and the choice of the MILP solver."""
+    _add_plan_flags(parser)
+    parser.add_argument("--solver", choices=["milp", "greedy"], help="exact, or the greedy baseline")
+    add_batch_sizing(parser)
+    parser.add_argument(
+        "--backend", metavar="NAME", default="highs", help="MILP solver: highs, CBC, … (highs)"
+    )
+    _add_stopping(parser, "time for the whole solve [s]")
+
+
+def _add_plan_flags(parser: argparse.ArgumentParser) -> None:
+    limits = parser.add_mutually_exclusive_group()
+    limits.add_argument("--limited", action="store_true", help="keep to the units that exist")
+    limits.add_argument("--unlimited", action="store_true", help="ignore the capacities")
+    parser.add_argument("--mixed", action="store_true", help="let a server run on several accelerators")
+
+
+def _add_stopping(parser: argparse.ArgumentParser, time_limit: str) -> None:
+    gap, limit = number(0, 1, "the gap"), number(0, 1e6, "the time limit", open_end=True)
+    parser.add_argument(
+        "--gap", metavar="G", type=gap, help="relative gap at which the solver may stop, 0 … 1"
+    )
+    parser.add_argument("--time-limit", metavar="S", type=limit, help=time_limit)
+
+
+def solving_options(arguments: argparse.Namespace) -> dict[str, object]:
+    """Return the optimizer options that the flags override; only those that are given.
+
+    Raises:
+        SpecError: the flags contradict each other.
+    """
+    from optimizer.errors import SpecError
+
+    solver = getattr(arguments, "solver", None)
+    if arguments.mixed and solver == "greedy":
+        raise SpecError("--mixed: the greedy solver plans one accelerator per server; remove one of the two")
+    exact = None if solver is None else solver == "milp"
+    if arguments.mixed:
+        exact = True  # whatever the document says
+    options = {
+        "gap": arguments.gap,
+        "time_limit_s": arguments.time_limit,
+        "unlimited": arguments.unlimited if arguments.limited or arguments.unlimited else None,
+        "heterogeneous": arguments.mixed or None,
+        "milp_solver": exact,
+        "batch_sizing": arguments.batch_sizing,
+    }
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def add_load(parser: argparse.ArgumentParser) -> None:
+    """Add the flag that replaces the loads of the document."""
+    parser.add_argument("--load", metavar="CSV", help="loads by server, in place of the document's")
+
+
+def read_system(arguments: argparse.Namespace, options: Mapping[str, object]) -> "System":
+    """Read the system that the arguments name, with its loads and options replaced as they say."""
+    from optimizer.spec.loads import with_loads
+    from optimizer.spec.system import load_system
+
+    system = load_system(arguments.path).with_options(**options)
+    return system if arguments.load is None else with_loads(system, arguments.load)
+
+
+def add_load_change(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that change the load: before and after."""
+    loads = parser.add_mutually_exclusive_group()
+    loads.add_argument("--load", metavar="CSV", help="after: loads by server, in place of the document's")
+    loads.add_argument(
+        "--scale", metavar="X", type=number(0, 1e6, "the factor"), help="after: every arrival rate times X"
+    )
+    loads.add_argument(
+        "--random-load",
+        metavar="SEED",
+        type=_seed,
+        help="after: every arrival rate times 0.5 … 1.5, every token length times 0.8 … 1.2, at random",
+    )
+
+
+def _seed(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r}: the seed must be a whole number, at least 0")
+    return int(text)
+
+
+def load_change_flag(arguments: argparse.Namespace) -> str | None:
+    """Return the flag that changes the load, if any."""
+    for flag in ("load", "scale", "random_load"):
+        if getattr(arguments, flag) is not None:
+            return "--" + flag.replace("_", "-")
+    return None
+
+
+def changed_load(arguments: argparse.Namespace, system: "System") -> "System":
+    """Return the system with its load changed as the flags say; the same system where none is given.
+
+    Raises:
+        SpecError: the loads cannot be read, or a load is out of range.
+    """
+    if arguments.load is not None:
+        from optimizer.spec.loads import with_loads
+
+        return with_loads(system, arguments.load)
+    from optimizer.studies.load_changes import scale_loads, vary_loads
+
+    if arguments.scale is not None:
+        return scale_loads(system, arguments.scale)
+    if arguments.random_load is None:
+        return system
+    import numpy as np
+
+    return vary_loads(system, np.random.default_rng(arguments.random_load))

@@ -1,0 +1,1 @@
+"""What only clients of the reference family speak."""

@@ -1,0 +1,288 @@
+"""An explanation as tables: an overview of all servers, or one server in depth; at most 100 columns wide."""
+
+from collections.abc import Iterator, Sequence
+from typing import TypeGuard
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from optimizer.render.explanation_words import (
+    binding_text,
+    changes,
+    cost_text,
+    money_text,
+    more_text,
+    sentence,
+    service_text,
+    titled_list,
+)
+from optimizer.render.server_tables import server_parts
+from optimizer.render.tables import empty_table
+from optimizer.studies.explanation.document import (
+    Alternative,
+    Explanation,
+    Repair,
+    ServerExplanation,
+    TargetPrice,
+    TypeExplanation,
+    UnitRepair,
+)
+from optimizer.studies.figures.document import share_text
+
+_BY_POLICY = (
+    "what is left beside the servers served in full is given out by the saturation policy, which keeps to "
+    "its order and does not search for the best."
+)
+
+
+def explanation_tables(explanation: Explanation) -> Group:
+    """Return an explanation as tables and sentences."""
+    parts: list[RenderableType] = [_headline(explanation)]
+    parts += [sentence(f"Note: {note}.") for note in explanation.notes]
+    if explanation.server is None:
+        parts += [*_overview(explanation), *_unserved(explanation), *_types(explanation)]
+    else:
+        parts += list(server_parts(explanation.servers[0], explanation))
+    if explanation.repair is not None:
+        parts += list(_repair(explanation.repair))
+    parts += list(_targets(explanation.targets))
+    parts.append(_proof(explanation))
+    return Group(*parts)
+
+
+def _headline(explanation: Explanation) -> Text:
+    plan = explanation.plan
+    servers = len({*plan.allocations} | {item.server for item in plan.unserved})
+    mode = "limited" if any(item.limit is not None for item in plan.capacity) else "unlimited"
+    text = Text(f"{plan.total_cost_cents_per_h:,.2f} cents/h", style="bold")
+    served = f"{servers - len(plan.unserved)} of {servers} servers served in full"
+    stopped = "" if plan.status == "optimal" else ", the solver stopped early"
+    gap = f", gap {plan.gap:.2%}" if plan.gap else ""
+    text.append(f"   {mode} plan{stopped}{gap}, {served}\n", style="default")
+    return text
+
+
+# --- all servers -----------------------------------------------------------------------------------------
+
+
+def _overview(explanation: Explanation) -> Iterator[RenderableType]:
+    table = empty_table(
+        "Why this accelerator",
+        [
+            ("server", False),
+            ("runs on", False),
+            ("what binds", False),
+            ("room for\nreq/min", True),
+            ("runner-up", False),
+            ("would cost\ncents/h", True),
+        ],
+    )
+    order = sorted(explanation.servers, key=lambda item: (item.priority, item.server))
+    for item in order:
+        runs_on = [
+            (f"{pool.num_replicas:,} x {pool.accelerator}", binding_text(pool.binding)) for pool in item.pools
+        ]
+        others = _pools(item.runner_up)
+        for i in range(max(len(runs_on), len(others), 1)):
+            pool, binding = runs_on[i] if i < len(runs_on) else ("", "")
+            table.add_row(
+                item.server if i == 0 else "",
+                pool if item.pools else _why_none(item),
+                binding,
+                _room(item) if i == 0 else "",
+                others[i] if i < len(others) else "",
+                _price(item.runner_up) if i == 0 else "",
+            )
+    yield table
+    yield from titled_list(
+        "Who is served more or less with the runner-up",
+        (f"{item.server}: {service_text(item.runner_up.effect)}" for item in order if _moves(item.runner_up)),
+    )
+    if any(item.runner_up is not None and item.runner_up.effect.serves == "more" for item in order):
+        yield sentence(f"A runner-up can serve more: {_BY_POLICY}")
+
+
+def _moves(alternative: Alternative | None) -> TypeGuard[Alternative]:
+    """Return whether there is an alternative that changes who is served."""
+    return alternative is not None and bool(alternative.effect.service)
+
+
+def _why_none(item: ServerExplanation) -> str:
+    return "not served" if item.served_fraction < 1 else "idle"
+
+
+def _room(item: ServerExplanation) -> str:
+    if item.served_fraction < 1:
+        return f"{share_text(item.served_fraction)} served"
+    if item.headroom_rpm is None or item.headroom_share is None:
+        return "-"
+    return f"{item.headroom_rpm:,.4g} ({item.headroom_share:.1%})"
+
+
+def _pools(alternative: Alternative | None) -> list[str]:
+    if alternative is None:
+        return ["-"]
+    return [f"{pool.num_replicas:,} x {pool.accelerator}" for pool in alternative.pools] or ["none"]
+
+
+def _price(alternative: Alternative | None) -> str:
+    return "-" if alternative is None else cost_text(alternative.effect)
+
+
+# --- accelerator types -----------------------------------------------------------------------------------
+
+
+def _types(explanation: Explanation) -> Iterator[RenderableType]:
+    limited = any(item.limit is not None for item in explanation.types)
+    if not limited:
+        table = empty_table("Units", [("type", False), ("used", True)])
+        for item in explanation.types:
+            table.add_row(item.type, f"{item.used:,}")
+        yield table
+        return
+    table = empty_table(
+        "What a unit is worth",
+        [
+            ("type", False),
+            ("used", True),
+            ("exist", True),
+            ("left", True),
+            ("one more\ncents/h", True),
+            ("one fewer\ncents/h", True),
+            ("Lagrangian\nprice", True),
+        ],
+    )
+    for item in explanation.types:
+        table.add_row(
+            item.type,
+            f"{item.used:,}",
+            f"{item.limit or 0:,}",
+            f"{item.left or 0:,}",
+            "-" if item.one_more is None else cost_text(item.one_more),
+            "none to take" if item.one_fewer is None else cost_text(item.one_fewer),
+            "-" if item.lagrangian_price_cents_per_h is None else f"{item.lagrangian_price_cents_per_h:,.2f}",
+        )
+    yield table
+    priced = [item for item in explanation.types if item.lagrangian_price_cents_per_h]
+    if priced:
+        yield sentence(
+            "Lagrangian price: what a small part of a unit more would save of the objective, if replicas "
+            "could be split, in cents/h per unit."
+            + (
+                " Split, they would also use up types of which units are left."
+                if any(item.left for item in priced)
+                else ""
+            )
+        )
+    yield from _service_of_units(explanation.types)
+
+
+def _service_of_units(types: Sequence[TypeExplanation]) -> Iterator[Text]:
+    lines = [
+        f"{what} {item.type}: {service_text(effect)}"
+        for item in types
+        for what, effect in (("+1", item.one_more), ("-1", item.one_fewer))
+        if effect is not None and effect.service
+    ]
+    yield from titled_list("Who is served more or less then", lines)
+    if any(item.one_fewer is not None and item.one_fewer.serves == "more" for item in types):
+        yield sentence(f"One unit fewer can serve more: {_BY_POLICY}")
+
+
+def _unserved(explanation: Explanation) -> Iterator[Text]:
+    order = sorted(explanation.plan.unserved, key=lambda item: (item.priority, item.server))
+    lines = (f"{item.server} ({share_text(item.served_fraction)} served): {item.detail}" for item in order)
+    yield from titled_list("Not served in full", lines)
+
+
+# --- repair ----------------------------------------------------------------------------------------------
+
+
+def _repair(repair: Repair) -> Iterator[RenderableType]:
+    units = [("cheapest plan", repair.cheapest), ("fewest units", repair.fewest)]
+    units += [("one type", item) for item in repair.of_one_type]
+    lines = [f"{title}: {_units(item)}" for title, item in units if item is not None]
+    lines += [
+        f"one target: {item.service_class}/{item.model} {item.metric.upper()} {item.target_ms:g} -> "
+        f"{item.needed_ms:.10g} ms; the plan then costs {more_text(item.effect)}"
+        for item in repair.relaxations
+    ]
+    if not repair.relaxations:
+        lines.append("one target: none of a server that is not served is enough alone")
+    if repair.common_factor is not None:
+        lines.append(f"their latency targets together: {repair.common_factor:.10g} times as long")
+    lines += [f"no number of units serves {item.server}: {item.detail}" for item in repair.beyond_units]
+    but = ", but for what no number of units serves" if repair.cheapest and repair.beyond_units else ""
+    yield from titled_list(f"What would serve everything{but}; each line is an alternative", lines)
+
+
+def _units(repair: UnitRepair) -> str:
+    if not repair.added:
+        return "none; the solver stopped before it used those that exist, give it more time"
+    added = " ".join(f"+{count:,} {kind}" for kind, count in repair.added.items())
+    proof = "" if repair.proved else " (not proved to be the least)"
+    change = money_text(repair.effect.cost_change_cents_per_h)
+    return f"{added}; the plan then costs {repair.total_cost_cents_per_h:,.2f} cents/h ({change}){proof}"
+
+
+# --- targets ---------------------------------------------------------------------------------------------
+
+
+def _targets(targets: Sequence[TargetPrice]) -> Iterator[RenderableType]:
+    changing = [item for item in targets if changes(item.effect)]
+    if changing:
+        table = empty_table(
+            "What 10 % more of a target changes",
+            [
+                ("class", False),
+                ("model", False),
+                ("target", False),
+                ("ms", True),
+                ("relaxed\nms", True),
+                ("cents/h", True),
+            ],
+        )
+        for item in changing:
+            table.add_row(
+                item.service_class,
+                item.model,
+                item.metric.upper(),
+                f"{item.target_ms:g}",
+                f"{item.relaxed_ms:g}",
+                cost_text(item.effect),
+            )
+        yield table
+    rest = len(targets) - len(changing)
+    if rest:
+        yield sentence(_rest(rest, more=bool(changing)))
+
+
+def _rest(count: int, *, more: bool) -> str:
+    """Say that some targets cost nothing, beside others that do or alone."""
+    which = {True: "the other", False: "any of the" if count > 1 else "the"}[more]
+    targets = "latency target" if count == 1 else f"{count} latency targets"
+    return f"10 % more of {which} {targets} changes nothing."
+
+
+def _proof(explanation: Explanation) -> Text:
+    """Say how the numbers were found."""
+    found: list[float | None] = [item.effect.open_cents_per_h for item in explanation.targets]
+    found += [
+        item.runner_up.effect.open_cents_per_h for item in explanation.servers if item.runner_up is not None
+    ]
+    found += [
+        effect.open_cents_per_h
+        for item in explanation.types
+        for effect in (item.one_more, item.one_fewer)
+        if effect is not None
+    ]
+    if not found:
+        return Text("")
+    if None in found:
+        return sentence("Some plans were stopped early; --json says of each number how far it is proved.")
+    most = max(value for value in found if value is not None)
+    if most == 0:
+        return sentence("Every number is the difference of two plans that are proved optimal.")
+    return sentence(
+        f"Not every plan is proved optimal: a number may be off by up to {most:,.2f} cents/h of the value."
+    )

@@ -1,0 +1,100 @@
+"""What explanations say in words: prices, shares, service, and what binds; text of a fixed width."""
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.text import Text
+
+from optimizer.studies.explanation.document import Binding, Effect, ServiceChange
+from optimizer.studies.figures.document import share_text
+
+MANY = 1e6
+"""Factors from here on are written with a power of ten."""
+WIDTH = 98
+"""Characters of a line of text."""
+
+LIMIT_NAMES = {
+    "itl": "ITL",
+    "ttft": "TTFT",
+    "throughput": "throughput",
+    "stability": "stability",
+    "step": "step",
+    "batch": "batch",
+    "memory": "memory",
+}
+
+
+def sentence(text: str) -> Text:
+    """Return a paragraph."""
+    return Text(_wrapped(text, "") + "\n")
+
+
+def titled_list(title: str, lines: Iterable[str]) -> Iterator[Text]:
+    """Yield a title and its lines; nothing where there are none."""
+    items = [_wrapped(line, "  ") for line in lines]
+    if items:
+        yield Text(title, style="bold")
+        yield Text("\n".join(items) + "\n")
+
+
+def _wrapped(text: str, indent: str) -> str:
+    """Return text in lines; characters that steer a terminal are shown as a question mark."""
+    plain = "".join(c if c.isprintable() else "?" for c in text)
+    return textwrap.fill(plain, WIDTH, initial_indent=indent, subsequent_indent=indent + "  " * bool(indent))
+
+
+def service_text(effect: Effect, most: int = 2) -> str:
+    """Say who is served more or less."""
+    parts = [_served_text(item) for item in effect.service[:most]]
+    more = len(effect.service) - most
+    return ", ".join(parts) + (f" and {more} more" if more > 0 else "")
+
+
+def _served_text(item: ServiceChange) -> str:
+    """Say by how much one server is served more or less; an idle one has a share of its replicas only."""
+    shares = f"{item.server} {share_text(item.served_before)} -> {share_text(item.served_after)}"
+    return f"{shares} ({item.load_change_rpm:+,.4g} req/min)" if item.load_change_rpm else shares
+
+
+def binding_text(limits: Sequence[Binding]) -> str:
+    """Return the names of the limits that bind."""
+    return ", ".join(LIMIT_NAMES[item.limit] for item in limits) or "-"
+
+
+def cost_text(effect: Effect) -> str:
+    """Return what an effect costs, or, where service changes, what is served: no price says that."""
+    if effect.service:
+        return f"serves {effect.serves}" if effect.serves != "same" else "serves others"
+    return price_text(effect)
+
+
+def price_text(effect: Effect) -> str:
+    """Return the change of the cost, with that of the value where one rises and the other does not."""
+    cost, value = effect.cost_change_cents_per_h, effect.value_change_cents_per_h
+    same_sign = (cost > 0) == (value > 0) and (cost < 0) == (value < 0)
+    return money_text(cost) if same_sign else f"{money_text(cost)} (value {money_text(value)})"
+
+
+def more_text(effect: Effect) -> str:
+    """Return a price as words."""
+    text = price_text(effect)
+    if text[0] not in "+-" or "value" in text:
+        return "the same" if text == "0" else f"{text} cents/h"
+    return f"{text[1:]} cents/h {'more' if text[0] == '+' else 'less'}"
+
+
+def changes(effect: Effect) -> bool:
+    """Return whether an effect changes anything: cost, value or service."""
+    moneys = (effect.cost_change_cents_per_h, effect.value_change_cents_per_h)
+    return any(moneys) or bool(effect.service)
+
+
+def factor_text(factor: float) -> str:
+    """Return a factor with three digits, or more so that one above 1 does not read as 1; at most nine."""
+    digits = next((digits for digits in range(3, 9) if float(f"{factor:.{digits}g}") != 1), 9)
+    return f"{factor:,.0f}" if 999.5 <= factor < MANY else f"{factor:.{digits}g}"
+
+
+def money_text(cents: float) -> str:
+    """Return a change of cost with its sign."""
+    return "0" if cents == 0 else f"{cents:+,.2f}"

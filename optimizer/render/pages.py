@@ -1,0 +1,134 @@
+"""A report as a page: HTML in one file, Markdown, or its pools as CSV; the same bytes for the same report.
+
+Names are input: they are escaped wherever they stand.
+"""
+
+import base64
+import csv
+import io
+import re
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from optimizer.render.plots import draw
+from optimizer.render.plots.style import printable
+from optimizer.render.sections import Section, headline, sections, status
+from optimizer.spec.system import System
+from optimizer.studies.figures.document import Figure
+from optimizer.studies.figures.plans import PANELS, Shown, left_out
+from optimizer.studies.reports.overview import PoolRow
+from optimizer.studies.reports.report import Report
+
+PageFormat = Literal["html", "markdown", "csv"]
+
+_MARKDOWN_SIGNS = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])|:(?=//)")
+"""An underscore within a word is one, and stays as it is."""
+_FORMULA_SIGNS = ("=", "+", "-", "@", "\t")
+"""A spreadsheet takes text that begins with one of these for a formula."""
+
+
+def render_report(report: Report, system: System, page_format: PageFormat) -> str:
+    """Return a report as a page of text.
+
+    Args:
+        report: what `make_report` found.
+        system: the system that it was found for.
+        page_format: html, markdown or csv (one row for each pool).
+    """
+    if page_format == "csv":
+        return _csv(report)
+    if page_format == "markdown":
+        return _markdown(report)
+    return _html(report, system)
+
+
+def _title(report: Report) -> str:
+    return f"{'Limited' if report.overview.limited else 'Unlimited'} plan of the inference fleet"
+
+
+def _html(report: Report, system: System) -> str:
+    environment = Environment(
+        loader=PackageLoader("optimizer.render", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+    )
+    found = tuple(_printable(section) for section in sections(report))
+    shown = Shown(system, report.overview)
+    return environment.get_template("page.html.j2").render(
+        title=_title(report),
+        status=status(report.overview),
+        headline=headline(report.overview),
+        sections=found,
+        pictures={
+            section.name: _picture(shown, section.picture)
+            for section in found
+            if section.picture and report.overview.pools
+        },
+    )
+
+
+def _picture(shown: Shown, kind: str) -> str:
+    figure = Figure(title="", note=left_out(shown, (kind,)), panels=(PANELS[kind](shown, None),))
+    return base64.b64encode(draw(figure, "svg")).decode("ascii")
+
+
+def _markdown(report: Report) -> str:
+    lines = [f"# {_title(report)}", "", _escaped(status(report.overview)), ""]
+    lines += _table(("figure", "value"), (False, True), headline(report.overview))
+    for section in sections(report):
+        lines += ["", f"## {section.title}", ""]
+        for paragraph in section.text:
+            lines += [_escaped(paragraph), ""]
+        if section.rows:
+            columns = [column.heading for column in section.columns]
+            lines += _table(columns, [column.numeric for column in section.columns], section.rows)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _table(headings: Sequence[str], numeric: Sequence[bool], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield _line(headings)
+    yield _line(["---:" if right else "---" for right in numeric])
+    for row in rows:
+        yield _line([_escaped(cell) for cell in row])
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _escaped(text: str) -> str:
+    """Return text that Markdown shows as it is."""
+    plain = _MARKDOWN_SIGNS.sub(r"\\\g<0>", printable(text))
+    return plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _csv(report: Report) -> str:
+    """Return one row for each pool, under the names of the documents, with every digit.
+
+    A name that a spreadsheet would take for a formula has an apostrophe before it, which marks text there.
+    """
+    text = io.StringIO()
+    names = {name: field.alias or name for name, field in PoolRow.model_fields.items()}
+    rows = csv.DictWriter(text, list(names.values()), lineterminator="\n")
+    rows.writeheader()
+    for pool in report.overview.pools:
+        rows.writerow({name: _as_text(value) for name, value in pool.model_dump(by_alias=True).items()})
+    return text.getvalue()
+
+
+def _as_text(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    text = value.replace("\r", "?")  # the library does not quote it, and it would end the row
+    return f"'{text}" if text.startswith(_FORMULA_SIGNS) else text
+
+
+def _printable(section: Section) -> Section:
+    """Return a section without characters that HTML cannot hold."""
+    return section._replace(
+        text=tuple(printable(paragraph) for paragraph in section.text),
+        rows=tuple(tuple(printable(cell) for cell in row) for row in section.rows),
+    )

@@ -1,0 +1,112 @@
+"""Draws panels of bars: rows of things, quantities side by side, each number beside its bar."""
+
+import itertools
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+
+from optimizer.render.plots.style import (
+    COLOURS,
+    EDGE_MM,
+    GREY,
+    INK,
+    LIGHT,
+    SMALL_PT,
+    WIDTH_MM,
+    Page,
+    fitted,
+    width_mm,
+)
+from optimizer.studies.figures.document import Bar, BarPanel
+
+ROW_MM = 3.7
+GROUP_MM, NAME_MM = 25.0, 17.0
+"""Room for the names of groups, and of rows within them."""
+NAME_ALONE_MM = 21.0
+"""Room for the names of rows without groups."""
+NUMBER_PT = SMALL_PT - 0.5
+LEAST_NUMBER = 0.01
+"""Smaller ones, such as waits that hardly ever happen, are said to be smaller."""
+LONG_NUMBER = 10_000_000
+"""From here on there is no room for all digits."""
+LEAST_SCALE = 0.1
+"""Bars of smaller numbers stay short: a full one would say much of what is next to nothing."""
+SPACIOUS_COLUMNS = 3
+"""Up to so many columns of bars there is room for the number of a mark beside that of its bar."""
+
+
+def bars_height_mm(panel: BarPanel) -> float:
+    """Return the height of the panel with its headings."""
+    return ROW_MM * (len(panel.bars) + _gaps(panel.bars)) + 8
+
+
+def draw_bars(page: Page, panel: BarPanel, top: float) -> None:
+    """Draw a panel of bars, at least one, whose upper edge is at `top` [mm]."""
+    rows, grouped = _rows(panel.bars), any(bar.group for bar in panel.bars)
+    begin_name, name_mm = (EDGE_MM + GROUP_MM + 1, NAME_MM) if grouped else (EDGE_MM, NAME_ALONE_MM)
+    left = begin_name + name_mm + 1
+    names = list(dict.fromkeys(bar.name for bar in panel.bars))
+    spacious = len(panel.columns) <= SPACIOUS_COLUMNS
+    width = (WIDTH_MM - left - EDGE_MM) / len(panel.columns)
+    head = 6.5
+    for i, (bar, row) in enumerate(zip(panel.bars, rows, strict=True)):
+        middle = top + head + ROW_MM * (row + 0.5)
+        if grouped and (i == 0 or panel.bars[i - 1].group != bar.group):
+            name = fitted(bar.group, GROUP_MM, bold=True)
+            page.text(EDGE_MM, middle, name, va="center", fontweight="bold")
+        page.text(begin_name, middle, fitted(bar.name, name_mm), va="center")
+    for c, heading in enumerate(panel.columns):
+        begin = left + width * c
+        page.text(begin, top + head, heading, va="bottom", color=GREY, linespacing=1.1)
+        axes = page.axes(begin, top + head, width - 2, ROW_MM * (rows[-1] + 1))
+        _draw_column(axes, panel.bars, rows, c, names if grouped else [], spacious=spacious)
+    if panel.mark:
+        sign = "tick and (number)" if spacious else "tick"
+        page.text(WIDTH_MM - EDGE_MM, top - 5, f"{sign}: {panel.mark}", ha="right", color=GREY)
+
+
+def _gaps(bars: Sequence[Bar]) -> float:
+    """Return the room between groups, in rows."""
+    return 0.6 * sum(a.group != b.group for a, b in itertools.pairwise(bars))
+
+
+def _rows(bars: Sequence[Bar]) -> list[float]:
+    """Return the place of each row, from above, in rows."""
+    return [i + _gaps(bars[: i + 1]) for i in range(len(bars))]
+
+
+def _draw_column(
+    axes: Axes, bars: Sequence[Bar], rows: Sequence[float], c: int, names: list[str], *, spacious: bool
+) -> None:
+    axes.axis("off")
+    axes.set_ylim(rows[-1] + 0.5, -0.5)
+    values = [bar.values[c] for bar in bars]
+    marks = [bar.marks[c] if bar.marks else None for bar in bars]
+    labels = [_label(value, mark if spacious else None) for value, mark in zip(values, marks, strict=True)]
+    most = max([LEAST_SCALE, *(value for value in (*values, *marks) if value is not None)])
+    room_mm = max(width_mm(label, NUMBER_PT) for label in labels) + 1
+    axes.set_xlim(0, most / max(1 - room_mm / (axes.get_position().width * WIDTH_MM), 0.2))
+    axes.plot([0, 0], [-0.5, rows[-1] + 0.5], color=LIGHT, linewidth=0.6, clip_on=False)
+    for bar, row, value, mark, label in zip(bars, rows, values, marks, labels, strict=True):
+        few = len(names) <= len(COLOURS)
+        colour = COLOURS[names.index(bar.name)] if names and few else COLOURS[0]
+        if value:
+            axes.barh(row, value, height=0.72, color=colour, linewidth=0)
+        if mark is not None:
+            axes.plot([mark, mark], [row - 0.45, row + 0.45], color=INK, linewidth=1.1)
+        end = max(value or 0.0, mark or 0.0)
+        axes.annotate(label, (end, row), (2, 0), textcoords="offset points", va="center", fontsize=NUMBER_PT)
+
+
+def _label(value: float | None, mark: float | None) -> str:
+    if value is None:
+        return "–" if mark is None else f"– ({_number(mark)})"
+    if mark is None or _number(mark) == _number(value):
+        return _number(value)
+    return f"{_number(value)} ({_number(mark)})"
+
+
+def _number(value: float) -> str:
+    if 0 < value < LEAST_NUMBER:
+        return f"<{LEAST_NUMBER:g}"
+    return f"{value:,.0f}" if 100 <= value < LONG_NUMBER else f"{value:.3g}"

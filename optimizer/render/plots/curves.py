@@ -1,0 +1,215 @@
+"""Draws panels of curves: lines, steps, points and bars over one quantity, with targets and loads."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+from optimizer.render.plots.style import (
+    COLOURS,
+    EDGE_MM,
+    GREY,
+    INK,
+    SMALL_PT,
+    WIDTH_MM,
+    Page,
+    fitted,
+    width_mm,
+)
+from optimizer.studies.figures.document import CurvePanel, Guide, Series
+
+CURVE_MM, STRIP_MM = 46.0, 3.5
+LEFT_MM = 17.0
+"""Room for the numbers of the upright axis and its label …"""
+LABEL_MM = 7.5
+"""… of which the label, the ticks and the gaps between them take so much."""
+NAMES_MM = 30.0
+"""Room for the names of the series, beside the axes."""
+MOST_NAME_MM = 60.0
+"""Of a line across the panel."""
+LEAST_LABEL_STEP = 0.075
+"""Distance of labels beside curves, as a share of the panel's height."""
+FAR = 2.5
+"""A level that is more than this factor away from all curves is said in words instead of drawn."""
+MANY_TIMES = 1000
+"""On a logarithmic axis over more than this factor only powers of ten have numbers."""
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+
+
+def curves_height_mm(panel: CurvePanel) -> float:
+    """Return the height of the panel with its axis below it."""
+    return _strip_mm(panel) + CURVE_MM + 10
+
+
+def draw_curves(page: Page, panel: CurvePanel, top: float) -> None:
+    """Draw a panel of curves whose upper edge is at `top` [mm]."""
+    named = any(series.name for series in panel.series)
+    right = NAMES_MM if named else 6.0
+    axes = page.axes(LEFT_MM, top + _strip_mm(panel), WIDTH_MM - LEFT_MM - right, CURVE_MM)
+    axes.set_xlabel(panel.x_label)
+    axes.set_ylabel(panel.y_label)
+    far = _far_levels(panel)
+    words = "; ".join(f"{guide.name}: far {where}" for guide, where in far.items())
+    page.text(WIDTH_MM - EDGE_MM, top - 5, words, ha="right", color=GREY)
+    for i, series in enumerate(panel.series):
+        _draw_series(axes, series, i)
+    _set_ends(axes, panel, [guide for guide in panel.guides if guide not in far])
+    _make_room_for_numbers(axes)
+    if named:
+        _name_series(axes, panel)
+    _draw_uprights(axes, [guide for guide in panel.guides if guide.axis == "x"])
+    for guide in panel.guides:
+        if guide.axis == "y" and guide not in far:
+            _draw_level(axes, guide)
+
+
+def _far_levels(panel: CurvePanel) -> dict[Guide, str]:
+    """Return the levels so far above or below all curves that the curves would be squashed, and which."""
+    found = dict[Guide, str]()
+    values = [value for series in panel.series for value in series.y if value is not None]
+    for guide in panel.guides:
+        if guide.axis == "y" and values and panel.y_most is None:
+            if 0 < FAR * max(values) < guide.value:
+                found[guide] = "above"
+            elif "y" in panel.logarithmic and FAR * guide.value < min(values):
+                found[guide] = "below"
+    return found
+
+
+def _strip_mm(panel: CurvePanel) -> float:
+    """Return the height of the strip above the axes that has the names of the upright lines."""
+    return STRIP_MM if any(guide.axis == "x" for guide in panel.guides) else 0.0
+
+
+def _set_ends(axes: Axes, panel: CurvePanel, near: Sequence[Guide]) -> None:
+    """Begin and end the axes so that all values and near lines are on them, and number them plainly."""
+    x = _shown([value for series in panel.series for value in series.x], near, "x")
+    y = _shown([value for series in panel.series for value in series.y], near, "y")
+    least, most = min(x), max(x)
+    if least == most or any(series.style == "bars" for series in panel.series):
+        axes.set_xlim(least - 0.6, most + 0.6)
+    elif 0 <= least <= 0.3 * most:
+        axes.set_xlim(0, most + 0.02 * (most - least))
+    else:
+        axes.set_xlim(least - 0.03 * (most - least), most + 0.02 * (most - least))
+    axes.set_ylim(min(*y, 0.0), panel.y_most or max(y) * 1.08 or 1.0)
+    if all(value.is_integer() for series in panel.series for value in series.x if value is not None):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    for name, values in (("x", x), ("y", y)):
+        if name in panel.logarithmic and min(values) > 0:
+            _set_logarithmic(axes, name, values)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+
+
+def _make_room_for_numbers(axes: Axes) -> None:
+    """Move the left end of the axes where the numbers beside it are long, so that the label has room."""
+    low, high = axes.get_ylim()
+    places = [place for place in axes.yaxis.get_major_locator()() if low <= place <= high]
+    numbers = axes.yaxis.get_major_formatter().format_ticks(places)
+    more = max(max(map(width_mm, numbers), default=0.0) + LABEL_MM - LEFT_MM, 0.0) / WIDTH_MM
+    box = axes.get_position()
+    axes.set_position((box.x0 + more, box.y0, box.width - more, box.height))
+
+
+def _set_logarithmic(axes: Axes, name: str, values: Sequence[float]) -> None:
+    least, most = min(values), max(values)
+    margin = max((most / least) ** 0.08, 1.1)
+    axes.set(**{f"{name}scale": "log", f"{name}lim": (least / margin, most * margin)})
+    axis = axes.xaxis if name == "x" else axes.yaxis
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if most < MANY_TIMES * least else (1,)))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _shown(values: Sequence[float | None], guides: Sequence[Guide], axis: str) -> list[float]:
+    shown = [value for value in values if value is not None]
+    return shown + [guide.value for guide in guides if guide.axis == axis] or [0.0, 1.0]
+
+
+def _colour(series: Series, i: int) -> str:
+    return INK if series.style == "front" else COLOURS[i % len(COLOURS)]
+
+
+def _draw_series(axes: Axes, series: Series, i: int) -> None:
+    colour, points = _colour(series, i), list(zip(series.x, series.y, strict=True))
+    x = [float("nan") if value is None else value for value, _ in points]
+    y = [float("nan") if value is None else value for _, value in points]
+    dash = "-" if i < len(COLOURS) else "--"
+    if series.style == "bars":
+        if len(x) <= 120:
+            axes.bar(x, y, width=0.8, color=colour)
+        else:
+            axes.fill_between(x, y, step="mid", color=colour, linewidth=0)
+    elif series.style == "points":
+        sign = MARKERS[i % len(MARKERS)]
+        axes.plot(x, y, sign, color=colour, markersize=3.2, markeredgewidth=0, zorder=3)  # above the front
+    else:
+        few = "o" if series.style == "line" and len(x) <= 40 else None
+        drawn = {"line": "default", "steps": "steps-pre", "front": "steps-post"}[series.style]
+        axes.plot(x, y, dash, color=colour, linewidth=1.3, drawstyle=drawn, marker=few, markersize=2.5)
+
+
+def _name_series(axes: Axes, panel: CurvePanel) -> None:
+    """Write the names at the right: where each curve ends, or as a list with their signs; not too close."""
+    bottom, ends = axes.get_ylim()[0], []
+    for i, series in enumerate(panel.series):
+        last = next((y for y in reversed(series.y) if y is not None), bottom)
+        listed = series.style in {"points", "bars"}
+        ends.append((1 - i / 8 if listed else min(max(_share(axes, last, "y"), 0.0), 1.0), i))
+    ends.sort()
+    step = min(LEAST_LABEL_STEP, 1.0 / len(ends))
+    heights = _apart([share for share, _ in ends], [step] * len(ends))
+    for height, (_, i) in zip(heights, ends, strict=True):
+        series, colour = panel.series[i], _colour(panel.series[i], i)
+        name = fitted(series.name, NAMES_MM - 5 - EDGE_MM)
+        axes.text(1.03, height, name, color=colour, va="center", fontsize=SMALL_PT, transform=axes.transAxes)
+        if series.style == "points":
+            axes.plot(
+                1.015, height, MARKERS[i % len(MARKERS)], color=colour, markersize=3.2, markeredgewidth=0,
+                transform=axes.transAxes, clip_on=False,
+            )  # fmt: skip
+
+
+def _share(axes: Axes, value: float, axis: Literal["x", "y"]) -> float:
+    """Return where a value lies on an axis, from 0 at its beginning to 1 at its end."""
+    point = (value, axes.get_ylim()[0]) if axis == "x" else (axes.get_xlim()[0], value)
+    shares = axes.transLimits.transform(axes.transScale.transform(point))
+    return float(shares["xy".index(axis)])
+
+
+def _apart(places: Sequence[float], sizes: Sequence[float]) -> list[float]:
+    """Move the middles of labels, in ascending order, apart, and onto the stretch from 0 to 1."""
+    moved, end = [], 0.0
+    for place, size in zip(places, sizes, strict=True):
+        moved.append(max(place, end + size / 2))
+        end = moved[-1] + size / 2
+    begin = 1.0
+    for k in range(len(moved) - 1, -1, -1):
+        moved[k] = min(moved[k], begin - sizes[k] / 2)
+        begin = moved[k] - sizes[k] / 2
+    return moved
+
+
+def _draw_level(axes: Axes, guide: Guide) -> None:
+    axes.axhline(guide.value, color=INK, linewidth=0.9, linestyle=(0, (5, 2)))
+    axes.annotate(
+        fitted(guide.name, MOST_NAME_MM), (0.0, guide.value), (3, 2), xycoords=("axes fraction", "data"),
+        textcoords="offset points", color=INK, va="bottom", ha="left", fontsize=SMALL_PT,
+        bbox={"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.5},
+    )  # fmt: skip
+
+
+def _draw_uprights(axes: Axes, guides: Sequence[Guide]) -> None:
+    """Draw upright lines with their names above them, side by side."""
+    guides = sorted(guides, key=lambda guide: guide.value)
+    places = [_share(axes, guide.value, "x") for guide in guides]
+    names = [fitted(guide.name, MOST_NAME_MM) for guide in guides]
+    axes_mm = axes.get_position().width * WIDTH_MM
+    middles = _apart(places, [(width_mm(name) + 3) / axes_mm for name in names])
+    for guide, name, middle in zip(guides, names, middles, strict=True):
+        axes.axvline(guide.value, color=GREY, linewidth=0.9, linestyle=(0, (1, 1.5)))
+        axes.annotate(
+            name, (middle, 1.0), (0, 2), xycoords="axes fraction", textcoords="offset points",
+            color=GREY, va="bottom", ha="center", fontsize=SMALL_PT,
+        )  # fmt: skip

@@ -1,0 +1,276 @@
+"""What a report says, section by section, in words and tables; how it looks is decided elsewhere.
+
+Takes a `Report`, gives sections of plain text: one place for what every kind of page shows. Every number
+stands under its unit.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from optimizer.render.comparison_words import headline as comparison_headline
+from optimizer.render.comparison_words import signed
+from optimizer.studies.comparison.document import Comparison, Figures
+from optimizer.studies.figures.document import plain, share_text
+from optimizer.studies.reports.overview import Overview
+from optimizer.studies.reports.report import Report
+
+
+class Column(NamedTuple):
+    """A column of a table."""
+
+    heading: str
+    numeric: bool = True
+
+
+class Section(NamedTuple):
+    """A part of a report."""
+
+    name: str
+    """Short, for links."""
+    title: str
+    text: tuple[str, ...] = ()
+    """Paragraphs."""
+    columns: tuple[Column, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    picture: str = ""
+    """Kind of the picture that belongs to it, if any."""
+
+
+def sections(report: Report) -> tuple[Section, ...]:
+    """Return the sections of a report, in their order."""
+    overview = report.overview
+    return (
+        _assignment(overview),
+        _types(overview),
+        _latencies(overview),
+        _power(overview),
+        _capacity(overview),
+        _unserved(overview),
+        _comparison(report.comparison),
+    )
+
+
+def headline(overview: Overview) -> tuple[tuple[str, str], ...]:
+    """Return the figures that sum up a plan, each with its name."""
+    plan = overview.plan
+    replicas = sum(row.num_replicas for row in overview.pools)
+    served = overview.servers - len(plan.unserved)
+    figures = [
+        ("total cost", f"{plan.total_cost_cents_per_h:,.2f} cents/h"),
+        ("served in full", f"{served:,} of {overview.servers:,} servers"),
+        ("replicas", f"{replicas:,}"),
+        ("power", _kilowatts(overview.power_w)),
+    ]
+    return tuple(figures)
+
+
+def status(overview: Overview) -> str:
+    """Say in one sentence what kind of plan it is and how good it is known to be."""
+    plan = overview.plan
+    mode = "keeps to the units that exist" if overview.limited else "ignores how many units exist"
+    proof = {
+        "optimal": "proved optimal",
+        "feasible": "the best found before the solver stopped",
+        "heuristic": "found by a heuristic, without proof",
+    }[plan.status]
+    bound = f" Its value may be {plan.gap:.2%} above that of the best." if plan.gap else ""
+    if plan.bound is not None and any(change.before for change in plan.changes):
+        bound = (
+            f" Its transition value, what it costs more than what runs now plus the penalty on moves, is "
+            f"{plan.objective:,.2f} cents/h; no plan can be below {plan.bound:,.2f}.{bound}"
+        )
+    return f"The plan {mode}. It is {proof}.{bound} {_completeness(overview)}"
+
+
+def _completeness(overview: Overview) -> str:
+    if not overview.plan.complete:
+        return f"{_count(len(overview.plan.unserved), 'server')} not served in full, see below."
+    if not overview.pools:
+        return "Every server is idle and needs nothing."
+    return "Every server is served in full."
+
+
+def _count(number: int, noun: str) -> str:
+    return f"1 {noun} is" if number == 1 else f"{number:,} {noun}s are"
+
+
+# --- the sections --------------------------------------------------------------------------------------
+
+
+def _assignment(overview: Overview) -> Section:
+    columns = (
+        Column("server", numeric=False), Column("class", numeric=False), Column("model", numeric=False),
+        Column("priority"), Column("accelerator", numeric=False), Column("replicas"), Column("batch"),
+        Column("load [req/min]"), Column("room for [req/min]"), Column("cost [cents/h]"),
+    )  # fmt: skip
+    rows = [
+        (
+            row.server, row.service_class, row.model, str(row.priority), row.accelerator,
+            f"{row.num_replicas:,}", f"{row.max_batch:,}", plain(row.arrival_rate_rpm),
+            plain(row.max_arrival_rate_rpm), f"{row.cost_cents_per_h:,.2f}",
+        )
+        for row in overview.pools
+    ]  # fmt: skip
+    idle = [
+        (row.server, row.service_class, row.model, str(row.priority), "idle", "0", "–", "0", "–", "0.00")
+        for row in overview.idle
+    ]
+    text = () if overview.pools else ("No server runs.",)
+    return Section("assignment", "Assignment", text, columns, (*rows, *idle), "assignment")
+
+
+def _types(overview: Overview) -> Section:
+    total = overview.plan.total_cost_cents_per_h
+    columns = (
+        Column("type", numeric=False), Column("replicas"), Column("units"), Column("cost [cents/h]"),
+        Column("share of cost"), Column("power [kW]"),
+    )  # fmt: skip
+    rows = [
+        (
+            row.type, f"{row.replicas:,}", f"{row.used:,}", f"{row.cost_cents_per_h:,.2f}",
+            f"{row.cost_cents_per_h / total:.1%}" if total else "–",
+            "–" if row.power_w is None else f"{row.power_w / 1000:,.2f}",
+        )
+        for row in overview.types
+    ]  # fmt: skip
+    return Section("types", "Count and cost by accelerator type", (), columns, tuple(rows), "types")
+
+
+def _latencies(overview: Overview) -> Section:
+    columns = (
+        Column("server", numeric=False), Column("accelerator", numeric=False), Column("ITL [ms]"),
+        Column("target [ms]"), Column("margin"), Column("TTFT [ms]"), Column("of it wait [ms]"),
+        Column("target [ms]"), Column("margin"), Column("lost requests"),
+    )  # fmt: skip
+    rows = [
+        (
+            row.server, row.accelerator, f"{row.itl_ms:,.1f}", _target(row.itl_target_ms),
+            _margin(row.itl_ms, row.itl_target_ms), f"{row.ttft_ms:,.0f}", f"{row.wait_ms:,.0f}",
+            _target(row.ttft_target_ms), _margin(row.ttft_ms, row.ttft_target_ms), _lost(row.loss),
+        )
+        for row in overview.pools
+    ]  # fmt: skip
+    text = "Means at the load that each pool carries. Margin: how much of the target is left."
+    return Section(
+        "latencies", "Latencies against targets", _said(text, overview), columns, tuple(rows), "targets"
+    )
+
+
+def _power(overview: Overview) -> Section:
+    columns = (
+        Column("server", numeric=False), Column("accelerator", numeric=False), Column("replicas"),
+        Column("batch in use"), Column("load over room"), Column("power [W]"), Column("per replica [W]"),
+    )  # fmt: skip
+    rows = [
+        (
+            row.server, row.accelerator, f"{row.num_replicas:,}", f"{row.utilization:.0%}",
+            f"{row.arrival_rate_rpm / row.max_arrival_rate_rpm:.0%}" if row.max_arrival_rate_rpm else "–",
+            "–" if row.power_w is None else f"{row.power_w:,.0f}",
+            "–" if row.power_w is None or not row.num_replicas else f"{row.power_w / row.num_replicas:,.0f}",
+        )
+        for row in overview.pools
+    ]  # fmt: skip
+    text = [
+        "Batch in use is the mean batch over the batch limit; the accelerators' power curves are read there."
+    ]
+    missing = sorted({row.accelerator for row in overview.pools if row.power_w is None})
+    if missing:
+        text.append(f"No power curve is given for {', '.join(missing)}, so the total is not known.")
+    elif overview.pools:
+        text.append(f"All replicas together draw {_kilowatts(overview.power_w)}.")
+    return Section("power", "Utilisation and power", _said(text, overview), columns, tuple(rows))
+
+
+def _capacity(overview: Overview) -> Section:
+    columns = (
+        Column("type", numeric=False), Column("used [units]"), Column("exist [units]"),
+        Column("left [units]"), Column("in use"),
+    )  # fmt: skip
+    rows = []
+    for use in overview.plan.capacity:
+        limit = use.limit
+        left = "–" if limit is None else f"{limit - use.used:,}"
+        share = f"{use.used / limit:.0%}" if limit else "–"
+        rows.append((use.type, f"{use.used:,}", "unlimited" if limit is None else f"{limit:,}", left, share))
+    none = sorted(use.type for use in overview.plan.capacity if use.limit == 0)
+    text = (f"There are no units of {', '.join(none)}.",) if none else ()
+    return Section("capacity", "Capacity", text, columns, tuple(rows))
+
+
+def _unserved(overview: Overview) -> Section:
+    unserved = sorted(overview.plan.unserved, key=lambda item: (item.priority, item.server))
+    if not unserved:
+        return Section("unserved", "Not served in full", (_completeness(overview),))
+    columns = (
+        Column("server", numeric=False), Column("priority"), Column("served"),
+        Column("reason", numeric=False), Column("detail", numeric=False),
+    )  # fmt: skip
+    rows = [
+        (item.server, str(item.priority), share_text(item.served_fraction), item.reason, item.detail)
+        for item in unserved
+    ]
+    return Section("unserved", "Not served in full", (), columns, tuple(rows))
+
+
+def _comparison(comparison: Comparison) -> Section:
+    """Return what the limits cost, in total and by class, and the servers that they move."""
+    text = [
+        comparison_headline(comparison),
+        f"{_count(len(comparison.changed()), 'server')} placed another way.",
+        *(f"{note[0].upper()}{note[1:]}." for note in comparison.notes),
+    ]
+    if comparison.same:
+        text = ["The limits change nothing: the limited plan is the unlimited one."]
+    columns = (
+        Column("what", numeric=False), Column("unlimited", numeric=False), Column("limited", numeric=False),
+        Column("unlimited [cents/h]"), Column("limited [cents/h]"), Column("difference [cents/h]"),
+    )  # fmt: skip
+    total, classes = ("all servers", comparison.total), comparison.classes
+    rows = [
+        (name, "", "", _cost(row.first), _cost(row.second), signed(row.difference.cost_cents_per_h, ",.2f"))
+        for name, row in (total, *((f"class {row.service_class}", row) for row in classes))
+    ]
+    rows += [
+        (
+            row.server, _runs_on(row.first), _runs_on(row.second), _cost(row.first), _cost(row.second),
+            signed(row.difference.cost_cents_per_h, ",.2f"),
+        )
+        for row in sorted(comparison.changed(), key=lambda row: (row.priority or 0, row.server))
+    ]  # fmt: skip
+    return Section("comparison", "Limited and unlimited", tuple(text), columns, tuple(rows))
+
+
+# --- words for figures ---------------------------------------------------------------------------------
+
+
+def _said(text: str | Iterable[str], overview: Overview) -> tuple[str, ...]:
+    """Return paragraphs, or that nothing runs where nothing does."""
+    if not overview.pools:
+        return ("No server runs.",)
+    return (text,) if isinstance(text, str) else tuple(text)
+
+
+def _kilowatts(power_w: float | None) -> str:
+    return "not known" if power_w is None else f"{power_w / 1000:,.2f} kW"
+
+
+def _target(value: float | None) -> str:
+    return "none" if value is None else f"{value:,.5g}"
+
+
+def _margin(value: float, target: float | None) -> str:
+    return "–" if target is None else f"{1 - value / target:.0%}"
+
+
+def _lost(share: float) -> str:
+    return "0" if share < 1e-6 else f"{share:.2g}" if share < 1e-4 else f"{share:.2%}"
+
+
+def _cost(figures: Figures | None) -> str:
+    return "–" if figures is None else f"{figures.cost_cents_per_h:,.2f}"
+
+
+def _runs_on(figures: Figures | None) -> str:
+    if figures is None or not figures.accelerators:
+        return "nothing"
+    return " + ".join(f"{item.num_replicas:,} × {item.accelerator}" for item in figures.accelerators)

@@ -1,0 +1,130 @@
+"""One server of an explanation in depth: its pools, its runner-up, every candidate, every rejected pair."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import RenderableType
+from rich.table import Table
+
+from optimizer.render.explanation_words import (
+    LIMIT_NAMES,
+    binding_text,
+    cost_text,
+    factor_text,
+    more_text,
+    sentence,
+    service_text,
+)
+from optimizer.render.tables import empty_table
+from optimizer.studies.explanation.document import (
+    Alternative,
+    Binding,
+    Explanation,
+    Option,
+    ServerExplanation,
+)
+from optimizer.studies.figures.document import share_text
+
+
+def server_parts(item: ServerExplanation, explanation: Explanation) -> Iterator[RenderableType]:
+    """Yield the paragraphs and tables of one server."""
+    yield sentence(
+        f"{item.server}: {item.model} for class {item.service_class}, priority {item.priority}, "
+        f"{item.load_rpm:,.6g} requests/min"
+    )
+    yield from (sentence(text) for text in _verdict(item, explanation))
+    if item.options:
+        yield _candidates(item)
+    if item.rejections:
+        yield _rejections(item)
+
+
+def _verdict(item: ServerExplanation, explanation: Explanation) -> Iterator[str]:
+    if not item.pools and item.served_fraction == 1:
+        yield "It is idle and needs no replicas."
+        return
+    for unserved in explanation.plan.unserved:
+        if unserved.server == item.server:
+            yield f"{share_text(unserved.served_fraction)} of its load is served: {unserved.detail}."
+    for pool in item.pools:
+        yield (
+            f"It runs on {pool.num_replicas:,} x {pool.accelerator} with batch {pool.max_batch} for "
+            f"{pool.cost_cents_per_h:,.2f} cents/h. "
+            + (f"What binds: {_gains(pool.binding)}." if pool.binding else "It has no load.")
+        )
+    if item.headroom_rpm is not None and item.headroom_rpm >= 0:
+        yield (
+            f"It can still take {item.headroom_rpm:,.4g} requests/min ({item.headroom_share:.1%}) before "
+            "another replica is needed."
+        )
+    if item.runner_up is not None:
+        yield _runner_up(item.runner_up)
+
+
+def _gains(limits: Sequence[Binding]) -> str:
+    steps = {"itl": "1 % more", "ttft": "1 % more", "throughput": "without it", "batch": "one request more"}
+    steps["memory"] = "room for one request more"
+    return "; ".join(
+        LIMIT_NAMES[item.limit]
+        + (
+            f" ({steps[item.limit]} raises the largest load by {item.rate_gain:.2%})"
+            if item.rate_gain
+            else ""
+        )
+        for item in limits
+    )
+
+
+def _runner_up(alternative: Alternative) -> str:
+    effect = alternative.effect
+    where = ", ".join(f"{pool.num_replicas:,} x {pool.accelerator}" for pool in alternative.pools)
+    start = f"Runner-up: {where}; the whole plan" if where else "No other accelerator takes it; the plan"
+    if effect.service:
+        serves = "others" if effect.serves == "same" else effect.serves
+        return f"{start} would serve {serves}: {service_text(effect)}."
+    return f"{start} would cost {more_text(effect)}."
+
+
+def _candidates(item: ServerExplanation) -> Table:
+    table = empty_table(
+        "Where it can run, and what the whole plan would cost more with it there",
+        [
+            ("accelerator\n(* runs there)", False),
+            ("replicas", True),
+            ("batch", True),
+            ("units", True),
+            ("own cost\ncents/h", True),
+            ("what binds", False),
+            ("whole plan\ncents/h", True),
+        ],
+    )
+    chosen = {pool.accelerator for pool in item.pools}
+    for option in item.options:
+        table.add_row(
+            option.accelerator + (" *" if option.accelerator in chosen else ""),
+            f"{option.num_replicas:,}",
+            str(option.max_batch),
+            f"{option.units:,} {option.type}",
+            f"{option.cost_cents_per_h:,.2f}",
+            binding_text(option.binding),
+            _forced(option),
+        )
+    return table
+
+
+def _forced(option: Option) -> str:
+    if option.forced is None:
+        return "-"
+    if not option.forced.pools:
+        return "not served there"
+    return cost_text(option.forced.effect)
+
+
+def _rejections(item: ServerExplanation) -> Table:
+    table = empty_table(
+        "Where it cannot run",
+        [("accelerator", False), ("misses by", True), ("reason", False), ("detail", False)],
+    )
+    for pair in item.rejections:
+        miss = "-" if pair.factor is None else f"x {factor_text(pair.factor)}"
+        table.add_row(pair.accelerator, miss, pair.reason, pair.detail)
+    return table

@@ -1,0 +1,160 @@
+"""Compare two plans: limited with unlimited, two systems or sets of options, before and after a load change.
+
+Takes systems, which are solved, or plans, gives a `Comparison`.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from optimizer.errors import SpecError
+from optimizer.pipeline import solve
+from optimizer.plan import Plan
+from optimizer.spec.system import System
+from optimizer.studies.comparison.document import Comparison, Kind, Side
+from optimizer.studies.comparison.rows import (
+    Case,
+    alike,
+    case_of,
+    class_model_rows,
+    class_rows,
+    figures_of,
+    row_of,
+    serve_the_same,
+    server_rows,
+    type_rows,
+)
+
+LABELS: Mapping[Kind, tuple[str, str]] = {
+    "scarcity": ("unlimited", "limited"),
+    "options": ("as given", "changed"),
+    "load_change": ("before", "after"),
+    "plans": ("first", "second"),
+}
+
+
+def compare(
+    first: System | Plan,
+    second: System | Plan | None = None,
+    *,
+    second_options: Mapping[str, object] | None = None,
+    transition: bool = False,
+    labels: tuple[str, str] | None = None,
+    backend: str = "highs",
+    **options: object,
+) -> Comparison:
+    """Compare two plans; given only a system, its unlimited plan with its limited one.
+
+    Args:
+        first: a system, which is solved, or a plan as it is.
+        second: the other system or plan; without it the first system again.
+        second_options: optimizer options by their Python names for the second side alone.
+        transition: the second system follows the first in time: its plan starts from the first plan as what
+            runs, in place of its own current allocations.
+        labels: what to call the sides.
+        backend: what solves a MILP: ``highs``, or the name of a solver that PuLP knows (``CBC``).
+        options: optimizer options by their Python names for every side that is solved.
+
+    Raises:
+        SpecError: there is nothing to compare or to solve, or an option is wrong.
+        SolverError: the solver failed, or a plan does not pass verification.
+    """
+    if second is None:
+        if isinstance(first, Plan):
+            raise SpecError("a plan alone cannot be compared; name a second plan or system")
+        if second_options is None:
+            first = first.with_options(unlimited=True)
+            second_options = {"unlimited": False}
+        second = first
+        kind: Kind = "options"
+    else:
+        kind = "plans"
+    one = _solved(first, options, backend)
+    if transition:
+        second, kind = _following(one, second), "load_change"
+    two = _solved(second, options | dict(second_options or {}), backend)
+    if kind == "options" and _only_limits_differ(one, two):
+        kind = "scarcity"
+    return _comparison(kind, one, two, labels or LABELS[kind])
+
+
+def _solved(source: System | Plan, options: Mapping[str, object], backend: str) -> Case:
+    if isinstance(source, Plan):
+        return case_of(source, None)
+    system = source.with_options(**options)
+    return case_of(solve(system, backend=backend), system)
+
+
+def _following(before: Case, after: System | Plan) -> System:
+    """Return a system in which what runs is the plan of the case before it."""
+    if isinstance(after, Plan):
+        raise SpecError("a plan that exists cannot start from another; give the system after the change")
+    used = {pool.accelerator for pools in before.plan.allocations.values() for pool in pools}
+    gone = sorted(used - after.accelerators.keys())
+    if gone:
+        raise SpecError(f"accelerator {gone[0]!r} of the first plan does not exist in the second system")
+    return before.plan.applied_to(after)
+
+
+def _only_limits_differ(one: Case, two: Case) -> bool:
+    """Say whether the one is unlimited, the other limited, and nothing else differs."""
+    if one.system is None or two.system is None:
+        return False
+    limited = one.system.options.model_copy(update={"unlimited": False})
+    return one.system.options.unlimited and two.system.options == limited
+
+
+# --- from two cases to a comparison ---------------------------------------------------------------------
+
+
+def _comparison(kind: Kind, one: Case, two: Case, labels: tuple[str, str]) -> Comparison:
+    servers = server_rows(one, two)
+    total = row_of(figures_of(one, one.shares), figures_of(two, two.shares))
+    cost = 0.0 if total.first is None else total.first.cost_cents_per_h
+    difference = total.difference.cost_cents_per_h
+    equal = serve_the_same(one, two)
+    return Comparison(
+        kind=kind,
+        same=equal and all(alike(row.first, row.second) for row in servers),
+        equal_service=equal,
+        first=_side(one, labels[0]),
+        second=_side(two, labels[1]),
+        total=total,
+        relative_cost_difference=difference / cost if cost else None,
+        transition_value_cents_per_h=two.plan.objective if kind == "load_change" else None,
+        classes=class_rows(one, two),
+        class_models=class_model_rows(one, two),
+        servers=servers,
+        types=type_rows(one, two),
+        notes=tuple(_notes(kind, one, two, labels)),
+    )
+
+
+def _side(case: Case, label: str) -> Side:
+    return Side(label=label, options=None if case.system is None else case.system.options, plan=case.plan)
+
+
+# --- what to know ---------------------------------------------------------------------------------------
+
+
+def _notes(kind: Kind, one: Case, two: Case, labels: tuple[str, str]) -> Iterable[str]:
+    """Yield what keeps the difference of the costs from being the whole story."""
+    if one.shares.keys() != two.shares.keys():
+        yield "the two sides do not have the same servers, so their costs are not for the same service"
+    elif not serve_the_same(one, two):
+        yield "not every server is served to the same share, so the costs are not for the same service"
+    for case, label in zip((one, two), labels, strict=True):
+        if case.system is None:
+            yield f"{label} is a finished plan and taken as it is: only with its system can it be verified"
+        elif case.plan.status == "heuristic":
+            yield f"{label} was found by a heuristic, without proof"
+        elif case.plan.status == "feasible":
+            yield f"the solver stopped early on {label}; there may be a cheaper plan"
+        elif case.plan.gap:
+            yield f"{label} is proved to within {case.plan.gap:.2%} of the least value, not to the last cent"
+    if kind == "load_change" and any(len(pools) > 1 for pools in one.plan.allocations.values()):
+        yield (
+            f"the plan {labels[1]} starts from the largest pool of each server of the mixed plan "
+            f"{labels[0]}; a current allocation has room for one"
+        )
+    runs = one.system is not None and any(server.current.is_running for server in one.system.servers.values())
+    if kind == "scarcity" and runs:
+        yield "both plans weigh what runs now: they are of least transition value, not of least cost"

@@ -1,0 +1,278 @@
+"""The rows of a comparison: two plans, grouped by server, class, model and accelerator type.
+
+Takes the plan of each side, with its system where that is known. Sums are those of decimal numbers, with one
+rounding at the end, so that the rows of each kind add up to the whole.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import fsum, isclose
+from typing import NamedTuple
+
+from optimizer.plan import Plan, Pool
+from optimizer.spec.schema import Load
+from optimizer.spec.system import System
+from optimizer.studies.comparison.document import (
+    AcceleratorShare,
+    ClassModelRow,
+    ClassRow,
+    Difference,
+    Figures,
+    Row,
+    ServerChange,
+    ServerRow,
+    ServiceChange,
+    TypeRow,
+    TypeUse,
+)
+from optimizer.studies.comparison.sums import less, total
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A plan, with the system it was made for where that is known."""
+
+    plan: Plan
+    system: System | None
+    shares: Mapping[str, float]
+    """Share of its load that each server of the plan is served, in the order of the names."""
+    left_out: frozenset[str]
+    """The servers that are not served in full."""
+
+
+def case_of(plan: Plan, system: System | None) -> Case:
+    """Return a plan as a side of a comparison."""
+    shares = dict.fromkeys(plan.allocations, 1.0)
+    shares |= {item.server: item.served_fraction for item in plan.unserved}
+    left_out = frozenset(item.server for item in plan.unserved)
+    return Case(plan, system, {name: shares[name] for name in sorted(shares)}, left_out)
+
+
+def serve_the_same(one: Case, two: Case) -> bool:
+    """Say whether the same servers are served to the same shares."""
+    return (
+        one.left_out == two.left_out
+        and one.shares.keys() == two.shares.keys()
+        and all(isclose(share, two.shares[name], rel_tol=1e-9) for name, share in one.shares.items())
+    )
+
+
+def server_rows(one: Case, two: Case) -> tuple[ServerRow, ...]:
+    """Return a row for every server of either side, by name."""
+    rows = []
+    for name in sorted(one.shares.keys() | two.shares.keys()):
+        first = figures_of(one, [name] if name in one.shares else [])
+        second = figures_of(two, [name] if name in two.shares else [])
+        rows.append(
+            ServerRow(
+                **dict(row_of(first, second)),
+                **_place(name, two, one)._asdict(),
+                server=name,
+                change=_server_change(first, second),
+                service=_service_change(first, second),
+            )
+        )
+    return tuple(rows)
+
+
+def _server_change(first: Figures | None, second: Figures | None) -> ServerChange:
+    if first is None or second is None:
+        return "added" if first is None else "removed"
+    before, after = first.accelerators, second.accelerators
+    if not before or not after:
+        return "started" if after else "stopped" if before else "none"
+    if [item.accelerator for item in before] != [item.accelerator for item in after]:
+        return "moved"
+    if [item.num_replicas for item in before] != [item.num_replicas for item in after]:
+        return "scaled"
+    return "none" if [x.max_batch for x in before] == [x.max_batch for x in after] else "batch"
+
+
+def _service_change(first: Figures | None, second: Figures | None) -> ServiceChange:
+    before = first is not None and first.served_in_full == 1
+    after = second is not None and second.served_in_full == 1
+    if before == after or first is None or second is None:
+        return "same"
+    return "newly_served" if after else "newly_unserved"
+
+
+class _Place(NamedTuple):
+    """Where a server belongs; nothing is known of the servers of plans from files alone."""
+
+    service_class: str | None
+    model: str | None
+    priority: int | None
+
+
+def _place(name: str, *cases: Case) -> _Place:
+    """Return where a server belongs, from the first of the cases that knows it."""
+    for case in cases:
+        if case.system is not None and name in case.system.servers:
+            server = case.system.servers[name]
+            return _Place(server.service_class, server.model, case.system.priority(server))
+    return _Place(None, None, None)
+
+
+def class_rows(one: Case, two: Case) -> tuple[ClassRow, ...]:
+    """Return a row for every service class, highest priority first."""
+    rows = [
+        ClassRow(**dict(row), service_class=place.service_class, priority=place.priority)
+        for place, row in _grouped(one, two, lambda place: place.service_class)
+    ]
+    return tuple(
+        sorted(rows, key=lambda row: (row.priority is None, row.priority or 0, row.service_class or ""))
+    )
+
+
+def class_model_rows(one: Case, two: Case) -> tuple[ClassModelRow, ...]:
+    """Return a row for every service class and model, by name."""
+    rows = [
+        ClassModelRow(**dict(row), **place._asdict())
+        for place, row in _grouped(one, two, lambda place: (place.service_class, place.model))
+    ]
+    return tuple(sorted(rows, key=lambda row: (row.service_class or "", row.model or "")))
+
+
+def _grouped(one: Case, two: Case, key: Callable[[_Place], Hashable]) -> Iterator[tuple[_Place, Row]]:
+    """Yield a row for the servers of each key, with one place that has the key.
+
+    Where the systems say different things of a server, each side counts it as its own says.
+    """
+    groups: dict[Hashable, tuple[list[str], list[str]]] = {}
+    places: dict[Hashable, _Place] = {}
+    for side, (case, other) in enumerate(((one, two), (two, one))):
+        for name in case.shares:
+            place = _place(name, case, other)
+            groups.setdefault(key(place), ([], []))[side].append(name)
+            places[key(place)] = place
+    for group, (before, after) in groups.items():
+        yield places[group], row_of(figures_of(one, before), figures_of(two, after))
+
+
+def type_rows(one: Case, two: Case) -> tuple[TypeRow, ...]:
+    """Return a row for every accelerator type, by name."""
+    before, after = _type_uses(one, two), _type_uses(two, one)
+    rows = []
+    for kind in sorted(before.keys() | after.keys()):
+        first, second = before.get(kind), after.get(kind)
+        costs = [0.0 if use is None else use.cost_cents_per_h for use in (first, second)]
+        rows.append(
+            TypeRow(
+                type=kind,
+                first=first,
+                second=second,
+                used_difference=(second.used if second else 0) - (first.used if first else 0),
+                cost_difference_cents_per_h=(
+                    None if costs[0] is None or costs[1] is None else less(costs[1], costs[0])
+                ),
+            )
+        )
+    return tuple(rows)
+
+
+def _type_uses(case: Case, other: Case) -> dict[str, TypeUse]:
+    """Return units and cost by accelerator type; a plan without a system borrows the other's catalogue."""
+    system = case.system or other.system
+    kinds = {} if system is None else {name: item.type for name, item in system.accelerators.items()}
+    pools = [pool for mine in case.plan.allocations.values() for pool in mine]
+    listed = {item.type for item in case.plan.capacity}
+    known = all(kinds.get(pool.accelerator) in listed for pool in pools)
+    return {
+        item.type: TypeUse(
+            used=item.used,
+            limit=item.limit,
+            cost_cents_per_h=(
+                total(pool.cost_cents_per_h for pool in pools if kinds[pool.accelerator] == item.type)
+                if known
+                else None
+            ),
+        )
+        for item in case.plan.capacity
+    }
+
+
+def figures_of(case: Case, names: Iterable[str]) -> Figures | None:
+    """Return the figures of some servers together; none for no server."""
+    names = list(names)
+    if not names:
+        return None
+    pools = [pool for name in names for pool in case.plan.allocations.get(name, ())]
+    loads = [] if case.system is None else [case.system.servers[name].current.load for name in names]
+    return Figures(
+        servers=len(names),
+        served_in_full=sum(name not in case.left_out for name in names),
+        accelerators=_by_accelerator(pools),
+        num_replicas=sum(pool.num_replicas for pool in pools),
+        cost_cents_per_h=total(pool.cost_cents_per_h for pool in pools),
+        arrival_rate_rpm=total(load.arrival_rate_rpm for load in loads) if loads else None,
+        carried_rate_rpm=total(pool.arrival_rate_rpm for pool in pools),
+        in_tokens=_mean_load(loads, lambda load: load.in_tokens),
+        out_tokens=_mean_load(loads, lambda load: load.out_tokens),
+        itl_ms=_mean_pool(pools, lambda pool: pool.itl_ms),
+        ttft_ms=_mean_pool(pools, lambda pool: pool.ttft_ms),
+        wait_ms=_mean_pool(pools, lambda pool: pool.wait_ms),
+    )
+
+
+def alike(first: Figures | None, second: Figures | None) -> bool:
+    """Say whether figures are equal, as far as both sides know them."""
+    if first is None or second is None or None in {first.arrival_rate_rpm, second.arrival_rate_rpm}:
+        loads = {"arrival_rate_rpm": None, "in_tokens": None, "out_tokens": None}
+        first, second = (side and side.model_copy(update=loads) for side in (first, second))
+    return first == second
+
+
+def _by_accelerator(pools: Sequence[Pool]) -> tuple[AcceleratorShare, ...]:
+    shares = []
+    for name in sorted({pool.accelerator for pool in pools}):
+        mine = [pool for pool in pools if pool.accelerator == name]
+        shares.append(
+            AcceleratorShare(
+                accelerator=name,
+                num_replicas=sum(pool.num_replicas for pool in mine),
+                max_batch=max(pool.max_batch for pool in mine),
+                cost_cents_per_h=total(pool.cost_cents_per_h for pool in mine),
+            )
+        )
+    return tuple(shares)
+
+
+def _mean_load(loads: Sequence[Load], figure: Callable[[Load], float]) -> float | None:
+    arrives = any(load.arrival_rate_rpm for load in loads)
+    return _mean([(figure(load), load.arrival_rate_rpm if arrives else 1.0) for load in loads])
+
+
+def _mean_pool(pools: Sequence[Pool], figure: Callable[[Pool], float]) -> float | None:
+    return _mean([(figure(pool), pool.arrival_rate_rpm) for pool in pools])
+
+
+def _mean(weighted: Sequence[tuple[float, float]]) -> float | None:
+    """Return the mean of values by their weights (eq. 55); none where nothing has weight."""
+    weighted = [(value, weight) for value, weight in weighted if weight > 0]
+    if len({value for value, _ in weighted}) <= 1:
+        return weighted[0][0] if weighted else None  # not a digit lost
+    heaviest = max(weight for _, weight in weighted)
+    shares = [weight / heaviest for _, weight in weighted]
+    return fsum(value * share for (value, _), share in zip(weighted, shares, strict=True)) / fsum(shares)
+
+
+def row_of(first: Figures | None, second: Figures | None) -> Row:
+    """Return the figures of both sides with their difference."""
+    return Row(first=first, second=second, difference=_difference(first, second))
+
+
+def _difference(first: Figures | None, second: Figures | None) -> Difference:
+    """Return second less first; a side that is not there has no replicas, no cost and no load."""
+
+    def change(name: str, absent: float | None) -> float | None:
+        before = absent if first is None else getattr(first, name)
+        after = absent if second is None else getattr(second, name)
+        return None if before is None or after is None else less(after, before)
+
+    before, after = (0 if side is None else side.num_replicas for side in (first, second))
+    exact = {
+        name: change(name, None if name.endswith("_ms") else 0)
+        for name in Difference.model_fields
+        if name != "num_replicas"
+    }
+    return Difference.model_validate({"num_replicas": after - before} | exact)

@@ -1,0 +1,62 @@
+"""One plan, explained: why each server runs where it does, what units and targets are worth, what repairs."""
+
+from optimizer.candidates import find_candidates
+from optimizer.pipeline import solve
+from optimizer.spec.messages import known_name
+from optimizer.spec.system import System
+from optimizer.studies.explanation.document import Explanation
+from optimizer.studies.explanation.repair import find_repair
+from optimizer.studies.explanation.servers import explain_servers
+from optimizer.studies.explanation.targets import price_targets
+from optimizer.studies.explanation.units import explain_types
+
+
+def explain(system: System, server: str | None = None, **options: object) -> Explanation:
+    """Explain the best plan of a system by solving it again with one thing changed at a time.
+
+    The exact solver is used, whatever the document says: differences of plans without a proof mean nothing.
+
+    Args:
+        system: what to plan.
+        server: the server to explain in depth, with every candidate tried; none: all, and the types.
+        options: optimizer options by their Python names (``unlimited=True``), in place of the document's.
+
+    Raises:
+        SpecError: the server or an option does not exist, or a value is out of range.
+        SolverError: the solver failed, or the plan does not pass verification.
+    """
+    system = system.with_options(**options)
+    if server is not None:
+        known_name(server, system.servers, "server")
+    notes = _notes(system)
+    system = system.with_options(milp_solver=True)
+    plan, candidates = solve(system), find_candidates(system)
+    names = list(system.servers)
+    servers = list(range(len(names))) if server is None else [names.index(server)]
+    needs_repair = server is None or any(item.server == server for item in plan.unserved)
+    return Explanation(
+        plan=plan,
+        server=server,
+        notes=notes,
+        servers=explain_servers(candidates, plan, servers, in_depth=server is not None),
+        types=explain_types(candidates, plan) if server is None else (),
+        repair=find_repair(candidates, plan) if needs_repair else None,
+        targets=price_targets(candidates, plan, servers),
+    )
+
+
+def _notes(system: System) -> tuple[str, ...]:
+    notes = []
+    if not system.options.milp_solver:
+        notes.append(
+            "the document asks for the greedy solver; explained is the exact plan, as only differences "
+            "between best plans say what something is worth"
+        )
+    if any(server.current.is_running for server in system.servers.values()):
+        notes.append(
+            "servers run already, so that the plan minimises cost and the price of moving together (the "
+            "value); where the two differ in sign, both are given"
+        )
+    if system.options.unlimited:
+        notes.append("the plan ignores the capacities, so that units have no price")
+    return tuple(notes)

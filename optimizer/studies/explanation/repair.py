@@ -1,0 +1,293 @@
+"""What would serve everything: units to add, or a target to relax, found by solving for them."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, IntArray
+from optimizer.candidates import Candidates, Rejection
+from optimizer.pipeline import choose
+from optimizer.plan import Plan
+from optimizer.solvers.expansion import Expansion, cheapest_expansion, fits, smallest_expansion
+from optimizer.solvers.formulation import served_in_full
+from optimizer.solvers.problem import Problem, build_problem, units_used
+from optimizer.studies.explanation.document import Beyond, Relaxation, Repair, UnitRepair
+from optimizer.studies.explanation.resolving import effect, in_threads, plan_of, with_units
+from optimizer.studies.explanation.targets import Target, relaxed, target_ms, targets_of_servers
+from optimizer.studies.explanation.units import one_of
+
+LEAST_SEARCHED = 1e-6
+"""Where the search for a looser target begins if the target is less [ms]."""
+MAX_DOUBLINGS = 70
+"""Doublings of a target after which it is as good as none."""
+
+
+def find_repair(candidates: Candidates, plan: Plan) -> Repair | None:
+    """Return what would serve every server in full; none where the plan already does.
+
+    Raises:
+        SolverError: the solver failed.
+    """
+    if plan.complete:
+        return None
+    problem = build_problem(candidates)
+    unserved = {item.server for item in plan.unserved}
+    short = np.array([name in unserved for name in candidates.arrays.server_names])
+    servable = problem.to_serve & _servable(problem)
+    by_units = problem.of_servers(servable)
+    units = _of_units(candidates, plan, by_units) if (short & servable).any() else {}
+    targets = targets_of_servers(candidates, np.flatnonzero(short).tolist())
+    beyond = tuple(
+        Beyond(server=candidates.arrays.server_names[s], detail=_missing(candidates, int(s)))
+        for s in np.flatnonzero(short & ~servable)
+    )
+    found = Repair(
+        summary="",
+        cheapest=_cheapest(by_units, units),
+        fewest=units.get("fewest"),
+        of_one_type=tuple(repair for question, repair in units.items() if question.startswith("of ")),
+        relaxations=_relaxations(candidates, plan, targets),
+        common_factor=_common_factor(candidates, targets),
+        beyond_units=beyond,
+    )
+    return found.model_copy(update={"summary": _summary(found)})
+
+
+def _servable(problem: Problem) -> BoolArray:
+    """Return which servers can be served if there are units enough, shape (S,)."""
+    endless = replace(problem, capacity=None)
+    return served_in_full(endless, choose(endless).replicas)
+
+
+# --- units -----------------------------------------------------------------------------------------------
+
+
+_Ask = Callable[[Problem], Expansion | None]
+
+
+def _of_units(candidates: Candidates, plan: Plan, problem: Problem) -> dict[str, UnitRepair]:
+    """Return the repairs of least value, of least cost, and of the fewest units, of all types and of each."""
+    from optimizer.solvers.highs import HighsSession
+
+    types = len(candidates.arrays.type_names)
+    kinds = np.unique(problem.table.kind).tolist()
+    questions: dict[str, tuple[_Ask, IntArray]] = {
+        "least value": (partial(cheapest_expansion, session=HighsSession), np.ones(types, np.int64)),
+        "fewest": (partial(smallest_expansion, session=HighsSession), np.ones(types, np.int64)),
+    }
+    if _moves_cost(problem):
+        questions["least cost"] = (
+            lambda short: cheapest_expansion(short.from_nothing(), HighsSession),
+            np.ones(types, np.int64),
+        )
+    for kind in kinds:
+        ask = partial(smallest_expansion, session=HighsSession, kind=kind)
+        questions[f"of {kind}"] = (ask, one_of(kind, types))
+    repairs = in_threads(
+        lambda question: _unit_repair(candidates, plan, problem, *question), list(questions.values())
+    )
+    return {key: found for key, found in zip(questions, repairs, strict=True) if found is not None}
+
+
+def _moves_cost(problem: Problem) -> bool:
+    """Return whether a plan of least value need not be one of least cost, as some servers have a place."""
+    return bool((problem.current_accelerator >= 0).any())
+
+
+def _cheapest(problem: Problem, units: Mapping[str, UnitRepair]) -> UnitRepair | None:
+    """Return the repair of least total cost, then of the fewest units.
+
+    Where moving counts, the plan with the units of least cost may stay where it is and cost more than it
+    could. So the least of all repairs is taken; it is proved where it reaches what no plan can undercut.
+    """
+    if not _moves_cost(problem) or not units:
+        return units.get("least value")
+    cheapest = min(units.values(), key=lambda item: (round(item.total_cost_cents_per_h, 9), item.units))
+    endless = replace(problem.from_nothing(), capacity=None)
+    least = float((choose(endless).replicas * problem.table.cost_per_replica).sum())
+    reached = cheapest.total_cost_cents_per_h <= least * (1 + 1e-9)
+    fewest = "least cost" in units and cheapest.units == units["least cost"].units
+    proved = reached and fewest and units["least cost"].proved
+    return cheapest.model_copy(update={"proved": proved})
+
+
+def _unit_repair(
+    candidates: Candidates, plan: Plan, problem: Problem, ask: _Ask, addable: IntArray
+) -> UnitRepair | None:
+    """Return the repair that a question asks for, once it is seen to serve the servers of the problem.
+
+    It need not at first where levels are settled in stages: a server that no number of units serves in full
+    may take units in part before the servers of lower priorities are solved. Then units for it are added.
+
+    Returns:
+        None if units of the types that may be added do not serve them.
+    """
+    found = ask(problem)
+    if found is None:
+        return None
+    repaired = plan_of(with_units(candidates, found.added))
+    if repaired.status == "optimal" and not _serves(repaired, candidates, problem):
+        ahead = _taken_ahead(candidates, problem, addable)
+        found = ask(replace(problem, capacity=candidates.arrays.capacity - ahead))
+        if found is None:
+            return None
+        found = replace(found, proved=False)
+        repaired = plan_of(with_units(candidates, found.added))
+        if not _serves(repaired, candidates, problem):
+            return None
+    names = candidates.arrays.type_names
+    return UnitRepair(
+        added={names[t]: int(found.added[t]) for t in np.flatnonzero(found.added)},
+        units=int(found.added.sum()),
+        total_cost_cents_per_h=repaired.total_cost_cents_per_h,
+        effect=effect(plan, repaired, candidates.system),
+        proved=found.proved,
+    )
+
+
+def _serves(plan: Plan, candidates: Candidates, problem: Problem) -> bool:
+    """Return whether a plan serves every server of a problem in full."""
+    unserved = {item.server for item in plan.unserved}
+    return all(candidates.arrays.server_names[s] not in unserved for s in np.flatnonzero(problem.to_serve))
+
+
+def _taken_ahead(candidates: Candidates, problem: Problem, addable: IntArray) -> IntArray:
+    """Return the units that go ahead of a problem to other servers, if there are ample units of some types.
+
+    These are the servers of a priority above the lowest of the problem that are not part of it.
+    """
+    every = build_problem(candidates)
+    ample = np.bincount(every.table.kind, every.table.units, minlength=len(addable)).astype(np.int64)
+    every = build_problem(with_units(candidates, ample * addable))
+    ahead = ~problem.to_serve & (problem.priority < problem.priority[problem.to_serve].max())
+    taken = np.where(ahead[every.table.server], choose(every).replicas, 0)
+    return units_used(every, taken, len(addable))
+
+
+# --- targets ---------------------------------------------------------------------------------------------
+
+
+def _relaxations(candidates: Candidates, plan: Plan, targets: Sequence[Target]) -> tuple[Relaxation, ...]:
+    """Return the targets of which one alone, relaxed, serves everything."""
+    needed = in_threads(lambda target: _needed_ms(candidates, target), targets)
+    return tuple(
+        Relaxation(
+            service_class=target[0],
+            model=target[1],
+            metric=target[2],
+            target_ms=target_ms(candidates, target),
+            needed_ms=value,
+            effect=effect(plan, plan_of(relaxed(candidates, {target: value})), candidates.system),
+        )
+        for target, value in zip(targets, needed, strict=True)
+        if value is not None
+    )
+
+
+def _needed_ms(candidates: Candidates, target: Target) -> float | None:
+    """Return the least value of a target at which everything fits, to four digits; none if no value does."""
+    now = target_ms(candidates, target)
+    return _least(now, 0.0, lambda value: _all_fits(candidates, {target: value}))
+
+
+def _common_factor(candidates: Candidates, targets: Sequence[Target]) -> float | None:
+    """Return the least factor on some targets together at which everything fits; none if no factor does."""
+    now = {target: target_ms(candidates, target) for target in targets}
+    if not now:
+        return None
+    return _least(
+        1.0, 1e-3, lambda factor: _all_fits(candidates, {key: value * factor for key, value in now.items()})
+    )
+
+
+def _all_fits(candidates: Candidates, values_ms: Mapping[Target, float]) -> bool:
+    from optimizer.solvers.highs import HighsSession
+
+    return fits(build_problem(relaxed(candidates, values_ms)), HighsSession)
+
+
+def _least(low: float, step: float, enough: Callable[[float], bool]) -> float | None:
+    """Return the least value above `low`, to four digits and in steps no finer than `step`, that is enough.
+
+    More is served at looser targets, except where prefill chunks step or batch sizes are chosen: there the
+    answer is enough but need not be the least value that is.
+
+    Returns:
+        None if not even no target, which a value of 0 stands for, is enough.
+    """
+    if not enough(0.0):
+        return None
+    low = max(low, LEAST_SEARCHED)
+    high = next((low * 2**n for n in range(1, MAX_DOUBLINGS + 1) if enough(low * 2**n)), None)
+    if high is None:
+        return None
+    low = high / 2
+    step = max(step, 10.0 ** (math.floor(math.log10(low)) - 3))
+    below, above = math.floor(low / step * (1 + 1e-12)), math.ceil(high / step * (1 - 1e-12))
+    while above - below > 1:
+        middle = (below + above) // 2
+        below, above = (below, middle) if enough(_written(middle, step)) else (middle, above)
+    return _written(above, step)
+
+
+def _written(count: int, step: float) -> float:
+    """Return a number of steps as a number that prints short."""
+    return float(f"{count * step:.12g}")
+
+
+# --- words -----------------------------------------------------------------------------------------------
+
+
+_MISSING = {
+    "slo_unattainable": "a looser target ({accelerator}: {detail})",
+    "does_not_fit": "a larger kvCapacity ({accelerator}: {detail})",
+    "replica_limit": "a higher maxNumReplicas ({accelerator}: {detail})",
+    "batch_limit": "a smaller batch ({accelerator}: {detail})",
+    "no_target": "a target ({detail})",
+    "no_work": "token times ({accelerator}: {detail})",
+    "no_profile": "a profile ({detail})",
+    "not_allowed": "another accelerator ({accelerator}: {detail})",
+}
+"""What would turn a rejected pair into a candidate, by its reason, in the order of how near it is."""
+
+
+def _missing(candidates: Candidates, s: int) -> str:
+    """Say what a server lacks that units cannot give: for each reason its nearest pair."""
+    nearest: dict[str, Rejection] = {}
+    for item in candidates.rejections(s):
+        if item.reason not in nearest or _factor(item) < _factor(nearest[item.reason]):
+            nearest[item.reason] = item
+    phrases = [
+        text.format(accelerator=nearest[reason].accelerator, detail=nearest[reason].detail)
+        for reason, text in _MISSING.items()
+        if reason in nearest
+    ]
+    return "it needs " + ", or ".join(phrases) if phrases else "the system has no accelerator"
+
+
+def _factor(item: Rejection) -> float:
+    if not item.value or not item.limit:
+        return math.inf
+    return max(item.value / item.limit, item.limit / item.value)
+
+
+def _summary(repair: Repair) -> str:
+    if repair.cheapest is not None and not repair.cheapest.added:
+        return "the units that exist are enough, but the solver stopped too early; give it more time"
+    ways = list(dict.fromkeys(_ways(repair)))
+    gone = ", ".join(item.server for item in repair.beyond_units)
+    if not ways:
+        return f"no number of units and no single target serves {gone}"
+    beyond = f"; no number of units serves {gone}" if gone and not repair.relaxations else ""
+    return ", or ".join(ways) + beyond
+
+
+def _ways(repair: Repair) -> Iterator[str]:
+    for units in (repair.cheapest, repair.fewest, *repair.of_one_type):
+        if units is not None and units.added:
+            yield " ".join(f"+{count:,} {kind}" for kind, count in units.added.items())
+    for item in repair.relaxations:
+        yield (f"relax {item.service_class}/{item.model} {item.metric.upper()} to {item.needed_ms:.10g} ms")

@@ -1,0 +1,179 @@
+"""Solving again: the plans of a system with one thing changed, and how two plans differ.
+
+Sizing is done once. A changed question takes over the candidates that the change leaves as they are: with
+rows left out, with other capacities, or with the rows of some servers sized anew.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Literal, TypeVar
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, IntArray, frozen
+from optimizer.candidates import Candidates, CandidateTable, find_candidates
+from optimizer.pipeline import choose
+from optimizer.plan import Plan, make_plan
+from optimizer.solvers.levels import VALUE
+from optimizer.solvers.problem import build_problem
+from optimizer.spec.system import System
+from optimizer.studies.explanation.document import Effect, ServiceChange
+
+MAX_THREADS = 8
+LEAST_SHARE = 1e-9
+"""Smaller differences of a served share are rounding."""
+LEAST_LEVEL = 1e-6
+"""Smaller differences of served load [requests/min] or of numbers of servers are rounding."""
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+def plan_of(candidates: Candidates) -> Plan:
+    """Return the best plan that candidates allow.
+
+    Raises:
+        SolverError: the solver failed.
+    """
+    problem = build_problem(candidates)
+    return make_plan(candidates, problem, choose(problem))
+
+
+def plans_of(questions: Sequence[Candidates]) -> list[Plan]:
+    """Return the best plan of each, several at a time: the solver lets other threads run meanwhile.
+
+    Raises:
+        SolverError: the solver failed.
+    """
+    return in_threads(plan_of, questions)
+
+
+def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+    """Return what comes of each item, several at a time, in their order."""
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, MAX_THREADS)) as pool:
+        return list(pool.map(work, items))
+
+
+# --- changed questions -----------------------------------------------------------------------------------
+
+
+def on_accelerators(candidates: Candidates, server: int, accelerators: Sequence[int]) -> Candidates:
+    """Return the candidates with those of one server only on the given accelerators."""
+
+    def kept(table: CandidateTable) -> CandidateTable:
+        return table.take((table.server != server) | np.isin(table.accelerator, accelerators))
+
+    return replace(candidates, table=kept(candidates.table), over_limit=kept(candidates.over_limit))
+
+
+def with_units(candidates: Candidates, added: IntArray) -> Candidates:
+    """Return the candidates with other capacities: units added by type, shape (T,), below zero taken away."""
+    arrays = candidates.arrays
+    return replace(candidates, arrays=replace(arrays, capacity=frozen(arrays.capacity + added)))
+
+
+def with_targets_of(candidates: Candidates, system: System, servers: BoolArray) -> Candidates:
+    """Return the candidates of a system that differs in the targets of some servers, shape (S,), only.
+
+    Only these are sized again.
+    """
+    index = np.flatnonzero(servers)
+    names = [candidates.arrays.server_names[s] for s in index]
+    few = MappingProxyType({name: system.servers[name] for name in names})
+    fresh = find_candidates(replace(system, servers=few))
+
+    def joined(old: CandidateTable, new: CandidateTable) -> CandidateTable:
+        renamed = replace(new, server=frozen(index[new.server]))
+        return CandidateTable.joined([old.take(~servers[old.server]), renamed])
+
+    return replace(
+        candidates,
+        table=joined(candidates.table, fresh.table),
+        over_limit=joined(candidates.over_limit, fresh.over_limit),
+    )
+
+
+# --- how two plans differ --------------------------------------------------------------------------------
+
+
+def effect(before: Plan, after: Plan, system: System) -> Effect:
+    """Return how the plan after a change differs from the one before it."""
+    shares = [{item.server: item.served_fraction for item in plan.unserved} for plan in (before, after)]
+    changes = []
+    for name in shares[0].keys() | shares[1].keys():
+        was, is_now = shares[0].get(name, 1.0), shares[1].get(name, 1.0)
+        if abs(is_now - was) > LEAST_SHARE:
+            change = ServiceChange(
+                server=name,
+                priority=system.priority(system.servers[name]),
+                load_change_rpm=carried_rpm(after, name) - carried_rpm(before, name),
+                served_before=was,
+                served_after=is_now,
+            )
+            changes.append(change)
+    service = tuple(sorted(changes, key=lambda item: (item.priority, item.server)))
+    return Effect(
+        cost_change_cents_per_h=_rounded(after.total_cost_cents_per_h - before.total_cost_cents_per_h),
+        value_change_cents_per_h=_rounded(after.objective - before.objective),
+        serves=_verdict(before, after, service),
+        service=service,
+        open_cents_per_h=_open(before, after),
+    )
+
+
+def _verdict(before: Plan, after: Plan, service: Sequence[ServiceChange]) -> Literal["same", "more", "less"]:
+    """Say which of two plans serves more: priority by priority in full, and then at all."""
+    levels = zip(before.levels, after.levels, strict=True)
+    in_full = {was.name: was.value - is_now.value for was, is_now in levels}
+    for priority in sorted({item.priority for item in service}):
+        here = [item for item in service if item.priority == priority]
+        for change in (
+            *(change for name, change in in_full.items() if name.startswith(f"priority {priority}:")),
+            sum(item.load_change_rpm for item in here),
+            sum(item.served_after - item.served_before for item in here),
+        ):
+            if abs(change) > LEAST_LEVEL:
+                return "more" if change > 0 else "less"
+    return "same"
+
+
+def no_worse(before: Plan, after: Plan) -> Plan:
+    """Return the plan after a change under which the plan before is possible, too.
+
+    A solver that stopped early may have found less than that: then nothing changes, with the bounds of the
+    plan after.
+    """
+    if after.status != "feasible":
+        return after
+    for was, is_now in zip(before.levels, after.levels, strict=True):
+        if abs(is_now.value - was.value) > LEAST_LEVEL:
+            if is_now.value < was.value:
+                return after
+            levels = zip(before.levels, after.levels, strict=True)
+            bounded = tuple(kept.model_copy(update={"bound": new.bound}) for kept, new in levels)
+            return before.model_copy(update={"levels": bounded})
+    return after
+
+
+def carried_rpm(plan: Plan, server: str) -> float:
+    """Return the load that a plan serves of a server."""
+    return sum(pool.arrival_rate_rpm for pool in plan.allocations.get(server, ()))
+
+
+def _rounded(difference: float) -> float:
+    """Return a difference of sums without what rounding left of it: whole billionths of a cent."""
+    return round(difference, 9) + 0.0
+
+
+def _open(*plans: Plan) -> float | None:
+    """Return what is not proved of the values of some plans; none where service is not proved."""
+    total = 0.0
+    for level in (level for plan in plans for level in plan.levels):
+        if level.bound is None or (level.gap and level.name.startswith("priority")):
+            return None
+        if level.name == VALUE:
+            total += max(level.value - level.bound, 0.0)
+    return total

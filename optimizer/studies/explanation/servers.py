@@ -1,0 +1,198 @@
+"""Why each server runs where it does: what binds, what else it could run on, what that would cost."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from optimizer.candidates import Candidates, CandidateTable, Rejection
+from optimizer.plan import Plan
+from optimizer.studies.explanation.binding import binding_limits
+from optimizer.studies.explanation.document import (
+    Alternative,
+    Binding,
+    ChosenPool,
+    ForcedPool,
+    Option,
+    RejectedPair,
+    ServerExplanation,
+)
+from optimizer.studies.explanation.resolving import effect, on_accelerators, plans_of
+from optimizer.tabulation import SECONDS_PER_MINUTE
+
+
+def explain_servers(
+    candidates: Candidates, plan: Plan, servers: Sequence[int], *, in_depth: bool
+) -> tuple[ServerExplanation, ...]:
+    """Explain some servers, in depth with the price of every candidate.
+
+    Raises:
+        SolverError: the solver failed.
+    """
+    table = CandidateTable.joined([candidates.table, candidates.over_limit])
+    choose_batch = candidates.system.options.batch_sizing == "optimal"
+    mine = np.flatnonzero(np.isin(table.server, servers))
+    limits = binding_limits(candidates.arrays, table.take(mine), choose_batch=choose_batch)
+    bindings = dict(zip(mine.tolist(), limits, strict=True))
+    alternatives = _alternatives(candidates, plan, servers, in_depth=in_depth)
+    return tuple(_explained(candidates, plan, s, table, bindings, alternatives) for s in servers)
+
+
+_Question = tuple[int, str | None]
+"""A server and the accelerator that it is kept to; none: any but those chosen for it."""
+_Alternatives = dict[_Question, Alternative]
+
+
+def _alternatives(
+    candidates: Candidates, plan: Plan, servers: Sequence[int], *, in_depth: bool
+) -> _Alternatives:
+    """Solve again with servers kept off what was chosen for them; in depth, with each kept to each."""
+    arrays = candidates.arrays
+    kept: dict[_Question, list[int]] = {}
+    for s in servers:
+        taken = {pool.accelerator for pool in plan.allocations.get(arrays.server_names[s], ())}
+        if taken:
+            kept[s, None] = [a for a, name in enumerate(arrays.accelerator_names) if name not in taken]
+        if in_depth:
+            for a in candidates.table.accelerator[candidates.table.server == s].tolist():
+                kept[s, arrays.accelerator_names[a]] = [a]
+    plans = _solved(candidates, kept)
+    plans |= _settled(candidates, plans)
+    return {key: _alternative(candidates, plan, other, key[0]) for key, other in plans.items()}
+
+
+def _solved(candidates: Candidates, kept: Mapping[_Question, Sequence[int]]) -> dict[_Question, Plan]:
+    """Return the best plan for each server that is kept to some accelerators."""
+    plans = plans_of([on_accelerators(candidates, s, allowed) for (s, _), allowed in kept.items()])
+    return dict(zip(kept, plans, strict=True))
+
+
+def _settled(candidates: Candidates, plans: Mapping[_Question, Plan]) -> dict[_Question, Plan]:
+    """Return the plans of runner-ups that have to be solved again, kept to the runner-up.
+
+    A policy gives out what the solver's choice leaves, and so tells choices apart that are equal to the
+    solver: what is said of a runner-up is what it brings when it is asked for.
+    """
+    arrays = candidates.arrays
+    kept: dict[_Question, list[int]] = {}
+    if candidates.system.options.saturation_policy == "None":
+        return {}
+    for (s, only), other in plans.items():
+        pools = {pool.accelerator for pool in other.allocations.get(arrays.server_names[s], ())}
+        if only is None and pools and not other.complete:
+            kept[s, only] = [a for a, name in enumerate(arrays.accelerator_names) if name in pools]
+    again = _solved(candidates, kept)
+    return {
+        (s, only): other
+        for (s, only), other in again.items()
+        if other.allocations.get(arrays.server_names[s])
+    }
+
+
+def _alternative(candidates: Candidates, plan: Plan, other: Plan, s: int) -> Alternative:
+    pools = tuple(
+        ForcedPool(
+            accelerator=pool.accelerator,
+            num_replicas=pool.num_replicas,
+            cost_cents_per_h=pool.cost_cents_per_h,
+        )
+        for pool in other.allocations.get(candidates.arrays.server_names[s], ())
+    )
+    return Alternative(pools=pools, effect=effect(plan, other, candidates.system))
+
+
+def _explained(
+    candidates: Candidates,
+    plan: Plan,
+    s: int,
+    table: CandidateTable,
+    bindings: dict[int, tuple[Binding, ...]],
+    alternatives: _Alternatives,
+) -> ServerExplanation:
+    arrays, name = candidates.arrays, candidates.arrays.server_names[s]
+    server = candidates.system.servers[name]
+    load_rpm = float(arrays.servers.load_rps[s] * SECONDS_PER_MINUTE)
+    of_accelerator = {
+        arrays.accelerator_names[table.accelerator[row]]: limits
+        for row, limits in bindings.items()
+        if table.server[row] == s
+    }
+    pools = plan.allocations.get(name, ())
+    fraction = next((item.served_fraction for item in plan.unserved if item.server == name), 1.0)
+    headroom = _headroom_rpm(plan, name, load_rpm)
+    return ServerExplanation(
+        server=name,
+        service_class=server.service_class,
+        model=server.model,
+        priority=candidates.system.priority(server),
+        load_rpm=load_rpm,
+        served_fraction=fraction,
+        pools=tuple(
+            ChosenPool(
+                accelerator=pool.accelerator,
+                num_replicas=pool.num_replicas,
+                max_batch=pool.max_batch,
+                cost_cents_per_h=pool.cost_cents_per_h,
+                binding=of_accelerator[pool.accelerator],
+            )
+            for pool in pools
+        ),
+        headroom_rpm=headroom,
+        headroom_share=None if headroom is None else headroom / load_rpm,
+        runner_up=alternatives.get((s, None)),
+        options=_options(candidates, s, of_accelerator, alternatives),
+        rejections=tuple(sorted((_rejected(item) for item in candidates.rejections(s)), key=_miss)),
+    )
+
+
+def _headroom_rpm(plan: Plan, server: str, load_rpm: float) -> float | None:
+    """Return the load that a server's replicas can take beyond the one they have to carry (eq. 59)."""
+    if load_rpm == 0:
+        return None
+    return sum(pool.max_arrival_rate_rpm for pool in plan.allocations.get(server, ())) - load_rpm
+
+
+def _options(
+    candidates: Candidates,
+    s: int,
+    of_accelerator: dict[str, tuple[Binding, ...]],
+    alternatives: _Alternatives,
+) -> tuple[Option, ...]:
+    arrays, table = candidates.arrays, candidates.table
+    rows = np.flatnonzero(table.server == s)
+    cost = table.cost_cents_per_h
+    options = []
+    for c in rows[np.argsort(cost[rows], kind="stable")]:
+        accelerator = arrays.accelerator_names[table.accelerator[c]]
+        options.append(
+            Option(
+                accelerator=accelerator,
+                num_replicas=int(table.num_replicas[c]),
+                max_batch=int(table.max_batch[c]),
+                type=arrays.type_names[table.kind[c]],
+                units=int(table.units[c]),
+                cost_cents_per_h=float(cost[c]),
+                max_arrival_rate_rpm=float(table.max_rate_rps[c] * SECONDS_PER_MINUTE),
+                binding=of_accelerator[accelerator],
+                forced=alternatives.get((s, accelerator)),
+            )
+        )
+    return tuple(options)
+
+
+def _rejected(item: Rejection) -> RejectedPair:
+    factor = None
+    if item.value and item.limit:
+        factor = max(item.value / item.limit, item.limit / item.value)
+    return RejectedPair(
+        accelerator=item.accelerator,
+        reason=item.reason,
+        detail=item.detail,
+        value=item.value,
+        limit=item.limit,
+        factor=factor,
+    )
+
+
+def _miss(item: RejectedPair) -> tuple[bool, float, str]:
+    """Return a key that puts the smallest miss first, and what was not measured last."""
+    return item.factor is None, item.factor or 0.0, item.accelerator

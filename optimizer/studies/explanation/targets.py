@@ -1,0 +1,74 @@
+"""What each latency target costs: the plan with it relaxed, less the plan."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+
+from optimizer.candidates import Candidates
+from optimizer.plan import Plan
+from optimizer.spec.schema import MAX_QUANTITY
+from optimizer.studies.explanation.document import TargetPrice
+from optimizer.studies.explanation.resolving import effect, no_worse, plans_of, with_targets_of
+
+RELAXATION = 0.1
+"""Share by which a target is relaxed to see what it costs."""
+
+Metric = Literal["itl", "ttft"]
+Target = tuple[str, str, Metric]
+"""Service class, model and metric."""
+
+
+def targets_of_servers(candidates: Candidates, servers: Sequence[int]) -> list[Target]:
+    """Return the latency targets of the servers with load among some, in the order of the names."""
+    system, arrays = candidates.system, candidates.arrays
+    loaded = [system.servers[arrays.server_names[s]] for s in servers if arrays.servers.load_rps[s] > 0]
+    found: list[Target] = []
+    for key in sorted({(server.service_class, server.model) for server in loaded}):
+        target = system.targets.get(key)
+        if target is not None:
+            found += [(*key, "itl")] if target.itl_ms else []
+            found += [(*key, "ttft")] if target.ttft_ms else []
+    return found
+
+
+def target_ms(candidates: Candidates, target: Target) -> float:
+    """Return the value of a target [ms]."""
+    service_class, model, metric = target
+    return float(getattr(candidates.system.targets[service_class, model], f"{metric}_ms"))
+
+
+def relaxed(candidates: Candidates, values_ms: Mapping[Target, float]) -> Candidates:
+    """Return the candidates with other values of some targets, as large as documents may say; 0 for none."""
+    system = candidates.system
+    for (service_class, model, metric), value in values_ms.items():
+        system = system.with_target(service_class, model, **{f"{metric}_ms": min(value, MAX_QUANTITY)})
+    changed = {target[:2] for target in values_ms}
+    servers = system.servers.values()
+    affected = np.array([(server.service_class, server.model) in changed for server in servers])
+    return with_targets_of(candidates, system, affected)
+
+
+def price_targets(candidates: Candidates, plan: Plan, servers: Sequence[int]) -> tuple[TargetPrice, ...]:
+    """Solve again with each latency target of some servers relaxed by 10 %.
+
+    Raises:
+        SolverError: the solver failed.
+    """
+    targets = targets_of_servers(candidates, servers)
+    now = [target_ms(candidates, target) for target in targets]
+    then = [min(float(f"{value * (1 + RELAXATION):.12g}"), MAX_QUANTITY) for value in now]
+    plans = plans_of(
+        [relaxed(candidates, {target: value}) for target, value in zip(targets, then, strict=True)]
+    )
+    return tuple(
+        TargetPrice(
+            service_class=target[0],
+            model=target[1],
+            metric=target[2],
+            target_ms=now[i],
+            relaxed_ms=then[i],
+            effect=effect(plan, no_worse(plan, plans[i]), candidates.system),
+        )
+        for i, target in enumerate(targets)
+    )

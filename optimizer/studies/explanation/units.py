@@ -1,0 +1,60 @@
+"""What the units of each accelerator type are worth: one more, one fewer, and the Lagrangian price."""
+
+import numpy as np
+
+from optimizer.arrays import FloatArray, IntArray
+from optimizer.candidates import Candidates
+from optimizer.plan import Plan
+from optimizer.solvers.expansion import unit_prices
+from optimizer.solvers.problem import build_problem
+from optimizer.studies.explanation.document import TypeExplanation
+from optimizer.studies.explanation.resolving import effect, plans_of, with_units
+
+
+def explain_types(candidates: Candidates, plan: Plan) -> tuple[TypeExplanation, ...]:
+    """Solve again with one unit more and one unit fewer of each type.
+
+    Raises:
+        SolverError: the solver failed.
+    """
+    if candidates.system.options.unlimited:
+        return tuple(TypeExplanation(type=item.type, used=item.used) for item in plan.capacity)
+    steps = [
+        (t, step)
+        for t in range(len(plan.capacity))
+        for step in (1, -1)
+        if candidates.arrays.capacity[t] + step >= 0
+    ]
+    types = len(plan.capacity)
+    plans = plans_of([with_units(candidates, one_of(t, types) * step) for t, step in steps])
+    effects = {step: effect(plan, other, candidates.system) for step, other in zip(steps, plans, strict=True)}
+    prices = _prices(candidates, plan)
+    return tuple(
+        TypeExplanation(
+            type=item.type,
+            limit=item.limit,
+            used=item.used,
+            left=None if item.limit is None else item.limit - item.used,
+            one_more=effects[t, 1],
+            one_fewer=effects.get((t, -1)),
+            lagrangian_price_cents_per_h=None if prices is None else round(float(prices[t]), 9) + 0.0,
+        )
+        for t, item in enumerate(plan.capacity)
+    )
+
+
+def one_of(kind: int, types: int) -> IntArray:
+    """Return one unit of a type, shape (T,)."""
+    one = np.zeros(types, np.int64)
+    one[kind] = 1
+    return one
+
+
+def _prices(candidates: Candidates, plan: Plan) -> FloatArray | None:
+    """Return the Lagrangian prices for the servers that a plan serves in full."""
+    from optimizer.solvers.highs import HighsSession
+
+    problem = build_problem(candidates)
+    partly = {item.server for item in plan.unserved}
+    served = np.array([name not in partly for name in candidates.arrays.server_names])
+    return unit_prices(problem.of_servers(served), HighsSession)

@@ -1,0 +1,203 @@
+"""One server on one accelerator, as curves: its queue, its batch, its rate, its token times.
+
+Takes a `Placed` server, gives a `Figure`. The numbers come from the same queueing model that plans are made
+with. Equation numbers refer to ``docs/math.md``.
+"""
+
+import numpy as np
+
+from optimizer.arrays import FloatArray, IntArray
+from optimizer.queueing.performance import MS_PER_S
+from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, plain, target_line
+from optimizer.studies.figures.placed import NothingToShow, Placed, has_targets, numbers
+from optimizer.tabulation import SECONDS_PER_MINUTE
+
+POINTS = 240
+"""Points of a smooth curve."""
+LARGE_BATCH = 2**14
+"""Above this batch limit a queue takes a while, and a curve has few points."""
+FEW_POINTS = 48
+MOST_BATCHES = 256
+"""Up to this ceiling every batch is looked at, above it so few as next, in geometric steps."""
+FEW_BATCHES = 64
+MOST_STATES = 2000
+"""States of a queue that are given; with more, every second, third … of them."""
+TARGET_VIEW = 2.0
+"""Latencies are shown up to this multiple of their target."""
+RARE = 1e-4
+"""States beyond a full batch are shown until all the rest together is as rare as this."""
+
+
+def occupancy_figure(placed: Placed) -> Figure:
+    """Return how likely each number of requests in a replica is, in the long run (eq. 10-12)."""
+    if placed.rate_rps == 0:
+        raise NothingToShow(f"{placed.title} carries no load; {placed.remark}")
+    found = placed.analyze(placed.pair.max_batch, np.array([placed.rate_rps]))
+    states, probability = _occupancy(placed)
+    mean = float(found.in_service[0] + found.in_queue[0])
+    inside = states <= placed.max_batch
+    panel = CurvePanel(
+        title="Requests in a replica",
+        x_label="requests in the replica",
+        y_label="share of time",
+        series=tuple(
+            Series(
+                name=name,
+                x=numbers(states[rows].astype(np.float64)),
+                y=numbers(probability[rows]),
+                style="bars",
+            )
+            for name, rows in (("all in the batch", inside), ("some waiting", ~inside))
+            if rows.any()
+        ),
+        guides=(Guide(name=f"mean {mean:.3g}", value=mean, axis="x"),),
+    )
+    rpm = placed.rate_rps * SECONDS_PER_MINUTE
+    note = (
+        f"{placed.remark}; {plain(rpm)} requests/min at each; batch limit {placed.max_batch:,}, "
+        f"{found.utilization[0]:.0%} in use; empty {float(found.p_empty[0]):.2%} of the time; "
+        f"{_lost(float(found.loss[0]))}"
+    )
+    return Figure(title=f"Occupancy: {placed.title}", note=note, panels=(panel,))
+
+
+def batch_figure(placed: Placed) -> Figure:
+    """Return the largest rate that meets the targets, and the latencies there, by batch limit (eq. 26)."""
+    ceiling = int(placed.pair.batch_ceiling[0])
+    batch = _batches(ceiling)
+    rate = placed.largest_rates(batch)
+    if np.isnan(rate).all():
+        raise NothingToShow(f"{placed.title}: no batch meets the targets; {placed.remark}")
+    good = np.flatnonzero(~np.isnan(rate))
+    which, met = ("", " that meets the targets") if has_targets(placed.arrays) else ("stable ", "")
+    at = placed.analyze(batch[good], rate[good])
+    x = numbers(batch.astype(np.float64))
+    chosen = Guide(name=f"batch {placed.max_batch:,}", value=float(placed.max_batch), axis="x")
+
+    def panel(title: str, label: str, values: FloatArray, *guides: Guide) -> CurvePanel:
+        return CurvePanel(
+            title=title,
+            x_label="batch limit [requests]",
+            y_label=label,
+            series=(Series(name="", x=x, y=numbers(values), style="line"),),
+            guides=(chosen, *guides),
+        )
+
+    def spread(values: FloatArray) -> FloatArray:
+        whole = np.full(len(batch), np.nan)
+        whole[good] = values
+        return whole
+
+    return Figure(
+        title=f"Effect of the batch limit: {placed.title}",
+        note=f"{placed.remark}; at every batch the replica has the largest {which}load{met}",
+        panels=(
+            panel(f"Largest {which}load of one replica{met}", "requests/min", rate * SECONDS_PER_MINUTE),
+            panel("Inter-token latency at that load", "ITL [ms]", spread(at.itl_ms), *_target(placed, "itl")),
+            panel(
+                "Time to first token at that load", "TTFT [ms]", spread(at.ttft_ms), *_target(placed, "ttft")
+            ),
+        ),
+    )
+
+
+def latency_figure(placed: Placed) -> Figure:
+    """Return ITL and TTFT against the load of a replica, with the targets (eq. 18-20)."""
+    points = POINTS if placed.max_batch <= LARGE_BATCH else FEW_POINTS
+    rate = np.linspace(*placed.rate_range_rps(), points)
+    found = placed.analyze(np.full(points, placed.max_batch), rate)
+    largest = float(placed.largest_rates(placed.pair.max_batch)[0])
+    rpm = rate * SECONDS_PER_MINUTE
+    bound = "all targets are met" if has_targets(placed.arrays) else "the queue is stable; there is no target"
+    guides = []
+    if np.isfinite(largest):
+        guides.append(_upright("largest", largest))
+    if placed.rate_rps:
+        guides.append(_upright("load", placed.rate_rps))
+
+    def panel(title: str, label: str, values: FloatArray, target: tuple[Guide, ...]) -> CurvePanel:
+        return CurvePanel(
+            title=title,
+            x_label="load of one replica [requests/min]",
+            y_label=label,
+            series=(Series(name="", x=numbers(rpm), y=numbers(values)),),
+            guides=(*target, *guides),
+            y_most=_view(values, target),
+        )
+
+    return Figure(
+        title=f"Latency against load: {placed.title}",
+        note=f"{placed.remark}; largest: up to there {bound}; the curves end at the stable load",
+        panels=(
+            panel("Inter-token latency", "ITL [ms]", found.itl_ms, _target(placed, "itl")),
+            panel("Time to first token", "TTFT [ms]", found.ttft_ms, _target(placed, "ttft")),
+        ),
+    )
+
+
+def timing_figure(placed: Placed) -> Figure:
+    """Return what the token-time law says of a request's phases at every constant batch (eq. 1-8)."""
+    batch = _batches(int(placed.pair.batch_ceiling[0]))
+    law = placed.law(len(batch))
+    occupancy = batch.astype(np.float64)
+    times = law.token_times(law.service_time_ms(occupancy), occupancy, batch)
+    x = numbers(occupancy)
+    servers = placed.arrays.servers
+    shape = f"prompts of {servers.in_tokens[0]:g} tokens, answers of {servers.out_tokens[0]:g}"
+
+    def panel(title: str, label: str, values: FloatArray) -> CurvePanel:
+        series = (Series(name="", x=x, y=numbers(values)),)
+        return CurvePanel(title=title, x_label="batch [requests]", y_label=label, series=series)
+
+    return Figure(
+        title=f"Token times: {placed.title}",
+        note=f"the fitted law of the profile at a constant batch; {shape}",
+        panels=(
+            panel("One decode step", "time per token [ms]", times.itl_ms),
+            panel("The prefill of one prompt", "prefill [ms]", times.prefill_ms),
+        ),
+    )
+
+
+def _occupancy(placed: Placed) -> tuple[IntArray, FloatArray]:
+    """Return states 0 … N+Q, as far as they are worth showing, with their probabilities (eq. 10, 12)."""
+    queue, batch = placed.queue(), placed.max_batch
+    log_rate = np.log(placed.rate_rps / MS_PER_S)
+    log_load = float(log_rate - queue.log_full_rate[0])
+    log_in_batch = queue.state * log_rate + queue.log_weight + queue.solve(np.array([log_rate])).log_p_empty
+    above = max(1 - float(np.sum(np.exp(log_in_batch))), RARE)  # at most this remains beyond a full batch
+    waiting = int(queue.max_queue[0])
+    if log_load < 0:  # and falls by the same factor from state to state
+        waiting = min(waiting, 1 + int(np.log(RARE / above) / log_load))
+    last = batch + waiting
+    states = np.arange(0, last + 1, -(-(last + 1) // MOST_STATES))
+    log_probability = log_in_batch[np.minimum(states, batch)] + np.maximum(states - batch, 0) * log_load
+    probability: FloatArray = np.exp(log_probability)
+    return states, probability
+
+
+def _batches(ceiling: int) -> IntArray:
+    """Return the batches to look at up to a ceiling, ascending."""
+    if ceiling <= MOST_BATCHES:
+        return np.arange(1, ceiling + 1)
+    return np.unique(np.round(np.geomspace(1, ceiling, FEW_BATCHES))).astype(np.int64)
+
+
+def _upright(name: str, rate_rps: float) -> Guide:
+    rpm = rate_rps * SECONDS_PER_MINUTE
+    return Guide(name=f"{name} {plain(rpm)}", value=rpm, axis="x")
+
+
+def _target(placed: Placed, name: str) -> tuple[Guide, ...]:
+    return target_line(float(getattr(placed.arrays.servers, f"{name}_ms")[0]))
+
+
+def _view(values: FloatArray, target: tuple[Guide, ...]) -> float | None:
+    """Return where the axis ends: a queue near saturation must not hide what happens at the target."""
+    if not target or float(np.max(values)) <= TARGET_VIEW * target[0].value:
+        return None
+    return TARGET_VIEW * max(target[0].value, float(np.min(values)))
+
+
+def _lost(share: float) -> str:
+    return "hardly a request finds the queue full" if share < RARE else f"{share:.2%} find the queue full"

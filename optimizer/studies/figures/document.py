@@ -1,0 +1,150 @@
+"""A figure as data: what is to be seen, with its units, and nothing of how it is drawn.
+
+The studies make figures, `optimizer.render.plots` draws them, and ``--json`` prints them; every number that
+a picture shows can be had without the picture.
+"""
+
+from math import isfinite
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from optimizer.spec.schema import Document
+
+Values = Annotated[tuple[float | None, ...], Field(strict=False)]
+"""Numbers, with none where there is nothing to show."""
+
+
+class Series(Document):
+    """Points of one curve, under one name."""
+
+    name: str
+    """What it is; the label beside it."""
+    x: Values
+    """In the unit of the panel's axis."""
+    y: Values
+    """In the unit of the panel's axis."""
+    style: Literal["line", "steps", "front", "points", "bars"] = "line"
+    """Joined; by steps that go up or down before, or after, each point; single points; bars from zero."""
+
+
+class Guide(Document):
+    """A straight line across a panel: a target, a limit, a load."""
+
+    name: str
+    """The label beside it."""
+    value: float
+    """Where it crosses its axis."""
+    axis: Literal["x", "y"]
+    """The axis that it crosses."""
+
+
+class CurvePanel(Document):
+    """Curves over one quantity."""
+
+    kind: Literal["curves"] = "curves"
+    """The sort of panel."""
+    title: str
+    """What is shown."""
+    x_label: str = Field(alias="xLabel")
+    """Quantity and unit."""
+    y_label: str = Field(alias="yLabel")
+    """Quantity and unit."""
+    series: tuple[Series, ...] = Field(strict=False)
+    """The curves."""
+    guides: tuple[Guide, ...] = Field((), strict=False)
+    """The lines that they are read against."""
+    y_most: float | None = Field(None, alias="yMost")
+    """Where the axis ends, if the curves go on beyond what is of interest."""
+    logarithmic: tuple[Literal["x", "y"], ...] = Field((), strict=False)
+    """The axes on which equal steps are equal factors."""
+
+
+class Bar(Document):
+    """One row of bars: a thing, and one number of it for every column."""
+
+    name: str
+    """The thing."""
+    group: str = ""
+    """What it belongs to; rows of a group stand together under its name."""
+    values: Values
+    """One for each column."""
+    marks: Values = ()
+    """What each value is read against: a limit, the value before; one for each column, or nothing."""
+
+
+class BarPanel(Document):
+    """Bars in rows, several quantities side by side."""
+
+    kind: Literal["bars"] = "bars"
+    """The sort of panel."""
+    title: str
+    """What is shown."""
+    columns: tuple[str, ...] = Field(strict=False)
+    """Quantities with their units."""
+    bars: tuple[Bar, ...] = Field(strict=False)
+    """The rows."""
+    mark: str = ""
+    """What the marks mean."""
+
+
+class Cell(Document):
+    """One field of a grid."""
+
+    text: str
+    """What stands in it; lines are separated by a line feed."""
+    group: str = ""
+    """Fields of one group have one colour; none: no colour."""
+
+
+class GridPanel(Document):
+    """A table of fields: rows by columns."""
+
+    kind: Literal["grid"] = "grid"
+    """The sort of panel."""
+    title: str
+    """What is shown."""
+    columns: tuple[str, ...] = Field(strict=False)
+    """Headings of the columns."""
+    rows: tuple[str, ...] = Field(strict=False)
+    """Headings of the rows."""
+    cells: tuple[Annotated[tuple[Cell, ...], Field(strict=False)], ...] = Field(strict=False)
+    """Row by row."""
+    groups: tuple[str, ...] = Field((), strict=False)
+    """All groups that there are, whether a field has one or not: each has the colour of its place."""
+
+
+class Figure(Document):
+    """Panels that belong together, or the reason why there is nothing to show."""
+
+    title: str
+    """What is shown."""
+    note: str = ""
+    """What a reader must know to read it; what is left out."""
+    panels: tuple[Annotated[CurvePanel | BarPanel | GridPanel, Field(discriminator="kind")], ...] = Field(
+        (), strict=False
+    )
+    """From top to bottom; none where there is nothing to show, and `note` says why."""
+
+    def to_json(self) -> str:
+        """Return the figure as JSON text, the same bytes for the same figure."""
+        return self.model_dump_json(by_alias=True, indent=2)
+
+
+def target_line(target_ms: float) -> tuple[Guide, ...]:
+    """Return the line of a latency target [ms], none where there is no target."""
+    if not isfinite(target_ms):
+        return ()
+    return (Guide(name=f"target {target_ms:,.6g} ms", value=target_ms, axis="y"),)
+
+
+def share_text(fraction: float) -> str:
+    """Return a share in whole percent; what is not nothing, or not all, does not read so."""
+    if 0.99 < fraction < 1:
+        return ">99%"
+    return "<1%" if 0 < fraction < 0.01 else f"{fraction:.0%}"
+
+
+def plain(value: float) -> str:
+    """Return a number with four digits, or all before the point; thousands are marked."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

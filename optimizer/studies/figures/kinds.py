@@ -1,0 +1,79 @@
+"""Every figure by its name: what the command line and the service offer.
+
+One pipeline-style function: a `System`, a kind and names in; a `Figure` out. Where there is nothing to show
+the figure says so in words.
+"""
+
+from collections.abc import Callable
+
+from optimizer.errors import SpecError
+from optimizer.pipeline import solve
+from optimizer.spec.system import System
+from optimizer.studies.comparison.compare import compare
+from optimizer.studies.figures.curves import batch_figure, latency_figure, occupancy_figure, timing_figure
+from optimizer.studies.figures.document import Figure
+from optimizer.studies.figures.placed import NothingToShow, Placed, chosen_server, place
+from optimizer.studies.figures.plans import PANELS, WHOLE_PLAN, Shown, plan_figure
+from optimizer.studies.figures.prices import cost_figure, pareto_figure
+from optimizer.studies.reports.overview import describe
+
+REPLICA_KINDS: dict[str, Callable[[Placed], Figure]] = {
+    "occupancy": occupancy_figure,
+    "batch": batch_figure,
+    "latency": latency_figure,
+    "timing": timing_figure,
+}
+"""Of one server on one accelerator."""
+SERVER_KINDS: dict[str, Callable[[System, str, str | None], Figure]] = {
+    "cost": cost_figure,
+    "pareto": pareto_figure,
+}
+"""Of one server, on all its accelerators or on one."""
+PLAN_KINDS = ("plan", *PANELS)
+"""Of a whole plan."""
+KINDS = (*PLAN_KINDS, *REPLICA_KINDS, *SERVER_KINDS)
+
+
+def make_figure(
+    system: System,
+    kind: str,
+    *,
+    server: str | None = None,
+    accelerator: str | None = None,
+    before: System | None = None,
+    backend: str = "highs",
+) -> Figure:
+    """Return a figure of a system.
+
+    Args:
+        system: what is looked at.
+        kind: one of `KINDS`.
+        server: for a kind that shows one server; may be left out where there is only one.
+        accelerator: for a kind that shows one server; by default the one that the plan chooses, or all.
+        backend: what solves a MILP: ``highs``, or the name of a solver that PuLP knows (``CBC``).
+        before: for a kind that shows a plan: the system before a change of the load, to be seen beside it.
+
+    Raises:
+        SpecError: a kind, a server or an accelerator does not exist, or a name is missing.
+        SolverError: a plan was needed, and the solver failed.
+    """
+    if kind not in KINDS:
+        raise SpecError(f"kind: {kind!r} does not exist; there are {', '.join(KINDS)}")
+    if kind in PLAN_KINDS:
+        return _plan_figure(system, before, WHOLE_PLAN if kind == "plan" else (kind,), backend)
+    name = chosen_server(system, server)
+    try:
+        if kind in SERVER_KINDS:
+            return SERVER_KINDS[kind](system, name, accelerator)
+        return REPLICA_KINDS[kind](place(system, name, accelerator, backend))
+    except NothingToShow as nothing:
+        return Figure(title=f"{kind[0].upper()}{kind[1:]}: {name}", note=f"Nothing to show: {nothing}")
+
+
+def _plan_figure(system: System, before: System | None, panels: tuple[str, ...], backend: str) -> Figure:
+    """Return a picture of a plan; after a change of the load what was planned before is what runs."""
+    if before is None:
+        return plan_figure(Shown(system, describe(system, solve(system, backend=backend))), None, panels)
+    found = compare(before, system, transition=True, backend=backend)
+    first = Shown(before, describe(before, found.first.plan))
+    return plan_figure(Shown(system, describe(system, found.second.plan)), first, panels)

@@ -1,0 +1,202 @@
+"""One server on one accelerator, found by name and ready for the queueing model.
+
+Without an accelerator's name it is the one that the plan chooses, which takes a solve.
+"""
+
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+
+from optimizer.arrays import FloatArray, IntArray
+from optimizer.candidates import CandidateTable, find_candidates
+from optimizer.candidates.finder import analyze_pairs
+from optimizer.candidates.pairs import (
+    Pairs,
+    largest_rates,
+    law_of,
+    sizable_pairs,
+    targets_of,
+    waiting_room,
+)
+from optimizer.candidates.table import Candidates, Reason, Verdicts
+from optimizer.pipeline import solve
+from optimizer.plan import Plan
+from optimizer.queueing.birth_death import BirthDeathQueue
+from optimizer.queueing.performance import Performance, ReplicaQueues
+from optimizer.spec.messages import known_name
+from optimizer.spec.system import System
+from optimizer.tabulation import SECONDS_PER_MINUTE, SystemArrays
+from optimizer.timing import TimingLaw
+
+
+class NothingToShow(Exception):  # noqa: N818  it is no error: its text is the answer
+    """Raised inside the studies where a server has no queue that could be looked at; says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A server on one accelerator."""
+
+    arrays: SystemArrays
+    """Of this server alone."""
+    pair: Pairs
+    """One row; its batch ceiling is what the profile, the server and the memory allow."""
+    server: str
+    accelerator: str
+    rate_rps: float
+    """Load of one replica; 0 where the pair is no candidate, so that nothing says how the load is split."""
+    remark: str
+    """How many replicas there are, and of what; or why the pair is no candidate."""
+
+    @property
+    def title(self) -> str:
+        """The two names."""
+        return f"{self.server} on {self.accelerator}"
+
+    @property
+    def max_batch(self) -> int:
+        """Batch limit."""
+        return int(self.pair.max_batch[0])
+
+    def law(self, rows: int) -> TimingLaw:
+        """Return the token-time law, the same in so many rows."""
+        pair = self._rows(rows)
+        return law_of(self.arrays, pair, linear=bool(self.arrays.profiles.linear[pair.profile[0]]))
+
+    def queue(self) -> BirthDeathQueue:
+        """Return the queue of one replica; rates are requests/ms."""
+        room = waiting_room(self.arrays, self.pair.server, self.pair.max_batch)
+        return ReplicaQueues.build(self.law(1), self.pair.max_batch, room).queue
+
+    def rate_range_rps(self) -> tuple[float, float]:
+        """Return the least rate that sizing considers, and the largest that counts as stable (eq. 22)."""
+        room = waiting_room(self.arrays, self.pair.server, self.pair.max_batch)
+        replica = ReplicaQueues.build(self.law(1), self.pair.max_batch, room)
+        return float(replica.least_rate_rps[0]), float(replica.stable_rate_rps[0])
+
+    def largest_rates(self, max_batch: IntArray) -> FloatArray:
+        """Return the largest rate that meets the targets at each batch limit, NaN where there is none."""
+        pairs = replace(self._rows(len(max_batch)), max_batch=max_batch)
+        pairs = replace(pairs, max_queue=waiting_room(self.arrays, pairs.server, max_batch))
+        return largest_rates(self.arrays, pairs, targets_of(self.arrays, pairs))
+
+    def analyze(self, max_batch: IntArray, rate_rps: FloatArray) -> Performance:
+        """Return the performance of a replica at batch limits and rates > 0, shapes (R,)."""
+        pairs = self._rows(len(max_batch))
+        return analyze_pairs(self.arrays, pairs.server, pairs.accelerator, max_batch, rate_rps)
+
+    def _rows(self, rows: int) -> Pairs:
+        return self.pair.take(np.zeros(rows, np.int64))
+
+
+def chosen_server(system: System, name: str | None) -> str:
+    """Return the name of a server: the given one, or the only one.
+
+    Raises:
+        SpecError: it does not exist, or there are several and none is named.
+    """
+    return known_name(name, system.servers, "server")
+
+
+def alone(system: System, server: str) -> System:
+    """Return the system with one server only; what it runs on, and what it may use, stays."""
+    return replace(system, servers=MappingProxyType({server: system.servers[server]}))
+
+
+def place(system: System, server: str, accelerator: str | None, backend: str = "highs") -> Placed:
+    """Return a server on the named accelerator, or on the one that the plan chooses for it.
+
+    Raises:
+        SpecError: the accelerator does not exist.
+        NothingToShow: the server has no load, or cannot be looked at there.
+    """
+    if accelerator is not None:
+        known_name(accelerator, system.accelerators, "accelerator")
+        return _as_candidate(system, server, accelerator)
+    return _as_planned(system, server, solve(system, backend=backend))
+
+
+def loaded(system: System, server: str) -> Candidates:
+    """Return the candidates of one server that has load.
+
+    Raises:
+        NothingToShow: it has none.
+    """
+    candidates = find_candidates(alone(system, server))
+    if candidates.arrays.servers.load_rps[0] == 0:
+        raise NothingToShow(f"{server} is idle: it has no load, so there is nothing to show")
+    return candidates
+
+
+def has_targets(arrays: SystemArrays) -> bool:
+    """Say whether the one server of a fleet has any target."""
+    servers = arrays.servers
+    return bool(np.isfinite(servers.ttft_ms[0]) or np.isfinite(servers.itl_ms[0]) or servers.tps[0])
+
+
+def joined_columns(candidates: Candidates) -> CandidateTable:
+    """Return the columns, with those that need more replicas than the server may have."""
+    return CandidateTable.joined([candidates.table, candidates.over_limit])
+
+
+def rejection(candidates: Candidates, accelerator: str) -> str:
+    """Return why the one server cannot run on an accelerator; nothing where it can."""
+    return next((item.detail for item in candidates.rejections(0) if item.accelerator == accelerator), "")
+
+
+def _pair(candidates: Candidates, accelerator: str) -> Pairs:
+    """Return the pair with its batch ceiling.
+
+    Raises:
+        NothingToShow: the pair has no queue.
+    """
+    arrays = candidates.arrays
+    shape = arrays.profile_of.shape
+    fresh = Verdicts(np.zeros(shape, np.int64), np.full(shape, np.nan), np.full(shape, np.nan))
+    pairs = sizable_pairs(arrays, fresh, choose_batch=candidates.system.options.batch_sizing == "optimal")
+    rows = np.flatnonzero(pairs.accelerator == arrays.accelerator_names.index(accelerator))
+    found = candidates.verdicts.reason[0, arrays.accelerator_names.index(accelerator)]
+    if not len(rows) or found == Reason.no_work:
+        name = arrays.server_names[0]
+        raise NothingToShow(f"{name} cannot run on {accelerator}: {rejection(candidates, accelerator)}")
+    return pairs.take(rows)
+
+
+def _as_candidate(system: System, server: str, accelerator: str) -> Placed:
+    candidates = loaded(system, server)
+    pair = _pair(candidates, accelerator)
+    table = joined_columns(candidates)
+    row = np.flatnonzero(table.accelerator == pair.accelerator[0])
+    why = rejection(candidates, accelerator)
+    if not len(row):
+        return Placed(candidates.arrays, pair, server, accelerator, 0.0, f"not a candidate: {why}")
+    count = int(table.num_replicas[row[0]])
+    rate = float(candidates.arrays.servers.load_rps[0]) / count
+    remark = f"not a candidate: {why}" if why else f"as a candidate, with {_replicas(count)}"
+    pair = replace(pair, max_batch=table.max_batch[row])
+    return Placed(candidates.arrays, pair, server, accelerator, 0.0 if why else rate, remark)
+
+
+def _as_planned(system: System, server: str, plan: Plan) -> Placed:
+    candidates = loaded(system, server)
+    pools = plan.allocations.get(server, ())
+    if not pools:
+        why = next((item.detail for item in plan.unserved if item.server == server), "nothing is chosen")
+        raise NothingToShow(f"{server} is not served: {why}; name an accelerator to see the server there")
+    pool = max(pools, key=lambda item: item.num_replicas)
+    pair = replace(_pair(candidates, pool.accelerator), max_batch=np.array([pool.max_batch]))
+    rate = pool.arrival_rate_rpm / pool.num_replicas / SECONDS_PER_MINUTE
+    remark = f"as planned, with {_replicas(pool.num_replicas)}"
+    if len(pools) > 1:
+        remark += f", the largest of its {len(pools)} pools"
+    return Placed(candidates.arrays, pair, server, pool.accelerator, rate, remark)
+
+
+def _replicas(count: int) -> str:
+    return "1 replica" if count == 1 else f"{count:,} replicas"
+
+
+def numbers(values: FloatArray) -> tuple[float | None, ...]:
+    """Return plain numbers, none in place of what is not finite."""
+    return tuple(float(value) if np.isfinite(value) else None for value in values)

@@ -1,0 +1,297 @@
+"""The pictures of a plan: load, assignment, accelerator types, and every server in bars.
+
+Takes an `Overview`, and that of an earlier plan where before and after are to be seen; gives a `Figure`.
+Servers stand by model, then by priority: what is compared first stands side by side.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from optimizer.spec.system import System
+from optimizer.studies.figures.document import (
+    Bar,
+    BarPanel,
+    Cell,
+    Figure,
+    GridPanel,
+    Values,
+    plain,
+    share_text,
+)
+from optimizer.studies.reports.overview import Overview, PoolRow
+
+if TYPE_CHECKING:
+    from optimizer.spec.schema import Server
+
+MOST_ROWS = 40
+"""Servers, or models, that a page has room for."""
+MOST_CLASSES = 5
+"""Service classes beside each other that a page has room for."""
+
+
+class Shown(NamedTuple):
+    """A system and its plan; the picture's servers are the system's."""
+
+    system: System
+    overview: Overview
+
+
+def load_panel(shown: Shown, before: Shown | None = None) -> GridPanel:
+    """Return the arrival rate and the tokens of each model in each service class."""
+    now, then = _loads(shown), {} if before is None else _loads(before)
+    return _grid(
+        "Load: requests/min, tokens of prompt → answer",
+        shown,
+        lambda key: Cell(text=_with_before(now.get(key, ""), then.get(key))),
+    )
+
+
+def _loads(shown: Shown) -> dict[tuple[str, str], str]:
+    """Return the load of each model and class in words; several servers of one pair are added up."""
+    found: dict[tuple[str, str], list[Server]] = {}
+    for server in shown.system.servers.values():
+        found.setdefault((server.model, server.service_class), []).append(server)
+    words = {}
+    for key, servers in found.items():
+        loads = [server.current.load for server in servers]
+        rate = sum(load.arrival_rate_rpm for load in loads)
+        shapes = {f"{load.in_tokens:,.0f} → {load.out_tokens:,.0f}" for load in loads}
+        words[key] = f"{plain(rate)}/min, {shapes.pop() if len(shapes) == 1 else 'several shapes'}"
+    return words
+
+
+def assignment_panel(shown: Shown, before: Shown | None = None) -> GridPanel:
+    """Return which accelerator each model has in each service class, and how many replicas."""
+    now, then = _placements(shown), {} if before is None else _placements(before)
+
+    def cell(key: tuple[str, str]) -> Cell:
+        text, kind = now.get(key, ("", ""))
+        return Cell(text=_with_before(text, then[key][0] if key in then else None), group=kind)
+
+    types = tuple(row.type for row in shown.overview.types)  # so that pictures of one system go together
+    return _grid("Assignment: replicas × accelerator", shown, cell, types)
+
+
+def _with_before(text: str, before: str | None) -> str:
+    return text if before is None or before == text else f"{text}\nwas {before}"
+
+
+def _grid(
+    title: str, shown: Shown, cell: Callable[[tuple[str, str]], Cell], groups: tuple[str, ...] = ()
+) -> GridPanel:
+    """Return one field for each model (rows) and service class (columns), by priority."""
+    system = shown.system
+    classes = sorted(
+        {server.service_class for server in system.servers.values()},
+        key=lambda name: (system.service_classes[name].priority, name),
+    )[:MOST_CLASSES]
+    models = sorted({server.model for server in system.servers.values()})[:MOST_ROWS]
+    return GridPanel(
+        title=title,
+        columns=tuple(classes),
+        rows=tuple(models),
+        cells=tuple(tuple(cell((model, name)) for name in classes) for model in models),
+        groups=groups,
+    )
+
+
+def _placements(shown: Shown) -> dict[tuple[str, str], tuple[str, str]]:
+    """Return for each model and class what it runs on in words, and the type of the largest pool."""
+    pools: dict[tuple[str, str], list[PoolRow]] = {}
+    for row in shown.overview.pools:
+        pools.setdefault((row.model, row.service_class), []).append(row)
+    lacks = _lacks(shown)
+    words = {(row.model, row.service_class): "idle" for row in shown.overview.idle}
+    found = {key: (text, "") for key, text in (words | dict.fromkeys(lacks, "not served")).items()}
+    for key, rows in pools.items():
+        count: dict[str, int] = {}
+        for row in rows:
+            count[row.accelerator] = count.get(row.accelerator, 0) + row.num_replicas
+        largest = max(rows, key=lambda row: row.num_replicas)
+        text = " + ".join(f"{number:,} × {name}" for name, number in count.items())
+        found[key] = text + lacks.get(key, ""), largest.type
+    return found
+
+
+def _lacks(shown: Shown) -> dict[tuple[str, str], str]:
+    """Return for each model and class that is not served in full, in words, what it lacks."""
+    servers = shown.system.servers
+    pairs = [(server.model, server.service_class) for server in servers.values()]
+    missed: dict[tuple[str, str], list[float]] = {}
+    for item in shown.overview.plan.unserved:
+        key = servers[item.server].model, servers[item.server].service_class
+        missed.setdefault(key, []).append(item.served_fraction)
+    return {
+        key: (
+            f" ({share_text(shares[0])} served)"
+            if pairs.count(key) == 1
+            else f" ({len(shares)} of {pairs.count(key)} not in full)"
+        )
+        for key, shares in missed.items()
+    }
+
+
+def types_panel(shown: Shown, before: Shown | None = None) -> BarPanel:
+    """Return units, replicas and cost of every accelerator type; with no plan before, what exists."""
+    then = {} if before is None else {row.type: row for row in before.overview.types}
+    bars = []
+    for row in shown.overview.types:
+        old = then.get(row.type)
+        if before is None:
+            marks: tuple[float | None, ...] = (None if row.limit is None else float(row.limit), None, None)
+        elif old is None:
+            marks = (None, None, None)
+        else:
+            marks = (float(old.used), float(old.replicas), old.cost_cents_per_h)
+        values = float(row.used), float(row.replicas), row.cost_cents_per_h
+        bars.append(Bar(name=row.type, values=values, marks=marks))
+    limited = any(row.limit is not None for row in shown.overview.types)
+    return BarPanel(
+        title="Accelerator types",
+        columns=("units", "replicas", "cost\n[cents/h]"),
+        bars=tuple(bars),
+        mark="before" if before is not None else "units that exist" if limited else "",
+    )
+
+
+def servers_panel(shown: Shown, before: Shown | None = None) -> BarPanel:
+    """Return arrival rate, cost, replicas, batch, token time and wait of every server."""
+    now, then = _by_server(shown), {} if before is None else _by_server(before)
+    return BarPanel(
+        title="Servers",
+        columns=(
+            "arrival rate\n[req/min]",
+            "cost\n[cents/h]",
+            "replicas",
+            "batch",
+            "token time\n(ITL) [ms]",
+            "wait\n[ms]",
+        ),
+        bars=tuple(
+            _server_bar(
+                shown,
+                name,
+                (_rate(shown, name), *_figures(now.get(name, ()))),
+                () if before is None else (_rate(before, name), *_figures(then.get(name, ()))),
+            )
+            for name in _shown_servers(shown)
+        ),
+        mark="" if before is None else "before",
+    )
+
+
+def _server_bar(shown: Shown, name: str, values: Values, marks: Values) -> Bar:
+    server = shown.system.servers[name]
+    return Bar(name=server.service_class, group=server.model, values=values, marks=marks)
+
+
+def _rate(shown: Shown, name: str) -> float:
+    return shown.system.servers[name].current.load.arrival_rate_rpm
+
+
+def _by_server(shown: Shown) -> dict[str, tuple[PoolRow, ...]]:
+    found: dict[str, tuple[PoolRow, ...]] = {}
+    for row in shown.overview.pools:
+        found[row.server] = (*found.get(row.server, ()), row)
+    return found
+
+
+def _figures(rows: Sequence[PoolRow]) -> tuple[float | None, ...]:
+    """Return sums of cost and replicas, and means over the load of batch, token time and wait."""
+    if not rows:
+        return 0.0, 0.0, None, None, None
+    weights = [row.arrival_rate_rpm for row in rows]
+    if not any(weights):
+        weights = [float(row.num_replicas) for row in rows]
+
+    def mean(value: Callable[[PoolRow], float]) -> float | None:
+        if not any(weights):
+            return None
+        return sum(weight * value(row) for weight, row in zip(weights, rows, strict=True)) / sum(weights)
+
+    return (
+        float(sum(row.cost_cents_per_h for row in rows)),
+        float(sum(row.num_replicas for row in rows)),
+        mean(lambda row: float(row.max_batch)),
+        mean(lambda row: row.itl_ms),
+        mean(lambda row: row.wait_ms),
+    )
+
+
+def targets_panel(shown: Shown, before: Shown | None = None) -> BarPanel:
+    """Return the latencies of every server as shares of their targets, of several pools the largest."""
+    now, then = _by_server(shown), {} if before is None else _by_server(before)
+    bars = []
+    for name in _shown_servers(shown):
+        values = _shares(now.get(name, ()))
+        whole = tuple(None if value is None else 100.0 for value in values)
+        marks = whole if before is None else _shares(then.get(name, ()))
+        bars.append(_server_bar(shown, name, values, marks))
+    return BarPanel(
+        title="Latencies against targets",
+        columns=("token time (ITL)\n[% of target]", "first token (TTFT)\n[% of target]"),
+        bars=tuple(bars),
+        mark="target" if before is None else "before",
+    )
+
+
+def _shares(rows: Sequence[PoolRow]) -> tuple[float | None, ...]:
+    """Return ITL and TTFT as shares of their targets [%], none where there is no target or nothing runs."""
+    itl = [100 * row.itl_ms / row.itl_target_ms for row in rows if row.itl_target_ms is not None]
+    ttft = [100 * row.ttft_ms / row.ttft_target_ms for row in rows if row.ttft_target_ms is not None]
+    return max(itl, default=None), max(ttft, default=None)
+
+
+def _shown_servers(shown: Shown) -> list[str]:
+    """Return the servers by model and priority; of very many, those that cost most."""
+    servers, cost = shown.system.servers, dict.fromkeys(shown.system.servers, 0.0)
+    for row in shown.overview.pools:
+        cost[row.server] += row.cost_cents_per_h
+    dearest = sorted(servers, key=lambda name: (-cost[name], name))[:MOST_ROWS]
+    return sorted(dearest, key=lambda name: (servers[name].model, shown.system.priority(servers[name]), name))
+
+
+PANELS = {
+    "load": load_panel,
+    "assignment": assignment_panel,
+    "types": types_panel,
+    "servers": servers_panel,
+    "targets": targets_panel,
+}
+"""What a plan's picture may show."""
+WHOLE_PLAN = ("load", "assignment", "types", "servers")
+"""What the picture of a plan shows where nothing else is asked for."""
+
+
+def plan_figure(shown: Shown, before: Shown | None = None, panels: Sequence[str] = WHOLE_PLAN) -> Figure:
+    """Return a picture of a plan, with the plan before it if there is one."""
+    overview = shown.overview
+    mode = "Limited" if overview.limited else "Unlimited"
+    served = overview.servers - len(overview.plan.unserved)
+    cost = f"{overview.plan.total_cost_cents_per_h:,.2f} cents/h"
+    if before is not None:
+        cost += f" (before: {before.overview.plan.total_cost_cents_per_h:,.2f})"
+    note = f"{cost}; {served:,} of {overview.servers:,} servers served in full"
+    return Figure(
+        title=f"{mode} plan" + ("" if before is None else " after a load change"),
+        note="; ".join(part for part in (note, left_out(shown, panels)) if part),
+        panels=tuple(PANELS[name](shown, before) for name in panels),
+    )
+
+
+def left_out(shown: Shown, panels: Sequence[str]) -> str:
+    """Say what the panels of a picture have no room for; nothing where they show all."""
+    servers = shown.system.servers.values()
+    classes, models = {server.service_class for server in servers}, {server.model for server in servers}
+    grids = not {"load", "assignment"}.isdisjoint(panels)
+    rows = not {"servers", "targets"}.isdisjoint(panels)
+    parts = [
+        f"{what} {most} of {number:,} {noun}"
+        for what, most, number, noun, concerned in (
+            ("the dearest", MOST_ROWS, len(servers), "servers", rows),
+            ("the first", MOST_CLASSES, len(classes), "service classes", grids),
+            ("the first", MOST_ROWS, len(models), "models", grids),
+        )
+        if concerned and number > most
+    ]
+    return f"shown: {', '.join(parts)}" if parts else ""

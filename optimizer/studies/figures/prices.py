@@ -1,0 +1,261 @@
+"""What a server costs: against its load, by accelerator; and against latency, over all ways to run it.
+
+Equation numbers refer to ``docs/math.md``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.candidates import Candidates
+from optimizer.candidates.finder import COUNT_TOLERANCE, analyze_pairs
+from optimizer.candidates.table import CandidateTable
+from optimizer.spec.messages import known_name
+from optimizer.spec.system import System
+from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, plain, target_line
+from optimizer.studies.figures.placed import (
+    NothingToShow,
+    has_targets,
+    joined_columns,
+    loaded,
+    numbers,
+    rejection,
+)
+from optimizer.tabulation import SECONDS_PER_MINUTE
+
+
+class _Latency(NamedTuple):
+    """One of the two latencies that have targets."""
+
+    title: str
+    other: str
+    """The other one, whose target is held where there is one."""
+
+
+MOST_CURVES = 6
+"""Accelerators that one panel can tell apart."""
+LOAD_VIEW = 2.0
+"""Costs are shown up to this multiple of the load."""
+POINTS = 400
+"""Points of a curve with more steps than can be seen."""
+COUNTS = 64
+"""Numbers of replicas that are looked at for a pair and batch, in geometric steps."""
+WIDE = 8.0
+"""An axis of fronts is logarithmic where the largest value is more than this multiple of the least."""
+LATENCIES = {
+    "itl": _Latency("Inter-token latency", "ttft"),
+    "ttft": _Latency("Time to first token", "itl"),
+}
+"""What costs are set against, in panels of their own."""
+LOST = 1e-3
+"""Ways that lose a larger share of the requests than this are left out, unless the candidate itself does."""
+
+
+def cost_figure(system: System, server: str, accelerator: str | None) -> Figure:
+    """Return the cost of a server against its load, one curve of steps for each accelerator (eq. 28-30)."""
+    candidates, table = _columns(system, server, accelerator)
+    load = float(candidates.arrays.servers.load_rps[0])
+    at_load = _costs(candidates, table, np.array([load]))[:, 0]
+    rows = np.argsort(at_load, kind="stable")[:MOST_CURVES]
+    series = tuple(_steps(candidates, table.take(rows[i : i + 1]), load) for i in range(len(rows)))
+    within = " within its targets" if has_targets(candidates.arrays) else ""
+    panel = CurvePanel(
+        title=f"Cost of the server{within}, by accelerator",
+        x_label="load [requests/min]",
+        y_label="cost [cents/h]",
+        series=series,
+        guides=(Guide(name="load", value=load * SECONDS_PER_MINUTE, axis="x"),),
+    )
+    some = f"the {len(rows)} cheapest of {len(table)} accelerators at" if len(rows) < len(table) else "at"
+    note = f"{some} a load of {plain(load * SECONDS_PER_MINUTE)} requests/min; replicas come whole"
+    return Figure(title=f"Cost against load: {server}", note=note, panels=(panel,))
+
+
+def pareto_figure(system: System, server: str, accelerator: str | None) -> Figure:
+    """Return which latencies can be had at which cost, over accelerators, batches and replicas."""
+    candidates, table = _columns(system, server, accelerator)
+    ways = _ways(candidates, table)
+    held = {name: _held(candidates, ways, name) for name in LATENCIES}
+    shown = _worth_showing(held)
+    panels = tuple(_front_panel(candidates, held[name], name, shown) for name in LATENCIES)
+    note = (
+        "each point is a batch (the candidate's, a half, a quarter … of it) and a number of replicas (half "
+        "to three times the candidate's) that no other of its accelerator beats in both cost and latency; "
+        f"left out: what loses over {LOST:.1%} of the requests, unless the candidate does"
+    )
+    unmarked = len(np.setdiff1d(table.accelerator, shown))
+    if unmarked:
+        note += f"; shown: {len(shown)} accelerators, those on a front, then the cheapest; {unmarked} others "
+        note += "have no points of their own, but count for the front"
+    return Figure(title=f"Cost and latency: {server}", note=note, panels=panels)
+
+
+def _columns(system: System, server: str, accelerator: str | None) -> tuple[Candidates, CandidateTable]:
+    """Return the candidates of a server, all or of one accelerator; at least one."""
+    candidates = loaded(system, server)
+    table = joined_columns(candidates)
+    if accelerator is not None:
+        place_of = candidates.arrays.accelerator_names.index(
+            known_name(accelerator, system.accelerators, "accelerator")
+        )
+        table = table.take(table.accelerator == place_of)
+    if not len(table):
+        raise NothingToShow(_no_candidate(candidates, server, accelerator))
+    return candidates, table
+
+
+# --- cost against load ---------------------------------------------------------------------------------
+
+
+def _no_candidate(candidates: Candidates, server: str, accelerator: str | None) -> str:
+    if accelerator is None:
+        return f"{server} has no candidate: no accelerator meets its targets"
+    return f"{server} cannot run on {accelerator}: {rejection(candidates, accelerator)}"
+
+
+def _costs(candidates: Candidates, table: CandidateTable, load_rps: FloatArray) -> FloatArray:
+    """Return each column's cost at each load, NaN beyond its most replicas; shape (C, loads) (eq. 28, 29)."""
+    servers = candidates.arrays.servers
+    needed = np.ceil(load_rps / table.max_rate_rps[:, None] * (1 - COUNT_TOLERANCE))
+    count = np.maximum(needed, servers.min_replicas[0])
+    allowed = count <= servers.max_replicas[0]
+    return np.where(allowed, count * table.cost_per_replica[:, None], np.nan)
+
+
+def _steps(candidates: Candidates, column: CandidateTable, load_rps: float) -> Series:
+    """Return one column's cost up to a multiple of the load: every step, or at many points."""
+    rate, end = float(column.max_rate_rps[0]), LOAD_VIEW * load_rps
+    every_step = end / rate <= POINTS
+    load = np.append(np.arange(0, end, rate), end) if every_step else np.linspace(0, end, POINTS)
+    return Series(
+        name=candidates.arrays.accelerator_names[column.accelerator[0]],
+        x=numbers(load * SECONDS_PER_MINUTE),
+        y=numbers(_costs(candidates, column, load)[0]),
+        style="steps",
+    )
+
+
+# --- cost against latency ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Ways:
+    """Ways to run a server; shapes (W,)."""
+
+    accelerator: IntArray
+    cost: FloatArray
+    """[cents/h]"""
+    itl_ms: FloatArray
+    ttft_ms: FloatArray
+
+    def latency_ms(self, name: str) -> FloatArray:
+        """Return one of the two latencies: `itl` or `ttft`."""
+        return self.itl_ms if name == "itl" else self.ttft_ms
+
+    def take(self, rows: IntArray | BoolArray) -> "_Ways":
+        """Return the chosen ways, in their order."""
+        return _Ways(self.accelerator[rows], self.cost[rows], self.itl_ms[rows], self.ttft_ms[rows])
+
+
+def _ways(candidates: Candidates, table: CandidateTable) -> _Ways:
+    """Return every column with other batches, N, N/2, N/4 … 1, and with fewer and more replicas.
+
+    Left out are ways that lose more than `LOST` of the requests, or break the server's limits on replicas.
+    """
+    servers = candidates.arrays.servers
+    least, most = int(servers.min_replicas[0]), int(servers.max_replicas[0])
+    column, batch, count = [], [], []
+    for c in range(len(table)):
+        halves = int(table.max_batch[c]) >> np.arange(int(table.max_batch[c]).bit_length())
+        near = _counts(int(table.num_replicas[c]))
+        near = near[(near >= least) & (near <= most)]
+        column.append(np.full(len(halves) * len(near), c))
+        batch.append(np.repeat(halves, len(near)))
+        count.append(np.tile(near, len(halves)))
+    rows, replicas = np.concatenate(column), np.concatenate(count)
+    found = analyze_pairs(
+        candidates.arrays,
+        table.server[rows],
+        table.accelerator[rows],
+        np.concatenate(batch),
+        float(servers.load_rps[0]) / replicas,
+    )
+    ways = _Ways(
+        table.accelerator[rows], table.cost_per_replica[rows] * replicas, found.itl_ms, found.ttft_ms
+    )
+    return ways.take(found.loss <= np.maximum(table.loss[rows], LOST))
+
+
+def _counts(replicas: int) -> IntArray:
+    """Return numbers of replicas around a given one: from a half to three times as many."""
+    ends = max(replicas // 2, 1), 3 * replicas
+    near = np.round(np.geomspace(*ends, COUNTS)).astype(np.int64)
+    return np.unique(np.append(near, replicas))
+
+
+def _held(candidates: Candidates, ways: _Ways, name: str) -> _Ways:
+    """Return the ways that hold the target of the other latency."""
+    other = LATENCIES[name].other
+    return ways.take(ways.latency_ms(other) <= getattr(candidates.arrays.servers, f"{other}_ms")[0])
+
+
+def _worth_showing(held: Mapping[str, _Ways]) -> list[int]:
+    """Return the accelerators on a front, then those that cost least, as many as can be told apart."""
+    on_a_front, by_cost = [], []
+    for name, ways in held.items():
+        on_a_front += ways.accelerator[front(ways.cost, ways.latency_ms(name))].tolist()
+        by_cost += list(zip(ways.cost.tolist(), ways.accelerator.tolist(), strict=True))
+    return list(dict.fromkeys([*on_a_front, *(a for _, a in sorted(by_cost))]))[:MOST_CURVES]
+
+
+def _front_panel(candidates: Candidates, ways: _Ways, name: str, shown: Sequence[int]) -> CurvePanel:
+    """Return the front of cost and one latency over all ways, and that of each accelerator to be shown."""
+    latency = ways.latency_ms(name)
+    series = []
+    for a in shown:
+        mine = np.flatnonzero(ways.accelerator == a)
+        rows = mine[front(ways.cost[mine], latency[mine])]
+        series.append(
+            Series(
+                name=candidates.arrays.accelerator_names[a],
+                x=numbers(ways.cost[rows]),
+                y=numbers(latency[rows]),
+                style="points",
+            )
+        )
+    whole = front(ways.cost, latency)
+    if len(whole):
+        x, y = numbers(ways.cost[whole]), numbers(latency[whole])
+        series.append(Series(name="Pareto front", x=x, y=y, style="front"))
+    title, other = LATENCIES[name]
+    if np.isfinite(getattr(candidates.arrays.servers, f"{other}_ms")[0]):
+        title += f", with the {other.upper()} target held"
+    return CurvePanel(
+        title=title,
+        x_label="cost [cents/h]",
+        y_label=f"{name.upper()} [ms]",
+        series=tuple(series),
+        guides=target_line(float(getattr(candidates.arrays.servers, f"{name}_ms")[0])),
+        logarithmic=_wide_axes(series),
+    )
+
+
+def _wide_axes(series: Sequence[Series]) -> tuple[Literal["x", "y"], ...]:
+    """Return the axes along which points lie factors apart; a zero has no place on such an axis."""
+    along: dict[Literal["x", "y"], list[float]] = {
+        "x": [value for item in series for value in item.x if value is not None],
+        "y": [value for item in series for value in item.y if value is not None],
+    }
+    return tuple(axis for axis, values in along.items() if 0 < WIDE * min(values, default=0) < max(values))
+
+
+def front(cost: FloatArray, latency: FloatArray) -> IntArray:
+    """Return the rows that no other row beats in one of the two without losing in the other, by cost."""
+    order = np.lexsort((latency, cost))
+    best = np.minimum.accumulate(latency[order])
+    better = np.append(True, best[1:] < best[:-1]) if len(order) else np.zeros(0, np.bool_)
+    rows: IntArray = order[better]
+    return rows

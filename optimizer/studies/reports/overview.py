@@ -1,0 +1,186 @@
+"""A plan with everything that a reader of it asks for: targets beside latencies, power, sums by type.
+
+Takes a `System` and its `Plan`; gives an `Overview`, from which reports and pictures are made.
+"""
+
+from collections.abc import Iterable
+
+from pydantic import Field
+
+from optimizer.plan import Plan
+from optimizer.spec.schema import Document
+from optimizer.spec.system import System
+from optimizer.studies.reports.power import pool_power_w
+
+
+class PoolRow(Document):
+    """One pool of a server, with what it is asked for and what it does."""
+
+    server: str
+    """The server."""
+    service_class: str = Field(alias="class")
+    """Its service class."""
+    model: str
+    """Its model."""
+    priority: int
+    """Its priority."""
+    in_tokens: float = Field(alias="avgInTokens")
+    """Mean prompt length [tokens]."""
+    out_tokens: float = Field(alias="avgOutTokens")
+    """Mean answer length [tokens]."""
+    accelerator: str
+    """The accelerator's name."""
+    type: str
+    """Its type."""
+    num_replicas: int = Field(alias="numReplicas")
+    """Replicas."""
+    max_batch: int = Field(alias="maxBatch")
+    """Batch limit of a replica."""
+    units: int
+    """Units of the type that the pool takes."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """Cost [cents/h]."""
+    arrival_rate_rpm: float = Field(alias="arrivalRate")
+    """Load that the pool carries [requests/min]."""
+    max_arrival_rate_rpm: float = Field(alias="maxArrivalRate")
+    """Largest load at which the pool meets every target [requests/min]."""
+    itl_ms: float = Field(alias="itlAverage")
+    """Mean inter-token latency [ms]."""
+    itl_target_ms: float | None = Field(None, alias="itlTarget")
+    """Its target [ms]; none: no target."""
+    ttft_ms: float = Field(alias="ttftAverage")
+    """Mean time to first token [ms]."""
+    ttft_target_ms: float | None = Field(None, alias="ttftTarget")
+    """Its target [ms]; none: no target."""
+    wait_ms: float = Field(alias="waitAverage")
+    """Mean wait before the batch, part of the time to first token [ms]."""
+    utilization: float
+    """Mean batch over the batch limit."""
+    loss: float
+    """Share of requests that find the queue full."""
+    power_w: float | None = Field(None, alias="power")
+    """Power of the pool at its utilisation [W]; none: its accelerator has no power curve."""
+
+
+class TypeRow(Document):
+    """What the plan takes of one accelerator type."""
+
+    type: str
+    """The accelerator type."""
+    used: int
+    """Units that the plan takes."""
+    limit: int | None = None
+    """Units that exist; none: not limited."""
+    replicas: int
+    """Replicas that run on accelerators of the type."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """Cost of their pools [cents/h]."""
+    power_w: float | None = Field(None, alias="power")
+    """Power of their pools [W]; none: a power curve is missing."""
+
+
+class IdleRow(Document):
+    """A server that runs on nothing, as it needs nothing."""
+
+    server: str
+    """The server."""
+    service_class: str = Field(alias="class")
+    """Its service class."""
+    model: str
+    """Its model."""
+    priority: int
+    """Its priority."""
+
+
+class Overview(Document):
+    """A plan, pool by pool and type by type."""
+
+    limited: bool
+    """Whether the plan keeps to the units that exist."""
+    servers: int
+    """Servers of the system."""
+    plan: Plan
+    """The plan."""
+    pools: tuple[PoolRow, ...] = Field(strict=False)
+    """By priority, then by server."""
+    idle: tuple[IdleRow, ...] = Field(strict=False)
+    """Servers without load that need no replicas."""
+    types: tuple[TypeRow, ...] = Field(strict=False)
+    """In the order of the names."""
+    power_w: float | None = Field(None, alias="power")
+    """Power of all pools [W]; none: a power curve is missing."""
+
+    def to_json(self) -> str:
+        """Return the overview as JSON text, the same bytes for the same overview."""
+        return self.model_dump_json(by_alias=True, indent=2)
+
+
+def describe(system: System, plan: Plan) -> Overview:
+    """Return a plan of a system with what it was asked for beside what it does."""
+    order = sorted(plan.allocations, key=lambda name: (system.priority(system.servers[name]), name))
+    pools = tuple(row for name in order for row in _pool_rows(system, plan, name))
+    return Overview(
+        limited=not system.options.unlimited,
+        servers=len(system.servers),
+        plan=plan,
+        pools=pools,
+        idle=tuple(
+            IdleRow(
+                server=name,
+                service_class=system.servers[name].service_class,
+                model=system.servers[name].model,
+                priority=system.priority(system.servers[name]),
+            )
+            for name in order
+            if not plan.allocations[name]
+        ),
+        types=tuple(
+            _type_row(use.type, use.used, use.limit, [row for row in pools if row.type == use.type])
+            for use in plan.capacity
+        ),
+        power_w=_sum_w(row.power_w for row in pools),
+    )
+
+
+def _pool_rows(system: System, plan: Plan, name: str) -> list[PoolRow]:
+    server = system.servers[name]
+    target = system.targets.get((server.service_class, server.model))
+    rows = []
+    for pool in plan.allocations[name]:
+        accelerator = system.accelerators[pool.accelerator]
+        units = system.profiles[server.model, pool.accelerator].acc_count * accelerator.multiplicity
+        rows.append(
+            PoolRow(
+                **pool.model_dump(),
+                server=name,
+                service_class=server.service_class,
+                model=server.model,
+                priority=system.priority(server),
+                in_tokens=server.current.load.in_tokens,
+                out_tokens=server.current.load.out_tokens,
+                type=accelerator.type,
+                units=pool.num_replicas * units,
+                itl_target_ms=(target.itl_ms or None) if target else None,
+                ttft_target_ms=(target.ttft_ms or None) if target else None,
+                power_w=pool_power_w(system, server, pool),
+            )
+        )
+    return rows
+
+
+def _type_row(kind: str, used: int, limit: int | None, mine: list[PoolRow]) -> TypeRow:
+    return TypeRow(
+        type=kind,
+        used=used,
+        limit=limit,
+        replicas=sum(row.num_replicas for row in mine),
+        cost_cents_per_h=float(sum(row.cost_cents_per_h for row in mine)),
+        power_w=_sum_w(row.power_w for row in mine),
+    )
+
+
+def _sum_w(powers: Iterable[float | None]) -> float | None:
+    """Return the sum, or none where a part of it is not known; nothing that runs draws nothing."""
+    known = list(powers)
+    whole = [power for power in known if power is not None]
+    return float(sum(whole)) if len(whole) == len(known) else None

@@ -1,0 +1,47 @@
+"""The page to hand on, as a document: a plan with its figures, and what scarcity costs.
+
+Takes a `System`, gives a `Report`; `optimizer.render.pages` turns it into HTML, Markdown or CSV.
+"""
+
+from optimizer.plan import Plan
+from optimizer.spec.schema import Document
+from optimizer.spec.system import System
+from optimizer.studies.comparison.compare import compare
+from optimizer.studies.comparison.document import Comparison
+from optimizer.studies.reports.overview import Overview, describe
+
+
+class Report(Document):
+    """What a plan is, and what it would be without limits, or with them."""
+
+    overview: Overview
+    """The plan, pool by pool and type by type."""
+    comparison: Comparison
+    """The unlimited plan beside the limited one; the plan is one of the two."""
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that is reported."""
+        return self.overview.plan
+
+    def to_json(self) -> str:
+        """Return the report as JSON text, the same bytes for the same report."""
+        return self.model_dump_json(by_alias=True, indent=2)
+
+
+def make_report(system: System, *, backend: str = "highs", **options: object) -> Report:
+    """Solve a system, with its limits and without, and return all that a reader asks for.
+
+    Args:
+        system: what to plan.
+        backend: what solves a MILP: ``highs``, or the name of a solver that PuLP knows (``CBC``).
+        options: optimizer options by their Python names (``unlimited=True``), in place of the document's.
+
+    Raises:
+        SpecError: an option does not exist or its value is out of range.
+        SolverError: the solver failed, or a plan does not pass verification.
+    """
+    system = system.with_options(**options)
+    comparison = compare(system, backend=backend)
+    side = comparison.first if system.options.unlimited else comparison.second
+    return Report(overview=describe(system, side.plan), comparison=comparison)

@@ -1,0 +1,204 @@
+"""A system as arrays: names become indices here, once, for everything behind it.
+
+Takes a `System`, gives `SystemArrays`: one entry per server (s), accelerator (a) and profile (p), each in the
+order of the names, and the table of which profile serves which pair.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
+from optimizer.spec.schema import MAX_COUNT, DecodeParms, ModelProfile, PerfParms, PrefillParms
+from optimizer.spec.system import System
+
+DEFAULT_MAX_BATCH = 256
+"""Batch limit where a profile states none (the newer reference's ceiling)."""
+SECONDS_PER_MINUTE = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerArrays:
+    """What is asked for; shapes (S,)."""
+
+    in_tokens: FloatArray
+    out_tokens: FloatArray
+    load_rps: FloatArray
+    """Arrival rate, or the throughput target over the answer length; 0 when idle."""
+    priority: IntArray
+    has_target: BoolArray
+    ttft_ms: FloatArray
+    """Target; infinity where there is none."""
+    itl_ms: FloatArray
+    """Target; infinity where there is none."""
+    tps: BoolArray
+    """Whether there is a throughput target."""
+    min_replicas: IntArray
+    max_replicas: IntArray
+    max_batch: IntArray
+    """0: the profile's."""
+    max_queue: IntArray
+    """-1: in proportion to the batch."""
+    allowed: BoolArray
+    """Which accelerators it may use, shape (S, A)."""
+    current_accelerator: IntArray
+    """-1: none, or one that is no longer in the catalogue."""
+    current_replicas: IntArray
+    running: BoolArray
+    """Whether the current allocation has an accelerator and replicas."""
+    current_cost: FloatArray
+    """[cents/h]"""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileArrays:
+    """What can be bought, and how fast it is; shapes (P,)."""
+
+    cost_per_replica: FloatArray
+    """[cents/h]"""
+    units_per_replica: IntArray
+    batch_limit: FloatArray
+    batch_tokens: FloatArray
+    """Batch limit × the answer length it was found at; 0: the limit is not scaled."""
+    kv_capacity_tokens: FloatArray
+    """Infinity where none is stated."""
+    linear: BoolArray
+    """Linear law, else iteration law."""
+    timed: BoolArray
+    """Whether any token time is known."""
+    times: FloatArray
+    """Parameters of the law in the order of its fields, shape (4, P)."""
+    max_num_tokens: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class SystemArrays:
+    """A system as arrays."""
+
+    server_names: tuple[str, ...]
+    accelerator_names: tuple[str, ...]
+    type_names: tuple[str, ...]
+    kind: IntArray
+    """Type of each accelerator, shape (A,)."""
+    capacity: FloatArray
+    """Units of each type, shape (T,); 0 where none are listed."""
+    servers: ServerArrays
+    profiles: ProfileArrays
+    profile_of: IntArray
+    """Profile of each pair, -1 where there is none; shape (S, A)."""
+
+
+def tabulate(system: System) -> SystemArrays:
+    """Turn a system into arrays."""
+    accelerators = list(system.accelerators.values())
+    types = sorted({item.type for item in accelerators} | set(system.capacity))
+    type_index = {name: i for i, name in enumerate(types)}
+    place_of = {name: i for i, name in enumerate(system.accelerators)}
+    models = sorted({model for model, _ in system.profiles})
+    model_index = {name: i for i, name in enumerate(models)}
+    by_model = np.full((len(models), len(accelerators)), -1)
+    for i, (model, accelerator) in enumerate(system.profiles):
+        by_model[model_index[model], place_of[accelerator]] = i
+    return SystemArrays(
+        server_names=tuple(system.servers),
+        accelerator_names=tuple(system.accelerators),
+        type_names=tuple(types),
+        kind=frozen(np.array([type_index[item.type] for item in accelerators], dtype=np.int64)),
+        capacity=frozen(np.array([float(system.capacity.get(name, 0)) for name in types])),
+        servers=_server_arrays(system, place_of),
+        profiles=_profile_arrays(system),
+        profile_of=frozen(by_model[[model_index[server.model] for server in system.servers.values()]]),
+    )
+
+
+def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
+    servers = list(system.servers.values())
+    loads = [server.current.load for server in servers]
+    targets = [system.targets.get((server.service_class, server.model)) for server in servers]
+    rate_rps = np.array([load.arrival_rate_rpm for load in loads]) / SECONDS_PER_MINUTE
+    out_tokens = np.array([load.out_tokens for load in loads])
+    tps = np.array([target.tps if target else 0.0 for target in targets])
+    wanted_rps = np.where(tps > 0, tps / np.maximum(out_tokens, 1), rate_rps)
+    idle = (rate_rps == 0) | (out_tokens == 0)
+    allowed = np.ones((len(servers), len(place_of)), dtype=np.bool_)
+    for s, server in enumerate(servers):
+        if server.accelerators is not None:
+            allowed[s] = False
+            allowed[s, [place_of[name] for name in server.accelerators]] = True
+        if server.keep_accelerator and server.current.accelerator:
+            allowed[s, np.arange(len(place_of)) != place_of[server.current.accelerator]] = False
+
+    def whole(values: list[int]) -> IntArray:
+        return frozen(np.array(values, dtype=np.int64))
+
+    def target_or_none(values: list[float]) -> FloatArray:
+        array = np.array(values)
+        return frozen(np.where(array > 0, array, np.inf))
+
+    return ServerArrays(
+        in_tokens=frozen(np.array([load.in_tokens for load in loads])),
+        out_tokens=frozen(out_tokens),
+        load_rps=frozen(np.where(idle, 0.0, wanted_rps)),
+        priority=whole([system.priority(server) for server in servers]),
+        has_target=frozen(np.array([target is not None for target in targets], dtype=np.bool_)),
+        ttft_ms=target_or_none([target.ttft_ms if target else 0.0 for target in targets]),
+        itl_ms=target_or_none([target.itl_ms if target else 0.0 for target in targets]),
+        tps=frozen(tps > 0),
+        min_replicas=whole([server.min_num_replicas for server in servers]),
+        max_replicas=whole([server.max_num_replicas or MAX_COUNT for server in servers]),
+        max_batch=whole([server.max_batch_size for server in servers]),
+        max_queue=whole(
+            [-1 if server.max_queue_size is None else server.max_queue_size for server in servers]
+        ),
+        allowed=frozen(allowed),
+        current_accelerator=whole([place_of.get(server.current.accelerator, -1) for server in servers]),
+        current_replicas=whole([server.current.num_replicas for server in servers]),
+        running=frozen(np.array([server.current.is_running for server in servers], dtype=np.bool_)),
+        current_cost=frozen(np.array([current_cost_cents_per_h(system, name) for name in system.servers])),
+    )
+
+
+def current_cost_cents_per_h(system: System, server_name: str) -> float:
+    """Return the cost of a server's current allocation [cents/h].
+
+    Where it is missing or zero while replicas run it is recomputed from the specs: a cost of nothing would
+    make every other allocation look dearer than the current one.
+    """
+    server = system.servers[server_name]
+    current = server.current
+    if current.cost_cents_per_h or not current.num_replicas or not current.accelerator:
+        return current.cost_cents_per_h
+    profile = system.profiles.get((server.model, current.accelerator))
+    count = profile.acc_count if profile else 1
+    return system.accelerators[current.accelerator].cost_cents_per_h * count * current.num_replicas
+
+
+def _profile_arrays(system: System) -> ProfileArrays:
+    profiles = list(system.profiles.values())
+    slices = [system.accelerators[profile.accelerator] for profile in profiles]
+    count = np.array([profile.acc_count for profile in profiles], dtype=np.int64)
+    batch_limit = np.array([float(profile.max_batch_size or DEFAULT_MAX_BATCH) for profile in profiles])
+    at_tokens = [profile.at_tokens if profile.max_batch_size else 0 for profile in profiles]
+    capacity = [profile.kv_capacity_tokens for profile in profiles]
+    linear = np.array([profile.is_linear for profile in profiles], dtype=np.bool_)
+    return ProfileArrays(
+        cost_per_replica=frozen(np.array([item.cost_cents_per_h for item in slices]) * count),
+        units_per_replica=frozen(np.array([item.multiplicity for item in slices], dtype=np.int64) * count),
+        batch_limit=frozen(batch_limit),
+        batch_tokens=frozen(batch_limit * np.array(at_tokens, dtype=np.float64)),
+        kv_capacity_tokens=frozen(
+            np.array([np.inf if tokens is None else float(tokens) for tokens in capacity])
+        ),
+        linear=frozen(linear),
+        timed=frozen(linear | np.array([profile.is_iteration for profile in profiles], dtype=np.bool_)),
+        times=frozen(np.array([_law_parameters(profile) for profile in profiles]).reshape(-1, 4).T.copy()),
+        max_num_tokens=frozen(np.array([float(profile.max_num_tokens) for profile in profiles])),
+    )
+
+
+def _law_parameters(profile: ModelProfile) -> tuple[float, float, float, float]:
+    if profile.is_linear:
+        decode, prefill = profile.decode or DecodeParms(), profile.prefill or PrefillParms()
+        return decode.base_ms, decode.per_request_ms, prefill.base_ms, prefill.per_token_ms
+    law = profile.iteration or PerfParms()
+    return law.base_ms, law.compute_per_token_ms, law.kv_read_per_token_ms, 0.0

@@ -1,0 +1,70 @@
+"""The linear law: prefill and decode steps that grow linearly with the batch."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.timing.law import Rows, TokenTimes
+
+
+@dataclass(frozen=True, slots=True)
+class LinearLaw(Rows):
+    """Prefill and decode steps that grow linearly with the batch; all fields have shape (R,).
+
+    A prefill takes γ + δ·in·n and a decode step α + β·n at batch n (eq. 1, 2).
+    Source: the reference's first queue analyser, reference-system §1.6.
+    """
+
+    decode_base_ms: FloatArray
+    """α [ms]."""
+    decode_per_request_ms: FloatArray
+    """β [ms per request in the batch]."""
+    prefill_base_ms: FloatArray
+    """γ [ms]."""
+    prefill_per_token_ms: FloatArray
+    """δ [ms per prompt token and request in the batch]."""
+    in_tokens: FloatArray
+    out_tokens: FloatArray
+
+    def _service_coefficients(self) -> tuple[FloatArray, FloatArray]:
+        """Return base and slope of the service time, which is base + slope·n (eq. 3)."""
+        decode_steps = self.out_tokens - 1
+        base = np.where(self.in_tokens > 0, self.prefill_base_ms, 0.0) + self.decode_base_ms * decode_steps
+        slope = self.prefill_per_token_ms * self.in_tokens + self.decode_per_request_ms * decode_steps
+        return base, slope
+
+    def service_time_ms(self, occupancy: FloatArray) -> FloatArray:
+        """Return the service time of a request at a constant batch; both shapes (R,)."""
+        base, slope = self._service_coefficients()
+        return base + slope * occupancy
+
+    def token_times(
+        self, mean_service_ms: FloatArray, mean_in_service: FloatArray, max_batch: IntArray
+    ) -> TokenTimes:
+        """Return the phase times at the effective batch, the one whose service time is the mean (eq. 19).
+
+        Without a prompt there is no prefill: γ is then neither in the service time nor subtracted from it.
+        Where the service time does not depend on the batch, neither phase does, and any batch will do.
+        """
+        base, slope = self._service_coefficients()
+        varies = slope > 0
+        effective = np.where(
+            varies, (mean_service_ms - base) / np.where(varies, slope, 1.0), mean_in_service
+        ).clip(0.0, max_batch)
+        prefill = np.where(
+            self.in_tokens > 0,
+            self.prefill_base_ms + self.prefill_per_token_ms * self.in_tokens * effective,
+            0.0,
+        )
+        return TokenTimes(prefill, self.decode_base_ms + self.decode_per_request_ms * effective, prefill)
+
+    def steps(self, max_batch: IntArray) -> BoolArray:
+        """Return that nothing steps."""
+        return np.zeros(len(max_batch), np.bool_)
+
+    def idle_times(self, max_batch: IntArray) -> tuple[TokenTimes, FloatArray]:
+        """Return the times of a lone request with a prompt of one token, and a full batch's turnaround."""
+        prefill = self.prefill_base_ms + self.prefill_per_token_ms
+        times = TokenTimes(prefill, self.decode_base_ms + self.decode_per_request_ms, prefill)
+        return times, prefill + self.decode_base_ms + self.decode_per_request_ms * max_batch

@@ -1,0 +1,139 @@
+"""Reading the bodies of the reference's routes: a list, a whole system in its wrappers, optimizer options."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from optimizer.errors import SpecError
+from optimizer.spec.files import spec_from_value
+from optimizer.spec.messages import kind_of, path_text
+from optimizer.spec.schema import (
+    Accelerator,
+    Capacity,
+    Document,
+    ModelProfile,
+    OptimizerOptions,
+    Server,
+    ServiceClass,
+    SystemSpec,
+)
+from rest_server.compat.lenient import checked, read_entity, read_object
+
+SECTIONS: dict[str, type[Document]] = {
+    "accelerators": Accelerator,
+    "models": ModelProfile,
+    "serviceClasses": ServiceClass,
+    "servers": Server,
+    "count": Capacity,
+}
+"""What the lists of a system hold, by their wire names."""
+WRAPPERS = frozenset(
+    {
+        "system",
+        "acceleratordata",
+        "modeldata",
+        "serviceclassdata",
+        "serverdata",
+        "capacitydata",
+        "optimizerdata",
+    }
+)
+"""The reference's wrappers around the lists, in lower case."""
+MAX_WRAPPERS = 3
+"""Deepest nesting of wrappers: system, optimizerData, optimizer."""
+
+
+def read_list(section: str, raw: object, ignored: list[str]) -> list[Any] | None:
+    """Read the list of a section from a body such as ``{"servers": […]}``; none where it is absent or null.
+
+    Raises:
+        SpecError: it is no list, or an entity in it cannot be taken.
+    """
+    found = None
+    for key, value in read_object(raw).items():
+        if key.lower() == section.lower():
+            found = found if value is None else value
+        else:
+            ignored.append(key)
+    return None if found is None else _read_items(section, found, ignored)
+
+
+def _read_items(section: str, raw: object, ignored: list[str]) -> list[Any]:
+    if not isinstance(raw, list):
+        raise SpecError(f"{section}: must be a list, not {kind_of(raw)}")
+    model = SECTIONS[section]
+    return [read_entity(model, item, f"{section}[{i}]", ignored) for i, item in enumerate(raw)]
+
+
+def read_system(raw: object, ignored: list[str]) -> SystemSpec:
+    """Read a whole system, in the reference's wrappers or bare; greedy without ``milpSolver``, as there.
+
+    Raises:
+        SpecError: a value cannot be taken.
+    """
+    document = read_object(raw)
+    try:
+        spec = spec_from_value(document)
+    except SpecError:
+        sections = _sections(document, "", ignored)
+        lists = {name: tuple(_read_items(name, sections.get(name, []), ignored)) for name in SECTIONS}
+        options = read_entity(OptimizerOptions, sections.get("optimizer", {}), "optimizer", ignored)
+        return SystemSpec.model_construct(
+            accelerators=lists["accelerators"],
+            models=lists["models"],
+            service_classes=lists["serviceClasses"],
+            servers=lists["servers"],
+            count=lists["count"],
+            optimizer=_greedy_unless_told(options),
+        )
+    servers = (checked(server, f"servers[{i}]") for i, server in enumerate(spec.servers))
+    classes = (checked(each, f"serviceClasses[{i}]") for i, each in enumerate(spec.service_classes))
+    update = {
+        "servers": tuple(servers),
+        "service_classes": tuple(classes),
+        "optimizer": _greedy_unless_told(spec.optimizer),
+    }
+    return spec.model_copy(update=update)
+
+
+def read_options(raw: object, ignored: list[str]) -> OptimizerOptions:
+    """Read optimizer options, bare or in the wrappers that the reference documents.
+
+    Raises:
+        SpecError: a value cannot be taken.
+    """
+    return _greedy_unless_told(read_entity(OptimizerOptions, _flat(read_object(raw)), "", ignored))
+
+
+def _flat(raw: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
+    """Return options without the wrappers around them."""
+    flat: dict[str, Any] = {}
+    for key, value in raw.items():
+        wrapper = key.lower() in {"optimizer", "optimizerdata"} and isinstance(value, dict)
+        flat |= _flat(value, depth + 1) if wrapper and depth < MAX_WRAPPERS else {key: value}
+    return flat
+
+
+def _greedy_unless_told(options: OptimizerOptions) -> OptimizerOptions:
+    if "milp_solver" in options.model_fields_set:
+        return options
+    return options.model_copy(update={"milp_solver": False})
+
+
+def _sections(raw: Mapping[str, Any], path: str, ignored: list[str], depth: int = 0) -> dict[str, Any]:
+    """Return the sections of a document without the wrappers around them."""
+    known = {name.lower(): name for name in (*SECTIONS, "optimizer")}
+    sections: dict[str, Any] = {}
+    for key, value in raw.items():
+        lower, here = key.lower(), f"{path}{path_text([key])}"
+        nested = lower == "optimizer" and isinstance(value, dict) and {k.lower() for k in value} == {lower}
+        if value is None and (lower in WRAPPERS or lower in known):
+            continue
+        if depth <= MAX_WRAPPERS and (lower in WRAPPERS or nested):
+            if not isinstance(value, dict):
+                raise SpecError(f"{here}: must be an object with keys, not {kind_of(value)}")
+            sections |= _sections(value, f"{here}.", ignored, depth + 1)
+        elif lower in known:
+            sections[known[lower]] = value
+        else:
+            ignored.append(here)
+    return sections

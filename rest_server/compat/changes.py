@@ -1,0 +1,71 @@
+"""Changes of the entities, as the reference's routes make them: find, add or replace, remove, refuse."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from optimizer.errors import InferplanError, SpecError
+from rest_server.compat.lenient import read_object
+from rest_server.limits import check_size
+from rest_server.settings import Settings
+from rest_server.state import Entities
+
+Changed = tuple[Entities, Any]
+"""The entities after a change, and the answer."""
+Change = Callable[[Entities], Changed]
+"""A change that runs under the lock of the state."""
+
+
+class WireRefusalError(InferplanError):
+    """Raised when the reference answers a request with a status and a message of its own."""
+
+    def __init__(self, status: int, message: str, *, bare: bool = False) -> None:
+        super().__init__(message)
+        self.http_status = status
+        self.body = message if bare else {"message": message}
+        """What the answer's body is: an object with the message, or in two places there the bare message."""
+
+
+def found(index: Mapping[str, Any], name: str, message: str) -> Any:
+    """Return what is there under a name.
+
+    Raises:
+        WireRefusalError: nothing is; the answer is 404 with the message.
+    """
+    if name not in index:
+        raise WireRefusalError(404, message)
+    return index[name]
+
+
+def with_items(entities: Entities, section: str, changed: Mapping[str, Any]) -> Entities:
+    """Return the entities with some of a section added or replaced."""
+    changes: dict[str, Any] = {section: {**getattr(entities, section), **changed}}
+    return replace(entities, **changes)
+
+
+def without_item(entities: Entities, section: str, name: str) -> Entities:
+    """Return the entities without one of a section."""
+    kept = {key: value for key, value in getattr(entities, section).items() if key != name}
+    changes: dict[str, Any] = {section: kept}
+    return replace(entities, **changes)
+
+
+def echoed(items: Iterable[Any] | None, shape: Callable[[Any], Any]) -> list[Any] | None:
+    """Return items as the answer to their setting shows them; null where there was no list."""
+    return None if items is None else [shape(item) for item in items]
+
+
+def spelled(raw: object) -> dict[str, Any]:
+    """Return an object with its keys in lower case, without its nulls."""
+    return {key.lower(): value for key, value in read_object(raw).items() if value is not None}
+
+
+def check_fleet(entities: Entities, settings: Settings) -> None:
+    """Refuse a fleet that is larger than the service takes, however many requests it came in.
+
+    Raises:
+        SpecError: the path, the number, the limit and the setting to raise.
+    """
+    check_size(entities.spec(), settings)
+    if len(entities.models) > settings.max_models:  # those without a profile are in no document
+        raise SpecError(f"models: there may be at most {settings.max_models:,}; remove some")

@@ -1,0 +1,100 @@
+"""What the reference's routes for service classes do, as functions (see `entities`)."""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from optimizer.spec.schema import ModelTarget, ServiceClass
+from rest_server.compat.bodies import read_list
+from rest_server.compat.changes import (
+    Change,
+    Changed,
+    WireRefusalError,
+    echoed,
+    found,
+    spelled,
+    with_items,
+    without_item,
+)
+from rest_server.compat.lenient import read_entity, read_object
+from rest_server.compat.shapes import plain, service_class_shape, target_shape
+from rest_server.state import Entities
+
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
+
+
+def service_classes(entities: Entities) -> Any:
+    """Answer ``/getServiceClasses``."""
+    return {"serviceClasses": [service_class_shape(item) for item in entities.service_classes.values()]}
+
+
+def _class(entities: Entities, name: str) -> ServiceClass:
+    item: ServiceClass = found(entities.service_classes, name, f"service class {name} not found")
+    return item
+
+
+def service_class(entities: Entities, name: str) -> Any:
+    """Answer ``/getServiceClass/:name``."""
+    return service_class_shape(_class(entities, name))
+
+
+def add_service_class(entities: Entities, name: str, priority: str) -> Changed:
+    """Carry out ``/addServiceClass/:name/:priority``: it is there without targets."""
+    if not _WHOLE_NUMBER.fullmatch(priority):
+        raise WireRefusalError(400, f"service class priority {priority} invalid")
+    item = read_entity(ServiceClass, {"name": name, "priority": int(priority)}, "", [])
+    return with_items(entities, "service_classes", {name: item}), service_class_shape(item)
+
+
+def remove_service_class(entities: Entities, name: str) -> Changed:
+    """Carry out ``/removeServiceClass/:name``."""
+    return without_item(entities, "service_classes", name), service_class(entities, name)
+
+
+def set_service_classes(raw: object, ignored: list[str]) -> Change:
+    """Read the body of ``/setServiceClasses``; the answer repeats it, priorities out of range too."""
+    items: list[ServiceClass] | None = read_list("serviceClasses", raw, ignored)
+    named = {item.name: item for item in items or ()}
+    answer = {"serviceClasses": echoed(items, service_class_shape)}
+    posted = next((value for key, value in spelled(raw).items() if key == "serviceclasses"), ())
+    for item, shape, given in zip(items or (), answer["serviceClasses"] or (), posted, strict=True):
+        shape["priority"] = plain(spelled(given).get("priority", 0))
+        if "model_targets" not in item.model_fields_set:
+            shape["modelTargets"] = None
+    return lambda entities: (with_items(entities, "service_classes", named), answer)
+
+
+def add_targets(raw: object, ignored: list[str]) -> Change:
+    """Read the body of ``/addServiceClassModelTargets``; its name and priority must be those of a class."""
+    spec = read_entity(ServiceClass, read_object(raw), "", ignored)
+    priority = plain(spelled(raw).get("priority", 0))
+
+    def change(entities: Entities) -> Changed:
+        item = entities.service_classes.get(spec.name)
+        if item is None:
+            raise WireRefusalError(404, f"service class {spec.name} not found", bare=True)
+        if item.priority != priority:
+            text = f"inconsistent specs: svcName={spec.name} ; svcPrio={priority}"
+            raise WireRefusalError(400, text, bare=True)
+        added = {target.model: target for target in (*item.model_targets, *spec.model_targets)}
+        return _retargeted(entities, item, added.values())
+
+    return change
+
+
+def _retargeted(entities: Entities, item: ServiceClass, targets: Iterable[ModelTarget]) -> Changed:
+    changed = item.model_copy(update={"model_targets": tuple(targets)})
+    return with_items(entities, "service_classes", {item.name: changed}), service_class_shape(changed)
+
+
+def target(entities: Entities, name: str, model: str) -> Any:
+    """Answer ``/getServiceClassModelTarget/:name/:model``."""
+    targets = {item.model: item for item in _class(entities, name).model_targets}
+    return target_shape(found(targets, model, f"model {model} not found"))
+
+
+def remove_target(entities: Entities, name: str, model: str) -> Changed:
+    """Carry out ``/removeServiceClassModelTarget/:name/:model``."""
+    answer, item = target(entities, name, model), _class(entities, name)
+    changed, _ = _retargeted(entities, item, (each for each in item.model_targets if each.model != model))
+    return changed, answer

@@ -1,0 +1,206 @@
+"""What the reference's routes for accelerators, capacities, models and servers do, as functions.
+
+A reader takes the entities and the names in the path, and gives what the route answers. A change takes the
+entities and gives the changed ones with the answer. A writer takes a body and gives a change.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from optimizer.errors import SpecError
+from optimizer.spec.schema import Accelerator, AllocationData, Capacity, ModelProfile, Server
+from rest_server.compat.bodies import read_list
+from rest_server.compat.changes import Change, Changed, echoed, found, with_items, without_item
+from rest_server.compat.lenient import read_entity, read_object
+from rest_server.compat.shapes import (
+    accelerator_shape,
+    capacity_shape,
+    profile_shape,
+    server_shape,
+)
+from rest_server.state import Entities
+
+MAX_NAME = 253
+"""Longest name."""
+
+
+# --- accelerators --------------------------------------------------------------------------------------
+
+
+def accelerators(entities: Entities) -> Any:
+    """Answer ``/getAccelerators``."""
+    return [accelerator_shape(item) for item in entities.accelerators.values()]
+
+
+def accelerator(entities: Entities, name: str) -> Any:
+    """Answer ``/getAccelerator/:name``."""
+    return accelerator_shape(found(entities.accelerators, name, f"accelerator {name} not found"))
+
+
+def remove_accelerator(entities: Entities, name: str) -> Changed:
+    """Carry out ``/removeAccelerator/:name``."""
+    return without_item(entities, "accelerators", name), accelerator(entities, name)
+
+
+def set_accelerators(raw: object, ignored: list[str]) -> Change:
+    """Read the body of ``/setAccelerators``."""
+    items: list[Accelerator] | None = read_list("accelerators", raw, ignored)
+    named = {item.name: item for item in items or ()}
+    answer = {"accelerators": echoed(items, accelerator_shape)}
+    return lambda entities: (with_items(entities, "accelerators", named), answer)
+
+
+def add_accelerator(raw: object, ignored: list[str]) -> Change:
+    """Read the body of ``/addAccelerator``."""
+    item = read_entity(Accelerator, read_object(raw), "", ignored)
+    return lambda entities: (with_items(entities, "accelerators", {item.name: item}), accelerator_shape(item))
+
+
+# --- capacities ----------------------------------------------------------------------------------------
+
+
+def capacities(entities: Entities) -> Any:
+    """Answer ``/getCapacities``."""
+    return {"count": [capacity_shape(kind, count) for kind, count in entities.capacity.items()]}
+
+
+def capacity(entities: Entities, name: str) -> Any:
+    """Answer ``/getCapacity/:type``."""
+    return capacity_shape(name, found(entities.capacity, name, f"capacity for {name} not found"))
+
+
+def remove_capacity(entities: Entities, name: str) -> Changed:
+    """Carry out ``/removeCapacity/:type``."""
+    count = found(entities.capacity, name, f"accelerator type {name} not found")
+    return without_item(entities, "capacity", name), capacity_shape(name, count)
+
+
+def set_capacities(raw: object, ignored: list[str]) -> Change:
+    """Read the body of ``/setCapacities``."""
+    items: list[Capacity] | None = read_list("count", raw, ignored)
+    counts = {item.type: item.count for item in items or ()}
+    answer = {"count": echoed(items, lambda item: capacity_shape(item.type, item.count))}
+    return lambda entities: (with_items(entities, "capacity", counts), answer)
+
+
+def set_capacity(raw: object, ignored: list[str]) -> Change:
+    """Read the body of ``/setCapacity``."""
+    item = read_entity(Capacity, read_object(raw), "", ignored)
+    answer = capacity_shape(item.type, item.count)
+    return lambda entities: (with_items(entities, "capacity", {item.type: item.count}), answer)
+
+
+# --- models and their profiles -------------------------------------------------------------------------
+
+
+def models(entities: Entities) -> Any:
+    """Answer ``/getModels``."""
+    return list(entities.models)
+
+
+def _profiles(entities: Entities, name: str) -> Mapping[str, ModelProfile]:
+    profiles: Mapping[str, ModelProfile] = found(entities.models, name, f"model {name} not found")
+    return profiles
+
+
+def model(entities: Entities, name: str) -> Any:
+    """Answer ``/getModel/:name``."""
+    return {"models": [profile_shape(item) for item in _profiles(entities, name).values()]}
+
+
+def add_model(entities: Entities, name: str) -> Changed:
+    """Carry out ``/addModel/:name``: it is there without profiles, also if it was there with some."""
+    if len(name) > MAX_NAME:
+        raise SpecError(f"name: must have at most {MAX_NAME} characters")
+    return with_items(entities, "models", {name: {}}), name
+
+
+def remove_model(entities: Entities, name: str) -> Changed:
+    """Carry out ``/removeModel/:name``."""
+    _profiles(entities, name)
+    return without_item(entities, "models", name), name
+
+
+def set_models(raw: object, ignored: list[str]) -> Change:
+    """Read the body of ``/setModels``."""
+    items: list[ModelProfile] | None = read_list("models", raw, ignored)
+    answer = {"models": echoed(items, profile_shape)}
+    return lambda entities: (replace(entities, models=with_profiles(entities, items or ())), answer)
+
+
+def with_profiles(entities: Entities, items: Iterable[ModelProfile]) -> dict[str, Mapping[str, ModelProfile]]:
+    """Return the models of the entities with further profiles, which replace those of the same names."""
+    added: dict[str, dict[str, ModelProfile]] = {}
+    for item in items:
+        added.setdefault(item.name, {})[item.accelerator] = item
+    return {
+        **entities.models,
+        **{name: {**entities.models.get(name, {}), **mine} for name, mine in added.items()},
+    }
+
+
+def profile(entities: Entities, name: str, acc: str) -> Any:
+    """Answer ``/getModelAcceleratorPerf/:name/:acc``."""
+    return profile_shape(found(_profiles(entities, name), acc, f"accelerator {acc} not found"))
+
+
+def add_profile(raw: object, ignored: list[str]) -> Change:
+    """Read the body of ``/addModelAcceleratorPerf``; its model must be there."""
+    item = read_entity(ModelProfile, read_object(raw), "", ignored)
+
+    def change(entities: Entities) -> Changed:
+        _profiles(entities, item.name)
+        return replace(entities, models=with_profiles(entities, [item])), profile_shape(item)
+
+    return change
+
+
+def remove_profile(entities: Entities, name: str, acc: str) -> Changed:
+    """Carry out ``/removeModelAcceleratorPerf/:name/:acc``."""
+    answer = profile(entities, name, acc)
+    kept = {key: item for key, item in _profiles(entities, name).items() if key != acc}
+    return with_items(entities, "models", {name: kept}), answer
+
+
+# --- servers -------------------------------------------------------------------------------------------
+
+
+def servers(entities: Entities) -> Any:
+    """Answer ``/getServers``."""
+    return {"servers": [server_shape(item) for item in entities.servers.values()]}
+
+
+def server(entities: Entities, name: str) -> Any:
+    """Answer ``/getServer/:name``."""
+    return server_shape(found(entities.servers, name, f"server {name} not found"))
+
+
+def remove_server(entities: Entities, name: str) -> Changed:
+    """Carry out ``/removeServer/:name``."""
+    return without_item(entities, "servers", name), server(entities, name)
+
+
+def set_servers(raw: object, ignored: list[str]) -> Change:
+    """Read the body of ``/setServers``."""
+    items: list[Server] | None = read_list("servers", raw, ignored)
+    named = {item.name: item for item in items or ()}
+    answer = {"servers": echoed(items, server_shape)}
+    return lambda entities: (with_items(entities, "servers", named), answer)
+
+
+def add_server(raw: object, ignored: list[str]) -> Change:
+    """Read the body of ``/addServer``."""
+    item = read_entity(Server, read_object(raw), "", ignored)
+    return lambda entities: (with_items(entities, "servers", {item.name: item}), server_shape(item))
+
+
+def apply_allocation(entities: Entities) -> Changed:
+    """Carry out ``/applyAllocation``; as there, where nothing is desired not even a load is left."""
+    nothing = AllocationData()
+    blank = {
+        name: server.model_copy(update={"current": nothing})
+        for name, server in entities.servers.items()
+        if server.desired == nothing
+    }
+    return with_items(entities.with_desired_applied(), "servers", blank), "Done"

@@ -1,0 +1,176 @@
+"""The routes of the reference's queue-analysis service: one queue analysed, sized, or given its best batch.
+
+The same bodies and answers as there, with rates in requests per second and times in ms, except that a target
+that is not set binds nothing, and that the best batch is found by trying every one.
+"""
+
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+import numpy as np
+from fastapi import APIRouter
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from optimizer.compat.queue_service import QueueProblem, analyze_problem, size_problem
+from optimizer.errors import AnalysisError, SpecError
+from optimizer.replica import LatencyTargets, ReplicaSizing, size_replicas
+from optimizer.spec.schema import Document
+from optimizer.timing import DEFAULT_MAX_NUM_TOKENS, IterationLaw
+from rest_server.compat.answers import WireRoute, json_response
+from rest_server.compat.changes import spelled
+from rest_server.compat.lenient import json_body, read_entity
+
+DEFAULT_CONCURRENCY = 256
+"""Largest batch that is tried where none is stated."""
+MAX_CONCURRENCY = 2048
+"""Largest batch that may be tried: trying all of them takes time that grows with its square."""
+NEAR_PEAK = 0.99
+"""Share of the throughput at the largest batch that the best batch must reach (reference-system §1.5)."""
+ROWS_AT_ONCE = 512
+"""Batches that are sized at a time."""
+
+
+class ConcurrencyAnswer(Document):
+    """The smallest batch limit that is as good as the largest, and the performance with it."""
+
+    concurrency: int
+    """The batch limit."""
+    throughput_rps: float = Field(0.0, alias="throughput")
+    """Completed at the largest rate that meets the targets [requests/s]."""
+    response_ms: float = Field(0.0, alias="avgRespTime")
+    """Wait and service [ms]."""
+    wait_ms: float = Field(0.0, alias="avgWaitTime")
+    """Wait before service [ms]."""
+    in_service: float = Field(0.0, alias="avgNumInServ")
+    """Mean requests in the batch."""
+    ttft_ms: float = Field(0.0, alias="avgTTFT")
+    """Time to first token [ms]."""
+    itl_ms: float = Field(0.0, alias="avgITL")
+    """Inter-token latency [ms]."""
+    stable_rate_rps: float = Field(0.0, alias="maxRPS")
+    """Largest stable rate [requests/s]."""
+    largest_batch_itl: int = Field(alias="M_ITL")
+    """Largest batch that meets the ITL target when it is full; the largest tried without a target."""
+    largest_batch_ttft: int = Field(alias="M_TPF")
+    """Largest batch whose prefill alone meets the TTFT target; the largest tried without a target."""
+    sized: int = Field(alias="oracleCalls")
+    """Batches that were sized."""
+    feasible: bool
+    """Whether any rate meets the targets."""
+
+
+def queue_router() -> APIRouter:
+    """Return the routes of the queue-analysis service."""
+    router = APIRouter(route_class=WireRoute, include_in_schema=False)
+    for path, work in (("/solve", _solve), ("/target", _target), ("/optimize", _optimize)):
+        router.add_api_route(path, _handler(work), methods=["POST"])
+    return router
+
+
+def best_concurrency(problem: QueueProblem) -> ConcurrencyAnswer:
+    """Return the smallest batch limit whose throughput is nearly that of the largest, the problem's own.
+
+    Raises:
+        AnalysisError: a service time is zero.
+    """
+    most = problem.max_batch
+    largest = _sizings(problem, [most])[0]
+    limits = _brackets(problem)
+    if isinstance(largest, AnalysisError):
+        return _answer(1, None, limits, sized=1)
+    enough = NEAR_PEAK * largest.at_max_rate.throughput_rps
+    for first in range(1, most, ROWS_AT_ONCE):
+        batches = list(range(first, min(first + ROWS_AT_ONCE, most)))
+        for batch, sizing in zip(batches, _sizings(problem, batches), strict=True):
+            if isinstance(sizing, ReplicaSizing) and sizing.at_max_rate.throughput_rps >= enough:
+                return _answer(batch, sizing, limits, sized=batches[-1] + 1)
+    return _answer(most, largest, limits, sized=most)
+
+
+def _sizings(problem: QueueProblem, batches: list[int]) -> list[ReplicaSizing | AnalysisError]:
+    replica = problem.replica()
+    targets = LatencyTargets(ttft_ms=problem.target_ttft_ms, itl_ms=problem.target_itl_ms)
+    replicas = [replica.model_copy(update={"max_batch": batch}) for batch in batches]
+    return size_replicas(replicas, [targets] * len(batches))
+
+
+def _brackets(problem: QueueProblem) -> tuple[int, int]:
+    """Return the largest full batches that meet the ITL target, and the TTFT target by prefill alone."""
+    batches = np.arange(1.0, problem.max_batch + 1)
+    law = IterationLaw(
+        *(
+            np.full(len(batches), value)
+            for value in (
+                problem.alpha,
+                problem.beta,
+                problem.gamma,
+                problem.in_tokens,
+                problem.out_tokens,
+                float(DEFAULT_MAX_NUM_TOKENS),
+            )
+        )
+    )
+    times = law.token_times(law.service_time_ms(batches), batches, batches.astype(np.int64))
+    found = []
+    for values, target in ((times.itl_ms, problem.target_itl_ms), (times.prefill_ms, problem.target_ttft_ms)):
+        meeting = np.flatnonzero(values <= (target or np.inf))
+        found.append(int(meeting[-1]) + 1 if len(meeting) else 1)
+    return found[0], found[1]
+
+
+def _answer(
+    batch: int, sizing: ReplicaSizing | None, limits: tuple[int, int], *, sized: int
+) -> ConcurrencyAnswer:
+    figures: dict[str, Any] = {}
+    if sizing is not None:
+        known = type(sizing.at_max_rate).model_fields
+        figures = {
+            name: getattr(sizing.at_max_rate, name)
+            for name in ConcurrencyAnswer.model_fields
+            if name in known
+        }
+    return ConcurrencyAnswer(
+        concurrency=batch,
+        largest_batch_itl=limits[0],
+        largest_batch_ttft=limits[1],
+        sized=sized,
+        feasible=sizing is not None,
+        **figures,
+    )
+
+
+# --- handlers ------------------------------------------------------------------------------------------
+
+
+def _problem(body: bytes, max_batch: int | None = None) -> QueueProblem:
+    """Read a problem; what may be left out there is 0, and the batch limit the given one."""
+    given = spelled(json_body(body))
+    if max_batch is not None and not given.get("maxbatchsize"):
+        given["maxbatchsize"] = max_batch
+    return read_entity(QueueProblem, {"avginputtokens": 0.0, **given}, "", [])
+
+
+def _solve(body: bytes) -> Document:
+    return analyze_problem(_problem(body))
+
+
+def _target(body: bytes) -> Document:
+    return size_problem(_problem(body))
+
+
+def _optimize(body: bytes) -> Document:
+    problem = _problem(body, DEFAULT_CONCURRENCY)
+    if problem.max_batch > MAX_CONCURRENCY:
+        raise SpecError(f"maxBatchSize: must be at most {MAX_CONCURRENCY:,}, not {problem.max_batch:,}")
+    return best_concurrency(problem)
+
+
+def _handler(work: Callable[[bytes], Document]) -> Callable[..., Coroutine[Any, Any, Response]]:
+    async def handler(request: Request) -> Response:
+        found: Document = await request.app.state.places.run(request, partial(work, await request.body()))
+        return json_response(found.model_dump(by_alias=True))
+
+    return handler

@@ -1,0 +1,171 @@
+"""The reference's wire: every route of its server, with its statuses, bodies and messages.
+
+A handler parses, calls one function and renders. The routes that only read are there in both modes, as is
+``/optimizeOne``; those that change the fleet, by POST or as there by GET, only in the stateful one.
+"""
+
+from collections.abc import Callable, Coroutine
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.concurrency import run_in_threadpool
+from starlette.datastructures import State
+from starlette.requests import Request
+from starlette.responses import Response
+
+from rest_server.compat import classes, entities
+from rest_server.compat.answers import WireRoute, json_response, notice_headers
+from rest_server.compat.changes import Change, Changed, check_fleet
+from rest_server.compat.lenient import json_body
+from rest_server.compat.planning import Outcome, plan_document, plan_state, planned_fleet, with_outcome
+from rest_server.settings import Settings
+from rest_server.state import Entities, HeldFleet
+
+_READERS: dict[str, Callable[..., Any]] = {
+    "/getAccelerators": entities.accelerators,
+    "/getAccelerator/{name}": entities.accelerator,
+    "/getCapacities": entities.capacities,
+    "/getCapacity/{name}": entities.capacity,
+    "/getModels": entities.models,
+    "/getModel/{name}": entities.model,
+    "/getServiceClasses": classes.service_classes,
+    "/getServiceClass/{name}": classes.service_class,
+    "/getServiceClassModelTarget/{name}/{model}": classes.target,
+    "/getServers": entities.servers,
+    "/getServer/{name}": entities.server,
+    "/getModelAcceleratorPerf/{name}/{acc}": entities.profile,
+}
+"""GET, in both modes: entities and names to the answer."""
+_CHANGES: dict[str, Callable[..., Changed]] = {
+    "/removeAccelerator/{name}": entities.remove_accelerator,
+    "/removeCapacity/{name}": entities.remove_capacity,
+    "/addModel/{name}": entities.add_model,
+    "/removeModel/{name}": entities.remove_model,
+    "/addServiceClass/{name}/{priority}": classes.add_service_class,
+    "/removeServiceClass/{name}": classes.remove_service_class,
+    "/removeServiceClassModelTarget/{name}/{model}": classes.remove_target,
+    "/removeServer/{name}": entities.remove_server,
+    "/removeModelAcceleratorPerf/{name}/{acc}": entities.remove_profile,
+    "/applyAllocation": entities.apply_allocation,
+}
+"""GET, stateful only: entities and names to changed entities and the answer."""
+_WRITERS: dict[str, Callable[[object, list[str]], Change]] = {
+    "/setAccelerators": entities.set_accelerators,
+    "/addAccelerator": entities.add_accelerator,
+    "/setCapacities": entities.set_capacities,
+    "/setCapacity": entities.set_capacity,
+    "/setModels": entities.set_models,
+    "/setServiceClasses": classes.set_service_classes,
+    "/addServiceClassModelTargets": classes.add_targets,
+    "/addServiceClassModelTarget": classes.add_targets,
+    "/setServers": entities.set_servers,
+    "/addServer": entities.add_server,
+    "/addModelAcceleratorPerf": entities.add_profile,
+}
+"""POST, stateful only: a body to a change."""
+
+
+def wire_router(*, stateful: bool) -> APIRouter:
+    """Return the reference's routes in one of its modes."""
+    router = APIRouter(route_class=WireRoute, include_in_schema=False)
+    for path, reader in _READERS.items():
+        router.add_api_route(path, _reading(reader), methods=["GET"])
+    router.add_api_route("/optimizeOne", optimize_one, methods=["POST"])
+    if stateful:
+        for path, change in _CHANGES.items():
+            router.add_api_route(path, _changing(change), methods=["GET"])
+        for path, writer in _WRITERS.items():
+            router.add_api_route(path, _writing(writer), methods=["POST"])
+        router.add_api_route("/optimize", optimize, methods=["POST"])
+    return router
+
+
+# --- handlers ------------------------------------------------------------------------------------------
+
+
+async def optimize_one(request: Request) -> Response:
+    """Plan the system in the body; unless the state is protected, it becomes the state."""
+    state, body = request.app.state, await request.body()
+    outcome: Outcome = await state.places.run(request, partial(plan_document, body, state.settings))
+    if not (state.settings.stateful and state.settings.protect_state):
+        state.held.replace(partial(planned_fleet, body, outcome))
+    return _outcome_response(outcome)
+
+
+async def optimize(request: Request) -> Response:
+    """Plan the state with the options in the body; every server gets its desired allocation."""
+    state = request.app.state
+    revision, now = await run_in_threadpool(state.held.read)
+    work = partial(plan_state, now.spec(), await request.body(), state.settings)
+    outcome: Outcome = await state.places.run(request, work)
+    if outcome.status == HTTPStatus.OK:
+        await run_in_threadpool(_keep, state.held, now, outcome, revision)
+    return _outcome_response(outcome)
+
+
+def _keep(held: HeldFleet, planned: Entities, outcome: Outcome, revision: int) -> None:
+    """Keep the plan, if there is one, with what it desires of the servers that it serves."""
+    planned, plan = with_outcome(planned, outcome)
+    if plan is not None:
+        desired = {name: planned.servers[name].desired for name in plan.allocations}
+        held.keep_plan(plan, desired, revision)
+
+
+def _fleet(request: Request) -> HeldFleet:
+    held: HeldFleet = request.app.state.held
+    return held
+
+
+def _reading(reader: Callable[..., Any]) -> Callable[[Request], Response]:
+    """Return a handler that answers from a snapshot."""
+
+    def handler(request: Request) -> Response:
+        _, now = _fleet(request).read()
+        return json_response(reader(now, **request.path_params))
+
+    return handler
+
+
+def _changing(change: Callable[..., Changed]) -> Callable[[Request], Response]:
+    """Return a handler that changes the state."""
+
+    def handler(request: Request) -> Response:
+        step = partial(change, **request.path_params)
+        return json_response(_carried_out(_fleet(request), step, request.app.state.settings))
+
+    return handler
+
+
+def _writing(writer: Callable[[object, list[str]], Change]) -> Callable[..., Coroutine[Any, Any, Response]]:
+    """Return a handler that reads a body, off the event loop, and changes the state."""
+
+    def answered(state: State, body: bytes) -> Response:
+        ignored: list[str] = []
+        change = writer(json_body(body), ignored)
+        answer = _carried_out(state.held, change, state.settings)
+        return json_response(answer, headers=notice_headers(ignored))
+
+    async def handler(request: Request) -> Response:
+        return await run_in_threadpool(answered, request.app.state, await request.body())
+
+    return handler
+
+
+def _carried_out(held: HeldFleet, change: Change, settings: Settings) -> Any:
+    answers = []
+
+    def step(now: Entities) -> Entities:
+        changed, answer = change(now)
+        check_fleet(changed, settings)
+        answers.append(answer)
+        return changed
+
+    held.update(step)
+    return answers[0]
+
+
+def _outcome_response(outcome: Outcome) -> Response:
+    headers = notice_headers(outcome.ignored, outcome.unplanned)
+    return Response(outcome.body, outcome.status, headers, media_type="application/json")

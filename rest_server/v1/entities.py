@@ -1,0 +1,165 @@
+"""The entities of a stateful fleet under /v1: list, read, replace and delete, each kind the same way.
+
+A write validates the document itself; whether names refer to something is checked when a plan is made. Every
+answer carries the fleet's revision as its ``ETag``, and ``If-Match`` makes a write conditional on it. The
+handlers are plain functions: they run in threads, as a long document takes a while to check.
+"""
+
+from dataclasses import replace
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Depends, HTTPException, Request, Response
+
+from optimizer.errors import SpecError
+from optimizer.spec.messages import validated
+from optimizer.spec.schema import Document, OptimizerOptions
+from rest_server.limits import check_size
+from rest_server.state import Entities, HeldFleet
+from rest_server.v1.examples import ENTITIES
+from rest_server.v1.kinds import KINDS, Key, Kind, check_alone
+from rest_server.v1.problems import problems
+from rest_server.v1.requests import JSON, JsonOf, Precondition, RawRoute, etag, precondition
+from rest_server.v1.work import value_of
+
+Condition = Annotated[Precondition, Depends(precondition)]
+
+
+def entities_router() -> APIRouter:
+    """Return the routes of all kinds of entities, and of the optimizer's options."""
+    router = APIRouter(route_class=RawRoute, tags=["fleet"])
+    for kind in KINDS:
+        _add_reads(router, kind)
+        _add_writes(router, kind)
+    _add_options(router)
+    return router
+
+
+def held_fleet(request: Request) -> HeldFleet:
+    """Return the fleet that the service holds."""
+    held: HeldFleet = request.app.state.held
+    return held
+
+
+def _add_reads(router: APIRouter, kind: Kind) -> None:
+    @router.get(
+        kind.path,
+        response_model=kind.listing,
+        summary=f"List every {kind.noun}",
+        operation_id=f"list {kind.noun}",
+        responses=problems(),
+    )
+    def list_all(request: Request) -> Response:
+        revision, entities = held_fleet(request).read()
+        sections: dict[str, Any] = {kind.section: tuple(kind.items(entities).values())}
+        return _answer(kind.listing.model_construct(**sections), revision)
+
+    @router.get(
+        kind.one,
+        response_model=kind.document,
+        summary=f"Read one {kind.noun}",
+        operation_id=f"read {kind.noun}",
+        responses=problems(404, 422),
+    )
+    def read_one(request: Request, key: Annotated[Key, Depends(kind.key)]) -> Response:
+        revision, entities = held_fleet(request).read()
+        return _answer(_found(kind, entities, key), revision)
+
+
+def _add_writes(router: APIRouter, kind: Kind) -> None:
+    shape = Body(openapi_examples=ENTITIES[kind.section])
+
+    @router.put(
+        kind.one,
+        response_model=kind.document,
+        summary=f"Add or replace one {kind.noun}",
+        operation_id=f"put {kind.noun}",
+        responses=problems(404, 408, 412, 422) | {201: {"model": kind.document, "description": "Added"}},
+    )
+    def put_one(
+        request: Request,
+        key: Annotated[Key, Depends(kind.key)],
+        body: Annotated[bytes, JsonOf(kind.document), shape],
+        condition: Condition,
+    ) -> Response:
+        document = _read(kind, body, key)
+        replaced: list[bool] = []
+
+        def put(entities: Entities) -> Entities:
+            replaced[:] = [key in kind.items(entities)]
+            condition.require(present=replaced[0])
+            changed = kind.changed(entities, key, document)
+            check_size(changed.spec(), request.app.state.settings)
+            return changed
+
+        revision, _ = condition.update(held_fleet(request), put)
+        return _answer(document, revision, status=200 if replaced[0] else 201)
+
+    @router.delete(
+        kind.one,
+        status_code=204,
+        summary=f"Delete one {kind.noun}",
+        operation_id=f"delete {kind.noun}",
+        responses=problems(404, 412, 422),
+    )
+    def delete_one(
+        request: Request, key: Annotated[Key, Depends(kind.key)], condition: Condition
+    ) -> Response:
+        def delete(entities: Entities) -> Entities:
+            _found(kind, entities, key)
+            return kind.changed(entities, key, None)
+
+        revision, _ = condition.update(held_fleet(request), delete)
+        return Response(status_code=204, headers={"ETag": etag(revision)})
+
+
+def _add_options(router: APIRouter) -> None:
+    path, options = "/optimizer", OptimizerOptions
+
+    @router.get(path, response_model=options, summary="Read the options", responses=problems())
+    def read_options(request: Request) -> Response:
+        revision, entities = held_fleet(request).read()
+        return _answer(entities.optimizer, revision)
+
+    @router.put(
+        path, response_model=options, summary="Replace the options", responses=problems(408, 412, 422)
+    )
+    def put_options(
+        request: Request,
+        body: Annotated[bytes, JsonOf(options), Body(openapi_examples=ENTITIES["optimizer"])],
+        condition: Condition,
+    ) -> Response:
+        """Replace all options; one that is not given takes its default."""
+        given = validated(OptimizerOptions, value_of(body))
+        revision, _ = condition.update(held_fleet(request), lambda old: replace(old, optimizer=given))
+        return _answer(given, revision)
+
+    @router.delete(path, status_code=204, summary="Take the default options", responses=problems(412, 422))
+    def delete_options(request: Request, condition: Condition) -> Response:
+        default = OptimizerOptions()
+        revision, _ = condition.update(held_fleet(request), lambda old: replace(old, optimizer=default))
+        return Response(status_code=204, headers={"ETag": etag(revision)})
+
+
+def _found(kind: Kind, entities: Entities, key: Key) -> Document:
+    document = kind.items(entities).get(key)
+    if document is None:
+        raise HTTPException(404, f"{kind.noun} {' on '.join(map(repr, key))} does not exist")
+    return document
+
+
+def _read(kind: Kind, body: bytes, key: Key) -> Document:
+    """Return the document in a body; a name that it leaves out is the path's."""
+    raw = value_of(body)
+    given = {name.lower() for name in raw}
+    in_path = dict(zip(kind.key_fields, key, strict=True))
+    document = validated(kind.document, raw | {f: name for f, name in in_path.items() if f not in given})
+    for field, name, stated in zip(kind.key_fields, key, kind.key_of(document), strict=True):
+        if name != stated:
+            raise SpecError(f"{field}: must be {name!r} as in the path, not {stated!r}")
+    check_alone(document)
+    return document
+
+
+def _answer(document: Document, revision: int, status: int = 200) -> Response:
+    text = document.model_dump_json(by_alias=True, indent=2)
+    return Response(text, status, {"ETag": etag(revision)}, JSON)

@@ -1,0 +1,181 @@
+"""The kinds of entities under /v1: how each is named in paths, in documents and in the state."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+from urllib.parse import unquote
+
+from fastapi import Path, Request
+from starlette.convertors import PathConvertor, register_url_convertor
+
+from optimizer.errors import SpecError
+from optimizer.spec.schema import (
+    Accelerator,
+    Capacity,
+    Document,
+    ModelProfile,
+    Server,
+    ServiceClass,
+)
+from optimizer.spec.system import check_load, check_target
+from rest_server.state import Entities
+from rest_server.v1.models import (
+    AcceleratorList,
+    CapacityList,
+    ModelList,
+    ServerList,
+    ServiceClassList,
+)
+
+Key = tuple[str, ...]
+"""The names by which an entity is known: one, or model and accelerator of a profile."""
+
+
+class _AnyText(PathConvertor):
+    """Text of every kind: a name may hold slashes, and lines."""
+
+    regex = r"(?s:.*)"
+
+
+register_url_convertor("any_text", _AnyText())
+NameInPath = Annotated[str, Path(min_length=1, max_length=253)]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of entity: where it stands in the API, in the documents and in the state."""
+
+    noun: str
+    """What one is called, in words."""
+    path: str
+    """Its collection's path."""
+    one: str
+    """The path of one of them."""
+    section: str
+    """The section of the documents."""
+    document: type[Document]
+    listing: type[Document]
+    key_fields: Key
+    """The fields of the document that hold its key."""
+    key_of: Callable[[Any], Key]
+    """Returns the key of a document."""
+    key: Callable[..., Key]
+    """Reads the key from the path."""
+    items: Callable[[Entities], Mapping[Key, Document]]
+    """Returns all of them by key."""
+    changed: Callable[[Entities, Key, Any], Entities]
+    """Returns the entities with one of them replaced, or without it if the document is none."""
+
+
+def by_name(name: NameInPath) -> Key:
+    """Return the key of an entity with one name."""
+    return (name,)
+
+
+def by_type(kind: Annotated[str, Path(alias="type", min_length=1, max_length=253)]) -> Key:
+    """Return the key of a capacity."""
+    return (kind,)
+
+
+def by_model(request: Request, model: NameInPath, accelerator: NameInPath) -> Key:
+    """Return the key of a profile; a slash inside a name is written ``%2F``."""
+    last = unquote(request.scope["raw_path"].decode("ascii", "replace").rpartition("/")[2])
+    whole = f"{model}/{accelerator}"
+    return (whole.removesuffix(f"/{last}"), last) if whole.endswith(f"/{last}") else (model, accelerator)
+
+
+def _own_name(document: Accelerator | ServiceClass | Server) -> Key:
+    return (document.name,)
+
+
+def _own_pair(profile: ModelProfile) -> Key:
+    return (profile.name, profile.accelerator)
+
+
+def _own_type(capacity: Capacity) -> Key:
+    return (capacity.type,)
+
+
+def check_alone(document: Document) -> None:
+    """Check what a document says beyond its schema, as far as that needs no other document.
+
+    Raises:
+        SpecError: a load or a target that no plan can use; the text has its path.
+    """
+    if isinstance(document, Server):
+        check_load(document.current.load, "currentAlloc.load.")
+    if isinstance(document, ServiceClass):
+        seen = set()
+        for i, target in enumerate(document.model_targets):
+            if target.model in seen:
+                raise SpecError(f"modelTargets[{i}].model: {target.model!r} occurs twice")
+            check_target(target, f"modelTargets[{i}]")
+            seen.add(target.model)
+
+
+def _named(field: str) -> tuple[Callable[[Entities], Any], Callable[[Entities, Key, Any], Entities]]:
+    """Return how entities that are kept by name in a field are read and changed."""
+
+    def items(entities: Entities) -> Mapping[Key, Document]:
+        return {(name,): item for name, item in getattr(entities, field).items()}
+
+    def changed(entities: Entities, key: Key, document: Document | None) -> Entities:
+        fields: dict[str, Any] = {field: _with(getattr(entities, field), key[0], document)}
+        return replace(entities, **fields)
+
+    return items, changed
+
+
+def _with(mapping: Mapping[str, Any], name: str, value: object) -> dict[str, Any]:
+    """Return a copy with one value replaced in its place, or left out if there is none."""
+    if value is None:
+        return {other: item for other, item in mapping.items() if other != name}
+    return {**mapping, name: value}
+
+
+def _profiles(entities: Entities) -> Mapping[Key, Document]:
+    return {
+        (model, accelerator): profile
+        for model, profiles in entities.models.items()
+        for accelerator, profile in profiles.items()
+    }
+
+
+def _with_profile(entities: Entities, key: Key, profile: Document | None) -> Entities:
+    model, accelerator = key
+    profiles = _with(entities.models.get(model, {}), accelerator, profile)
+    return replace(entities, models=_with(entities.models, model, profiles or None))
+
+
+def _capacities(entities: Entities) -> Mapping[Key, Document]:
+    return {(kind,): Capacity(type=kind, count=units) for kind, units in entities.capacity.items()}
+
+
+def _with_capacity(entities: Entities, key: Key, capacity: Capacity | None) -> Entities:
+    units = None if capacity is None else capacity.count
+    return replace(entities, capacity=_with(entities.capacity, key[0], units))
+
+
+KINDS = (
+    Kind(
+        "accelerator", "/accelerators", "/accelerators/{name:any_text}", "accelerators",
+        Accelerator, AcceleratorList, ("name",), _own_name, by_name, *_named("accelerators"),
+    ),
+    Kind(
+        "model profile", "/models", "/models/{model:any_text}/{accelerator:any_text}", "models",
+        ModelProfile, ModelList, ("name", "acc"), _own_pair, by_model, _profiles, _with_profile,
+    ),
+    Kind(
+        "service class", "/service-classes", "/service-classes/{name:any_text}", "serviceClasses",
+        ServiceClass, ServiceClassList, ("name",), _own_name, by_name, *_named("service_classes"),
+    ),
+    Kind(
+        "server", "/servers", "/servers/{name:any_text}", "servers",
+        Server, ServerList, ("name",), _own_name, by_name, *_named("servers"),
+    ),
+    Kind(
+        "capacity", "/capacity", "/capacity/{type:any_text}", "count",
+        Capacity, CapacityList, ("type",), _own_type, by_type, _capacities, _with_capacity,
+    ),
+)  # fmt: skip
+"""Every kind of entity with a name."""

@@ -1,0 +1,289 @@
+"""The documents of /v1 that the library has none of: requests, answers, lists, the last plan."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, RootModel
+
+from optimizer.plan import Plan
+from optimizer.replica import LatencyTargets, Replica, ReplicaPerformance, ReplicaSizing
+from optimizer.spec.schema import (
+    MAX_QUANTITY,
+    Accelerator,
+    Capacity,
+    Document,
+    ModelProfile,
+    OptimizerOptions,
+    Server,
+    ServiceClass,
+    Tokens,
+)
+from optimizer.studies.figures.kinds import KINDS
+
+MAX_ITEMS = 1_000
+"""Most replicas in one request to analyse or to size."""
+
+
+class ExactOptions(BaseModel):
+    """Options in place of the document's, where the exact solver is used in any case."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    unlimited: bool | None = None
+    """Ignore the capacities."""
+    mixed: bool | None = None
+    """Let a server run on several accelerators."""
+    gap: float | None = Field(None, ge=0, le=1)
+    """Relative gap at which the solver may stop."""
+    time_limit: float | None = Field(None, gt=0, le=1e6)
+    """Time for a solve [s]; the whole request has the time that the service gives one."""
+
+    def given(self) -> dict[str, Any]:
+        """Return the options that are given, by their Python names in the documents."""
+        options = {
+            "unlimited": self.unlimited,
+            "heterogeneous": self.mixed,
+            "gap": self.gap,
+            "time_limit_s": self.time_limit,
+        }
+        return {name: value for name, value in options.items() if value is not None}
+
+
+class PlanOptions(ExactOptions):
+    """Options in place of the document's."""
+
+    solver: Literal["milp", "greedy"] | None = None
+    """Exact, or the greedy baseline."""
+
+    def given(self) -> dict[str, Any]:
+        """Return the options that are given, by their Python names in the documents."""
+        solver = {} if self.solver is None else {"milp_solver": self.solver == "milp"}
+        return super().given() | solver
+
+
+class ExplainOptions(ExactOptions):
+    """What to explain, and options in place of the document's."""
+
+    server: str | None = None
+    """The server to explain in depth; none: all, and the accelerator types."""
+
+
+class CompareOptions(PlanOptions):
+    """A change of the load, and options in place of the document's."""
+
+    scale: float | None = Field(None, ge=0, le=1e6, allow_inf_nan=False)
+    """After: every arrival rate times this."""
+    random_load: int | None = Field(None, ge=0, lt=2**64)
+    """After: rates times 0.5 … 1.5 and token lengths times 0.8 … 1.2 at random, from this seed."""
+
+
+class ReportOptions(PlanOptions):
+    """In what form to answer, and options in place of the document's."""
+
+    format: Literal["json", "html", "markdown", "csv"] = "json"
+    """The numbers, one page with its pictures inside, the same without pictures, or a row for each pool."""
+
+
+class FigureOptions(CompareOptions):
+    """What to show and in what form, a change of the load, and options in place of the document's."""
+
+    kind: str = Field("plan", json_schema_extra={"enum": list(KINDS)})
+    """What to show: one of the kinds of `inferplan plot`."""
+    format: Literal["json", "svg", "png", "pdf"] = "json"
+    """The numbers that are shown, or the picture."""
+    server: str | None = None
+    """The server, for a kind that shows one."""
+    accelerator: str | None = None
+    """The accelerator, for a kind that shows one server; by default the plan's, or all."""
+
+
+class WrappedSystem(Document):
+    """A system document in the reference's wrappers."""
+
+    system: dict[str, dict[str, Any]]
+    """`acceleratorData`, `modelData`, `serviceClassData`, `serverData`, `capacityData`, `optimizerData`."""
+
+
+class TwoSides(Document):
+    """Two systems or plans to compare."""
+
+    first: dict[str, Any]
+    """A system, which is planned, or a plan as it is."""
+    second: dict[str, Any] | None = None
+    """The other system or plan; without it the first system, with other options or another load."""
+    second_options: OptimizerOptions | None = Field(None, alias="secondOptions")
+    """Options of the second side alone."""
+    transition: bool = False
+    """Whether the second system follows the first in time: what the first plan says is then what runs."""
+
+
+class Analysis(Document):
+    """A replica, and the rate at which to analyse it."""
+
+    replica: Replica
+    """The replica."""
+    rate_rps: float = Field(alias="rate", gt=0, le=MAX_QUANTITY)
+    """Arrival rate [requests/s]."""
+
+
+class Analyses(Document):
+    """Several replicas to analyse."""
+
+    items: tuple[Analysis, ...] = Field(strict=False, fail_fast=True, max_length=MAX_ITEMS)
+    """The replicas with their rates."""
+
+
+class Performances(Document):
+    """Answers to several analyses, in their order."""
+
+    items: tuple[ReplicaPerformance, ...]
+    """One for each replica."""
+
+
+class SizingProblem(Document):
+    """A replica, and the targets that it must meet."""
+
+    replica: Replica
+    """The replica."""
+    targets: LatencyTargets = LatencyTargets()
+    """Its targets."""
+
+
+class SizingProblems(Document):
+    """Several replicas to size."""
+
+    items: tuple[SizingProblem, ...] = Field(strict=False, fail_fast=True, max_length=MAX_ITEMS)
+    """The replicas with their targets."""
+
+
+class Unattainable(Document):
+    """The answer for a replica that misses its targets at every rate."""
+
+    message: str
+    """Why, in numbers."""
+
+
+class Sizings(Document):
+    """Answers to several sizings, in their order."""
+
+    items: tuple[ReplicaSizing | Unattainable, ...]
+    """One for each replica."""
+
+
+class CandidateColumn(Document):
+    """A server on an accelerator, with what it takes there."""
+
+    server: str
+    """The server."""
+    accelerator: str
+    """The accelerator's name."""
+    num_replicas: int = Field(alias="numReplicas")
+    """Replicas."""
+    max_batch: int = Field(alias="maxBatch")
+    """Batch limit of a replica."""
+    max_rate_rpm: float = Field(alias="maxArrivalRatePerReplica")
+    """Largest rate of a replica that meets every target [requests/min]."""
+    itl_ms: float = Field(alias="itlAverage")
+    """Mean inter-token latency at the load [ms]."""
+    ttft_ms: float = Field(alias="ttftAverage")
+    """Mean time to first token at the load [ms]."""
+    utilization: float
+    """Mean batch over the batch limit."""
+    loss: float
+    """Share of requests that find the queue full."""
+    batch_ceiling: int = Field(alias="batchCeiling")
+    """Largest batch that was allowed."""
+    best_rate_rpm: float = Field(alias="bestArrivalRatePerReplica")
+    """Largest rate over all batches up to the ceiling [requests/min]."""
+    type: str
+    """The accelerator type."""
+    units: int
+    """Units of the type."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """Cost [cents/h]."""
+
+
+class RejectedPair(Document):
+    """A server on an accelerator that is no candidate, and why."""
+
+    server: str
+    """The server."""
+    accelerator: str
+    """The accelerator's name."""
+    reason: str
+    """One of a closed set."""
+    detail: str
+    """The reason in numbers."""
+    value: float | None
+    """The number compared, if any."""
+    limit: float | None
+    """The limit that it was compared with, if any."""
+
+
+class CandidateAnswer(Document):
+    """Every pair of server and accelerator: a candidate, or rejected."""
+
+    candidates: tuple[CandidateColumn, ...]
+    """The candidates."""
+    rejections: tuple[RejectedPair, ...]
+    """The pairs that are none."""
+
+
+class LoadChange(Document):
+    """The load of a server; what is not given stays as it is."""
+
+    arrival_rate_rpm: float | None = Field(None, alias="arrivalRate", ge=0, le=MAX_QUANTITY)
+    """Arrival rate [requests/min]."""
+    in_tokens: Tokens | None = Field(None, alias="avgInTokens")
+    """Mean prompt length [tokens]."""
+    out_tokens: Tokens | None = Field(None, alias="avgOutTokens")
+    """Mean answer length [tokens]."""
+    throughput_rpm: float | None = Field(None, alias="throughput", ge=0, le=MAX_QUANTITY)
+    """Measured throughput [requests/min]; kept, not used."""
+
+
+class LoadSnapshot(RootModel[dict[str, LoadChange]]):
+    """Loads by server."""
+
+
+class LastPlan(Plan):
+    """The last plan, with its age and the revision of the fleet that it is for."""
+
+    age_s: float = Field(alias="age")
+    """Time since it was made [s]."""
+    revision: int
+    """Revision of the fleet that it is for; later ones have changed since."""
+
+
+class AcceleratorList(Document):
+    """All accelerators."""
+
+    accelerators: tuple[Accelerator, ...]
+    """In the order in which they came."""
+
+
+class ModelList(Document):
+    """All model profiles."""
+
+    models: tuple[ModelProfile, ...]
+    """In the order in which they came."""
+
+
+class ServiceClassList(Document):
+    """All service classes."""
+
+    service_classes: tuple[ServiceClass, ...] = Field(alias="serviceClasses")
+    """In the order in which they came."""
+
+
+class ServerList(Document):
+    """All servers."""
+
+    servers: tuple[Server, ...]
+    """In the order in which they came."""
+
+
+class CapacityList(Document):
+    """All capacities."""
+
+    count: tuple[Capacity, ...]
+    """In the order in which they came."""

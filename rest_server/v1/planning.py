@@ -1,0 +1,100 @@
+"""The routes of /v1 that only compute: plan, candidates, analyze, size. None of them touches any state."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Query, Request, Response
+
+from optimizer.plan import Plan
+from optimizer.replica import ReplicaPerformance, ReplicaSizing
+from optimizer.spec.schema import SystemSpec
+from rest_server.v1.examples import ANALYSES, SIZINGS, SYSTEMS
+from rest_server.v1.models import (
+    Analyses,
+    Analysis,
+    CandidateAnswer,
+    Performances,
+    PlanOptions,
+    SizingProblem,
+    SizingProblems,
+    Sizings,
+    WrappedSystem,
+)
+from rest_server.v1.problems import problems
+from rest_server.v1.requests import JSON, JsonOf, RawRoute, computed
+from rest_server.v1.work import analyze_body, candidates_body, plan_body, size_body
+
+REFUSALS = (408, 422, 503, 504)
+"""What a route that computes may answer besides."""
+
+router = APIRouter(route_class=RawRoute, tags=["planning"])
+
+SystemBody = Annotated[
+    bytes,
+    JsonOf(SystemSpec | WrappedSystem),
+    Body(description="A system, bare or in the reference's wrappers.", openapi_examples=SYSTEMS),
+]
+
+
+@router.post("/plan", response_model=Plan, summary="Plan a system", responses=problems(*REFUSALS))
+async def plan_system(
+    request: Request, body: SystemBody, options: Annotated[PlanOptions, Query()]
+) -> Response:
+    """Return the best plan of the system in the body, the same bytes as the library and the command line.
+
+    Servers that cannot be served are no error: they stand in `unserved` with the reason. Nothing is kept.
+    """
+    text, stages_s = await computed(request, plan_body, body, options)
+    return Response(text, media_type=JSON, headers=server_timing(stages_s))
+
+
+def server_timing(stages_s: Mapping[str, float]) -> dict[str, str]:
+    """Return the header that says how long each stage took."""
+    stages = (f"{name};dur={1000 * spent_s:.1f}" for name, spent_s in stages_s.items())
+    return {"Server-Timing": ", ".join(stages)}
+
+
+@router.post(
+    "/candidates",
+    response_model=CandidateAnswer,
+    summary="Size every server on every accelerator",
+    responses=problems(*REFUSALS),
+)
+async def list_candidates(request: Request, body: SystemBody) -> Response:
+    """Return what every server takes on every accelerator, or the reason why it cannot run there."""
+    text = await computed(request, candidates_body, body)
+    return Response(text, media_type=JSON)
+
+
+@router.post(
+    "/analyze",
+    response_model=ReplicaPerformance | Performances,
+    summary="Analyse replicas",
+    responses=problems(*REFUSALS),
+)
+async def analyze(
+    request: Request,
+    body: Annotated[bytes, JsonOf(Analysis | Analyses), Body(openapi_examples=ANALYSES)],
+) -> Response:
+    """Return what a replica does at a rate; several under `items` are answered under `items`."""
+    text = await computed(request, analyze_body, body)
+    return Response(text, media_type=JSON)
+
+
+@router.post(
+    "/size",
+    response_model=ReplicaSizing | Sizings,
+    summary="Size replicas",
+    responses=problems(*REFUSALS),
+)
+async def size(
+    request: Request,
+    body: Annotated[bytes, JsonOf(SizingProblem | SizingProblems), Body(openapi_examples=SIZINGS)],
+) -> Response:
+    """Return the largest rate at which a replica meets its targets.
+
+    Several under `items` are answered under `items`, each with its sizing, or with the `message` that says
+    why no rate meets its targets; for a single replica that is a 422.
+    """
+    text = await computed(request, size_body, body)
+    return Response(text, media_type=JSON)

@@ -1,0 +1,118 @@
+"""How a request of /v1 comes in: its body as raw bytes that OpenAPI knows the content of, and `If-Match`."""
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Header, HTTPException, Request, Response
+from fastapi.routing import APIRoute
+from pydantic import GetJsonSchemaHandler, TypeAdapter
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from rest_server.state import Entities, HeldFleet, RevisionConflict
+
+JSON = "application/json"
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class JsonOf:
+    """Marks a parameter of raw bytes with what they hold, for OpenAPI."""
+
+    content: Any
+    """A document, or a union of several."""
+
+    def __get_pydantic_json_schema__(
+        self, _schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Return the JSON schema of the content in place of that of bytes."""
+        return handler(TypeAdapter(self.content).core_schema)
+
+
+class _RawRequest(Request):
+    """A request whose body is handed over as it came."""
+
+    async def json(self) -> bytes:
+        """Return the body itself: the handler parses it."""
+        return await self.body()
+
+
+class RawRoute(APIRoute):
+    """A route whose handler parses the body: once, as files are parsed, and off the event loop."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler of the route, made to see the raw body."""
+        handler = super().get_route_handler()
+
+        async def raw(request: Request) -> Response:
+            return await handler(_RawRequest(request.scope, request.receive))
+
+        return raw
+
+
+async def computed(request: Request, work: Callable[..., _Answer], *arguments: object) -> _Answer:
+    """Return what work gives for arguments and the settings, carried out at one of the places to solve."""
+    state = request.app.state
+    answer: _Answer = await state.places.run(request, partial(work, *arguments, state.settings))
+    return answer
+
+
+@dataclass(frozen=True, slots=True)
+class Precondition:
+    """What must hold for a write to be made (``If-Match``)."""
+
+    tags: frozenset[str] | None = None
+    """Revisions for which the write is meant; none: any."""
+    must_exist: bool = False
+    """Whether what is written must be there already (``If-Match: *``)."""
+
+    def require(self, *, present: bool) -> None:
+        """Refuse to write what is not there, if it must be.
+
+        Raises:
+            HTTPException: 412, it is not there.
+        """
+        if self.must_exist and not present:
+            raise HTTPException(412, "If-Match: there is nothing here yet that could match")
+
+    def update(self, held: HeldFleet, change: Callable[[Entities], Entities]) -> tuple[int, Entities]:
+        """Change the fleet if the precondition holds, as one step.
+
+        Raises:
+            HTTPException: 412, the fleet is at another revision.
+        """
+        wanted = None
+        if self.tags is not None:
+            wanted, _ = held.read()
+            if str(wanted) not in self.tags:
+                meant = ", ".join(sorted(self.tags))
+                raise _refused(f"the fleet is at revision {wanted}, not {meant}", wanted)
+        try:
+            return held.update(change, if_revision=wanted)
+        except RevisionConflict as error:
+            raise _refused(f"the fleet is now at revision {error.current}", error.current) from None
+
+
+def _refused(problem: str, revision: int) -> HTTPException:
+    detail = f"If-Match: {problem}; read it again"
+    return HTTPException(412, detail, headers={"ETag": etag(revision)})
+
+
+def precondition(
+    if_match: Annotated[
+        str | None, Header(description="Revision (`ETag`) that the write is meant for; 412 if it is another.")
+    ] = None,
+) -> Precondition:
+    """Read ``If-Match``; a weak or unreadable tag matches nothing, as RFC 9110 has it."""
+    if if_match is None:
+        return Precondition()
+    if if_match.strip() == "*":
+        return Precondition(must_exist=True)
+    return Precondition(frozenset(tag.strip().strip('"') for tag in if_match.split(",")))
+
+
+def etag(revision: int) -> str:
+    """Return a revision as an entity tag."""
+    return f'"{revision}"'

@@ -1,0 +1,49 @@
+"""The project's own API: its routes under one router, which the application mounts under /v1."""
+
+from collections.abc import Callable, Iterable
+
+from fastapi import APIRouter, HTTPException
+from fastapi.routing import APIRoute
+from starlette.routing import BaseRoute
+
+from rest_server.v1 import control_loop, planning, studies
+from rest_server.v1.entities import entities_router
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY"})
+
+
+def api_router(*, stateful: bool) -> APIRouter:
+    """Return the routes of /v1.
+
+    Args:
+        stateful: whether the service holds a fleet; without it there are only the routes that compute.
+    """
+    parts = [planning.router, studies.router]
+    if stateful:
+        parts += [entities_router(), control_loop.router]
+    router = APIRouter()
+    for part in parts:
+        router.include_router(part)
+    _refuse_other_methods(router, (route for part in parts for route in part.routes))
+    return router
+
+
+def _refuse_other_methods(router: APIRouter, routes: Iterable[BaseRoute]) -> None:
+    """Answer 405 with every method that a path has; by itself a router names those of its first route."""
+    allowed: dict[str, set[str]] = {}
+    for route in routes:
+        if isinstance(route, APIRoute):
+            allowed.setdefault(route.path, set()).update(route.methods or ())
+    for path, methods in allowed.items():
+        router.add_api_route(
+            path, _refusal(methods), methods=sorted(METHODS - methods), include_in_schema=False
+        )
+
+
+def _refusal(methods: Iterable[str]) -> Callable[[], None]:
+    allow = ", ".join(sorted(methods))
+
+    def refuse() -> None:
+        raise HTTPException(405, f"the method is not one of {allow}", headers={"Allow": allow})
+
+    return refuse

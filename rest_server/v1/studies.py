@@ -1,0 +1,113 @@
+"""The routes of /v1 for questions about plans: compare, explain, report, figure. None touches any state."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Query, Request, Response
+
+from optimizer.spec.schema import SystemSpec
+from optimizer.studies.comparison.document import Comparison
+from optimizer.studies.explanation.document import Explanation
+from optimizer.studies.figures.document import Figure
+from optimizer.studies.reports.report import Report
+from rest_server.v1.examples import COMPARISONS
+from rest_server.v1.models import (
+    CompareOptions,
+    ExplainOptions,
+    FigureOptions,
+    ReportOptions,
+    TwoSides,
+    WrappedSystem,
+)
+from rest_server.v1.planning import REFUSALS, SystemBody
+from rest_server.v1.problems import problems
+from rest_server.v1.requests import JSON, JsonOf, RawRoute, computed
+from rest_server.v1.study_work import compare_body, explain_body, figure_body, report_body
+
+MEDIA_TYPES = {
+    "json": JSON,
+    "html": "text/html; charset=utf-8",
+    "markdown": "text/markdown; charset=utf-8",
+    "csv": "text/csv; charset=utf-8",
+    "svg": "image/svg+xml",
+    "png": "image/png",
+    "pdf": "application/pdf",
+}
+"""By the format that is asked for."""
+PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; img-src data:; style-src 'unsafe-inline'",
+    "X-Content-Type-Options": "nosniff",
+}
+"""A page runs nothing and fetches nothing, whatever the names in it."""
+
+router = APIRouter(route_class=RawRoute, tags=["studies"])
+
+
+def _also(*formats: str) -> dict[int | str, dict[str, Any]]:
+    """Return the documentation of an answer in other formats than JSON."""
+    text: dict[str, Any] = {"schema": {"type": "string"}}
+    return {200: {"content": {MEDIA_TYPES[name].partition(";")[0]: text for name in formats}}}
+
+
+async def _formatted(
+    request: Request, work: Callable[..., bytes], body: bytes, options: ReportOptions | FigureOptions
+) -> Response:
+    """Return what work gives, in the format that is asked for."""
+    content = await computed(request, work, body, options)
+    return Response(content, media_type=MEDIA_TYPES[options.format], headers=PAGE_HEADERS)
+
+
+@router.post(
+    "/compare", response_model=Comparison, summary="Compare two plans", responses=problems(*REFUSALS)
+)
+async def compare_plans(
+    request: Request,
+    body: Annotated[bytes, JsonOf(SystemSpec | WrappedSystem | TwoSides), Body(openapi_examples=COMPARISONS)],
+    options: Annotated[CompareOptions, Query()],
+) -> Response:
+    """Return two plans side by side.
+
+    A system alone: its unlimited plan with its limited one, or with `scale` or `random_load` before and after
+    that change. Under `first` and `second`: two systems, which are planned, or plans.
+    """
+    text = await computed(request, compare_body, body, options)
+    return Response(text, media_type=JSON)
+
+
+@router.post("/explain", response_model=Explanation, summary="Explain a plan", responses=problems(*REFUSALS))
+async def explain_plan(
+    request: Request, body: SystemBody, options: Annotated[ExplainOptions, Query()]
+) -> Response:
+    """Return why the best plan is as it is, what units and targets are worth, and what would repair it.
+
+    The system is solved again for every question, a hundred times and more: a large one may need a longer
+    time for a request than the service gives.
+    """
+    text = await computed(request, explain_body, body, options)
+    return Response(text, media_type=JSON)
+
+
+@router.post(
+    "/report",
+    response_model=Report,
+    summary="Report a plan",
+    responses=problems(*REFUSALS) | _also("html", "markdown", "csv"),
+)
+async def report_plan(
+    request: Request, body: SystemBody, options: Annotated[ReportOptions, Query()]
+) -> Response:
+    """Return a plan as a page to hand on, or as its numbers."""
+    return await _formatted(request, report_body, body, options)
+
+
+@router.post(
+    "/figure",
+    response_model=Figure,
+    summary="Draw a plan or a replica",
+    responses=problems(*REFUSALS) | _also("svg", "png", "pdf"),
+)
+async def draw_figure(
+    request: Request, body: SystemBody, options: Annotated[FigureOptions, Query()]
+) -> Response:
+    """Return a picture, or the numbers that it shows; where there is nothing to show, it says so in words."""
+    return await _formatted(request, figure_body, body, options)

@@ -1,0 +1,195 @@
+"""What the routes of /v1 compute: from the bytes of a body to the bytes of an answer.
+
+Bodies are parsed as the library parses files, with the same messages. The functions take and give plain
+values, so that they can run in another process; nothing here knows of HTTP.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from pydantic_core import to_json
+
+from optimizer.candidates import find_candidates
+from optimizer.errors import AnalysisError, SpecError
+from optimizer.pipeline import Timings, solve
+from optimizer.replica import ReplicaPerformance, ReplicaSizing, analyze_replicas, size_replicas
+from optimizer.spec.files import Part, json_value, spec_from_value
+from optimizer.spec.messages import kind_of, validated
+from optimizer.spec.schema import Document, SystemSpec
+from optimizer.spec.system import System, join_parts
+from rest_server.limits import check_size
+from rest_server.settings import Settings
+from rest_server.v1.models import (
+    Analyses,
+    Analysis,
+    Performances,
+    PlanOptions,
+    SizingProblem,
+    SizingProblems,
+    Sizings,
+    Unattainable,
+)
+
+BODY = "body"
+"""Stands for the body in messages about its text as a whole."""
+MAX_BATCHES_AT_ONCE = 1_000_000
+"""Most batch sizes of replicas that are analysed together; each takes a few table entries."""
+_Item = TypeVar("_Item", Analysis, SizingProblem)
+_Items = TypeVar("_Items", Analyses, SizingProblems)
+_Answer = TypeVar("_Answer")
+
+
+def value_of(body: bytes) -> dict[str, Any]:
+    """Return the JSON object that a body holds.
+
+    Raises:
+        SpecError: it is not UTF-8, not JSON, has a key twice, or is no object.
+    """
+    try:
+        text = body.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{BODY}: not UTF-8 text (byte {error.start})") from None
+    value = json_value(text, BODY)
+    if not isinstance(value, dict):
+        raise SpecError(f"{BODY}: an object with keys is expected, this holds {kind_of(value)}")
+    return value
+
+
+def system_of(body: bytes, settings: Settings) -> System:
+    """Return the cross-checked system that a body describes, bare or in the reference's wrappers.
+
+    Raises:
+        SpecError: the document breaks the schema, contradicts itself, or is larger than the service takes.
+    """
+    return system_from(value_of(body), settings)
+
+
+def system_from(value: Mapping[str, Any], settings: Settings) -> System:
+    """Return the cross-checked system that plain values describe.
+
+    Raises:
+        SpecError: as `system_of`.
+    """
+    spec = spec_from_value(value)
+    check_size(spec, settings)
+    return join_parts([Part(spec)])
+
+
+def plan_body(body: bytes, options: PlanOptions, settings: Settings) -> tuple[bytes, dict[str, float]]:
+    """Return the plan of the system in a body, and the time of each stage [s]."""
+    return _planned(system_of(body, settings).with_options(**options.given()), settings)
+
+
+def plan_spec(settings: Settings, spec: SystemSpec) -> tuple[bytes, dict[str, float]]:
+    """Return the plan of a system that is known to be consistent, and the time of each stage [s]."""
+    return _planned(join_parts([Part(spec)]), settings)
+
+
+def _planned(system: System, settings: Settings) -> tuple[bytes, dict[str, float]]:
+    timings = Timings()
+    limit_s = min(system.options.time_limit_s, settings.max_solve_s)
+    plan = solve(system, timings=timings, time_limit_s=limit_s)
+    return plan.to_json().encode(), timings.stages_s
+
+
+def candidates_body(body: bytes, settings: Settings) -> bytes:
+    """Return the candidates and rejections of the system in a body."""
+    wire = find_candidates(system_of(body, settings)).to_wire()
+    return to_json(wire, inf_nan_mode="null", indent=2)
+
+
+def analyze_body(body: bytes, settings: Settings) -> bytes:
+    """Return the performance of the replica, or of the several replicas, in a body."""
+    value = value_of(body)
+    if not _has_items(value):
+        return _json(_analyzed([_problem(Analysis, value, settings)])[0])
+    items = _problems(Analyses, value, settings).items
+    return _json(Performances(items=tuple(_in_parts(items, _analyzed))))
+
+
+def size_body(body: bytes, settings: Settings) -> bytes:
+    """Return the sizing of the replica, or of the several replicas, in a body.
+
+    Raises:
+        AnalysisError: the one replica misses its targets at every rate.
+    """
+    value = value_of(body)
+    if not _has_items(value):
+        sizing = _sized([_problem(SizingProblem, value, settings)])[0]
+        if isinstance(sizing, AnalysisError):
+            raise sizing
+        return _json(sizing)
+    items = _problems(SizingProblems, value, settings).items
+    answers = (
+        Unattainable(message=str(found)) if isinstance(found, AnalysisError) else found
+        for found in _in_parts(items, _sized)
+    )
+    return _json(Sizings(items=tuple(answers)))
+
+
+def _json(document: Document) -> bytes:
+    return document.model_dump_json(by_alias=True, indent=2).encode()
+
+
+def _has_items(value: Mapping[str, Any]) -> bool:
+    return any(key.lower() == "items" for key in value)
+
+
+def _problem(model: type[_Item], value: Mapping[str, Any], settings: Settings) -> _Item:
+    problem = validated(model, value)
+    _check_batch(problem, "", settings)
+    return problem
+
+
+def _problems(model: type[_Items], value: Mapping[str, Any], settings: Settings) -> _Items:
+    problems = validated(model, value)
+    for i, problem in enumerate(problems.items):
+        _check_batch(problem, f"items[{i}].", settings)
+    return problems
+
+
+def _check_batch(problem: Analysis | SizingProblem, prefix: str, settings: Settings) -> None:
+    batch, limit = problem.replica.max_batch, settings.max_batch
+    if batch > limit:
+        raise SpecError(f"{prefix}replica.maxBatch: must be at most {limit:,} on this service, not {batch:,}")
+
+
+def _analyzed(items: Sequence[Analysis]) -> list[ReplicaPerformance]:
+    return analyze_replicas([item.replica for item in items], [item.rate_rps for item in items])
+
+
+def _sized(items: Sequence[SizingProblem]) -> list[ReplicaSizing | AnalysisError]:
+    return size_replicas([item.replica for item in items], [item.targets for item in items])
+
+
+def _in_parts(
+    items: Sequence[_Item], answer: Callable[[Sequence[_Item]], list[_Answer]]
+) -> Iterator[_Answer]:
+    """Yield the answers for many replicas, as many at a time as memory allows.
+
+    Raises:
+        AnalysisError: one of them cannot be analysed; the text names it.
+    """
+    first = 0
+    while first < len(items):
+        last, batches = first + 1, items[first].replica.max_batch
+        while last < len(items) and batches + items[last].replica.max_batch <= MAX_BATCHES_AT_ONCE:
+            batches += items[last].replica.max_batch
+            last += 1
+        try:
+            yield from answer(items[first:last])
+        except AnalysisError as error:
+            raise _named_error(items, first, last, answer) from error
+        first = last
+
+
+def _named_error(
+    items: Sequence[_Item], first: int, last: int, answer: Callable[[Sequence[_Item]], object]
+) -> AnalysisError:
+    """Return the error of the first of some replicas that has one, with its place."""
+    for i in range(first, last):
+        try:
+            answer(items[i : i + 1])
+        except AnalysisError as error:
+            return AnalysisError(f"items[{i}].replica: {error}")
+    return AnalysisError(f"items[{first}].replica: it cannot be analysed beside its neighbours")

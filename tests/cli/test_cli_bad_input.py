@@ -1,0 +1,738 @@
+"""Bad input: one clear line that names the place, exit status 2, nothing on stdout, nothing written.
+
+And what is odd but no mistake: requests of one token and of 100,000, batches of 1 and of 100,000, loads of
+next to nothing and of a billion, systems in which nothing fits. Those get an answer in words.
+"""
+
+import io
+import json
+import os
+import random
+import re
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from builders import accelerator, document, profile, server, service_class
+
+from optimizer.cli.main import main
+from optimizer.spec.files import MAX_YAML_BYTES
+
+ROOT = Path(__file__).resolve().parents[2]
+Json = dict[str, Any]
+
+
+class Answer(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Answer]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command in this process, with `stdin` as its standard input."""
+
+    def call(*arguments: object, stdin: bytes = b"") -> Answer:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        try:
+            status = main([str(item) for item in arguments])
+        except SystemExit as stop:
+            status = int(stop.code or 0)
+        captured = capsys.readouterr()
+        return Answer(status, captured.out, captured.err)
+
+    return call
+
+
+def sound() -> Json:
+    return document([server("s"), server("t")], [accelerator("A"), accelerator("B")], {"A": 9, "B": 9})
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    """A system in which nothing is wrong."""
+    path = tmp_path / "good.json"
+    path.write_text(json.dumps(sound()))
+    return path
+
+
+def is_refusal(answer: Answer, place: object = "", status: int = 2) -> None:
+    """Hold an answer to the promise: status, one line that names the place, and nothing else."""
+    assert answer.status == status
+    assert answer.out == ""
+    assert answer.err.count("\n") == 1
+    assert answer.err.endswith("\n")
+    assert "error: " in answer.err
+    assert str(place) in answer.err
+    assert len(answer.err) < 600
+    for word in ("Traceback", "pydantic", "ValidationError", "sys.", "None:", "NoneType"):
+        assert word not in answer.err
+
+
+READERS = ("solve", "check", "candidates")
+
+
+def refused_by_all(run: Run, path: object, place: str, folder: Path) -> None:
+    """Hold every command that reads a system to the promise, with the same message."""
+    before = sorted(folder.iterdir())
+    answers = [run(command, path) for command in READERS]
+    answers.append(run("convert", path, "-o", folder / "converted.yaml"))
+    answers.append(run("solve", path, "--json", "-o", folder / "plan.json"))
+    for answer in answers:
+        is_refusal(answer, place)
+    assert len({answer.err for answer in answers}) == 1
+    assert sorted(folder.iterdir()) == before
+
+
+# --- the list of the work order ------------------------------------------------------------------------
+
+
+def test_a_missing_file(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "nowhere.yaml"
+    refused_by_all(run, path, f"error: {path}: no such file or directory\n", tmp_path)
+
+
+def test_a_directory_without_documents(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    refused_by_all(run, tmp_path / "empty", f"error: {tmp_path}/empty: the directory holds no", tmp_path)
+
+
+def test_a_path_whose_name_is_too_long(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / ("n" * 300)
+    answer = run("check", path)
+    is_refusal(answer, "n" * 100)
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="the superuser may read everything")
+def test_an_unreadable_file(run: Run, good: Path) -> None:
+    good.chmod(0)
+    is_refusal(run("check", good), f"{good}: permission denied")
+
+
+def test_an_unreadable_special_file(run: Run) -> None:
+    if not Path("/proc/self/mem").exists():
+        pytest.skip("this system has no /proc")
+    is_refusal(run("check", "/proc/self/mem"), "/proc/self/mem: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "place"),
+    [
+        ("x.yaml", "servers: [1,\n  b: }", "x.yaml:2:6: not valid YAML: "),
+        ("x.yaml", "servers:\n\t- name: x", "x.yaml:2:1: not valid YAML: "),
+        ("x.yaml", "servers: 'open", "x.yaml:"),
+        ("x.json", '{"servers": [', "x.json:1:"),
+        ("x.json", '{"servers": [}', "x.json:1:"),
+        ("x.json", "{'servers': []}", "x.json:1:2: not valid JSON: "),
+        ("x.json", '{"servers": []} {}', "x.json:1:"),
+        ("x.json", '{"servers": [], "servers": []}', "x.json: key 'servers' occurs twice"),
+        ("x.yaml", "servers: []\nservers: []\n", "x.yaml:2:1: "),
+        ("x.json", "", "x.json:1:1: not valid JSON: "),
+        ("x.yaml", "", "x.yaml: a document with sections such as 'servers' is expected"),
+        ("x.yaml", "# nothing\n", "x.yaml: a document with sections such as 'servers' is expected"),
+        ("x.yaml", "- servers\n", "x.yaml: a document with sections such as 'servers' is expected"),
+        ("x.json", "{}", "x.json: servers: the system has none; add at least one server"),
+        ("x.yaml", "{}", "x.yaml: servers: the system has none; add at least one server"),
+        ("x", "{}", "x: servers: the system has none; add at least one server"),
+        ("x.yaml", "servers: [!!bool maybe]", "x.yaml"),
+        ("x.yaml", "servers: [!!timestamp someday]", "x.yaml"),
+        ("x.yaml", "system: &s {system: *s}", "x.yaml"),
+    ],
+)
+def test_text_that_is_no_document(run: Run, tmp_path: Path, name: str, text: str, place: str) -> None:
+    (tmp_path / name).write_text(text)
+    refused_by_all(run, tmp_path / name, f"{tmp_path}/{place}", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["x.yaml", "x.json", "x"])
+@pytest.mark.parametrize(
+    "data",
+    [b"\x00\x01\x02", b"\xff\xfe{\x00}\x00", b"servers: \xe9", b"\x89PNG\r\n\x1a\n\x00", b"\x1f\x8b\x08\x00"],
+)
+def test_binary_rubbish(run: Run, tmp_path: Path, name: str, data: bytes) -> None:
+    (tmp_path / name).write_bytes(data)
+    refused_by_all(run, tmp_path / name, f"{tmp_path}/{name}", tmp_path)
+    is_refusal(run("check", "-", stdin=data), "standard input")
+
+
+def wrong(change: Callable[[Json], object]) -> Json:
+    source = sound()
+    change(source)
+    return source
+
+
+@pytest.mark.parametrize(
+    ("source", "place"),
+    [
+        (wrong(lambda d: d["servers"][1].update(modle="m")), "servers[1].modle: unknown key"),
+        (wrong(lambda d: d.update(server=[])), "server: unknown key"),
+        (wrong(lambda d: d["servers"][0].update(name=7)), "servers[0].name: must be text"),
+        (wrong(lambda d: d["accelerators"][1].update(cost="7")), "accelerators[1].cost: must be a number"),
+        (wrong(lambda d: d.update(servers={"s": {}})), "servers: must be a list, not an object"),
+        (wrong(lambda d: d["servers"].append(None)), "servers[2]: must be an object with keys, not null"),
+        (wrong(lambda d: d["servers"].append("s")), 'servers[2]: must be an object with keys, not "s"'),
+        (wrong(lambda d: d["count"][0].update(count=-1)), "count[0].count: must be at least 0, not -1"),
+        (wrong(lambda d: d["servers"][0].update(minNumReplicas=-1)), "servers[0].minNumReplicas: must be at"),
+        (wrong(lambda d: d["models"][0].update(accCount=0)), "models[0].accCount: must be at least 1, not 0"),
+        (wrong(lambda d: d["servers"].append(server("s"))), "servers[2]: 's' occurs twice"),
+        (wrong(lambda d: d["models"].append(d["models"][0])), "models[2]: 'm' on 'A' occurs twice"),
+        (wrong(lambda d: d["count"].append(d["count"][0])), "count[2]: 'A' occurs twice"),
+        (wrong(lambda d: d["servers"][1].update(model="n")), "servers[1].model: model 'n' does not exist"),
+        (
+            wrong(lambda d: d["servers"][1].update({"class": "iron"})),
+            "servers[1].class: service class 'iron' does not exist",
+        ),
+        (wrong(lambda d: d["models"][1].update(acc="C")), "models[1].acc: accelerator 'C' does not exist"),
+        (wrong(lambda d: d.update(accelerators=[])), "models[0].acc: accelerator 'A' does not exist"),
+        (wrong(lambda d: d.update(models=[])), "servers[0].model: model 'm' does not exist"),
+        (
+            wrong(lambda d: d.update(serviceClasses=[])),
+            "servers[0].class: service class 'gold' does not exist",
+        ),
+        (wrong(lambda d: d.update(servers=[])), "servers: the system has none"),
+        (
+            wrong(lambda d: d.update(optimizer={"saturationPolicy": "Lottery"})),
+            "optimizer.saturationPolicy: must",
+        ),
+        (
+            wrong(lambda d: d["servers"][0].update(model="zz\nyy")),
+            "servers[0].model: model 'zz\\nyy' does not",
+        ),
+        (wrong(lambda d: d["servers"][0].update({"a\nb": 1})), "servers[0]."),
+        (wrong(lambda d: d["servers"][0].update({"k" * 100_000: 1})), "servers[0].k"),
+        (wrong(lambda d: d["servers"][0].update(model="\ud800")), "servers[0].model: "),
+        (
+            wrong(lambda d: d["servers"][0].update(maxNumReplicas=10**30)),
+            "servers[0].maxNumReplicas: must be at",
+        ),
+    ],
+)
+def test_a_document_that_is_wrong_in_one_place(run: Run, tmp_path: Path, source: Json, place: str) -> None:
+    (tmp_path / "x.json").write_text(json.dumps(source))
+    refused_by_all(run, tmp_path / "x.json", f"{tmp_path}/x.json: {place}", tmp_path)
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e400", "-1e400"])
+@pytest.mark.parametrize(
+    ("section", "key"), [("accelerators", "cost"), ("count", "count"), ("models", "maxBatchSize")]
+)
+def test_json_numbers_that_are_not_finite(
+    run: Run, tmp_path: Path, value: str, section: str, key: str
+) -> None:
+    source = sound()
+    source[section][0][key] = "HERE"
+    (tmp_path / "x.json").write_text(json.dumps(source).replace('"HERE"', value))
+    refused_by_all(run, tmp_path / "x.json", f"x.json: {section}[0].{key}: must be a ", tmp_path)
+
+
+@pytest.mark.parametrize("value", [".nan", ".NaN", ".inf", "-.inf", "+.INF", "1e400"])
+def test_yaml_numbers_that_are_not_finite(run: Run, tmp_path: Path, value: str) -> None:
+    (tmp_path / "x.yaml").write_text(f"servers:\n- name: s\n  model: m\n  currentAlloc: {{cost: {value}}}\n")
+    place = "x.yaml: servers[0].currentAlloc.cost: must be a finite number, not "
+    refused_by_all(run, tmp_path / "x.yaml", place, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("x.json", '{"count": [{"type": "A", "count": %s}]}' % ("9" * 5000)),
+        ("x.yaml", "count:\n- {type: A, count: %s}\n" % ("9" * 5000)),
+        ("x.yaml", "count:\n- {type: A, count: -%s}\n" % ("9" * 4000)),
+        ("x.json", '{"count": [{"type": "A", "count": %s}]}' % ("9" * 4000)),
+    ],
+)
+def test_whole_numbers_of_thousands_of_digits(run: Run, tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    refused_by_all(run, tmp_path / name, f"{tmp_path}/{name}", tmp_path)
+
+
+# --- rubbish of 50 MB ----------------------------------------------------------------------------------
+
+MB = 10**6
+RUBBISH: dict[str, Callable[[int], bytes]] = {
+    "random bytes": lambda size: random.Random(1).randbytes(size),
+    "one long line": lambda size: b"a" * size,
+    "lines of a: b": lambda size: b"a: b\n" * (size // 5),
+    "distinct lines": lambda size: b"".join(b"k%07d: 1\n" % i for i in range(size // 12)),
+    "open brackets": lambda size: b"[" * size,
+    "open objects": lambda size: b'{"a":' * (size // 5),
+    "dashes": lambda size: b"- " * (size // 2),
+    "items": lambda size: b"- a\n" * (size // 4),
+    "numbers for servers": lambda size: b'{"servers": [' + b"0," * (size // 2 - 10) + b"0]}",
+    "objects for servers": lambda size: b'{"servers": [' + b"{}," * (size // 3 - 10) + b"{}]}",
+    "keys for sections": lambda size: b"{" + b",".join(b'"k%07d":1' % i for i in range(size // 13)) + b"}",
+    "a long key": lambda size: (
+        b'{"servers": [{"name": "s", "model": "m", "' + b"k" * (size - 99) + b'": 1}]}'
+    ),
+    "a long text": lambda size: b'{"servers": "' + b"k" * (size - 99) + b'"}',
+    "a long number": lambda size: b'{"servers": ' + b"9" * (size - 99) + b"}",
+    "spaces": lambda size: b" " * size,
+    "empty lines": lambda size: b"\n" * size,
+}
+
+
+SLOW_TO_WRITE = {"keys for sections", "objects for servers"}
+"""Millions of small things; the numbers stand for them in the quick tests."""
+
+
+def bounded(path: Path | str, seconds: float, memory: int = 3 * 2**30, **more: Any) -> Answer:
+    """Check a file in a process that may take so much time and memory and no more."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+
+    found = subprocess.run(
+        [sys.executable, "-m", "optimizer", "check", path],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        timeout=seconds,
+        preexec_fn=limit,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        **more,
+    )
+    return Answer(found.returncode, found.stdout, found.stderr)
+
+
+@pytest.fixture
+def rubbish(tmp_path: Path) -> Iterator[Callable[[str, str, int], Path]]:
+    """Write a big file, and take it away again at the end."""
+    written = []
+
+    def write(kind: str, suffix: str, size: int) -> Path:
+        path = tmp_path / f"rubbish{suffix}"
+        path.write_bytes(RUBBISH[kind](size))
+        written.append(path)
+        return path
+
+    yield write
+    for path in written:
+        path.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "suffix"),
+    [("random bytes", ".yaml"), ("random bytes", "")]  # refused by their size alone, whatever is in them
+    + [
+        pytest.param(kind, ".json", marks=[pytest.mark.slow] if kind in SLOW_TO_WRITE else [])
+        for kind in RUBBISH
+        if kind != "distinct lines"
+    ],
+)
+def test_50_mb_of_rubbish_are_refused_at_once(
+    rubbish: Callable[[str, str, int], Path], kind: str, suffix: str
+) -> None:
+    path = rubbish(kind, suffix, 50 * MB)
+    is_refusal(bounded(path, 20), path)
+
+
+def test_50_mb_of_rubbish_on_standard_input_are_refused_at_once(
+    rubbish: Callable[[str, str, int], Path],
+) -> None:
+    for kind in ("lines of a: b", "numbers for servers"):
+        with rubbish(kind, ".txt", 50 * MB).open("rb") as stream:
+            is_refusal(bounded("-", 20, stdin=stream), "standard input")
+
+
+@pytest.mark.parametrize("kind", ["open brackets", "dashes", "open objects"])
+def test_deep_nesting_just_under_the_limit_of_yaml_is_refused(
+    rubbish: Callable[[str, str, int], Path], kind: str
+) -> None:
+    path = rubbish(kind, ".yaml", min(4 * MB, MAX_YAML_BYTES - 1000))
+    is_refusal(bounded(path, 10), path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", RUBBISH)
+def test_rubbish_just_under_the_limit_of_yaml_is_refused_in_bounded_time_and_memory(
+    rubbish: Callable[[str, str, int], Path], kind: str
+) -> None:
+    path = rubbish(kind, ".yaml", MAX_YAML_BYTES - 1000)
+    is_refusal(bounded(path, 20), path)
+
+
+def test_a_source_without_end_is_refused() -> None:
+    if not Path("/dev/zero").exists():
+        pytest.skip("this system has no /dev/zero")
+    is_refusal(bounded("/dev/zero", 10), "/dev/zero")
+    with Path("/dev/zero").open("rb") as stream:
+        is_refusal(bounded("-", 10, stdin=stream), "standard input")
+
+
+def test_standard_input_that_is_closed_is_refused() -> None:
+    command = f'exec "{sys.executable}" -m optimizer check - <&-'
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    found = subprocess.run(
+        ["sh", "-c", command], capture_output=True, text=True, check=False, env=environment
+    )
+    is_refusal(Answer(found.returncode, found.stdout, found.stderr), "standard input")
+
+
+# --- flags ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "place"),
+    [
+        ([], "COMMAND"),
+        (["plan"], "plan"),
+        (["solve"], "PATH"),
+        (["solve", "{good}", "{good}"], "unrecognized arguments"),
+        (["solve", "{good}", "--limited", "--unlimited"], "--unlimited"),
+        (["solve", "{good}", "--jason"], "--jason"),
+        (["solve", "{good}", "--unlim"], "--unlim"),
+        (["solve", "{good}", "--gap", "2"], "--gap: '2': the gap must be at least 0 and at most 1"),
+        (["solve", "{good}", "--gap=-0.1"], "--gap: '-0.1'"),
+        (["solve", "{good}", "--gap", "nan"], "--gap: 'nan'"),
+        (["solve", "{good}", "--gap", "wide"], "--gap: 'wide'"),
+        (["solve", "{good}", "--gap"], "--gap"),
+        (["solve", "{good}", "--time-limit", "0"], "--time-limit: '0': the time limit must be more than 0"),
+        (["solve", "{good}", "--time-limit=-1"], "--time-limit: '-1'"),
+        (["solve", "{good}", "--time-limit", "inf"], "--time-limit: 'inf'"),
+        (
+            ["solve", "{good}", "-o", "{folder}/nowhere/plan.json"],
+            "nowhere/plan.json: cannot be written: no such",
+        ),
+        (["solve", "{good}", "-o", "{folder}"], "{folder}: cannot be written: is a directory"),
+        (["solve", "{good}", "--load", "{folder}/nowhere.csv"], "nowhere.csv: no such file or directory"),
+        (["solve", "{good}", "--load", "{good}"], "good.json:1: unknown column"),
+        (["check", "{good}", "--json"], "--json"),
+        (["convert", "{good}"], "--output"),
+        (
+            ["convert", "{good}", "-o", "{folder}/x.txt"],
+            "x.txt: the suffix must be one of .yaml, .yml, .json",
+        ),
+        (["convert", "{good}", "-o", "{folder}/x"], "/x: the suffix must be one of .yaml, .yml, .json"),
+        (
+            ["convert", "{good}", "-o", "{folder}/nowhere/x.json"],
+            "nowhere/x.json: cannot be written: no such",
+        ),
+        (["schema", "more"], "more"),
+    ],
+)
+def test_arguments_that_are_wrong(
+    run: Run, good: Path, tmp_path: Path, arguments: list[str], place: str
+) -> None:
+    before = sorted(tmp_path.iterdir())
+    words = [word.format(good=good, folder=tmp_path) for word in arguments]
+    is_refusal(run(*words), place.format(folder=tmp_path))
+    assert sorted(tmp_path.iterdir()) == before
+
+
+LAW = ["--decode-base", "19", "--decode-per-request", "1"]
+SHAPE = ["--in-tokens", "0", "--out-tokens", "10"]
+BATCH = ["--max-batch", "4"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "place"),
+    [
+        (["analyze", *LAW, *SHAPE, *BATCH], "--rate: missing"),
+        (["analyze", *LAW, *SHAPE, *BATCH, "--rate", "0"], "rate: must be more than 0 requests/s, not 0"),
+        (["analyze", *LAW, *SHAPE, *BATCH, "--rate=-1"], "rate: must be more than 0 requests/s, not -1"),
+        (["analyze", *LAW, *SHAPE, *BATCH, "--rate", "nan"], "rate: must be"),
+        (["analyze", *LAW, *SHAPE, *BATCH, "--rate", "inf"], "rate: must be finite"),
+        (["analyze", *LAW, *SHAPE, *BATCH, "--rate", "fast"], "--rate: "),
+        (["analyze", *SHAPE, *BATCH, "--rate", "1"], "--decode-base"),
+        (["analyze", *LAW, "--iteration-base", "1", *SHAPE, *BATCH, "--rate", "1"], "--iteration-base"),
+        (["analyze", *LAW, *BATCH, "--in-tokens", "0", "--rate", "1"], "--out-tokens: missing"),
+        (["analyze", *LAW, *SHAPE, "--rate", "1"], "--max-batch: missing"),
+        (
+            ["analyze", *LAW, *SHAPE, "--max-batch", "0", "--rate", "1"],
+            "--max-batch: must be at least 1, not 0",
+        ),
+        (["analyze", *LAW, *SHAPE, "--max-batch", "2000000", "--rate", "1"], "--max-batch: must be at most "),
+        (["analyze", *LAW, *SHAPE, "--max-batch", "1.5", "--rate", "1"], "--max-batch: "),
+        (
+            ["analyze", *LAW, *SHAPE, *BATCH, "--max-queue", "-1", "--rate", "1"],
+            "--max-queue: must be at least 0",
+        ),
+        (
+            ["analyze", "--decode-base", "nan", *SHAPE, *BATCH, "--rate", "1"],
+            "--decode-base: must be a finite",
+        ),
+        (["analyze", "--decode-base=-1", *SHAPE, *BATCH, "--rate", "1"], "--decode-base: must be at least 0"),
+        (
+            ["analyze", *LAW, "--in-tokens", "0", "--out-tokens", "0.5", *BATCH, "--rate", "1"],
+            "--out-tokens: must be at least 1, not 0.5",
+        ),
+        (
+            ["analyze", *LAW, "--in-tokens", "-1", "--out-tokens", "9", *BATCH, "--rate", "1"],
+            "--in-tokens: must",
+        ),
+        (
+            ["analyze", "--decode-base", "0", *SHAPE, *BATCH, "--rate", "1"],
+            "the service time of a request is zero",
+        ),
+        (["size", *LAW, *SHAPE, *BATCH, "--target-itl", "-1"], "--target-itl: must be at least 0, not -1"),
+        (["size", *LAW, *SHAPE, *BATCH, "--target-ttft", "nan"], "--target-ttft: must be a finite number"),
+        (
+            ["size", *LAW, *SHAPE, *BATCH, "--target-itl", "1"],
+            "the best ITL at batch 1 is 20 ms, target 1 ms",
+        ),
+        (["size", *LAW, *SHAPE, *BATCH, "--rate", "1"], "--rate"),
+        (["analyze", "--batch", "{folder}/nowhere.jsonl"], "nowhere.jsonl: no such file or directory"),
+        (["analyze", "--batch", "{folder}"], "{folder}: is a directory"),
+        (["size", "--batch", "-", *LAW], "--batch"),
+        (["analyze", "--batch", "-", "--rate", "1"], "--batch"),
+    ],
+)
+def test_a_replica_that_is_wrong(run: Run, tmp_path: Path, arguments: list[str], place: str) -> None:
+    is_refusal(run(*(word.format(folder=tmp_path) for word in arguments)), place.format(folder=tmp_path))
+
+
+def test_a_batch_that_is_no_text_is_refused(run: Run) -> None:
+    is_refusal(run("analyze", "--batch", "-", stdin=b"\xff\xfe"), "standard input: not UTF-8 text")
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("", "1: "),
+        ("arrivalRate\n3\n", ":1: the header must name the column 'server'"),
+        ("server,speed\ns,3\n", ":1: unknown column 'speed'"),
+        ("server,arrivalRate\nq,3\n", ":2: server 'q' does not exist"),
+        ("server,arrivalRate\ns,3\ns,4\n", ":3: server 's' occurs twice"),
+        ("server,arrivalRate\ns,fast\n", ":2: arrivalRate: must be a number"),
+        ("server,arrivalRate\ns,nan\n", ":2: arrivalRate: must be a finite number"),
+        ("server,arrivalRate\ns,-1\n", ":2: arrivalRate: must be at least 0"),
+        ("server,arrivalRate\ns\n", ":2: 1 field"),
+        ("server,avgOutTokens\ns,0.5\n", "avgOutTokens: must be 0 (idle) or at least 1, not 0.5"),
+        ("server,server\ns,t\n", ":1: "),
+    ],
+)
+def test_a_load_snapshot_that_is_wrong(run: Run, good: Path, tmp_path: Path, text: str, place: str) -> None:
+    (tmp_path / "load.csv").write_text(text)
+    is_refusal(
+        run("solve", good, "--load", tmp_path / "load.csv"), f"load.csv{place}" if place[0] == ":" else place
+    )
+
+
+# --- nothing is written --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", [["solve"], ["convert"]])
+def test_a_failing_run_leaves_an_existing_file_as_it_is(run: Run, tmp_path: Path, command: list[str]) -> None:
+    (tmp_path / "out.json").write_text("before")
+    (tmp_path / "bad.json").write_text('{"servers": [{}]}')
+    is_refusal(run(*command, tmp_path / "bad.json", "-o", tmp_path / "out.json"))
+    assert (tmp_path / "out.json").read_text() == "before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.json", "out.json"]
+
+
+def test_a_disk_that_is_full_leaves_an_existing_file_as_it_is(
+    run: Run, good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "out.json").write_text("before")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
+    is_refusal(run("solve", good, "-o", tmp_path / "out.json"), "out.json: cannot be written: no space left")
+    assert (tmp_path / "out.json").read_text() == "before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["good.json", "out.json"]
+
+
+# --- odd, but no mistake -------------------------------------------------------------------------------
+
+
+def both(run: Run, tmp_path: Path, source: Json) -> tuple[Json, Json]:
+    """Return plan and candidates of a document; each must answer within a second, as table and as JSON."""
+    path = tmp_path / "odd.json"
+    path.write_text(json.dumps(source))
+    found = []
+    for command in ("solve", "candidates"):
+        begin = time.perf_counter()
+        answer = run(command, path, "--json")
+        assert time.perf_counter() - begin < 3  # a second, on a machine that does other things as well
+        assert (answer.status, answer.err) == (0, "")
+        table = run(command, path)
+        assert (table.status, table.err) == (0, "")
+        assert not re.search(r"\b(nan|inf)\b", table.out)
+        found.append(json.loads(answer.out))
+    plan, candidates = found
+    names = {item["name"] for item in source["servers"]}
+    assert set(plan["allocations"]) | {item["server"] for item in plan["unserved"]} == names
+    assert all(item["reason"] and item["detail"] for item in plan["unserved"])
+    return plan, candidates
+
+
+LINEAR = profile("m", "A")
+LAWS = {
+    "linear": LINEAR,
+    "iteration": {
+        "name": "m",
+        "acc": "A",
+        "maxBatchSize": 8,
+        "perfParms": {"alpha": 7, "beta": 0.02, "gamma": 5e-5},
+    },
+}
+
+
+def one_server(
+    law: Json, rate: float, tokens: tuple[float, float], targets: Json | None = None, **more: Any
+) -> Json:
+    """Return one server on one accelerator of which there is any number."""
+    load = {"arrivalRate": rate, "avgInTokens": tokens[0], "avgOutTokens": tokens[1]}
+    return document(
+        [{"name": "s", "class": "gold", "model": "m", "currentAlloc": {"load": load}} | more],
+        [accelerator("A")],
+        {"A": 10**9},
+        classes=[service_class("gold", **targets or {"itl": 1e6, "ttft": 1e9})],
+        models=[law],
+    )
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize(
+    "tokens", [(1, 1), (0, 1), (100_000, 1), (1, 100_000), (0, 100_000), (100_000, 100_000)]
+)
+@pytest.mark.parametrize("rate", [0, 1e-9, 1e9])
+def test_requests_and_rates_of_every_size_are_planned_or_rejected_with_the_reason(
+    run: Run, tmp_path: Path, law: str, tokens: tuple[float, float], rate: float
+) -> None:
+    plan, candidates = both(run, tmp_path, one_server(LAWS[law], rate, tokens))
+    if rate == 0:
+        assert plan["allocations"] == {"s": []}
+    elif law == "linear" and tokens == (0, 1):  # no prompt and no second token: there is nothing to do
+        assert plan["unserved"][0]["reason"] == "no_work"
+    elif rate == 1e-9:
+        assert plan["allocations"]["s"][0]["numReplicas"] == 1
+        assert candidates["candidates"][0]["loss"] < 1e-6
+    else:
+        assert plan["complete"] or plan["unserved"][0]["reason"] in {"replica_limit", "capacity"}
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("batch", [1, 100_000])
+@pytest.mark.parametrize("rate", [1e-9, 60, 1e9])
+def test_batches_of_one_and_of_100_000_are_planned(
+    run: Run, tmp_path: Path, law: str, batch: int, rate: float
+) -> None:
+    source = one_server(LAWS[law], rate, (100, 100), maxBatchSize=batch)
+    plan, _ = both(run, tmp_path, source)
+    pool = plan["allocations"]["s"][0]
+    assert pool["maxBatch"] == batch
+    assert pool["numReplicas"] >= 1
+    assert pool["arrivalRate"] == rate
+    assert pool["maxArrivalRate"] >= rate * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("rate", [1e-9, 1e9])
+def test_a_replica_at_any_rate_is_analyzed(run: Run, law: str, rate: float) -> None:
+    flags = {
+        "linear": ["--decode-base", 10, "--decode-per-request", 0.5],
+        "iteration": ["--iteration-base", 7, "--compute-per-token", 0.02],
+    }
+    for out_tokens in (2, 100_000):
+        for batch in (1, 100_000):
+            shape = ["--in-tokens", 100_000, "--out-tokens", out_tokens, "--max-batch", batch, "--rate", rate]
+            answer = run("analyze", *flags[law], *shape, "--json")
+            assert answer.status == 0
+            found = json.loads(answer.out)
+            assert all(0 <= value < float("inf") for value in found.values())
+            assert 0 <= found["loss"] <= 1
+            assert found["throughput"] <= min(rate, found["stableRate"] * 1.01)
+
+
+def test_a_count_of_replicas_that_was_cut_off_is_not_shown_as_the_need(run: Run, tmp_path: Path) -> None:
+    """1e15 requests a minute take 1e12 replicas or more; a number that is shown must not be less."""
+    plan, _ = both(run, tmp_path, one_server(LINEAR, 1e15, (100, 100)))
+    detail = plan["unserved"][0]["detail"]
+    assert plan["unserved"][0]["reason"] == "replica_limit"
+    shown = re.search(r"needs (more than |over )?([\d,.e+]+) replicas", detail)
+    assert shown
+    assert shown[1] or float(shown[2].replace(",", "")) > 1e12
+
+
+def test_a_system_in_which_nothing_fits(run: Run, tmp_path: Path) -> None:
+    source = document([server("s"), server("t")], [accelerator("A")], {"A": 0})
+    plan, _ = both(run, tmp_path, source)
+    assert plan["allocations"] == {}
+    assert [item["reason"] for item in plan["unserved"]] == ["capacity"] * 2
+    assert "units of A" in plan["unserved"][0]["detail"]
+
+
+def test_a_system_in_which_everything_is_idle(run: Run, tmp_path: Path) -> None:
+    source = document([server("s", 0), server("t", 0)], [accelerator("A")], {"A": 0})
+    plan, candidates = both(run, tmp_path, source)
+    assert plan["allocations"] == {"s": [], "t": []}
+    assert plan["totalCost"] == 0
+    assert candidates["candidates"] == []
+    assert "idle" in run("solve", tmp_path / "odd.json").out
+
+
+def test_a_type_that_is_not_listed_has_no_units(run: Run, tmp_path: Path) -> None:
+    source = document([server("s")], [accelerator("A", cost=1), accelerator("B", cost=99)], {"B": 5})
+    plan, _ = both(run, tmp_path, source)
+    assert plan["allocations"]["s"][0]["accelerator"] == "B"
+    assert {"type": "A", "limit": 0, "used": 0} in plan["capacity"]
+
+
+def test_a_system_whose_targets_nobody_can_meet(run: Run, tmp_path: Path) -> None:
+    plan, candidates = both(run, tmp_path, one_server(LINEAR, 60, (100, 100), {"itl": 0.1}))
+    assert plan["unserved"][0]["reason"] == "slo_unattainable"
+    assert "best ITL at batch 1 is 10.5 ms, target 0.1 ms" in plan["unserved"][0]["detail"]
+    assert [item["reason"] for item in candidates["rejections"]] == ["slo_unattainable"]
+
+
+def test_a_class_without_targets(run: Run, tmp_path: Path) -> None:
+    source = document([server("s")], [accelerator("A")], {"A": 9}, classes=[service_class("gold", models=[])])
+    plan, _ = both(run, tmp_path, source)
+    assert plan["unserved"][0]["reason"] == "no_target"
+
+
+def test_a_server_that_may_use_no_accelerator(run: Run, tmp_path: Path) -> None:
+    source = document([server("s", accelerators=[])], [accelerator("A")], {"A": 9})
+    plan, _ = both(run, tmp_path, source)
+    assert plan["unserved"][0]["reason"] == "not_allowed"
+
+
+def test_a_profile_without_token_times(run: Run, tmp_path: Path) -> None:
+    plan, _ = both(run, tmp_path, one_server({"name": "m", "acc": "A"}, 60, (100, 100)))
+    assert plan["unserved"][0]["reason"] == "no_profile"
+
+
+def test_more_replicas_at_least_than_units_exist(run: Run, tmp_path: Path) -> None:
+    source = document([server("s", 0, replicas=10**9)], [accelerator("A")], {"A": 2})
+    plan, _ = both(run, tmp_path, source)
+    assert plan["unserved"][0]["reason"] == "capacity"
+    assert "1,000,000,000 units of A; 2 of 2 are left" in plan["unserved"][0]["detail"]
+
+
+def test_the_largest_costs_and_counts_do_not_overflow(run: Run, tmp_path: Path) -> None:
+    source = one_server(LINEAR | {"accCount": 10_000}, 1e9, (100, 100))
+    source["accelerators"][0] |= {"cost": 1e15, "multiplicity": 10_000}
+    plan, _ = both(run, tmp_path, source | {"optimizer": {"unlimited": True}})
+    pool = plan["allocations"]["s"][0]
+    assert pool["cost"] == pytest.approx(1e15 * 10_000 * pool["numReplicas"])
+    assert plan["capacity"][0]["used"] == 10**8 * pool["numReplicas"]
+
+
+@pytest.mark.parametrize(
+    "name", ["[bold]s[/bold]", "[/s]", "[red", ":smile:", "\\[x]", "a\nb", "\x1b[31mred", "s\x07"]
+)
+def test_names_are_shown_as_they_are_and_never_obeyed(run: Run, tmp_path: Path, name: str) -> None:
+    """A name is text: no markup of tables, no command to the terminal."""
+    source = document([server(name), server("t")], [accelerator(name, cost=1)], {name: 9})
+    both(run, tmp_path, source)
+    for command in ("solve", "candidates"):
+        shown = run(command, tmp_path / "odd.json").out
+        assert "\x1b" not in shown
+        assert "\x07" not in shown
+        if name.isprintable():
+            assert shown.count(name) >= 2
+    is_known = run("check", tmp_path / "odd.json")
+    assert is_known.status == 0

@@ -1,0 +1,154 @@
+"""`inferplan compare`: every way to name two sides, and one clear line where they make no sense."""
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from io import BytesIO, TextIOWrapper
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from optimizer import compare, load_system, scale_loads, solve, vary_loads
+from optimizer.cli.main import main
+from optimizer.spec.loads import with_loads
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(*arguments: object) -> tuple[int, str, str]:
+        try:
+            status = main([str(item) for item in arguments])
+        except SystemExit as stop:
+            status = int(stop.code or 0)
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def plan_file(specs: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "plan.json"
+    path.write_text(solve(load_system(specs / "small")).to_json(), encoding="utf-8")
+    return path
+
+
+# --- the same as the library -----------------------------------------------------------------------------
+
+
+def test_the_command_gives_the_document_of_the_library(run: Run, specs: Path) -> None:
+    small = specs / "small"
+    sample = load_system(small)
+    assert run("compare", small, "--json") == (0, compare(sample).to_json() + "\n", "")
+    flags = ("--mixed", "--unlimited", "--scale", "1.5", "--json")
+    expected = compare(
+        sample,
+        scale_loads(sample, 1.5),
+        transition=True,
+        unlimited=True,
+        heterogeneous=True,
+        milp_solver=True,
+    )
+    assert run("compare", small, *flags)[1] == expected.to_json() + "\n"
+
+
+def test_random_loads_are_those_of_the_library_and_the_same_bytes_every_time(run: Run, specs: Path) -> None:
+    sample = load_system(specs / "small")
+    found = [run("compare", specs / "small", "--random-load", 7, "--json")[1] for _ in range(2)]
+    expected = compare(sample, vary_loads(sample, np.random.default_rng(7)), transition=True)
+    assert found[0] == found[1] == expected.to_json() + "\n"
+
+
+def test_loads_from_a_file_are_the_second_side(run: Run, specs: Path, tmp_path: Path) -> None:
+    sample, loads = load_system(specs / "small"), tmp_path / "loads.csv"
+    loads.write_text("server,arrivalRate\nPremium-llama_70b,70\n", encoding="utf-8")
+    status, out, _ = run("compare", specs / "small", "--load", loads)
+    expected = compare(sample, with_loads(sample, loads), transition=True)
+    assert status == 0
+    assert out.startswith(
+        f"The load change costs {expected.total.difference.cost_cents_per_h:,.2f} cents/h (+4.11%): "
+    )
+
+
+def test_two_systems_are_labelled_by_their_paths(run: Run, specs: Path) -> None:
+    one, two = specs / "small", specs / "long-prompts.yaml"
+    found = json.loads(run("compare", one, "--with", two, "--json")[1])
+    assert (found["kind"], found["first"]["label"], found["second"]["label"]) == ("plans", str(one), str(two))
+    assert found["first"]["plan"] == json.loads(solve(load_system(one)).to_json())
+    assert found["second"]["plan"] == json.loads(solve(load_system(two)).to_json())
+
+
+def test_options_of_the_second_side_are_named_as_in_the_documents(run: Run, specs: Path) -> None:
+    text = "heterogeneous=true,saturationPolicy=None,GAP=0.5"
+    found = json.loads(run("compare", specs / "small", "--with-options", text, "--json")[1])
+    first, second = found["first"]["options"], found["second"]["options"]
+    assert (first["heterogeneous"], second["heterogeneous"]) == (False, True)
+    assert (second["saturationPolicy"], second["gap"]) == ("None", 0.5)
+    assert found["second"]["label"] == text
+
+
+def test_options_of_the_second_side_go_with_another_system_and_with_a_load_change(
+    run: Run, specs: Path
+) -> None:
+    for flags in (("--scale", "1.1"), ("--with", specs / "small")):
+        options = ("--with-options", "unlimited=true", "--json")
+        found = json.loads(run("compare", specs / "small", *flags, *options)[1])
+        sides = [found[side]["options"]["unlimited"] for side in ("first", "second")]
+        assert sides == [False, True]
+
+
+def test_a_saved_plan_stands_on_either_side(run: Run, specs: Path, plan_file: Path) -> None:
+    for sides in ((plan_file, specs / "small"), (specs / "small", plan_file), (plan_file, plan_file)):
+        status, out, err = run("compare", sides[0], "--with", sides[1])
+        assert (status, err) == (0, "")
+        assert out.startswith("No difference: ")
+        assert "is a finished plan and taken as it is" in out
+
+
+def test_a_side_may_come_from_standard_input(
+    run: Run, specs: Path, plan_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(plan_file.read_bytes())))
+    status, out, _ = run("compare", specs / "small", "--with", "-")
+    assert status == 0
+    assert "and standard input run and serve the same, at 41,857.75 cents/h" in out
+
+
+# --- what makes no sense ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["PLAN"], "holds a plan; name what to compare it with"),
+        (["PLAN", "--scale", "2"], "--scale: .* holds a plan, which has no loads; give its system"),
+        (["PLAN", "--with", "PLAN", "--mixed"], "both sides are plans, and nothing is solved"),
+        (["SMALL", "--with", "PLAN", "--with-options", "gap=1"], "--with-options: .* holds a plan"),
+        (["SMALL", "--with", "SMALL", "--random-load", "1"], "--random-load: compares one system before"),
+        (["SMALL", "--unlimited"], "--unlimited: both plans, limited and unlimited, are compared"),
+        (["SMALL", "--limited"], "--limited: both plans, limited and unlimited, are compared"),
+        (["SMALL", "--with-options", "gap"], "--with-options: 'gap' is not NAME=VALUE"),
+        (["SMALL", "--with-options", "gap=1,gap=0"], "--with-options: gap occurs twice"),
+        (["SMALL", "--with-options", "colour=red"], "--with-options: colour: unknown key"),
+        (["SMALL", "--with-options", "gap=2"], "--with-options: gap: must be at most 1, not 2"),
+        (["SMALL", "--mixed", "--solver", "greedy"], "--mixed: the greedy solver plans one accelerator"),
+        (["-", "--with", "-"], "--with: standard input can be read once only"),
+        (["SMALL", "--with", "nothing"], "nothing: no such file or directory"),
+        (["SMALL", "--scale", "-1"], "argument --scale: '-1': the factor must be at least 0"),
+        (["SMALL", "--random-load", "1.5"], "argument --random-load: '1.5': the seed must be a whole number"),
+        (["SMALL", "--scale", "2", "--random-load", "1"], "not allowed with argument --scale"),
+        (["SMALL", "--backend", "nobody"], "nobody"),
+    ],
+)
+def test_what_makes_no_sense_is_one_line(
+    run: Run, specs: Path, plan_file: Path, arguments: list[str], message: str
+) -> None:
+    paths = {"SMALL": str(specs / "small"), "PLAN": str(plan_file)}
+    status, out, err = run("compare", *(paths.get(item, item) for item in arguments))
+    assert (status, out) == (2, "")
+    assert err.count("\n") == 1
+    assert re.search(message, err), err

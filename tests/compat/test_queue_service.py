@@ -1,0 +1,174 @@
+"""The reference's queue-analysis format: problems as JSON lines, answers under its names."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+from queue_oracles import Iteration, Machine
+
+from optimizer.compat.queue_service import (
+    QueueAnswer,
+    QueueProblem,
+    analyze_problem,
+    read_problems,
+    size_problem,
+)
+from optimizer.errors import AnalysisError, SpecError
+
+EXAMPLE: dict[str, Any] = {  # reference-system §1.7 f
+    "RPS": 3,
+    "maxBatchSize": 48,
+    "avgInputTokens": 128,
+    "avgOutputTokens": 512,
+    "alpha": 12,
+    "beta": 0.05,
+    "gamma": 0.0005,
+    "maxQueueSize": 128,
+}
+
+
+def problem(**changes: Any) -> QueueProblem:
+    return QueueProblem.model_validate(EXAMPLE | changes)
+
+
+def read(*lines: str) -> list[QueueProblem | SpecError]:
+    return list(read_problems(lines))
+
+
+def wire(answer: QueueAnswer) -> dict[str, Any]:
+    return answer.model_dump(by_alias=True)
+
+
+def test_the_newest_reference_example_is_answered_to_the_printed_digits() -> None:
+    answer = wire(analyze_problem(problem()))
+    assert round(answer["avgRespTime"], 3) == 10_348.367  # this and the next: reference-system §1.7 f
+    assert round(answer["avgWaitTime"], 3) == 21.405
+    assert round(answer["avgNumInServ"], 3) == 30.981
+    assert round(answer["avgTTFT"], 3) == 67.615
+    assert round(answer["avgITL"], 4) == 20.1189
+    assert answer["maxRPS"] == pytest.approx(3.8609295, rel=1e-7)
+    assert answer["offeredRPS"] == 3
+    assert answer["throughput"] == pytest.approx(3, rel=1e-6)
+    assert (answer["RPSTargetTTFT"], answer["RPSTargetITL"]) == (0, 0)
+
+
+def test_the_newest_reference_example_is_sized_to_the_printed_digits() -> None:
+    answer = wire(size_problem(problem(targetTTFT=60, targetITL=20)))
+    # reference-system §1.7 f; the search of the reference ends at 1e-6 relative.
+    assert answer["throughput"] == pytest.approx(2.9494622, rel=2e-6)
+    assert answer["RPSTargetTTFT"] == pytest.approx(2.9494622, rel=2e-6)
+    assert answer["RPSTargetITL"] == pytest.approx(2.971982, rel=2e-6)
+    assert answer["avgTTFT"] == pytest.approx(60, rel=1e-8)
+    assert answer["maxRPS"] == pytest.approx(3.8609295, rel=1e-7)
+
+
+def test_the_fields_of_an_answer_are_the_references() -> None:
+    assert set(wire(analyze_problem(problem()))) == {
+        "offeredRPS",
+        "throughput",
+        "avgRespTime",
+        "avgWaitTime",
+        "avgNumInServ",
+        "avgTTFT",
+        "avgITL",
+        "maxRPS",
+        "RPSTargetTTFT",
+        "RPSTargetITL",
+    }
+
+
+def test_sizing_does_not_ask_for_a_rate() -> None:
+    rates = [size_problem(problem(RPS=rate, targetITL=20)).offered_rps for rate in (0, 3, 1e6)]
+    assert rates[0] == rates[1] == rates[2]
+
+
+def test_a_missing_queue_has_no_room_as_in_the_reference() -> None:
+    raw = {key: value for key, value in EXAMPLE.items() if key != "maxQueueSize"}
+    answer = analyze_problem(QueueProblem.model_validate(raw | {"RPS": 4}))
+    seen = Machine(Iteration(12, 0.05, 0.0005, 128, 512), 48, 0).see(4)
+    assert answer.wait_ms == 0
+    assert answer.throughput_rps == pytest.approx(seen.throughput, rel=1e-9)
+    assert answer.throughput_rps < 3.8
+
+
+def test_one_target_leaves_the_rate_of_the_other_at_the_stable_one() -> None:
+    answer = size_problem(problem(targetITL=20))
+    assert answer.rate_ttft_rps == pytest.approx(answer.stable_rate_rps, rel=1e-12)
+    assert answer.offered_rps == answer.rate_itl_rps
+
+
+def test_a_target_that_no_rate_meets_is_an_error_with_the_best_latency() -> None:
+    with pytest.raises(AnalysisError, match=r"best ITL at batch 1 is 12\.\d+ ms, target 5 ms"):
+        size_problem(problem(targetITL=5))
+
+
+def test_a_single_place_without_a_queue_is_no_invalid_model() -> None:
+    answer = analyze_problem(problem(maxBatchSize=1, maxQueueSize=0, RPS=0.1))
+    offered = 0.1 / 1000 * Iteration(12, 0.05, 0.0005, 128, 512).service(1)
+    assert answer.throughput_rps == pytest.approx(0.1 / (1 + offered), rel=1e-12)  # Erlang, one line
+
+
+@pytest.mark.parametrize("change", [{"RPS": 0}, {"alpha": 0, "beta": 0, "gamma": 0}])
+def test_a_rate_or_a_service_time_of_zero_is_an_error(change: dict[str, float]) -> None:
+    with pytest.raises(AnalysisError, match=r"must be more than 0|service time of a request is zero"):
+        analyze_problem(problem(**change))
+
+
+# --- lines ------------------------------------------------------------------------------------------------
+
+
+def test_problems_are_read_line_by_line_and_empty_lines_skipped() -> None:
+    lines = [json.dumps(EXAMPLE), "", "  \n", json.dumps(EXAMPLE | {"RPS": 2}) + "\n"]
+    assert read(*lines) == [problem(), problem(RPS=2)]
+    assert read() == []
+    assert read("", " ") == []
+
+
+@pytest.mark.parametrize("spell", [str.lower, str.upper, str.swapcase])
+def test_keys_are_matched_in_any_case(spell: Any) -> None:
+    assert read(json.dumps({spell(key): value for key, value in EXAMPLE.items()})) == [problem()]
+
+
+def test_fields_that_may_be_missing_are_zero() -> None:
+    (found,) = read('{"maxBatchSize": 4, "avgInputTokens": 0, "avgOutputTokens": 1}')
+    assert isinstance(found, QueueProblem)
+    numbers = (found.rate_rps, found.alpha, found.beta, found.gamma, found.max_queue)
+    assert numbers == (0, 0, 0, 0, 0)
+    assert (found.target_ttft_ms, found.target_itl_ms) == (0, 0)
+
+
+@pytest.mark.parametrize("key", ["maxBatchSize", "avgInputTokens", "avgOutputTokens"])
+def test_a_missing_required_field_is_named_with_its_line(key: str) -> None:
+    raw = {name: value for name, value in EXAMPLE.items() if name != key}
+    good, bad = read(json.dumps(EXAMPLE), json.dumps(raw))
+    assert good == problem()
+    assert isinstance(bad, SpecError)
+    assert str(bad) == f"line 2: {key}: missing; this key is required"
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("rubbish", "line 1:1:1: not valid JSON"),
+        ("{", "line 1:1:2: not valid JSON"),
+        ("[1]", "line 1: must be an object with keys, not a list"),
+        ("3", "line 1: must be an object with keys, not 3"),
+        ('{"RPS": 1, "RPS": 2}', "line 1: key 'RPS' occurs twice"),
+        (json.dumps(EXAMPLE | {"rps": 2}), "line 1: key 'RPS' occurs twice"),
+        (json.dumps(EXAMPLE | {"RPS": -1}), "line 1: RPS: must be at least 0, not -1"),
+        (json.dumps(EXAMPLE | {"RPS": math.nan}), "line 1: RPS: must be a finite number"),
+        (json.dumps(EXAMPLE | {"maxBatchSize": 0}), "line 1: maxBatchSize: must be at least 1, not 0"),
+        (json.dumps(EXAMPLE | {"maxBatchSize": 2.5}), "line 1: maxBatchSize: must be a whole number"),
+        (json.dumps(EXAMPLE | {"maxBatchSize": 10**7}), "line 1: maxBatchSize: must be at most 1"),
+        (json.dumps(EXAMPLE | {"avgOutputTokens": 0}), "line 1: avgOutputTokens: must be at least 1, not 0"),
+        (json.dumps(EXAMPLE | {"alpha": "12"}), "line 1: alpha: must be a number"),
+        (json.dumps(EXAMPLE | {"delta": 1}), "line 1: delta: unknown key"),
+    ],
+)
+def test_a_bad_line_yields_one_clear_error_and_the_next_is_read(line: str, text: str) -> None:
+    bad, good = read(line, json.dumps(EXAMPLE))
+    assert isinstance(bad, SpecError)
+    assert str(bad).startswith(text)
+    assert "\n" not in str(bad)
+    assert good == problem()

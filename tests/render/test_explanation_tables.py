@@ -1,0 +1,193 @@
+"""An explanation on the screen: what a planner reads, on fleets of every kind."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import accelerator, document, profile, running, server, service_class
+
+from optimizer import Explanation, System, explain, load_system
+from optimizer.generate import generate_system
+from optimizer.render.explanation_tables import explanation_tables
+from optimizer.render.explanation_words import factor_text
+from optimizer.render.tables import show
+
+SPECS = Path(__file__).resolve().parents[2] / "specs"
+
+
+def text_of(explanation: Explanation) -> str:
+    file = io.StringIO()
+    show(explanation_tables(explanation), file)
+    return file.getvalue()
+
+
+def two_servers(units: int = 20, **options: Any) -> System:
+    """Return two servers of different priority on a cheap and on a dear accelerator."""
+    source = document(
+        [server("a", 900.0), server("b", 500.0, service="tin")],
+        [accelerator("A0"), accelerator("A1", cost=25.0)],
+        {"A0": units, "A1": 2},
+        classes=[service_class("gold", 1, itl=12), service_class("tin", 2, ttft=200)],
+        **options,
+    )
+    return load_system(source)
+
+
+@pytest.mark.parametrize(
+    ("factor", "text"),
+    [
+        (1.2, "1.2"),
+        (80.18 / 80, "1.002"),
+        (1.00004, "1.00004"),
+        (1 + 1e-12, "1"),
+        (2.8749, "2.87"),
+        (999.4, "999"),
+        (999.6, "1,000"),
+        (4730.4, "4,730"),
+        (1.5e9, "1.5e+09"),
+    ],
+)
+def test_a_factor_is_visibly_above_one_and_written_out(factor: float, text: str) -> None:
+    assert factor_text(factor) == text
+
+
+def test_the_overview_names_pool_limit_room_and_runner_up() -> None:
+    text = text_of(explain(two_servers()))
+    assert "2 of 2 servers served in full" in text
+    (line,) = [line for line in text.splitlines() if line.startswith(" b ")]
+    words = ["b", "2", "x", "A0", "TTFT,", "batch", "346.2", "(69.2%)", "2", "x", "A1", "+30.00"]
+    assert line.split() == words
+    assert "Who is served more or less with the runner-up\n  a: a 100% -> 0% (-900 req/min)" in text
+    assert "Every number is the difference of two plans that are proved optimal." in text
+
+
+def test_units_that_are_short_show_who_gains_and_what_repairs() -> None:
+    text = text_of(explain(two_servers(3)))
+    assert "a (0% served): 4 replicas on A1 take 4 units of A1; 2 of 2 are left" in text
+    assert "+1 A0: a 0% -> 100% (+900 req/min)" in text
+    assert "cheapest plan: +3 A0; the plan then costs 60.00 cents/h (+40.00)" in text
+    assert "one type: +1 A0; the plan then costs 90.00 cents/h (+70.00)" in text
+    assert "one target: gold/m ITL 12 -> 12." in text
+
+
+def test_an_idle_server_gains_a_share_and_no_load() -> None:
+    policy = "PriorityExhaustive"
+    source = document([server("a", 0.0, replicas=2)], [accelerator("A0")], {"A0": 1}, saturationPolicy=policy)
+    text = text_of(explain(load_system(source)))
+    assert "  +1 A0: a 50% -> 100%\n" in text
+    assert "+0 req/min" not in text
+
+
+def test_a_unit_fewer_that_serves_more_is_put_down_to_the_policy() -> None:
+    found = explain(two_servers(3))
+    (first, *rest) = found.types
+    assert first.one_fewer is not None
+    assert "keeps to its order" not in text_of(found)
+    odd = first.model_copy(update={"one_fewer": first.one_fewer.model_copy(update={"serves": "more"})})
+    text = text_of(found.model_copy(update={"types": (odd, *rest)}))
+    assert "One unit fewer can serve more: what is left" in " ".join(text.split())
+
+
+def test_a_price_of_units_that_are_left_is_put_down_to_splitting() -> None:
+    found = explain(two_servers())
+    first, *rest = found.types
+    assert "Split, they would" not in text_of(found)
+    odd = first.model_copy(update={"lagrangian_price_cents_per_h": 1.0, "left": 2})
+    assert "Split, they would also use up types" in text_of(found.model_copy(update={"types": (odd, *rest)}))
+
+
+def test_the_first_line_says_that_the_solver_stopped_early() -> None:
+    found = explain(two_servers())
+    assert "stopped early" not in text_of(found)
+    stopped = found.plan.model_copy(update={"status": "feasible", "gap": 0.25})
+    text = text_of(found.model_copy(update={"plan": stopped}))
+    assert "limited plan, the solver stopped early, gap 25.00%, 2 of 2 servers" in text
+
+
+def test_a_runner_up_that_serves_more_is_put_down_to_the_policy() -> None:
+    found = explain(two_servers())
+    (first, *rest) = found.servers
+    assert first.runner_up is not None
+    assert "A runner-up can serve more" not in text_of(found)
+    effect = first.runner_up.effect.model_copy(update={"serves": "more"})
+    odd = first.model_copy(update={"runner_up": first.runner_up.model_copy(update={"effect": effect})})
+    assert "A runner-up can serve more" in text_of(found.model_copy(update={"servers": (odd, *rest)}))
+
+
+def test_one_server_in_depth_shows_candidates_and_rejected_pairs() -> None:
+    source = document(
+        [server("a", 900.0)],
+        [accelerator("A0"), accelerator("A1", cost=25.0), accelerator("B")],
+        {"A0": 20, "A1": 20, "B": 3},
+        classes=[service_class("gold", itl=12)],
+        models=[profile("m", "A0"), profile("m", "A1"), profile("m", "B", alpha=20.0)],
+    )
+    text = text_of(explain(load_system(source), "a"))
+    assert "a: m for class gold, priority 1, 900 requests/min" in text
+    assert "What binds: ITL (1 % more raises the largest\nload by 7.21%)." in text
+    assert "Runner-up: 4 x A1; the whole plan would cost 60.00 cents/h more." in text
+    assert "(* runs there)" in text
+    assert "A0 *" in text
+    (line,) = [line for line in text.splitlines() if line.startswith(" B ")]
+    assert line.split()[:4] == ["B", "x", "1.71", "slo_unattainable"]
+
+
+def test_where_moving_has_a_price_cost_and_value_are_both_given() -> None:
+    source = document(
+        [server("a", replicas=1, current=running("A1", 1), accelerators=["A0", "A1"])],
+        [accelerator("A0", cost=10.0), accelerator("A1", cost=10.5)],
+        {"A0": 2, "A1": 2},
+    )
+    text = text_of(explain(load_system(source)))
+    assert "Note: servers run already" in text
+    assert "-0.50 (value +1.55)" in text  # 10 - 10.5 and 0.1 x (10 + 10.5) for the move
+
+
+def test_mixed_pools_stand_one_below_the_other() -> None:
+    source = two_servers(1).with_options(heterogeneous=True).with_capacity({"A0": 3, "A1": 2})
+    found = explain(source)
+    assert max(len(item.pools) for item in found.servers) == 2
+    lines = text_of(found).splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith(" a "))
+    assert lines[first + 1].split()[:3] == ["1", "x", "A1"]
+
+
+EMPTY = {
+    "nothing fits": two_servers(0).with_capacity({"A1": 0}),
+    "no target can be met": two_servers()
+    .with_target("gold", "m", itl_ms=1.0)
+    .with_target("tin", "m", ttft_ms=0.5),
+    "everything is idle": two_servers()
+    .with_load("a", arrival_rate_rpm=0.0)
+    .with_load("b", arrival_rate_rpm=0.0),
+    "a type has no units": two_servers().with_capacity({"A0": 0}),
+}
+
+
+@pytest.mark.parametrize("case", EMPTY)
+@pytest.mark.parametrize(
+    "options", [{}, {"unlimited": True}, {"heterogeneous": True}, {"saturation_policy": "RoundRobin"}]
+)
+def test_every_odd_fleet_has_an_answer_in_words(case: str, options: dict[str, Any]) -> None:
+    source = EMPTY[case]
+    text = text_of(explain(source, **options))
+    assert "servers served in full" in text
+    if case == "nothing fits" and not options.get("unlimited"):
+        assert "What would serve everything" in text
+    for name in source.servers:
+        assert f"{name}: m for class" in text_of(explain(source, name, **options))
+
+
+@pytest.mark.parametrize("spec", ["small", "long-prompts.yaml"])
+@pytest.mark.parametrize("name", [None, "first"])
+def test_an_explanation_is_at_most_a_hundred_columns_wide(spec: str, name: str | None) -> None:
+    source = load_system(SPECS / spec)
+    text = text_of(explain(source, name and next(iter(source.servers))))
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= 100
+
+
+def test_a_generated_fleet_that_is_short_is_explained_within_a_hundred_columns() -> None:
+    text = text_of(explain(generate_system(8, 8, 4, seed=1, tightness=3.0)))
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= 100
+    assert "fewest units" in text

@@ -1,0 +1,111 @@
+"""The HTML report in a real browser: no error, no request, every section and picture there.
+
+Needs Debian's ``chromium`` and ``chromium-driver``; skipped, with the reason, where they are missing.
+"""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import accelerator, document, server, service_class
+
+from optimizer.cli.main import main
+
+ROOT = Path(__file__).parents[2]
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--disable-dev-shm-usage",
+)  # fmt: skip
+LAYOUT = """
+const wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
+const pictures = [...document.images].map(image => image.complete && image.naturalWidth > 0);
+const shown = [...document.querySelectorAll('header[id], section[id]')]
+  .filter(section => section.getBoundingClientRect().height > 20).map(section => section.id);
+return [wide, pictures, shown];
+"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A fresh headless browser that logs what it requests."""
+    programs = shutil.which("chromium"), shutil.which("chromedriver")
+    if None in programs:
+        pytest.skip("chromium and chromedriver are not installed (Debian: chromium chromium-driver)")
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(programs[0])
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('browser')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(programs[1]))
+    yield driver
+    driver.quit()
+
+
+def opened(driver: Any, page: Path) -> tuple[list[str], list[Any]]:
+    """Open a page; return the addresses that it has asked for, its own among them, and what it has logged.
+
+    What the browser asks for and logs on its own account, as it starts, is left out.
+    """
+    for log in ("performance", "browser"):
+        driver.get_log(log)
+    driver.get(page.as_uri())
+    messages = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
+    sent = [each["params"] for each in messages if each["method"] == "Network.requestWillBeSent"]
+    asked = [each["request"]["url"] for each in sent if each["documentURL"] == page.as_uri()]
+    return [address for address in asked if not address.startswith("data:")], driver.get_log("browser")
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    assert main(["report", str(ROOT / "specs" / "large"), "-o", str(path)]) == 0
+    return path
+
+
+def test_the_log_of_the_browser_would_show_a_request(browser: Any, tmp_path: Path) -> None:
+    """The check of the next test can fail: a page that does ask is seen to."""
+    bad = tmp_path / "bad.html"
+    bad.write_text("<img src='http://127.0.0.1:9/x.png'><script>console.error('seen')</script>")
+    asked, logged = opened(browser, bad)
+    assert asked == [bad.as_uri(), "http://127.0.0.1:9/x.png"]
+    assert [entry for entry in logged if entry["level"] == "SEVERE"]
+
+
+def test_the_report_opens_without_an_error_or_a_request(browser: Any, page: Path) -> None:
+    assert opened(browser, page) == ([page.as_uri()], [])
+
+
+def test_names_that_look_like_markup_do_nothing(browser: Any, tmp_path: Path) -> None:
+    name = "<img src='http://127.0.0.1:9/x.png' onerror='console.error(1)'><script>console.error(2)</script>"
+    source = document(
+        [server(name, service=name)], [accelerator(name)], {name: 9}, classes=[service_class(name)]
+    )
+    (tmp_path / "system.json").write_text(json.dumps(source))
+    path = tmp_path / "report.html"
+    assert main(["report", str(tmp_path / "system.json"), "-o", str(path)]) == 0
+    assert opened(browser, path) == ([path.as_uri()], [])
+    assert name in browser.execute_script("return document.body.innerText")
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_every_section_and_picture_is_shown_and_the_page_does_not_scroll_sideways(
+    browser: Any, page: Path, width: int
+) -> None:
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600},
+    )
+    browser.get(page.as_uri())
+    wide, pictures, shown = browser.execute_script(LAYOUT)
+    assert wide <= 0
+    assert pictures == [True] * 3
+    assert shown == [
+        "headline", "assignment", "types", "latencies", "power", "capacity", "unserved", "comparison"
+    ]  # fmt: skip

@@ -1,0 +1,346 @@
+"""Drawn figures: they parse, say what they must, nothing is cut off; the same figure is the same bytes."""
+
+import itertools
+import re
+import threading
+import warnings
+from pathlib import Path
+from typing import Literal
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+from builders import accelerator, profile, server, service_class
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex
+from matplotlib.patches import Rectangle
+from matplotlib.text import Text
+
+from optimizer import Figure, System, draw, load_system, make_figure, scale_loads, vary_loads
+from optimizer.generate import generate_document
+from optimizer.render import plots
+from optimizer.render.plots.bars import NUMBER_PT, _label
+from optimizer.render.plots.curves import _apart
+from optimizer.render.plots.style import WIDTH_MM, drawing, width_mm
+from optimizer.studies.figures.document import Bar, BarPanel, Cell, CurvePanel, GridPanel, Guide, Series
+from optimizer.studies.figures.kinds import KINDS, PLAN_KINDS
+
+ROOT = Path(__file__).parents[2]
+SVG = "{http://www.w3.org/2000/svg}"
+MADE = ["plan", *(kind for kind in KINDS if kind not in PLAN_KINDS)]
+"""What covers everything that is drawn: the other kinds of plans are parts of the first."""
+SHOWN = [*MADE, "change"]
+EVIL = '<script>alert("1")</script> & $x_{1}$ \\frac \x01 ＡＩ \u202e' + "M" * 60
+
+LARGE_NUMBERS = Figure(
+    title="Large numbers",
+    panels=tuple(
+        CurvePanel(title="t", x_label="x", y_label="y", series=(Series(name="", x=(0, 1), y=(0, most)),))
+        for most in (40.0, 250_000.0, 999_999.0, 1.5e9, 0.000123456)
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def large() -> System:
+    return load_system(ROOT / "specs" / "large")
+
+
+@pytest.fixture(scope="module")
+def figures(large: System) -> dict[str, Figure]:
+    found = {
+        kind: make_figure(large, kind, server=None if kind in PLAN_KINDS else "Premium-llama_70b")
+        for kind in [*MADE, "types"]
+    }
+    many = load_system(generate_document(80, 6, 3, seed=1))
+    mixed = load_system(ROOT / "specs" / "small").with_options(heterogeneous=True)
+    crowded = load_system(generate_document(60, 9, 4, seed=5))
+    rng = np.random.default_rng(3)
+    return found | {
+        "change": make_figure(scale_loads(large, 1.2), "plan", before=large),
+        "many": make_figure(many, "plan"),
+        "mixed": make_figure(mixed, "assignment"),
+        "crowded": make_figure(vary_loads(crowded, rng), "plan", before=crowded),
+        "wide": make_figure(wide(), "plan"),
+        "large-numbers": LARGE_NUMBERS,
+        "wide-pareto": make_figure(wide(), "pareto", server="M" * 60 + "0"),
+    }
+
+
+def wide() -> System:
+    """Return a system whose names have no room anywhere."""
+    accelerators, classes, models = ([f"{sign * 60}{i}" for i in range(4)] for sign in ("W", "名", "m"))
+    return load_system(
+        {
+            "accelerators": [accelerator(name) for name in accelerators],
+            "models": [profile(model, name) for model in models for name in accelerators],
+            "serviceClasses": [service_class(name, i + 1, models=models) for i, name in enumerate(classes)],
+            "servers": [
+                server(f"{'M' * 60}{i}", 90, model=models[i // 4], service=classes[i % 4]) for i in range(16)
+            ],
+            "optimizer": {"unlimited": True},
+        }
+    )
+
+
+def texts(svg: bytes) -> list[str]:
+    """Return the texts of an SVG file, which must be well-formed."""
+    return ["".join(node.itertext()) for node in ET.fromstring(svg).iter(f"{SVG}text")]  # noqa: S314
+
+
+@pytest.mark.parametrize("kind", SHOWN)
+def test_a_drawn_figure_says_its_title_axes_units_and_names(kind: str, figures: dict[str, Figure]) -> None:
+    figure = figures[kind]
+    said = texts(draw(figure, "svg"))
+    wanted = [figure.title]
+    for panel in figure.panels:
+        wanted.append(panel.title)
+        if isinstance(panel, CurvePanel):
+            wanted += [panel.x_label, panel.y_label, *(guide.name for guide in panel.guides)]
+            wanted += [series.name for series in panel.series]
+        elif isinstance(panel, BarPanel):
+            wanted += [line for column in panel.columns for line in column.split("\n")]
+            wanted += [bar.name for bar in panel.bars] + [bar.group for bar in panel.bars]
+        else:
+            wanted += [*panel.columns, *panel.rows]
+            wanted += [line for row in panel.cells for cell in row for line in cell.text.split("\n")]
+    whole = "\n".join(said)
+    assert not [text for text in wanted if text not in whole]
+    assert "None" not in whole
+    assert "nan" not in whole
+
+
+@pytest.mark.parametrize("kind", [*SHOWN, "many", "mixed", "crowded", "wide", "wide-pareto", "large-numbers"])
+def test_nothing_is_cut_off_and_no_text_stands_on_another(kind: str, figures: dict[str, Figure]) -> None:
+    with drawing():
+        canvas = plots._drawn(figures[kind])
+        agg = canvas.canvas
+        assert isinstance(agg, FigureCanvasAgg)
+        agg.draw()  # type: ignore[no-untyped-call]
+        page = canvas.bbox
+        hidden = set().union(*(_undrawn_ticks(axes) for axes in canvas.axes))
+        seen = [
+            text
+            for text in canvas.findobj(Text)
+            if isinstance(text, Text)
+            and text.get_visible()
+            and text.get_text().strip()
+            and text not in hidden
+        ]
+        boxes = [(text.get_text(), text.get_window_extent()) for text in seen]
+    for text, box in boxes:
+        assert box.x0 >= page.x0 - 1, text
+        assert box.x1 <= page.x1 + 1, text
+        assert box.y0 >= page.y0 - 1, text
+        assert box.y1 <= page.y1 + 1, text
+    for i, (text, box) in enumerate(boxes):
+        for other, there in boxes[:i]:
+            wide = min(box.x1, there.x1) - max(box.x0, there.x0)
+            high = min(box.y1, there.y1) - max(box.y0, there.y0)
+            assert wide <= 1 or high <= 1, f"{text!r} stands on {other!r}"
+
+
+def test_an_accelerator_type_has_one_colour_in_all_pictures_of_a_system(large: System) -> None:
+    shades: dict[str, set[str]] = {}
+    plans = (large.with_options(unlimited=True), large.with_options(unlimited=False), scale_loads(large, 0.1))
+    for system in plans:
+        (panel,) = make_figure(system, "assignment").panels
+        assert isinstance(panel, GridPanel)
+        with drawing():
+            canvas = plots._drawn(Figure(title="t", panels=(panel,)))
+        fields = [patch for axes in canvas.axes for patch in axes.patches]
+        cells = [cell for row in panel.cells for cell in row]
+        for cell, field in zip(cells, fields, strict=True):
+            shades.setdefault(cell.group, set()).add(to_hex(field.get_facecolor()))
+    assert all(len(found) == 1 for found in shades.values())
+    assert len({found.pop() for found in shades.values()}) == len(shades)
+
+
+def test_text_of_a_field_stays_within_its_field(figures: dict[str, Figure]) -> None:
+    for name in ("crowded", "wide", "mixed"):
+        with drawing():
+            canvas = plots._drawn(figures[name])
+            agg = canvas.canvas
+            assert isinstance(agg, FigureCanvasAgg)
+            agg.draw()  # type: ignore[no-untyped-call]
+            fields = [patch.get_window_extent() for axes in canvas.axes for patch in axes.patches]
+            for text in canvas.texts:
+                box = text.get_window_extent()
+                for field in fields:
+                    begins_inside = field.x0 <= box.x0 <= field.x1 and field.y0 <= box.y0 <= field.y1
+                    assert not begins_inside or box.x1 <= field.x1 + 1, text.get_text()
+
+
+def test_a_number_too_small_to_matter_is_not_written_out() -> None:
+    values = (0.0, 1e-169, 0.004, 0.01, 12.345)
+    bars = tuple(Bar(name=str(i), values=(value,)) for i, value in enumerate(values))
+    said = texts(draw(Figure(title="t", panels=(BarPanel(title="p", columns=("c",), bars=bars),)), "svg"))
+    assert sorted(said) == sorted(["t", "p", "c", *"01234", "0", "<0.01", "<0.01", "0.01", "12.3"])
+
+
+@pytest.mark.parametrize(("value", "share"), [(6e-10, 0), (0.009, 0.09), (0.5, 1), (0, 0)])
+def test_a_number_that_is_next_to_nothing_has_no_long_bar(value: float, share: float) -> None:
+    panel = BarPanel(title="p", columns=("wait\n[ms]",), bars=(Bar(name="a", values=(value,)),))
+    with drawing():
+        canvas = plots._drawn(Figure(title="t", panels=(panel,)))
+    (axes,) = canvas.axes
+    widths = [patch.get_width() for patch in axes.patches if isinstance(patch, Rectangle)]
+    room = width_mm(_label(value, None), NUMBER_PT) + 1
+    full = axes.get_xlim()[1] * (1 - room / (axes.get_position().width * WIDTH_MM))
+    assert sum(widths) / full == pytest.approx(share, abs=1e-3)
+
+
+def test_numbers_of_any_size_stay_within_their_column() -> None:
+    values = (1e15, 1e9, 12345678.9, 9999999.4, 10.0, None)
+    columns = tuple(f"c{i}" for i in range(len(values)))
+    bar = Bar(name="a", group="g", values=values, marks=values)
+    wide = BarPanel(title="w", columns=columns, bars=(bar,), mark="before")
+    few = Bar(name="a", values=values[:3], marks=values[1:4])
+    spacious = BarPanel(title="s", columns=columns[:3], bars=(few,), mark="before")
+    with drawing():
+        canvas = plots._drawn(Figure(title="t", panels=(wide, spacious)))
+        agg = canvas.canvas
+        assert isinstance(agg, FigureCanvasAgg)
+        agg.draw()  # type: ignore[no-untyped-call]
+        for axes in canvas.axes:
+            (label,) = axes.texts
+            assert label.get_window_extent().x1 <= axes.get_window_extent().x1 + 1, label.get_text()
+
+
+def _undrawn_ticks(axes: Axes) -> set[Text]:
+    """Return the labels of ticks beyond the ends of an axis, which are there but not drawn."""
+    found = set()
+    for axis in (axes.xaxis, axes.yaxis):
+        low, high = sorted(axis.get_view_interval())
+        for tick in axis.get_major_ticks():
+            if not axes.axison or not low <= tick.get_loc() <= high:
+                found |= {tick.label1, tick.label2}
+    return found
+
+
+@pytest.mark.parametrize("file_format", ["svg", "png", "pdf"])
+def test_the_same_figure_is_the_same_bytes(file_format: plots.Format, figures: dict[str, Figure]) -> None:
+    for kind in ("types", "pareto"):
+        first = draw(figures[kind], file_format)
+        assert first == draw(figures[kind], file_format)
+        assert first.startswith({"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}[file_format])
+        assert not re.search(rb"20\d\d-\d\d-\d\d", first)
+
+
+def test_a_name_is_text_whatever_it_holds() -> None:
+    """Not markup, not a formula, not a control character; and no warning for a sign the font lacks."""
+    figure = Figure(
+        title=EVIL,
+        note=EVIL,
+        panels=(
+            CurvePanel(
+                title=EVIL, x_label="x", y_label="y",
+                series=(Series(name=EVIL, x=(0, 1), y=(1, 2)), Series(name=EVIL, x=(0, 1), y=(1, 2))),
+                guides=(Guide(name=EVIL, value=0.5, axis="x"), Guide(name=EVIL, value=1.5, axis="y")),
+            ),
+            BarPanel(title=EVIL, columns=("a",), bars=(Bar(name=EVIL, group=EVIL, values=(1,)),), mark="m"),
+            GridPanel(title=EVIL, columns=(EVIL,), rows=(EVIL,), cells=((Cell(text=EVIL, group=EVIL),),)),
+        ),
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        svg = draw(figure, "svg")
+        draw(figure, "png")
+    assert b"<script" not in svg
+    assert b"\x01" not in svg
+    assert any(text.startswith('<script>alert("1")</script> & $x_{1}$ \\frac ?') for text in texts(svg))
+
+
+def test_a_figure_of_a_system_with_such_names_is_drawn() -> None:
+    source = {
+        "accelerators": [accelerator(EVIL[:200])],
+        "models": [profile("<b>m</b>", EVIL[:200])],
+        "serviceClasses": [service_class("$\\alpha$", models=["<b>m</b>"])],
+        "servers": [server("</text><script>", model="<b>m</b>", service="$\\alpha$")],
+        "optimizer": {"unlimited": True},
+    }
+    system = load_system(source)
+    for kind in MADE:
+        svg = draw(make_figure(system, kind), "svg")
+        assert b"<script" not in svg
+        assert texts(svg)
+
+
+def test_an_empty_figure_is_its_words() -> None:
+    figure = Figure(title="Occupancy: s", note="Nothing to show: s is idle")
+    assert texts(draw(figure, "svg")) == ["Occupancy: s", "Nothing to show: s is idle"]
+
+
+@pytest.mark.parametrize(
+    "panel",
+    [
+        CurvePanel(title="t", x_label="x", y_label="y", series=()),
+        CurvePanel(title="t", x_label="x", y_label="y", series=(Series(name="", x=(1,), y=(None,)),)),
+        CurvePanel(title="t", x_label="x", y_label="y", series=(Series(name="n", x=(3,), y=(0,)),)),
+        CurvePanel(title="t", x_label="x", y_label="y", series=(Series(name="", x=(1e-9,), y=(1e12,)),)),
+        BarPanel(title="t", columns=("a", "b"), bars=()),
+        BarPanel(title="t", columns=("a",), bars=(Bar(name="n", values=(None,), marks=(None,)),), mark="m"),
+        BarPanel(title="t", columns=("a",), bars=(Bar(name="n", values=(0,), marks=(3,)),), mark="m"),
+        GridPanel(title="t", columns=(), rows=(), cells=()),
+        GridPanel(title="t", columns=(" ",), rows=(" ",), cells=((Cell(text=" "),),)),
+    ],
+)  # fmt: skip
+def test_a_panel_with_little_or_nothing_in_it_is_drawn(panel: CurvePanel | BarPanel | GridPanel) -> None:
+    assert "t" in texts(draw(Figure(title="f", panels=(panel,)), "svg"))
+
+
+def test_many_can_draw_at_once_and_leave_the_librarys_settings_alone(figures: dict[str, Figure]) -> None:
+    import matplotlib as mpl
+
+    before = dict(mpl.rcParams)
+    expected = draw(figures["latency"], "svg")
+    found: list[bytes] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(draw(figures["latency"], "svg"))) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [expected] * 4
+    assert dict(mpl.rcParams) == before
+
+
+@pytest.mark.parametrize(
+    ("y", "target", "logarithmic", "words"),
+    [
+        ((8, 28), 320, (), "target: far above"),
+        ((8, 28), 60, (), "target"),
+        ((8, 28), 1, (), "target"),  # the axis begins at zero
+        ((800, 28000), 90000, ("y",), "target: far above"),
+        ((800, 28000), 100, ("y",), "target: far below"),
+        ((800, 28000), 500, ("y",), "target"),
+        ((0, 28000), 500, ("x", "y"), "target"),
+        ((None, None), 500, (), "target"),
+    ],
+)
+def test_a_level_far_from_the_points_is_said_and_does_not_squash_them(
+    y: tuple[float | None, ...], target: float, logarithmic: tuple[Literal["x", "y"], ...], words: str
+) -> None:
+    panel = CurvePanel(
+        title="t", x_label="x", y_label="y", series=(Series(name="", x=(1, 2), y=y, style="points"),),
+        guides=(Guide(name="target", value=target, axis="y"),), logarithmic=logarithmic,
+    )  # fmt: skip
+    with drawing():
+        canvas = plots._drawn(Figure(title="f", panels=(panel,)))
+    (axes,) = canvas.axes
+    assert words in [text.get_text() for text in canvas.findobj(Text) if isinstance(text, Text)]
+    low, high = axes.get_ylim()
+    assert (low <= target <= high) == (words == "target")
+    values = [value for value in y if value is not None]
+    assert all(low <= value <= high for value in values)
+    assert high <= 2.8 * max([*values, 200])
+
+
+def test_labels_keep_their_distance_and_their_order() -> None:
+    moved = _apart([0.5, 0.5, 0.51, 0.99], [0.1] * 4)
+    assert all(b - a >= 0.1 - 1e-12 for a, b in itertools.pairwise(moved))
+    assert moved[0] >= 0.05 - 1e-12
+    assert moved[-1] <= 0.95 + 1e-12
+    assert _apart([0.2, 0.8], [0.1, 0.1]) == [0.2, 0.8]

@@ -1,0 +1,59 @@
+"""The sign of life: on stderr, only at a terminal, only for work that takes a while."""
+
+import io
+import sys
+import threading
+import time
+
+import pytest
+
+from optimizer.render import progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_nothing_is_shown_where_stderr_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(progress, "PATIENCE_S", 0.0)
+    before = threading.active_count()
+    with progress.working("solving"):
+        assert threading.active_count() == before
+        time.sleep(0.05)
+    assert stream.getvalue() == ""
+
+
+def test_short_work_shows_nothing_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with progress.working("solving"):
+        pass
+    assert stream.getvalue() == ""
+    assert progress.PATIENCE_S == 2.0  # the work order's two seconds
+
+
+def test_long_work_shows_what_it_does_and_cleans_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(progress, "PATIENCE_S", 0.0)
+    before = threading.active_count()
+    with progress.working("solving"):
+        deadline = time.monotonic() + 20  # the first time it has to load what draws
+        while "solving" not in stream.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert "solving" in stream.getvalue()
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.01)  # what draws ends a moment after it was told to
+    assert threading.active_count() == before
+
+
+def test_an_error_in_the_work_passes_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    before = threading.active_count()
+    with pytest.raises(ZeroDivisionError), progress.working("dividing"):
+        1 / 0  # noqa: B018
+    assert threading.active_count() == before

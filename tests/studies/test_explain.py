@@ -1,0 +1,409 @@
+"""What an explanation says, against full solves of changed systems and brute force."""
+
+import itertools
+import random
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import accelerator, document, random_document, running, server, service_class, system
+
+from optimizer import Explanation, Plan, SpecError, System, explain, find_candidates, load_system, solve
+from optimizer.generate import generate_system
+from optimizer.studies.explanation.document import Effect
+from optimizer.studies.explanation.repair import find_repair
+from optimizer.studies.explanation.resolving import no_worse
+
+SPECS = Path(__file__).resolve().parents[2] / "specs"
+SEEDS = range(20)
+POLICIES = ("None", "RoundRobin", "PriorityExhaustive")
+
+
+@cache
+def a_random_system(seed: int, *, mixed: bool = False) -> System:
+    """Return one of two kinds: by hand with everything odd in it, and realistic with latency targets."""
+    source = load_system(random_document(random.Random(seed)))
+    if seed % 2:
+        source = generate_system(3 + seed % 2, 4, 3, seed, tightness=1.0 + seed % 3)
+    return source.with_options(heterogeneous=mixed, saturation_policy=POLICIES[seed % 3])
+
+
+@cache
+def explanation(seed: int, *, mixed: bool = False) -> Explanation:
+    return explain(a_random_system(seed, mixed=mixed))
+
+
+def served_shares(plan: Plan, names: Iterable[str]) -> dict[str, float]:
+    left = {item.server: item.served_fraction for item in plan.unserved}
+    return {name: left.get(name, 1.0) for name in names}
+
+
+def assert_effect_is_the_difference(effect: Effect, before: Plan, after: Plan, names: list[str]) -> None:
+    """Compare an effect with two plans that were solved from their documents."""
+    cost = after.total_cost_cents_per_h - before.total_cost_cents_per_h
+    assert effect.cost_change_cents_per_h == pytest.approx(cost, abs=1e-6)
+    assert effect.value_change_cents_per_h == pytest.approx(after.objective - before.objective, abs=1e-6)
+    was, is_now = served_shares(before, names), served_shares(after, names)
+    changed = {name for name in names if abs(was[name] - is_now[name]) > 1e-9}
+    assert {item.server for item in effect.service} == changed
+    for item in effect.service:
+        assert (item.served_before, item.served_after) == (was[item.server], is_now[item.server])
+    assert (effect.serves == "same") <= (not changed)
+
+
+def kept_off(source: System, name: str, banned: set[str]) -> System:
+    """Return the system with a server that may run on every accelerator it may use now, but for some."""
+    mine = source.servers[name]
+    allowed = source.accelerators if mine.accelerators is None else mine.accelerators
+    left = tuple(sorted(set(allowed) - banned))
+    return source.with_servers({name: mine.model_copy(update={"accelerators": left})})
+
+
+# --- the runner-up ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_runner_up_forced_costs_what_was_said(seed: int, *, mixed: bool) -> None:
+    source, found = a_random_system(seed, mixed=mixed), explanation(seed, mixed=mixed)
+    for item in found.servers:
+        chosen = {pool.accelerator for pool in item.pools}
+        assert (item.runner_up is None) == (not chosen)
+        if item.runner_up is None:
+            continue
+        forced = solve(kept_off(source, item.server, chosen))
+        assert_effect_is_the_difference(item.runner_up.effect, found.plan, forced, list(source.servers))
+        named = {pool.accelerator: pool.num_replicas for pool in item.runner_up.pools}
+        assert not chosen & named.keys()
+        assert named == {
+            pool.accelerator: pool.num_replicas for pool in forced.allocations.get(item.server, ())
+        }
+        if named:  # and kept to the runner-up alone it costs the same
+            alone = solve(kept_off(source, item.server, set(source.accelerators) - named.keys()))
+            assert alone.objective == pytest.approx(forced.objective, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_in_depth_every_candidate_forced_costs_what_was_said(seed: int) -> None:
+    source = a_random_system(seed)
+    plan = solve(source)
+    for name in source.servers:
+        (item,) = explain(source, name).servers
+        for option in item.options:
+            assert option.forced is not None
+            forced = solve(kept_off(source, name, set(source.accelerators) - {option.accelerator}))
+            assert_effect_is_the_difference(option.forced.effect, plan, forced, list(source.servers))
+
+
+def test_the_runner_up_is_the_best_of_the_other_candidates() -> None:
+    source = generate_system(6, 6, 3, seed=4)
+    for name in source.servers:
+        (item,) = explain(source, name).servers
+        chosen = {pool.accelerator for pool in item.pools}
+        others = [
+            option.forced.effect.value_change_cents_per_h
+            for option in item.options
+            if option.forced and option.accelerator not in chosen and option.forced.effect.serves == "same"
+        ]
+        if item.runner_up and item.runner_up.effect.serves == "same":
+            assert item.runner_up.effect.value_change_cents_per_h == pytest.approx(min(others))
+
+
+def test_a_server_that_only_one_accelerator_can_serve_has_no_runner_up_that_serves_it() -> None:
+    source = system(
+        [server("a", accelerators=["A0"]), server("b", 120.0)],
+        [accelerator("A0"), accelerator("A1", cost=20.0)],
+        {"A0": 9, "A1": 9},
+    )
+    first = explain(source).servers[0]
+    assert first.runner_up is not None
+    assert first.runner_up.pools == ()
+    (change,) = first.runner_up.effect.service
+    assert (change.server, change.load_change_rpm, change.served_after) == ("a", -60.0, 0.0)
+    assert first.runner_up.effect.serves == "less"
+
+
+# --- units -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_worth_of_a_unit_is_the_difference_of_two_full_solves(seed: int, *, mixed: bool) -> None:
+    source, found = a_random_system(seed, mixed=mixed), explanation(seed, mixed=mixed)
+    for item in found.types:
+        limit = source.capacity.get(item.type, 0)
+        assert item.limit == limit
+        assert item.left == limit - item.used
+        for step, effect in ((1, item.one_more), (-1, item.one_fewer)):
+            if limit + step < 0:
+                assert effect is None
+                continue
+            assert effect is not None
+            changed = solve(source.with_capacity({item.type: limit + step}))
+            assert_effect_is_the_difference(effect, found.plan, changed, list(source.servers))
+
+
+def test_units_of_an_unlimited_plan_have_no_worth() -> None:
+    found = explain(a_random_system(1), unlimited=True)
+    assert {(item.limit, item.left, item.one_more, item.one_fewer) for item in found.types} == {
+        (None, None, None, None)
+    }
+    assert found.repair is None
+
+
+def test_a_solver_that_is_stopped_never_makes_what_was_possible_before_look_dearer() -> None:
+    source = generate_system(5, 5, 2, seed=3)
+    before, dearer = solve(source), solve(kept_off(source, "class-000/model-000", {"T00", "T01"}))
+    assert dearer.objective > before.objective
+    stopped = dearer.model_copy(update={"status": "feasible"})
+    kept = no_worse(before, stopped)
+    assert (kept.objective, kept.allocations) == (before.objective, before.allocations)
+    assert [level.bound for level in kept.levels] == [level.bound for level in stopped.levels]
+    assert no_worse(before, dearer) is dearer  # what is proved is taken as it is
+    better = before.model_copy(update={"status": "feasible"})
+    assert no_worse(dearer, better) is better
+
+
+# --- repair ----------------------------------------------------------------------------------------------
+
+
+def scarce(seed: int) -> System:
+    """Return a small system of which every server can be served, but not with the units that exist."""
+    rng = random.Random(seed)
+    kinds = ["A0", "A1"]
+    catalogue = [accelerator(kind, cost=rng.choice([8.0, 10.0, 12.25])) for kind in kinds]
+    catalogue.append(accelerator("2xA1", "A1", rng.choice([18.0, 21.0]), 2))
+    servers = [
+        server(f"s{i}", rng.randint(1, 12) * 100.0, service=rng.choice(["gold", "tin"])) for i in range(3)
+    ]
+    classes = [service_class("gold", 1, itl=30), service_class("tin", 2, itl=13, ttft=40)]
+    source = document(servers, catalogue, {"A0": rng.randint(0, 2), "A1": rng.randint(0, 1)}, classes=classes)
+    return load_system(source)
+
+
+def with_added(source: System, added: dict[str, int]) -> System:
+    return source.with_capacity({kind: source.capacity.get(kind, 0) + n for kind, n in added.items()})
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_repair_serves_everything_and_nothing_cheaper_does(seed: int, *, mixed: bool) -> None:
+    source = scarce(seed).with_options(heterogeneous=mixed)
+    found = explain(source)
+    if found.plan.complete:
+        assert found.repair is None
+        return
+    assert found.repair is not None
+    costs: dict[tuple[int, ...], float] = {}
+    for more in itertools.product(range(10), repeat=2):
+        plan = solve(with_added(source, dict(zip(["A0", "A1"], more, strict=True))))
+        if plan.complete:
+            costs[more] = plan.total_cost_cents_per_h
+    cheapest, fewest = found.repair.cheapest, found.repair.fewest
+    assert cheapest is not None
+    assert fewest is not None
+    assert cheapest.proved
+    assert fewest.proved
+    for repair in (cheapest, fewest, *found.repair.of_one_type):
+        plan = solve(with_added(source, repair.added))
+        assert plan.complete
+        assert plan.total_cost_cents_per_h == pytest.approx(repair.total_cost_cents_per_h)
+        assert_effect_is_the_difference(repair.effect, found.plan, plan, list(source.servers))
+    assert (cheapest.total_cost_cents_per_h, cheapest.units) == pytest.approx(
+        min((cost, sum(more)) for more, cost in costs.items())
+    )
+    assert (fewest.units, fewest.total_cost_cents_per_h) == pytest.approx(
+        min((sum(more), cost) for more, cost in costs.items())
+    )
+    alone = {
+        kind: min((more[i] for more in costs if more[1 - i] == 0), default=None)
+        for i, kind in enumerate(["A0", "A1"])
+    }
+    said = {kind: n for item in found.repair.of_one_type for kind, n in item.added.items()}
+    assert {kind: n for kind, n in alone.items() if n is not None} == said
+
+
+@pytest.mark.parametrize("units", [5, 6, 7])
+def test_a_relaxed_target_serves_everything_and_a_little_less_does_not(units: int) -> None:
+    source = system(
+        [server("a", 900.0, service="tin"), server("b", 300.0)],
+        [accelerator("A0"), accelerator("A1", cost=20.0)],
+        {"A0": units},
+        classes=[service_class("gold", itl=12), service_class("tin", 2, itl=11.5, ttft=90)],
+    )
+    found = explain(source)
+    assert found.repair is not None
+    assert {(item.service_class, item.metric) for item in found.repair.relaxations} == {("tin", "itl")}
+    for item in found.repair.relaxations:
+        key = f"{item.metric}_ms"
+        enough = solve(source.with_target(item.service_class, item.model, **{key: item.needed_ms}))
+        assert enough.complete
+        assert_effect_is_the_difference(item.effect, found.plan, enough, list(source.servers))
+        less = item.needed_ms - 0.01  # the next of four digits
+        assert not solve(source.with_target(item.service_class, item.model, **{key: less})).complete
+    factor = found.repair.common_factor
+    assert factor is not None
+
+    def all_served_at(factor: float) -> bool:
+        relaxed = source.with_target("tin", "m", itl_ms=11.5 * factor, ttft_ms=90 * factor)
+        return solve(relaxed).complete
+
+    assert all_served_at(factor)
+    assert not all_served_at(factor - 0.001)
+
+
+def test_a_runner_up_costs_what_it_costs_when_it_is_forced_also_where_a_policy_shares_what_is_left() -> None:
+    large = load_system(SPECS / "large")
+    source = large.with_capacity({kind: units // 4 for kind, units in large.capacity.items()})
+    for name in ("Premium-llama_70b", "Bronze-granite_20b", "Premium-llama3_8b"):
+        (server,) = explain(source, name).servers
+        assert server.runner_up is not None
+        (pool,) = server.runner_up.pools
+        (option,) = (item for item in server.options if item.accelerator == pool.accelerator)
+        assert option.forced == server.runner_up
+
+
+def test_the_repair_of_the_large_sample_at_a_quarter_of_its_units_serves_everything() -> None:
+    large = load_system(SPECS / "large")
+    source = large.with_capacity({kind: units // 4 for kind, units in large.capacity.items()})
+    plan = solve(source)
+    repair = find_repair(find_candidates(source), plan)
+    assert repair is not None
+    assert repair.cheapest is not None
+    assert repair.cheapest.proved
+    assert {kind for item in repair.of_one_type for kind in item.added} >= {"A100", "G2", "MI300X"}
+    for item in (repair.cheapest, repair.fewest, *repair.of_one_type):
+        assert item is not None
+        repaired = solve(with_added(source, item.added))
+        assert repaired.complete
+        assert repaired.total_cost_cents_per_h == pytest.approx(item.total_cost_cents_per_h)
+    free = solve(source, unlimited=True)
+    assert repair.cheapest.total_cost_cents_per_h == pytest.approx(free.total_cost_cents_per_h)
+    for kind in repair.cheapest.added:
+        less = solve(with_added(source, repair.cheapest.added | {kind: repair.cheapest.added[kind] - 1}))
+        assert not less.complete or less.objective > free.objective + 1e-6
+
+
+def test_where_no_single_target_is_enough_the_repair_says_so() -> None:
+    source = system(
+        [server("a", service="tin"), server("b")],
+        [accelerator("A0")],
+        {"A0": 400},
+        classes=[service_class("gold", itl=8), service_class("tin", 2, itl=9)],
+    )
+    repair = explain(source).repair
+    assert repair is not None
+    assert repair.relaxations == ()
+    assert repair.common_factor == 1.313  # a lone request has an ITL of 10.5 ms: 10.5 / 8, rounded up
+
+
+def test_what_no_unit_serves_is_said_in_words() -> None:
+    source = system(
+        [server("a", service="gold"), server("b", service="tin", maxNumReplicas=1, rate=5000.0)],
+        [accelerator("A0")],
+        {"A0": 100},
+        classes=[service_class("gold", itl=1), service_class("tin", itl=30)],
+    )
+    repair = explain(source).repair
+    assert repair is not None
+    first, second = repair.beyond_units
+    assert first.server == "a"
+    assert "a looser target (A0: best ITL at batch 1 is 10.5 ms, target 1 ms)" in first.detail
+    assert "a higher maxNumReplicas" in second.detail
+    assert repair.cheapest is None
+    assert repair.relaxations == ()
+    assert repair.summary == "no number of units and no single target serves a, b"
+
+
+def test_the_cheapest_repair_is_that_of_least_cost_where_servers_run_already() -> None:
+    source = system(
+        [server("a", 100.0, current=running("A1", 4, 40.0)), server("b", replicas=1)],
+        [accelerator("A0", cost=9.0), accelerator("A1", cost=10.0)],
+        {"A0": 1},
+        transitionPenalty=0.5,
+    )
+    found = explain(source)
+    assert [item.server for item in found.plan.unserved] == ["b"]
+    costs = {}
+    for more in itertools.product(range(3), repeat=2):
+        plan = solve(with_added(source, dict(zip(["A0", "A1"], more, strict=True))))
+        if plan.complete:
+            costs[more] = plan.total_cost_cents_per_h
+    assert found.repair is not None
+    assert found.repair.cheapest is not None
+    assert found.repair.cheapest.proved
+    cheapest = found.repair.cheapest.total_cost_cents_per_h, found.repair.cheapest.units
+    assert cheapest == min((cost, sum(more)) for more, cost in costs.items())
+
+
+@pytest.mark.parametrize("policy", ["PriorityExhaustive", "PriorityRoundRobin", "RoundRobin"])
+def test_a_repair_counts_the_units_that_go_ahead_to_a_server_that_units_alone_do_not_serve(
+    policy: str,
+) -> None:
+    source = system(
+        [server("a", 5000.0, maxNumReplicas=2), server("b", 900.0, service="tin")],
+        [accelerator("A0"), accelerator("A1", cost=20.0)],
+        {"A0": 3},
+        classes=[service_class("gold"), service_class("tin", 2, itl=14)],
+        saturationPolicy=policy,
+        delayedBestEffort=False,
+    )
+    found = explain(source)
+    assert found.repair is not None
+    assert [item.server for item in found.plan.unserved] == ["a", "b"]
+    assert found.repair.summary == "+1 A0, or +2 A1; no number of units serves a"
+    for item in found.repair.of_one_type:
+        repaired = solve(with_added(source, item.added))
+        assert [left.server for left in repaired.unserved] == ["a"]
+        assert_effect_is_the_difference(item.effect, found.plan, repaired, ["a", "b"])
+
+
+# --- targets ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(1, 10, 2))
+def test_the_price_of_a_target_is_the_difference_of_two_full_solves(seed: int) -> None:
+    source, found = a_random_system(seed), explanation(seed)
+    assert found.targets
+    for item in found.targets:
+        assert item.relaxed_ms == pytest.approx(1.1 * item.target_ms)
+        changed = source.with_target(item.service_class, item.model, **{f"{item.metric}_ms": item.relaxed_ms})
+        assert_effect_is_the_difference(item.effect, found.plan, solve(changed), list(source.servers))
+
+
+# --- the whole -------------------------------------------------------------------------------------------
+
+
+def test_rejected_pairs_are_those_of_the_candidates_with_the_nearest_first() -> None:
+    source = generate_system(6, 8, 3, seed=2)
+    candidates = find_candidates(source)
+    for s, item in enumerate(explain(source).servers):
+        pairs = item.rejections
+        expected = {(item.accelerator, item.reason, item.detail) for item in candidates.rejections(s)}
+        assert {(pair.accelerator, pair.reason, pair.detail) for pair in pairs} == expected
+        factors = [pair.factor for pair in pairs if pair.factor is not None]
+        assert factors == sorted(factors)
+        assert all(factor >= 1 for factor in factors)
+
+
+def test_the_greedy_solver_is_not_explained_but_the_exact_one() -> None:
+    source = generate_system(5, 5, 2, seed=3)
+    found = explain(source.with_options(milp_solver=False))
+    assert found.plan == solve(source)
+    assert "greedy" in found.notes[0]
+    assert found.model_copy(update={"notes": ()}) == explain(source)
+
+
+def test_an_unknown_server_is_an_error_with_the_nearest_name() -> None:
+    with pytest.raises(SpecError, match="server: 's00' does not exist; did you mean 's0'"):
+        explain(scarce(0), "s00")
+
+
+@pytest.mark.parametrize("options", [{}, {"unlimited": True}, {"heterogeneous": True}])
+def test_the_document_is_the_same_from_its_own_json(options: dict[str, Any]) -> None:
+    found = explain(scarce(1), **options)
+    text = found.to_json()
+    assert Explanation.model_validate_json(text) == found
+    assert text == explain(scarce(1), **options).to_json()

@@ -1,0 +1,209 @@
+"""Pictures of a plan and the overview behind them: every number is the plan's."""
+
+from pathlib import Path
+
+import pytest
+from builders import accelerator, profile, server, service_class, system
+
+from optimizer import Figure, System, compare, make_figure, make_report, scale_loads, solve
+from optimizer.generate import generate_document
+from optimizer.spec.system import load_system
+from optimizer.studies.figures.document import BarPanel, GridPanel
+from optimizer.studies.figures.kinds import KINDS, PLAN_KINDS
+from optimizer.studies.figures.plans import MOST_CLASSES, MOST_ROWS, WHOLE_PLAN
+from optimizer.studies.reports.overview import describe
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def large() -> System:
+    return load_system(ROOT / "specs" / "large")
+
+
+def bars(figure: Figure, panel: int = 0) -> BarPanel:
+    found = figure.panels[panel]
+    assert isinstance(found, BarPanel)
+    return found
+
+
+def grid(figure: Figure, panel: int = 0) -> GridPanel:
+    found = figure.panels[panel]
+    assert isinstance(found, GridPanel)
+    return found
+
+
+def test_the_whole_picture_has_every_panel(large: System) -> None:
+    figure = make_figure(large, "plan")
+    titles = [panel.title for panel in figure.panels]
+    assert titles == [make_figure(large, kind).panels[0].title for kind in WHOLE_PLAN]
+    assert figure.note == "26,300.50 cents/h; 27 of 27 servers served in full"
+
+
+def test_the_bars_of_the_servers_are_the_plans(large: System) -> None:
+    plan = solve(large)
+    panel = bars(make_figure(large, "servers"))
+    assert len(panel.bars) == 27
+    for bar in panel.bars:
+        name = next(
+            name
+            for name, item in large.servers.items()
+            if (item.model, item.service_class) == (bar.group, bar.name)
+        )
+        (pool,) = plan.allocations[name]
+        load = large.servers[name].current.load
+        expected = [load.arrival_rate_rpm, pool.cost_cents_per_h, pool.num_replicas, pool.max_batch]
+        assert bar.values == pytest.approx([*expected, pool.itl_ms, pool.wait_ms])
+    priorities = [large.service_classes[bar.name].priority for bar in panel.bars]
+    assert [bar.group for bar in panel.bars] == sorted(bar.group for bar in panel.bars)
+    assert priorities == [1, 2, 3] * 9
+
+
+def test_latencies_are_shares_of_their_targets_where_there_is_one() -> None:
+    classes = [service_class("gold", itl=12.0), service_class("tin", 2, itl=20.0, ttft=200.0)]
+    source = system([server("a"), server("b", service="tin")], [accelerator("A")], classes=classes)
+    pools = {name: pool for name, (pool,) in solve(source).allocations.items()}
+    first, second = bars(make_figure(source, "targets")).bars
+    assert first.values[0] == pytest.approx(100 * pools["a"].itl_ms / 12)
+    assert first.values[1] is None
+    assert first.marks == (100.0, None)
+    assert second.values == pytest.approx((5 * pools["b"].itl_ms, pools["b"].ttft_ms / 2))
+    assert second.marks == (100.0, 100.0)
+    changed = bars(make_figure(scale_loads(source, 3), "targets", before=source))
+    assert changed.mark == "before"
+    assert [bar.marks for bar in changed.bars] == [first.values, second.values]
+
+
+def test_the_assignment_names_accelerator_and_replicas(large: System) -> None:
+    plan = solve(large)
+    panel = grid(make_figure(large, "assignment"))
+    assert panel.columns == ("Premium", "Bronze", "Free")
+    for model, row in zip(panel.rows, panel.cells, strict=True):
+        for service, cell in zip(panel.columns, row, strict=True):
+            (pool,) = plan.allocations[f"{service}-{model}"]
+            assert cell.text == f"{pool.num_replicas} × {pool.accelerator}"
+            assert cell.group == large.accelerators[pool.accelerator].type
+
+
+def test_the_types_add_up_to_the_plan_and_are_marked_with_what_exists(large: System) -> None:
+    plan = solve(large)
+    panel = bars(make_figure(large, "types"))
+    assert panel.mark == "units that exist"
+    assert sum(bar.values[2] or 0 for bar in panel.bars) == plan.total_cost_cents_per_h
+    assert {bar.name: (bar.values[0], bar.marks[0]) for bar in panel.bars} == {
+        use.type: (use.used, use.limit) for use in plan.capacity
+    }
+    assert bars(make_figure(large.with_options(unlimited=True), "types")).mark == ""
+
+
+def test_after_a_change_of_the_load_the_plan_before_is_marked(large: System) -> None:
+    after = scale_loads(large, 1.2)
+    figure = make_figure(after, "plan", before=large)
+    found = compare(large, after, transition=True)
+    assert figure.title == "Limited plan after a load change"
+    assert f"{found.second.plan.total_cost_cents_per_h:,.2f} cents/h (before: 26,300.50)" in figure.note
+    rates = [(bar.values[0], bar.marks[0]) for bar in bars(figure, 3).bars]
+    assert all(rate == pytest.approx(1.2 * (before or 0)) for rate, before in rates)
+    costs = [(bar.values[1] or 0, bar.marks[1] or 0) for bar in bars(figure, 3).bars]
+    assert sum(cost for cost, _ in costs) == pytest.approx(found.second.plan.total_cost_cents_per_h)
+    assert sum(cost for _, cost in costs) == pytest.approx(found.first.plan.total_cost_cents_per_h)
+    texts = [cell.text for row in grid(figure, 1).cells for cell in row]
+    assert sum("\nwas " in text for text in texts) == len(found.changed("moved", "scaled"))
+
+
+def test_what_is_served_in_part_idle_or_not_at_all_is_said_in_its_field() -> None:
+    one = system(
+        [
+            server("part", rate=1200, model="a"), server("idle", rate=0, model="b"),
+            server("none", rate=60, model="c"),
+        ],
+        [accelerator("A")],
+        {"A": 1},
+        models=[profile("a", "A"), profile("b", "A"), profile("c", "A")],
+        classes=[service_class("gold", models=["a", "b"])],
+        saturationPolicy="PriorityExhaustive",
+    )  # fmt: skip
+    texts = [row[0].text for row in grid(make_figure(one, "assignment")).cells]
+    share = solve(one).unserved[1].served_fraction
+    assert texts == [f"1 × A ({share:.0%} served)", "idle", "not served"]
+
+
+def test_a_field_of_several_servers_says_how_many_are_not_served_in_full() -> None:
+    """Not that the field is served to the share of the last of them, or is idle as the last of them is."""
+    several = [server("s", replicas=2), server("t", replicas=2), server("u", rate=0)]
+    for units, text in ((2, "2 × A (1 of 3 not in full)"), (1, "not served")):
+        one = system(several, [accelerator("A")], {"A": units})
+        assert grid(make_figure(one, "assignment")).cells[0][0].text == text
+
+
+def test_servers_of_one_model_and_class_are_added_up_in_the_grids() -> None:
+    one = system([server("s", replicas=2), server("t", replicas=3)], [accelerator("A")])
+    assert grid(make_figure(one, "assignment")).cells[0][0].text == "5 × A"
+    assert grid(make_figure(one, "load")).cells[0][0].text == "120/min, 16 → 64"
+
+
+def test_of_very_many_servers_the_dearest_are_shown_and_the_note_says_so() -> None:
+    many = load_system(generate_document(100, 6, 3, seed=1))
+    figure = make_figure(many, "servers")
+    shown = bars(figure).bars
+    assert len(shown) == MOST_ROWS
+    assert figure.note.endswith(f"shown: the dearest {MOST_ROWS} of 100 servers")
+    costs = sorted(sum(p.cost_cents_per_h for p in pools) for pools in solve(many).allocations.values())
+    assert min(bar.values[1] or 0 for bar in shown) >= costs[-MOST_ROWS]
+
+
+def test_a_picture_says_only_what_it_leaves_out_itself() -> None:
+    many = load_system(generate_document(100, 6, 3, seed=1))
+    said = {kind: make_figure(many, kind).note.partition("shown: ")[2] for kind in PLAN_KINDS}
+    assert said["types"] == ""
+    assert said["assignment"] == said["load"] == f"the first {MOST_CLASSES} of 10 service classes"
+    assert said["plan"] == f"{said['servers']}, {said['assignment']}"
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ({"units": {"A": 0}}, "0 of 2 servers"),
+        ({"units": {}}, "0 of 2 servers"),
+        ({"classes": [service_class("gold", itl=0.1)]}, "0 of 2 servers"),
+        ({"rate": 0.0}, "2 of 2 servers"),
+    ],
+)
+@pytest.mark.parametrize("kind", PLAN_KINDS)
+def test_a_fleet_that_runs_nothing_has_its_pictures(case: dict[str, object], words: str, kind: str) -> None:
+    rate = float(str(case.get("rate", 60.0)))
+    one = system(
+        [server("s", rate), server("t", rate)],
+        [accelerator("A")],
+        case.get("units"),
+        classes=case.get("classes"),
+    )
+    figure = make_figure(one, kind)
+    assert words in figure.note
+    assert figure.panels
+
+
+def test_the_overview_names_every_server_once_or_says_that_it_is_not_served(large: System) -> None:
+    source = large.with_load("Free-llama_7b", arrival_rate_rpm=0)
+    overview = describe(source, solve(source))
+    assert [row.server for row in overview.idle] == ["Free-llama_7b"]
+    named = [row.server for row in overview.pools] + [row.server for row in overview.idle]
+    assert sorted(named) == list(large.servers)
+    for row in overview.pools:
+        target = large.targets[row.service_class, row.model]
+        assert (row.itl_target_ms, row.ttft_target_ms) == (target.itl_ms or None, target.ttft_ms or None)
+    assert overview.to_json() == describe(source, solve(source)).to_json()
+
+
+def test_the_report_is_about_the_plan_that_solve_finds(large: System) -> None:
+    for unlimited in (False, True):
+        report = make_report(large, unlimited=unlimited)
+        assert report.plan == solve(large, unlimited=unlimited)
+        assert report.overview.limited is not unlimited
+        assert report.comparison == compare(large)
+    assert type(report).model_validate_json(report.to_json()) == report
+
+
+def test_every_kind_has_a_name_of_one_word() -> None:
+    assert len(set(KINDS)) == len(KINDS) == 12
+    assert all(kind.isalpha() and kind.islower() for kind in KINDS)
