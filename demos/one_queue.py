@@ -1,7 +1,7 @@
 """Analyse one replica at growing rates, then find the largest rate that meets its targets."""
 
 from optimizer import LatencyTargets, Replica, analyze_replicas, size_replicas
-from optimizer.spec.schema import PerfParms
+from optimizer.timing import PerfParms
 
 replica = Replica(
     max_batch=48,

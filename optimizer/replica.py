@@ -11,26 +11,18 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from optimizer.arrays import FloatArray, IntArray
+from optimizer.documents import AnswerTokens, BatchLimit, Count, Document, Quantity, Tokens
 from optimizer.errors import AnalysisError
-from optimizer.queueing.performance import QUEUE_TO_BATCH_RATIO, Performance, ReplicaQueues
-from optimizer.queueing.sizing import Targets, largest_rate
-from optimizer.spec.schema import (
-    AnswerTokens,
-    BatchLimit,
-    Count,
-    DecodeParms,
-    Document,
-    PerfParms,
-    PositiveCount,
-    PrefillParms,
-    Quantity,
-    Tokens,
-)
-from optimizer.timing import DEFAULT_MAX_NUM_TOKENS, IterationLaw, LinearLaw, TimingLaw
+from optimizer.queueing.measures import MEANS, METRICS
+from optimizer.queueing.performance import QUEUE_TO_BATCH_RATIO, Performance, QueueModel
+from optimizer.queueing.reference import ReplicaQueues
+from optimizer.queueing.sizing import largest_rate
+from optimizer.queueing.targets import TARGET_TOLERANCE, Targets, meets_target
+from optimizer.timing import LawFields, RequestShapes, laws_given
 
 
-class Replica(Document):
-    """A replica: its token times under one of the two laws, its limits, and its requests."""
+class _ReplicaShape(Document):
+    """A replica's limits and its requests."""
 
     max_batch: BatchLimit = Field(alias="maxBatch")
     """Batch limit."""
@@ -40,18 +32,14 @@ class Replica(Document):
     """Mean prompt length [tokens]."""
     out_tokens: AnswerTokens = Field(alias="outTokens")
     """Mean answer length [tokens]."""
-    decode: DecodeParms | None = Field(None, alias="decodeParms")
-    """Linear law, decode."""
-    prefill: PrefillParms | None = Field(None, alias="prefillParms")
-    """Linear law, prefill."""
-    iteration: PerfParms | None = Field(None, alias="perfParms")
-    """Iteration law; excludes the linear one."""
-    max_num_tokens: PositiveCount = Field(DEFAULT_MAX_NUM_TOKENS, alias="maxNumTokens")
-    """Token budget of one iteration (iteration law)."""
+
+
+class Replica(LawFields, _ReplicaShape):
+    """A replica: its token times under one law, its limits, and its requests."""
 
     @model_validator(mode="after")
     def _one_law(self) -> "Replica":
-        if (self.iteration is None) == (self.decode is None and self.prefill is None):
+        if len(laws_given(self)) != 1:
             raise PydanticCustomError(
                 "one_law",
                 "give either decodeParms and prefillParms (linear law) or perfParms (iteration law)",
@@ -117,6 +105,10 @@ class LatencyTargets(Document):
     tps: bool = False
     """Whether there is a throughput target: the rate is then capped at 0.9 of the largest stable one."""
 
+    def only(self, name: str) -> "LatencyTargets":
+        """Return one of the targets, by its Python name, without the others."""
+        return LatencyTargets.model_validate({name: getattr(self, name)})
+
 
 def analyze_replicas(replicas: Sequence[Replica], rates_rps: Sequence[float]) -> list[ReplicaPerformance]:
     """Return the performance of each replica at its arrival rate.
@@ -147,35 +139,41 @@ def size_replicas(
     """
     answers: list[ReplicaSizing | AnalysisError] = [AnalysisError("not sized")] * len(replicas)
     for rows, queues in _queues(replicas):
-        ttft = np.array([targets[row].ttft_ms or np.inf for row in rows])
-        itl = np.array([targets[row].itl_ms or np.inf for row in rows])
-        tps = np.array([targets[row].tps for row in rows], dtype=np.bool_)
-        none, off = np.full(len(rows), np.inf), np.zeros(len(rows), np.bool_)
-        joint = largest_rate(queues, Targets(ttft, itl, tps))
-        alone = [
-            largest_rate(queues, Targets(*wanted)).max_rate_rps
-            for wanted in ((ttft, none, off), (none, itl, off), (none, none, tps))
-        ]
+        wanted = [targets[row] for row in rows]
+        joint = largest_rate(queues, _targets(wanted))
+        alone = {
+            name: largest_rate(queues, _targets([target.only(name) for target in wanted])).max_rate_rps
+            for name in LatencyTargets.model_fields
+        }
         found = queues.analyze(np.where(joint.attainable, joint.max_rate_rps, queues.least_rate_rps))
         for i, row in enumerate(rows):
             if joint.attainable[i]:
                 answers[row] = ReplicaSizing(
                     max_rate_rps=float(joint.max_rate_rps[i]),
-                    rate_ttft_rps=_or_none(alone[0][i]),
-                    rate_itl_rps=_or_none(alone[1][i]),
-                    rate_tps_rps=_or_none(alone[2][i]),
+                    rate_ttft_rps=_or_none(alone["ttft_ms"][i]),
+                    rate_itl_rps=_or_none(alone["itl_ms"][i]),
+                    rate_tps_rps=_or_none(alone["tps"][i]),
                     at_max_rate=_performance(found, queues.stable_rate_rps, i),
                 )
             else:
-                answers[row] = _unattainable(targets[row], joint.least_ttft_ms[i], joint.least_itl_ms[i])
+                answers[row] = _unattainable(_targets([targets[row]]), joint.least[:, i])
     return answers
 
 
-def _unattainable(targets: LatencyTargets, ttft_ms: float, itl_ms: float) -> AnalysisError:
+def _targets(wanted: Sequence[LatencyTargets]) -> Targets:
+    limits = {
+        metric: np.array([getattr(target, f"{metric}_ms") or np.inf for target in wanted])
+        for metric in METRICS
+    }
+    return Targets.of_means(limits, np.array([target.tps for target in wanted], dtype=np.bool_))
+
+
+def _unattainable(targets: Targets, least: FloatArray) -> AnalysisError:
+    limits = targets.limits[:, 0]
     missed = [
-        f"the best {name} at batch 1 is {best:.4g} ms, target {target:g} ms"
-        for name, best, target in (("TTFT", ttft_ms, targets.ttft_ms), ("ITL", itl_ms, targets.itl_ms))
-        if target and best > target
+        f"the best {measure.label} at batch 1 is {measure.text(best, '.4g')}, target {measure.text(limit)}"
+        for measure, best, limit in reversed(list(zip(MEANS, least, limits, strict=True)))
+        if not meets_target(best, limit, TARGET_TOLERANCE)
     ]
     return AnalysisError(
         f"no rate meets the targets: {' and '.join(missed)}; relax the target or use faster token times"
@@ -195,52 +193,27 @@ def _performance(found: Performance, stable_rate_rps: FloatArray, row: int) -> R
     return ReplicaPerformance.model_validate(figures | {"stable_rate_rps": float(stable_rate_rps[row])})
 
 
-def _queues(replicas: Sequence[Replica]) -> list[tuple[IntArray, ReplicaQueues]]:
+def _queues(replicas: Sequence[Replica]) -> list[tuple[IntArray, QueueModel]]:
     """Return the queues of the replicas law by law, each with the rows that it stands for."""
-    parts = []
-    for linear in (True, False):
-        rows = np.array(
-            [i for i, r in enumerate(replicas) if (r.iteration is None) == linear], dtype=np.int64
+    given = [laws_given(replica)[0] for replica in replicas]
+    parts: list[tuple[IntArray, QueueModel]] = []
+    for kind in dict.fromkeys(given):
+        rows = np.flatnonzero([law is kind for law in given])
+        mine = [replicas[row] for row in rows.tolist()]
+        law = kind.of_rows(
+            np.array([kind.parameters(replica) for replica in mine]).T,
+            RequestShapes(
+                np.array([replica.in_tokens for replica in mine]),
+                np.array([replica.out_tokens for replica in mine]),
+            ),
         )
-        if not len(rows):
-            continue
-        mine = [replicas[row] for row in rows]
-        law = _law(mine, linear=linear)
-        idle = np.flatnonzero(law.service_time_ms(np.ones(len(rows))) <= 0)
-        if len(idle):
+        if not law.has_work().all():
             raise AnalysisError(
                 "the service time of a request is zero; give token times, or more than one answer token"
             )
-        max_batch = np.array([r.max_batch for r in mine])
+        max_batch = np.array([replica.max_batch for replica in mine])
         max_queue = np.array(
             [QUEUE_TO_BATCH_RATIO * r.max_batch if r.max_queue is None else r.max_queue for r in mine]
         )
-        parts.append((rows, ReplicaQueues.build(law, max_batch, max_queue)))
+        parts.append((rows, ReplicaQueues.of_law(law, max_batch, max_queue)))
     return parts
-
-
-def _law(replicas: Sequence[Replica], *, linear: bool) -> TimingLaw:
-    def column(values: Sequence[float]) -> FloatArray:
-        return np.array(values, dtype=np.float64)
-
-    in_tokens, out_tokens = column([r.in_tokens for r in replicas]), column([r.out_tokens for r in replicas])
-    if linear:
-        decode = [r.decode or DecodeParms() for r in replicas]
-        prefill = [r.prefill or PrefillParms() for r in replicas]
-        return LinearLaw(
-            column([d.base_ms for d in decode]),
-            column([d.per_request_ms for d in decode]),
-            column([p.base_ms for p in prefill]),
-            column([p.per_token_ms for p in prefill]),
-            in_tokens,
-            out_tokens,
-        )
-    laws = [r.iteration or PerfParms() for r in replicas]
-    return IterationLaw(
-        column([law.base_ms for law in laws]),
-        column([law.compute_per_token_ms for law in laws]),
-        column([law.kv_read_per_token_ms for law in laws]),
-        in_tokens,
-        out_tokens,
-        column([float(r.max_num_tokens) for r in replicas]),
-    )

@@ -9,8 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
-from optimizer.spec.schema import MAX_COUNT, DecodeParms, ModelProfile, PerfParms, PrefillParms
+from optimizer.documents import MAX_COUNT
+from optimizer.queueing.measures import MEANS, Measure
+from optimizer.queueing.table import QUEUE_MODELS
+from optimizer.queueing.targets import Targets
+from optimizer.spec.schema import ModelTarget
 from optimizer.spec.system import System
+from optimizer.timing import LawTable
 
 DEFAULT_MAX_BATCH = 256
 """Batch limit where a profile states none (the newer reference's ceiling)."""
@@ -27,12 +32,8 @@ class ServerArrays:
     """Arrival rate, or the throughput target over the answer length; 0 when idle."""
     priority: IntArray
     has_target: BoolArray
-    ttft_ms: FloatArray
-    """Target; infinity where there is none."""
-    itl_ms: FloatArray
-    """Target; infinity where there is none."""
-    tps: BoolArray
-    """Whether there is a throughput target."""
+    targets: Targets
+    """Latency targets, and whether there is one of throughput."""
     min_replicas: IntArray
     max_replicas: IntArray
     max_batch: IntArray
@@ -62,13 +63,10 @@ class ProfileArrays:
     """Batch limit × the answer length it was found at; 0: the limit is not scaled."""
     kv_capacity_tokens: FloatArray
     """Infinity where none is stated."""
-    linear: BoolArray
-    """Linear law, else iteration law."""
-    timed: BoolArray
-    """Whether any token time is known."""
-    times: FloatArray
-    """Parameters of the law in the order of its fields, shape (4, P)."""
-    max_num_tokens: FloatArray
+    laws: LawTable
+    """Latency models and their parameters."""
+    queue_model: IntArray
+    """Queue model, an index into `QUEUE_MODELS`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,19 +129,13 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
     def whole(values: list[int]) -> IntArray:
         return frozen(np.array(values, dtype=np.int64))
 
-    def target_or_none(values: list[float]) -> FloatArray:
-        array = np.array(values)
-        return frozen(np.where(array > 0, array, np.inf))
-
     return ServerArrays(
         in_tokens=frozen(np.array([load.in_tokens for load in loads])),
         out_tokens=frozen(out_tokens),
         load_rps=frozen(np.where(idle, 0.0, wanted_rps)),
         priority=whole([system.priority(server) for server in servers]),
         has_target=frozen(np.array([target is not None for target in targets], dtype=np.bool_)),
-        ttft_ms=target_or_none([target.ttft_ms if target else 0.0 for target in targets]),
-        itl_ms=target_or_none([target.itl_ms if target else 0.0 for target in targets]),
-        tps=frozen(tps > 0),
+        targets=_targets(targets, frozen(tps > 0)),
         min_replicas=whole([server.min_num_replicas for server in servers]),
         max_replicas=whole([server.max_num_replicas or MAX_COUNT for server in servers]),
         max_batch=whole([server.max_batch_size for server in servers]),
@@ -156,6 +148,19 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
         running=frozen(np.array([server.current.is_running for server in servers], dtype=np.bool_)),
         current_cost=frozen(np.array([current_cost_cents_per_h(system, name) for name in system.servers])),
     )
+
+
+def _targets(targets: list[ModelTarget | None], tps: BoolArray) -> Targets:
+    """Return the latency targets of servers, over every measure that one of them has, means first."""
+    limits = [dict(target.latency_targets()) if target else {} for target in targets]
+    asked = {measure for mine in limits for measure in mine}
+    measures = (*MEANS, *sorted(asked - set(MEANS)))
+
+    def row(measure: Measure) -> list[float]:
+        return [mine.get(measure, np.inf) for mine in limits]
+
+    table = np.array([row(measure) for measure in measures]).reshape(len(measures), len(targets))
+    return Targets(measures, frozen(table), tps)
 
 
 def current_cost_cents_per_h(system: System, server_name: str) -> float:
@@ -180,7 +185,7 @@ def _profile_arrays(system: System) -> ProfileArrays:
     batch_limit = np.array([float(profile.max_batch_size or DEFAULT_MAX_BATCH) for profile in profiles])
     at_tokens = [profile.at_tokens if profile.max_batch_size else 0 for profile in profiles]
     capacity = [profile.kv_capacity_tokens for profile in profiles]
-    linear = np.array([profile.is_linear for profile in profiles], dtype=np.bool_)
+    queue_models = list(QUEUE_MODELS)
     return ProfileArrays(
         cost_per_replica=frozen(np.array([item.cost_cents_per_h for item in slices]) * count),
         units_per_replica=frozen(np.array([item.multiplicity for item in slices], dtype=np.int64) * count),
@@ -189,16 +194,8 @@ def _profile_arrays(system: System) -> ProfileArrays:
         kv_capacity_tokens=frozen(
             np.array([np.inf if tokens is None else float(tokens) for tokens in capacity])
         ),
-        linear=frozen(linear),
-        timed=frozen(linear | np.array([profile.is_iteration for profile in profiles], dtype=np.bool_)),
-        times=frozen(np.array([_law_parameters(profile) for profile in profiles]).reshape(-1, 4).T.copy()),
-        max_num_tokens=frozen(np.array([float(profile.max_num_tokens) for profile in profiles])),
+        laws=LawTable.of(profiles),
+        queue_model=frozen(
+            np.array([queue_models.index(profile.queue_model) for profile in profiles], dtype=np.int64)
+        ),
     )
-
-
-def _law_parameters(profile: ModelProfile) -> tuple[float, float, float, float]:
-    if profile.is_linear:
-        decode, prefill = profile.decode or DecodeParms(), profile.prefill or PrefillParms()
-        return decode.base_ms, decode.per_request_ms, prefill.base_ms, prefill.per_token_ms
-    law = profile.iteration or PerfParms()
-    return law.base_ms, law.compute_per_token_ms, law.kv_read_per_token_ms, 0.0

@@ -16,7 +16,7 @@ from optimizer.replica import (
     analyze_replicas,
     size_replicas,
 )
-from optimizer.spec.schema import DecodeParms, PerfParms, PrefillParms
+from optimizer.timing import DecodeParms, PerfParms, PrefillParms
 
 LINEAR = Machine(Linear(20, 0.5, 50, 0.02, 512, 200), 16, 160)
 ITERATION = Machine(Iteration(12, 0.05, 0.0005, 128, 512), 48, 128)  # reference-system §1.7 f

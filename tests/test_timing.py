@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from queue_oracles import Iteration, Linear, chunks_fit, count_chunks
 
-from optimizer.timing import IterationLaw, LinearLaw, TimingLaw
+from optimizer.timing import IterationLaw, LinearLaw, ServiceLaw
 
 MANY = settings(derandomize=True, deadline=None, max_examples=300)
 
@@ -239,7 +239,7 @@ def test_chunks_never_fall_as_the_batch_grows() -> None:
     ],
     ids=["linear", "iteration"],
 )
-def test_taking_rows_takes_their_times(law: TimingLaw) -> None:
+def test_taking_rows_takes_their_times(law: ServiceLaw) -> None:
     occupancy = np.array([3.0, 5.0, 7.0])
     rows = np.array([2, 0])
     assert np.array_equal(

@@ -8,29 +8,28 @@ from dataclasses import fields, replace
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
+from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates.batches import with_best_batches
 from optimizer.candidates.pairs import (
     Pairs,
-    chunks_by_law,
-    for_each,
+    chunks,
     law_of,
+    replicas_of,
     sizable_pairs,
     targets_of,
     waiting_room,
 )
 from optimizer.candidates.table import Candidates, CandidateTable, Reason, Verdicts
-from optimizer.queueing.performance import Performance, ReplicaQueues
-from optimizer.queueing.sizing import Sizing, Targets, largest_rate
-from optimizer.spec.schema import MAX_COUNT
+from optimizer.documents import MAX_COUNT
+from optimizer.parallel import in_threads
+from optimizer.queueing.performance import Performance, QueueModel
+from optimizer.queueing.sizing import Sizing, largest_rate
+from optimizer.queueing.targets import Targets, target_ratio
 from optimizer.spec.system import System
 from optimizer.tabulation import SystemArrays, tabulate
-from optimizer.timing import TimingLaw
 
 COUNT_TOLERANCE = 1e-9
 """Relative excess of load over replicas × rate that does not yet call for another replica."""
-MISS_TOLERANCE = 1e-6
-"""Relative excess over a target at the load per replica that rounding may cause."""
 STEADY_LOADS = 32
 """Loads, in equal steps up to the largest rate, at which targets are looked at where chunks step."""
 CHUNK_STEP_TRIES = 16
@@ -44,15 +43,14 @@ def find_candidates(system: System) -> Candidates:
     """
     arrays = tabulate(system)
     shape = arrays.profile_of.shape
-    verdicts = Verdicts(np.zeros(shape, np.int64), np.full(shape, np.nan), np.full(shape, np.nan))
+    verdicts = Verdicts.none(shape)
     choose_batch = system.options.batch_sizing == "optimal"
     pairs = sizable_pairs(arrays, verdicts, choose_batch=choose_batch)
     table = _sized(arrays, with_best_batches(arrays, pairs) if choose_batch else pairs, verdicts)
 
     limit = arrays.servers.max_replicas[table.server]
     over = table.num_replicas > limit
-    for array in (verdicts.reason, verdicts.value, verdicts.limit):
-        frozen(array)
+    verdicts.freeze()
     bounded = replace(table, num_replicas=np.minimum(table.num_replicas, limit))
     return Candidates(arrays, table.take(~over), bounded.take(over), verdicts, system)
 
@@ -64,10 +62,8 @@ def analyze_pairs(
     found = [np.zeros(len(server)) for _ in fields(Performance)]
     profile, room = arrays.profile_of[server, accelerator], waiting_room(arrays, server, max_batch)
     pairs = Pairs(server, accelerator, profile, max_batch, room, max_batch, np.full(len(server), np.nan))
-    for linear, rows in chunks_by_law(arrays, pairs, np.arange(len(server))):
-        some = pairs.take(rows)
-        law = law_of(arrays, some, linear=linear)
-        performance = ReplicaQueues.build(law, some.max_batch, some.max_queue).analyze(rate_rps[rows])
+    for rows in chunks(arrays, pairs, np.arange(len(server))):
+        performance = replicas_of(arrays, pairs.take(rows)).analyze(rate_rps[rows])
         for array, field in zip(found, fields(Performance), strict=True):
             array[rows] = getattr(performance, field.name)
     return Performance(*found)
@@ -80,20 +76,12 @@ def _sized(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts) -> CandidateT
     """Size all pairs, law by law and chunk by chunk, and return the columns of those that can serve."""
     idle = arrays.servers.load_rps[pairs.server] == 0
     tables = [_no_columns(arrays, pairs)]
-    for linear in (True, False):
-        rows = np.flatnonzero(idle & (arrays.profiles.linear[pairs.profile] == linear))
-        if len(rows):
-            tables.append(
-                _idle_columns(arrays, pairs.take(rows), law_of(arrays, pairs.take(rows), linear=linear))
-            )
-    chunks = list(chunks_by_law(arrays, pairs, np.flatnonzero(~idle)))
-
-    def size(chunk: tuple[bool, IntArray]) -> CandidateTable:
-        linear, rows = chunk
-        some = pairs.take(rows)
-        return _loaded_columns(arrays, some, law_of(arrays, some, linear=linear), verdicts)
-
-    return CandidateTable.joined(tables + for_each(size, chunks))
+    tables += [
+        _idle_columns(arrays, pairs.take(rows)) for rows in chunks(arrays, pairs, np.flatnonzero(idle))
+    ]
+    loaded = chunks(arrays, pairs, np.flatnonzero(~idle))
+    tables += in_threads(lambda rows: _loaded_columns(arrays, pairs.take(rows), verdicts), loaded)
+    return CandidateTable.joined(tables)
 
 
 def _columns(
@@ -134,9 +122,9 @@ def _no_columns(arrays: SystemArrays, pairs: Pairs) -> CandidateTable:
     )
 
 
-def _idle_columns(arrays: SystemArrays, pairs: Pairs, law: TimingLaw) -> CandidateTable:
+def _idle_columns(arrays: SystemArrays, pairs: Pairs) -> CandidateTable:
     """Give idle servers their least number of replicas, and the figures the reference quotes for them."""
-    times, turnaround_ms = law.idle_times(pairs.max_batch)
+    times, turnaround_ms = law_of(arrays, pairs).idle_times(pairs.max_batch)
     nothing = np.zeros(len(pairs.server))
     return _columns(
         arrays,
@@ -150,17 +138,17 @@ def _idle_columns(arrays: SystemArrays, pairs: Pairs, law: TimingLaw) -> Candida
     )
 
 
-def _loaded_columns(arrays: SystemArrays, pairs: Pairs, law: TimingLaw, verdicts: Verdicts) -> CandidateTable:
+def _loaded_columns(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts) -> CandidateTable:
     """Find the largest rate of a replica, the replicas the load needs, and the latencies at its share."""
-    works = law.service_time_ms(np.ones(len(pairs.server))) > 0
+    works = law_of(arrays, pairs).has_work()
     if not works.all():
         verdicts.reject(pairs.server[~works], pairs.accelerator[~works], Reason.no_work, np.nan, np.nan)
-        pairs, law = pairs.take(works), law.take(np.flatnonzero(works))
+        pairs = pairs.take(works)
     if not len(pairs.server):
         return _no_columns(arrays, pairs)
     servers = arrays.servers
     targets = targets_of(arrays, pairs)
-    replicas = ReplicaQueues.build(law, pairs.max_batch, pairs.max_queue)
+    replicas = replicas_of(arrays, pairs)
     sizing = largest_rate(replicas, targets)
     load = servers.load_rps[pairs.server]
     rate = np.where(sizing.attainable, sizing.max_rate_rps, np.inf)
@@ -188,7 +176,7 @@ def _loaded_columns(arrays: SystemArrays, pairs: Pairs, law: TimingLaw, verdicts
 
 
 def _settled(
-    replicas: ReplicaQueues, targets: Targets, load_rps: FloatArray, needed: FloatArray, attainable: BoolArray
+    replicas: QueueModel, targets: Targets, load_rps: FloatArray, needed: FloatArray, attainable: BoolArray
 ) -> tuple[Performance, BoolArray]:
     """Return the performance at the load per replica, and whether the targets hold there.
 
@@ -196,7 +184,7 @@ def _settled(
     breaks that, replicas are added to `needed`, in place, until they do.
     """
     performance = replicas.analyze(load_rps / needed)
-    holds = attainable & (targets.excess(performance) <= MISS_TOLERANCE)
+    holds = attainable & targets.met(performance)
     for _ in range(CHUNK_STEP_TRIES):
         missed = np.flatnonzero(attainable & ~holds)
         if not len(missed):
@@ -205,7 +193,7 @@ def _settled(
         again = replicas.take(missed).analyze(load_rps[missed] / needed[missed])
         for field in fields(again):
             getattr(performance, field.name)[missed] = getattr(again, field.name)
-        holds[missed] = targets.take(missed).excess(again) <= MISS_TOLERANCE
+        holds[missed] = targets.take(missed).met(again)
     return performance, holds
 
 
@@ -217,32 +205,29 @@ def _reject_unattainable(
     performance: Performance,
     rows: BoolArray,
 ) -> None:
-    """Note the target that is missed by the larger factor at the least load."""
+    """Note the target that is missed by the largest factor: at the least rate, or at the load per replica."""
     found = sizing.attainable
-    itl = np.where(found, performance.itl_ms, sizing.least_itl_ms)
-    ttft = np.where(found, performance.ttft_ms, sizing.least_ttft_ms)
-    with np.errstate(over="ignore"):
-        itl_worse = itl / targets.itl_ms >= ttft / targets.ttft_ms
-    for chosen, reason, value, limit in (
-        (rows & itl_worse & ~found, Reason.itl_unattainable, itl, targets.itl_ms),
-        (rows & ~itl_worse & ~found, Reason.ttft_unattainable, ttft, targets.ttft_ms),
-        (rows & itl_worse & found, Reason.itl_missed, itl, targets.itl_ms),
-        (rows & ~itl_worse & found, Reason.ttft_missed, ttft, targets.ttft_ms),
-    ):
-        verdicts.reject(pairs.server[chosen], pairs.accelerator[chosen], reason, value[chosen], limit[chosen])
+    figures = np.where(found, targets.figures(performance), sizing.least)
+    worst = target_ratio(figures, targets.limits).argmax(axis=0)
+    every = np.arange(len(worst))
+    value, limit = figures[worst, every], targets.limits[worst, every]
+    for chosen, reason in ((rows & ~found, Reason.slo_unattainable), (rows & found, Reason.slo_missed)):
+        server, accelerator = pairs.server[chosen], pairs.accelerator[chosen]
+        verdicts.reject(server, accelerator, reason, value[chosen], limit[chosen])
+        verdicts.measure[server, accelerator] = worst[chosen]
 
 
-def _steady(replicas: ReplicaQueues, targets: Targets, max_rate_rps: FloatArray) -> BoolArray:
+def _steady(replicas: QueueModel, targets: Targets, max_rate_rps: FloatArray) -> BoolArray:
     """Return whether the targets hold at loads below the largest rate as well.
 
-    Where the number of prefill chunks steps, latencies fall with the rate, and a lower load may miss what
-    the largest rate meets; such rows are looked at at `STEADY_LOADS` loads.
+    Where latencies step (with the number of prefill chunks), a lower load may miss what the largest rate
+    meets; such rows are looked at at `STEADY_LOADS` loads.
     """
     steady = np.ones(len(max_rate_rps), np.bool_)
-    rows = np.flatnonzero(replicas.law.steps(replicas.queue.max_batch) & ~np.isnan(max_rate_rps))
+    rows = np.flatnonzero(replicas.steps & ~np.isnan(max_rate_rps))
     if len(rows):
         some, wanted = replicas.take(rows), targets.take(rows)
         for share in np.arange(1, STEADY_LOADS) / STEADY_LOADS:
             found = some.analyze(share * max_rate_rps[rows])
-            steady[rows] &= wanted.excess(found) <= MISS_TOLERANCE
+            steady[rows] &= wanted.met(found)
     return steady

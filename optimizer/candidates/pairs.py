@@ -1,26 +1,22 @@
 """The pairs of server and accelerator that may become columns, and what the queueing model needs of them."""
 
-import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
-from typing import TypeVar
 
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates.table import Reason, Verdicts
-from optimizer.queueing.performance import QUEUE_TO_BATCH_RATIO, ReplicaQueues
-from optimizer.queueing.sizing import Targets, largest_rate
-from optimizer.spec.schema import MAX_BATCH_LIMIT
+from optimizer.documents import MAX_BATCH_LIMIT
+from optimizer.parallel import in_threads
+from optimizer.queueing.performance import QUEUE_TO_BATCH_RATIO, QueueModel
+from optimizer.queueing.sizing import largest_rate
+from optimizer.queueing.table import QUEUE_MODELS
+from optimizer.queueing.targets import Targets
 from optimizer.tabulation import SystemArrays
-from optimizer.timing import IterationLaw, LinearLaw, TimingLaw
+from optimizer.timing import Law, RequestShapes
 
 CHUNK_ELEMENTS = 2**17
 """Entries of one chunk's table of states: small enough for the processor's cache."""
-MAX_THREADS = 8
-
-_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +42,7 @@ def sizable_pairs(arrays: SystemArrays, verdicts: Verdicts, *, choose_batch: boo
     servers, profiles = arrays.servers, arrays.profiles
     timed = np.zeros(arrays.profile_of.shape, np.bool_)
     known = arrays.profile_of >= 0
-    timed[known] = profiles.timed[arrays.profile_of[known]]
+    timed[known] = profiles.laws.law[arrays.profile_of[known]] >= 0
     verdicts.reason[~timed] = Reason.no_profile
     verdicts.reason[~servers.has_target] = Reason.no_target
     verdicts.reason[~servers.allowed] = Reason.not_allowed
@@ -109,61 +105,50 @@ def requests_in_memory(arrays: SystemArrays, server: IntArray, profile: IntArray
     return np.floor(arrays.profiles.kv_capacity_tokens[profile] / np.maximum(_tokens(arrays, server), 1))
 
 
-def law_of(arrays: SystemArrays, pairs: Pairs, *, linear: bool) -> TimingLaw:
-    """Return the token-time law of pairs that all have the linear or all the iteration law."""
-    times = arrays.profiles.times[:, pairs.profile]
-    in_tokens, out_tokens = arrays.servers.in_tokens[pairs.server], arrays.servers.out_tokens[pairs.server]
-    if linear:
-        return LinearLaw(times[0], times[1], times[2], times[3], in_tokens, out_tokens)
-    budget = arrays.profiles.max_num_tokens[pairs.profile]
-    return IterationLaw(times[0], times[1], times[2], in_tokens, out_tokens, budget)
+def law_of(arrays: SystemArrays, pairs: Pairs) -> Law:
+    """Return the latency model of pairs (at least one) that all have the same law."""
+    shapes = RequestShapes(arrays.servers.in_tokens[pairs.server], arrays.servers.out_tokens[pairs.server])
+    laws = arrays.profiles.laws
+    return laws.of_rows(int(laws.law[pairs.profile[0]]), pairs.profile, shapes)
+
+
+def replicas_of(arrays: SystemArrays, pairs: Pairs) -> QueueModel:
+    """Return one replica of each of some pairs (at least one) that all have the same law and queue model."""
+    model = list(QUEUE_MODELS.values())[int(arrays.profiles.queue_model[pairs.profile[0]])]
+    return model.of_law(law_of(arrays, pairs), pairs.max_batch, pairs.max_queue)
 
 
 def targets_of(arrays: SystemArrays, pairs: Pairs) -> Targets:
     """Return the targets of pairs, those of their servers."""
-    servers = arrays.servers
-    return Targets(servers.ttft_ms[pairs.server], servers.itl_ms[pairs.server], servers.tps[pairs.server])
+    return arrays.servers.targets.take(pairs.server)
 
 
 def largest_rates(arrays: SystemArrays, pairs: Pairs, targets: Targets) -> FloatArray:
     """Return the largest rate of each pair under given targets, NaN where there is none; shape (R,)."""
     rates = np.full(len(pairs.server), np.nan)
 
-    def fill(chunk: tuple[bool, IntArray]) -> None:
-        linear, rows = chunk
-        some = pairs.take(rows)
-        law = law_of(arrays, some, linear=linear)
-        works = np.flatnonzero(law.service_time_ms(np.ones(len(rows))) > 0)
+    def fill(rows: IntArray) -> None:
+        works = rows[law_of(arrays, pairs.take(rows)).has_work()]
         if len(works):
-            some, law = some.take(works), law.take(works)
-            replicas = ReplicaQueues.build(law, some.max_batch, some.max_queue)
-            rates[rows[works]] = largest_rate(replicas, targets.take(rows[works])).max_rate_rps
+            replicas = replicas_of(arrays, pairs.take(works))
+            rates[works] = largest_rate(replicas, targets.take(works)).max_rate_rps
 
-    for_each(fill, list(chunks_by_law(arrays, pairs, np.arange(len(pairs.server)))))
+    in_threads(fill, chunks(arrays, pairs, np.arange(len(pairs.server))))
     return rates
 
 
-# --- working through many pairs ------------------------------------------------------------------------
-
-
-def chunks_by_law(arrays: SystemArrays, pairs: Pairs, rows: IntArray) -> Iterator[tuple[bool, IntArray]]:
-    """Split rows by law, and each part, sorted by batch limit, into runs with a bounded table of states."""
-    is_linear = arrays.profiles.linear[pairs.profile[rows]]
-    for linear in (True, False):
-        part = rows[is_linear == linear]
+def chunks(arrays: SystemArrays, pairs: Pairs, rows: IntArray) -> list[IntArray]:
+    """Split rows by queue model and law, and each part, sorted by batch limit, into bounded chunks."""
+    laws, queue_model = arrays.profiles.laws, arrays.profiles.queue_model
+    profile = pairs.profile[rows]
+    group = queue_model[profile] * len(laws.laws) + laws.law[profile]
+    found = []
+    for one in np.unique(group):
+        part = rows[group == one]
         part = part[np.argsort(pairs.max_batch[part], kind="stable")]
         end = len(part)
         while end:
             count = max(1, CHUNK_ELEMENTS // (int(pairs.max_batch[part[end - 1]]) + 1))
-            yield linear, part[max(0, end - count) : end]
+            found.append(part[max(0, end - count) : end])
             end = max(0, end - count)
-
-
-def for_each(
-    work: Callable[[tuple[bool, IntArray]], _Result], chunks: list[tuple[bool, IntArray]]
-) -> list[_Result]:
-    """Work on chunks, which touch different pairs, in several threads: NumPy lets others run meanwhile."""
-    if len(chunks) < 2:
-        return [work(chunk) for chunk in chunks]
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, MAX_THREADS)) as pool:
-        return list(pool.map(work, chunks))
+    return found

@@ -24,16 +24,14 @@ class Reason(IntEnum):
     does_not_fit = 4
     batch_limit = 5
     no_work = 6
-    itl_unattainable = 7
-    ttft_unattainable = 8
+    slo_unattainable = 7
+    slo_missed = 8
     replica_limit = 9
-    itl_missed = 10
-    ttft_missed = 11
 
     @property
     def label(self) -> str:
         """The reason as it stands in the output."""
-        return "slo_unattainable" if self.name.startswith(("itl_", "ttft_")) else self.name
+        return Reason.slo_unattainable.name if self is Reason.slo_missed else self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +114,20 @@ class Verdicts:
     """`Reason`, 0 for candidates."""
     value: FloatArray
     limit: FloatArray
+    measure: IntArray
+    """What the numbers measure, an index into the measures of the fleet's targets; -1: by the reason."""
+
+    @classmethod
+    def none(cls, shape: tuple[int, ...]) -> "Verdicts":
+        """Return verdicts without a rejection, to be filled."""
+        return cls(
+            np.zeros(shape, np.int64), np.full(shape, np.nan), np.full(shape, np.nan), np.full(shape, -1)
+        )
+
+    def freeze(self) -> None:
+        """Make the verdicts read-only."""
+        for field in fields(self):
+            frozen(getattr(self, field.name))
 
     def reject(
         self,
@@ -182,9 +194,27 @@ class Candidates:
             server.name,
             accelerator,
             reason.label,
-            _detail(reason, server, accelerator, value, limit),
+            self._detail(reason, server, accelerator, (s, a)),
             None if np.isnan(value) else value,
             None if np.isnan(limit) else limit,
+        )
+
+    def _detail(self, reason: Reason, server: Server, accelerator: str, pair: tuple[int, int]) -> str:
+        if reason is Reason.not_allowed:
+            if server.keep_accelerator and server.current.accelerator not in ("", accelerator):
+                return f"keepAccelerator holds it on {server.current.accelerator}"
+            return "not in the server's list of accelerators"
+        value, limit = float(self.verdicts.value[pair]), float(self.verdicts.limit[pair])
+        measure = self.arrays.servers.targets.measures[self.verdicts.measure[pair]]
+        return _DETAILS[reason].format(
+            service_class=server.service_class,
+            model=server.model,
+            accelerator=accelerator,
+            value=value,
+            limit=limit,
+            measure=measure,
+            measured=measure.text(value, ".4g"),
+            target=measure.text(limit),
         )
 
 
@@ -194,23 +224,7 @@ _DETAILS = {
     Reason.does_not_fit: "one request has {value:,.0f} tokens, kvCapacity is {limit:,.0f}",
     Reason.batch_limit: "batch limit {value:,.0f} is over {limit:,.0f}; set the server's maxBatchSize",
     Reason.no_work: "the service time of a request is zero; give the profile token times",
-    Reason.itl_unattainable: "best ITL at batch 1 is {value:.4g} ms, target {limit:g} ms",
-    Reason.ttft_unattainable: "best TTFT at batch 1 is {value:.4g} ms, target {limit:g} ms",
-    Reason.itl_missed: "ITL at the load per replica is {value:.4g} ms, target {limit:g} ms",
-    Reason.ttft_missed: "TTFT at the load per replica is {value:.4g} ms, target {limit:g} ms",
+    Reason.slo_unattainable: "best {measure.label} at batch 1 is {measured}, target {target}",
+    Reason.slo_missed: "{measure.label} at the load per replica is {measured}, target {target}",
     Reason.replica_limit: "needs {value:,.0f} replicas, the limit is {limit:,.0f}",
 }
-
-
-def _detail(reason: Reason, server: Server, accelerator: str, value: float, limit: float) -> str:
-    if reason is Reason.not_allowed:
-        if server.keep_accelerator and server.current.accelerator not in ("", accelerator):
-            return f"keepAccelerator holds it on {server.current.accelerator}"
-        return "not in the server's list of accelerators"
-    return _DETAILS[reason].format(
-        service_class=server.service_class,
-        model=server.model,
-        accelerator=accelerator,
-        value=value,
-        limit=limit,
-    )

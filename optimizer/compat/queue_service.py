@@ -7,19 +7,12 @@ from collections.abc import Iterable, Iterator
 
 from pydantic import Field
 
+from optimizer.documents import AnswerTokens, BatchLimit, Count, Document, Quantity, Tokens
 from optimizer.errors import AnalysisError, SpecError
 from optimizer.replica import LatencyTargets, Replica, ReplicaPerformance, analyze_replicas, size_replicas
 from optimizer.spec.files import json_value
 from optimizer.spec.messages import validated
-from optimizer.spec.schema import (
-    AnswerTokens,
-    BatchLimit,
-    Count,
-    Document,
-    PerfParms,
-    Quantity,
-    Tokens,
-)
+from optimizer.timing import PerfParms
 
 
 class QueueProblem(Document):

@@ -4,9 +4,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from optimizer.documents import Document
 from optimizer.errors import IncompletePlanError
 from optimizer.solvers.problem import SolverName
-from optimizer.spec.schema import AllocationData, Document, Load, Server
+from optimizer.spec.schema import AllocationData, Load, Server
 from optimizer.spec.system import System
 
 

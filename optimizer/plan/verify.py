@@ -9,8 +9,10 @@ from collections import Counter
 
 import numpy as np
 
-from optimizer.candidates.finder import MISS_TOLERANCE, analyze_pairs
+from optimizer.candidates.finder import analyze_pairs
 from optimizer.plan.document import Plan, Pool
+from optimizer.queueing.measures import METRICS
+from optimizer.queueing.targets import MISS_TOLERANCE, meets_target
 from optimizer.spec.schema import Server
 from optimizer.spec.system import System
 from optimizer.tabulation import DEFAULT_MAX_BATCH, tabulate
@@ -164,18 +166,19 @@ def _check_latencies(plan: Plan, system: System) -> list[str]:
     rate = np.array([pool.arrival_rate_rpm / 60 / pool.num_replicas for pool in pools])
     found = analyze_pairs(arrays, server, accelerator, np.array([pool.max_batch for pool in pools]), rate)
     problems = []
+    limits = {metric: arrays.servers.targets.limit(metric) for metric in METRICS}
     for i, pool in enumerate(pools):
         name = arrays.server_names[server[i]]
         for metric, value, said, target in (
-            ("ITL", found.itl_ms[i], pool.itl_ms, arrays.servers.itl_ms[server[i]]),
-            ("TTFT", found.ttft_ms[i], pool.ttft_ms, arrays.servers.ttft_ms[server[i]]),
+            ("ITL", found.itl_ms[i], pool.itl_ms, limits["itl"][server[i]]),
+            ("TTFT", found.ttft_ms[i], pool.ttft_ms, limits["ttft"][server[i]]),
             ("wait", found.wait_ms[i], pool.wait_ms, np.inf),
         ):
             if not _close(value, said):
                 problems.append(
                     f"{name}: {metric} on {pool.accelerator} is {value:g} ms, the plan says {said:g} ms"
                 )
-            if value > target * (1 + 2 * MISS_TOLERANCE):
+            if not meets_target(value, target, 2 * MISS_TOLERANCE):
                 problems.append(
                     f"{name}: {metric} on {pool.accelerator} is {value:g} ms, target {target:g} ms"
                 )

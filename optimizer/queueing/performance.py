@@ -1,28 +1,21 @@
-"""From the queue of a replica to what its users see: waiting, TTFT, ITL, throughput, loss.
+"""What the users of a replica see at a rate, and what a queue model is: it gives that, for R rows at once.
 
-`ReplicaQueues` joins a token-time law with the birth–death queue that it drives, for R rows at once. Rates
-are requests per second at this boundary and requests per millisecond inside. Equation numbers refer to
-``docs/math.md``.
+Rates are requests per second at this boundary. A queue model says which laws it takes and which measures it
+knows; `optimizer.queueing.table` lists them.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
-from optimizer.arrays import FloatArray, IntArray
-from optimizer.queueing.birth_death import BirthDeathQueue
-from optimizer.timing import TimingLaw
-
-MS_PER_S = 1000.0
-STABILITY_MARGIN = 1e-3
-"""Rates are sought from this share of μ(1) up to this share below μ(N) (the reference's ε)."""
-
+from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.queueing.measures import METRICS, Measure
+from optimizer.timing import Law
 
 QUEUE_TO_BATCH_RATIO = 10
-"""Room to wait, as a multiple of the batch limit, where none is stated (the reference's first family)."""
-LEAST_RATE_RPS = 1e-290
-"""A rate below this is taken as this: its logarithm must exist."""
+"""Queue capacity, as a multiple of the batch limit, where none is stated (the reference's first family)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,76 +39,57 @@ class Performance:
     p_empty: FloatArray
     p_full: FloatArray
 
+    def figure(self, measure: Measure) -> FloatArray:
+        """Return a figure that can have a target, shape (R,).
 
-@dataclass(frozen=True, slots=True)
-class ReplicaQueues:
-    """R replicas, each with its token-time law, batch limit N and queue room Q."""
+        Raises:
+            ValueError: a percentile of means.
+        """
+        if measure.percentile is not None:
+            raise ValueError(f"{measure.label}: only means are known")
+        return np.asarray(getattr(self, METRICS[measure.metric].figure))
 
-    law: TimingLaw
-    queue: BirthDeathQueue
-    single_rate_rps: FloatArray
-    """μ(1), shape (R,)."""
-    full_rate_rps: FloatArray
-    """μ(N), shape (R,)."""
+
+class QueueModel(ABC):
+    """R replicas, each with its latency model, batch limit and queue capacity."""
+
+    name: ClassVar[str]
+    """What it is called in documents."""
 
     @classmethod
-    def build(cls, law: TimingLaw, max_batch: IntArray, max_queue: IntArray) -> Self:
-        """Tabulate the departure rates μ(n) = n / S(n) (eq. 9) of every row up to the largest batch.
+    @abstractmethod
+    def takes(cls, law: type[Law]) -> bool:
+        """Say whether a law can drive this queue."""
 
-        Args:
-            law: token-time law of the R rows; every service time must be positive.
-            max_batch: N ≥ 1, shape (R,).
-            max_queue: Q ≥ 0, shape (R,).
-        """
-        first = np.cumsum(max_batch) - max_batch
-        occupancy = np.arange(1, int(max_batch.sum()) + 1) - np.repeat(first, max_batch)
-        rows = np.repeat(np.arange(len(max_batch)), max_batch)
-        log_rates = np.log(occupancy / law.take(rows).service_time_ms(occupancy.astype(np.float64)))
-        queue = BirthDeathQueue.from_rates(log_rates, max_batch, max_queue)
-        return cls(law, queue, np.exp(log_rates[first]) * MS_PER_S, np.exp(queue.log_full_rate) * MS_PER_S)
+    @classmethod
+    @abstractmethod
+    def knows(cls, measure: Measure) -> bool:
+        """Say whether the figures include a measure."""
+
+    @classmethod
+    @abstractmethod
+    def of_law(cls, law: Law, max_batch: IntArray, max_queue: IntArray) -> Self:
+        """Build the replicas; every request must take time."""
 
     @property
+    @abstractmethod
     def least_rate_rps(self) -> FloatArray:
         """The lower end of the rates that sizing considers, shape (R,)."""
-        return STABILITY_MARGIN * np.minimum(self.single_rate_rps, self.full_rate_rps)
 
     @property
+    @abstractmethod
     def stable_rate_rps(self) -> FloatArray:
         """The largest rate that counts as stable, shape (R,)."""
-        return (1 - STABILITY_MARGIN) * self.full_rate_rps
 
+    @property
+    @abstractmethod
+    def steps(self) -> BoolArray:
+        """Whether latencies step with the rate, and may fall at a step; shape (R,)."""
+
+    @abstractmethod
+    def analyze(self, rate_rps: FloatArray) -> Performance:
+        """Return the long-run figures at arrival rates > 0, shape (R,)."""
+
+    @abstractmethod
     def take(self, rows: IntArray) -> Self:
         """Return the replicas of the chosen rows, in their order."""
-        return type(self)(
-            self.law.take(rows), self.queue.take(rows), self.single_rate_rps[rows], self.full_rate_rps[rows]
-        )
-
-    def analyze(self, rate_rps: FloatArray) -> Performance:
-        """Return the long-run means at arrival rates `rate_rps` > 0, shape (R,) (eq. 10-21).
-
-        Beyond the stable rate the queue stays full and the surplus is lost; the means then hold for the
-        requests that are let in.
-        """
-        rate = np.maximum(rate_rps, LEAST_RATE_RPS) / MS_PER_S
-        state = self.queue.solve(np.log(rate))
-        throughput = rate * state.acceptance
-        service = state.in_service / throughput
-        wait = state.in_queue / throughput
-        times = self.law.token_times(service, state.in_service, self.queue.max_batch)
-        p_full = np.exp(state.log_p_full)
-        return Performance(
-            offered_rps=rate_rps,
-            throughput_rps=throughput * MS_PER_S,
-            response_ms=wait + service,
-            wait_ms=wait,
-            service_ms=service,
-            prefill_ms=times.prefill_ms,
-            ttft_ms=wait + times.first_token_ms,
-            itl_ms=times.itl_ms,
-            in_service=state.in_service,
-            in_queue=state.in_queue,
-            utilization=state.in_service / self.queue.max_batch,
-            loss=p_full,
-            p_empty=np.exp(state.log_p_empty),
-            p_full=p_full,
-        )

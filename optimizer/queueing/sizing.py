@@ -1,8 +1,8 @@
 """The largest arrival rate at which a replica meets its targets.
 
-The rates at which the latencies cross their targets are sought for all rows at once; the smaller of a row's
-two is its answer. Where the number of prefill chunks steps, both targets are one function, the larger of the
-two ratios. Equation numbers refer to ``docs/math.md``.
+The rates at which figures cross their targets are sought for all rows at once; the smallest of a row's is its
+answer. Where latencies step with the rate, all targets are one function, the largest of the ratios. Equation
+numbers refer to ``docs/math.md``.
 """
 
 from collections.abc import Callable
@@ -12,41 +12,19 @@ import numpy as np
 from scipy.optimize.elementwise import find_root
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.queueing.performance import Performance, ReplicaQueues
+from optimizer.queueing.performance import Performance, QueueModel
+from optimizer.queueing.targets import TARGET_TOLERANCE, Targets
 
 TPS_STABILITY_SHARE = 0.9
 """With a throughput target, the share of the largest stable rate that may be used (the reference's)."""
-TARGET_TOLERANCE = 1e-9
-"""A target counts as met up to this relative excess, which absorbs rounding."""
-
-
 RATE_TOLERANCE = 1e-10
 """Relative width of the bracket around the largest rate."""
-_BOTH = 2
-"""Row of `_ratios` that has the worse of the two."""
 CUTS = np.array([0.0, 0.05, 0.25, 0.5, 0.75, 1.0])
 """Where a bracket is cut into parts before the search begins; small batches cross close to its lower end."""
+_WORST = -1
+"""Row of `_ratios` that has the worst of them."""
 SMALLEST_RATIO = 1e-30
 """Stands for a latency of zero (no prompt, no wait) where its logarithm is taken."""
-
-
-@dataclass(frozen=True, slots=True)
-class Targets:
-    """Latency targets of R rows, shapes (R,); infinity where there is none."""
-
-    ttft_ms: FloatArray
-    itl_ms: FloatArray
-    tps: BoolArray
-    """Whether the row has a throughput target, which caps its rate."""
-
-    def take(self, rows: IntArray) -> "Targets":
-        """Return the targets of the chosen rows, in their order."""
-        return Targets(self.ttft_ms[rows], self.itl_ms[rows], self.tps[rows])
-
-    def excess(self, performance: Performance) -> FloatArray:
-        """Return the larger of the two ratios to the targets, minus one: positive where one is missed."""
-        with np.errstate(over="ignore"):
-            return np.maximum(performance.ttft_ms / self.ttft_ms, performance.itl_ms / self.itl_ms) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +33,8 @@ class Sizing:
 
     max_rate_rps: FloatArray
     """Largest rate that meets every target; NaN where none does."""
-    least_ttft_ms: FloatArray
-    """TTFT at the lower end of the rates, the best that this row can do."""
-    least_itl_ms: FloatArray
+    least: FloatArray
+    """What each target measures at the lower end of the rates, the best that a row can do; shape (K, R)."""
 
     @property
     def attainable(self) -> BoolArray:
@@ -65,38 +42,38 @@ class Sizing:
         return ~np.isnan(self.max_rate_rps)
 
 
-def largest_rate(replicas: ReplicaQueues, targets: Targets) -> Sizing:
+def largest_rate(replicas: QueueModel, targets: Targets) -> Sizing:
     """Return the largest rate of each row that meets all its targets (eq. 22, 23).
 
-    TTFT and ITL grow with the rate, except where the number of prefill chunks steps: there the answer
+    Latencies grow with the rate, except where they step (with the number of prefill chunks): there the answer
     meets its targets but need not be the largest such rate.
     """
     low = replicas.least_rate_rps
     high = np.where(targets.tps, TPS_STABILITY_SHARE, 1.0) * replicas.stable_rate_rps
     least, most = replicas.analyze(low), replicas.analyze(high)
     at_low, at_high = _ratios(targets, least), _ratios(targets, most)
-    attainable = at_low[_BOTH] - 1 <= TARGET_TOLERANCE
+    attainable = at_low[_WORST] - 1 <= TARGET_TOLERANCE
     rate = np.where(attainable, high, np.nan)
-    steps = replicas.law.steps(replicas.queue.max_batch)
-    sought = (at_high - 1 > TARGET_TOLERANCE) & attainable & np.array([~steps, ~steps, steps])
+    together = np.zeros(at_high.shape, np.bool_)
+    together[_WORST] = True
+    sought = (at_high - 1 > TARGET_TOLERANCE) & attainable & (together == replicas.steps)
     which, row = np.nonzero(sought)
     if len(row):
         # A target met to the last bit at the least rate needs the tolerance again, for a sign to change.
         slack = np.where(at_low[which, row] - 1 > -TARGET_TOLERANCE, 2 * TARGET_TOLERANCE, 0.0)
         crossing = _crossing(replicas, targets, row, which, slack, (low[row], high[row]))
         np.minimum.at(rate, row, crossing)
-    return Sizing(rate, least.ttft_ms, least.itl_ms)
+    return Sizing(rate, targets.figures(least))
 
 
 def _ratios(targets: Targets, performance: Performance) -> FloatArray:
-    """Return TTFT, ITL and the worse of the two over their targets, shape (3, R)."""
-    with np.errstate(over="ignore"):
-        ttft, itl = performance.ttft_ms / targets.ttft_ms, performance.itl_ms / targets.itl_ms
-    return np.array([ttft, itl, np.maximum(ttft, itl)])
+    """Return every figure over its target, and last the worst of them; shape (K + 1, R)."""
+    ratios = targets.ratios(performance)
+    return np.vstack([ratios, ratios.max(axis=0)])
 
 
 def _crossing(
-    replicas: ReplicaQueues,
+    replicas: QueueModel,
     targets: Targets,
     row: IntArray,
     which: IntArray,

@@ -7,6 +7,7 @@ stands under its unit.
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from optimizer.queueing.targets import target_share
 from optimizer.render.comparison_words import headline as comparison_headline
 from optimizer.render.comparison_words import signed
 from optimizer.studies.comparison.document import Comparison, Figures
@@ -259,7 +260,8 @@ def _target(value: float | None) -> str:
 
 
 def _margin(value: float, target: float | None) -> str:
-    return "–" if target is None else f"{1 - value / target:.0%}"
+    share = target_share(value, target)
+    return "–" if share is None else f"{1 - share:.0%}"
 
 
 def _lost(share: float) -> str:

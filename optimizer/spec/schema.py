@@ -4,88 +4,27 @@ Wire names are the reference family's (``arrivalRate``) and are matched in any c
 unit (``arrival_rate_rpm``). Unknown keys, wrong types, NaN and infinity are errors with their path.
 """
 
-from functools import cache
-from typing import Annotated, Any, Literal, NamedTuple
+from collections.abc import Iterator
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-MAX_BATCH_LIMIT = 1_000_000
-"""Largest batch that is analysed; a queue's table has one entry per batch."""
-MAX_COUNT = 1_000_000_000
-"""Largest count of replicas, units or accelerators in any document."""
-MAX_TOKENS = 100_000_000
-MAX_QUANTITY = 1e15
-"""Largest rate, time, cost or memory: far beyond any real one, and sums of them stay exact enough."""
-
-
-def _whole(value: object) -> object:
-    """Let 1024.0 pass where a whole number is meant; other floats are refused by the strict check."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-Name = Annotated[str, Field(min_length=1, max_length=253)]
-Quantity = Annotated[float, Field(ge=0, le=MAX_QUANTITY)]
-Tokens = Annotated[float, Field(ge=0, le=MAX_TOKENS)]
-AnswerTokens = Annotated[float, Field(ge=1, le=MAX_TOKENS)]
-Count = Annotated[int, Field(ge=0, le=MAX_COUNT), BeforeValidator(_whole)]
-PositiveCount = Annotated[int, Field(ge=1, le=MAX_COUNT), BeforeValidator(_whole)]
-SliceCount = Annotated[int, Field(ge=1, le=10_000), BeforeValidator(_whole)]
-BatchLimit = Annotated[int, Field(ge=1, le=MAX_BATCH_LIMIT), BeforeValidator(_whole)]
-BatchSize = Annotated[int, Field(ge=0, le=MAX_BATCH_LIMIT), BeforeValidator(_whole)]
-Priority = Annotated[int, Field(ge=1, le=100), BeforeValidator(_whole)]
-Coefficient = Annotated[float, Field(ge=0, le=100)]
-
-
-class Document(BaseModel):
-    """Base of every document: frozen, strict, no unknown keys, keys in any case."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        strict=True,
-        extra="forbid",
-        allow_inf_nan=False,
-        populate_by_name=True,
-        use_attribute_docstrings=True,
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _match_keys_in_any_case(cls, data: Any) -> Any:
-        """Spell the keys as the wire does, and drop those that are null: null means absent."""
-        if not isinstance(data, dict):
-            return data
-        known = _wire_names(cls)
-        if data.keys() <= known.exact and None not in data.values():
-            return data
-        matched: dict[Any, Any] = {}
-        for key, value in data.items():
-            name = str(key)
-            name = known.any_case.get(name) or known.any_case.get(name.lower(), name)
-            if name in matched:
-                raise PydanticCustomError("duplicate_key", "key {key} occurs twice", {"key": repr(name)})
-            if value is not None:
-                matched[name] = value
-        return matched
-
-
-class _WireNames(NamedTuple):
-    """The wire names of a document's fields."""
-
-    exact: frozenset[str]
-    any_case: dict[str, str]
-    """By lower-case, exact and Python spelling."""
-
-
-@cache
-def _wire_names(model: type[BaseModel]) -> _WireNames:
-    names: dict[str, str] = {}
-    for name, field in model.model_fields.items():
-        wire = field.alias or name
-        names |= {wire: wire, wire.lower(): wire}
-    for name, field in model.model_fields.items():
-        names.setdefault(name, field.alias or name)
-    return _WireNames(frozenset(names.values()), names)
+from optimizer.documents import (
+    BatchSize,
+    Coefficient,
+    Count,
+    Document,
+    Name,
+    PositiveCount,
+    Priority,
+    Quantity,
+    SliceCount,
+    Tokens,
+)
+from optimizer.queueing.measures import METRICS, Measure
+from optimizer.queueing.table import QueueModelName
+from optimizer.timing import LawFields, laws_known
 
 
 class Power(Document):
@@ -120,37 +59,8 @@ class Accelerator(Document):
     """Price of the slice [cents/h]."""
 
 
-class DecodeParms(Document):
-    """Decode step of the linear law: α + β·batch."""
-
-    base_ms: Quantity = Field(0.0, alias="alpha")
-    """α [ms]."""
-    per_request_ms: Quantity = Field(0.0, alias="beta")
-    """β [ms per request in the batch]."""
-
-
-class PrefillParms(Document):
-    """Prefill of the linear law: γ + δ·prompt tokens·batch."""
-
-    base_ms: Quantity = Field(0.0, alias="gamma")
-    """γ [ms]."""
-    per_token_ms: Quantity = Field(0.0, alias="delta")
-    """δ [ms per prompt token and request in the batch]."""
-
-
-class PerfParms(Document):
-    """Iteration law: α + β·(tokens computed) + γ·(KV tokens read)."""
-
-    base_ms: Quantity = Field(0.0, alias="alpha")
-    """α [ms]."""
-    compute_per_token_ms: Quantity = Field(0.0, alias="beta")
-    """β [ms per token computed]."""
-    kv_read_per_token_ms: Quantity = Field(0.0, alias="gamma")
-    """γ [ms per token of KV cache read]."""
-
-
-class ModelProfile(Document):
-    """One model on one accelerator: how many slices a replica takes, its batch limit and token times."""
+class _ProfileKey(Document):
+    """What a profile is of, and its batch limit."""
 
     name: Name
     """The model."""
@@ -162,40 +72,23 @@ class ModelProfile(Document):
     """Batch limit at `atTokens` output tokens per request; 0 means 256."""
     at_tokens: Count = Field(0, alias="atTokens")
     """Request length at which the batch limit was found [output tokens]; 0: the limit is not scaled."""
-    decode: DecodeParms | None = Field(None, alias="decodeParms")
-    """Linear law, decode."""
-    prefill: PrefillParms | None = Field(None, alias="prefillParms")
-    """Linear law, prefill."""
-    iteration: PerfParms | None = Field(None, alias="perfParms")
-    """Iteration law; excludes the linear one."""
+
+
+class ModelProfile(LawFields, _ProfileKey):
+    """One model on one accelerator: how many slices a replica takes, its batch limit and token times."""
+
     kv_capacity_tokens: Count | None = Field(None, alias="kvCapacity")
     """Tokens of KV cache of one replica; caps the batch at this over the tokens of a request."""
-    max_num_tokens: PositiveCount = Field(8192, alias="maxNumTokens")
-    """Token budget of one iteration (chunked prefill; iteration law)."""
-    queue_model: Literal["reference"] = Field("reference", alias="queueModel")
+    queue_model: QueueModelName = Field("reference", alias="queueModel")
     """Performance model of the candidates: the law's own birth-death queue."""
-
-    @property
-    def is_linear(self) -> bool:
-        """Whether the profile gives a linear law with any non-zero parameter."""
-        decode, prefill = self.decode, self.prefill
-        return (decode is not None and (decode.base_ms > 0 or decode.per_request_ms > 0)) or (
-            prefill is not None and (prefill.base_ms > 0 or prefill.per_token_ms > 0)
-        )
-
-    @property
-    def is_iteration(self) -> bool:
-        """Whether the profile gives an iteration law with any non-zero parameter."""
-        law = self.iteration
-        return law is not None and (
-            law.base_ms > 0 or law.compute_per_token_ms > 0 or law.kv_read_per_token_ms > 0
-        )
 
     @model_validator(mode="after")
     def _one_law(self) -> "ModelProfile":
-        if self.is_linear and self.is_iteration:
+        known = laws_known(self)
+        if len(known) > 1:
+            keys = " and ".join(law.keys(type(self)) for law in known)
             raise PydanticCustomError(
-                "two_laws", "both decodeParms/prefillParms and perfParms are given; keep one of the two laws"
+                "two_laws", "both {keys} are given; keep one of the two laws", {"keys": keys}
             )
         return self
 
@@ -213,6 +106,13 @@ class ModelTarget(Document):
     """Token throughput [tokens/s]; replaces the arrival rate as the load."""
     percentile: float | None = Field(None, gt=0, lt=100)
     """Percentile at which the latency targets must hold; none: the mean."""
+
+    def latency_targets(self) -> Iterator[tuple[Measure, float]]:
+        """Yield what each latency target measures, and its limit [ms]."""
+        for metric in METRICS:
+            limit = getattr(self, f"{metric}_ms")
+            if limit:
+                yield Measure(metric, self.percentile), limit
 
 
 class ServiceClass(Document):

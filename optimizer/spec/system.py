@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from optimizer.errors import SpecError
+from optimizer.queueing.table import QUEUE_MODELS
 from optimizer.spec.files import Part, read_parts, spec_from_value
 from optimizer.spec.messages import validated
 from optimizer.spec.schema import (
@@ -25,6 +26,7 @@ from optimizer.spec.schema import (
     ServiceClass,
     SystemSpec,
 )
+from optimizer.timing import laws_known
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,7 @@ def join_parts(parts: Sequence[Part]) -> System:
             targets[service_class.name, target.model] = target
     for place, profile in profiles.values():
         _must_exist(profile.accelerator, accelerators, f"{place}.acc", "accelerator")
+        check_profile(profile, place)
     models = {model for model, _ in profiles}
     for place, server in servers.values():
         _check_server(server, place, accelerators, classes, models)
@@ -217,17 +220,33 @@ def _check_server(
     check_load(current.load, f"{place}.currentAlloc.load.")
 
 
+def check_profile(profile: ModelProfile, place: str) -> None:
+    """Refuse a profile whose queue model cannot express its law; `place` stands before what is wrong.
+
+    Raises:
+        SpecError: it names a queue model that does not take its law.
+    """
+    for law in laws_known(profile):
+        if not QUEUE_MODELS[profile.queue_model].takes(law):
+            raise SpecError(
+                f"{place}: the queue model {profile.queue_model!r} cannot be driven by the {law.name} law; "
+                "choose another queueModel"
+            )
+
+
 def check_target(target: ModelTarget, place: str) -> None:
     """Refuse a target that the queue model cannot keep; `place` stands before what is wrong.
 
     Raises:
         SpecError: it asks for a percentile.
     """
-    if target.percentile is not None:
-        raise SpecError(
-            f"{place}.percentile: {target.percentile:g} asks for a percentile, but the queue model "
-            "'reference' knows means only; remove it"
-        )
+    for measure, _ in target.latency_targets():
+        if not any(model.knows(measure) for model in QUEUE_MODELS.values()):
+            models = " or ".join(map(repr, QUEUE_MODELS))
+            raise SpecError(
+                f"{place}.percentile: {target.percentile:g} asks for a percentile, but the queue model "
+                f"{models} knows means only; remove it"
+            )
 
 
 def with_changed_load(server: Server, **changes: float) -> Server:

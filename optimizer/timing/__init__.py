@@ -1,7 +1,23 @@
 """Latency models: how long the steps of a request take when a replica runs a given batch, one file a law."""
 
-from optimizer.timing.iteration import IterationLaw
-from optimizer.timing.law import DEFAULT_MAX_NUM_TOKENS, TimingLaw, TokenTimes
-from optimizer.timing.linear import LinearLaw
+from optimizer.timing.iteration import DEFAULT_MAX_NUM_TOKENS, IterationLaw, PerfParms
+from optimizer.timing.law import Law, RequestShapes, ServiceLaw, TokenTimes
+from optimizer.timing.linear import DecodeParms, LinearLaw, PrefillParms
+from optimizer.timing.table import LawFields, LawTable, laws_given, laws_known
 
-__all__ = ["DEFAULT_MAX_NUM_TOKENS", "IterationLaw", "LinearLaw", "TimingLaw", "TokenTimes"]
+__all__ = [
+    "DEFAULT_MAX_NUM_TOKENS",
+    "DecodeParms",
+    "IterationLaw",
+    "Law",
+    "LawFields",
+    "LawTable",
+    "LinearLaw",
+    "PerfParms",
+    "PrefillParms",
+    "RequestShapes",
+    "ServiceLaw",
+    "TokenTimes",
+    "laws_given",
+    "laws_known",
+]

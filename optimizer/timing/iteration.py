@@ -1,20 +1,49 @@
 """The iteration law: the time of one pass of the engine over its batch, with chunked prefill."""
 
 from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import numpy as np
+from pydantic import Field
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.timing.law import Rows, TokenTimes
+from optimizer.documents import Document, PositiveCount, Quantity
+from optimizer.timing.law import RequestShapes, ServiceLaw, TokenTimes
+
+DEFAULT_MAX_NUM_TOKENS = 8192
+"""Token budget of one iteration where a profile states none (vLLM's usual setting)."""
+
+
+class PerfParms(Document):
+    """Iteration law: α + β·(tokens computed) + γ·(KV tokens read)."""
+
+    base_ms: Quantity = Field(0.0, alias="alpha")
+    """α [ms]."""
+    compute_per_token_ms: Quantity = Field(0.0, alias="beta")
+    """β [ms per token computed]."""
+    kv_read_per_token_ms: Quantity = Field(0.0, alias="gamma")
+    """γ [ms per token of KV cache read]."""
+
+
+class IterationFields(Document):
+    """The fields of a document that gives the iteration law."""
+
+    iteration: PerfParms | None = Field(None, alias="perfParms")
+    """Iteration law; excludes the linear one."""
+    max_num_tokens: PositiveCount = Field(DEFAULT_MAX_NUM_TOKENS, alias="maxNumTokens")
+    """Token budget of one iteration (chunked prefill; iteration law)."""
 
 
 @dataclass(frozen=True, slots=True)
-class IterationLaw(Rows):
+class IterationLaw(ServiceLaw):
     """An iteration takes α + β·(tokens computed) + γ·(KV tokens read); all fields have shape (R,).
 
     Prompts are prefilled in chunks under a token budget (eq. 4-8).
-    Source: the reference's newer queue analyser, reference-system §1.1 and §1.2.
+    Source: the newer queue analyser of the reference.
     """
+
+    name: ClassVar[str] = "iteration"
+    parts: ClassVar[tuple[str, ...]] = ("iteration",)
 
     iteration_base_ms: FloatArray
     """α [ms]."""
@@ -25,6 +54,20 @@ class IterationLaw(Rows):
     in_tokens: FloatArray
     out_tokens: FloatArray
     max_num_tokens: FloatArray
+
+    @classmethod
+    def parameters(cls, document: Document) -> tuple[float, ...]:
+        """Return α, β, γ and the token budget of an iteration."""
+        assert isinstance(document, IterationFields)
+        law = document.iteration or PerfParms()
+        budget = float(document.max_num_tokens)
+        return law.base_ms, law.compute_per_token_ms, law.kv_read_per_token_ms, budget
+
+    @classmethod
+    def of_rows(cls, parameters: FloatArray, shapes: RequestShapes) -> Self:
+        """Return the law of R rows from α, β, γ and the token budget, shape (4, R)."""
+        base, compute, kv_read, budget = parameters
+        return cls(base, compute, kv_read, shapes.in_tokens, shapes.out_tokens, budget)
 
     def chunks(self, occupancy: FloatArray) -> FloatArray:
         """Return the number of prefill chunks of a prompt at the given batch; both shapes (R,).
@@ -81,7 +124,7 @@ class IterationLaw(Rows):
         return np.not_equal(self.chunks(max_batch.astype(np.float64)), alone)
 
     def idle_times(self, max_batch: IntArray) -> tuple[TokenTimes, FloatArray]:
-        """Return the times of a one-token request, and a full batch's turnaround (reference-system §1.9)."""
+        """Return the times of a one-token request, and a full batch's turnaround, as the reference does."""
         itl = self.iteration_base_ms + self.compute_per_token_ms
         first = itl + self.kv_read_per_token_ms * max_batch
         times = TokenTimes(np.zeros_like(itl), itl, first)

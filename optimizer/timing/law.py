@@ -1,18 +1,18 @@
-"""Token-time laws: how long the steps of a request take when a replica runs a given batch.
+"""What a latency model is: R requests' shapes under fitted parameters, asked for the times of their phases.
 
-A law holds the fitted parameters of many rows at once (a row is one model on one accelerator with one
-request shape) and answers two questions: the service time of a request at a constant batch, which makes
-the departure rates of the queue, and the mean prefill and token times that belong to a measured mean
-service time. Equation numbers refer to ``docs/math.md``.
+A law holds the parameters of many rows at once (a row is one model on one accelerator with one request
+shape). It reads them from the fields of a document, makes rows of them, and answers what a queue model asks.
+Equation numbers refer to ``docs/math.md``.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
-from typing import Protocol, Self
+from typing import ClassVar, Self
+
+import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-
-DEFAULT_MAX_NUM_TOKENS = 8192
-"""Token budget of one iteration where a profile states none (vLLM's usual setting)."""
+from optimizer.documents import Document
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,34 +25,84 @@ class TokenTimes:
     """From the start of service to the first token; the wait before service is not in it."""
 
 
-class TimingLaw(Protocol):
-    """What the queueing model asks of a token-time law over R rows."""
+@dataclass(frozen=True, slots=True)
+class RequestShapes:
+    """Mean lengths of the requests of R rows [tokens], shapes (R,)."""
 
+    in_tokens: FloatArray
+    out_tokens: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Law(ABC):
+    """Parameters and request shapes of R rows as equally long arrays."""
+
+    name: ClassVar[str]
+    """What the law is called in messages."""
+    parts: ClassVar[tuple[str, ...]]
+    """The fields of a document that hold its parameters, each a document of numbers."""
+
+    @classmethod
+    @abstractmethod
+    def parameters(cls, document: Document) -> tuple[float, ...]:
+        """Return the law's parameters from a document that has its fields; a part not given is all zero."""
+
+    @classmethod
+    @abstractmethod
+    def of_rows(cls, parameters: FloatArray, shapes: RequestShapes) -> Self:
+        """Return the law of R rows from parameters in the order of `parameters`, shape (K, R)."""
+
+    @abstractmethod
+    def has_work(self) -> BoolArray:
+        """Return whether a lone request takes any time at all, shape (R,)."""
+
+    @abstractmethod
+    def idle_times(self, max_batch: IntArray) -> tuple[TokenTimes, FloatArray]:
+        """Return what is quoted for replicas without load, from requests of one token.
+
+        The second part is the turnaround of a full batch [ms]; all shapes (R,).
+        """
+
+    @classmethod
+    def is_given(cls, document: Document) -> bool:
+        """Say whether a document gives any part of the law."""
+        return any(getattr(document, part, None) is not None for part in cls.parts)
+
+    @classmethod
+    def is_known(cls, document: Document) -> bool:
+        """Say whether a document gives the law with any non-zero parameter."""
+        given = (getattr(document, part, None) for part in cls.parts)
+        return any(value != 0 for part in given if part is not None for _, value in part)
+
+    @classmethod
+    def keys(cls, document: type[Document]) -> str:
+        """Return the law's keys in a document of the given kind, as messages name them."""
+        return "/".join(document.model_fields[part].alias or part for part in cls.parts)
+
+    def take(self, rows: IntArray) -> Self:
+        """Return the law of the chosen rows, in their order."""
+        return type(self)(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceLaw(Law):
+    """A law that knows the service time of a request at a constant batch, as a birth-death queue needs it."""
+
+    @abstractmethod
     def service_time_ms(self, occupancy: FloatArray) -> FloatArray:
         """Return the service time of a request at a constant batch; both shapes (R,)."""
 
+    @abstractmethod
     def token_times(
         self, mean_service_ms: FloatArray, mean_in_service: FloatArray, max_batch: IntArray
     ) -> TokenTimes:
         """Return the phase times that belong to a mean service time; all shapes (R,)."""
 
+    @abstractmethod
     def steps(self, max_batch: IntArray) -> BoolArray:
         """Return whether latencies step anywhere between a batch of one and the limit; shapes (R,)."""
 
-    def idle_times(self, max_batch: IntArray) -> tuple[TokenTimes, FloatArray]:
-        """Return what the reference quotes for replicas without load, from requests of one token.
-
-        The second part is the turnaround of a full batch [ms]; all shapes (R,).
-        """
-
-    def take(self, rows: IntArray) -> Self:
-        """Return the law of the chosen rows, in their order."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """What every law is: parameters as equally long arrays, selected together."""
-
-    def take(self, rows: IntArray) -> Self:
-        """Return the law of the chosen rows, in their order."""
-        return type(self)(*(getattr(self, f.name)[rows] for f in fields(self)))
+    def has_work(self) -> BoolArray:
+        """Return whether a lone request takes any time at all, shape (R,)."""
+        one = np.ones(len(getattr(self, fields(self)[0].name)))
+        return np.asarray(self.service_time_ms(one) > 0)

@@ -1,20 +1,53 @@
 """The linear law: prefill and decode steps that grow linearly with the batch."""
 
 from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import numpy as np
+from pydantic import Field
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.timing.law import Rows, TokenTimes
+from optimizer.documents import Document, Quantity
+from optimizer.timing.law import RequestShapes, ServiceLaw, TokenTimes
+
+
+class DecodeParms(Document):
+    """Decode step of the linear law: α + β·batch."""
+
+    base_ms: Quantity = Field(0.0, alias="alpha")
+    """α [ms]."""
+    per_request_ms: Quantity = Field(0.0, alias="beta")
+    """β [ms per request in the batch]."""
+
+
+class PrefillParms(Document):
+    """Prefill of the linear law: γ + δ·prompt tokens·batch."""
+
+    base_ms: Quantity = Field(0.0, alias="gamma")
+    """γ [ms]."""
+    per_token_ms: Quantity = Field(0.0, alias="delta")
+    """δ [ms per prompt token and request in the batch]."""
+
+
+class LinearFields(Document):
+    """The fields of a document that gives the linear law."""
+
+    decode: DecodeParms | None = Field(None, alias="decodeParms")
+    """Linear law, decode."""
+    prefill: PrefillParms | None = Field(None, alias="prefillParms")
+    """Linear law, prefill."""
 
 
 @dataclass(frozen=True, slots=True)
-class LinearLaw(Rows):
+class LinearLaw(ServiceLaw):
     """Prefill and decode steps that grow linearly with the batch; all fields have shape (R,).
 
     A prefill takes γ + δ·in·n and a decode step α + β·n at batch n (eq. 1, 2).
-    Source: the reference's first queue analyser, reference-system §1.6.
+    Source: the first queue analyser of the reference.
     """
+
+    name: ClassVar[str] = "linear"
+    parts: ClassVar[tuple[str, ...]] = ("decode", "prefill")
 
     decode_base_ms: FloatArray
     """α [ms]."""
@@ -26,6 +59,20 @@ class LinearLaw(Rows):
     """δ [ms per prompt token and request in the batch]."""
     in_tokens: FloatArray
     out_tokens: FloatArray
+
+    @classmethod
+    def parameters(cls, document: Document) -> tuple[float, ...]:
+        """Return α, β, γ and δ."""
+        assert isinstance(document, LinearFields)
+        decode, prefill = document.decode or DecodeParms(), document.prefill or PrefillParms()
+        return decode.base_ms, decode.per_request_ms, prefill.base_ms, prefill.per_token_ms
+
+    @classmethod
+    def of_rows(cls, parameters: FloatArray, shapes: RequestShapes) -> Self:
+        """Return the law of R rows from α, β, γ and δ, shape (4, R)."""
+        decode_base, decode_per_request, prefill_base, prefill_per_token = parameters
+        decode, prefill = (decode_base, decode_per_request), (prefill_base, prefill_per_token)
+        return cls(*decode, *prefill, shapes.in_tokens, shapes.out_tokens)
 
     def _service_coefficients(self) -> tuple[FloatArray, FloatArray]:
         """Return base and slope of the service time, which is base + slope·n (eq. 3)."""

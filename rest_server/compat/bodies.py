@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
+from optimizer.documents import Document
 from optimizer.errors import SpecError
 from optimizer.spec.files import spec_from_value
 from optimizer.spec.messages import kind_of, path_text
 from optimizer.spec.schema import (
     Accelerator,
     Capacity,
-    Document,
     ModelProfile,
     OptimizerOptions,
     Server,

@@ -13,12 +13,12 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel
 
+from optimizer.documents import Document
 from optimizer.errors import SpecError
 from optimizer.spec.messages import kind_of, path_text, validated
 from optimizer.spec.schema import (
     Accelerator,
     Capacity,
-    Document,
     ModelTarget,
     SaturationPolicy,
     Server,

@@ -15,9 +15,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from optimizer.compat.queue_service import QueueProblem, analyze_problem, size_problem
+from optimizer.documents import Document
 from optimizer.errors import AnalysisError, SpecError
 from optimizer.replica import LatencyTargets, ReplicaSizing, size_replicas
-from optimizer.spec.schema import Document
 from optimizer.timing import DEFAULT_MAX_NUM_TOKENS, IterationLaw
 from rest_server.compat.answers import WireRoute, json_response
 from rest_server.compat.changes import spelled

@@ -9,18 +9,17 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from optimizer.documents import Document
 from optimizer.spec.schema import (
     Accelerator,
     AllocationData,
-    DecodeParms,
-    Document,
     Load,
     ModelProfile,
     ModelTarget,
-    PrefillParms,
     Server,
     ServiceClass,
 )
+from optimizer.timing import DecodeParms, PrefillParms
 
 EXACT = 2**53
 """Larger whole numbers are left as floats, which they were."""

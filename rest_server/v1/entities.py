@@ -10,9 +10,10 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, HTTPException, Request, Response
 
+from optimizer.documents import Document
 from optimizer.errors import SpecError
 from optimizer.spec.messages import validated
-from optimizer.spec.schema import Document, OptimizerOptions
+from optimizer.spec.schema import OptimizerOptions
 from rest_server.limits import check_size
 from rest_server.state import Entities, HeldFleet
 from rest_server.v1.examples import ENTITIES

@@ -8,15 +8,9 @@ from urllib.parse import unquote
 from fastapi import Path, Request
 from starlette.convertors import PathConvertor, register_url_convertor
 
+from optimizer.documents import Document
 from optimizer.errors import SpecError
-from optimizer.spec.schema import (
-    Accelerator,
-    Capacity,
-    Document,
-    ModelProfile,
-    Server,
-    ServiceClass,
-)
+from optimizer.spec.schema import Accelerator, Capacity, ModelProfile, Server, ServiceClass
 from optimizer.spec.system import check_load, check_target
 from rest_server.state import Entities
 from rest_server.v1.models import (

@@ -4,18 +4,16 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
+from optimizer.documents import MAX_QUANTITY, Document, Tokens
 from optimizer.plan import Plan
 from optimizer.replica import LatencyTargets, Replica, ReplicaPerformance, ReplicaSizing
 from optimizer.spec.schema import (
-    MAX_QUANTITY,
     Accelerator,
     Capacity,
-    Document,
     ModelProfile,
     OptimizerOptions,
     Server,
     ServiceClass,
-    Tokens,
 )
 from optimizer.studies.figures.kinds import KINDS
 

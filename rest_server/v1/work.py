@@ -10,12 +10,13 @@ from typing import Any, TypeVar
 from pydantic_core import to_json
 
 from optimizer.candidates import find_candidates
+from optimizer.documents import Document
 from optimizer.errors import AnalysisError, SpecError
 from optimizer.pipeline import Timings, solve
 from optimizer.replica import ReplicaPerformance, ReplicaSizing, analyze_replicas, size_replicas
 from optimizer.spec.files import Part, json_value, spec_from_value
 from optimizer.spec.messages import kind_of, validated
-from optimizer.spec.schema import Document, SystemSpec
+from optimizer.spec.schema import SystemSpec
 from optimizer.spec.system import System, join_parts
 from rest_server.limits import check_size
 from rest_server.settings import Settings

@@ -14,7 +14,7 @@ from queue_oracles import Iteration, Machine, reference_folder
 
 from optimizer.errors import AnalysisError
 from optimizer.replica import LatencyTargets, Replica, ReplicaPerformance, analyze_replicas, size_replicas
-from optimizer.spec.schema import PerfParms
+from optimizer.timing import PerfParms
 
 Row = dict[str, Any]
 

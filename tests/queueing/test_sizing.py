@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 from queue_builders import GROWING_ITERATION, GROWING_LINEAR, ITERATION, LINEAR, analyzed, queues_of
 from queue_oracles import Iteration, Linear, Machine
 
-from optimizer.queueing.sizing import Sizing, Targets, largest_rate
+from optimizer.arrays import BoolArray, FloatArray
+from optimizer.queueing.measures import MEANS, Measure
+from optimizer.queueing.sizing import Sizing, largest_rate
+from optimizer.queueing.targets import Targets
 
 FEW = settings(derandomize=True, deadline=None, max_examples=80)
 GROWING = st.one_of(
@@ -21,8 +24,15 @@ SHARES = st.one_of(st.just(0.0), st.floats(-0.2, 1.2))
 """Where a target lies between its values at the least and the largest rate; 0: there is none."""
 
 
+ITL, TTFT = (MEANS.index(Measure(metric)) for metric in ("itl", "ttft"))
+
+
+def of_arrays(ttft: FloatArray, itl: FloatArray, tps: BoolArray) -> Targets:
+    return Targets.of_means({"ttft": ttft, "itl": itl}, tps)
+
+
 def targets(ttft: float = 0, itl: float = 0, *, tps: bool = False) -> Targets:
-    return Targets(np.array([ttft or np.inf]), np.array([itl or np.inf]), np.array([tps]))
+    return of_arrays(np.array([ttft or np.inf]), np.array([itl or np.inf]), np.array([tps]))
 
 
 def size(machine: Machine, ttft: float = 0, itl: float = 0, *, tps: bool = False) -> Sizing:
@@ -81,8 +91,8 @@ def test_the_largest_rate_equals_the_oracles(machine: Machine, ttft_share: float
         assert machine.meets(rate, ttft, itl, slack=1e-7)
         assert rate >= expected * (1 - 1e-6) or not machine.meets(expected, ttft, itl, slack=-1e-7)
     least = machine.see(machine.least())
-    assert found.least_ttft_ms[0] == pytest.approx(least.ttft, rel=1e-7, abs=1e-9)
-    assert found.least_itl_ms[0] == pytest.approx(least.itl, rel=1e-7)
+    assert found.least[TTFT, 0] == pytest.approx(least.ttft, rel=1e-7, abs=1e-9)
+    assert found.least[ITL, 0] == pytest.approx(least.itl, rel=1e-7)
 
 
 @FEW
@@ -176,8 +186,8 @@ def test_a_target_missed_at_the_least_rate_is_unattainable(ttft: float, itl: flo
     found = size(MACHINE, ttft, itl)
     assert np.isnan(found.max_rate_rps[0])
     assert not found.attainable[0]
-    assert found.least_itl_ms[0] == pytest.approx(20.5, rel=1e-3)  # α + β at batch 1
-    assert found.least_ttft_ms[0] == pytest.approx(60.24, rel=1e-3)  # γ + δ·in at batch 1
+    assert found.least[ITL, 0] == pytest.approx(20.5, rel=1e-3)  # α + β at batch 1
+    assert found.least[TTFT, 0] == pytest.approx(60.24, rel=1e-3)  # γ + δ·in at batch 1
 
 
 def test_a_target_met_exactly_at_the_least_rate_allows_that_rate() -> None:
@@ -227,7 +237,7 @@ def test_extreme_requests_and_batches_are_sized_in_no_time(tokens: tuple[int, in
         if found.attainable[0]:
             assert 0 < found.max_rate_rps[0] < np.inf
         else:
-            assert found.least_itl_ms[0] > 100 or found.least_ttft_ms[0] > 1e6
+            assert found.least[ITL, 0] > 100 or found.least[TTFT, 0] > 1e6
 
 
 def test_one_output_token_is_sized_in_no_time() -> None:
@@ -252,8 +262,10 @@ def test_a_rate_is_the_same_to_the_last_bit_whatever_it_is_sized_with(data: st.D
     ttft = np.array([pair[0] or np.inf for pair in wanted])
     itl = np.array([pair[1] or np.inf for pair in wanted])
     tps = np.array([data.draw(st.booleans()) for _ in machines])
-    together = largest_rate(queues_of(machines), Targets(ttft, itl, tps))
+    together = largest_rate(queues_of(machines), of_arrays(ttft, itl, tps))
     for row, one in enumerate(machines):
-        alone = largest_rate(queues_of([one]), Targets(ttft[[row]], itl[[row]], tps[[row]]))
+        alone = largest_rate(queues_of([one]), of_arrays(ttft[[row]], itl[[row]], tps[[row]]))
         for name in Sizing.__slots__:
-            np.testing.assert_array_equal(getattr(together, name)[row], getattr(alone, name)[0], name)
+            np.testing.assert_array_equal(
+                getattr(together, name)[..., row], getattr(alone, name)[..., 0], name
+            )

@@ -11,7 +11,14 @@ from builders import accelerator, document, profile, running, server, service_cl
 from fastapi.testclient import TestClient
 
 from optimizer import load_system, solve
-from optimizer.spec.schema import Accelerator, Capacity, ModelProfile, OptimizerOptions, Server, ServiceClass
+from optimizer.spec.schema import (
+    Accelerator,
+    Capacity,
+    ModelProfile,
+    OptimizerOptions,
+    Server,
+    ServiceClass,
+)
 from rest_server.state import HeldFleet
 
 Json = dict[str, Any]

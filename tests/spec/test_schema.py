@@ -7,9 +7,11 @@ from builders import accelerator, document, server
 from pydantic import ValidationError
 
 from optimizer import SpecError, SystemSpec, load_system
+from optimizer.documents import MAX_COUNT
 from optimizer.spec.files import spec_from_value
 from optimizer.spec.messages import path_text, validated
-from optimizer.spec.schema import MAX_COUNT, Load, ModelProfile, OptimizerOptions, Server, ServiceClass
+from optimizer.spec.schema import Load, ModelProfile, OptimizerOptions, Server, ServiceClass
+from optimizer.timing import laws_known
 
 Json = dict[str, Any]
 
@@ -81,8 +83,7 @@ ITERATION = {"perfParms": {"alpha": 1.0, "beta": 2.0, "gamma": 3.0}}
 
 def test_the_linear_law_is_read() -> None:
     found = ModelProfile.model_validate({"name": "m", "acc": "A"} | LINEAR)
-    assert found.is_linear
-    assert not found.is_iteration
+    assert [law.name for law in laws_known(found)] == ["linear"]
     assert found.decode is not None
     assert found.prefill is not None
     assert (found.decode.base_ms, found.decode.per_request_ms) == (1.0, 2.0)
@@ -91,8 +92,7 @@ def test_the_linear_law_is_read() -> None:
 
 def test_the_iteration_law_is_read() -> None:
     found = ModelProfile.model_validate({"name": "m", "acc": "A"} | ITERATION)
-    assert found.is_iteration
-    assert not found.is_linear
+    assert [law.name for law in laws_known(found)] == ["iteration"]
     assert found.iteration is not None
     assert found.iteration.base_ms == 1.0
     assert found.iteration.compute_per_token_ms == 2.0
@@ -107,7 +107,8 @@ def test_both_laws_at_once_are_refused_with_the_path() -> None:
 
 def test_a_law_of_zeros_beside_the_other_is_no_contradiction() -> None:
     zeros = {"perfParms": {"alpha": 0, "beta": 0, "gamma": 0}}
-    assert ModelProfile.model_validate({"name": "m", "acc": "A"} | LINEAR | zeros).is_linear
+    found = ModelProfile.model_validate({"name": "m", "acc": "A"} | LINEAR | zeros)
+    assert [law.name for law in laws_known(found)] == ["linear"]
 
 
 # --- ranges and types ----------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ from builders import accelerator, document, profile, server, service_class, syst
 from queue_oracles import Linear, Machine
 
 from optimizer import Figure, SpecError, System, find_candidates, load_system, make_figure, solve
-from optimizer.spec.schema import PerfParms
 from optimizer.studies.figures.document import CurvePanel, Series
 from optimizer.studies.figures.prices import front
+from optimizer.timing import PerfParms
 
 TTFT, ITL = 60.0, 13.0
 """Targets of the fleet below, in ms: on A the ITL binds at large batches."""

@@ -9,8 +9,9 @@ from typing import Literal
 
 from pydantic import Field
 
+from optimizer.documents import Document
 from optimizer.plan import Plan
-from optimizer.spec.schema import Document, OptimizerOptions
+from optimizer.spec.schema import OptimizerOptions
 
 Kind = Literal["scarcity", "options", "load_change", "plans"]
 ServerChange = Literal["none", "batch", "scaled", "moved", "started", "stopped", "added", "removed"]

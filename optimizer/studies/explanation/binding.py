@@ -4,6 +4,7 @@ All replicas and all relaxations are sized at once, by the code that sized the c
 """
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,15 +19,17 @@ from optimizer.candidates.pairs import (
     waiting_room,
 )
 from optimizer.candidates.table import CandidateTable
+from optimizer.queueing.measures import METRICS
 from optimizer.studies.explanation.document import Binding, Limit
 from optimizer.tabulation import SystemArrays
+
+if TYPE_CHECKING:
+    from optimizer.queueing.targets import Targets
 
 RELAXATION = 0.01
 """Share by which a latency target is relaxed."""
 LEAST_GAIN = 1e-8
 """Relative rise of the largest rate that is more than the root-finder's rounding."""
-
-_LATENCIES: tuple[Limit, ...] = ("itl", "ttft")
 
 
 def binding_limits(
@@ -55,13 +58,13 @@ def binding_limits(
 
 def _of_rate(gain: dict[str, float]) -> tuple[Binding, ...]:
     """Name the target that the largest rate runs into, or what stands in its place."""
-    found = [Binding(limit=name, rate_gain=gain[name]) for name in _LATENCIES if gain[name] > LEAST_GAIN]
+    found = [Binding(limit=name, rate_gain=gain[name]) for name in METRICS if gain[name] > LEAST_GAIN]
     if gain["throughput"] > LEAST_GAIN:
         found.append(Binding(limit="throughput", rate_gain=gain["throughput"]))
     if found:
         return tuple(found)
-    if gain["both"] > LEAST_GAIN:
-        return tuple(Binding(limit=name, rate_gain=0.0) for name in _LATENCIES)
+    if gain["all"] > LEAST_GAIN:
+        return tuple(Binding(limit=name, rate_gain=0.0) for name in METRICS)
     return (Binding(limit="stability" if gain["any"] <= LEAST_GAIN else "step", rate_gain=0.0),)
 
 
@@ -74,20 +77,19 @@ def _of_batch(gain: float, caps: tuple[Limit, ...]) -> tuple[Binding, ...]:
 
 def _gains(arrays: SystemArrays, rows: CandidateTable, *, choose_batch: bool) -> dict[str, FloatArray]:
     """Return by how much the largest rate rises under each relaxation, as a share; shapes (R,)."""
-    own, more = arrays.servers, 1 + RELAXATION
-    endless = np.full(len(own.load_rps), np.inf)
-    questions = {
-        "itl": (replace(own, itl_ms=own.itl_ms * more), 0),
-        "ttft": (replace(own, ttft_ms=own.ttft_ms * more), 0),
-        "both": (replace(own, itl_ms=own.itl_ms * more, ttft_ms=own.ttft_ms * more), 0),
-        "any": (replace(own, itl_ms=endless, ttft_ms=endless), 0),
+    own, more = arrays.servers.targets, 1 + RELAXATION
+    questions: dict[str, tuple[Targets, int]] = {metric: (own.scaled(more, metric), 0) for metric in METRICS}
+    questions |= {
+        "all": (own.scaled(more), 0),
+        "any": (own.scaled(np.inf), 0),
         "throughput": (replace(own, tps=np.zeros_like(own.tps)), 0),
         "batch": (own, 1),
     }
     now = _rates(arrays, rows, choose_batch=choose_batch)
     gains = {}
-    for name, (servers, room) in questions.items():
-        rates = _rates(replace(arrays, servers=servers), rows, room, choose_batch=choose_batch)
+    for name, (targets, larger) in questions.items():
+        asked = replace(arrays, servers=replace(arrays.servers, targets=targets))
+        rates = _rates(asked, rows, larger, choose_batch=choose_batch)
         gains[name] = np.nan_to_num(rates / now - 1, nan=0.0)
     return gains
 

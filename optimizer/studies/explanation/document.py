@@ -4,8 +4,8 @@ from typing import Literal
 
 from pydantic import Field
 
+from optimizer.documents import Document
 from optimizer.plan import Plan
-from optimizer.spec.schema import Document
 
 Limit = Literal["itl", "ttft", "throughput", "stability", "step", "batch", "memory"]
 """What can keep the largest rate of a replica from rising."""

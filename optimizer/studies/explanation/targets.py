@@ -6,8 +6,8 @@ from typing import Literal
 import numpy as np
 
 from optimizer.candidates import Candidates
+from optimizer.documents import MAX_QUANTITY
 from optimizer.plan import Plan
-from optimizer.spec.schema import MAX_QUANTITY
 from optimizer.studies.explanation.document import TargetPrice
 from optimizer.studies.explanation.resolving import effect, no_worse, plans_of, with_targets_of
 

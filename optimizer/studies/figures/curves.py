@@ -7,10 +7,12 @@ with. Equation numbers refer to ``docs/math.md``.
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
-from optimizer.queueing.performance import MS_PER_S
+from optimizer.queueing.measures import MetricName
+from optimizer.queueing.reference import MS_PER_S
 from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, plain, target_line
 from optimizer.studies.figures.placed import NothingToShow, Placed, has_targets, numbers
 from optimizer.tabulation import SECONDS_PER_MINUTE
+from optimizer.timing import ServiceLaw
 
 POINTS = 240
 """Points of a smooth curve."""
@@ -139,6 +141,8 @@ def timing_figure(placed: Placed) -> Figure:
     """Return what the token-time law says of a request's phases at every constant batch (eq. 1-8)."""
     batch = _batches(int(placed.pair.batch_ceiling[0]))
     law = placed.law(len(batch))
+    if not isinstance(law, ServiceLaw):
+        raise NothingToShow(f"the {law.name} law has no token times")
     occupancy = batch.astype(np.float64)
     times = law.token_times(law.service_time_ms(occupancy), occupancy, batch)
     x = numbers(occupancy)
@@ -188,8 +192,8 @@ def _upright(name: str, rate_rps: float) -> Guide:
     return Guide(name=f"{name} {plain(rpm)}", value=rpm, axis="x")
 
 
-def _target(placed: Placed, name: str) -> tuple[Guide, ...]:
-    return target_line(float(getattr(placed.arrays.servers, f"{name}_ms")[0]))
+def _target(placed: Placed, metric: MetricName) -> tuple[Guide, ...]:
+    return target_line(float(placed.arrays.servers.targets.limit(metric)[0]))
 
 
 def _view(values: FloatArray, target: tuple[Guide, ...]) -> float | None:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from optimizer.spec.schema import Document
+from optimizer.documents import Document
 
 Values = Annotated[tuple[float | None, ...], Field(strict=False)]
 """Numbers, with none where there is nothing to show."""

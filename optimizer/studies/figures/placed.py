@@ -15,6 +15,7 @@ from optimizer.candidates.pairs import (
     Pairs,
     largest_rates,
     law_of,
+    replicas_of,
     sizable_pairs,
     targets_of,
     waiting_room,
@@ -23,11 +24,12 @@ from optimizer.candidates.table import Candidates, Reason, Verdicts
 from optimizer.pipeline import solve
 from optimizer.plan import Plan
 from optimizer.queueing.birth_death import BirthDeathQueue
-from optimizer.queueing.performance import Performance, ReplicaQueues
+from optimizer.queueing.performance import Performance, QueueModel
+from optimizer.queueing.reference import ReplicaQueues
 from optimizer.spec.messages import known_name
 from optimizer.spec.system import System
 from optimizer.tabulation import SECONDS_PER_MINUTE, SystemArrays
-from optimizer.timing import TimingLaw
+from optimizer.timing import Law
 
 
 class NothingToShow(Exception):  # noqa: N818  it is no error: its text is the answer
@@ -59,20 +61,28 @@ class Placed:
         """Batch limit."""
         return int(self.pair.max_batch[0])
 
-    def law(self, rows: int) -> TimingLaw:
-        """Return the token-time law, the same in so many rows."""
-        pair = self._rows(rows)
-        return law_of(self.arrays, pair, linear=bool(self.arrays.profiles.linear[pair.profile[0]]))
+    def law(self, rows: int) -> Law:
+        """Return the latency model, the same in so many rows."""
+        return law_of(self.arrays, self._rows(rows))
 
     def queue(self) -> BirthDeathQueue:
-        """Return the queue of one replica; rates are requests/ms."""
+        """Return the birth-death queue of one replica; rates are requests/ms.
+
+        Raises:
+            NothingToShow: its queue model is another.
+        """
+        replica = self._replica()
+        if not isinstance(replica, ReplicaQueues):
+            raise NothingToShow(f"the queue model {replica.name!r} has no distribution of the occupancy")
+        return replica.queue
+
+    def _replica(self) -> QueueModel:
         room = waiting_room(self.arrays, self.pair.server, self.pair.max_batch)
-        return ReplicaQueues.build(self.law(1), self.pair.max_batch, room).queue
+        return replicas_of(self.arrays, replace(self.pair, max_queue=room))
 
     def rate_range_rps(self) -> tuple[float, float]:
         """Return the least rate that sizing considers, and the largest that counts as stable (eq. 22)."""
-        room = waiting_room(self.arrays, self.pair.server, self.pair.max_batch)
-        replica = ReplicaQueues.build(self.law(1), self.pair.max_batch, room)
+        replica = self._replica()
         return float(replica.least_rate_rps[0]), float(replica.stable_rate_rps[0])
 
     def largest_rates(self, max_batch: IntArray) -> FloatArray:
@@ -131,8 +141,8 @@ def loaded(system: System, server: str) -> Candidates:
 
 def has_targets(arrays: SystemArrays) -> bool:
     """Say whether the one server of a fleet has any target."""
-    servers = arrays.servers
-    return bool(np.isfinite(servers.ttft_ms[0]) or np.isfinite(servers.itl_ms[0]) or servers.tps[0])
+    targets = arrays.servers.targets
+    return bool(np.isfinite(targets.limits[:, 0]).any() or targets.tps[0])
 
 
 def joined_columns(candidates: Candidates) -> CandidateTable:
@@ -153,7 +163,7 @@ def _pair(candidates: Candidates, accelerator: str) -> Pairs:
     """
     arrays = candidates.arrays
     shape = arrays.profile_of.shape
-    fresh = Verdicts(np.zeros(shape, np.int64), np.full(shape, np.nan), np.full(shape, np.nan))
+    fresh = Verdicts.none(shape)
     pairs = sizable_pairs(arrays, fresh, choose_batch=candidates.system.options.batch_sizing == "optimal")
     rows = np.flatnonzero(pairs.accelerator == arrays.accelerator_names.index(accelerator))
     found = candidates.verdicts.reason[0, arrays.accelerator_names.index(accelerator)]

@@ -7,6 +7,7 @@ Servers stand by model, then by priority: what is compared first stands side by 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from optimizer.queueing.targets import target_share
 from optimizer.spec.system import System
 from optimizer.studies.figures.document import (
     Bar,
@@ -237,9 +238,11 @@ def targets_panel(shown: Shown, before: Shown | None = None) -> BarPanel:
 
 def _shares(rows: Sequence[PoolRow]) -> tuple[float | None, ...]:
     """Return ITL and TTFT as shares of their targets [%], none where there is no target or nothing runs."""
-    itl = [100 * row.itl_ms / row.itl_target_ms for row in rows if row.itl_target_ms is not None]
-    ttft = [100 * row.ttft_ms / row.ttft_target_ms for row in rows if row.ttft_target_ms is not None]
-    return max(itl, default=None), max(ttft, default=None)
+    itl = [target_share(row.itl_ms, row.itl_target_ms) for row in rows]
+    ttft = [target_share(row.ttft_ms, row.ttft_target_ms) for row in rows]
+    return tuple(
+        max((100 * share for share in shares if share is not None), default=None) for shares in (itl, ttft)
+    )
 
 
 def _shown_servers(shown: Shown) -> list[str]:

@@ -13,6 +13,8 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates
 from optimizer.candidates.finder import COUNT_TOLERANCE, analyze_pairs
 from optimizer.candidates.table import CandidateTable
+from optimizer.queueing.measures import MetricName
+from optimizer.queueing.targets import meets_target
 from optimizer.spec.messages import known_name
 from optimizer.spec.system import System
 from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, plain, target_line
@@ -31,7 +33,7 @@ class _Latency(NamedTuple):
     """One of the two latencies that have targets."""
 
     title: str
-    other: str
+    other: MetricName
     """The other one, whose target is held where there is one."""
 
 
@@ -45,7 +47,7 @@ COUNTS = 64
 """Numbers of replicas that are looked at for a pair and batch, in geometric steps."""
 WIDE = 8.0
 """An axis of fronts is logarithmic where the largest value is more than this multiple of the least."""
-LATENCIES = {
+LATENCIES: dict[MetricName, _Latency] = {
     "itl": _Latency("Inter-token latency", "ttft"),
     "ttft": _Latency("Time to first token", "itl"),
 }
@@ -151,7 +153,7 @@ class _Ways:
     itl_ms: FloatArray
     ttft_ms: FloatArray
 
-    def latency_ms(self, name: str) -> FloatArray:
+    def latency_ms(self, name: MetricName) -> FloatArray:
         """Return one of the two latencies: `itl` or `ttft`."""
         return self.itl_ms if name == "itl" else self.ttft_ms
 
@@ -196,13 +198,14 @@ def _counts(replicas: int) -> IntArray:
     return np.unique(np.append(near, replicas))
 
 
-def _held(candidates: Candidates, ways: _Ways, name: str) -> _Ways:
+def _held(candidates: Candidates, ways: _Ways, name: MetricName) -> _Ways:
     """Return the ways that hold the target of the other latency."""
     other = LATENCIES[name].other
-    return ways.take(ways.latency_ms(other) <= getattr(candidates.arrays.servers, f"{other}_ms")[0])
+    limit = candidates.arrays.servers.targets.limit(other)[0]
+    return ways.take(meets_target(ways.latency_ms(other), limit, 0.0))
 
 
-def _worth_showing(held: Mapping[str, _Ways]) -> list[int]:
+def _worth_showing(held: Mapping[MetricName, _Ways]) -> list[int]:
     """Return the accelerators on a front, then those that cost least, as many as can be told apart."""
     on_a_front, by_cost = [], []
     for name, ways in held.items():
@@ -211,7 +214,7 @@ def _worth_showing(held: Mapping[str, _Ways]) -> list[int]:
     return list(dict.fromkeys([*on_a_front, *(a for _, a in sorted(by_cost))]))[:MOST_CURVES]
 
 
-def _front_panel(candidates: Candidates, ways: _Ways, name: str, shown: Sequence[int]) -> CurvePanel:
+def _front_panel(candidates: Candidates, ways: _Ways, name: MetricName, shown: Sequence[int]) -> CurvePanel:
     """Return the front of cost and one latency over all ways, and that of each accelerator to be shown."""
     latency = ways.latency_ms(name)
     series = []
@@ -231,14 +234,15 @@ def _front_panel(candidates: Candidates, ways: _Ways, name: str, shown: Sequence
         x, y = numbers(ways.cost[whole]), numbers(latency[whole])
         series.append(Series(name="Pareto front", x=x, y=y, style="front"))
     title, other = LATENCIES[name]
-    if np.isfinite(getattr(candidates.arrays.servers, f"{other}_ms")[0]):
+    targets = candidates.arrays.servers.targets
+    if np.isfinite(targets.limit(other)[0]):
         title += f", with the {other.upper()} target held"
     return CurvePanel(
         title=title,
         x_label="cost [cents/h]",
         y_label=f"{name.upper()} [ms]",
         series=tuple(series),
-        guides=target_line(float(getattr(candidates.arrays.servers, f"{name}_ms")[0])),
+        guides=target_line(float(targets.limit(name)[0])),
         logarithmic=_wide_axes(series),
     )
 

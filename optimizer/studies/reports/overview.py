@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from pydantic import Field
 
+from optimizer.documents import Document
 from optimizer.plan import Plan
-from optimizer.spec.schema import Document
 from optimizer.spec.system import System
 from optimizer.studies.reports.power import pool_power_w
 

@@ -3,8 +3,8 @@
 Takes a `System`, gives a `Report`; `optimizer.render.pages` turns it into HTML, Markdown or CSV.
 """
 
+from optimizer.documents import Document
 from optimizer.plan import Plan
-from optimizer.spec.schema import Document
 from optimizer.spec.system import System
 from optimizer.studies.comparison.compare import compare
 from optimizer.studies.comparison.document import Comparison

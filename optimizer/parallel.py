@@ -1,0 +1,19 @@
+"""Work on several items at once, in the one place that knows how many threads there may be."""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+MAX_THREADS = 8
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+    """Return what comes of each item, in their order; for work that lets other threads run (NumPy, HiGHS)."""
+    if len(items) < 2:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, MAX_THREADS)) as pool:
+        return list(pool.map(work, items))

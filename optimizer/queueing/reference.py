@@ -1,0 +1,113 @@
+"""The reference's queue model: a birth-death queue that the service times at a constant batch drive.
+
+`ReplicaQueues` joins a law with its queue, for R rows at once. Rates are requests per second at this boundary
+and requests per millisecond inside. Equation numbers refer to ``docs/math.md``.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.queueing.birth_death import BirthDeathQueue
+from optimizer.queueing.measures import Measure
+from optimizer.queueing.performance import Performance, QueueModel
+from optimizer.timing import Law, ServiceLaw
+
+MS_PER_S = 1000.0
+STABILITY_MARGIN = 1e-3
+"""Rates are sought from this share of μ(1) up to this share below μ(N) (the reference's ε)."""
+LEAST_RATE_RPS = 1e-290
+"""A rate below this is taken as this: its logarithm must exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaQueues(QueueModel):
+    """R replicas, each with its latency model, batch limit N and queue capacity Q."""
+
+    name: ClassVar[str] = "reference"
+    law: ServiceLaw
+    queue: BirthDeathQueue
+    single_rate_rps: FloatArray
+    """μ(1), shape (R,)."""
+    full_rate_rps: FloatArray
+    """μ(N), shape (R,)."""
+
+    @classmethod
+    def takes(cls, law: type[Law]) -> bool:
+        """Say whether a law can drive this queue: it must know service times at a constant batch."""
+        return issubclass(law, ServiceLaw)
+
+    @classmethod
+    def knows(cls, measure: Measure) -> bool:
+        """Say whether the figures include a measure: means only."""
+        return measure.percentile is None
+
+    @classmethod
+    def of_law(cls, law: Law, max_batch: IntArray, max_queue: IntArray) -> Self:
+        """Tabulate the departure rates μ(n) = n / S(n) (eq. 9) of every row up to the largest batch.
+
+        Args:
+            law: latency model of the R rows; every service time must be positive.
+            max_batch: N ≥ 1, shape (R,).
+            max_queue: Q ≥ 0, shape (R,).
+        """
+        assert isinstance(law, ServiceLaw)
+        first = np.cumsum(max_batch) - max_batch
+        occupancy = np.arange(1, int(max_batch.sum()) + 1) - np.repeat(first, max_batch)
+        rows = np.repeat(np.arange(len(max_batch)), max_batch)
+        log_rates = np.log(occupancy / law.take(rows).service_time_ms(occupancy.astype(np.float64)))
+        queue = BirthDeathQueue.from_rates(log_rates, max_batch, max_queue)
+        return cls(law, queue, np.exp(log_rates[first]) * MS_PER_S, np.exp(queue.log_full_rate) * MS_PER_S)
+
+    @property
+    def steps(self) -> BoolArray:
+        """Whether the number of prefill chunks steps below the batch limit, shape (R,)."""
+        return self.law.steps(self.queue.max_batch)
+
+    @property
+    def least_rate_rps(self) -> FloatArray:
+        """The lower end of the rates that sizing considers, shape (R,)."""
+        return STABILITY_MARGIN * np.minimum(self.single_rate_rps, self.full_rate_rps)
+
+    @property
+    def stable_rate_rps(self) -> FloatArray:
+        """The largest rate that counts as stable, shape (R,)."""
+        return (1 - STABILITY_MARGIN) * self.full_rate_rps
+
+    def take(self, rows: IntArray) -> Self:
+        """Return the replicas of the chosen rows, in their order."""
+        return type(self)(
+            self.law.take(rows), self.queue.take(rows), self.single_rate_rps[rows], self.full_rate_rps[rows]
+        )
+
+    def analyze(self, rate_rps: FloatArray) -> Performance:
+        """Return the long-run means at arrival rates `rate_rps` > 0, shape (R,) (eq. 10-21).
+
+        Beyond the stable rate the queue stays full and the surplus is lost; the means then hold for the
+        requests that are let in.
+        """
+        rate = np.maximum(rate_rps, LEAST_RATE_RPS) / MS_PER_S
+        state = self.queue.solve(np.log(rate))
+        throughput = rate * state.acceptance
+        service = state.in_service / throughput
+        wait = state.in_queue / throughput
+        times = self.law.token_times(service, state.in_service, self.queue.max_batch)
+        p_full = np.exp(state.log_p_full)
+        return Performance(
+            offered_rps=rate_rps,
+            throughput_rps=throughput * MS_PER_S,
+            response_ms=wait + service,
+            wait_ms=wait,
+            service_ms=service,
+            prefill_ms=times.prefill_ms,
+            ttft_ms=wait + times.first_token_ms,
+            itl_ms=times.itl_ms,
+            in_service=state.in_service,
+            in_queue=state.in_queue,
+            utilization=state.in_service / self.queue.max_batch,
+            loss=p_full,
+            p_empty=np.exp(state.log_p_empty),
+            p_full=p_full,
+        )

@@ -1,0 +1,65 @@
+"""The table of latency models: which laws there are, and the fields of a document that choose among them.
+
+A law is a file beside this one and an entry here: its fields a base of `LawFields`, itself in `LAWS`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from optimizer.arrays import FloatArray, IntArray, frozen
+from optimizer.documents import Document
+from optimizer.timing.iteration import IterationFields, IterationLaw
+from optimizer.timing.law import Law, RequestShapes
+from optimizer.timing.linear import LinearFields, LinearLaw
+
+
+class LawFields(IterationFields, LinearFields):  # pydantic takes the fields of the last base first
+    """The fields of a document that gives one law, whichever."""
+
+
+LAWS: tuple[type[Law], ...] = (LinearLaw, IterationLaw)
+"""All laws, in the order in which messages name them."""
+
+
+def laws_given(document: Document) -> list[type[Law]]:
+    """Return the laws of which a document gives any part."""
+    return [law for law in LAWS if law.is_given(document)]
+
+
+def laws_known(document: Document) -> list[type[Law]]:
+    """Return the laws of which a document gives a non-zero parameter."""
+    return [law for law in LAWS if law.is_known(document)]
+
+
+@dataclass(frozen=True, slots=True)
+class LawTable:
+    """The laws of P documents."""
+
+    laws: tuple[type[Law], ...]
+    """All laws."""
+    law: IntArray
+    """Law of each document, an index into `laws`; -1: no token time is known; shape (P,)."""
+    parameters: tuple[FloatArray, ...]
+    """Of each law, in the order of its `parameters`: shape (K, P), zero for documents of other laws."""
+
+    @classmethod
+    def of(cls, documents: Sequence[Document]) -> Self:
+        """Read the laws of documents, each of which knows at most one."""
+        known = [laws_known(document) for document in documents]
+        law = np.array([LAWS.index(mine[0]) if mine else -1 for mine in known], dtype=np.int64)
+        tables = []
+        for i, kind in enumerate(LAWS):
+            rows = [
+                kind.parameters(document) for document, mine in zip(documents, law, strict=True) if mine == i
+            ]
+            table = np.zeros((len(rows[0]) if rows else 0, len(documents)))
+            table[:, law == i] = np.array(rows).T if rows else 0.0
+            tables.append(frozen(table))
+        return cls(LAWS, frozen(law), tuple(tables))
+
+    def of_rows(self, law: int, document: IntArray, shapes: RequestShapes) -> Law:
+        """Return rows of one law: the parameters of the given documents, shape (R,), with request shapes."""
+        return self.laws[law].of_rows(self.parameters[law][:, document], shapes)
