@@ -1,4 +1,4 @@
-"""One function per user job: the command line and the service only call these."""
+"""From a system to its verified plan: candidates, choice, plan and verification, in this order."""
 
 import time
 from collections.abc import Iterator

@@ -28,7 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("optimizer.generate",),
     ("optimizer.pipeline",),
     ("optimizer.bench", "optimizer.studies"),
-    ("optimizer.render",),
+    ("optimizer.jobs", "optimizer.render"),
     ("rest_server",),
     ("optimizer.cli",),
     ("optimizer.__main__",),
@@ -116,6 +116,12 @@ HOMES = {
     "yaml": ("optimizer.spec.files",),
 }
 """The only modules or packages that may import a library."""
+
+JOBS = {
+    "analyze_replicas", "choose", "compare", "explain", "find_candidates", "make_figure", "make_report",
+    "size_replicas", "solve",
+}  # fmt: skip
+"""What computes for users; the shells have it from `optimizer.jobs`."""
 
 PROCESS_BOUNDARIES = {"rest_server.solver_processes"}
 """May catch every exception: they hand it to another process, which raises it."""
@@ -210,6 +216,19 @@ def test_the_one_exception_is_that_the_command_line_starts_the_service_inside_a_
         if not in_package(module, "rest_server"):
             top = [node for node in tree(module).body if isinstance(node, ast.Import | ast.ImportFrom)]
             assert "rest_server" not in ast.unparse(ast.Module(list(top), []))
+
+
+def test_command_line_and_service_compute_through_jobs_alone() -> None:
+    shells = ("optimizer.cli", "rest_server")
+    for module in modules():
+        if not any(in_package(module, shell) for shell in shells):
+            continue
+        for node in ast.walk(tree(module)):
+            if isinstance(node, ast.ImportFrom) and node.module != "optimizer.jobs":
+                found = {alias.name for alias in node.names} & JOBS
+                assert not found, (
+                    f"{module} has {sorted(found)} from {node.module}, not from optimizer.jobs"
+                )
 
 
 def test_there_are_no_import_circles() -> None:

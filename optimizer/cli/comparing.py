@@ -2,20 +2,18 @@
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from optimizer.cli.command import Command, add_json
 from optimizer.cli.solving import (
     add_load_change,
     add_solving_flags,
-    changed_load,
-    load_change_flag,
-    solving_options,
+    flag_of,
+    load_change,
+    solve_options_of,
 )
 
 if TYPE_CHECKING:
-    from optimizer.plan import Plan
-    from optimizer.spec.system import System
     from optimizer.studies.comparison.document import Comparison
 
 _EPILOG = """\
@@ -59,39 +57,40 @@ def _compare(arguments: argparse.Namespace) -> None:
 
 def _comparison(arguments: argparse.Namespace) -> "Comparison":
     from optimizer.errors import SpecError
-    from optimizer.plan import Plan, load_system_or_plan
-    from optimizer.studies.comparison.compare import compare
+    from optimizer.jobs import CompareRequest, RequestError, compare_plans
+    from optimizer.plan import load_system_or_plan
 
-    options = solving_options(arguments)
-    asked: dict[str, Any] = {"backend": arguments.backend} | options
-    if arguments.with_options is not None:
-        asked["second_options"] = _options(arguments.with_options)
     if arguments.path == arguments.other == "-":
         raise SpecError("--with: standard input can be read once only; give one side as a file")
-    first = load_system_or_plan(arguments.path)
-    flag = load_change_flag(arguments)
+    solve_options, load = solve_options_of(arguments), load_change(arguments)
+    second_options = None if arguments.with_options is None else _options(arguments.with_options)
+    try:
+        return compare_plans(
+            CompareRequest(
+                first=load_system_or_plan(arguments.path),
+                second=None if arguments.other is None else load_system_or_plan(arguments.other),
+                load=load,
+                second_options=second_options,
+                labels=_labels(arguments, changed=load.field is not None),
+                solve=solve_options,
+                backend=arguments.backend,
+            )
+        )
+    except RequestError as error:
+        names = {
+            "first": _label(arguments.path),
+            "second": "--with" if arguments.other is None else _label(arguments.other),
+            "second_options": "--with-options",
+        }
+        raise SpecError(error.said(lambda field: names.get(field) or flag_of(field, arguments))) from None
+
+
+def _labels(arguments: argparse.Namespace, *, changed: bool) -> tuple[str, str] | None:
+    """Return what the sides are called, where the paths or the options tell them apart."""
     if arguments.other is not None:
-        if flag is not None:
-            raise SpecError(f"{flag}: compares one system before and after; remove it or --with")
-        second = load_system_or_plan(arguments.other)
-        _refuse_options_of_plans(arguments, first, second, options)
         labels = (_label(arguments.path), _label(arguments.other))
-        return compare(first, second, labels=None if labels[0] == labels[1] else labels, **asked)
-    if isinstance(first, Plan):
-        what = f"{flag}: {arguments.path} holds a plan, which has no loads; give its system" if flag else ""
-        raise SpecError(
-            what or f"{arguments.path}: holds a plan; name what to compare it with (--with OTHER)"
-        )
-    if flag is not None:
-        return compare(first, changed_load(arguments, first), transition=True, **asked)
-    if arguments.with_options is not None:
-        return compare(first, labels=("as given", arguments.with_options), **asked)
-    if arguments.limited or arguments.unlimited:
-        raise SpecError(
-            f"--{'limited' if arguments.limited else 'unlimited'}: both plans, limited and unlimited, are "
-            "compared; remove it, or add --with, --with-options or a change of the load"
-        )
-    return compare(first, **asked)
+        return None if labels[0] == labels[1] else labels
+    return None if changed or arguments.with_options is None else ("as given", arguments.with_options)
 
 
 def _label(path: str) -> str:
@@ -119,22 +118,6 @@ def _options(text: str) -> dict[str, object]:
             values[name] = value
     options = validated(OptimizerOptions, values, "--with-options: ")
     return {name: getattr(options, name) for name in sorted(options.model_fields_set)}
-
-
-def _refuse_options_of_plans(
-    arguments: argparse.Namespace,
-    first: "System | Plan",
-    second: "System | Plan",
-    options: dict[str, object],
-) -> None:
-    """Refuse options where there is nothing to solve with them."""
-    from optimizer.errors import SpecError
-    from optimizer.plan import Plan
-
-    if isinstance(second, Plan) and arguments.with_options is not None:
-        raise SpecError(f"--with-options: {arguments.other} holds a plan, and nothing is solved; remove it")
-    if isinstance(first, Plan) and isinstance(second, Plan) and options:
-        raise SpecError("both sides are plans, and nothing is solved; remove the options for solving")
 
 
 COMMANDS = {

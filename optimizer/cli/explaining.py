@@ -16,8 +16,8 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
 
 
 def _explain(arguments: argparse.Namespace) -> None:
+    from optimizer.jobs import explain
     from optimizer.render.progress import working
-    from optimizer.studies.explanation.explain import explain
 
     with working("explaining"):
         explanation = explain(read_system(arguments, solving_options(arguments)), arguments.server)

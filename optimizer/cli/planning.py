@@ -35,7 +35,7 @@ def _add_solve(parser: argparse.ArgumentParser) -> None:
 
 
 def _solve(arguments: argparse.Namespace) -> int | None:
-    from optimizer.pipeline import Timings, solve
+    from optimizer.jobs import Timings, solve
     from optimizer.render.progress import working
     from optimizer.spec.files import write_text
 
@@ -92,7 +92,7 @@ def _add_candidates(parser: argparse.ArgumentParser) -> None:
 
 
 def _candidates(arguments: argparse.Namespace) -> None:
-    from optimizer.candidates import find_candidates
+    from optimizer.jobs import find_candidates
     from optimizer.render.progress import working
 
     with working("sizing"):

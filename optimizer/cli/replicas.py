@@ -120,7 +120,7 @@ def _analyze(arguments: argparse.Namespace) -> int | None:
         _refuse_beside_batch(arguments, {"rate": None})
         return _answer_lines(arguments.batch, analyze_problem)
     from optimizer.errors import SpecError
-    from optimizer.replica import analyze_replicas
+    from optimizer.jobs import analyze_replicas
 
     replica = _replica(arguments)
     if arguments.rate is None:
@@ -163,7 +163,8 @@ def _size(arguments: argparse.Namespace) -> int | None:
         _refuse_beside_batch(arguments, {"target_ttft": 0.0, "target_itl": 0.0, "throughput_target": False})
         return _answer_lines(arguments.batch, size_problem)
     from optimizer.errors import AnalysisError, SpecError
-    from optimizer.replica import LatencyTargets, size_replicas
+    from optimizer.jobs import size_replicas
+    from optimizer.replica import LatencyTargets
     from optimizer.spec.messages import validated
 
     wanted = {"ttft": arguments.target_ttft, "itl": arguments.target_itl, "tps": arguments.throughput_target}

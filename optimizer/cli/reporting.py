@@ -10,7 +10,8 @@ from optimizer.cli.solving import (
     add_load,
     add_load_change,
     add_solving_flags,
-    changed_load,
+    flag_of,
+    load_change,
     read_system,
     solving_options,
 )
@@ -54,10 +55,10 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
 
 
 def _report(arguments: argparse.Namespace) -> None:
+    from optimizer.jobs import make_report
     from optimizer.render.pages import PageFormat, render_report
     from optimizer.render.progress import working
     from optimizer.spec.files import write_text
-    from optimizer.studies.reports.report import make_report
 
     system = read_system(arguments, solving_options(arguments))
     files: dict[PageFormat, Path | None] = {
@@ -105,28 +106,26 @@ def _add_plot(parser: argparse.ArgumentParser) -> None:
 
 def _plot(arguments: argparse.Namespace) -> None:
     from optimizer.errors import SpecError
+    from optimizer.jobs import FigureRequest, RequestError, show_figure
     from optimizer.render.plots import draw
     from optimizer.render.progress import working
     from optimizer.spec.files import write_bytes
     from optimizer.spec.system import load_system
-    from optimizer.studies.figures.kinds import PLAN_KINDS, make_figure
 
     file_format = _picture_format(arguments)
-    one_server = arguments.kind not in PLAN_KINDS
-    for name in ("server", "accelerator"):
-        if getattr(arguments, name) is not None and not one_server:
-            raise SpecError(f"--{name}: {arguments.kind!r} shows the whole plan; remove it")
-    before = load_system(arguments.path).with_options(**solving_options(arguments))
-    system = changed_load(arguments, before)
+    request = FigureRequest(
+        system=load_system(arguments.path).with_options(**solving_options(arguments)),
+        kind=arguments.kind,
+        server=arguments.server,
+        accelerator=arguments.accelerator,
+        load=load_change(arguments),
+        backend=arguments.backend,
+    )
     with working("plotting"):
-        figure = make_figure(
-            system,
-            arguments.kind,
-            server=arguments.server,
-            accelerator=arguments.accelerator,
-            before=None if system is before else before,
-            backend=arguments.backend,
-        )
+        try:
+            figure = show_figure(request)
+        except RequestError as error:
+            raise SpecError(error.said(lambda field: flag_of(field, arguments))) from None
         if file_format is not None:
             write_bytes(draw(figure, file_format), arguments.output)
     if arguments.json:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from optimizer.cli.command import number
 
 if TYPE_CHECKING:
+    from optimizer.jobs import LoadChange, SolveOptions
     from optimizer.spec.system import System
 
 
@@ -50,29 +51,44 @@ def _add_stopping(parser: argparse.ArgumentParser, time_limit: str) -> None:
     parser.add_argument("--time-limit", metavar="S", type=limit, help=time_limit)
 
 
+def solve_options_of(arguments: argparse.Namespace) -> "SolveOptions":
+    """Return the options for solving that the flags give.
+
+    Raises:
+        SpecError: they contradict each other.
+    """
+    from optimizer.errors import SpecError
+    from optimizer.jobs import RequestError, SolveOptions
+
+    options = SolveOptions(
+        unlimited=arguments.unlimited if arguments.limited or arguments.unlimited else None,
+        mixed=arguments.mixed or None,
+        solver=getattr(arguments, "solver", None),
+        batch_sizing=arguments.batch_sizing,
+        gap=arguments.gap,
+        time_limit_s=arguments.time_limit,
+    )
+    try:
+        options.given()
+    except RequestError as error:
+        raise SpecError(error.said(lambda field: flag_of(field, arguments))) from None
+    return options
+
+
+def flag_of(field: str, arguments: argparse.Namespace) -> str:
+    """Return the flag that gives a field of a request."""
+    if field == "unlimited" and arguments.limited:
+        return "--limited"
+    return "--" + {"csv": "load"}.get(field, field).replace("_", "-")
+
+
 def solving_options(arguments: argparse.Namespace) -> dict[str, object]:
-    """Return the optimizer options that the flags override; only those that are given.
+    """Return the optimizer options that the flags override, by their Python names; only those that are given.
 
     Raises:
         SpecError: the flags contradict each other.
     """
-    from optimizer.errors import SpecError
-
-    solver = getattr(arguments, "solver", None)
-    if arguments.mixed and solver == "greedy":
-        raise SpecError("--mixed: the greedy solver plans one accelerator per server; remove one of the two")
-    exact = None if solver is None else solver == "milp"
-    if arguments.mixed:
-        exact = True  # whatever the document says
-    options = {
-        "gap": arguments.gap,
-        "time_limit_s": arguments.time_limit,
-        "unlimited": arguments.unlimited if arguments.limited or arguments.unlimited else None,
-        "heterogeneous": arguments.mixed or None,
-        "milp_solver": exact,
-        "batch_sizing": arguments.batch_sizing,
-    }
-    return {name: value for name, value in options.items() if value is not None}
+    return solve_options_of(arguments).given()
 
 
 def add_load(parser: argparse.ArgumentParser) -> None:
@@ -110,30 +126,8 @@ def _seed(text: str) -> int:
     return int(text)
 
 
-def load_change_flag(arguments: argparse.Namespace) -> str | None:
-    """Return the flag that changes the load, if any."""
-    for flag in ("load", "scale", "random_load"):
-        if getattr(arguments, flag) is not None:
-            return "--" + flag.replace("_", "-")
-    return None
+def load_change(arguments: argparse.Namespace) -> "LoadChange":
+    """Return the change of the load that the flags ask for."""
+    from optimizer.jobs import LoadChange
 
-
-def changed_load(arguments: argparse.Namespace, system: "System") -> "System":
-    """Return the system with its load changed as the flags say; the same system where none is given.
-
-    Raises:
-        SpecError: the loads cannot be read, or a load is out of range.
-    """
-    if arguments.load is not None:
-        from optimizer.spec.loads import with_loads
-
-        return with_loads(system, arguments.load)
-    from optimizer.studies.load_changes import scale_loads, vary_loads
-
-    if arguments.scale is not None:
-        return scale_loads(system, arguments.scale)
-    if arguments.random_load is None:
-        return system
-    import numpy as np
-
-    return vary_loads(system, np.random.default_rng(arguments.random_load))
+    return LoadChange(csv=arguments.load, scale=arguments.scale, random_load=arguments.random_load)

@@ -1,10 +1,12 @@
 """The documents of /v1 that the library has none of: requests, answers, lists, the last plan."""
 
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from optimizer.documents import MAX_QUANTITY, Document, Tokens
+from optimizer.jobs import SolveOptions
 from optimizer.plan import Plan
 from optimizer.replica import LatencyTargets, Replica, ReplicaPerformance, ReplicaSizing
 from optimizer.spec.schema import (
@@ -35,15 +37,19 @@ class ExactOptions(BaseModel):
     time_limit: float | None = Field(None, gt=0, le=1e6)
     """Time for a solve [s]; the whole request has the time that the service gives one."""
 
-    def given(self) -> dict[str, Any]:
-        """Return the options that are given, by their Python names in the documents."""
-        options = {
-            "unlimited": self.unlimited,
-            "heterogeneous": self.mixed,
-            "gap": self.gap,
-            "time_limit_s": self.time_limit,
-        }
-        return {name: value for name, value in options.items() if value is not None}
+    def solve(self) -> SolveOptions:
+        """Return the options for solving that are given."""
+        return SolveOptions(
+            unlimited=self.unlimited, mixed=self.mixed, gap=self.gap, time_limit_s=self.time_limit
+        )
+
+    def given(self) -> dict[str, object]:
+        """Return the options that are given, by their Python names in the documents.
+
+        Raises:
+            SpecError: they contradict each other.
+        """
+        return self.solve().given()
 
 
 class PlanOptions(ExactOptions):
@@ -52,10 +58,9 @@ class PlanOptions(ExactOptions):
     solver: Literal["milp", "greedy"] | None = None
     """Exact, or the greedy baseline."""
 
-    def given(self) -> dict[str, Any]:
-        """Return the options that are given, by their Python names in the documents."""
-        solver = {} if self.solver is None else {"milp_solver": self.solver == "milp"}
-        return super().given() | solver
+    def solve(self) -> SolveOptions:
+        """Return the options for solving that are given."""
+        return replace(super().solve(), solver=self.solver)
 
 
 class ExplainOptions(ExactOptions):

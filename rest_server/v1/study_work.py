@@ -7,21 +7,27 @@ request; what is not done by then ends with its process. What draws is imported 
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from optimizer.errors import SpecError
+from optimizer.jobs import (
+    CompareRequest,
+    FigureRequest,
+    LoadChange,
+    RequestError,
+    compare_plans,
+    explain,
+    make_report,
+    show_figure,
+)
 from optimizer.plan import Plan, plan_from_value
 from optimizer.spec.files import is_plan
 from optimizer.spec.messages import validated
 from optimizer.spec.system import System
-from optimizer.studies.comparison.compare import compare
-from optimizer.studies.explanation.explain import explain
-from optimizer.studies.figures.kinds import PLAN_KINDS, make_figure
-from optimizer.studies.load_changes import scale_loads, vary_loads
-from optimizer.studies.reports.report import make_report
 from rest_server.settings import Settings
 from rest_server.v1.models import CompareOptions, ExplainOptions, FigureOptions, ReportOptions, TwoSides
 from rest_server.v1.work import system_from, system_of, value_of
+
+_NAMES = {"second_options": "secondOptions"}
+"""What the fields of a request are called in documents, where that is not as in Python."""
 
 
 def compare_body(body: bytes, options: CompareOptions, settings: Settings) -> bytes:
@@ -31,32 +37,24 @@ def compare_body(body: bytes, options: CompareOptions, settings: Settings) -> by
         SpecError: a side is wrong, or there is nothing to compare; the text begins with the path.
     """
     value = value_of(body)
-    if not any(key.lower() in {"first", "second"} for key in value):
-        system = system_from(value, settings)
-        after = _with_changed_load(system, options)
-        if after is system:
-            if options.unlimited is not None:
-                raise SpecError(
-                    "unlimited: both plans, limited and unlimited, are compared; remove it, or give two "
-                    "sides or a change of the load"
-                )
-            return compare(system, **options.given()).to_json().encode()
-        return compare(system, after, transition=True, **options.given()).to_json().encode()
-    sides = validated(TwoSides, value)
-    if options.scale is not None or options.random_load is not None:
-        raise SpecError(
-            "first: a changed load is compared with what one system has now; give that system alone, or the "
-            "other load as second"
+    if any(key.lower() in {"first", "second"} for key in value):
+        sides = validated(TwoSides, value)
+        changed = sides.second_options
+        request = CompareRequest(
+            first=_side("first", sides.first, settings),
+            second=None if sides.second is None else _side("second", sides.second, settings),
+            second_options=None if changed is None else changed.model_dump(exclude_unset=True),
+            transition=sides.transition,
+            load=_load_change(options),
+            solve=options.solve(),
         )
-    changed = sides.second_options
-    found = compare(
-        _side("first", sides.first, settings),
-        None if sides.second is None else _side("second", sides.second, settings),
-        second_options=None if changed is None else changed.model_dump(exclude_unset=True),
-        transition=sides.transition,
-        **options.given(),
-    )
-    return found.to_json().encode()
+    else:
+        system = system_from(value, settings)
+        request = CompareRequest(first=system, load=_load_change(options), solve=options.solve())
+    try:
+        return compare_plans(request).to_json().encode()
+    except RequestError as error:
+        raise SpecError(error.said(lambda field: _NAMES.get(field, field))) from None
 
 
 def _side(name: str, value: Mapping[str, Any], settings: Settings) -> System | Plan:
@@ -66,15 +64,8 @@ def _side(name: str, value: Mapping[str, Any], settings: Settings) -> System | P
         raise SpecError(f"{name}.{error}") from None
 
 
-def _with_changed_load(system: System, options: CompareOptions) -> System:
-    """Return a system at the load that is asked for; the same system where none is."""
-    if options.scale is not None and options.random_load is not None:
-        raise SpecError("scale: the load is changed in one way only; remove it, or random_load")
-    if options.scale is not None:
-        return scale_loads(system, options.scale)
-    if options.random_load is not None:
-        return vary_loads(system, np.random.default_rng(options.random_load))
-    return system
+def _load_change(options: CompareOptions) -> LoadChange:
+    return LoadChange(scale=options.scale, random_load=options.random_load)
 
 
 def explain_body(body: bytes, options: ExplainOptions, settings: Settings) -> bytes:
@@ -95,17 +86,14 @@ def report_body(body: bytes, options: ReportOptions, settings: Settings) -> byte
 
 def figure_body(body: bytes, options: FigureOptions, settings: Settings) -> bytes:
     """Return a picture of the system in a body, or what it shows as numbers."""
-    before = system_of(body, settings).with_options(**options.given())
-    system = _with_changed_load(before, options)
-    for name in ("server", "accelerator"):
-        if getattr(options, name) is not None and options.kind in PLAN_KINDS:
-            raise SpecError(f"{name}: {options.kind!r} shows the whole plan; remove it")
-    figure = make_figure(
-        system,
-        options.kind,
-        server=options.server,
-        accelerator=options.accelerator,
-        before=None if system is before else before,
+    figure = show_figure(
+        FigureRequest(
+            system=system_of(body, settings).with_options(**options.given()),
+            kind=options.kind,
+            server=options.server,
+            accelerator=options.accelerator,
+            load=_load_change(options),
+        )
     )
     if options.format == "json":
         return figure.to_json().encode()

@@ -9,11 +9,10 @@ from typing import Any, TypeVar
 
 from pydantic_core import to_json
 
-from optimizer.candidates import find_candidates
 from optimizer.documents import Document
 from optimizer.errors import AnalysisError, SpecError
-from optimizer.pipeline import Timings, solve
-from optimizer.replica import ReplicaPerformance, ReplicaSizing, analyze_replicas, size_replicas
+from optimizer.jobs import Timings, analyze_replicas, find_candidates, size_replicas, solve
+from optimizer.replica import ReplicaPerformance, ReplicaSizing
 from optimizer.spec.files import Part, json_value, spec_from_value
 from optimizer.spec.messages import kind_of, validated
 from optimizer.spec.schema import SystemSpec

@@ -88,7 +88,8 @@ def test_two_systems_plans_or_options_are_compared(service: TestClient) -> None:
         ("", {"first": api_examples.SYSTEM, "second": {"allocations": {}}}, "second.status"),
         ("", {"first": api_examples.SYSTEM, "secondOptions": {"gap": 2}}, "secondOptions.gap"),
         ("", {"first": api_examples.SYSTEM, "third": {}}, "third"),
-        ("?scale=2", {"first": api_examples.SYSTEM}, "first"),
+        ("?scale=2", {"first": api_examples.SYSTEM, "second": api_examples.SYSTEM}, "scale"),
+        ("?mixed=true&solver=greedy", api_examples.SYSTEM, "mixed"),
         ("?scale=2&random_load=1", api_examples.SYSTEM, "scale"),
         ("?scale=nan", api_examples.SYSTEM, "query.scale"),
         ("?unlimited=true", api_examples.SYSTEM, "unlimited"),
@@ -108,7 +109,7 @@ def test_a_finished_plan_alone_has_nothing_to_be_compared_with(service: TestClie
     plan = solve(load_system(scarce())).model_dump(by_alias=True, mode="json")
     answer = service.post("/v1/compare", json={"first": plan})
     assert answer.status_code == 422
-    assert "name a second plan" in answer.json()["detail"]
+    assert "name what to compare it with (second)" in answer.json()["detail"]
 
 
 # --- explain, report, figure ---------------------------------------------------------------------------

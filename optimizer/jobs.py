@@ -1,0 +1,226 @@
+"""One function per user job: the command line and the service parse, call one of these, and render.
+
+The rules of a job stand here once. What contradicts itself in a request is a `RequestError` in terms of the
+fields of this module; the command line says it in terms of its flags, the service in terms of its documents.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from optimizer.candidates import find_candidates
+from optimizer.errors import SpecError
+from optimizer.pipeline import Timings, solve
+from optimizer.plan import Plan
+from optimizer.replica import analyze_replicas, size_replicas
+from optimizer.spec.loads import with_loads
+from optimizer.spec.system import System
+from optimizer.studies.comparison.compare import compare
+from optimizer.studies.comparison.document import Comparison
+from optimizer.studies.explanation.explain import explain
+from optimizer.studies.figures.document import Figure
+from optimizer.studies.figures.kinds import PLAN_KINDS, make_figure
+from optimizer.studies.load_changes import scale_loads, vary_loads
+from optimizer.studies.reports.report import make_report
+
+__all__ = [
+    "CompareRequest",
+    "FigureRequest",
+    "LoadChange",
+    "RequestError",
+    "SolveOptions",
+    "Timings",
+    "analyze_replicas",
+    "compare_plans",
+    "explain",
+    "find_candidates",
+    "make_report",
+    "show_figure",
+    "size_replicas",
+    "solve",
+]
+
+
+class RequestError(SpecError):
+    """Raised when the parts of a request contradict each other."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(field, problem)
+        self.field = field
+        """The field at fault, by its Python name."""
+        self.problem = problem
+        """What is wrong with it; other fields stand in braces."""
+
+    def __str__(self) -> str:
+        return self.said(lambda name: name)
+
+    def said(self, name_of: Callable[[str], str]) -> str:
+        """Return the message with other names for the fields."""
+        problem = re.sub(r"{(\w+)}", lambda found: name_of(found[1]), self.problem)
+        return f"{name_of(self.field)}: {problem}"
+
+
+@dataclass(frozen=True, slots=True)
+class SolveOptions:
+    """How to solve, in place of what the document says; none: as there."""
+
+    unlimited: bool | None = None
+    mixed: bool | None = None
+    solver: str | None = None
+    """``milp`` or ``greedy``."""
+    batch_sizing: str | None = None
+    gap: float | None = None
+    time_limit_s: float | None = None
+
+    def given(self) -> dict[str, object]:
+        """Return the optimizer options that are given, by their Python names.
+
+        Raises:
+            RequestError: they contradict each other.
+        """
+        if self.mixed and self.solver == "greedy":
+            problem = "the greedy solver plans one accelerator per server; remove one of the two"
+            raise RequestError("mixed", problem)
+        exact = None if self.solver is None else self.solver == "milp"
+        options = {
+            "gap": self.gap,
+            "time_limit_s": self.time_limit_s,
+            "unlimited": self.unlimited,
+            "heterogeneous": self.mixed,
+            "milp_solver": True if self.mixed else exact,  # only the exact solver makes mixed plans
+            "batch_sizing": self.batch_sizing,
+        }
+        return {name: value for name, value in options.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadChange:
+    """Another load of a whole system, in at most one way."""
+
+    csv: str | Path | None = None
+    """A file of loads by server."""
+    scale: float | None = None
+    """A factor on every arrival rate."""
+    random_load: int | None = None
+    """A seed: every rate times 0.5 … 1.5 and every length times 0.8 … 1.2, at random."""
+
+    @property
+    def field(self) -> str | None:
+        """The way in which the load changes, if it does."""
+        given = [name for name in ("csv", "scale", "random_load") if getattr(self, name) is not None]
+        return given[0] if given else None
+
+    def applied_to(self, system: System) -> System:
+        """Return a system at the other load; the same system where none is given.
+
+        Raises:
+            RequestError: the load changes in two ways.
+            SpecError: it cannot be read, or is out of range.
+        """
+        if self.scale is not None and self.random_load is not None:
+            raise RequestError("scale", "the load is changed in one way only; remove it, or {random_load}")
+        if self.csv is not None:
+            return with_loads(system, self.csv)
+        if self.scale is not None:
+            return scale_loads(system, self.scale)
+        if self.random_load is not None:
+            return vary_loads(system, np.random.default_rng(self.random_load))
+        return system
+
+
+@dataclass(frozen=True, slots=True)
+class CompareRequest:
+    """What to compare: a system with itself, unlimited, under other options or another load; or two sides."""
+
+    first: System | Plan
+    second: System | Plan | None = None
+    load: LoadChange = LoadChange()
+    second_options: Mapping[str, object] | None = None
+    """Optimizer options of the second side alone, by their Python names."""
+    transition: bool = False
+    """Whether the second system follows the first in time: what the first plan says is then what runs."""
+    labels: tuple[str, str] | None = None
+    """What to call the sides."""
+    solve: SolveOptions = SolveOptions()
+    backend: str = "highs"
+
+
+def compare_plans(request: CompareRequest) -> Comparison:
+    """Return two plans side by side.
+
+    Raises:
+        SpecError: there is nothing to compare or to solve, or an option is wrong.
+        SolverError: the solver failed, or a plan does not pass verification.
+    """
+    _check_comparison(request)
+    first, second, transition = request.first, request.second, request.transition
+    if request.load.field is not None:
+        assert isinstance(first, System)
+        second, transition = request.load.applied_to(first), True
+    return compare(
+        first,
+        second,
+        second_options=request.second_options,
+        transition=transition,
+        labels=request.labels,
+        backend=request.backend,
+        **request.solve.given(),
+    )
+
+
+def _check_comparison(request: CompareRequest) -> None:
+    """Refuse what contradicts itself, and options where nothing is solved with them."""
+    first, second, load = request.first, request.second, request.load.field
+    if second is not None:
+        if load is not None:
+            raise RequestError(load, "compares one system before and after; remove it, or {second}")
+        if isinstance(second, Plan) and request.second_options is not None:
+            raise RequestError("second_options", "{second} holds a plan, and nothing is solved; remove it")
+        if isinstance(first, Plan) and isinstance(second, Plan) and request.solve.given():
+            raise SpecError("both sides are plans, and nothing is solved; remove the options for solving")
+    elif isinstance(first, Plan):
+        if load is not None:
+            raise RequestError(load, "{first} holds a plan, which has no loads; give its system")
+        raise RequestError("first", "holds a plan; name what to compare it with ({second})")
+    elif load is None and request.second_options is None and request.solve.unlimited is not None:
+        raise RequestError(
+            "unlimited",
+            "both plans, limited and unlimited, are compared; remove it, or add {second}, {second_options} "
+            "or a change of the load",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FigureRequest:
+    """What to show: a kind of figure of a system, perhaps after a change of its load."""
+
+    system: System
+    kind: str
+    server: str | None = None
+    accelerator: str | None = None
+    load: LoadChange = LoadChange()
+    backend: str = "highs"
+
+
+def show_figure(request: FigureRequest) -> Figure:
+    """Return a figure as data; after a change of the load with what was planned before it.
+
+    Raises:
+        SpecError: a kind, a server or an accelerator does not exist, or does not go with the kind.
+        SolverError: a plan was needed, and the solver failed.
+    """
+    for name in ("server", "accelerator"):
+        if getattr(request, name) is not None and request.kind in PLAN_KINDS:
+            raise RequestError(name, f"{request.kind!r} shows the whole plan; remove it")
+    after = request.load.applied_to(request.system)
+    return make_figure(
+        after,
+        request.kind,
+        server=request.server,
+        accelerator=request.accelerator,
+        before=None if after is request.system else request.system,
+        backend=request.backend,
+    )
