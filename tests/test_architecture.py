@@ -70,6 +70,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("explanation.explain", "figures.kinds"),
     ),
     "optimizer.render": (
+        ("text",),
         ("plots.style", "comparison_words"),
         ("plots.curves", "plots.bars", "plots.grids"),
         ("progress", "plots", "sections", "explanation_words"),
@@ -226,9 +227,7 @@ def test_command_line_and_service_compute_through_jobs_alone() -> None:
         for node in ast.walk(tree(module)):
             if isinstance(node, ast.ImportFrom) and node.module != "optimizer.jobs":
                 found = {alias.name for alias in node.names} & JOBS
-                assert not found, (
-                    f"{module} has {sorted(found)} from {node.module}, not from optimizer.jobs"
-                )
+                assert not found, f"{module} has {sorted(found)} from {node.module}, not from optimizer.jobs"
 
 
 def test_there_are_no_import_circles() -> None:

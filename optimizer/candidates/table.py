@@ -45,6 +45,13 @@ class Rejection:
     value: float | None
     limit: float | None
 
+    @property
+    def factor(self) -> float | None:
+        """By how much it misses: the larger of the two numbers over the smaller; none without numbers."""
+        if not self.value or not self.limit:
+            return None
+        return max(self.value / self.limit, self.limit / self.value)
+
 
 @dataclass(frozen=True, slots=True)
 class CandidateTable:

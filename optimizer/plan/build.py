@@ -180,7 +180,6 @@ def _nearest_miss(candidates: Candidates, s: int) -> tuple[str, str]:
 
 def _miss(rejection: Rejection) -> tuple[bool, bool, float]:
     """Return a key that puts measured misses first, by their factor, and what is not allowed last."""
-    if rejection.value is None or not rejection.limit:
+    if rejection.factor is None:
         return True, rejection.reason == "not_allowed", 0.0
-    factor = rejection.value / rejection.limit
-    return False, False, max(factor, 1 / factor)
+    return False, False, rejection.factor

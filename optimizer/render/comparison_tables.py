@@ -9,6 +9,7 @@ from rich.text import Text
 from optimizer.plan import Plan
 from optimizer.render.comparison_words import anything_runs, cost_of, headline, signed
 from optimizer.render.tables import empty_table
+from optimizer.render.text import printable
 from optimizer.studies.comparison.document import Comparison, Figures, Row, ServerRow, TypeRow
 from optimizer.studies.figures.document import share_text
 
@@ -44,13 +45,13 @@ def comparison_tables(found: Comparison) -> Group:
 
 
 def _headline(found: Comparison) -> Text:
-    text = Text().append(_plain(headline(found)), style="bold")
-    text.append("\n" + _plain(_served(found)) + _changes(found))
+    text = Text().append(printable(headline(found), keep="\n"), style="bold")
+    text.append("\n" + printable(_served(found), keep="\n") + _changes(found))
     if found.transition_value_cents_per_h is not None and found.changed():
         value = f"{found.transition_value_cents_per_h:,.2f}"
         text.append(f"\nTransition value: {value} cents/h (with the penalty on moves)")
     for note in found.notes:
-        text.append(f"\nNote: {_plain(note)}.", style="yellow")
+        text.append(f"\nNote: {printable(note)}.", style="yellow")
     return text.append("\n")
 
 
@@ -293,7 +294,7 @@ def _in_order(rows: Sequence[ServerRow]) -> Iterable[ServerRow]:
 
 
 def _labels(found: Comparison) -> list[str]:
-    return [_short(_plain(side.label)) for side in (found.first, found.second)]
+    return [_short(printable(side.label, keep="\n")) for side in (found.first, found.second)]
 
 
 def _short(label: str) -> str:
@@ -317,8 +318,3 @@ def _quantity(value: float | None) -> str:
 
 def _signed(value: float | None, form: str) -> str:
     return NOTHING if value is None else signed(value, form)
-
-
-def _plain(text: str) -> str:
-    """Return text without characters that steer a terminal."""
-    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rich.text import Text
 
+from optimizer.render.text import printable
 from optimizer.studies.explanation.document import Binding, Effect, ServiceChange
 from optimizer.studies.figures.document import share_text
 
@@ -39,8 +40,9 @@ def titled_list(title: str, lines: Iterable[str]) -> Iterator[Text]:
 
 def _wrapped(text: str, indent: str) -> str:
     """Return text in lines; characters that steer a terminal are shown as a question mark."""
-    plain = "".join(c if c.isprintable() else "?" for c in text)
-    return textwrap.fill(plain, WIDTH, initial_indent=indent, subsequent_indent=indent + "  " * bool(indent))
+    return textwrap.fill(
+        printable(text), WIDTH, initial_indent=indent, subsequent_indent=indent + "  " * bool(indent)
+    )
 
 
 def service_text(effect: Effect, most: int = 2) -> str:

@@ -13,8 +13,8 @@ from typing import Literal
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from optimizer.render.plots import draw
-from optimizer.render.plots.style import printable
 from optimizer.render.sections import Section, headline, sections, status
+from optimizer.render.text import printable
 from optimizer.spec.system import System
 from optimizer.studies.figures.document import Figure
 from optimizer.studies.figures.plans import PANELS, Shown, left_out

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from optimizer.candidates import Candidates
 from optimizer.plan import Plan
+from optimizer.render.text import printable
 from optimizer.replica import LatencyTargets, ReplicaPerformance, ReplicaSizing
 from optimizer.spec.system import System
 from optimizer.studies.figures.document import share_text
@@ -46,9 +47,7 @@ class _PlainTable(Table):
 
     def add_row(self, *cells: RenderableType | None, **style: Any) -> None:
         """Add a row of text; characters that steer a terminal are shown as a question mark."""
-        super().add_row(
-            *(Text("".join(c if c.isprintable() else "?" for c in str(cell))) for cell in cells), **style
-        )
+        super().add_row(*(Text(printable(str(cell))) for cell in cells), **style)
 
 
 def empty_table(title: str, columns: Iterable[tuple[str, bool]]) -> Table:

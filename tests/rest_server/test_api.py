@@ -79,7 +79,7 @@ def test_a_body_may_have_a_byte_order_mark_and_any_content_type(service: TestCli
         ("mixed=true", {"heterogeneous": True}),
         ("gap=0.5", {"gap": 0.5}),
         ("time_limit=5", {"time_limit_s": 5.0}),
-        ("solver=greedy&unlimited=false&mixed=1", {"milp_solver": False, "heterogeneous": True}),
+        ("solver=greedy&unlimited=false", {"milp_solver": False, "unlimited": False}),
     ],
 )
 def test_options_stand_in_place_of_the_documents(

@@ -16,6 +16,8 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextToPath
 
+from optimizer.render.text import printable
+
 WIDTH_MM = 160.0
 """Of every picture: what a page has room for."""
 EDGE_MM = 2.0
@@ -91,11 +93,6 @@ class Page:
         """Write text whose upper left corner is at the given place."""
         plain: dict[str, Any] = {"ha": "left", "va": "top", "fontsize": SMALL_PT}
         self.canvas.text(left / WIDTH_MM, 1 - top / self.height_mm, text, **(plain | style))
-
-
-def printable(text: str) -> str:
-    """Return text in which what cannot be printed is a question mark."""
-    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def width_mm(text: str, size_pt: float = SMALL_PT, *, bold: bool = False) -> float:

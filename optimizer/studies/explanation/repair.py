@@ -269,9 +269,7 @@ def _missing(candidates: Candidates, s: int) -> str:
 
 
 def _factor(item: Rejection) -> float:
-    if not item.value or not item.limit:
-        return math.inf
-    return max(item.value / item.limit, item.limit / item.value)
+    return math.inf if item.factor is None else item.factor
 
 
 def _summary(repair: Repair) -> str:

@@ -180,16 +180,13 @@ def _options(
 
 
 def _rejected(item: Rejection) -> RejectedPair:
-    factor = None
-    if item.value and item.limit:
-        factor = max(item.value / item.limit, item.limit / item.value)
     return RejectedPair(
         accelerator=item.accelerator,
         reason=item.reason,
         detail=item.detail,
         value=item.value,
         limit=item.limit,
-        factor=factor,
+        factor=item.factor,
     )
 
 
