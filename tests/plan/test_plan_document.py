@@ -15,15 +15,7 @@ from builders import (
     system,
 )
 
-from optimizer import (
-    IncompletePlanError,
-    Plan,
-    SpecError,
-    System,
-    find_candidates,
-    load_system,
-    solve,
-)
+from optimizer import IncompletePlanError, Plan, System, load_system, solve
 
 
 def only_unserved(source: System) -> tuple[str, str]:
@@ -342,79 +334,3 @@ def test_the_reference_answer_survives_costs_beyond_any_real_one() -> None:
     source = system([server("a", replicas=3)], [accelerator("A", cost=5e14)])
     plan = solve(source)
     assert plan.reference_answer(source)["allocations"]["a"]["cost"] == 1.5e15
-
-
-# --- plans and systems that do not belong together -----------------------------------------------------
-
-
-def of_another_name() -> System:
-    return system([server("b", replicas=1)], [accelerator("A")])
-
-
-def test_a_plan_of_other_servers_is_not_applied() -> None:
-    plan = solve(system([server("a", replicas=1)], [accelerator("A")]))
-    text = "^servers.a: in the plan, but not in the system; the plan was made for another system$"
-    for use in (plan.applied_to, plan.reference_answer):
-        with pytest.raises(SpecError, match=text):
-            use(of_another_name())
-    with pytest.raises(SpecError, match=r"^servers\.b: not in the plan"):
-        plan.allocation_of(of_another_name().servers["b"])
-
-
-def test_a_plan_that_lacks_a_server_is_not_applied() -> None:
-    """Nothing is known of what it runs: it would look as if it were to be stopped."""
-    plan = solve(system([server("a", replicas=1)], [accelerator("A")]))
-    more = system([server("a", replicas=1), server("b", replicas=1)], [accelerator("A")])
-    for use in (plan.applied_to, plan.reference_answer):
-        with pytest.raises(SpecError, match=r"^servers\.b: in the system, but not in the plan; "):
-            use(more)
-
-
-def test_a_plan_on_accelerators_that_do_not_exist_is_not_applied() -> None:
-    plan = solve(system([server("a", replicas=1)], [accelerator("A")]))
-    other = system([server("a", replicas=1)], [accelerator("B")])
-    for use in (plan.applied_to, plan.reference_answer):
-        with pytest.raises(SpecError, match=r"^allocations\.a: accelerator 'A' is not in the system; "):
-            use(other)
-
-
-def test_an_unserved_server_runs_nothing_once_the_plan_is_applied() -> None:
-    source = mixed_fortunes()
-    plan = solve(source)
-    applied = plan.applied_to(source).servers
-    assert not applied["unserved"].current.is_running
-    assert plan.allocation_of(source.servers["unserved"]) == applied["unserved"].current
-    assert applied["unserved"].current.load == source.servers["unserved"].current.load
-
-
-# --- shares of a load --------------------------------------------------------------------------------------
-
-
-def one_replica_of_two(excess: float) -> Plan:
-    """Return the plan of a server that needs two replicas and gets one, at a load over the rate of one."""
-    accelerators, classes = [accelerator("A")], [service_class("gold", itl=15)]
-    (most,) = find_candidates(system([server("a", 60)], accelerators, classes=classes)).table.max_rate_rps
-    source = system(
-        [server("a", 60 * float(most) * (1 + excess), replicas=2)],
-        accelerators,
-        {"A": 1},
-        classes=classes,
-        saturationPolicy="PriorityExhaustive",
-    )
-    plan = solve(source)
-    assert [pool.num_replicas for pool in plan.allocations["a"]] == [1]
-    return plan
-
-
-@pytest.mark.parametrize("excess", [-0.5, 0.0, 2e-10, 5e-10])
-def test_a_share_that_lacks_no_more_than_rounding_is_the_whole(excess: float) -> None:
-    """One replica counts as enough for a load of 1 + 1e-9 times its rate, so it serves all of that load."""
-    (item,) = one_replica_of_two(excess).unserved
-    assert item.served_fraction == 1.0
-
-
-@pytest.mark.parametrize("excess", [3e-9, 1e-6, 0.25, 0.9])
-def test_a_share_that_lacks_more_is_what_the_replica_carries(excess: float) -> None:
-    (item,) = one_replica_of_two(excess).unserved
-    assert item.served_fraction < 1
-    assert item.served_fraction == pytest.approx(1 / (1 + excess), rel=1e-12)
