@@ -6,7 +6,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from builders import accelerator, document, random_document, server
+from builders import accelerator, document, random_document, running, server, service_class
 from falsified import SCENARIOS, Path, falsified, found_in, plan_of, system_of, to, wire
 from mixed_oracles import random_mixed_document
 from pydantic import ValidationError
@@ -140,3 +140,43 @@ def test_a_server_cannot_be_left_out_where_units_are_left_for_it() -> None:
     (line,) = found_in(plan, load_system(source))
     assert line == "a: there are units enough to serve it, so the plan is not optimal"
     assert found_in(plan | {"status": "feasible"}, load_system(source)) == []
+
+
+def test_a_server_that_is_served_in_full_is_not_listed() -> None:
+    plan = wire(plan_of("mixed")) | {"complete": False}
+    plan["unserved"] = [
+        {"server": "a", "priority": 1, "reason": "capacity", "detail": "-", "servedFraction": 1.0}
+    ]
+    assert "a: served in full, but listed as unserved" in found_in(plan, system_of("mixed"))
+
+
+@pytest.mark.parametrize("factor", [0.999, 1.001, 1.1])
+def test_a_largest_rate_that_a_target_binds_is_neither_less_nor_more(factor: float) -> None:
+    """Below the largest stable rate only the target tells the true rate from a false one."""
+    system = load_system(document([server("a")], [accelerator("A")], classes=[service_class("gold", itl=12)]))
+    plan = wire(solve(system))
+    plan["allocations"]["a"][0]["maxArrivalRate"] *= factor
+    (line,) = found_in(plan, system)
+    assert line.startswith("a: the largest rate on A is ")
+
+
+def test_a_throughput_target_caps_the_largest_rate_below_that_of_the_latencies() -> None:
+    """64 tokens/s over 64 tokens are 60 requests/min, too, but only 0.9 of the stable rate may be used."""
+    free, capped = (
+        load_system(
+            document([server("a")], [accelerator("A")], classes=[service_class("gold", ttft=3000, tps=tps)])
+        )
+        for tps in (0.0, 64.0)
+    )
+    lines = verify(solve(free), capped)
+    assert [line for line in lines if line.startswith("a: the largest rate on A is ")], lines
+
+
+def test_a_mixed_plan_counts_the_stated_cost_of_what_stays() -> None:
+    """One replica stays that costs 10 and is said to cost 7; single plans count nothing for it."""
+    servers = [server("a", current=running("A", 1, 7))]
+    for mixed, value in ((True, 3.0), (False, 0.0)):
+        system = load_system(document(servers, [accelerator("A")], {"A": 3}, heterogeneous=mixed))
+        plan = solve(system)
+        assert plan.objective == pytest.approx(value)
+        assert verify(plan, system) == []
