@@ -65,7 +65,7 @@ def solve(
     with clock.stage("plan"):
         plan = make_plan(candidates, problem, solution)
     with clock.stage("verify"):
-        wrong = verify(plan, system)
+        wrong = verify(plan, system, candidates)
     if wrong:
         raise SolverError(f"the plan does not hold: {wrong[0]}; please report this with the input")
     if write_model_to is not None:

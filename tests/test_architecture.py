@@ -53,7 +53,13 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("milp", "staged", "backends"),
         ("separable", "expansion"),
     ),
-    "optimizer.plan": (("document",), ("build", "verify", "files")),
+    "optimizer.plan": (
+        ("document", "reasons", "checks"),
+        ("checks.facts",),
+        ("checks.names", "checks.service", "checks.totals", "checks.unserved"),
+        ("checks.levels", "checks.queues"),
+        ("build", "verify", "files"),
+    ),
     "optimizer.studies": (
         ("load_changes", "comparison", "explanation", "figures", "reports"),
         (

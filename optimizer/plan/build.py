@@ -6,6 +6,13 @@ from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable, Rejection
 from optimizer.candidates.finder import COUNT_TOLERANCE, analyze_pairs
 from optimizer.plan.document import CapacityUse, Change, Level, Placement, Plan, Pool, Unserved
+from optimizer.plan.reasons import (
+    NO_ACCELERATOR,
+    STOPPED_UNLIMITED,
+    Shortage,
+    rejection_reason,
+    shortage_reason,
+)
 from optimizer.solvers.formulation import served_in_full
 from optimizer.solvers.levels import VALUE
 from optimizer.solvers.problem import Problem, Solution, units_used
@@ -149,33 +156,30 @@ def _shortage(
 ) -> tuple[str, str]:
     """Name the accelerator for which the fewest units are missing."""
     if problem.capacity is None:
-        return "solver_stopped", "there are units enough, but the solver stopped before it used them"
+        return STOPPED_UNLIMITED
     left = (problem.capacity[mine.kind] - used[mine.kind]).astype(np.int64)
     c = int(np.lexsort((mine.units, mine.units - left))[0])
-    accelerator = candidates.arrays.accelerator_names[mine.accelerator[c]]
     kind = candidates.arrays.type_names[mine.kind[c]]
-    needed, there, count = int(mine.units[c]), int(left[c]), int(mine.num_replicas[c])
-    what, verb = ("1 replica", "takes") if count == 1 else (f"{count:,} replicas", "take")
-    text = f"{what} on {accelerator} {verb} {needed:,} units of {kind}; "
-    if needed <= there:
-        return "solver_stopped", text + f"{there:,} are left, but the solver stopped before it used them"
-    if kind not in candidates.system.capacity:
-        return "capacity", text + f"{kind} is not listed in count, so there are none"
-    return "capacity", text + f"{there:,} of {int(problem.capacity[mine.kind[c]]):,} are left"
+    return shortage_reason(
+        Shortage(
+            accelerator=candidates.arrays.accelerator_names[mine.accelerator[c]],
+            type=kind,
+            num_replicas=int(mine.num_replicas[c]),
+            units=int(mine.units[c]),
+            left=int(left[c]),
+            limit=int(problem.capacity[mine.kind[c]]),
+            is_listed=kind in candidates.system.capacity,
+        )
+    )
 
 
 def _nearest_miss(candidates: Candidates, s: int) -> tuple[str, str]:
     """Name the rejection that misses by the smallest factor."""
     rejections = list(candidates.rejections(s))
     if not rejections:
-        return "no_candidate", "there is no accelerator in the system"
-    nearest = min(rejections, key=_miss)
-    reasons = {item.reason for item in rejections if item.reason != "not_allowed"} or {"not_allowed"}
-    reason = nearest.reason if len(reasons) == 1 else "no_candidate"
-    if nearest.value is None and len(reasons) == 1:
-        return reason, nearest.detail
-    others = f" (the nearest of {len(rejections)} accelerators)" if len(rejections) > 1 else ""
-    return reason, f"{nearest.accelerator}: {nearest.detail}{others}"
+        return NO_ACCELERATOR
+    labels = {item.reason for item in rejections if item.reason != "not_allowed"} or {"not_allowed"}
+    return rejection_reason(min(rejections, key=_miss), labels, len(rejections))
 
 
 def _miss(rejection: Rejection) -> tuple[bool, bool, float]:

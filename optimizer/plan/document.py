@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from optimizer.documents import Document
-from optimizer.errors import IncompletePlanError
+from optimizer.errors import IncompletePlanError, SpecError
 from optimizer.solvers.problem import SolverName
 from optimizer.spec.schema import AllocationData, Load, Server
 from optimizer.spec.system import System
@@ -147,27 +147,63 @@ class Plan(Document):
         """Return the system as it is once the plan is carried out: what was planned is what runs.
 
         A server with several pools shows the largest of them, as its current allocation has room for one.
+
+        Raises:
+            SpecError: the plan is not for the servers and accelerators of this system.
         """
+        self._check_is_for(system)
         servers = {
-            name: server.model_copy(update={"current": self.allocation_of(server)})
+            name: server.model_copy(
+                update={"current": _as_allocation(self.allocations.get(name, ()), server.current.load)}
+            )
             for name, server in system.servers.items()
         }
         return system.with_servers(servers)
 
     def allocation_of(self, server: Server) -> AllocationData:
-        """Return what a server is to run, at the load that it has now; its largest pool if it has several."""
+        """Return what a server is to run, at the load that it has now; its largest pool if it has several.
+
+        Raises:
+            SpecError: the plan does not know the server.
+        """
+        if server.name not in self.allocations and server.name not in self._server_names():
+            raise SpecError(
+                f"servers.{server.name}: not in the plan; make a plan for the servers that there are"
+            )
         return _as_allocation(self.allocations.get(server.name, ()), server.current.load)
 
     def reference_answer(self, system: System) -> dict[str, Any]:
         """Return the answer in the reference's format, with every server that has an allocation.
 
         A server with several pools shows its largest in the reference's fields, and all under ``pools``.
+
+        Raises:
+            SpecError: the plan is not for the servers and accelerators of this system.
         """
+        self._check_is_for(system)
         answer: dict[str, Any] = {}
         for name, pools in self.allocations.items():
             load = system.servers[name].current.load
             answer[name] = _reference_allocation(pools, load)
         return {"allocations": answer}
+
+    def _server_names(self) -> set[str]:
+        return {*self.allocations, *(item.server for item in self.unserved)}
+
+    def _check_is_for(self, system: System) -> None:
+        """Refuse a system whose servers are not those of the plan, or that lacks an accelerator of it."""
+        hint = "the plan was made for another system"
+        mine = self._server_names()
+        for name in sorted(mine - system.servers.keys()):
+            raise SpecError(f"servers.{name}: in the plan, but not in the system; {hint}")
+        for name in sorted(system.servers.keys() - mine):
+            raise SpecError(f"servers.{name}: in the system, but not in the plan; {hint}")
+        for name, pools in self.allocations.items():
+            for pool in pools:
+                if pool.accelerator not in system.accelerators:
+                    raise SpecError(
+                        f"allocations.{name}: accelerator {pool.accelerator!r} is not in the system; {hint}"
+                    )
 
 
 def _as_allocation(pools: tuple[Pool, ...], load: Load) -> AllocationData:

@@ -1,0 +1,110 @@
+"""What the checks share: a plan, its system, and what plain arithmetic makes of the two.
+
+Everything here comes from the documents; nothing comes from the solver or from what it was given.
+"""
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+
+from optimizer.plan.document import Plan, Pool, Unserved
+from optimizer.spec.schema import Server
+from optimizer.spec.system import System
+from optimizer.tabulation import SECONDS_PER_MINUTE, SystemArrays
+
+RELATIVE_TOLERANCE = 1e-6
+"""Relative difference of two figures that rounding may cause; absolute for small costs and times."""
+SHARE_TOLERANCE = 1e-9
+"""Absolute difference of two shares (loss, utilisation, gap) that rounding may cause."""
+
+
+def close(a: float, b: float, absolute: float = RELATIVE_TOLERANCE) -> bool:
+    """Say whether two figures differ by no more than rounding."""
+    return math.isclose(a, b, rel_tol=RELATIVE_TOLERANCE, abs_tol=absolute)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A plan whose names are known to be right, and the system that it is for."""
+
+    plan: Plan
+    system: System
+    arrays: SystemArrays
+    """The system as arrays, for the queueing model."""
+
+    @cached_property
+    def pools(self) -> list[tuple[str, Pool]]:
+        """Every pool with its server's name."""
+        return [(name, pool) for name, pools in self.plan.allocations.items() for pool in pools]
+
+    @cached_property
+    def listed(self) -> dict[str, Unserved]:
+        """The servers that the plan says are not served in full."""
+        return {item.server: item for item in self.plan.unserved}
+
+    @cached_property
+    def load_rpm(self) -> dict[str, float]:
+        """Load of each server [requests/min]: its arrival rate, or what its throughput target asks for."""
+        return {name: _load_rpm(self.system, server) for name, server in self.system.servers.items()}
+
+    @cached_property
+    def cost_cents_per_h(self) -> dict[str, float]:
+        """What the pools of each server cost, by the prices of the system."""
+        return {
+            name: math.fsum(self.cost_of(name, pool) for pool in self.pools_of(name))
+            for name in self.system.servers
+        }
+
+    @cached_property
+    def units(self) -> Counter[str]:
+        """Units of each accelerator type that the pools take."""
+        units: Counter[str] = Counter()
+        for name, pool in self.pools:
+            units[self.system.accelerators[pool.accelerator].type] += pool.num_replicas * self.units_each(
+                name, pool.accelerator
+            )
+        return units
+
+    @property
+    def mixed(self) -> bool:
+        """Whether the options let a server have several pools; the greedy heuristic never mixes."""
+        return self.system.options.heterogeneous and self.system.options.milp_solver
+
+    @property
+    def shares_leftover(self) -> bool:
+        """Whether the options let a server be served in part."""
+        options = self.system.options
+        return options.saturation_policy != "None" and not options.unlimited
+
+    def pools_of(self, name: str) -> tuple[Pool, ...]:
+        """Return the pools of a server, none if it has none."""
+        return self.plan.allocations.get(name, ())
+
+    def is_to_serve(self, name: str) -> bool:
+        """Say whether a server needs replicas: it has load, or a least number of them."""
+        return self.load_rpm[name] > 0 or self.system.servers[name].min_num_replicas > 0
+
+    def units_each(self, name: str, accelerator: str) -> int:
+        """Return the units that one replica of a server takes on an accelerator."""
+        count = self.system.profiles[self.system.servers[name].model, accelerator].acc_count
+        return count * self.system.accelerators[accelerator].multiplicity
+
+    def cost_of(self, name: str, pool: Pool) -> float:
+        """Return what a pool of a server costs [cents/h]."""
+        count = self.system.profiles[self.system.servers[name].model, pool.accelerator].acc_count
+        return self.system.accelerators[pool.accelerator].cost_cents_per_h * count * pool.num_replicas
+
+    def limit_of(self, kind: str) -> int | None:
+        """Return the units that exist of a type, none where they are not limited."""
+        return None if self.system.options.unlimited else self.system.capacity.get(kind, 0)
+
+
+def _load_rpm(system: System, server: Server) -> float:
+    load = server.current.load
+    if not load.arrival_rate_rpm or not load.out_tokens:
+        return 0.0
+    target = system.targets.get((server.service_class, server.model))
+    if target and target.tps:
+        return target.tps / load.out_tokens * SECONDS_PER_MINUTE
+    return load.arrival_rate_rpm

@@ -1,0 +1,153 @@
+"""Are the levels of the objective what the allocations reach, and do bounds, gaps and status agree with them?
+
+A bound cannot be computed again; but it is no better than what was reached, its gap follows from the two, and
+what is called optimal is proved within the gap that the options ask for.
+"""
+
+import math
+from collections.abc import Iterator
+
+from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, SHARE_TOLERANCE, Facts, close
+from optimizer.plan.checks.totals import placements
+from optimizer.plan.document import Level
+from optimizer.solvers.levels import CHANGES, MAX_WHOLE_RATE, RATE_UNIT_RPM, VALUE
+from optimizer.solvers.problem import gap_target
+from optimizer.tabulation import current_cost_cents_per_h
+
+LEAST_VALUE = 1e-9
+"""Values closer to zero than this count as this where a gap is divided by them."""
+
+
+def check_levels(facts: Facts) -> list[str]:
+    """Return what is wrong with the levels, the objective, and the claims of the solver."""
+    plan, names = facts.plan, _names(facts)
+    said = [level.name for level in plan.levels]
+    if said != names:
+        return [f"the levels are {', '.join(names)}; the plan has {', '.join(said) or 'none'}"]
+    value = plan.levels[names.index(VALUE)]
+    problems = [
+        f"{field} is {shown} in the plan, {true} at the level of value"
+        for field, shown, true in (
+            ("objective", plan.objective, value.value),
+            ("bound", plan.bound, value.bound),
+            ("gap", plan.gap, value.gap),
+        )
+        if shown != true
+    ]
+    return [*problems, *_values(facts), *_claims(facts), *_bounds(facts)]
+
+
+def _names(facts: Facts) -> list[str]:
+    priorities = sorted({facts.system.priority(server) for server in facts.system.servers.values()})
+    service = [f"priority {p}: unserved {what}" for p in priorities for what in ("rate", "servers")]
+    return [*service, VALUE, CHANGES]
+
+
+# --- values --------------------------------------------------------------------------------------------
+
+
+def _values(facts: Facts) -> Iterator[str]:
+    reached = _service(facts) | {VALUE: _value(facts), CHANGES: float(len(_changed(facts)))}
+    for level in facts.plan.levels:
+        true = reached[level.name]
+        if not close(level.value, true) and not _is_settled_before(facts, level, true):
+            yield f"level {level.name!r} reaches {true:g}, the plan says {level.value:g}"
+
+
+def _is_settled_before(facts: Facts, level: Level, true: float) -> bool:
+    """Say whether a level of service may show what was unserved before the leftover was given out.
+
+    Leftover units can serve a server in full where the solver stopped early, or within its gap: then no bound
+    says that this is impossible.
+    """
+    proved = level.bound is None or level.bound > true + RELATIVE_TOLERANCE * max(1.0, true)
+    is_service = level.name not in (VALUE, CHANGES)
+    return is_service and facts.shares_leftover and not proved and level.value > true
+
+
+def _service(facts: Facts) -> dict[str, float]:
+    """Return the loads, and the number, of the servers of each priority that are not served in full."""
+    reached = dict.fromkeys(_names(facts), 0.0)
+    for name in facts.listed:
+        priority = facts.system.priority(facts.system.servers[name])
+        reached[f"priority {priority}: unserved rate"] += facts.load_rpm[name]
+        reached[f"priority {priority}: unserved servers"] += 1
+    return reached
+
+
+def _value(facts: Facts) -> float:
+    """Return the transition value: costs less current costs, and a penalty on what moves (eq. 31-33)."""
+    penalty, total = facts.system.options.transition_penalty, []
+    changed = _changed(facts)
+    for name, server in facts.system.servers.items():
+        if name not in changed and not facts.mixed:
+            continue  # whatever cost is stated for what stays as it is
+        old = current_cost_cents_per_h(facts.system, name)
+        pools, here = facts.pools_of(name), server.current.accelerator
+        moved = math.fsum(facts.cost_of(name, pool) for pool in pools if pool.accelerator != here)
+        left = 0.0 if here and any(pool.accelerator == here for pool in pools) else old
+        total.append(facts.cost_cents_per_h[name] - old + penalty * (moved + left))
+    return math.fsum(total)
+
+
+def _changed(facts: Facts) -> set[str]:
+    return {name for name in facts.system.servers if len(set(placements(facts, name))) > 1}
+
+
+# --- claims --------------------------------------------------------------------------------------------
+
+
+def _claims(facts: Facts) -> Iterator[str]:
+    """What found the plan is what the options ask for, and claims no more than it can know."""
+    plan, options = facts.plan, facts.system.options
+    if options.unlimited and not options.heterogeneous:
+        solver = "separable"
+    elif not options.milp_solver:
+        solver = "greedy"
+    else:
+        solver = "separable" if options.unlimited else "milp"
+    if plan.solver != solver:
+        yield f"the options ask for the solver {solver!r}, the plan says {plan.solver!r}"
+    if (plan.status == "heuristic") != (solver == "greedy"):
+        yield f"a plan of the solver {solver!r} is not {plan.status!r}"
+    proved = [level.name for level in plan.levels if level.bound is not None]
+    if solver == "greedy" and proved:
+        yield f"level {proved[0]!r} has a bound, but a greedy plan proves nothing"
+    if plan.status == "optimal" and len(proved) < len(plan.levels):
+        yield "the plan is called optimal, but not every level has a bound"
+
+
+def _bounds(facts: Facts) -> Iterator[str]:
+    for level in facts.plan.levels:
+        if level.bound is None:
+            if level.gap is not None:
+                yield f"level {level.name!r} has a gap, but no bound"
+            continue
+        open_part = max(level.value - level.bound, 0.0)
+        gap = open_part / max(abs(level.value), LEAST_VALUE)
+        if level.bound > level.value + SHARE_TOLERANCE * max(1.0, abs(level.value)):
+            yield f"level {level.name!r}: the bound {level.bound:g} is above the value {level.value:g}"
+        if level.gap is None or not close(gap, level.gap, SHARE_TOLERANCE):
+            yield f"level {level.name!r}: the gap is {gap:g}, the plan says {level.gap}"
+        if facts.plan.status == "optimal" and open_part > _allowed(facts, level):
+            yield f"level {level.name!r}: {open_part:g} are not proved, so the plan is not optimal"
+
+
+def _allowed(facts: Facts, level: Level) -> float:
+    """Return how far value and bound of a proved level may be apart.
+
+    The gap is relative to what the solver minimises, which for value and changes lacks the constant part: at
+    most the cost before and after with its penalty, and the number of servers. Loads are made whole numbers.
+    """
+    system = facts.system
+    target = gap_target(system.options, len(system.servers) * len(system.accelerators))
+    if level.name == VALUE:
+        paid = sum(current_cost_cents_per_h(system, name) for name in system.servers)
+        paid += math.fsum(facts.cost_cents_per_h.values())
+        scale = (1 + system.options.transition_penalty) * paid
+        return target * scale + RELATIVE_TOLERANCE * max(1.0, scale)
+    if level.name == CHANGES:
+        return target * len(system.servers) + RELATIVE_TOLERANCE
+    unit = max(RATE_UNIT_RPM, max(facts.load_rpm.values()) / MAX_WHOLE_RATE)
+    rounding = unit * len(system.servers) if target else RELATIVE_TOLERANCE * max(1.0, level.value)
+    return target * level.value + rounding

@@ -1,0 +1,185 @@
+"""Do the pools behave as the plan says? Each is put through the queueing model once more, all at once.
+
+A largest rate is not sought again: just below it every target must hold, and just above it one must be
+missed, unless it is the largest stable rate. Only where that does not settle it is the rate found anew.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.candidates.batches import with_best_batches
+from optimizer.candidates.pairs import Pairs, chunks, law_of, replicas_of, targets_of, waiting_room
+from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, SHARE_TOLERANCE, Facts, close
+from optimizer.plan.checks.service import batch_limit, is_well_formed
+from optimizer.plan.document import Pool
+from optimizer.queueing.performance import QueueModel
+from optimizer.queueing.sizing import TPS_STABILITY_SHARE, largest_rate
+from optimizer.queueing.targets import MISS_TOLERANCE, TARGET_TOLERANCE, Targets, meets_target
+from optimizer.tabulation import SECONDS_PER_MINUTE, SystemArrays
+from optimizer.timing import Law
+
+FLAT = 1e-12
+"""Relative distance from a target at which a latency cannot be told from it."""
+FIGURES = (
+    ("itl_ms", "ITL", " ms", RELATIVE_TOLERANCE),
+    ("ttft_ms", "TTFT", " ms", RELATIVE_TOLERANCE),
+    ("wait_ms", "wait", " ms", RELATIVE_TOLERANCE),
+    ("utilization", "utilization", "", SHARE_TOLERANCE),
+    ("loss", "loss", "", SHARE_TOLERANCE),
+)
+"""Figures of a pool at its load: field, what it is called, its unit, and the absolute tolerance."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Figures:
+    """What the pools do at their loads, one row each; shapes (R,)."""
+
+    measured: FloatArray
+    """What each target measures, shape (K, R)."""
+    itl_ms: FloatArray
+    ttft_ms: FloatArray
+    wait_ms: FloatArray
+    utilization: FloatArray
+    loss: FloatArray
+    max_rate_rps: FloatArray
+    """Largest rate of a replica; NaN where no rate meets the targets."""
+
+
+def check_queues(facts: Facts) -> list[str]:
+    """Return which figures of pools are wrong, and which latencies miss their targets."""
+    rows = [(name, pool) for name, pool in facts.pools if is_well_formed(facts, name, pool)]
+    if not rows:
+        return []
+    pairs = _pairs(facts, rows)
+    return [*_batches(facts, pairs, rows), *_performance(facts.arrays, pairs, rows)]
+
+
+def _pairs(facts: Facts, rows: list[tuple[str, Pool]]) -> Pairs:
+    """Return the pools as pairs of server and accelerator, each with its own batch."""
+    arrays = facts.arrays
+    servers = {name: i for i, name in enumerate(arrays.server_names)}
+    accelerators = {name: i for i, name in enumerate(arrays.accelerator_names)}
+    server = np.array([servers[name] for name, _ in rows])
+    accelerator = np.array([accelerators[pool.accelerator] for _, pool in rows])
+    batch = np.array([pool.max_batch for _, pool in rows])
+    limits = [batch_limit(facts, facts.system.servers[name], pool.accelerator) for name, pool in rows]
+    return Pairs(
+        server=server,
+        accelerator=accelerator,
+        profile=arrays.profile_of[server, accelerator],
+        max_batch=batch,
+        max_queue=waiting_room(arrays, server, batch),
+        batch_ceiling=np.array(limits).astype(np.int64),
+        best_rate_rps=np.full(len(rows), np.nan),
+    )
+
+
+def _batches(facts: Facts, pairs: Pairs, rows: list[tuple[str, Pool]]) -> Iterator[str]:
+    """Where batches are chosen, a pool has the one that its server's load and targets call for (eq. 26)."""
+    if facts.system.options.batch_sizing != "optimal":
+        return
+    arrays, ceiling = facts.arrays, pairs.batch_ceiling
+    best = with_best_batches(
+        arrays, replace(pairs, max_batch=ceiling, max_queue=waiting_room(arrays, pairs.server, ceiling))
+    ).max_batch
+    for (name, pool), batch in zip(rows, best, strict=True):
+        if pool.max_batch != batch:
+            yield f"{name}: batch {pool.max_batch} on {pool.accelerator}, the best is {batch}"
+
+
+def _performance(arrays: SystemArrays, pairs: Pairs, rows: list[tuple[str, Pool]]) -> Iterator[str]:
+    for chunk, found in _figures(arrays, pairs, [pool for _, pool in rows]):
+        targets = targets_of(arrays, pairs.take(chunk))
+        for i, row in enumerate(chunk):
+            name, pool = rows[row]
+            where = f"{name}: {{}} on {pool.accelerator} is"
+            for field, word, unit, absolute in FIGURES:
+                value, said = float(getattr(found, field)[i]), getattr(pool, field)
+                if not close(value, said, absolute):
+                    yield f"{where.format(word)} {value:g}{unit}, the plan says {said:g}{unit}"
+            for k, measure in enumerate(targets.measures):
+                value, limit = found.measured[k, i], targets.limits[k, i]
+                if pool.arrival_rate_rpm > 0 and not meets_target(value, limit, 2 * MISS_TOLERANCE):
+                    label = where.format(measure.label)
+                    yield f"{label} {measure.text(value)}, target {measure.text(limit)}"
+            most = float(found.max_rate_rps[i]) * SECONDS_PER_MINUTE * pool.num_replicas
+            if np.isnan(most):
+                yield f"{name}: on {pool.accelerator} no rate meets the targets"
+            elif not close(most, pool.max_arrival_rate_rpm):
+                yield (
+                    f"{where.format('the largest rate')} {most:g} requests/min, "
+                    f"the plan says {pool.max_arrival_rate_rpm:g}"
+                )
+
+
+def _figures(arrays: SystemArrays, pairs: Pairs, pools: list[Pool]) -> Iterator[tuple[IntArray, _Figures]]:
+    """Yield rows of pools with the same law, and what they do: idle ones, then those with load."""
+    replicas = np.array([pool.num_replicas for pool in pools])
+    rate = np.array([pool.arrival_rate_rpm for pool in pools]) / SECONDS_PER_MINUTE / replicas
+    most = np.array([pool.max_arrival_rate_rpm for pool in pools]) / SECONDS_PER_MINUTE / replicas
+    idle = arrays.servers.load_rps[pairs.server] == 0
+    for rows in chunks(arrays, pairs, np.flatnonzero(idle)):
+        some = pairs.take(rows)
+        yield rows, _idle_figures(law_of(arrays, some), some, targets_of(arrays, some))
+    for rows in chunks(arrays, pairs, np.flatnonzero(~idle)):
+        has_work = law_of(arrays, pairs.take(rows)).has_work()
+        works, broken = rows[has_work], rows[~has_work]
+        if len(works):
+            some = pairs.take(works)
+            queues, targets = replicas_of(arrays, some), targets_of(arrays, some)
+            yield works, _loaded_figures(queues, targets, rate[works], most[works])
+        if len(broken):
+            nothing = np.zeros(len(broken))
+            measured = np.zeros_like(targets_of(arrays, pairs.take(broken)).limits)
+            yield broken, _Figures(measured, nothing, nothing, nothing, nothing, nothing, nothing + np.nan)
+
+
+def _idle_figures(law: Law, pairs: Pairs, targets: Targets) -> _Figures:
+    """Return what the reference quotes for replicas without load."""
+    times, turnaround_ms = law.idle_times(pairs.max_batch)
+    nothing = np.zeros(len(pairs.server))
+    return _Figures(
+        measured=np.zeros_like(targets.limits),
+        itl_ms=times.itl_ms,
+        ttft_ms=times.first_token_ms,
+        wait_ms=nothing,
+        utilization=nothing,
+        loss=nothing,
+        max_rate_rps=1000.0 * pairs.max_batch / turnaround_ms,
+    )
+
+
+def _loaded_figures(
+    queues: QueueModel, targets: Targets, rate_rps: FloatArray, said_rps: FloatArray
+) -> _Figures:
+    found = queues.analyze(rate_rps)
+    most = said_rps.copy()
+    unsettled = np.flatnonzero(~_is_largest(queues, targets, said_rps))
+    if len(unsettled):
+        most[unsettled] = largest_rate(queues.take(unsettled), targets.take(unsettled)).max_rate_rps
+    return _Figures(
+        targets.figures(found),
+        found.itl_ms,
+        found.ttft_ms,
+        found.wait_ms,
+        found.utilization,
+        found.loss,
+        most,
+    )
+
+
+def _is_largest(queues: QueueModel, targets: Targets, rate_rps: FloatArray) -> BoolArray:
+    """Return where a rate is seen to be the largest that meets the targets.
+
+    Where latencies step, two rates tell nothing of those below.
+    """
+    limit = np.where(targets.tps, TPS_STABILITY_SHARE, 1.0) * queues.stable_rate_rps
+    below, above = rate_rps * (1 - RELATIVE_TOLERANCE / 2), rate_rps * (1 + RELATIVE_TOLERANCE / 2)
+    meets = (targets.ratios(queues.analyze(below)) - 1 <= 2 * TARGET_TOLERANCE).all(axis=0)
+    over = (targets.ratios(queues.analyze(above)) - 1 > FLAT).any(axis=0)
+    at_limit = np.isclose(rate_rps, limit, rtol=RELATIVE_TOLERANCE / 2, atol=0)
+    seen: BoolArray = (rate_rps > 0) & meets & (at_limit | (over & (rate_rps < limit)))
+    return seen & ~queues.steps

@@ -1,0 +1,120 @@
+"""Is every server served as the plan says, and as its limits allow?
+
+Replicas, accelerators, batches, how a load splits over pools, and who is listed as unserved.
+"""
+
+from collections.abc import Iterator
+
+from optimizer.documents import MAX_BATCH_LIMIT
+from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, close
+from optimizer.plan.document import Pool
+from optimizer.spec.schema import Server
+from optimizer.tabulation import DEFAULT_MAX_BATCH
+
+
+def check_service(facts: Facts) -> list[str]:
+    """Return what is wrong with what each server gets."""
+    checks = (_replicas, _accelerators, _batches, _loads, _listing)
+    return [
+        f"{name}: {line}"
+        for name, server in facts.system.servers.items()
+        for check in checks
+        for line in check(facts, server)
+    ]
+
+
+def is_well_formed(facts: Facts, name: str, pool: Pool) -> bool:
+    """Say whether a pool has replicas, and a batch that the queueing model can be asked about."""
+    limit = batch_limit(facts, facts.system.servers[name], pool.accelerator)
+    return pool.num_replicas >= 1 and 1 <= pool.max_batch <= min(limit, MAX_BATCH_LIMIT)
+
+
+def batch_limit(facts: Facts, server: Server, accelerator: str) -> float:
+    """Return the batch that the documents give a pool (eq. 25); the largest where batches are chosen."""
+    profile, load = facts.system.profiles[server.model, accelerator], server.current.load
+    idle = not facts.load_rpm[server.name]
+    limit = float(profile.max_batch_size or DEFAULT_MAX_BATCH)
+    if profile.max_batch_size and profile.at_tokens and not idle:
+        limit = max(limit * profile.at_tokens // load.out_tokens, 1.0)
+    if server.max_batch_size:
+        chosen = facts.system.options.batch_sizing == "optimal"
+        limit = min(limit, server.max_batch_size) if chosen else float(server.max_batch_size)
+    if profile.kv_capacity_tokens is not None and not idle:
+        limit = min(limit, profile.kv_capacity_tokens // (load.in_tokens + load.out_tokens))
+    return limit
+
+
+def _replicas(facts: Facts, server: Server) -> Iterator[str]:
+    pools = facts.pools_of(server.name)
+    replicas = sum(pool.num_replicas for pool in pools)
+    for pool in pools:
+        if pool.num_replicas < 1:
+            yield f"a pool of {pool.num_replicas} replicas on {pool.accelerator}"
+    if server.max_num_replicas is not None and replicas > server.max_num_replicas:
+        yield f"{replicas} replicas, at most {server.max_num_replicas} are allowed"
+    if len(pools) > 1 and not facts.mixed:
+        yield f"{len(pools)} pools, but the options ask for one accelerator per server"
+    if len({pool.accelerator for pool in pools}) < len(pools):
+        yield "several pools on the same accelerator"
+
+
+def _accelerators(facts: Facts, server: Server) -> Iterator[str]:
+    for pool in facts.pools_of(server.name):
+        if server.accelerators is not None and pool.accelerator not in server.accelerators:
+            yield f"{pool.accelerator} is not in its list of accelerators"
+        if server.keep_accelerator and server.current.accelerator not in ("", pool.accelerator):
+            yield f"must keep {server.current.accelerator}, not {pool.accelerator}"
+        if (server.service_class, server.model) not in facts.system.targets:
+            yield f"class {server.service_class} has no target for {server.model}"
+
+
+def _batches(facts: Facts, server: Server) -> Iterator[str]:
+    chosen = facts.system.options.batch_sizing == "optimal"  # which of them only the queueing model knows
+    for pool in facts.pools_of(server.name):
+        limit = batch_limit(facts, server, pool.accelerator)
+        if not 1 <= pool.max_batch <= limit or not (chosen or pool.max_batch == limit):
+            yield f"batch {pool.max_batch} on {pool.accelerator}, the limit is {limit:g}"
+
+
+def _loads(facts: Facts, server: Server) -> Iterator[str]:
+    """Pools share the load in proportion to their largest rates, and carry no more than these (eq. 49)."""
+    load, pools = facts.load_rpm[server.name], facts.pools_of(server.name)
+    carried = sum(pool.arrival_rate_rpm for pool in pools)
+    most = sum(pool.max_arrival_rate_rpm for pool in pools)
+    item = facts.listed.get(server.name)
+    said = 1.0 if item is None else item.served_fraction
+    if not close(carried, load * said):
+        yield f"carries {carried:g} of {load * said:g} requests/min"
+    for pool in pools:
+        if pool.arrival_rate_rpm > pool.max_arrival_rate_rpm * (1 + RELATIVE_TOLERANCE):
+            yield (
+                f"{pool.accelerator} carries {pool.arrival_rate_rpm:g} requests/min, "
+                f"its most is {pool.max_arrival_rate_rpm:g}"
+            )
+        share = min(load, most) * pool.max_arrival_rate_rpm / most if most > 0 else 0.0
+        if not close(pool.arrival_rate_rpm, share):
+            yield (
+                f"{pool.accelerator} carries {pool.arrival_rate_rpm:g} requests/min, its share is {share:g}"
+            )
+
+
+def _listing(facts: Facts, server: Server) -> Iterator[str]:
+    """A server is unserved if it has too few replicas, or pools too small for its load."""
+    load, pools, least = facts.load_rpm[server.name], facts.pools_of(server.name), server.min_num_replicas
+    most = sum(pool.max_arrival_rate_rpm for pool in pools)
+    replicas = sum(pool.num_replicas for pool in pools)
+    few = replicas < max(least, 1) and facts.is_to_serve(server.name)
+    item = facts.listed.get(server.name)
+    if item is None:
+        if few:
+            yield f"{replicas} replicas, at least {max(least, 1)} are asked for"
+        elif most < load * (1 - RELATIVE_TOLERANCE):
+            yield f"carries at most {most:g} of {load:g} requests/min, but is not listed as unserved"
+        return
+    if not few and most >= load:
+        yield "served in full, but listed as unserved"
+    served = min(most / load, 1.0) if load > 0 else min(replicas / max(least, 1), 1.0)
+    if not close(served, item.served_fraction):
+        yield f"{served:.6g} of it is served, the plan says {item.served_fraction:g}"
+    if pools and not facts.shares_leftover:
+        yield "served in part, which the options do not allow"

@@ -1,0 +1,95 @@
+"""Are costs, units and changes the sums of the pools?"""
+
+import math
+from collections.abc import Iterator
+
+from optimizer.plan.checks.facts import Facts, close
+from optimizer.plan.document import Change, Placement
+from optimizer.tabulation import current_cost_cents_per_h
+
+
+def check_totals(facts: Facts) -> list[str]:
+    """Return which sums are wrong."""
+    return [*_costs(facts), *_units(facts), *_completeness(facts), *_changes(facts)]
+
+
+def placements(facts: Facts, name: str) -> tuple[tuple[Placement, ...], tuple[Placement, ...]]:
+    """Return what a server runs on now, and what it is to run on."""
+    current = facts.system.servers[name].current
+    now = Placement(accelerator=current.accelerator, num_replicas=current.num_replicas)
+    then = (
+        Placement(accelerator=pool.accelerator, num_replicas=pool.num_replicas)
+        for pool in facts.pools_of(name)
+    )
+    return (now,) if current.is_running else (), tuple(then)
+
+
+def _costs(facts: Facts) -> Iterator[str]:
+    for name, pool in facts.pools:
+        cost, said = facts.cost_of(name, pool), pool.cost_cents_per_h
+        if not close(cost, said):
+            yield f"{name}: cost on {pool.accelerator} is {cost:g}, the plan says {said:g}"
+    total = math.fsum(facts.cost_cents_per_h.values())
+    if not close(total, facts.plan.total_cost_cents_per_h):
+        yield f"the allocations cost {total:g}, the plan says {facts.plan.total_cost_cents_per_h:g}"
+
+
+def _units(facts: Facts) -> Iterator[str]:
+    """Every type of the system has a row, with what exists and what is used of it, in whole numbers."""
+    system, units = facts.system, facts.units
+    shown = {item.type: item for item in facts.plan.capacity}
+    known = {item.type for item in system.accelerators.values()} | system.capacity.keys()
+    for kind in sorted(known | shown.keys()):
+        item, limit = shown.get(kind), facts.limit_of(kind)
+        if kind not in known:
+            yield f"{kind}: in capacity, but not in the system"
+        elif item is None:
+            yield f"{kind}: {units[kind]} units are used, the plan says nothing of them"
+        else:
+            if units[kind] != item.used:
+                yield f"{kind}: {units[kind]} units are used, the plan says {item.used}"
+            if limit != item.limit:
+                yield f"{kind}: {_count(limit)} exist, the plan says {_count(item.limit)}"
+        if limit is not None and units[kind] > limit:
+            yield f"{kind}: {units[kind]} units are used, {limit} exist"
+
+
+def _count(limit: int | None) -> str:
+    return "units without limit" if limit is None else f"{limit} units"
+
+
+def _completeness(facts: Facts) -> Iterator[str]:
+    if facts.plan.complete != (not facts.plan.unserved):
+        yield "complete contradicts the list of unserved servers"
+
+
+def _changes(facts: Facts) -> Iterator[str]:
+    """Every server whose accelerator or replicas differ is listed, with the difference in cost."""
+    said = {item.server: item for item in facts.plan.changes}
+    for name in sorted(said.keys() - facts.system.servers.keys()):
+        yield f"{name}: in changes, but not in the system"
+    for name in facts.system.servers:
+        before, after = placements(facts, name)
+        item = said.get(name)
+        if item is None:
+            if before != after:
+                yield f"{name}: changes, but is not listed in changes"
+        elif before == after:
+            yield f"{name}: does not change, but is listed in changes"
+        else:
+            yield from _change(facts, item, before, after)
+
+
+def _change(
+    facts: Facts, item: Change, before: tuple[Placement, ...], after: tuple[Placement, ...]
+) -> Iterator[str]:
+    for word, true, said in (("from", before, item.before), ("to", after, item.after)):
+        if true != said:
+            yield f"{item.server}: changes {word} {_shown(true)}, the plan says {_shown(said)}"
+    cost = facts.cost_cents_per_h[item.server] - current_cost_cents_per_h(facts.system, item.server)
+    if not close(cost, item.cost_change_cents_per_h):
+        yield f"{item.server}: cost changes by {cost:g}, the plan says {item.cost_change_cents_per_h:g}"
+
+
+def _shown(placed: tuple[Placement, ...]) -> str:
+    return " + ".join(f"{item.num_replicas} x {item.accelerator}" for item in placed) or "nothing"

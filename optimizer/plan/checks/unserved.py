@@ -1,0 +1,109 @@
+"""Are the reasons true that a plan gives for what it does not serve in full?
+
+What each accelerator would need or why it cannot serve is found anew from the system, for these servers only,
+unless it is at hand; which accelerator is nearest is then worked out from the units that the plan leaves.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from types import MappingProxyType
+
+import numpy as np
+
+from optimizer.candidates import Candidates, Rejection, find_candidates
+from optimizer.plan.checks.facts import Facts
+from optimizer.plan.document import Unserved
+from optimizer.plan.reasons import (
+    NO_ACCELERATOR,
+    STOPPED_UNLIMITED,
+    Shortage,
+    rejection_reason,
+    shortage_reason,
+)
+from optimizer.solvers.problem import gap_target
+
+
+def check_unserved(facts: Facts, candidates: Candidates | None) -> list[str]:
+    """Return which priorities, reasons and details of unserved servers are wrong.
+
+    Args:
+        facts: the plan and its system.
+        candidates: those of the whole system, if they are at hand.
+    """
+    if not facts.plan.unserved:
+        return []
+    known = _sized(facts) if candidates is None else candidates
+    index = {name: s for s, name in enumerate(known.arrays.server_names)}
+    return [
+        f"{item.server}: {line}"
+        for item in facts.plan.unserved
+        for line in _item(facts, known, index[item.server], item)
+    ]
+
+
+def _sized(facts: Facts) -> Candidates:
+    """Size the unserved servers on every accelerator."""
+    servers = {name: server for name, server in facts.system.servers.items() if name in facts.listed}
+    return find_candidates(replace(facts.system, servers=MappingProxyType(servers)))
+
+
+def _item(facts: Facts, candidates: Candidates, s: int, item: Unserved) -> Iterator[str]:
+    priority = facts.system.priority(facts.system.servers[item.server])
+    if item.priority != priority:
+        yield f"its priority is {priority}, the plan says {item.priority}"
+    reason, detail = _reason(facts, candidates, s, item.server)
+    if item.reason != reason:
+        yield f"it is unserved for {reason}, the plan says {item.reason}"
+    elif item.detail != detail:
+        yield f"the reason in numbers is {detail!r}, the plan says {item.detail!r}"
+    options = facts.system.options
+    exact = gap_target(options, len(facts.system.servers) * len(facts.system.accelerators)) == 0
+    if reason == "solver_stopped" and facts.plan.status == "optimal" and exact:
+        yield "there are units enough to serve it, so the plan is not optimal"
+
+
+def _reason(facts: Facts, candidates: Candidates, s: int, name: str) -> tuple[str, str]:
+    table = candidates.table
+    mine = [int(c) for c in np.flatnonzero(table.server == s)]
+    if mine and facts.system.options.unlimited:
+        return STOPPED_UNLIMITED
+    if mine:
+        accelerators = candidates.arrays.accelerator_names
+        found = [
+            _shortage(facts, name, accelerators[table.accelerator[c]], int(table.num_replicas[c]))
+            for c in mine
+        ]
+        return shortage_reason(min(found, key=lambda x: (x.units - x.left, x.units)))
+    rejected = list(candidates.rejections(s))
+    return _nearest(rejected) if rejected else NO_ACCELERATOR
+
+
+def _shortage(facts: Facts, name: str, accelerator: str, replicas: int) -> Shortage:
+    kind = facts.system.accelerators[accelerator].type
+    limit = facts.limit_of(kind) or 0
+    return Shortage(
+        accelerator=accelerator,
+        type=kind,
+        num_replicas=replicas,
+        units=replicas * facts.units_each(name, accelerator),
+        left=limit - facts.units[kind],
+        limit=limit,
+        is_listed=kind in facts.system.capacity,
+    )
+
+
+def _nearest(rejected: list[Rejection]) -> tuple[str, str]:
+    """Return the reason of the accelerator that misses by the smallest factor; unmeasured ones come last."""
+    labels = {item.reason for item in rejected}
+    if len(labels) > 1:
+        labels.discard("not_allowed")
+    measured = [item for item in rejected if item.value is not None and item.limit]
+    allowed = [item for item in rejected if item.reason != "not_allowed"]
+    nearest = min(measured, key=_factor) if measured else (allowed or rejected)[0]
+    return rejection_reason(nearest, labels, len(rejected))
+
+
+def _factor(item: Rejection) -> float:
+    ratio = (item.value or 0.0) / (item.limit or 1.0)
+    return max(ratio, 1 / ratio) if ratio > 0 else math.inf

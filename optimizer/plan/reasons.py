@@ -1,0 +1,54 @@
+"""Why a server is not served in full, in words: facts become the reason and the detail of the plan."""
+
+from dataclasses import dataclass
+
+from optimizer.candidates import Rejection
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """What a server would take of an accelerator, and what there is of it."""
+
+    accelerator: str
+    type: str
+    num_replicas: int
+    units: int
+    """Units that the replicas take."""
+    left: int
+    """Units that the plan leaves."""
+    limit: int
+    """Units that exist."""
+    is_listed: bool
+    """Whether the system says how many exist."""
+
+
+STOPPED_UNLIMITED = "solver_stopped", "there are units enough, but the solver stopped before it used them"
+NO_ACCELERATOR = "no_candidate", "there is no accelerator in the system"
+
+
+def shortage_reason(found: Shortage) -> tuple[str, str]:
+    """Return reason and detail where replicas on some accelerator would serve a server, but do not run."""
+    what, verb = (
+        ("1 replica", "takes") if found.num_replicas == 1 else (f"{found.num_replicas:,} replicas", "take")
+    )
+    text = f"{what} on {found.accelerator} {verb} {found.units:,} units of {found.type}; "
+    if found.units <= found.left:
+        return "solver_stopped", text + f"{found.left:,} are left, but the solver stopped before it used them"
+    if not found.is_listed:
+        return "capacity", text + f"{found.type} is not listed in count, so there are none"
+    return "capacity", text + f"{found.left:,} of {found.limit:,} are left"
+
+
+def rejection_reason(nearest: Rejection, labels: set[str], accelerators: int) -> tuple[str, str]:
+    """Return reason and detail where no accelerator would serve a server.
+
+    Args:
+        nearest: the rejection that is nearest to being none.
+        labels: the reasons of all, but for those that are not allowed where others are.
+        accelerators: how many were rejected.
+    """
+    reason = nearest.reason if len(labels) == 1 else "no_candidate"
+    if nearest.value is None and len(labels) == 1:
+        return reason, nearest.detail
+    others = f" (the nearest of {accelerators} accelerators)" if accelerators > 1 else ""
+    return reason, f"{nearest.accelerator}: {nearest.detail}{others}"

@@ -1,0 +1,117 @@
+"""Plans to falsify, and how: scenarios whose true plans hold, and copies with one thing changed."""
+
+import json
+from collections.abc import Callable
+from copy import deepcopy
+from functools import cache
+from typing import Any
+
+from builders import GONE, Json, accelerator, document, profile, running, server, service_class
+
+from optimizer import Plan, System, load_system, solve, verify
+
+Path = tuple[str | int, ...]
+Lie = Callable[[Any], Any]
+
+
+def fleet() -> Json:
+    """Return a system with servers kept, moved, stopped, idle with and without replicas, and two unserved."""
+    servers = [
+        server("free", 900, replicas=2),
+        server("idle", 0),
+        server("kept", 60, replicas=1, keepAccelerator=True, current=running("B", 1)),
+        server("moved", 60, replicas=1, current=running("A", 1, 50), accelerators=["B"]),
+        server("standby", 0, replicas=1, accelerators=["A"]),
+        server("stopped", 0, current=running(GONE, 2, 7)),
+        server("unknown", 1, service="silver"),
+        server("waiting", 1, replicas=9),
+    ]
+    accelerators = [accelerator("A", cost=10), accelerator("B", cost=12, multiplicity=2)]
+    classes = [service_class("gold", itl=40, ttft=500), service_class("silver", 7, itl=1)]
+    return document(servers, accelerators, {"A": 4, "B": 6}, classes=classes)
+
+
+def scarce(**options: Any) -> Json:
+    """Return a system whose last server gets replicas for a part of its load only."""
+    servers = [
+        server("first", 900, service="gold"),
+        server("last", 2000, service="silver", current=running("A", 1)),
+    ]
+    classes = [service_class("gold", 1, itl=40), service_class("silver", 2, itl=40)]
+    return document(servers, [accelerator("A")], {"A": 4}, classes=classes, **options)
+
+
+def patient() -> Json:
+    """Return a system in which a batch of 4 does as well as the profile's 8, by the target for ITL."""
+    classes = [service_class("gold", itl=12)]
+    return document([server("a", 600)], [accelerator("A")], classes=classes, batchSizing="optimal")
+
+
+def two_kinds(**options: Any) -> Json:
+    """Return a system whose only server needs replicas of both accelerators."""
+    accelerators = [accelerator("A"), accelerator("B", cost=30)]
+    models = [profile("m", "A"), profile("m", "B", alpha=5.0)]
+    classes = [service_class("gold", itl=40)]
+    return document(
+        [server("a", 2400)], accelerators, {"A": 3, "B": 1}, classes=classes, models=models, **options
+    )
+
+
+SCENARIOS: dict[str, Json] = {
+    "fleet": fleet(),
+    "unlimited": fleet() | {"optimizer": {"unlimited": True}},
+    "greedy": fleet() | {"optimizer": {"milpSolver": False}},
+    "partial": scarce(saturationPolicy="PriorityExhaustive"),
+    "mixed": two_kinds(heterogeneous=True),
+    "chosen batch": patient(),
+}
+
+
+@cache
+def system_of(scenario: str) -> System:
+    return load_system(SCENARIOS[scenario])
+
+
+@cache
+def plan_of(scenario: str) -> Plan:
+    return solve(system_of(scenario))
+
+
+def wire(plan: Plan) -> Json:
+    answer: Json = json.loads(plan.to_json())
+    return answer
+
+
+def falsified(plan: Json, path: Path, lie: Lie) -> Json:
+    """Return a copy of a plan in which what stands at a path is another."""
+    copy = deepcopy(plan)
+    *way, last = path
+    inner: Any = copy
+    for step in way:
+        inner = inner[step]
+    inner[last] = lie(inner[last])
+    return copy
+
+
+def found_in(plan: Json, system: System) -> list[str]:
+    return verify(Plan.model_validate_json(json.dumps(plan)), system)
+
+
+def to(value: Any) -> Lie:
+    return lambda _: value
+
+
+def times(factor: float) -> Lie:
+    return lambda value: value * factor
+
+
+def plus(amount: float) -> Lie:
+    return lambda value: value + amount
+
+
+def without(place: int) -> Lie:
+    return lambda items: [item for i, item in enumerate(items) if i != place % len(items)]
+
+
+def pool(field: str, name: str = "free", place: int = 0) -> Path:
+    return ("allocations", name, place, field)

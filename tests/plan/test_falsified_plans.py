@@ -1,0 +1,282 @@
+"""No field of a plan can lie: a table holds at least one falsification of every field of the document.
+
+The fields are found by walking the models, so that a field that is added later needs a row here, too.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import pytest
+from falsified import (
+    SCENARIOS,
+    Lie,
+    Path,
+    falsified,
+    found_in,
+    plan_of,
+    plus,
+    pool,
+    system_of,
+    times,
+    to,
+    wire,
+    without,
+)
+from pydantic import BaseModel
+
+from optimizer import Plan
+
+# --- one field at a time -----------------------------------------------------------------------------------
+
+VALUE, CHANGES = -2, -1
+"""Places of these levels."""
+
+TABLE: list[tuple[str, str, Path, Lie, str]] = [
+    # field of the document, scenario, place in the plan, what is made of it, what verify must say
+    ("Plan.status", "fleet", ("status",), to("heuristic"), "a plan of the solver 'milp' is not 'heuristic'"),
+    ("Plan.status", "greedy", ("status",), to("optimal"), "a plan of the solver 'greedy' is not 'optimal'"),
+    ("Plan.status", "greedy", ("status",), to("feasible"), "a plan of the solver 'greedy' is not 'feasible'"),
+    ("Plan.solver", "fleet", ("solver",), to("greedy"), "the options ask for the solver 'milp'"),
+    ("Plan.solver", "unlimited", ("solver",), to("milp"), "the options ask for the solver 'separable'"),
+    ("Plan.solver", "greedy", ("solver",), to("milp"), "the options ask for the solver 'greedy'"),
+    ("Plan.complete", "fleet", ("complete",), to(value=True), "complete contradicts"),
+    ("Plan.complete", "mixed", ("complete",), to(value=False), "complete contradicts"),
+    ("Plan.objective", "fleet", ("objective",), plus(1), "objective is .* at the level of value"),
+    ("Plan.bound", "fleet", ("bound",), plus(-1), "bound is .* at the level of value"),
+    ("Plan.bound", "fleet", ("bound",), to(None), "bound is None .* at the level of value"),
+    ("Plan.bound", "greedy", ("bound",), to(0), "bound is .* None at the level of value"),
+    ("Plan.gap", "fleet", ("gap",), to(0.25), "gap is 0.25 .* at the level of value"),
+    ("Plan.gap", "fleet", ("gap",), to(None), "gap is None .* at the level of value"),
+    ("Plan.levels", "fleet", ("levels",), to([]), "the levels are .*; the plan has none"),
+    ("Plan.levels", "fleet", ("levels",), without(0), "the levels are priority 1: unserved rate, "),
+    ("Plan.levels", "fleet", ("levels",), lambda items: items[::-1], "the levels are priority 1: unserved"),
+    ("Plan.levels", "fleet", ("levels",), lambda items: items + items[-1:], "the levels are priority 1: uns"),
+    ("Plan.total_cost_cents_per_h", "fleet", ("totalCost",), plus(-1), "the allocations cost"),
+    (
+        "Plan.allocations",
+        "fleet",
+        ("allocations",),
+        lambda x: x | {"nobody": []},
+        "nobody: not in the system",
+    ),
+    ("Plan.allocations", "fleet", ("allocations", "free"), to([]), "free: carries 0 of 900 requests/min"),
+    ("Plan.allocations", "fleet", ("allocations", "free"), to([]), "free: 0 replicas, at least 2 are asked"),
+    ("Plan.unserved", "fleet", ("unserved",), to([]), "waiting: not in the plan"),
+    ("Plan.unserved", "partial", ("unserved",), to([]), "last: carries at most .* but is not listed"),
+    ("Plan.unserved", "fleet", ("unserved",), lambda x: x + x, "waiting: 2 times in unserved"),
+    ("Plan.capacity", "fleet", ("capacity",), without(0), "A: . units are used, the plan says nothing of"),
+    ("Plan.capacity", "fleet", ("capacity",), to([]), "B: . units are used, the plan says nothing of"),
+    ("Plan.capacity", "unlimited", ("capacity",), to([]), "A: .* units are used, the plan says nothing of"),
+    ("Plan.capacity", "fleet", ("capacity",), lambda x: x + x, "A: 2 times in capacity"),
+    ("Plan.changes", "fleet", ("changes",), to([]), "moved: changes, but is not listed in changes"),
+    ("Plan.changes", "fleet", ("changes",), without(-1), "stopped: changes, but is not listed in changes"),
+    ("Plan.changes", "fleet", ("changes",), lambda x: x + x[:1], "free: 2 times in changes"),
+    ("Level.name", "fleet", ("levels", 0, "name"), to("priority 2: unserved rate"), "the levels are"),
+    ("Level.name", "fleet", ("levels", CHANGES, "name"), to("moves"), "the levels are"),
+    ("Level.value", "fleet", ("levels", 0, "value"), to(0), "level 'priority 1: unserved rate' reaches 1,"),
+    ("Level.value", "fleet", ("levels", 1, "value"), plus(1), "level 'priority 1: unserved servers' reaches"),
+    ("Level.value", "partial", ("levels", 2, "value"), to(3000), "level .*: 1000 are not proved"),
+    ("Level.value", "fleet", ("levels", VALUE, "value"), plus(-1), "level 'value' reaches"),
+    ("Level.value", "mixed", ("levels", VALUE, "value"), plus(-1), "level 'value' reaches"),
+    ("Level.value", "fleet", ("levels", CHANGES, "value"), to(0), "level 'changes' reaches"),
+    ("Level.bound", "fleet", ("levels", VALUE, "bound"), plus(1), "level 'value': the bound .* is above"),
+    ("Level.bound", "fleet", ("levels", VALUE, "bound"), plus(-1), "level 'value': 1 are not proved"),
+    ("Level.bound", "fleet", ("levels", 0, "bound"), to(None), "the plan is called optimal, but not every"),
+    (
+        "Level.bound",
+        "greedy",
+        ("levels", CHANGES, "bound"),
+        to(0),
+        "level 'changes' has a bound, but a greedy",
+    ),
+    ("Level.gap", "fleet", ("levels", VALUE, "gap"), to(0.25), "level 'value': the gap is 0, the plan says"),
+    ("Level.gap", "fleet", ("levels", 0, "gap"), to(None), "level .*: the gap is 0, the plan says None"),
+    ("Level.gap", "greedy", ("levels", 0, "gap"), to(0), "level .* has a gap, but no bound"),
+    ("CapacityUse.type", "fleet", ("capacity", 0, "type"), to("X"), "X: in capacity, but not in the system"),
+    (
+        "CapacityUse.limit",
+        "fleet",
+        ("capacity", 0, "limit"),
+        to(5),
+        "A: 4 units exist, the plan says 5 units",
+    ),
+    ("CapacityUse.limit", "fleet", ("capacity", 0, "limit"), to(None), "A: 4 units exist, .* without limit"),
+    ("CapacityUse.limit", "unlimited", ("capacity", 0, "limit"), to(4), "A: units without limit exist, the"),
+    ("CapacityUse.used", "fleet", ("capacity", 0, "used"), plus(-1), "A: . units are used, the plan says"),
+    ("Change.server", "fleet", ("changes", 0, "server"), to("idle"), "idle: does not change, but is listed"),
+    (
+        "Change.server",
+        "fleet",
+        ("changes", 0, "server"),
+        to("nobody"),
+        "nobody: in changes, but not in the sys",
+    ),
+    ("Change.before", "fleet", ("changes", 1, "from"), to([]), "moved: changes from 1 x A, .* nothing"),
+    ("Change.after", "fleet", ("changes", 1, "to"), to([]), "moved: changes to 1 x B, .* nothing"),
+    (
+        "Change.cost_change_cents_per_h",
+        "fleet",
+        ("changes", 1, "costChange"),
+        plus(1),
+        "moved: cost changes by",
+    ),
+    (
+        "Placement.accelerator",
+        "fleet",
+        ("changes", 1, "from", 0, "accelerator"),
+        to("B"),
+        "moved: changes from",
+    ),
+    (
+        "Placement.num_replicas",
+        "fleet",
+        ("changes", 1, "to", 0, "numReplicas"),
+        to(2),
+        "moved: changes to 1 x",
+    ),
+    ("Unserved.server", "fleet", ("unserved", 0, "server"), to("nobody"), "nobody: not in the system"),
+    ("Unserved.server", "fleet", ("unserved", 0, "server"), to("free"), "free: both served and unserved"),
+    (
+        "Unserved.priority",
+        "fleet",
+        ("unserved", 0, "priority"),
+        to(1),
+        "unknown: its priority is 7, .* says 1",
+    ),
+    (
+        "Unserved.reason",
+        "fleet",
+        ("unserved", 0, "reason"),
+        to("capacity"),
+        "unknown: .* for slo_unattainable",
+    ),
+    (
+        "Unserved.reason",
+        "fleet",
+        ("unserved", 1, "reason"),
+        to("no_target"),
+        "waiting: it is unserved for cap",
+    ),
+    (
+        "Unserved.reason",
+        "partial",
+        ("unserved", 0, "reason"),
+        to("solver_stopped"),
+        "last: it is unserved for",
+    ),
+    (
+        "Unserved.detail",
+        "fleet",
+        ("unserved", 0, "detail"),
+        lambda text: text.replace("10.5", "1.05"),
+        "unknown: the reason in numbers is 'A: best ITL at batch 1 is 10.5 ms, target 1 ms",
+    ),
+    (
+        "Unserved.detail",
+        "fleet",
+        ("unserved", 1, "detail"),
+        lambda text: text.replace("9 replicas", "5 replicas"),
+        "waiting: the reason in numbers is '9 replicas on A take 9 units of A;",
+    ),
+    (
+        "Unserved.served_fraction",
+        "partial",
+        ("unserved", 0, "servedFraction"),
+        times(1.01),
+        "last: .* of it is served, the plan says",
+    ),
+    ("Pool.accelerator", "fleet", pool("accelerator"), to("C"), "free: no profile of m on C"),
+    ("Pool.accelerator", "fleet", pool("accelerator", "kept"), to("A"), "kept: must keep B, not A"),
+    ("Pool.accelerator", "mixed", pool("accelerator", "a", 0), to("B"), "a: several pools on the same acc"),
+    ("Pool.num_replicas", "fleet", pool("numReplicas"), plus(1), "A: 4 units are used, the plan says 3"),
+    ("Pool.num_replicas", "fleet", pool("numReplicas"), to(0), "free: a pool of 0 replicas on A"),
+    ("Pool.num_replicas", "fleet", pool("numReplicas"), to(-1), "free: a pool of -1 replicas on A"),
+    ("Pool.max_batch", "fleet", pool("maxBatch"), to(64), "free: batch 64 on A, the limit is 8"),
+    ("Pool.max_batch", "fleet", pool("maxBatch"), to(7), "free: batch 7 on A, the limit is 8"),
+    ("Pool.max_batch", "fleet", pool("maxBatch"), to(10**9), "free: batch 1000000000 on A, the limit is 8"),
+    ("Pool.max_batch", "fleet", pool("maxBatch", "standby"), to(7), "standby: batch 7 on A, the limit is 8"),
+    ("Pool.max_batch", "chosen batch", pool("maxBatch", "a"), plus(-1), "a: batch . on A, the best is ."),
+    ("Pool.cost_cents_per_h", "fleet", pool("cost"), plus(1), "free: cost on A is 20, the plan says 21"),
+    ("Pool.arrival_rate_rpm", "fleet", pool("arrivalRate"), times(0.9), "free: carries 810 of 900 requests"),
+    ("Pool.arrival_rate_rpm", "fleet", pool("arrivalRate", "standby"), to(1), "standby: carries 1 of 0 req"),
+    (
+        "Pool.max_arrival_rate_rpm",
+        "fleet",
+        pool("maxArrivalRate"),
+        times(100),
+        "free: the largest rate on A is",
+    ),
+    (
+        "Pool.max_arrival_rate_rpm",
+        "fleet",
+        pool("maxArrivalRate"),
+        times(0.99),
+        "free: the largest rate on A",
+    ),
+    ("Pool.max_arrival_rate_rpm", "fleet", pool("maxArrivalRate"), to(0), "free: the largest rate on A is"),
+    (
+        "Pool.max_arrival_rate_rpm",
+        "fleet",
+        pool("maxArrivalRate", "standby"),
+        times(2),
+        "standby: the largest rate on A is",
+    ),
+    ("Pool.itl_ms", "fleet", pool("itlAverage"), times(0.9), "free: ITL on A is .* ms, the plan says"),
+    ("Pool.itl_ms", "fleet", pool("itlAverage", "standby"), to(0), "standby: ITL on A is 10.5 ms, the plan"),
+    ("Pool.ttft_ms", "fleet", pool("ttftAverage"), times(0.9), "free: TTFT on A is .* ms, the plan says"),
+    ("Pool.ttft_ms", "fleet", pool("ttftAverage", "standby"), to(0), "standby: TTFT on A is 5.01 ms, the"),
+    ("Pool.wait_ms", "fleet", pool("waitAverage"), times(2), "free: wait on A is .* ms, the plan says"),
+    ("Pool.wait_ms", "fleet", pool("waitAverage", "standby"), to(1), "standby: wait on A is 0 ms, the plan"),
+    ("Pool.utilization", "fleet", pool("utilization"), times(0.5), "free: utilization on A is"),
+    ("Pool.utilization", "fleet", pool("utilization", "standby"), to(0.5), "standby: utilization on A is 0,"),
+    ("Pool.loss", "fleet", pool("loss"), plus(1e-6), "free: loss on A is"),
+    ("Pool.loss", "fleet", pool("loss", "standby"), to(0.5), "standby: loss on A is 0,"),
+]
+
+
+def fields_of(model: type[BaseModel]) -> Iterator[str]:
+    """Yield every field of a model and of the models inside it."""
+
+    def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            yield annotation
+        for argument in get_args(annotation):
+            yield from models_in(argument)
+
+    for name, field in model.model_fields.items():
+        yield f"{model.__name__}.{name}"
+        for inner in models_in(field.annotation):
+            yield from fields_of(inner)
+
+
+def test_every_field_of_the_document_has_a_falsification() -> None:
+    fields = set(fields_of(Plan))
+    assert {"Plan.status", "Pool.loss", "Placement.num_replicas", "Level.bound"} <= fields
+    assert {row[0] for row in TABLE} == fields
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_true_plans_hold(scenario: str) -> None:
+    assert found_in(wire(plan_of(scenario)), system_of(scenario)) == []
+
+
+def test_the_scenarios_are_what_their_names_say() -> None:
+    (item,) = plan_of("partial").unserved
+    assert 0 < item.served_fraction < 1
+    assert [item.server for item in plan_of("fleet").unserved] == ["unknown", "waiting"]
+    assert [item.server for item in plan_of("fleet").changes] == ["free", "moved", "standby", "stopped"]
+    assert len(plan_of("mixed").allocations["a"]) == 2
+    assert plan_of("chosen batch").allocations["a"][0].max_batch < 8
+
+
+@pytest.mark.parametrize(
+    ("scenario", "path", "lie", "expected"),
+    [pytest.param(*row[1:], id=f"{row[0]}-{i}") for i, row in enumerate(TABLE)],
+)
+def test_a_false_field_is_named(scenario: str, path: Path, lie: Lie, expected: str) -> None:
+    truth = wire(plan_of(scenario))
+    false = falsified(truth, path, lie)
+    assert false != truth
+    found = found_in(false, system_of(scenario))
+    assert any(re.match(expected, line) for line in found), found

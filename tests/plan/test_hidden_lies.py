@@ -1,0 +1,182 @@
+"""Lies that hide: every single value of whole plans changed a little, and lies that agree with themselves."""
+
+import random
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from builders import accelerator, document, random_document, running, server, service_class
+from falsified import SCENARIOS, Path, falsified, found_in, plan_of, system_of, to, wire
+from mixed_oracles import random_mixed_document
+from pydantic import ValidationError
+
+from optimizer import Plan, System, load_system, solve, verify
+
+VALUE = -2
+"""Place of the level of value."""
+
+
+# --- every value of whole plans ----------------------------------------------------------------------------
+
+
+def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Yield every single value of a document with its place."""
+    if isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from leaves(item, (*path, key))
+    else:
+        yield path, value
+
+
+def neighbours(value: object) -> list[object]:
+    """Return values close to one; a proved bound of nothing and no bound are apart, too."""
+    match value:
+        case bool():
+            return [not value]
+        case int():
+            return [value - 1, value + 1]
+        case float():
+            return [value * 0.999 - 0.001, value * 1.001 + 0.001]
+        case str():
+            return [value + "x", "A", ""]
+        case _:
+            return [0, 1]
+
+
+def believed(plan: Plan, system: System) -> list[str]:
+    """Return the single values of a plan that can be changed without being found out."""
+    truth, missed = wire(plan), []
+    for path, value in leaves(truth):
+        for other in neighbours(value):
+            if other == value:
+                continue
+            try:
+                found = found_in(falsified(truth, path, to(other)), system)
+            except ValidationError:
+                continue
+            if not found:
+                missed.append(f"{path}: {other!r} in place of {value!r}")
+    return missed
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_no_single_value_of_a_plan_can_be_changed(scenario: str) -> None:
+    assert believed(plan_of(scenario), system_of(scenario)) == []
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_single_value_of_a_random_plan_can_be_changed(seed: int) -> None:
+    rng = random.Random(seed)
+    source = random_document(rng) if seed % 2 else random_mixed_document(seed)
+    system = load_system(source).with_options(
+        saturation_policy=rng.choice(["None", "PriorityExhaustive", "RoundRobin"])
+    )
+    assert believed(solve(system), system) == []
+
+
+# --- lies that agree with themselves -----------------------------------------------------------------------
+
+
+def test_a_mixed_plan_is_none_of_a_system_that_allows_none() -> None:
+    single = system_of("mixed").with_options(heterogeneous=False)
+    assert "a: 2 pools, but the options ask for one accelerator per server" in verify(
+        plan_of("mixed"), single
+    )
+
+
+def test_the_greedy_heuristic_never_mixes() -> None:
+    greedy = system_of("mixed").with_options(milp_solver=False)
+    assert "a: 2 pools, but the options ask for one accelerator per server" in verify(
+        plan_of("mixed"), greedy
+    )
+
+
+def test_partial_service_needs_a_policy() -> None:
+    strict = system_of("partial").with_options(saturation_policy="None")
+    assert "last: served in part, which the options do not allow" in verify(plan_of("partial"), strict)
+
+
+def test_batches_are_chosen_only_where_the_options_say_so() -> None:
+    profiled = system_of("chosen batch").with_options(batch_sizing="profile")
+    assert any("the limit is 8" in line for line in verify(plan_of("chosen batch"), profiled))
+    chosen = system_of("chosen batch")
+    assert any("the best is" in line for line in verify(solve(profiled), chosen))
+
+
+def test_load_cannot_be_moved_between_pools() -> None:
+    """The sum stays, and both pools stay below their largest rates."""
+    plan = wire(plan_of("mixed"))
+    one, two = plan["allocations"]["a"]
+    one["arrivalRate"] -= 1
+    two["arrivalRate"] += 1
+    assert [line for line in found_in(plan, system_of("mixed")) if "its share is" in line]
+
+
+def test_an_unproved_plan_is_not_optimal_however_well_bound_and_gap_agree() -> None:
+    plan = wire(plan_of("fleet"))
+    level = plan["levels"][VALUE]
+    level["bound"] = level["value"] - 0.5
+    level["gap"] = 0.5 / abs(level["value"])
+    plan |= {"bound": level["bound"], "gap": level["gap"]}
+    (line,) = found_in(plan, system_of("fleet"))
+    assert line == "level 'value': 0.5 are not proved, so the plan is not optimal"
+    assert found_in(plan | {"status": "feasible"}, system_of("fleet")) == []
+    wide = system_of("fleet").with_options(gap=0.5)
+    assert found_in(plan, wide) == []
+
+
+def test_a_server_cannot_be_left_out_where_units_are_left_for_it() -> None:
+    """All figures are those of the smaller plan, and its reason is true: but then it is not optimal."""
+    source = document([server("a", replicas=2)], [accelerator("A")], {"A": 2})
+    none = deepcopy(source)
+    none["count"][0]["count"] = 1
+    plan = wire(solve(load_system(none)))
+    plan["capacity"][0]["limit"] = 2
+    plan["unserved"][0] |= {
+        "reason": "solver_stopped",
+        "detail": "2 replicas on A take 2 units of A; 2 are left, but the solver stopped before it used them",
+    }
+    (line,) = found_in(plan, load_system(source))
+    assert line == "a: there are units enough to serve it, so the plan is not optimal"
+    assert found_in(plan | {"status": "feasible"}, load_system(source)) == []
+
+
+def test_a_server_that_is_served_in_full_is_not_listed() -> None:
+    plan = wire(plan_of("mixed")) | {"complete": False}
+    plan["unserved"] = [
+        {"server": "a", "priority": 1, "reason": "capacity", "detail": "-", "servedFraction": 1.0}
+    ]
+    assert "a: served in full, but listed as unserved" in found_in(plan, system_of("mixed"))
+
+
+@pytest.mark.parametrize("factor", [0.999, 1.001, 1.1])
+def test_a_largest_rate_that_a_target_binds_is_neither_less_nor_more(factor: float) -> None:
+    """Below the largest stable rate only the target tells the true rate from a false one."""
+    system = load_system(document([server("a")], [accelerator("A")], classes=[service_class("gold", itl=12)]))
+    plan = wire(solve(system))
+    plan["allocations"]["a"][0]["maxArrivalRate"] *= factor
+    (line,) = found_in(plan, system)
+    assert line.startswith("a: the largest rate on A is ")
+
+
+def test_a_throughput_target_caps_the_largest_rate_below_that_of_the_latencies() -> None:
+    """64 tokens/s over 64 tokens are 60 requests/min, too, but only 0.9 of the stable rate may be used."""
+    free, capped = (
+        load_system(
+            document([server("a")], [accelerator("A")], classes=[service_class("gold", ttft=3000, tps=tps)])
+        )
+        for tps in (0.0, 64.0)
+    )
+    lines = verify(solve(free), capped)
+    assert [line for line in lines if line.startswith("a: the largest rate on A is ")], lines
+
+
+def test_a_mixed_plan_counts_the_stated_cost_of_what_stays() -> None:
+    """One replica stays that costs 10 and is said to cost 7; single plans count nothing for it."""
+    servers = [server("a", current=running("A", 1, 7))]
+    for mixed, value in ((True, 3.0), (False, 0.0)):
+        system = load_system(document(servers, [accelerator("A")], {"A": 3}, heterogeneous=mixed))
+        plan = solve(system)
+        assert plan.objective == pytest.approx(value)
+        assert verify(plan, system) == []
