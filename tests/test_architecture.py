@@ -42,9 +42,10 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.queueing": (("birth_death",), ("performance",), ("sizing",)),
     "optimizer.candidates": (("table",), ("pairs",), ("batches",), ("finder",)),
     "optimizer.solvers": (
-        ("problem",),
-        ("levels", "model"),
+        ("problem", "deadline"),
+        ("levels", "model", "bounds"),
         ("highs", "formulation", "greedy", "saturation"),
+        ("seeds",),
         ("milp", "staged", "backends"),
         ("separable", "expansion"),
     ),

@@ -13,7 +13,8 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.solvers.formulation import Formulation, formulate
-from optimizer.solvers.milp import LEAST_TOLERANCE, VALUE_TOLERANCE, WHOLE_TOLERANCE, SessionFactory
+from optimizer.solvers.levels import value_slack
+from optimizer.solvers.milp import WHOLE_TOLERANCE, SessionFactory
 from optimizer.solvers.model import MilpModel, Outcome, RelaxingSession, RunResult
 from optimizer.solvers.problem import Problem, gap_target, units_used
 
@@ -49,7 +50,7 @@ def cheapest_expansion(problem: Problem, session: SessionFactory) -> Expansion |
     if value.x is None:
         return None
     reached = float(run.value @ value.x)
-    run.session.add_limit(run.value, reached + max(VALUE_TOLERANCE * abs(reached), LEAST_TOLERANCE))
+    run.session.add_limit(run.value, reached + value_slack(reached))
     return run.expansion(value, run.minimise(run.units, value.x))
 
 
