@@ -4,6 +4,10 @@ import time
 from dataclasses import dataclass
 
 
+class OutOfTimeError(Exception):
+    """A deadline passed before there was an answer of any kind."""
+
+
 @dataclass(frozen=True, slots=True)
 class Deadline:
     """A point in time, of the clock that `time.perf_counter` reads."""

@@ -77,26 +77,6 @@ class Formulation:
         kept = unchanged(problem, replicas)[self.column_servers[self.keeping]]
         return np.concatenate([taken, left, stays, kept]).astype(np.float64)
 
-    def in_columns(self, problem: Problem, replicas: IntArray) -> IntArray:
-        """Return an answer of one pool per server in the columns of the model.
-
-        A column that the model leaves out for a better one of its server and type is taken over by that,
-        as it was sized.
-        """
-        table, answer = problem.table, replicas.copy()
-        outside = replicas > 0
-        outside[self.columns] = False
-        for c in np.flatnonzero(outside):
-            like = (table.kind[self.columns] == table.kind[c]) & (self.column_servers == table.server[c])
-            like &= problem.full[self.columns]
-            mine = self.columns[like]
-            mine = mine[table.units[mine] <= replicas[c] * table.units_per_replica[c]]
-            answer[c] = 0
-            if len(mine):
-                best = mine[np.argmin(problem.value[mine])]
-                answer[best] = table.num_replicas[best]
-        return answer
-
     def replicas(self, x: FloatArray, rows: int) -> IntArray:
         """Return the replicas of each row of the candidate table at a point of the model."""
         replicas = np.zeros(rows, np.int64)

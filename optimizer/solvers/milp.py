@@ -27,7 +27,7 @@ from optimizer.solvers.levels import (
 )
 from optimizer.solvers.model import MilpModel, Outcome, RunResult, Session
 from optimizer.solvers.problem import Level, Problem, Solution, Status, gap_target, units_used
-from optimizer.solvers.seeds import best_seed
+from optimizer.solvers.seeds import best_seed, in_columns
 
 WHOLE_TOLERANCE = 0.5
 """Slack of a pinned level of whole numbers: half a unit, far from the solver's own tolerance."""
@@ -88,7 +88,7 @@ class _Run:
 
     def _first_point(self, seed: IntArray) -> FloatArray:
         """Return the point of the seed; of nothing, which is always possible, if the model refuses it."""
-        point = self.formulation.point(self.problem, self.formulation.in_columns(self.problem, seed))
+        point = self.formulation.point(self.problem, in_columns(self.formulation, self.problem, seed))
         if self.formulation.model.holds(point):
             return point
         return self.formulation.point(self.problem, np.zeros(len(self.problem.table), np.int64))

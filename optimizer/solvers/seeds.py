@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.solvers.formulation import keepable
+from optimizer.solvers.formulation import Formulation, keepable
 from optimizer.solvers.greedy import solve_greedy
 from optimizer.solvers.levels import is_better
 from optimizer.solvers.problem import Problem, units_used
@@ -94,3 +94,23 @@ def _staying(problem: Problem) -> IntArray:
     left = np.zeros(0) if capacity is None else capacity - units_used(problem, replicas, len(capacity))
     replicas[rows] = solve_greedy(replace(problem.of_servers(others), capacity=left)).replicas
     return replicas
+
+
+def in_columns(formulation: Formulation, problem: Problem, replicas: IntArray) -> IntArray:
+    """Return an answer of one pool per server in the columns of a model.
+
+    A column that the model leaves out for a better one of its server and type is taken over by that, as it
+    was sized.
+    """
+    table, columns, answer = problem.table, formulation.columns, replicas.copy()
+    outside = replicas > 0
+    outside[columns] = False
+    for c in np.flatnonzero(outside):
+        like = (table.kind[columns] == table.kind[c]) & (table.server[columns] == table.server[c])
+        mine = columns[like & problem.full[columns]]
+        mine = mine[table.units[mine] <= replicas[c] * table.units_per_replica[c]]
+        answer[c] = 0
+        if len(mine):
+            best = mine[np.argmin(problem.value[mine])]
+            answer[best] = table.num_replicas[best]
+    return answer

@@ -25,8 +25,8 @@ from optimizer.solvers.highs import HighsSession
 from optimizer.solvers.levels import is_better, levels_of
 from optimizer.solvers.milp import solve_milp
 from optimizer.solvers.model import MilpModel, Outcome, RunResult
-from optimizer.solvers.problem import Problem, Status, build_problem, units_used
-from optimizer.solvers.seeds import best_seed
+from optimizer.solvers.problem import Problem, Solution, Status, build_problem, units_used
+from optimizer.solvers.seeds import best_seed, in_columns
 from optimizer.studies.load_changes import scale_loads
 
 LONG_GONE = Deadline(0.0)
@@ -118,7 +118,7 @@ def test_a_seed_is_a_point_of_the_model_with_the_same_levels(
     """The rows of the model and the levels in whole numbers are two counts of the same answer."""
     problem = problem_of(in_operation(seed, mixed=mixed, tightness=tightness))
     formulation, replicas = formulate(problem), best_seed(problem)
-    answer = formulation.in_columns(problem, replicas)
+    answer = in_columns(formulation, problem, replicas)
     point = formulation.point(problem, answer)
     assert formulation.model.holds(point)
     assert not is_better(problem, replicas, answer)
@@ -139,7 +139,7 @@ def test_seeds_of_small_mixed_systems_are_points_of_their_models(seed: int) -> N
     problem = problem_of(load_system(random_mixed_document(seed)))
     formulation = formulate(problem)
     if len(formulation.columns):
-        answer = formulation.in_columns(problem, best_seed(problem))
+        answer = in_columns(formulation, problem, best_seed(problem))
         assert formulation.model.holds(formulation.point(problem, answer))
 
 
@@ -162,31 +162,22 @@ def test_a_point_that_breaks_a_row_a_bound_or_wholeness_does_not_hold() -> None:
 
 
 class Stopped(HighsSession):
-    """HiGHS whose run of one number is stopped before it finds anything."""
+    """HiGHS of which one run is stopped, before it finds anything or before it proves what it found."""
 
-    stopped_run = 0
-
-    def __init__(self, model: MilpModel) -> None:
+    def __init__(self, model: MilpModel, stopped_run: int, *, withheld: bool) -> None:
         super().__init__(model)
-        self.runs = 0
+        self.runs, self.stopped_run, self.withheld = 0, stopped_run, withheld
 
     def minimise(
         self, objective: FloatArray, start: FloatArray | None, gap: float, time_limit_s: float
     ) -> RunResult:
-        """Minimise, and withhold the answer of one run."""
+        """Minimise, and withhold of one run the proof or all."""
         self.runs += 1
-        if self.runs - 1 == self.stopped_run:
-            return RunResult(Outcome.time_limit, None, -np.inf, 0.0)
-        return super().minimise(objective, start, gap, time_limit_s)
-
-
-def stopped_at(run: int) -> Callable[[MilpModel], HighsSession]:
-    def session(model: MilpModel) -> HighsSession:
-        loaded = Stopped(model)
-        loaded.stopped_run = run
-        return loaded
-
-    return session
+        result = super().minimise(objective, start, gap, time_limit_s)
+        if self.runs - 1 != self.stopped_run:
+            return result
+        x = None if self.withheld else result.x
+        return replace(result, outcome=Outcome.time_limit, x=x, bound=-np.inf)
 
 
 class Spiteful(HighsSession):
@@ -206,30 +197,32 @@ class Spiteful(HighsSession):
         return replace(dearest, outcome=Outcome.time_limit, bound=-np.inf)
 
 
+@pytest.mark.parametrize("withheld", [False, True])
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("tightness", [1.0, 2.0])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_level_that_was_stopped_leaves_the_whole_answer_unproved(
-    seed: int, tightness: float, *, mixed: bool
+    seed: int, tightness: float, *, mixed: bool, withheld: bool
 ) -> None:
     problem = problem_of(in_operation(seed, mixed=mixed, tightness=tightness))
-    whole = solve_milp(problem, HighsSession)
+    sessions: list[Stopped] = []
+
+    def solved(stopped_run: int) -> Solution:
+        def session(model: MilpModel) -> Stopped:
+            sessions.append(Stopped(model, stopped_run, withheld=withheld))
+            return sessions[-1]
+
+        return solve_milp(problem, session)
+
+    whole, seeded = solved(-1), best_seed(problem)
     assert whole.status is Status.optimal
-    counted: list[Stopped] = []
-
-    def counting(model: MilpModel) -> HighsSession:
-        counted.append(Stopped(model))
-        counted[-1].stopped_run = -1
-        return counted[-1]
-
-    solve_milp(problem, counting)
-    assert counted[0].runs >= 2
-    for stopped in range(counted[0].runs):
-        solution = solve_milp(problem, stopped_at(stopped))
-        # Where the seed leaves some out the first run asks only whether all fit; the levels tell as well.
-        first_asks = stopped == 0 and not served_in_full(problem, best_seed(problem)).all()
-        assert (solution.status is Status.feasible) or first_asks, stopped
-        assert not is_better(problem, best_seed(problem), solution.replicas)
+    assert sessions[0].runs >= 2
+    for run in range(sessions[0].runs):
+        solution = solved(run)
+        # Where the seed leaves some out the first run asks whether all fit. Without its answer levels tell.
+        answered = served_in_full(problem, seeded if withheld else whole.replicas).all()
+        assert solution.status is (Status.feasible if run or answered else Status.optimal), run
+        assert not is_better(problem, seeded, solution.replicas)
 
 
 @pytest.mark.parametrize("mixed", [False, True])
@@ -329,6 +322,24 @@ def test_without_any_time_what_runs_stays_and_the_rest_is_served_greedily(*, mix
     }
     assert placed == {"a": [("B", 1)], "b": [("A", 1)]}
     assert plan.objective == pytest.approx(11.0)  # 10 for b, and a tenth of it for the start
+
+
+def test_what_runs_goes_before_what_would_have_to_grow() -> None:
+    """`a` now needs both units, `b` runs on one of them and has the larger load: greedy serves `a`."""
+    source = system(
+        [
+            server("a", 60.0, replicas=2, current=running("A", 1, 10.0)),
+            server("b", 80.0, current=running("A", 1, 10.0)),
+        ],
+        [accelerator("A", cost=10.0)],
+        {"A": 2},
+        models=[profile("m", "A", maxBatchSize=1)],
+    )
+    problem = problem_of(source)
+    greedy = solve_greedy(problem).replicas
+    assert greedy[problem.table.server == 1].tolist() == [0]
+    assert best_seed(problem)[problem.table.server == 1].tolist() == [1]
+    assert [item.server for item in solve(source, deadline=LONG_GONE).unserved] == ["a"]
 
 
 @pytest.mark.parametrize("policy", ["PriorityExhaustive", "RoundRobin"])
