@@ -11,9 +11,14 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
+def thread_count() -> int:
+    """Return how many threads work at once."""
+    return min(os.cpu_count() or 1, MAX_THREADS)
+
+
 def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
     """Return what comes of each item, in their order; for work that lets other threads run (NumPy, HiGHS)."""
     if len(items) < 2:
         return [work(item) for item in items]
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, MAX_THREADS)) as pool:
+    with ThreadPoolExecutor(thread_count()) as pool:
         return list(pool.map(work, items))

@@ -9,6 +9,7 @@ from pathlib import Path
 from optimizer.candidates import find_candidates
 from optimizer.errors import SolverError
 from optimizer.plan import Plan, make_plan, verify
+from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.greedy import solve_greedy
 from optimizer.solvers.milp import SessionFactory, solve_milp
 from optimizer.solvers.problem import Problem, Solution, build_problem
@@ -37,15 +38,18 @@ def solve(
     backend: str = "highs",
     write_model_to: Path | None = None,
     timings: Timings | None = None,
+    deadline: Deadline | None = None,
     **options: object,
 ) -> Plan:
-    """Return the best plan of a system.
+    """Return the best plan of a system, as far as it is found within the time limit.
 
     Args:
         system: what to plan.
         backend: what solves a MILP: ``highs``, or the name of a solver that PuLP knows (``CBC``).
         write_model_to: FILE.lp or FILE.mps for the model of the value level, if wanted.
         timings: filled with the time of each stage, if given.
+        deadline: when the answer is due; none: the time limit of the options after now. Sizing the
+            candidates counts, but is never cut short.
         options: optimizer options by their Python names (``unlimited=True``), in place of the document's.
 
     Raises:
@@ -57,11 +61,12 @@ def solve(
     _check_extras(backend, write_model_to)
     if options:
         system = system.with_options(**options)
+    deadline = deadline or Deadline.after(system.options.time_limit_s)
     with clock.stage("candidates"):
         candidates = find_candidates(system)
     with clock.stage("solve"):
         problem = build_problem(candidates)
-        solution = choose(problem, backend)
+        solution = choose(problem, backend, deadline)
     with clock.stage("plan"):
         plan = make_plan(candidates, problem, solution)
     with clock.stage("verify"):
@@ -88,26 +93,28 @@ def _check_extras(backend: str, write_model_to: Path | None) -> None:
         check_model_file(write_model_to)
 
 
-def choose(problem: Problem, backend: str = "highs") -> Solution:
+def choose(problem: Problem, backend: str = "highs", deadline: Deadline | None = None) -> Solution:
     """Choose among columns with the solver that the options ask for.
 
     Args:
         problem: what to choose from.
         backend: what solves a MILP: ``highs``, or the name of a solver that PuLP knows (``CBC``).
+        deadline: when the answer is due; none: the time limit of the options after now.
 
     Raises:
         SpecError: the backend is not known or not installed.
         SolverError: the solver failed.
     """
+    deadline = deadline or Deadline.after(problem.options.time_limit_s)
     if problem.capacity is None and not problem.options.heterogeneous:
         return solve_separable(problem)
     if not problem.options.milp_solver:  # which plans one accelerator per server, as the reference does
         single = replace(problem, options=problem.options.model_copy(update={"heterogeneous": False}))
-        return solve_in_stages(single, lambda stage, _time_limit_s: solve_greedy(stage))
+        return solve_in_stages(single, lambda stage, _due: solve_greedy(stage), deadline)
     session = _session("CPLEX" if problem.options.use_cplex and backend == "highs" else backend)
     if problem.capacity is None:
-        return solve_separable_mixed(problem, session)
-    return solve_in_stages(problem, lambda stage, time_limit_s: solve_milp(stage, session, time_limit_s))
+        return solve_separable_mixed(problem, session, deadline)
+    return solve_in_stages(problem, lambda stage, due: solve_milp(stage, session, due), deadline)
 
 
 def _session(backend: str) -> SessionFactory:

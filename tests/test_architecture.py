@@ -47,9 +47,10 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "optimizer.candidates": (("table",), ("pairs",), ("batches",), ("finder",)),
     "optimizer.solvers": (
-        ("problem",),
-        ("levels", "model"),
+        ("problem", "deadline"),
+        ("levels", "model", "bounds"),
         ("highs", "formulation", "greedy", "saturation"),
+        ("seeds",),
         ("milp", "staged", "backends"),
         ("separable", "expansion"),
     ),

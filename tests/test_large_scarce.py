@@ -1,16 +1,22 @@
-"""Large fleets that do not fit: an answer within the time limit, at least as good as the baseline's."""
+"""Large fleets that do not fit: an answer whenever it is stopped, at least as good as the baseline's.
 
-import time
+How long it takes is for ``tests/benchmarks/run.py``; here work is counted.
+"""
+
 from collections import defaultdict
+from dataclasses import replace
 from functools import cache
 
+import numpy as np
 import pytest
 
-from optimizer import Plan, System, Timings, solve, verify
+from optimizer import Plan, System, find_candidates, solve, verify
 from optimizer.generate import generate_system
-
-SECONDS = 10.0
-"""A few, on a busy machine."""
+from optimizer.solvers import saturation
+from optimizer.solvers.deadline import Deadline
+from optimizer.solvers.levels import levels_of
+from optimizer.solvers.problem import Problem, Solution, Status, build_problem
+from optimizer.solvers.staged import solve_in_stages
 
 
 @cache
@@ -27,10 +33,8 @@ def carried(plan: Plan, system: System) -> list[float]:
     return [round(loads[priority], 3) for priority in sorted(loads)]
 
 
-def assert_a_good_answer(system: System, *, largest_gap: float) -> Plan:
-    timings = Timings()
-    plan = solve(system, timings=timings)
-    assert timings.stages_s["solve"] < 1.2 * system.options.time_limit_s + 1.0
+def assert_a_good_answer(system: System) -> Plan:
+    plan = solve(system)
     assert not plan.complete
     assert verify(plan, system) == []
     assert all(item.used <= (item.limit or 0) for item in plan.capacity)
@@ -38,9 +42,6 @@ def assert_a_good_answer(system: System, *, largest_gap: float) -> Plan:
         assert level.bound is not None, level.name
         assert level.gap is not None, level.name
         assert level.bound <= level.value + 1e-9 * abs(level.value), level.name
-    service = [level for level in plan.levels if level.name.endswith("rate")]
-    total = sum(server.current.load.arrival_rate_rpm for server in system.servers.values())
-    assert sum(level.value - (level.bound or 0.0) for level in service) <= largest_gap * total
     return plan
 
 
@@ -48,9 +49,9 @@ def assert_a_good_answer(system: System, *, largest_gap: float) -> Plan:
 @pytest.mark.parametrize("policy", ["None", "PriorityExhaustive"])
 def test_two_hundred_servers_of_which_many_must_wait(policy: str, *, delayed: bool) -> None:
     system = fleet(200, 16, 6).with_options(
-        time_limit_s=4.0, saturation_policy=policy, delayed_best_effort=delayed
+        time_limit_s=1.0, saturation_policy=policy, delayed_best_effort=delayed
     )
-    plan = assert_a_good_answer(system, largest_gap=0.01)
+    plan = assert_a_good_answer(system)
     if policy == "None" or delayed:
         assert carried(plan, system) >= carried(solve(system, milp_solver=False), system)
 
@@ -58,14 +59,14 @@ def test_two_hundred_servers_of_which_many_must_wait(policy: str, *, delayed: bo
 @pytest.mark.slow
 def test_two_thousand_servers_of_which_many_must_wait() -> None:
     system = fleet(2000, 30, 10).with_options(time_limit_s=30.0)
-    plan = assert_a_good_answer(system, largest_gap=0.001)
+    plan = assert_a_good_answer(system)
     assert carried(plan, system) >= carried(solve(system, milp_solver=False), system)
 
 
 @pytest.mark.slow
 def test_a_mixed_plan_of_two_thousand_servers_is_no_worse_than_greedy_when_it_is_stopped() -> None:
     system = fleet(2000, 30, 10).with_options(time_limit_s=30.0, heterogeneous=True)
-    plan = assert_a_good_answer(system, largest_gap=1.0)
+    plan = assert_a_good_answer(system)
     assert carried(plan, system) >= carried(solve(system, milp_solver=False), system)
 
 
@@ -73,16 +74,55 @@ def test_a_mixed_plan_of_two_thousand_servers_is_no_worse_than_greedy_when_it_is
 def test_ten_thousand_servers_of_which_many_must_wait() -> None:
     """The size of docs/design.md, "one run for every level": 10,000 x 50, here with half of the units."""
     system = fleet(10_000, 50, 12).with_options(time_limit_s=30.0)
-    plan = assert_a_good_answer(system, largest_gap=1.0)
+    plan = assert_a_good_answer(system)
     assert carried(plan, system) >= carried(solve(system, milp_solver=False), system)
 
 
 @pytest.mark.parametrize("policy", ["PriorityExhaustive", "RoundRobin"])
-def test_greedy_and_partial_service_of_fifteen_hundred_servers_take_seconds(policy: str) -> None:
+def test_partial_service_looks_for_a_column_little_more_than_once_for_every_replica_it_gives(
+    policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searches = 0
+    search = saturation._Leftover._best_column
+
+    def counted(leftover: saturation._Leftover, server: int) -> tuple[int, int] | None:
+        nonlocal searches
+        searches += 1
+        return search(leftover, server)
+
+    monkeypatch.setattr(saturation._Leftover, "_best_column", counted)
     system = fleet(1500, 20, 8).with_options(
         milp_solver=False, saturation_policy=policy, delayed_best_effort=True
     )
-    begin = time.perf_counter()
-    plan = solve(system)
-    assert time.perf_counter() - begin < SECONDS
-    assert not plan.complete
+    problem = build_problem(find_candidates(system))
+    without = np.zeros(len(problem.table), np.int64)
+    sharing = saturation.share_leftover(problem, without)
+    assert sharing.finished
+    given = int(sharing.replicas.sum() - without.sum())
+    waiting = int(saturation.waiting_servers(problem, without).sum())
+    assert given > 0
+    assert searches <= 3 * (given + waiting)  # a move begins a new round
+
+
+def test_units_that_are_not_given_out_in_time_are_left_and_the_answer_says_so() -> None:
+    """The deadline is the answer's own: `math.inf` gives all, one that has passed gives nothing."""
+    system = fleet(200, 16, 6).with_options(saturation_policy="RoundRobin")
+    problem = build_problem(find_candidates(system))
+    without = np.zeros(len(problem.table), np.int64)
+    whole = saturation.share_leftover(problem, without)
+    stopped = saturation.share_leftover(problem, without, Deadline(0.0))
+    assert (whole.finished, stopped.finished) == (True, False)
+    assert (stopped.replicas == without).all()
+    assert (whole.replicas > without).any()
+
+    def nothing_served(stage: Problem, _: Deadline) -> Solution:
+        nobody = np.zeros(len(stage.table), np.int64)
+        return Solution(nobody, Status.optimal, "milp", levels_of(stage, nobody, proved=True))
+
+    for delayed in (False, True):
+        options = problem.options.model_copy(update={"delayed_best_effort": delayed})
+        asked = replace(problem, options=options)
+        assert solve_in_stages(asked, nothing_served).status is Status.optimal
+        late = solve_in_stages(asked, nothing_served, Deadline(0.0))
+        assert late.status is Status.feasible
+        assert not late.replicas.any()

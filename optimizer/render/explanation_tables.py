@@ -20,6 +20,7 @@ from optimizer.render.server_tables import server_parts
 from optimizer.render.tables import empty_table
 from optimizer.studies.explanation.document import (
     Alternative,
+    Effect,
     Explanation,
     Repair,
     ServerExplanation,
@@ -29,6 +30,8 @@ from optimizer.studies.explanation.document import (
 )
 from optimizer.studies.figures.document import share_text
 
+MOST_QUESTIONS = 10
+"""Unanswered questions that are listed one by one."""
 _BY_POLICY = (
     "what is left beside the servers served in full is given out by the saturation policy, which keeps to "
     "its order and does not search for the best."
@@ -44,8 +47,9 @@ def explanation_tables(explanation: Explanation) -> Group:
     else:
         parts += list(server_parts(explanation.servers[0], explanation))
     if explanation.repair is not None:
-        parts += list(_repair(explanation.repair))
+        parts += list(_repair(explanation.repair, all_answered=not explanation.unanswered))
     parts += list(_targets(explanation.targets))
+    parts += list(titled_list("Not answered within the time limit", _open_questions(explanation.unanswered)))
     parts.append(_proof(explanation))
     return Group(*parts)
 
@@ -82,7 +86,7 @@ def _overview(explanation: Explanation) -> Iterator[RenderableType]:
         runs_on = [
             (f"{pool.num_replicas:,} x {pool.accelerator}", binding_text(pool.binding)) for pool in item.pools
         ]
-        others = _pools(item.runner_up)
+        others = _pools(item)
         for i in range(max(len(runs_on), len(others), 1)):
             pool, binding = runs_on[i] if i < len(runs_on) else ("", "")
             table.add_row(
@@ -119,10 +123,15 @@ def _room(item: ServerExplanation) -> str:
     return f"{item.headroom_rpm:,.4g} ({item.headroom_share:.1%})"
 
 
-def _pools(alternative: Alternative | None) -> list[str]:
-    if alternative is None:
-        return ["-"]
-    return [f"{pool.num_replicas:,} x {pool.accelerator}" for pool in alternative.pools] or ["none"]
+def _open_questions(unanswered: Sequence[str]) -> list[str]:
+    more = len(unanswered) - MOST_QUESTIONS
+    return [*unanswered[:MOST_QUESTIONS], *([f"and {more:,} more"] if more > 0 else [])]
+
+
+def _pools(item: ServerExplanation) -> list[str]:
+    if item.runner_up is None:
+        return ["not answered" if item.pools else "-"]
+    return [f"{pool.num_replicas:,} x {pool.accelerator}" for pool in item.runner_up.pools] or ["none"]
 
 
 def _price(alternative: Alternative | None) -> str:
@@ -158,8 +167,8 @@ def _types(explanation: Explanation) -> Iterator[RenderableType]:
             f"{item.used:,}",
             f"{item.limit or 0:,}",
             f"{item.left or 0:,}",
-            "-" if item.one_more is None else cost_text(item.one_more),
-            "none to take" if item.one_fewer is None else cost_text(item.one_fewer),
+            _unit_text(item.one_more),
+            "none to take" if item.limit == 0 else _unit_text(item.one_fewer),
             "-" if item.lagrangian_price_cents_per_h is None else f"{item.lagrangian_price_cents_per_h:,.2f}",
         )
     yield table
@@ -175,6 +184,10 @@ def _types(explanation: Explanation) -> Iterator[RenderableType]:
             )
         )
     yield from _service_of_units(explanation.types)
+
+
+def _unit_text(effect: Effect | None) -> str:
+    return "not answered" if effect is None else cost_text(effect)
 
 
 def _service_of_units(types: Sequence[TypeExplanation]) -> Iterator[Text]:
@@ -198,7 +211,7 @@ def _unserved(explanation: Explanation) -> Iterator[Text]:
 # --- repair ----------------------------------------------------------------------------------------------
 
 
-def _repair(repair: Repair) -> Iterator[RenderableType]:
+def _repair(repair: Repair, *, all_answered: bool) -> Iterator[RenderableType]:
     units = [("cheapest plan", repair.cheapest), ("fewest units", repair.fewest)]
     units += [("one type", item) for item in repair.of_one_type]
     lines = [f"{title}: {_units(item)}" for title, item in units if item is not None]
@@ -207,7 +220,7 @@ def _repair(repair: Repair) -> Iterator[RenderableType]:
         f"{item.needed_ms:.10g} ms; the plan then costs {more_text(item.effect)}"
         for item in repair.relaxations
     ]
-    if not repair.relaxations:
+    if not repair.relaxations and all_answered:
         lines.append("one target: none of a server that is not served is enough alone")
     if repair.common_factor is not None:
         lines.append(f"their latency targets together: {repair.common_factor:.10g} times as long")

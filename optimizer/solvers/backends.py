@@ -236,9 +236,10 @@ def _labels(formulation: Formulation, problem: Problem) -> list[_Label]:
         meaning = "number of replicas" if problem.options.heterogeneous else f"takes {each} replicas"
         labels.append((f"x_{server}_{accelerator}", meaning, server, accelerator))
     labels += [(f"u_{s}", "is unserved", int(s), -1) for s in formulation.servers]
-    for letter, servers, meaning in (
+    for letter, columns, meaning in (
         ("s", formulation.staying, "keeps a pool where it runs now"),
         ("k", formulation.keeping, "keeps exactly what it has"),
     ):
+        servers = formulation.column_servers[columns]
         labels += [(f"{letter}_{s}", meaning, int(s), -1) for s in servers]
     return labels

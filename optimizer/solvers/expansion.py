@@ -5,16 +5,17 @@ it as a model in which units may be added: one more variable per accelerator typ
 ``docs/math.md``.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
+from optimizer.solvers.deadline import Deadline, OutOfTimeError
 from optimizer.solvers.formulation import Formulation, formulate
-from optimizer.solvers.milp import LEAST_TOLERANCE, VALUE_TOLERANCE, WHOLE_TOLERANCE, SessionFactory
-from optimizer.solvers.model import MilpModel, Outcome, RelaxingSession, RunResult
+from optimizer.solvers.levels import value_slack
+from optimizer.solvers.milp import WHOLE_TOLERANCE, SessionFactory
+from optimizer.solvers.model import MilpModel, Outcome, RelaxingSession, RunResult, Session
 from optimizer.solvers.problem import Problem, gap_target, units_used
 
 AMPLE_UNITS = 2.0**52
@@ -31,42 +32,47 @@ class Expansion:
     """Whether no other is better, at either level."""
 
 
-def cheapest_expansion(problem: Problem, session: SessionFactory) -> Expansion | None:
+def cheapest_expansion(
+    problem: Problem, session: SessionFactory, deadline: Deadline | None = None
+) -> Expansion | None:
     """Return the units with which the value is least, and the fewest of them (eq. 61).
 
-    Of a problem `from_nothing` they are those with which the total cost is least.
+    Of a problem `from_nothing` they are those with which the total cost is least. Without a deadline the
+    answer is due after the time limit of the options; so below.
 
     Returns:
-        None if the time limit passed before any were found.
+        None if no units serve every server.
 
     Raises:
+        OutOfTimeError: the deadline passed before any were found.
         SolverError: the solver failed.
     """
     if not problem.to_serve.any():
         return _nothing(problem)
-    run = _Run(problem, session)
+    run = _Run(problem, session, deadline)
     value = run.minimise(run.value)
     if value.x is None:
         return None
     reached = float(run.value @ value.x)
-    run.session.add_limit(run.value, reached + max(VALUE_TOLERANCE * abs(reached), LEAST_TOLERANCE))
+    run.session.add_limit(run.value, reached + value_slack(reached))
     return run.expansion(value, run.minimise(run.units, value.x))
 
 
 def smallest_expansion(
-    problem: Problem, session: SessionFactory, kind: int | None = None
+    problem: Problem, session: SessionFactory, kind: int | None = None, deadline: Deadline | None = None
 ) -> Expansion | None:
     """Return the fewest units, of one type if it is given, and those with the least value (eq. 62).
 
     Returns:
-        None if units of that type do not suffice, or the time limit passed before any were found.
+        None if units of that type do not suffice.
 
     Raises:
+        OutOfTimeError: the deadline passed before any were found.
         SolverError: the solver failed.
     """
     if not problem.to_serve.any():
         return _nothing(problem)
-    run = _Run(problem, session)
+    run = _Run(problem, session, deadline)
     if kind is not None:
         run.only(kind)
     units = run.minimise(run.units)
@@ -76,12 +82,11 @@ def smallest_expansion(
     return run.expansion(units, run.minimise(run.value, units.x))
 
 
-def fits(problem: Problem, session: SessionFactory) -> bool:
+def fits(problem: Problem, session: SessionFactory, deadline: Deadline | None = None) -> bool:
     """Return whether every server of a problem can be served with the units that exist.
 
-    A time limit that passes before the solver knows counts as no.
-
     Raises:
+        OutOfTimeError: the deadline passed before the solver knew.
         SolverError: the solver failed.
     """
     formulation = formulate(problem)
@@ -91,20 +96,23 @@ def fits(problem: Problem, session: SessionFactory) -> bool:
         return True
     loaded = session(formulation.model)
     loaded.set_upper(formulation.unserved, 0.0)
-    nothing = np.zeros(len(formulation.value))
-    return loaded.minimise(nothing, None, 0.0, problem.options.time_limit_s).x is not None
+    due, nothing = deadline or Deadline.after(problem.options.time_limit_s), np.zeros(len(formulation.value))
+    return _in_time(loaded, nothing, None, 0.0, due.left_s).x is not None
 
 
-def unit_prices(problem: Problem, session: Callable[[MilpModel], RelaxingSession]) -> FloatArray | None:
+def unit_prices(
+    problem: Problem, session: Callable[[MilpModel], RelaxingSession], deadline: Deadline | None = None
+) -> FloatArray | None:
     """Return what a small part of a unit more of each type would save, per unit [cents/h] (eq. 60).
 
     These are the dual values of the capacities in the relaxation of the value level with every server
     served, over all columns, those too that need more units than exist; shape (T,).
 
     Returns:
-        None if the time limit passed.
+        None if the relaxation serves not every server.
 
     Raises:
+        OutOfTimeError: the deadline passed.
         SolverError: the solver failed.
     """
     formulation, model = _expandable(problem)
@@ -114,7 +122,12 @@ def unit_prices(problem: Problem, session: Callable[[MilpModel], RelaxingSession
     relaxation = session(model)
     relaxation.set_upper(formulation.unserved, 0.0)
     relaxation.set_upper(np.arange(len(formulation.value), len(model.lower)), 0.0)
-    found = relaxation.relax(_padded(formulation.value, model), problem.options.time_limit_s)
+    due = deadline or Deadline.after(problem.options.time_limit_s)
+    if due.passed:
+        raise OutOfTimeError
+    found = relaxation.relax(_padded(formulation.value, model), due.left_s)
+    if found.outcome is Outcome.time_limit:
+        raise OutOfTimeError
     if found.row_price is None or found.outcome is not Outcome.optimal:
         return None
     rows = formulation.capacity
@@ -150,6 +163,17 @@ def _expandable(problem: Problem) -> tuple[Formulation, MilpModel]:
     return formulation, model.widened(np.full(len(rows.row), np.inf), rows.row, -1 / rows.divisor)
 
 
+def _in_time(
+    session: Session, objective: FloatArray, start: FloatArray | None, gap: float, time_limit_s: float
+) -> RunResult:
+    """Minimise from a start, or else until there is an answer of any kind."""
+    stopped = RunResult(Outcome.time_limit, None, -np.inf, 0.0)
+    result = session.minimise(objective, start, gap, time_limit_s) if time_limit_s > 0 else stopped
+    if start is None and result.x is None and result.outcome is Outcome.time_limit:
+        raise OutOfTimeError
+    return result
+
+
 def _padded(objective: FloatArray, model: MilpModel) -> FloatArray:
     return np.concatenate([objective, np.zeros(len(model.lower) - len(objective))])
 
@@ -157,7 +181,7 @@ def _padded(objective: FloatArray, model: MilpModel) -> FloatArray:
 class _Run:
     """One lexicographic solve of two levels with every server served."""
 
-    def __init__(self, problem: Problem, session: SessionFactory) -> None:
+    def __init__(self, problem: Problem, session: SessionFactory, deadline: Deadline | None) -> None:
         self.problem = problem
         self.formulation, model = _expandable(problem)
         self.session = session(model)
@@ -166,7 +190,7 @@ class _Run:
         self.added = np.arange(len(self.formulation.value), len(model.lower))
         self.units = np.zeros(len(model.lower))
         self.units[self.added] = 1.0
-        self.deadline = time.perf_counter() + problem.options.time_limit_s
+        self.deadline = deadline or Deadline.after(problem.options.time_limit_s)
 
     def only(self, kind: int) -> None:
         """Let units of one type be added, and of no other."""
@@ -174,9 +198,9 @@ class _Run:
 
     def minimise(self, objective: FloatArray, start: FloatArray | None = None) -> RunResult:
         """Minimise one of two levels; the first, without a start, may use half of the time."""
-        left_s = max(self.deadline - time.perf_counter(), 0.0)
+        left_s = self.deadline.left_s
         gap = gap_target(self.problem.options, len(self.formulation.columns))
-        return self.session.minimise(objective, start, gap, left_s if start is not None else left_s / 2)
+        return _in_time(self.session, objective, start, gap, left_s if start is not None else left_s / 2)
 
     def expansion(self, first: RunResult, second: RunResult) -> Expansion | None:
         """Count the units of the later answer again, in whole numbers."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, runs
+from optimizer.solvers.levels import served, unchanged
 from optimizer.solvers.model import MilpModel
 from optimizer.solvers.problem import Problem
 
@@ -51,9 +52,9 @@ class Formulation:
     """Objective of the changes level, by variable."""
     changed_offset: float
     staying: IntArray
-    """Server of each of the next variables, which are one where a pool stays on the current accelerator."""
+    """Column of each of the next variables, which are one where a pool stays on the current accelerator."""
     keeping: IntArray
-    """Server of each of the last variables, which are one where exactly the current replicas stay."""
+    """Column of each of the last variables, which are one where exactly the current replicas stay."""
     capacity: CapacityRows
     """The rows that keep to the units that exist."""
 
@@ -68,14 +69,13 @@ class Formulation:
         coefficients[self.unserved] = weight[self.servers]
         return coefficients
 
-    def point(self, replicas: IntArray) -> FloatArray:
-        """Return the point of the model that stands for an answer of one column per server."""
-        x = np.zeros(len(self.value))
-        taken = replicas[self.columns] > 0
-        x[: len(self.columns)][taken] = (replicas[self.columns] // self.replicas_each)[taken]
-        served = np.isin(self.servers, self.column_servers[taken])
-        x[self.unserved] = ~served
-        return x
+    def point(self, problem: Problem, replicas: IntArray) -> FloatArray:
+        """Return the point of the model that stands for an answer in the columns of the model."""
+        taken = replicas[self.columns] // self.replicas_each
+        left = ~served(problem, replicas)[self.servers]
+        stays = taken[self.staying] > 0
+        kept = unchanged(problem, replicas)[self.column_servers[self.keeping]]
+        return np.concatenate([taken, left, stays, kept]).astype(np.float64)
 
     def replicas(self, x: FloatArray, rows: int) -> IntArray:
         """Return the replicas of each row of the candidate table at a point of the model."""
@@ -225,7 +225,9 @@ def _mixed(problem: Problem) -> Formulation:
         (np.arange(len(here)), s, np.ones(len(here))),
         (np.arange(len(here)), here, -np.ones(len(here))),
     )
-    exact = _keepable(problem, columns, most * each)
+    exact = np.flatnonzero(
+        keepable(problem)[columns] & (problem.current_replicas[servers[row]] <= most * each)
+    )
     k = np.arange(n + m + len(here), n + m + len(here) + len(exact))
     _add_keeping(rows, problem, columns, most, each, row, exact, k)
 
@@ -244,8 +246,8 @@ def _mixed(problem: Problem) -> Formulation:
             [np.zeros(n), problem.none_changed[servers] - 1.0, np.zeros(len(here)), -np.ones(len(exact))]
         ),
         changed_offset=float(m),
-        staying=servers[row[here]],
-        keeping=servers[row[exact]],
+        staying=here,
+        keeping=exact,
         capacity=capacity,
     )
 
@@ -337,14 +339,18 @@ def _add_service(
     rows.add(np.full(len(some), -np.inf), room, (block[row[mine]], mine, weight))
 
 
-def _keepable(problem: Problem, columns: IntArray, most: IntArray) -> IntArray:
-    """Return the variables whose server would be served in full by exactly what it runs on now."""
-    table, server = problem.table, problem.table.server[columns]
+def keepable(problem: Problem) -> BoolArray:
+    """Return the columns whose server exactly what it runs on now would serve in full, shape (C,).
+
+    Whether there are units enough is not asked.
+    """
+    table, server = problem.table, problem.table.server
     now = problem.current_replicas[server]
-    carries = now * table.max_rate_rps[columns] >= problem.load_rps[server] * (1 - COVER_TOLERANCE)
-    allowed = (now >= np.maximum(problem.min_replicas[server], 1)) & (now <= most)
-    as_sized = table.steady[columns] | (now == table.num_replicas[columns])
-    return np.flatnonzero(problem.on_current[columns] & carries & allowed & as_sized)
+    carries = now * table.max_rate_rps >= problem.load_rps[server] * (1 - COVER_TOLERANCE)
+    allowed = (now >= np.maximum(problem.min_replicas[server], 1)) & (now <= problem.max_replicas[server])
+    as_sized = table.steady | (problem.full & (now == table.num_replicas))
+    keeps: BoolArray = problem.on_current & carries & allowed & as_sized
+    return keeps
 
 
 def _add_keeping(

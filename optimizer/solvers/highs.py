@@ -18,6 +18,9 @@ CORE_FROM_COLUMNS = 5_000
 CORE_COLUMNS = 2_000
 """Columns beside those that the relaxation uses."""
 
+_PARALLEL_COLUMNS = 1 << 13
+"""Bit of HiGHS's option of presolve rules for merging parallel rows and columns."""
+
 _FIXED_OPTIONS: dict[str, bool | float] = {
     "output_flag": False,
     "threads": THREADS,
@@ -25,6 +28,8 @@ _FIXED_OPTIONS: dict[str, bool | float] = {
     "mip_abs_gap": 0.0,
     # On small models this heuristic takes longer than all the rest; on large ones its finds are not missed.
     "mip_heuristic_run_feasibility_jump": False,
+    # HiGHS 1.15.1 answers small mixed models with two like accelerators wrongly with this rule.
+    "presolve_rule_off": _PARALLEL_COLUMNS,
 }
 _OUTCOMES = {
     highspy.HighsModelStatus.kOptimal: Outcome.optimal,

@@ -17,6 +17,10 @@ RATE_UNIT_RPM = 1e-3
 """Loads are made whole numbers of this unit [requests/min]."""
 MAX_WHOLE_RATE = 1e9
 """Largest whole number that a load may become; a coarser unit is taken where one would exceed it."""
+VALUE_TOLERANCE = 5e-9
+"""Relative slack at which the value counts as the same while the changes are minimised."""
+LEAST_TOLERANCE = 5e-6
+"""Least slack of a value [cents/h]."""
 VALUE = "value"
 CHANGES = "changes"
 
@@ -104,3 +108,24 @@ def levels_of(problem: Problem, replicas: IntArray, *, proved: bool) -> tuple[Le
     values = {level.name: float(level.measure[left].sum()) for level in service_levels(problem)}
     values |= {VALUE: value_of(problem, replicas), CHANGES: float(changes_of(problem, replicas))}
     return tuple(Level(name, value, value if proved else None) for name, value in values.items())
+
+
+def value_slack(value: float) -> float:
+    """Return the difference up to which two values count as the same [cents/h]."""
+    return max(VALUE_TOLERANCE * abs(value), LEAST_TOLERANCE)
+
+
+def is_better(problem: Problem, replicas: IntArray, than: IntArray) -> bool:
+    """Return whether an answer is better than another in the order of all levels (eq. 35).
+
+    Service and changes are compared in whole numbers, the value with its slack.
+    """
+    mine, other = ~served(problem, replicas), ~served(problem, than)
+    for level in service_levels(problem):
+        difference = float(level.weight[mine].sum() - level.weight[other].sum())
+        if difference:
+            return difference < 0
+    value, best = value_of(problem, replicas), value_of(problem, than)
+    if abs(value - best) > value_slack(best):
+        return value < best
+    return changes_of(problem, replicas) < changes_of(problem, than)

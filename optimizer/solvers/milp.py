@@ -4,7 +4,6 @@ Takes a `Problem`, writes it as a model, and has a solver minimise the levels. W
 counted again here in whole numbers.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -12,16 +11,24 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.errors import SolverError
+from optimizer.solvers.bounds import least_values
+from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.formulation import Formulation, formulate, served_in_full
-from optimizer.solvers.greedy import solve_greedy
-from optimizer.solvers.levels import CHANGES, VALUE, changes_of, levels_of, served, service_levels, value_of
+from optimizer.solvers.levels import (
+    CHANGES,
+    VALUE,
+    changes_of,
+    is_better,
+    levels_of,
+    served,
+    service_levels,
+    value_of,
+    value_slack,
+)
 from optimizer.solvers.model import MilpModel, Outcome, RunResult, Session
 from optimizer.solvers.problem import Level, Problem, Solution, Status, gap_target, units_used
+from optimizer.solvers.seeds import best_seed, in_columns
 
-VALUE_TOLERANCE = 5e-9
-"""Relative slack at which the value stays pinned while the changes are minimised."""
-LEAST_TOLERANCE = 5e-6
-"""Least slack of a pinned value [cents/h]."""
 WHOLE_TOLERANCE = 0.5
 """Slack of a pinned level of whole numbers: half a unit, far from the solver's own tolerance."""
 ROUNDING = 1e-9
@@ -30,41 +37,61 @@ ROUNDING = 1e-9
 SessionFactory = Callable[[MilpModel], Session]
 
 
-def solve_milp(problem: Problem, session: SessionFactory, time_limit_s: float | None = None) -> Solution:
-    """Choose columns within the capacities, level by level.
+def solve_milp(
+    problem: Problem,
+    session: SessionFactory,
+    deadline: Deadline | None = None,
+    seed: IntArray | None = None,
+) -> Solution:
+    """Choose columns within the capacities, level by level; never worse than what runs, or than greedy.
 
     Args:
         problem: what to choose from.
         session: loads a model into a solver.
-        time_limit_s: time for all levels; none: as in the options.
+        deadline: when all levels are due; none: after the time limit of the options.
+        seed: an answer of one pool per server to start from, shape (C,); none: the better of what runs now
+            and the greedy plan.
 
     Raises:
         SolverError: the solver failed, or what it returned breaks a limit.
     """
+    deadline = deadline or Deadline.after(problem.options.time_limit_s)
     formulation = formulate(problem)
     if not len(formulation.columns):
         replicas = np.zeros(len(problem.table), np.int64)
         return Solution(replicas, Status.optimal, "milp", levels_of(problem, replicas, proved=True))
-    limit_s = problem.options.time_limit_s if time_limit_s is None else time_limit_s
-    return _Run(problem, formulation, session(formulation.model), limit_s).solve()
+    if seed is None:
+        seed = best_seed(problem)
+    return _Run(problem, formulation, session(formulation.model), deadline, seed).solve()
 
 
 class _Run:
     """One lexicographic solve: a session, the best point so far, and the time that is left."""
 
     def __init__(
-        self, problem: Problem, formulation: Formulation, session: Session, time_limit_s: float
+        self,
+        problem: Problem,
+        formulation: Formulation,
+        session: Session,
+        deadline: Deadline,
+        seed: IntArray,
     ) -> None:
         self.problem, self.formulation, self.session = problem, formulation, session
         self.gap = gap_target(problem.options, len(formulation.columns))
-        self.deadline = time.perf_counter() + time_limit_s
+        self.deadline = deadline
         self.service = service_levels(problem)
         self.columnless = ~np.isin(np.arange(len(problem.priority)), formulation.servers)
-        # Leaving every server unserved is always possible.
-        self.best = formulation.on_servers(np.ones(len(problem.priority)))
+        self.best = self._first_point(seed)
         self.levels: list[Level] = []
         self.proved = True
         self.all_served = False
+
+    def _first_point(self, seed: IntArray) -> FloatArray:
+        """Return the point of the seed; of nothing, which is always possible, if the model refuses it."""
+        point = self.formulation.point(self.problem, in_columns(self.formulation, self.problem, seed))
+        if self.formulation.model.holds(point):
+            return point
+        return self.formulation.point(self.problem, np.zeros(len(self.problem.table), np.int64))
 
     def solve(self) -> Solution:
         """Minimise every level in its order."""
@@ -74,27 +101,31 @@ class _Run:
         self._minimise_changes()
         return self._solution()
 
-    def _time_s(self, levels_left: int) -> float:
-        """Return the share of the time left that the next level may use: up to twice an equal one."""
-        return max((self.deadline - time.perf_counter()) * 2 / (levels_left + 1), 0.0)
-
     @property
     def _changes_vary(self) -> bool:
-        """Whether answers of the same service can differ in the number of changed servers."""
-        changed, n, m = self.formulation.changed, len(self.formulation.columns), len(self.formulation.servers)
-        parts = (changed[:n], changed[n + m :]) if self.all_served else (changed[:n], changed[n:])
-        return any(len(part) > 0 and float(np.ptp(part)) > 0 for part in parts)
+        """Whether answers of the same service can differ in the number of changed servers.
+
+        A served server takes one column of a single plan. Of a mixed one it may keep what it has, or not.
+        """
+        changed, n = self.formulation.changed, len(self.formulation.columns)
+        unserved = changed[self.formulation.unserved]
+        kept = len(self.formulation.keeping) > 0
+        return bool(kept or np.ptp(changed[:n]) > 0 or (not self.all_served and np.ptp(unserved) > 0))
 
     def _serve_everything(self) -> bool:
         """Minimise the value with every server served; if that is possible it settles all service levels."""
         formulation = self.formulation
+        self.all_served = not self.best[formulation.unserved].any()
         self.session.set_upper(formulation.unserved, 0.0)
-        result = self.session.minimise(formulation.value, None, self.gap, self._time_s(3))
-        if result.x is None:
-            self.session.set_upper(formulation.unserved, 1.0)
-            return False
-        self.best, self.all_served = result.x, True
-        self.proved &= result.outcome is Outcome.optimal
+        if self.all_served:
+            result = self._minimise(formulation.value, levels_left=3)
+        else:
+            result = self._run(formulation.value, None, levels_left=3)
+            if result.x is None:
+                self.session.set_upper(formulation.unserved, 1.0)
+                return False
+            self.best, self.all_served = result.x, True
+            self.proved &= result.outcome is Outcome.optimal
         for level in self.service:
             lost = float(level.weight[self.columnless].sum() * level.unit)
             self.levels.append(Level(level.name, lost, lost))
@@ -102,11 +133,7 @@ class _Run:
         return True
 
     def _serve_by_level(self) -> None:
-        """Minimise what is unserved, priority by priority, from what the greedy heuristic finds."""
-        usable = np.zeros(len(self.problem.table), np.bool_)
-        usable[self.formulation.columns] = True
-        greedy = solve_greedy(replace(self.problem, full=self.problem.full & usable))
-        self.best = self.formulation.point(greedy.replicas)
+        """Minimise what is unserved, priority by priority."""
         for level in self.service:
             objective = self.formulation.on_servers(level.weight)
             lost = float(level.weight[self.columnless].sum())
@@ -123,17 +150,13 @@ class _Run:
         bound = max(result.bound, self._least_value())
         bound = value if value - bound <= ROUNDING * max(1.0, abs(value)) else bound
         self.levels.append(Level(VALUE, reached, reached if bound == value else bound + (reached - value)))
-        self.session.add_limit(objective, value + max(VALUE_TOLERANCE * abs(value), LEAST_TOLERANCE))
+        self.session.add_limit(objective, value + value_slack(value))
 
     def _least_value(self) -> float:
         """Return what the value would be if every server had its least: a bound that needs no solver."""
         formulation = self.formulation
-        n = len(formulation.columns)
-        if self.problem.options.heterogeneous:
-            return float(np.minimum(formulation.value, 0.0).sum())
-        least = self.problem.none_value.copy()
-        np.minimum.at(least, self.problem.table.server[formulation.columns], formulation.value[:n])
-        return float(least[formulation.servers].sum())
+        least = least_values(self.problem, formulation.columns, all_served=self.all_served)
+        return float(least.sum()) - formulation.value_offset
 
     def _minimise_changes(self) -> None:
         objective = self.formulation.changed
@@ -150,18 +173,36 @@ class _Run:
         bound = float(np.ceil(result.bound - 1e-6)) if result.bound > least else least
         return value, min(bound, value)
 
-    def _minimise(self, objective: FloatArray) -> RunResult:
+    def _minimise(self, objective: FloatArray, levels_left: int | None = None) -> RunResult:
         """Minimise one level; where the solver finds nothing better the best point so far is kept."""
         left = len(self.service) + 1 + self._changes_vary - len(self.levels)
-        result = self.session.minimise(objective, self.best, self.gap, self._time_s(left))
-        if result.x is not None and objective @ result.x <= objective @ self.best:
+        result = self._run(objective, self.best, left if levels_left is None else levels_left)
+        if result.x is not None and self._is_better(objective, result.x):
             self.best = result.x
         self.proved &= result.outcome is Outcome.optimal
         # The best point is feasible: a solver that says otherwise has proved nothing.
         return replace(result, bound=-np.inf) if result.outcome is Outcome.infeasible else result
 
-    def _replicas(self) -> IntArray:
-        return self.formulation.replicas(self.best, len(self.problem.table))
+    def _run(self, objective: FloatArray, start: FloatArray | None, levels_left: int) -> RunResult:
+        """Let the solver minimise for up to twice an equal share of the time that is left."""
+        time_s = self.deadline.share(2 / (levels_left + 1)).left_s
+        if time_s <= 0:
+            return RunResult(Outcome.time_limit, None, -np.inf, 0.0)
+        return self.session.minimise(objective, start, self.gap, time_s)
+
+    def _is_better(self, objective: FloatArray, x: FloatArray) -> bool:
+        """Return whether a point is better at the level at hand or, equal there, over all levels.
+
+        The levels before hold by rows of the model; a tie may be worse at the levels to come.
+        """
+        value, best = float(objective @ x), float(objective @ self.best)
+        if abs(value - best) > ROUNDING * max(1.0, abs(best)):
+            return value < best
+        return is_better(self.problem, self._replicas(x), self._replicas())
+
+    def _replicas(self, x: FloatArray | None = None) -> IntArray:
+        """Return the replicas of a point, or of the best one so far; shape (C,)."""
+        return self.formulation.replicas(self.best if x is None else x, len(self.problem.table))
 
     def _solution(self) -> Solution:
         """Count the answer again in whole numbers."""

@@ -8,6 +8,9 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 
+ROW_TOLERANCE = 1e-6
+"""By how much a row may be missed, as in the solvers."""
+
 
 @dataclass(frozen=True, slots=True)
 class MilpModel:
@@ -42,6 +45,15 @@ class MilpModel:
             row_index=index[order],
             row_value=np.concatenate([self.row_value, coefficient])[order],
         )
+
+    def holds(self, x: FloatArray) -> bool:
+        """Return whether a point keeps every bound and row, by plain arithmetic; shape (n,)."""
+        rows = np.repeat(np.arange(len(self.row_upper)), np.diff(self.row_start))
+        body = np.bincount(rows, self.row_value * x[self.row_index], minlength=len(self.row_upper))
+        whole = not (x[self.whole] % 1).any()
+        within = (x >= self.lower).all() and (x <= self.upper).all()
+        kept = (body >= self.row_lower - ROW_TOLERANCE) & (body <= self.row_upper + ROW_TOLERANCE)
+        return bool(whole and within and kept.all())
 
 
 class Outcome(StrEnum):

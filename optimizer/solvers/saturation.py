@@ -7,146 +7,180 @@ by the lesser of two shares, that of its load and that of this number.
 """
 
 import heapq
-from collections.abc import Iterable
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates.finder import COUNT_TOLERANCE
+from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.levels import served
 from optimizer.solvers.problem import Problem, units_used
 
 
-def share_leftover(problem: Problem, replicas: IntArray) -> IntArray:
-    """Return an answer with the leftover units given out by the options' saturation policy.
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """An answer with leftover units given out."""
+
+    replicas: IntArray
+    """Replicas of each column, shape (C,)."""
+    finished: bool
+    """Whether all was given out that the policy gives; else the deadline passed first."""
+
+
+def share_leftover(problem: Problem, replicas: IntArray, deadline: Deadline | None = None) -> Sharing:
+    """Give out the leftover units of an answer by the options' saturation policy.
 
     ``PriorityExhaustive``: each server in turn takes what it can use. ``PriorityRoundRobin`` and
     ``RoundRobin``: one replica a turn, to the server of a priority, or of all, with the smallest share of
-    its load served so far.
+    its load served so far. What is not given out at the deadline, if there is one, is left.
     """
     if problem.capacity is None or problem.options.saturation_policy == "None":
-        return replicas
-    leftover = _Leftover(problem, replicas)
+        return Sharing(replicas, finished=True)
+    leftover = _Leftover(problem, replicas, deadline or Deadline(math.inf))
     waiting = np.flatnonzero(problem.to_serve & ~served(problem, replicas))
     waiting = waiting[np.argsort(problem.priority[waiting], kind="stable")]
     match problem.options.saturation_policy:
         case "PriorityExhaustive":
-            for server in waiting:
-                leftover.exhaust(int(server))
+            for server in waiting.tolist():
+                leftover.exhaust(server)
         case "PriorityRoundRobin":
             for priority in np.unique(problem.priority[waiting]):
-                leftover.take_turns(int(s) for s in waiting[problem.priority[waiting] == priority])
+                leftover.take_turns(waiting[problem.priority[waiting] == priority].tolist())
         case "RoundRobin":
-            leftover.take_turns(int(s) for s in waiting)
-    return leftover.replicas
+            leftover.take_turns(waiting.tolist())
+    return Sharing(leftover.replicas(), leftover.finished)
 
 
 class _Leftover:
-    """The units that are left, and the replicas that they become."""
+    """The units that are left, and the replicas that they become.
 
-    def __init__(self, problem: Problem, replicas: IntArray) -> None:
+    Tens of thousands of turns look at one or a few columns each, so that the state is in plain numbers.
+    """
+
+    def __init__(self, problem: Problem, replicas: IntArray, deadline: Deadline) -> None:
+        table = problem.table
         capacity: FloatArray = problem.capacity if problem.capacity is not None else np.zeros(0)
-        self.problem, self.replicas = problem, replicas.copy()
-        self.left = capacity.astype(np.int64) - units_used(problem, replicas, len(capacity))
-        servers = np.arange(len(problem.priority))
-        self.first = np.searchsorted(problem.table.server, servers)
-        self.last = np.searchsorted(problem.table.server, servers, side="right")
+        self.deadline, self.finished = deadline, True
+        self.mixed = problem.options.heterogeneous
+        self.left: list[int] = (
+            capacity.astype(np.int64) - units_used(problem, replicas, len(capacity))
+        ).tolist()
+        self.taken: list[int] = replicas.tolist()
+        self.kind: list[int] = table.kind.tolist()
+        self.units: list[int] = table.units_per_replica.tolist()
+        self.rate: list[float] = table.max_rate_rps.tolist()
+        self.cost: list[float] = table.cost_per_replica.tolist()
+        self.load: list[float] = problem.load_rps.tolist()
+        self.least: list[int] = problem.min_replicas.tolist()
+        self.most: list[int] = problem.max_replicas.tolist()
+        pools = np.flatnonzero(table.steady)
+        ends = np.searchsorted(table.server[pools], np.arange(len(self.load) + 1)).tolist()
+        columns = pools.tolist()
+        self.columns = [columns[start:end] for start, end in itertools.pairwise(ends)]
+        # What a server has of its columns; a server that waits has none at first.
+        self.mine: list[list[int]] = [[] for _ in self.load]
+
+    def replicas(self) -> IntArray:
+        """Return the replicas of each column, shape (C,)."""
+        return np.array(self.taken, np.int64)
 
     def exhaust(self, server: int) -> None:
         """Give a server all that it can use."""
-        while (column := self._best_column(server)) is not None:
-            self._give(column, int(self._usable(server, np.array([column]))[0]))
+        while self._in_time() and (found := self._best_column(server)) is not None:
+            self._give(server, *found)
 
-    def take_turns(self, servers: Iterable[int]) -> None:
+    def take_turns(self, members: Sequence[int]) -> None:
         """Give one replica at a time to the server with the smallest share of its load served.
 
         When nothing fits any more, a server that would get further with what is left on another accelerator
         moves there, and the turns go on with what it gave up.
         """
-        members = list(servers)
-        while True:
+        while self._in_time():
             queue = [(self._share(server), turn, server) for turn, server in enumerate(members)]
             heapq.heapify(queue)
-            while queue:
-                _, turn, server = heapq.heappop(queue)
-                column = self._best_column(server)
-                if column is not None:
-                    self._give(column, 1)
-                    heapq.heappush(queue, (self._share(server), turn, server))
-            if not any(self._moved(server) for server in members):
+            while queue and self._in_time():
+                _, turn, server = queue[0]
+                found = self._best_column(server)
+                if found is None:
+                    heapq.heappop(queue)
+                else:
+                    self._give(server, found[0], 1)
+                    heapq.heapreplace(queue, (self._share(server), turn, server))
+            if self.mixed or not any(self._moved(server) for server in members if self._in_time()):
                 return
+
+    def _in_time(self) -> bool:
+        """Return whether there is time for another step; that there was none is noted."""
+        self.finished = self.finished and not self.deadline.passed
+        return self.finished
 
     def _moved(self, server: int) -> bool:
         """Move a server to another accelerator if it gets further there; say whether it moved."""
-        rows = np.arange(self.first[server], self.last[server])
-        mine = rows[self.replicas[rows] > 0]
-        if not len(mine) or self.problem.options.heterogeneous:
+        if not self.mine[server]:
             return False
-        column, count, share = int(mine[0]), int(self.replicas[mine[0]]), self._share(server)
-        self._give(column, -count)
+        column, share = self.mine[server][0], self._share(server)
+        count = self.taken[column]
+        self._give(server, column, -count)
         best = self._best_column(server)
-        if best is not None and best != column:
-            usable = int(self._usable(server, np.array([best]))[0])
-            self._give(best, usable)
+        if best is not None and best[0] != column:
+            self._give(server, *best)
             if self._share(server) > share * (1 + 1e-9):
                 return True
-            self._give(best, -usable)
-        self._give(column, count)
+            self._give(server, best[0], -best[1])
+        self._give(server, column, count)
         return False
 
-    def _columns(self, server: int) -> IntArray:
-        """Return the columns that a server may take replicas of: its own once it has one, unless mixed."""
-        columns = np.arange(self.first[server], self.last[server])
-        columns = columns[self.problem.table.steady[columns]]
-        own = columns[self.replicas[columns] > 0]
-        return own if len(own) and not self.problem.options.heterogeneous else columns
+    def _best_column(self, server: int) -> tuple[int, int] | None:
+        """Return the column with which a server gets furthest, and how many replicas of it are of use.
 
-    def _usable(self, server: int, columns: IntArray) -> IntArray:
-        """Return how many more replicas of each of a server's columns fit, and are of use to it."""
-        table, problem = self.problem.table, self.problem
-        count = self._count(server)
-        missing = max(float(problem.load_rps[server]) - self._carried(server), 0.0)
-        for_load = np.ceil(missing / table.max_rate_rps[columns] * (1 - COUNT_TOLERANCE))
-        useful = np.maximum(for_load, problem.min_replicas[server] - count)
-        fits = self.left[table.kind[columns]] // table.units_per_replica[columns]
-        allowed = problem.max_replicas[server] - count
-        usable: IntArray = np.minimum(np.minimum(useful, fits), allowed).clip(0).astype(np.int64)
-        return usable
-
-    def _best_column(self, server: int) -> int | None:
-        """Return the column with which a server gets furthest; ties go to the lesser cost, then in order."""
-        columns = self._columns(server)
-        usable = self._usable(server, columns)
-        columns, usable = columns[usable > 0], usable[usable > 0]
-        if not len(columns):
-            return None
-        table = self.problem.table
-        carried = self._carried(server) + usable * table.max_rate_rps[columns]
-        share = self._share_of(server, carried, self._count(server) + usable)
-        order = np.lexsort((usable * table.cost_per_replica[columns], -share))
-        return int(columns[order[0]])
+        It may take replicas of all its columns or, once it has one and plans are not mixed, of that. Ties go
+        to the lesser cost, then in order.
+        """
+        mine = self.mine[server]
+        carried, count = self._carried(server), self._count(server)
+        missing = max(self.load[server] - carried, 0.0)
+        best, best_key = None, (0.0, 0.0)
+        for column in mine if mine and not self.mixed else self.columns[server]:
+            for_load = math.ceil(missing / self.rate[column] * (1 - COUNT_TOLERANCE)) if missing else 0
+            useful = max(for_load, self.least[server] - count)
+            fits = self.left[self.kind[column]] // self.units[column]
+            usable = min(useful, fits, self.most[server] - count)
+            if usable <= 0:
+                continue
+            share = self._share_of(server, carried + usable * self.rate[column], count + usable)
+            key = (-share, usable * self.cost[column])
+            if best is None or key < best_key:
+                best, best_key = (column, usable), key
+        return best
 
     def _carried(self, server: int) -> float:
-        rows = slice(self.first[server], self.last[server])
-        return float((self.replicas[rows] * self.problem.table.max_rate_rps[rows]).sum())
+        return sum(self.taken[column] * self.rate[column] for column in self.mine[server])
 
     def _count(self, server: int) -> int:
-        return int(self.replicas[self.first[server] : self.last[server]].sum())
+        return sum(self.taken[column] for column in self.mine[server])
 
     def _share(self, server: int) -> float:
-        carried, count = np.array([self._carried(server)]), np.array([self._count(server)])
-        return float(self._share_of(server, carried, count)[0])
+        return self._share_of(server, self._carried(server), self._count(server))
 
-    def _share_of(self, server: int, carried_rps: FloatArray, count: IntArray) -> FloatArray:
+    def _share_of(self, server: int, carried_rps: float, count: int) -> float:
         """Return the share served: of the load, or of the least number of replicas where that is less."""
-        load, least = float(self.problem.load_rps[server]), int(self.problem.min_replicas[server])
-        of_load = carried_rps / load if load > 0 else np.ones(len(count))
-        of_least = count / least if least > 0 else np.ones(len(count))
-        return np.minimum(np.minimum(of_load, of_least), 1.0)
+        load, least = self.load[server], self.least[server]
+        of_load = carried_rps / load if load > 0 else 1.0
+        of_least = count / least if least > 0 else 1.0
+        return min(of_load, of_least, 1.0)
 
-    def _give(self, column: int, count: int) -> None:
-        self.replicas[column] += count
-        self.left[self.problem.table.kind[column]] -= count * self.problem.table.units_per_replica[column]
+    def _give(self, server: int, column: int, count: int) -> None:
+        self.taken[column] += count
+        self.left[self.kind[column]] -= count * self.units[column]
+        mine = self.mine[server]
+        if not self.taken[column]:
+            mine.remove(column)
+        elif column not in mine:
+            mine.append(column)
 
 
 def waiting_servers(problem: Problem, replicas: IntArray) -> BoolArray:

@@ -3,13 +3,14 @@
 One column per server needs no solver; a mixture of columns is a small problem for each server.
 """
 
-import time
-
 import numpy as np
 
+from optimizer.solvers.bounds import least_values
+from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.levels import CHANGES, VALUE, levels_of
 from optimizer.solvers.milp import SessionFactory, solve_milp
 from optimizer.solvers.problem import Level, Problem, Solution, Status
+from optimizer.solvers.seeds import ways_of_one_pool
 
 
 def solve_separable(problem: Problem) -> Solution:
@@ -24,24 +25,42 @@ def solve_separable(problem: Problem) -> Solution:
     return Solution(replicas, Status.optimal, "separable", levels_of(problem, replicas, proved=True))
 
 
-def solve_separable_mixed(problem: Problem, session: SessionFactory) -> Solution:
+def solve_separable_mixed(
+    problem: Problem, session: SessionFactory, deadline: Deadline | None = None
+) -> Solution:
     """Give each server its mixture of least value, then fewest changes, one server at a time.
+
+    A server whose turn does not come before the deadline has the best of single pools and what runs now.
 
     Raises:
         SolverError: the solver failed.
     """
-    deadline = time.perf_counter() + problem.options.time_limit_s
-    replicas = np.zeros(len(problem.table), np.int64)
+    deadline = deadline or Deadline.after(problem.options.time_limit_s)
+    ways, replicas = ways_of_one_pool(problem).best(), np.zeros(len(problem.table), np.int64)
+    replicas[ways.row] = ways.replicas
+    servers, settled = np.unique(problem.table.server), 0
     open_value = open_changes = 0.0
     status = Status.optimal
-    for server in np.unique(problem.table.server):
+    for server in servers:
+        if deadline.passed:
+            break
+        settled += 1
         alone = problem.of_servers(np.arange(len(problem.priority)) == server)
-        solution = solve_milp(alone, session, max(deadline - time.perf_counter(), 0.1))
-        replicas[problem.table.server == server] = solution.replicas
+        mine = problem.table.server == server
+        share = 1.0 if settled == len(servers) else 0.5
+        solution = solve_milp(alone, session, deadline.share(share), replicas[mine])
+        replicas[mine] = solution.replicas
         status = status if solution.status is Status.optimal else solution.status
         value, changes = solution.level(VALUE), solution.level(CHANGES)
         open_value += value.value - (value.bound or 0.0)
         open_changes += changes.value - (changes.bound or 0.0)
+    if settled < len(servers):
+        status = Status.feasible
+        rest = ways.take(np.isin(ways.server, servers[settled:]))
+        rows = np.flatnonzero(np.isin(problem.table.server, rest.server))
+        least = least_values(problem, rows, all_served=True)[rest.server]
+        open_value += float(np.maximum(rest.value - least, 0.0).sum())
+        open_changes += float(rest.changed.sum())
     levels = [
         Level(
             level.name,

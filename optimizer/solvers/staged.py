@@ -5,50 +5,76 @@ first priority that cannot be served in full is settled, with those before it, a
 is given out among its servers; and the lower priorities are solved with what then remains.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from optimizer.arrays import BoolArray, IntArray
-from optimizer.solvers.levels import CHANGES, VALUE, changes_of, value_of
+from optimizer.solvers.deadline import Deadline
+from optimizer.solvers.levels import CHANGES, VALUE, changes_of, is_better, levels_of, value_of
 from optimizer.solvers.problem import Level, Problem, Solution, Status, units_used
 from optimizer.solvers.saturation import share_leftover, waiting_servers
 
-Solve = Callable[[Problem, float], Solution]
-"""Solves a problem within a time limit [s]."""
+SHARING_S = 0.5
+"""Time for giving out what is left, after a solver that took all the time there was [s]."""
+
+Solve = Callable[[Problem, Deadline], Solution]
+"""Solves a problem by a deadline."""
 
 
-def solve_in_stages(problem: Problem, solve: Solve) -> Solution:
-    """Solve a problem with capacities, and give out what is left by the saturation policy."""
+def solve_in_stages(problem: Problem, solve: Solve, deadline: Deadline | None = None) -> Solution:
+    """Solve a problem with capacities, and give out what is left by the saturation policy.
+
+    Args:
+        problem: what to choose from.
+        solve: solves the problem of a stage.
+        deadline: when the answer is due; none: after the time limit of the options.
+    """
     options = problem.options
+    deadline = deadline or Deadline.after(options.time_limit_s)
     if options.saturation_policy == "None" or problem.capacity is None:
-        return solve(problem, options.time_limit_s)
+        return solve(problem, deadline)
+    due = deadline.later(SHARING_S)
     if options.delayed_best_effort:
-        whole = solve(problem, options.time_limit_s)
-        return _joined(problem, share_leftover(problem, whole.replicas), [whole])
+        whole = solve(problem, deadline)
+        sharing = share_leftover(problem, whole.replicas, due)
+        return _joined(problem, sharing.replicas, [whole], finished=sharing.finished)
 
-    deadline = time.perf_counter() + options.time_limit_s
-    replicas = np.zeros(len(problem.table), np.int64)
+    replicas, finished = np.zeros(len(problem.table), np.int64), True
     stages: list[Solution] = []
     open_servers = np.ones(len(problem.priority), np.bool_)
     while open_servers.any():
         stage = _remaining(problem, open_servers, replicas)
         last = len(np.unique(problem.priority[open_servers])) == 1
-        solution = solve(stage, max(deadline - time.perf_counter(), 0.0) * (1.0 if last else 0.5))
+        solution = solve(stage, deadline.share(1.0 if last else 0.5))
         waiting = waiting_servers(stage, solution.replicas)
         settled = problem.priority[waiting].min() if waiting.any() else problem.priority.max()
         now = open_servers & (problem.priority <= settled)
         if (now != open_servers).any():
-            stage = _remaining(problem, now, replicas)
-            solution = solve(stage, max(deadline - time.perf_counter(), 0.0) * 0.5)
-        replicas[np.isin(problem.table.server, np.flatnonzero(now))] = share_leftover(
-            stage, solution.replicas
-        )
+            stage, before = _remaining(problem, now, replicas), solution.replicas[now[stage.table.server]]
+            solution = _better(stage, solve(stage, deadline.share(0.5)), before)
+        sharing = share_leftover(stage, solution.replicas, due)
+        replicas[np.isin(problem.table.server, np.flatnonzero(now))] = sharing.replicas
+        finished &= sharing.finished
         stages.append(solution)
         open_servers &= ~now
-    return _joined(problem, replicas, stages)
+    return _joined(problem, replicas, stages, finished=finished)
+
+
+def _better(problem: Problem, solution: Solution, before: IntArray) -> Solution:
+    """Return a solution, with an answer that was found before in its place if that is better.
+
+    A solver that is stopped may find less for the servers of a stage alone than it did among all.
+    """
+    if solution.status is Status.optimal or not is_better(problem, before, solution.replicas):
+        return solution
+    reached = levels_of(problem, before, proved=True)
+    levels = [
+        Level(now.name, now.value, None if then.bound is None else min(then.bound, now.value))
+        for now, then in zip(reached, solution.levels, strict=True)
+    ]
+    return replace(solution, replicas=before, levels=tuple(levels))
 
 
 def _remaining(problem: Problem, servers: BoolArray, replicas: IntArray) -> Problem:
@@ -58,7 +84,7 @@ def _remaining(problem: Problem, servers: BoolArray, replicas: IntArray) -> Prob
     return replace(problem.of_servers(servers), capacity=left)
 
 
-def _joined(problem: Problem, replicas: IntArray, stages: list[Solution]) -> Solution:
+def _joined(problem: Problem, replicas: IntArray, stages: list[Solution], *, finished: bool) -> Solution:
     """Return one answer: levels of service as the stages settled them, value and changes of the whole.
 
     What the stages leave open of the value is what is open of the whole; partial service has no bound of
@@ -73,5 +99,6 @@ def _joined(problem: Problem, replicas: IntArray, stages: list[Solution]) -> Sol
         bound = None if None in open_part else reached - sum(part for part in open_part if part)
         levels.append(Level(name, reached, bound))
     order = [Status.heuristic, Status.feasible, Status.optimal]
-    status = min((stage.status for stage in stages), key=order.index)
+    found = [stage.status for stage in stages] + [Status.optimal if finished else Status.feasible]
+    status = min(found, key=order.index)
     return Solution(replicas, status, stages[0].solver, tuple(levels))

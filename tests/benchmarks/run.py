@@ -22,10 +22,14 @@ import numpy as np
 from optimizer import System, Timings, find_candidates, load_system, solve
 from optimizer.generate import generate_document, generate_system
 from optimizer.solvers.highs import HighsSession
+from optimizer.solvers.levels import levels_of
 from optimizer.solvers.milp import solve_milp
 from optimizer.solvers.model import MilpModel, RunResult, Session
 from optimizer.solvers.problem import build_problem
+from optimizer.solvers.saturation import share_leftover
+from optimizer.solvers.seeds import best_seed
 from optimizer.spec.files import write_document
+from optimizer.studies.load_changes import scale_loads
 
 REFERENCE_LARGE_MS = 138.0
 """Candidates of specs/large by the reference in compiled Go on a 2-core machine (work order of the core)."""
@@ -159,6 +163,51 @@ def scarce_1000() -> list[str]:
     return lines
 
 
+def stopped() -> list[str]:
+    """Stop the plan of 300 servers x 20 accelerators that run an earlier plan, and compare with what runs."""
+    lines = []
+    for mixed in (False, True):
+        planned = generate_system(300, 20, 6, 1).with_options(heterogeneous=mixed, time_limit_s=5.0)
+        source = scale_loads(solve(planned).applied_to(planned), 0.97)
+        problem = build_problem(find_candidates(source))
+        seed = best_seed(problem)
+        runs = levels_of(problem, seed, proved=False)[-2].value
+        for limit_s in (0.05, 0.3, 1.0, 4.0):
+            timings = Timings()
+            begin = time.perf_counter()
+            plan = solve(source, time_limit_s=limit_s, timings=timings)
+            wall_s = time.perf_counter() - begin
+            lines.append(
+                f"{'mixed' if mixed else 'single'}, limit {limit_s:g} s: {wall_s:.2f} s, of which sizing "
+                f"{timings.stages_s['candidates']:.2f}; value {plan.objective:,.2f}, what runs or greedy "
+                f"{runs:,.2f}, {len(plan.changes)} changes, {len(plan.unserved)} unserved, {plan.status}"
+            )
+    return lines
+
+
+def limits() -> list[str]:
+    """Time what looks at the clock server by server, or unit by unit, under a limit of 1 s."""
+    unlimited = generate_system(2000, 20, 6, 1).with_options(unlimited=True, heterogeneous=True)
+    scarce = generate_system(400, 20, 6, 1, 2.0)
+    timings = Timings()
+    begin = time.perf_counter()
+    plan = solve(unlimited, time_limit_s=1.0, timings=timings)
+    stages = ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in timings.stages_s.items())
+    wall_s = time.perf_counter() - begin
+    lines = [f"unlimited mixed, 2,000 x 20: {wall_s:.2f} s ({stages}), {plan.status}"]
+    for mixed in (False, True):
+        options = {"saturation_policy": "RoundRobin", "heterogeneous": mixed}
+        many = scale_loads(scarce, 200.0).with_capacity(dict.fromkeys(scarce.capacity, 50_000))
+        problem = build_problem(find_candidates(many.with_options(**options)))
+        begin = time.perf_counter()
+        sharing = share_leftover(problem, np.zeros(len(problem.table), np.int64))
+        lines.append(
+            f"round robin from nothing{', mixed' if mixed else ''}: "
+            f"{int(sharing.replicas.sum()):,} replicas in {time.perf_counter() - begin:.2f} s"
+        )
+    return lines
+
+
 def startup() -> list[str]:
     """Time whole processes: help, and the plan of specs/small."""
     lines = []
@@ -175,7 +224,7 @@ def startup() -> list[str]:
 
 BENCHMARKS: dict[str, Callable[[], list[str]]] = {
     function.__name__: function
-    for function in (candidates, milp, scale, fleet_1000, fleet_10000, scarce_1000, startup)
+    for function in (candidates, milp, scale, fleet_1000, fleet_10000, scarce_1000, stopped, limits, startup)
 }
 
 

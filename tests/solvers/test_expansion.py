@@ -5,14 +5,17 @@ import random
 
 import numpy as np
 import pytest
-from builders import accelerator, random_document, server, system
+from builders import accelerator, profile, random_document, server, system
 from oracles import Case, read_case
 from scipy.optimize import linprog
 
 from optimizer import System, find_candidates, load_system, solve
+from optimizer.arrays import FloatArray
 from optimizer.generate import generate_system
+from optimizer.solvers.deadline import Deadline, OutOfTimeError
 from optimizer.solvers.expansion import cheapest_expansion, fits, smallest_expansion, unit_prices
 from optimizer.solvers.highs import HighsSession
+from optimizer.solvers.model import Outcome, RunResult
 from optimizer.solvers.problem import Problem, build_problem
 
 
@@ -112,3 +115,58 @@ def test_without_capacities_there_is_nothing_to_add_to() -> None:
     problem = problem_of(system([server("a")], [accelerator("A0")]))
     with pytest.raises(ValueError, match="capacities only"):
         cheapest_expansion(problem, HighsSession)
+
+
+def test_where_no_server_needs_anything_there_is_nothing_to_add() -> None:
+    problem = problem_of(system([server("a", 0.0)], [accelerator("A0")], {"A0": 0}))
+    for found in (cheapest_expansion(problem, HighsSession), smallest_expansion(problem, HighsSession)):
+        assert found is not None
+        assert (found.added.tolist(), found.proved) == ([0], True)
+
+
+def test_no_units_serve_a_server_that_may_not_have_the_replicas_it_needs() -> None:
+    """A replica carries 89.91 requests a minute, see `test_mixed`; a mixture may use the column in part."""
+    problem = problem_of(
+        system(
+            [server("a", 240.0, maxNumReplicas=2)],
+            [accelerator("A0")],
+            {"A0": 1},
+            models=[profile("m", "A0", maxBatchSize=1)],
+            heterogeneous=True,
+        )
+    )
+    assert cheapest_expansion(problem, HighsSession) is None
+    assert smallest_expansion(problem, HighsSession) is None
+    assert not fits(problem, HighsSession)
+
+
+def test_without_time_there_is_no_answer_rather_than_a_no() -> None:
+    problem, gone = problem_of(generate_system(6, 5, 3, 0)), Deadline(0.0)
+    for ask in (cheapest_expansion, smallest_expansion, fits, unit_prices):
+        with pytest.raises(OutOfTimeError):
+            ask(problem, HighsSession, deadline=gone)
+
+
+class StoppedSecond(HighsSession):
+    """HiGHS whose second level is stopped before it finds anything."""
+
+    runs = 0
+
+    def minimise(
+        self, objective: FloatArray, start: FloatArray | None, gap: float, time_limit_s: float
+    ) -> RunResult:
+        """Minimise once."""
+        self.runs += 1
+        if self.runs > 1:
+            return RunResult(Outcome.time_limit, None, -np.inf, 0.0)
+        return super().minimise(objective, start, gap, time_limit_s)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_expansion_whose_second_level_was_stopped_is_not_proved(seed: int) -> None:
+    problem = problem_of(generate_system(6, 5, 3, seed, tightness=2.0))
+    whole, stopped = (cheapest_expansion(problem, session) for session in (HighsSession, StoppedSecond))
+    assert whole is not None
+    assert stopped is not None
+    assert (whole.proved, stopped.proved) == (True, False)
+    assert stopped.added.sum() >= whole.added.sum()

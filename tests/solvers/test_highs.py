@@ -1,5 +1,6 @@
 """HiGHS as a session: errors become ours, large models take another way to the same answer, time runs out."""
 
+import itertools
 import random
 
 import numpy as np
@@ -105,6 +106,29 @@ def test_an_answer_that_breaks_a_limit_is_a_solver_error() -> None:
     )
     with pytest.raises(SolverError, match="breaks a limit"):
         solve_milp(problem, Careless)
+
+
+def test_two_like_columns_are_not_merged_into_a_wrong_optimum() -> None:
+    """HiGHS 1.15.1 answers 33 with its presolve rule for parallel columns.
+
+    The second and third variable are accelerators that cost nothing, two of one of them carry the load: 0.
+    """
+    model = MilpModel(
+        lower=np.zeros(5),
+        upper=np.array([4.0, 2.0, 2.0, 0.0, 1.0]),
+        whole=np.ones(5, np.bool_),
+        row_start=np.array([0, 4, 8, 12, 14]),
+        row_index=np.array([0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 4]),
+        row_value=np.array([300.0, 600.0, 600.0, 1000.0, 1, 1, 1, 0, 1, 1, 1, 4, -1, 1]),
+        row_lower=np.array([999.999999, 0.0, -np.inf, -np.inf]),
+        row_upper=np.array([np.inf, np.inf, 4.0, 0.0]),
+    )
+    objective = np.array([24.5, 0.0, 0.0, 0.0, -16.0])
+    points = np.array(list(itertools.product(range(5), range(3), range(3), [0], range(2))), np.float64)
+    best = min(float(objective @ x) for x in points if model.holds(x))
+    found = HighsSession(model).minimise(objective, None, 0.0, 10.0)
+    assert found.x is not None
+    assert (best, float(objective @ found.x), found.bound) == (0.0, 0.0, 0.0)
 
 
 # --- large models ----------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Mixed plans: against exhaustive search, the known answers, and what must hold of every pool."""
 
+import random
 import time
 from collections import Counter
 from dataclasses import replace
@@ -94,6 +95,48 @@ def test_the_random_systems_hold_every_kind_of_difficulty_of_a_mixture() -> None
         "moves": 10,
     }
     assert {name: seen[name] for name, least in expected.items() if seen[name] < least} == {}
+
+
+# --- accelerators that cost nothing ------------------------------------------------------------------------
+
+
+def free_system(seed: int) -> System:
+    """Return a random system some of whose accelerators cost nothing."""
+    document, rng = random_mixed_document(seed), random.Random(seed)
+    for card in document["accelerators"]:
+        card["cost"] = 0 if rng.random() < 0.6 else card["cost"]
+    return load_system(document)
+
+
+@pytest.mark.parametrize("capacities", ["limited", "unlimited"])
+@pytest.mark.parametrize("seed", [*range(40), 42, 48, 56, 57, 69, 80, 122, 130, 132, 149])
+def test_mixed_plans_over_accelerators_that_cost_nothing_equal_exhaustive_search(
+    seed: int, capacities: str
+) -> None:
+    assert_equal_to_brute_force(free_system(seed).with_options(unlimited=capacities == "unlimited"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("capacities", ["limited", "unlimited"])
+@pytest.mark.parametrize("hundred", range(2, 12))
+def test_many_more_mixed_plans_over_accelerators_that_cost_nothing(hundred: int, capacities: str) -> None:
+    for seed in range(100 * hundred, 100 * hundred + 100):
+        assert_equal_to_brute_force(free_system(seed).with_options(unlimited=capacities == "unlimited"))
+
+
+@pytest.mark.parametrize("unlimited", [False, True])
+def test_a_server_keeps_more_replicas_than_it_needs_where_they_cost_nothing(*, unlimited: bool) -> None:
+    source = build(
+        [server("b", 60.0, current=running("A", 2, 0.0))],
+        [accelerator("A", cost=0.0)],
+        {"A": 2},
+        models=[profile("m", "A", maxBatchSize=1)],
+        heterogeneous=True,
+        unlimited=unlimited,
+    )
+    plan = solve(source)
+    assert pools_of(plan, "b") == {"A": 2}  # one is enough
+    assert (plan.objective, plan.changes, plan.levels[-1].value) == (0.0, (), 0.0)
 
 
 # --- worked by hand ----------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from oracles import linear_replica, plain
 from optimizer import Plan, System, find_candidates, load_system, solve, verify
 from optimizer.generate import generate_document
 from optimizer.pipeline import choose
+from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.problem import Problem, Solution, build_problem
 from optimizer.solvers.staged import solve_in_stages
 
@@ -123,11 +124,9 @@ class Recorder:
     def __init__(self) -> None:
         self.calls: list[tuple[Problem, Solution]] = []
 
-    def solve(self, problem: Problem, time_limit_s: float) -> Solution:
-        options = problem.options.model_copy(
-            update={"saturation_policy": "None", "time_limit_s": max(time_limit_s, 1e-6)}
-        )
-        solution = choose(replace(problem, options=options))
+    def solve(self, problem: Problem, deadline: Deadline) -> Solution:
+        options = problem.options.model_copy(update={"saturation_policy": "None"})
+        solution = choose(replace(problem, options=options), deadline=deadline)
         self.calls.append((problem, solution))
         return solution
 

@@ -12,9 +12,10 @@ from builders import accelerator, document, random_document, running, server, se
 
 from optimizer import Explanation, Plan, SpecError, System, explain, find_candidates, load_system, solve
 from optimizer.generate import generate_system
+from optimizer.solvers.deadline import Deadline, OutOfTimeError
 from optimizer.studies.explanation.document import Effect
 from optimizer.studies.explanation.repair import find_repair
-from optimizer.studies.explanation.resolving import no_worse
+from optimizer.studies.explanation.resolving import Inquiry, no_worse
 
 SPECS = Path(__file__).resolve().parents[2] / "specs"
 SEEDS = range(20)
@@ -257,6 +258,7 @@ def test_a_relaxed_target_serves_everything_and_a_little_less_does_not(units: in
 def test_a_runner_up_costs_what_it_costs_when_it_is_forced_also_where_a_policy_shares_what_is_left() -> None:
     large = load_system(SPECS / "large")
     source = large.with_capacity({kind: units // 4 for kind, units in large.capacity.items()})
+    source = source.with_options(time_limit_s=600)
     for name in ("Premium-llama_70b", "Bronze-granite_20b", "Premium-llama3_8b"):
         (server,) = explain(source, name).servers
         assert server.runner_up is not None
@@ -268,6 +270,7 @@ def test_a_runner_up_costs_what_it_costs_when_it_is_forced_also_where_a_policy_s
 def test_the_repair_of_the_large_sample_at_a_quarter_of_its_units_serves_everything() -> None:
     large = load_system(SPECS / "large")
     source = large.with_capacity({kind: units // 4 for kind, units in large.capacity.items()})
+    source = source.with_options(time_limit_s=600)
     plan = solve(source)
     repair = find_repair(find_candidates(source), plan)
     assert repair is not None
@@ -407,3 +410,56 @@ def test_the_document_is_the_same_from_its_own_json(options: dict[str, Any]) -> 
     text = found.to_json()
     assert Explanation.model_validate_json(text) == found
     assert text == explain(scarce(1), **options).to_json()
+
+
+# --- one time limit for all of it --------------------------------------------------------------------------
+
+
+def test_a_question_without_an_answer_in_time_is_named_and_has_no_number() -> None:
+    source = scarce(0)
+    found = explain(source, time_limit_s=1e-6)
+    assert found.plan.status == "feasible"
+    assert all(item.runner_up is None for item in found.servers)
+    assert all((item.one_more, item.one_fewer) == (None, None) for item in found.types)
+    assert all(item.lagrangian_price_cents_per_h is None for item in found.types)
+    assert found.targets == ()
+    placed = [item.server for item in found.servers if item.pools]
+    expected = {f"{name} without its accelerators" for name in placed} | {"Lagrangian prices"}
+    expected |= {f"one unit more of {item.type}" for item in found.types}
+    expected |= {f"one unit fewer of {item.type}" for item in found.types if item.limit}
+    assert expected <= set(found.unanswered)
+    whole = explain(source)
+    assert whole.unanswered == ()
+    relaxed = {
+        f"{item.service_class}/{item.model} {item.metric.upper()} relaxed by 10 %" for item in whole.targets
+    }
+    assert relaxed
+    assert relaxed <= set(found.unanswered)
+
+
+def test_repairs_without_an_answer_in_time_are_no_verdict() -> None:
+    source = generate_system(8, 8, 4, seed=1, tightness=3.0)
+    plan = solve(source)
+    assert not plan.complete
+    inquiry = Inquiry(Deadline(0.0))
+    repair = find_repair(find_candidates(source), plan, inquiry)
+    assert repair is not None
+    assert (repair.cheapest, repair.fewest, repair.of_one_type, repair.relaxations) == (None, None, (), ())
+    assert repair.common_factor is None
+    assert repair.summary == "no repair was found within the time limit; give it more time"
+    assert "the repair of the fewest units" in inquiry.unanswered
+    assert "the common factor of the latency targets" in inquiry.unanswered
+
+
+def test_answers_keep_to_their_questions_when_some_come_too_late() -> None:
+    inquiry = Inquiry(Deadline.after(3600))
+
+    def work(item: int, deadline: Deadline) -> int:
+        assert not deadline.passed
+        if item % 3 == 0:
+            raise OutOfTimeError
+        return item * item
+
+    found = inquiry.part(0.5).ask(work, {f"q{n}": n for n in range(1, 10)}, lambda key: f"question {key}")
+    assert found == {f"q{n}": n * n for n in (1, 2, 4, 5, 7, 8)}
+    assert inquiry.unanswered == ["question q3", "question q6", "question q9"]

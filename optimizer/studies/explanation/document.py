@@ -150,7 +150,8 @@ class ServerExplanation(Document):
     headroom_share: float | None = Field(None, alias="headroomShare")
     """The same as a share of the load."""
     runner_up: Alternative | None = Field(None, alias="runnerUp")
-    """The plan without the accelerators chosen for this server; none for a server that has none."""
+    """The plan without the accelerators chosen for this server; none for a server that has none, or if the
+    question is not answered."""
     options: tuple[Option, ...] = Field(strict=False)
     """All its candidates, in the order of their cost."""
     rejections: tuple[RejectedPair, ...] = Field(strict=False)
@@ -169,9 +170,9 @@ class TypeExplanation(Document):
     left: int | None = None
     """Units that it leaves."""
     one_more: Effect | None = Field(None, alias="oneMore")
-    """The plan with one unit more, less the plan; none: not limited."""
+    """The plan with one unit more, less the plan; none: not limited, or not answered."""
     one_fewer: Effect | None = Field(None, alias="oneFewer")
-    """The plan with one unit fewer, less the plan; none: not limited, or there is none to take away."""
+    """The plan with one unit fewer, less the plan; none: not limited, none to take away, or not answered."""
     lagrangian_price_cents_per_h: float | None = Field(None, alias="lagrangianPrice")
     """Value that a small part of a unit more would save, per unit, if replicas could be split [cents/h of the
     objective]; for the servers that the plan serves in full."""
@@ -247,10 +248,10 @@ class Repair(Document):
     of_one_type: tuple[UnitRepair, ...] = Field((), alias="ofOneType", strict=False)
     """For every type that suffices alone, the fewest units of it."""
     relaxations: tuple[Relaxation, ...] = Field((), strict=False)
-    """Targets of which one alone, relaxed, is enough with the units that exist."""
+    """Targets of which one alone, relaxed, is enough with the units that exist, as far as answered."""
     common_factor: float | None = Field(None, alias="commonFactor")
     """The least factor by which the latency targets of all servers that are not served in full, relaxed
-    together, are enough with the units that exist, to four digits; none: no factor is."""
+    together, are enough with the units that exist, to four digits; none: no factor is, or not answered."""
     beyond_units: tuple[Beyond, ...] = Field((), alias="beyondUnits", strict=False)
     """Servers that no number of units serves."""
 
@@ -272,6 +273,8 @@ class Explanation(Document):
     """What would serve everything; none where everything is served, or where the server asked for is."""
     targets: tuple[TargetPrice, ...] = Field((), strict=False)
     """The latency targets of the servers above that have load."""
+    unanswered: tuple[str, ...] = Field((), strict=False)
+    """The questions that the time limit left without an answer, in words; no number above is for them."""
 
     def to_json(self) -> str:
         """Return the explanation as JSON text, the same bytes for the same explanation."""

@@ -2,10 +2,12 @@
 
 from optimizer.candidates import find_candidates
 from optimizer.pipeline import solve
+from optimizer.solvers.deadline import Deadline
 from optimizer.spec.messages import known_name
 from optimizer.spec.system import System
 from optimizer.studies.explanation.document import Explanation
 from optimizer.studies.explanation.repair import find_repair
+from optimizer.studies.explanation.resolving import Inquiry
 from optimizer.studies.explanation.servers import explain_servers
 from optimizer.studies.explanation.targets import price_targets
 from optimizer.studies.explanation.units import explain_types
@@ -15,6 +17,8 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
     """Explain the best plan of a system by solving it again with one thing changed at a time.
 
     The exact solver is used, whatever the document says: differences of plans without a proof mean nothing.
+    The time limit is for the whole explanation: half of it for the plan, the rest for the questions. Those
+    that it leaves without an answer are named.
 
     Args:
         system: what to plan.
@@ -30,18 +34,25 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
         known_name(server, system.servers, "server")
     notes = _notes(system)
     system = system.with_options(milp_solver=True)
-    plan, candidates = solve(system), find_candidates(system)
+    inquiry = Inquiry(Deadline.after(system.options.time_limit_s))
+    plan, candidates = solve(system, deadline=inquiry.deadline.share(0.5)), find_candidates(system)
     names = list(system.servers)
     servers = list(range(len(names))) if server is None else [names.index(server)]
     needs_repair = server is None or any(item.server == server for item in plan.unserved)
+    # Up to twice an equal share each of what is then left: four parts, three, two and one.
+    explained = explain_servers(candidates, plan, servers, inquiry.part(2 / 5), in_depth=server is not None)
+    types = explain_types(candidates, plan, inquiry.part(2 / 4)) if server is None else ()
+    repair = find_repair(candidates, plan, inquiry.part(2 / 3)) if needs_repair else None
+    targets = price_targets(candidates, plan, servers, inquiry)
     return Explanation(
         plan=plan,
         server=server,
         notes=notes,
-        servers=explain_servers(candidates, plan, servers, in_depth=server is not None),
-        types=explain_types(candidates, plan) if server is None else (),
-        repair=find_repair(candidates, plan) if needs_repair else None,
-        targets=price_targets(candidates, plan, servers),
+        servers=explained,
+        types=types,
+        repair=repair,
+        targets=targets,
+        unanswered=tuple(inquiry.unanswered),
     )
 
 

@@ -11,12 +11,19 @@ from optimizer.arrays import BoolArray, IntArray
 from optimizer.candidates import Candidates, Rejection
 from optimizer.pipeline import choose
 from optimizer.plan import Plan
+from optimizer.solvers.deadline import Deadline, OutOfTimeError
 from optimizer.solvers.expansion import Expansion, cheapest_expansion, fits, smallest_expansion
 from optimizer.solvers.formulation import served_in_full
-from optimizer.solvers.problem import Problem, build_problem, units_used
+from optimizer.solvers.problem import Problem, Status, build_problem, units_used
 from optimizer.studies.explanation.document import Beyond, Relaxation, Repair, UnitRepair
-from optimizer.studies.explanation.resolving import effect, in_threads, plan_of, with_units
-from optimizer.studies.explanation.targets import Target, relaxed, target_ms, targets_of_servers
+from optimizer.studies.explanation.resolving import Inquiry, effect, plan_of, with_units
+from optimizer.studies.explanation.targets import (
+    Target,
+    relaxed,
+    target_ms,
+    target_words,
+    targets_of_servers,
+)
 from optimizer.studies.explanation.units import one_of
 
 LEAST_SEARCHED = 1e-6
@@ -25,20 +32,25 @@ MAX_DOUBLINGS = 70
 """Doublings of a target after which it is as good as none."""
 
 
-def find_repair(candidates: Candidates, plan: Plan) -> Repair | None:
-    """Return what would serve every server in full; none where the plan already does.
+def find_repair(candidates: Candidates, plan: Plan, inquiry: Inquiry | None = None) -> Repair | None:
+    """Return what would serve every server in full, as far as there is time; none where the plan does.
+
+    Without an inquiry the answers are due after the time limit of the options.
 
     Raises:
         SolverError: the solver failed.
     """
     if plan.complete:
         return None
+    inquiry = inquiry or Inquiry(Deadline.after(candidates.system.options.time_limit_s))
     problem = build_problem(candidates)
     unserved = {item.server for item in plan.unserved}
     short = np.array([name in unserved for name in candidates.arrays.server_names])
     servable = problem.to_serve & _servable(problem)
     by_units = problem.of_servers(servable)
-    units = _of_units(candidates, plan, by_units) if (short & servable).any() else {}
+    before = len(inquiry.unanswered)
+    by_time = inquiry.part(0.5)
+    units = _of_units(candidates, plan, by_units, by_time) if (short & servable).any() else {}
     targets = targets_of_servers(candidates, np.flatnonzero(short).tolist())
     beyond = tuple(
         Beyond(server=candidates.arrays.server_names[s], detail=_missing(candidates, int(s)))
@@ -46,50 +58,71 @@ def find_repair(candidates: Candidates, plan: Plan) -> Repair | None:
     )
     found = Repair(
         summary="",
-        cheapest=_cheapest(by_units, units),
+        cheapest=_cheapest(by_units, units, inquiry),
         fewest=units.get("fewest"),
         of_one_type=tuple(repair for question, repair in units.items() if question.startswith("of ")),
-        relaxations=_relaxations(candidates, plan, targets),
-        common_factor=_common_factor(candidates, targets),
+        relaxations=_relaxations(candidates, plan, targets, inquiry.part(2 / 3)),
+        common_factor=_common_factor(candidates, targets, inquiry),
         beyond_units=beyond,
     )
-    return found.model_copy(update={"summary": _summary(found)})
+    all_answered = len(inquiry.unanswered) == before
+    return found.model_copy(update={"summary": _summary(found, all_answered=all_answered)})
 
 
 def _servable(problem: Problem) -> BoolArray:
-    """Return which servers can be served if there are units enough, shape (S,)."""
-    endless = replace(problem, capacity=None)
+    """Return which servers can be served if there are units enough, shape (S,).
+
+    With units enough a server that can be served can be so on one accelerator: no solver is needed.
+    """
+    single = problem.options.model_copy(update={"heterogeneous": False})
+    endless = replace(problem, capacity=None, options=single)
     return served_in_full(endless, choose(endless).replicas)
 
 
 # --- units -----------------------------------------------------------------------------------------------
 
 
-_Ask = Callable[[Problem], Expansion | None]
+_Ask = Callable[[Problem, Deadline], Expansion | None]
 
 
-def _of_units(candidates: Candidates, plan: Plan, problem: Problem) -> dict[str, UnitRepair]:
+def _of_units(
+    candidates: Candidates, plan: Plan, problem: Problem, inquiry: Inquiry
+) -> dict[str, UnitRepair]:
     """Return the repairs of least value, of least cost, and of the fewest units, of all types and of each."""
-    from optimizer.solvers.highs import HighsSession
-
     types = len(candidates.arrays.type_names)
-    kinds = np.unique(problem.table.kind).tolist()
     questions: dict[str, tuple[_Ask, IntArray]] = {
-        "least value": (partial(cheapest_expansion, session=HighsSession), np.ones(types, np.int64)),
-        "fewest": (partial(smallest_expansion, session=HighsSession), np.ones(types, np.int64)),
+        "least value": (_cheapest_of, np.ones(types, np.int64)),
+        "fewest": (_smallest_of, np.ones(types, np.int64)),
     }
     if _moves_cost(problem):
         questions["least cost"] = (
-            lambda short: cheapest_expansion(short.from_nothing(), HighsSession),
+            lambda short, deadline: _cheapest_of(short.from_nothing(), deadline),
             np.ones(types, np.int64),
         )
-    for kind in kinds:
-        ask = partial(smallest_expansion, session=HighsSession, kind=kind)
-        questions[f"of {kind}"] = (ask, one_of(kind, types))
-    repairs = in_threads(
-        lambda question: _unit_repair(candidates, plan, problem, *question), list(questions.values())
-    )
-    return {key: found for key, found in zip(questions, repairs, strict=True) if found is not None}
+    for kind in np.unique(problem.table.kind).tolist():
+        questions[f"of {kind}"] = (partial(_smallest_of, kind=kind), one_of(kind, types))
+    names = candidates.arrays.type_names
+    words = {f"of {t}": f"the fewest units of {name} that repair" for t, name in enumerate(names)}
+    words |= {key: f"the repair of {key}" for key in ("least value", "least cost")}
+    words["fewest"] = "the repair of the fewest units"
+
+    def repaired(question: tuple[_Ask, IntArray], deadline: Deadline) -> UnitRepair | None:
+        return _unit_repair(candidates, plan, problem, *question, deadline)
+
+    repairs = inquiry.ask(repaired, questions, lambda key: words[key])
+    return {key: found for key, found in repairs.items() if found is not None}
+
+
+def _cheapest_of(problem: Problem, deadline: Deadline) -> Expansion | None:
+    from optimizer.solvers.highs import HighsSession
+
+    return cheapest_expansion(problem, HighsSession, deadline)
+
+
+def _smallest_of(problem: Problem, deadline: Deadline, kind: int | None = None) -> Expansion | None:
+    from optimizer.solvers.highs import HighsSession
+
+    return smallest_expansion(problem, HighsSession, kind, deadline)
 
 
 def _moves_cost(problem: Problem) -> bool:
@@ -97,7 +130,7 @@ def _moves_cost(problem: Problem) -> bool:
     return bool((problem.current_accelerator >= 0).any())
 
 
-def _cheapest(problem: Problem, units: Mapping[str, UnitRepair]) -> UnitRepair | None:
+def _cheapest(problem: Problem, units: Mapping[str, UnitRepair], inquiry: Inquiry) -> UnitRepair | None:
     """Return the repair of least total cost, then of the fewest units.
 
     Where moving counts, the plan with the units of least cost may stay where it is and cost more than it
@@ -107,15 +140,16 @@ def _cheapest(problem: Problem, units: Mapping[str, UnitRepair]) -> UnitRepair |
         return units.get("least value")
     cheapest = min(units.values(), key=lambda item: (round(item.total_cost_cents_per_h, 9), item.units))
     endless = replace(problem.from_nothing(), capacity=None)
-    least = float((choose(endless).replicas * problem.table.cost_per_replica).sum())
-    reached = cheapest.total_cost_cents_per_h <= least * (1 + 1e-9)
+    best = choose(endless, deadline=inquiry.deadline)
+    least = float((best.replicas * problem.table.cost_per_replica).sum())
+    reached = best.status is Status.optimal and cheapest.total_cost_cents_per_h <= least * (1 + 1e-9)
     fewest = "least cost" in units and cheapest.units == units["least cost"].units
     proved = reached and fewest and units["least cost"].proved
     return cheapest.model_copy(update={"proved": proved})
 
 
 def _unit_repair(
-    candidates: Candidates, plan: Plan, problem: Problem, ask: _Ask, addable: IntArray
+    candidates: Candidates, plan: Plan, problem: Problem, ask: _Ask, addable: IntArray, deadline: Deadline
 ) -> UnitRepair | None:
     """Return the repair that a question asks for, once it is seen to serve the servers of the problem.
 
@@ -125,17 +159,17 @@ def _unit_repair(
     Returns:
         None if units of the types that may be added do not serve them.
     """
-    found = ask(problem)
+    found = ask(problem, deadline)
     if found is None:
         return None
-    repaired = plan_of(with_units(candidates, found.added))
+    repaired = plan_of(with_units(candidates, found.added), deadline)
     if repaired.status == "optimal" and not _serves(repaired, candidates, problem):
-        ahead = _taken_ahead(candidates, problem, addable)
-        found = ask(replace(problem, capacity=candidates.arrays.capacity - ahead))
+        ahead = _taken_ahead(candidates, problem, addable, deadline)
+        found = ask(replace(problem, capacity=candidates.arrays.capacity - ahead), deadline)
         if found is None:
             return None
         found = replace(found, proved=False)
-        repaired = plan_of(with_units(candidates, found.added))
+        repaired = plan_of(with_units(candidates, found.added), deadline)
         if not _serves(repaired, candidates, problem):
             return None
     names = candidates.arrays.type_names
@@ -154,7 +188,7 @@ def _serves(plan: Plan, candidates: Candidates, problem: Problem) -> bool:
     return all(candidates.arrays.server_names[s] not in unserved for s in np.flatnonzero(problem.to_serve))
 
 
-def _taken_ahead(candidates: Candidates, problem: Problem, addable: IntArray) -> IntArray:
+def _taken_ahead(candidates: Candidates, problem: Problem, addable: IntArray, deadline: Deadline) -> IntArray:
     """Return the units that go ahead of a problem to other servers, if there are ample units of some types.
 
     These are the servers of a priority above the lowest of the problem that are not part of it.
@@ -163,50 +197,65 @@ def _taken_ahead(candidates: Candidates, problem: Problem, addable: IntArray) ->
     ample = np.bincount(every.table.kind, every.table.units, minlength=len(addable)).astype(np.int64)
     every = build_problem(with_units(candidates, ample * addable))
     ahead = ~problem.to_serve & (problem.priority < problem.priority[problem.to_serve].max())
-    taken = np.where(ahead[every.table.server], choose(every).replicas, 0)
+    taken = np.where(ahead[every.table.server], choose(every, deadline=deadline).replicas, 0)
     return units_used(every, taken, len(addable))
 
 
 # --- targets ---------------------------------------------------------------------------------------------
 
 
-def _relaxations(candidates: Candidates, plan: Plan, targets: Sequence[Target]) -> tuple[Relaxation, ...]:
+def _relaxations(
+    candidates: Candidates, plan: Plan, targets: Sequence[Target], inquiry: Inquiry
+) -> tuple[Relaxation, ...]:
     """Return the targets of which one alone, relaxed, serves everything."""
-    needed = in_threads(lambda target: _needed_ms(candidates, target), targets)
-    return tuple(
-        Relaxation(
+
+    def relaxation(target: Target, deadline: Deadline) -> Relaxation | None:
+        value = _needed_ms(candidates, target, deadline)
+        if value is None:
+            return None
+        return Relaxation(
             service_class=target[0],
             model=target[1],
             metric=target[2],
             target_ms=target_ms(candidates, target),
             needed_ms=value,
-            effect=effect(plan, plan_of(relaxed(candidates, {target: value})), candidates.system),
+            effect=effect(plan, plan_of(relaxed(candidates, {target: value}), deadline), candidates.system),
         )
-        for target, value in zip(targets, needed, strict=True)
-        if value is not None
+
+    questions = {target: target for target in targets}
+    found = inquiry.ask(
+        relaxation, questions, lambda target: f"{target_words(target)} at which all is served"
     )
+    return tuple(item for item in found.values() if item is not None)
 
 
-def _needed_ms(candidates: Candidates, target: Target) -> float | None:
+def _needed_ms(candidates: Candidates, target: Target, deadline: Deadline) -> float | None:
     """Return the least value of a target at which everything fits, to four digits; none if no value does."""
     now = target_ms(candidates, target)
-    return _least(now, 0.0, lambda value: _all_fits(candidates, {target: value}))
+    return _least(now, 0.0, lambda value: _all_fits(candidates, {target: value}, deadline))
 
 
-def _common_factor(candidates: Candidates, targets: Sequence[Target]) -> float | None:
+def _common_factor(candidates: Candidates, targets: Sequence[Target], inquiry: Inquiry) -> float | None:
     """Return the least factor on some targets together at which everything fits; none if no factor does."""
     now = {target: target_ms(candidates, target) for target in targets}
     if not now:
         return None
-    return _least(
-        1.0, 1e-3, lambda factor: _all_fits(candidates, {key: value * factor for key, value in now.items()})
-    )
+
+    def factor(_: None, deadline: Deadline) -> float | None:
+        def enough(factor: float) -> bool:
+            return _all_fits(candidates, {key: value * factor for key, value in now.items()}, deadline)
+
+        return _least(1.0, 1e-3, enough)
+
+    return inquiry.ask(factor, {"": None}, lambda _: "the common factor of the latency targets").get("")
 
 
-def _all_fits(candidates: Candidates, values_ms: Mapping[Target, float]) -> bool:
+def _all_fits(candidates: Candidates, values_ms: Mapping[Target, float], deadline: Deadline) -> bool:
     from optimizer.solvers.highs import HighsSession
 
-    return fits(build_problem(relaxed(candidates, values_ms)), HighsSession)
+    if deadline.passed:  # before the candidates are sized again
+        raise OutOfTimeError
+    return fits(build_problem(relaxed(candidates, values_ms)), HighsSession, deadline)
 
 
 def _least(low: float, step: float, enough: Callable[[float], bool]) -> float | None:
@@ -272,11 +321,13 @@ def _factor(item: Rejection) -> float:
     return math.inf if item.factor is None else item.factor
 
 
-def _summary(repair: Repair) -> str:
+def _summary(repair: Repair, *, all_answered: bool) -> str:
     if repair.cheapest is not None and not repair.cheapest.added:
         return "the units that exist are enough, but the solver stopped too early; give it more time"
     ways = list(dict.fromkeys(_ways(repair)))
     gone = ", ".join(item.server for item in repair.beyond_units)
+    if not ways and not all_answered:
+        return "no repair was found within the time limit; give it more time"
     if not ways:
         return f"no number of units and no single target serves {gone}"
     beyond = f"; no number of units serves {gone}" if gone and not repair.relaxations else ""

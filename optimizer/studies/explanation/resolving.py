@@ -4,9 +4,7 @@ Sizing is done once. A changed question takes over the candidates that the chang
 rows left out, with other capacities, or with the rows of some servers sized anew.
 """
 
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Literal, TypeVar
@@ -15,46 +13,81 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, IntArray, frozen
 from optimizer.candidates import Candidates, CandidateTable, find_candidates
+from optimizer.parallel import in_threads, thread_count
 from optimizer.pipeline import choose
 from optimizer.plan import Plan, make_plan
+from optimizer.solvers.deadline import Deadline, OutOfTimeError
 from optimizer.solvers.levels import VALUE
 from optimizer.solvers.problem import build_problem
 from optimizer.spec.system import System
 from optimizer.studies.explanation.document import Effect, ServiceChange
 
-MAX_THREADS = 8
 LEAST_SHARE = 1e-9
 """Smaller differences of a served share are rounding."""
 LEAST_LEVEL = 1e-6
 """Smaller differences of served load [requests/min] or of numbers of servers are rounding."""
 
+_Key = TypeVar("_Key")
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
-def plan_of(candidates: Candidates) -> Plan:
-    """Return the best plan that candidates allow.
+class Inquiry:
+    """The time for the questions of an explanation, and those that it left without an answer."""
+
+    def __init__(self, deadline: Deadline, unanswered: list[str] | None = None) -> None:
+        self.deadline = deadline
+        self.unanswered: list[str] = [] if unanswered is None else unanswered
+
+    def part(self, share: float) -> "Inquiry":
+        """Return an inquiry that may use a share of the time left; what it leaves open is known to both."""
+        return Inquiry(self.deadline.share(share), self.unanswered)
+
+    def ask(
+        self,
+        work: Callable[[_Item, Deadline], _Result],
+        questions: Mapping[_Key, _Item],
+        words: Callable[[_Key], str],
+    ) -> dict[_Key, _Result]:
+        """Return the answers to those questions that are answered in time; the words are for the others.
+
+        Several are worked on at a time: the solver lets other threads run meanwhile. Each may take up to
+        twice an equal share of the time left.
+
+        Raises:
+            SolverError: the solver failed.
+        """
+        threads = thread_count()
+
+        def answer(numbered: tuple[int, _Item]) -> tuple[_Result] | None:
+            place, item = numbered
+            waiting = len(questions) - place
+            try:
+                return (work(item, self._in_time(2 * threads / (waiting + threads))),)
+            except OutOfTimeError:
+                return None
+
+        answers = in_threads(answer, list(enumerate(questions.values())))
+        self.unanswered += [words(key) for key, found in zip(questions, answers, strict=True) if not found]
+        return {key: found[0] for key, found in zip(questions, answers, strict=True) if found}
+
+    def _in_time(self, share: float) -> Deadline:
+        if self.deadline.passed:
+            raise OutOfTimeError
+        return self.deadline.share(share)
+
+
+def plan_of(candidates: Candidates, deadline: Deadline) -> Plan:
+    """Return the best plan that candidates allow, as far as it is found by the deadline.
 
     Raises:
+        OutOfTimeError: the deadline has passed.
         SolverError: the solver failed.
     """
+    if deadline.passed:
+        raise OutOfTimeError
     problem = build_problem(candidates)
-    return make_plan(candidates, problem, choose(problem))
-
-
-def plans_of(questions: Sequence[Candidates]) -> list[Plan]:
-    """Return the best plan of each, several at a time: the solver lets other threads run meanwhile.
-
-    Raises:
-        SolverError: the solver failed.
-    """
-    return in_threads(plan_of, questions)
-
-
-def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
-    """Return what comes of each item, several at a time, in their order."""
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, MAX_THREADS)) as pool:
-        return list(pool.map(work, items))
+    return make_plan(candidates, problem, choose(problem, deadline=deadline))
 
 
 # --- changed questions -----------------------------------------------------------------------------------

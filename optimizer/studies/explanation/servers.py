@@ -6,6 +6,7 @@ import numpy as np
 
 from optimizer.candidates import Candidates, CandidateTable, Rejection
 from optimizer.plan import Plan
+from optimizer.solvers.deadline import Deadline
 from optimizer.studies.explanation.binding import binding_limits
 from optimizer.studies.explanation.document import (
     Alternative,
@@ -16,12 +17,12 @@ from optimizer.studies.explanation.document import (
     RejectedPair,
     ServerExplanation,
 )
-from optimizer.studies.explanation.resolving import effect, on_accelerators, plans_of
+from optimizer.studies.explanation.resolving import Inquiry, effect, on_accelerators, plan_of
 from optimizer.tabulation import SECONDS_PER_MINUTE
 
 
 def explain_servers(
-    candidates: Candidates, plan: Plan, servers: Sequence[int], *, in_depth: bool
+    candidates: Candidates, plan: Plan, servers: Sequence[int], inquiry: Inquiry, *, in_depth: bool
 ) -> tuple[ServerExplanation, ...]:
     """Explain some servers, in depth with the price of every candidate.
 
@@ -33,7 +34,7 @@ def explain_servers(
     mine = np.flatnonzero(np.isin(table.server, servers))
     limits = binding_limits(candidates.arrays, table.take(mine), choose_batch=choose_batch)
     bindings = dict(zip(mine.tolist(), limits, strict=True))
-    alternatives = _alternatives(candidates, plan, servers, in_depth=in_depth)
+    alternatives = _alternatives(candidates, plan, servers, inquiry, in_depth=in_depth)
     return tuple(_explained(candidates, plan, s, table, bindings, alternatives) for s in servers)
 
 
@@ -43,7 +44,7 @@ _Alternatives = dict[_Question, Alternative]
 
 
 def _alternatives(
-    candidates: Candidates, plan: Plan, servers: Sequence[int], *, in_depth: bool
+    candidates: Candidates, plan: Plan, servers: Sequence[int], inquiry: Inquiry, *, in_depth: bool
 ) -> _Alternatives:
     """Solve again with servers kept off what was chosen for them; in depth, with each kept to each."""
     arrays = candidates.arrays
@@ -55,19 +56,30 @@ def _alternatives(
         if in_depth:
             for a in candidates.table.accelerator[candidates.table.server == s].tolist():
                 kept[s, arrays.accelerator_names[a]] = [a]
-    plans = _solved(candidates, kept)
-    plans |= _settled(candidates, plans)
+    plans = _settled(candidates, _solved(candidates, kept, inquiry), inquiry)
     return {key: _alternative(candidates, plan, other, key[0]) for key, other in plans.items()}
 
 
-def _solved(candidates: Candidates, kept: Mapping[_Question, Sequence[int]]) -> dict[_Question, Plan]:
-    """Return the best plan for each server that is kept to some accelerators."""
-    plans = plans_of([on_accelerators(candidates, s, allowed) for (s, _), allowed in kept.items()])
-    return dict(zip(kept, plans, strict=True))
+def _solved(
+    candidates: Candidates, kept: Mapping[_Question, Sequence[int]], inquiry: Inquiry
+) -> dict[_Question, Plan]:
+    """Return the best plan for each server that is kept to some accelerators, as far as there is time."""
+    names = candidates.arrays.server_names
+
+    def words(question: _Question) -> str:
+        s, only = question
+        return f"{names[s]} without its accelerators" if only is None else f"{names[s]} on {only} alone"
+
+    def solved(question: tuple[int, Sequence[int]], deadline: Deadline) -> Plan:
+        return plan_of(on_accelerators(candidates, *question), deadline)
+
+    return inquiry.ask(solved, {key: (key[0], allowed) for key, allowed in kept.items()}, words)
 
 
-def _settled(candidates: Candidates, plans: Mapping[_Question, Plan]) -> dict[_Question, Plan]:
-    """Return the plans of runner-ups that have to be solved again, kept to the runner-up.
+def _settled(
+    candidates: Candidates, plans: Mapping[_Question, Plan], inquiry: Inquiry
+) -> dict[_Question, Plan]:
+    """Return the plans, with those of runner-ups that have to be solved again kept to the runner-up.
 
     A policy gives out what the solver's choice leaves, and so tells choices apart that are equal to the
     solver: what is said of a runner-up is what it brings when it is asked for.
@@ -75,17 +87,17 @@ def _settled(candidates: Candidates, plans: Mapping[_Question, Plan]) -> dict[_Q
     arrays = candidates.arrays
     kept: dict[_Question, list[int]] = {}
     if candidates.system.options.saturation_policy == "None":
-        return {}
+        return dict(plans)
     for (s, only), other in plans.items():
         pools = {pool.accelerator for pool in other.allocations.get(arrays.server_names[s], ())}
         if only is None and pools and not other.complete:
             kept[s, only] = [a for a, name in enumerate(arrays.accelerator_names) if name in pools]
-    again = _solved(candidates, kept)
-    return {
-        (s, only): other
-        for (s, only), other in again.items()
-        if other.allocations.get(arrays.server_names[s])
+    again = _solved(candidates, kept, inquiry)
+    settled = {key: other for key, other in plans.items() if key not in kept or key in again}
+    placed = {
+        key: other for key, other in again.items() if other.allocations.get(arrays.server_names[key[0]])
     }
+    return settled | placed
 
 
 def _alternative(candidates: Candidates, plan: Plan, other: Plan, s: int) -> Alternative:

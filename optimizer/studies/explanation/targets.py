@@ -8,8 +8,9 @@ import numpy as np
 from optimizer.candidates import Candidates
 from optimizer.documents import MAX_QUANTITY
 from optimizer.plan import Plan
+from optimizer.solvers.deadline import Deadline
 from optimizer.studies.explanation.document import TargetPrice
-from optimizer.studies.explanation.resolving import effect, no_worse, plans_of, with_targets_of
+from optimizer.studies.explanation.resolving import Inquiry, effect, no_worse, plan_of, with_targets_of
 
 RELAXATION = 0.1
 """Share by which a target is relaxed to see what it costs."""
@@ -49,26 +50,36 @@ def relaxed(candidates: Candidates, values_ms: Mapping[Target, float]) -> Candid
     return with_targets_of(candidates, system, affected)
 
 
-def price_targets(candidates: Candidates, plan: Plan, servers: Sequence[int]) -> tuple[TargetPrice, ...]:
-    """Solve again with each latency target of some servers relaxed by 10 %.
+def target_words(target: Target) -> str:
+    """Return a target as it is named in sentences."""
+    service_class, model, metric = target
+    return f"{service_class}/{model} {metric.upper()}"
+
+
+def price_targets(
+    candidates: Candidates, plan: Plan, servers: Sequence[int], inquiry: Inquiry
+) -> tuple[TargetPrice, ...]:
+    """Solve again with each latency target of some servers relaxed by 10 %, as far as there is time.
 
     Raises:
         SolverError: the solver failed.
     """
-    targets = targets_of_servers(candidates, servers)
-    now = [target_ms(candidates, target) for target in targets]
-    then = [min(float(f"{value * (1 + RELAXATION):.12g}"), MAX_QUANTITY) for value in now]
-    plans = plans_of(
-        [relaxed(candidates, {target: value}) for target, value in zip(targets, then, strict=True)]
-    )
+    now = {target: target_ms(candidates, target) for target in targets_of_servers(candidates, servers)}
+    then = {key: min(float(f"{ms * (1 + RELAXATION):.12g}"), MAX_QUANTITY) for key, ms in now.items()}
+
+    def solved(change: tuple[Target, float], deadline: Deadline) -> Plan:
+        return plan_of(relaxed(candidates, dict([change])), deadline)
+
+    questions = {target: (target, value) for target, value in then.items()}
+    plans = inquiry.ask(solved, questions, lambda target: f"{target_words(target)} relaxed by 10 %")
     return tuple(
         TargetPrice(
             service_class=target[0],
             model=target[1],
             metric=target[2],
-            target_ms=now[i],
-            relaxed_ms=then[i],
-            effect=effect(plan, no_worse(plan, plans[i]), candidates.system),
+            target_ms=now[target],
+            relaxed_ms=then[target],
+            effect=effect(plan, no_worse(plan, other), candidates.system),
         )
-        for i, target in enumerate(targets)
+        for target, other in plans.items()
     )

@@ -5,14 +5,15 @@ import numpy as np
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates import Candidates
 from optimizer.plan import Plan
+from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.expansion import unit_prices
 from optimizer.solvers.problem import build_problem
 from optimizer.studies.explanation.document import TypeExplanation
-from optimizer.studies.explanation.resolving import effect, plans_of, with_units
+from optimizer.studies.explanation.resolving import Inquiry, effect, plan_of, with_units
 
 
-def explain_types(candidates: Candidates, plan: Plan) -> tuple[TypeExplanation, ...]:
-    """Solve again with one unit more and one unit fewer of each type.
+def explain_types(candidates: Candidates, plan: Plan, inquiry: Inquiry) -> tuple[TypeExplanation, ...]:
+    """Solve again with one unit more and one unit fewer of each type, as far as there is time.
 
     Raises:
         SolverError: the solver failed.
@@ -26,16 +27,28 @@ def explain_types(candidates: Candidates, plan: Plan) -> tuple[TypeExplanation, 
         if candidates.arrays.capacity[t] + step >= 0
     ]
     types = len(plan.capacity)
-    plans = plans_of([with_units(candidates, one_of(t, types) * step) for t, step in steps])
-    effects = {step: effect(plan, other, candidates.system) for step, other in zip(steps, plans, strict=True)}
-    prices = _prices(candidates, plan)
+    kinds = [item.type for item in plan.capacity]
+
+    def solved(step: tuple[int, int], deadline: Deadline) -> Plan:
+        return plan_of(with_units(candidates, one_of(step[0], types) * step[1]), deadline)
+
+    plans = inquiry.ask(
+        solved,
+        {step: step for step in steps},
+        lambda step: f"one unit {'more' if step[1] > 0 else 'fewer'} of {kinds[step[0]]}",
+    )
+    effects = {step: effect(plan, other, candidates.system) for step, other in plans.items()}
+    found = inquiry.ask(
+        lambda _, deadline: _prices(candidates, plan, deadline), {"": None}, lambda _: "Lagrangian prices"
+    )
+    prices = found.get("")
     return tuple(
         TypeExplanation(
             type=item.type,
             limit=item.limit,
             used=item.used,
             left=None if item.limit is None else item.limit - item.used,
-            one_more=effects[t, 1],
+            one_more=effects.get((t, 1)),
             one_fewer=effects.get((t, -1)),
             lagrangian_price_cents_per_h=None if prices is None else round(float(prices[t]), 9) + 0.0,
         )
@@ -50,11 +63,11 @@ def one_of(kind: int, types: int) -> IntArray:
     return one
 
 
-def _prices(candidates: Candidates, plan: Plan) -> FloatArray | None:
+def _prices(candidates: Candidates, plan: Plan, deadline: Deadline) -> FloatArray | None:
     """Return the Lagrangian prices for the servers that a plan serves in full."""
     from optimizer.solvers.highs import HighsSession
 
     problem = build_problem(candidates)
     partly = {item.server for item in plan.unserved}
     served = np.array([name not in partly for name in candidates.arrays.server_names])
-    return unit_prices(problem.of_servers(served), HighsSession)
+    return unit_prices(problem.of_servers(served), HighsSession, deadline)

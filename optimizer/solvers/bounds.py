@@ -1,0 +1,60 @@
+"""The least that the value can be, by plain arithmetic: bounds where no solver proves a better one.
+
+Equation numbers refer to ``docs/math.md``.
+"""
+
+import numpy as np
+
+from optimizer.arrays import FloatArray, IntArray
+from optimizer.solvers.problem import Problem
+
+ROUNDING = 1e-8
+"""Relative shortfall that keeps a bound below what tolerances let an answer reach."""
+
+
+def least_values(problem: Problem, rows: IntArray, *, all_served: bool) -> FloatArray:
+    """Return for each server the least that any answer in some columns adds to the value [cents/h].
+
+    Args:
+        problem: what is chosen from.
+        rows: the columns, of which every server that is to be served has one.
+        all_served: whether every server that has a column is served.
+
+    Returns:
+        Shape (S,); 0 for servers without a column.
+    """
+    server = problem.table.server[rows]
+    served = np.full(len(problem.priority), np.inf)
+    if problem.options.heterogeneous:
+        served = _least_mixed(problem, rows)
+    else:
+        np.minimum.at(served, server, problem.value[rows])
+    least = served if all_served else np.minimum(served, problem.none_value)
+    has_column = np.isin(np.arange(len(problem.priority)), server)
+    return np.where(has_column, least, 0.0)
+
+
+def _least_mixed(problem: Problem, rows: IntArray) -> FloatArray:
+    """Return the least value of a served server if replicas could be split (eq. 39, 43); shape (S,).
+
+    A split server runs all its load on the column that carries it at the least cost. What it runs on now it
+    may keep beside that, without moving.
+    """
+    table, penalty = problem.table, problem.options.transition_penalty
+    server, on_current = table.server[rows], problem.on_current[rows]
+    each = table.cost_per_replica[rows] * np.where(on_current, 1.0, 1.0 + penalty)
+    load = problem.load_rps[server]
+    split = np.divide(load, table.max_rate_rps[rows], out=np.zeros(len(rows)), where=load > 0)
+    count = np.where(load > 0, np.maximum(split, 1.0), 0.0)
+    whole = ~table.steady[rows]
+    count = np.where(whole, table.num_replicas[rows], count)
+    carrying, counting = np.full((2, len(problem.priority)), np.inf)
+    np.minimum.at(carrying, server, each * count)
+    np.minimum.at(counting, server, each)
+    counting[problem.min_replicas == 0] = 0.0
+    cost = np.maximum(carrying, counting * problem.min_replicas) * (1 - ROUNDING)
+    stays = np.zeros(len(problem.priority), np.bool_)
+    stays[server[on_current]] = True
+    moved = np.where(stays, 0.0, penalty * problem.current_cost)
+    least: FloatArray = cost - problem.current_cost + moved
+    return least
