@@ -56,7 +56,7 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
 def _report(arguments: argparse.Namespace) -> None:
     from optimizer.render.pages import PageFormat, render_report
     from optimizer.render.progress import working
-    from optimizer.spec.files import write_text
+    from optimizer.spec.writing import write_text
     from optimizer.studies.reports.report import make_report
 
     system = read_system(arguments, solving_options(arguments))
@@ -107,8 +107,8 @@ def _plot(arguments: argparse.Namespace) -> None:
     from optimizer.errors import SpecError
     from optimizer.render.plots import draw
     from optimizer.render.progress import working
-    from optimizer.spec.files import write_bytes
     from optimizer.spec.system import load_system
+    from optimizer.spec.writing import write_bytes
     from optimizer.studies.figures.kinds import PLAN_KINDS, make_figure
 
     file_format = _picture_format(arguments)

@@ -25,7 +25,7 @@ from optimizer.solvers.highs import HighsSession
 from optimizer.solvers.milp import solve_milp
 from optimizer.solvers.model import MilpModel, RunResult, Session
 from optimizer.solvers.problem import build_problem
-from optimizer.spec.files import write_document
+from optimizer.spec.writing import write_document
 
 REFERENCE_LARGE_MS = 138.0
 """Candidates of specs/large by the reference in compiled Go on a 2-core machine (work order of the core)."""

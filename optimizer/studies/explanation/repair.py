@@ -35,7 +35,7 @@ def find_repair(candidates: Candidates, plan: Plan) -> Repair | None:
         return None
     problem = build_problem(candidates)
     unserved = {item.server for item in plan.unserved}
-    short = np.array([name in unserved for name in candidates.arrays.server_names])
+    short = np.array([name in unserved for name in candidates.arrays.server_names], dtype=np.bool_)
     servable = problem.to_serve & _servable(problem)
     by_units = problem.of_servers(servable)
     units = _of_units(candidates, plan, by_units) if (short & servable).any() else {}
