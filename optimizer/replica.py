@@ -114,8 +114,13 @@ def analyze_replicas(replicas: Sequence[Replica], rates_rps: Sequence[float]) ->
     """Return the performance of each replica at its arrival rate.
 
     Raises:
-        AnalysisError: a rate is not positive and finite, or a service time is zero.
+        AnalysisError: the rates are not one for each replica, one of them is not positive and finite, or a
+            service time is zero.
     """
+    if len(rates_rps) != len(replicas):
+        raise AnalysisError(
+            f"rates: {len(rates_rps)} for {len(replicas)} replicas; give one rate for each replica"
+        )
     for rate in rates_rps:
         if not np.isfinite(rate) or rate <= 0:
             limit = "finite" if rate == np.inf else "more than 0 requests/s"
@@ -135,8 +140,12 @@ def size_replicas(
     """Return the largest rate of each replica, or the error that says which target it cannot meet.
 
     Raises:
-        AnalysisError: a service time is zero.
+        AnalysisError: the targets are not one for each replica, or a service time is zero.
     """
+    if len(targets) != len(replicas):
+        raise AnalysisError(
+            f"targets: {len(targets)} for {len(replicas)} replicas; give one entry for each replica"
+        )
     answers: list[ReplicaSizing | AnalysisError] = [AnalysisError("not sized")] * len(replicas)
     for rows, queues in _queues(replicas):
         wanted = [targets[row] for row in rows]

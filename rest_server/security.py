@@ -137,7 +137,7 @@ def _keys(path: Path) -> Iterator[Key]:
         raise SpecError(f"{path}: API keys cannot be read: not UTF-8 text") from None
     if len(text) > MAX_FILE_BYTES:
         raise SpecError(f"{path}: over the limit of {MAX_FILE_BYTES >> 20} MiB for a file of API keys")
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         words = line.partition("#")[0].split()
         if not words:
             continue

@@ -1,11 +1,24 @@
 """What all tests share: how hypothesis searches, and where the reference data lie."""
 
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
+
+for name in list(os.environ):
+    if name.startswith("INFERPLAN_") or name in {
+        "COLUMNS",
+        "LINES",
+        "FORCE_COLOR",
+        "NO_COLOR",
+        "PYTHONIOENCODING",
+        "PYTHONUNBUFFERED",
+        "PYTHONUTF8",
+    }:
+        del os.environ[name]  # what one machine sets must not decide what the program prints
 
 settings.register_profile(
     "default",

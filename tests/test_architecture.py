@@ -38,7 +38,13 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.timing": (("law",), ("linear", "iteration"), ("table",)),
     "optimizer.compat": (("queue_service",),),
-    "optimizer.spec": (("schema",), ("messages",), ("files",), ("system",), ("loads",)),
+    "optimizer.spec": (
+        ("schema", "yaml_format"),
+        ("messages",),
+        ("files",),
+        ("system", "writing"),
+        ("loads",),
+    ),
     "optimizer.queueing": (
         ("birth_death", "measures"),
         ("performance",),
@@ -121,7 +127,7 @@ HOMES = {
     "starlette": ("rest_server",),
     "uvicorn": ("rest_server", "optimizer.cli"),
     "rich": ("optimizer.render",),
-    "yaml": ("optimizer.spec.files",),
+    "yaml": ("optimizer.spec.yaml_format",),
 }
 """The only modules or packages that may import a library."""
 

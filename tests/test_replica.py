@@ -116,6 +116,15 @@ def test_a_rate_that_is_none_is_an_error_that_says_so(rate: float) -> None:
         analyze_replicas([replica(LINEAR), replica(LINEAR)], [1.0, rate])
 
 
+@pytest.mark.parametrize(("replicas", "given"), [(1, 2), (2, 1), (0, 1), (1, 0)])
+def test_rates_or_targets_that_are_not_one_for_each_replica_are_an_error(replicas: int, given: int) -> None:
+    machines = [replica(LINEAR)] * replicas
+    with pytest.raises(AnalysisError, match=rf"^rates: {given} for {replicas} replicas; [^\n]*$"):
+        analyze_replicas(machines, [1.0] * given)
+    with pytest.raises(AnalysisError, match=rf"^targets: {given} for {replicas} replicas; [^\n]*$"):
+        size_replicas(machines, [LatencyTargets()] * given)
+
+
 def test_a_request_that_takes_no_time_is_an_error() -> None:
     nothing = replica(Machine(Linear(20, 0.5, 50, 0.02, 0, 1), 4, 8))
     message = "the service time of a request is zero"

@@ -57,10 +57,11 @@ def test_the_tutorial_has_commands() -> None:
 def test_the_commands_print_what_the_tutorial_shows(folder: Path) -> None:
     programs = folder / "bin"
     programs.mkdir()
-    script = f'#!/bin/sh\nexec "{sys.executable}" -m optimizer "$@"\n'
-    (programs / "inferplan").write_text(script, encoding="utf-8")
-    (programs / "python").symlink_to(sys.executable)
-    (programs / "inferplan").chmod(0o755)
+    # Scripts, not symbolic links: by a link the interpreter does not find its virtual environment.
+    for name, arguments in (("inferplan", "-m optimizer "), ("python", ""), ("python3", "")):
+        script = f'#!/bin/sh\nexec "{sys.executable}" {arguments}"$@"\n'
+        (programs / name).write_text(script, encoding="utf-8")
+        (programs / name).chmod(0o755)
     paths = {"PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     for command, output in commands_and_outputs():  # in their order: later ones use files of earlier ones
         run = subprocess.run(

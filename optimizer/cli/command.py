@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -42,6 +43,13 @@ def number(least: float, most: float, what: str, *, open_end: bool = False) -> C
         return value
 
     return parse
+
+
+def tell(text: str) -> None:
+    """Write a line to stderr, after what was written to stdout before it, where both are one stream."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
+    print(text, file=sys.stderr)
 
 
 def print_json(value: object) -> None:

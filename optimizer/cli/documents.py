@@ -14,8 +14,9 @@ def _add_convert(parser: argparse.ArgumentParser) -> None:
 
 
 def _convert(arguments: argparse.Namespace) -> None:
-    from optimizer.spec.files import read_parts, write_document
+    from optimizer.spec.files import read_parts
     from optimizer.spec.system import join_parts, joined_document
+    from optimizer.spec.writing import write_document
 
     parts = read_parts(arguments.path)
     join_parts(parts)  # what contradicts itself is not passed on
@@ -56,7 +57,7 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
 
 def _generate(arguments: argparse.Namespace) -> None:
     from optimizer.generate import generate_document
-    from optimizer.spec.files import write_document
+    from optimizer.spec.writing import write_document
 
     document = generate_document(
         arguments.servers, arguments.accelerators, arguments.types, arguments.seed, arguments.tightness

@@ -34,25 +34,34 @@ Exit status: 0 done, 2 bad input, 3 a server is not served in full (--require-co
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     _write_any_text()
+    status = 0
     try:
-        arguments = _parser().parse_args(argv)
-        status = int(arguments.run(arguments) or 0)
-        sys.stdout.flush()
-    except IncompletePlanError as error:
-        return _fail(error, "incomplete")
-    except InferplanError as error:
-        return _fail(error, "error")
+        try:
+            status = _run(argv)
+        finally:  # after help, too, which leaves by SystemExit
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except BrokenPipeError:
         _forget_stdout()  # the reader has gone; there is nobody to tell
-        return 0
     except OSError as error:
         _forget_stdout()
         print(f"inferplan: error: the answer cannot be written: {error.strerror or error}", file=sys.stderr)
         return 1
+    return status
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    """Run one command; what went wrong becomes one line on stderr and an exit status."""
+    try:
+        arguments = _parser().parse_args(argv)
+        return int(arguments.run(arguments) or 0)
+    except IncompletePlanError as error:
+        return _fail(error, "incomplete")
+    except InferplanError as error:
+        return _fail(error, "error")
     except KeyboardInterrupt:
         print("inferplan: interrupted", file=sys.stderr)
         return 130
-    return status
 
 
 def _write_any_text() -> None:

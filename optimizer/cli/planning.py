@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from optimizer.cli.command import Command, add_json, add_path, print_json
+from optimizer.cli.command import Command, add_json, add_path, print_json, tell
 from optimizer.cli.solving import (
     add_batch_sizing,
     add_load,
@@ -37,7 +37,7 @@ def _add_solve(parser: argparse.ArgumentParser) -> None:
 def _solve(arguments: argparse.Namespace) -> int | None:
     from optimizer.jobs import Timings, solve
     from optimizer.render.progress import working
-    from optimizer.spec.files import write_text
+    from optimizer.spec.writing import write_text
 
     timings = Timings()
     with working("solving"):
@@ -54,7 +54,7 @@ def _solve(arguments: argparse.Namespace) -> int | None:
         show(plan_tables(plan, system), sys.stdout)
     if arguments.timings:
         for stage, seconds in timings.stages_s.items():
-            print(f"{stage:<12}{seconds * 1000:10.1f} ms", file=sys.stderr)
+            tell(f"{stage:<12}{seconds * 1000:10.1f} ms")
     if arguments.require_complete:
         sys.stdout.flush()
         plan.raise_for_status()

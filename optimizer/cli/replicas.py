@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from optimizer.cli.command import Command, add_json
+from optimizer.cli.command import Command, add_json, tell
 
 _LAW_FLAGS = {
     "decode": (
@@ -133,10 +133,9 @@ def _analyze(arguments: argparse.Namespace) -> int | None:
 
     show(performance_table(found), sys.stdout)
     if found.offered_rps > found.stable_rate_rps:
-        print(
+        tell(
             f"inferplan: note: rate {found.offered_rps:g} requests/s exceeds the stable maximum "
-            f"{found.stable_rate_rps:g}; {found.loss:.1%} is lost, and the latencies are of the rest",
-            file=sys.stderr,
+            f"{found.stable_rate_rps:g}; {found.loss:.1%} is lost, and the latencies are of the rest"
         )
     return None
 
@@ -199,10 +198,10 @@ def _answer_lines(path: str, answer: Callable[[Any], Any]) -> int:
     """Answer every line with one line; a bad one with its message, and with exit status 2 in the end."""
     from optimizer.compat.queue_service import read_problems
     from optimizer.errors import AnalysisError, SpecError
-    from optimizer.spec.files import read_text
+    from optimizer.spec.files import lines_of, read_text
 
     bad = 0
-    for problem in read_problems(read_text(path).splitlines()):
+    for problem in read_problems(lines_of(read_text(path))):
         if isinstance(problem, SpecError):
             bad += 1
             print(json.dumps({"message": str(problem)}, ensure_ascii=False))
@@ -212,9 +211,7 @@ def _answer_lines(path: str, answer: Callable[[Any], Any]) -> int:
         except AnalysisError as error:
             print(json.dumps({"message": str(error)}, ensure_ascii=False))
     if bad:
-        print(
-            f"inferplan: error: {path}: {bad} line{'s' if bad > 1 else ''} could not be read", file=sys.stderr
-        )
+        tell(f"inferplan: error: {path}: {bad} line{'s' if bad > 1 else ''} could not be read")
     return 2 if bad else 0
 
 

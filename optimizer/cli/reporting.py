@@ -58,7 +58,7 @@ def _report(arguments: argparse.Namespace) -> None:
     from optimizer.jobs import make_report
     from optimizer.render.pages import PageFormat, render_report
     from optimizer.render.progress import working
-    from optimizer.spec.files import write_text
+    from optimizer.spec.writing import write_text
 
     system = read_system(arguments, solving_options(arguments))
     files: dict[PageFormat, Path | None] = {
@@ -109,8 +109,8 @@ def _plot(arguments: argparse.Namespace) -> None:
     from optimizer.jobs import FigureRequest, RequestError, show_figure
     from optimizer.render.plots import draw
     from optimizer.render.progress import working
-    from optimizer.spec.files import write_bytes
     from optimizer.spec.system import load_system
+    from optimizer.spec.writing import write_bytes
 
     file_format = _picture_format(arguments)
     request = FigureRequest(

@@ -18,7 +18,7 @@ from optimizer.solvers.formulation import Formulation, formulate, served_in_full
 from optimizer.solvers.levels import service_levels
 from optimizer.solvers.model import MilpModel, Outcome, RunResult
 from optimizer.solvers.problem import Problem, Solution
-from optimizer.spec.files import write_text
+from optimizer.spec.writing import write_text
 
 _ALIASES = {"CBC": "PULP_CBC_CMD", "CPLEX": "CPLEX_PY", "GLPK": "GLPK_CMD", "SCIP": "SCIP_CMD"}
 _OUTCOMES = {

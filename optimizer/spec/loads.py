@@ -8,7 +8,7 @@ import csv
 import os
 
 from optimizer.errors import SpecError
-from optimizer.spec.files import read_text
+from optimizer.spec.files import lines_of, read_text
 from optimizer.spec.messages import validated
 from optimizer.spec.schema import Load, Server
 from optimizer.spec.system import System, check_load
@@ -22,7 +22,7 @@ def with_loads(system: System, path: str | os.PathLike[str]) -> System:
     Raises:
         SpecError: the file cannot be read, a column or a server is unknown, or a value is no good number.
     """
-    rows = csv.reader(read_text(path).splitlines(), strict=True)
+    rows = csv.reader(lines_of(read_text(path)), strict=True)
     changed: dict[str, Server] = {}
     try:
         header = [_column(name, path) for name in next(rows, [])]
@@ -37,7 +37,7 @@ def with_loads(system: System, path: str | os.PathLike[str]) -> System:
             place = f"{path}:{rows.line_num}"
             if len(row) != len(header):
                 raise SpecError(f"{place}: {len(row)} fields, the header has {len(header)}")
-            fields = dict(zip(header, (field.strip() for field in row), strict=True))
+            fields = dict(zip(header, (field.strip(" \t") for field in row), strict=True))
             name = fields.pop("server")
             if name not in system.servers:
                 raise SpecError(f"{place}: server {name!r} does not exist in the system")

@@ -136,7 +136,7 @@ def load_system(source: str | os.PathLike[str] | Mapping[str, Any]) -> System:
 
 
 def join_parts(parts: Sequence[Part]) -> System:
-    """Join documents into one cross-checked system.
+    """Join documents into one cross-checked system; one without servers is a system with an empty plan.
 
     Raises:
         SpecError: a name occurs twice, or refers to nothing; the text has the path of the offender.
@@ -162,8 +162,6 @@ def join_parts(parts: Sequence[Part]) -> System:
     models = {model for model, _ in profiles}
     for place, server in servers.values():
         _check_server(server, place, accelerators, classes, models)
-    if not servers:
-        raise SpecError(parts[0].place("servers: the system has none; add at least one server"))
 
     def values(index: Mapping[Any, tuple[str, Any]]) -> Mapping[Any, Any]:
         return MappingProxyType({name: index[name][1] for name in sorted(index)})

@@ -28,7 +28,7 @@ from optimizer.solvers.model import MilpModel, RunResult, Session
 from optimizer.solvers.problem import build_problem
 from optimizer.solvers.saturation import share_leftover
 from optimizer.solvers.seeds import best_seed
-from optimizer.spec.files import write_document
+from optimizer.spec.writing import write_document
 from optimizer.studies.load_changes import scale_loads
 
 REFERENCE_LARGE_MS = 138.0

@@ -15,7 +15,7 @@ from builders import accelerator, document, server, service_class
 
 from optimizer import Replica, SystemSpec, __version__, analyze_replicas, find_candidates, load_system, solve
 from optimizer.cli.main import COMMANDS, main
-from optimizer.spec.files import write_document
+from optimizer.spec.writing import write_document
 
 ROOT = Path(__file__).resolve().parents[2]
 Json = dict[str, Any]
@@ -550,20 +550,41 @@ def test_a_process_reads_standard_input(path: Path) -> None:
     assert found.stdout.startswith("-: good: 2 servers")
 
 
-@pytest.mark.parametrize("arguments", ["solve {} --json", "candidates {}", "solve {}", "schema", "--help"])
-def test_a_reader_that_goes_away_is_no_error(specs: Path, arguments: str) -> None:
+@pytest.mark.parametrize("buffered", [True, False])
+@pytest.mark.parametrize(
+    "arguments",
+    ["solve {} --json", "candidates {}", "solve {}", "schema", "--help", "solve --help", "--version"],
+)
+def test_a_reader_that_goes_away_is_no_error(specs: Path, arguments: str, *, buffered: bool) -> None:
     words = arguments.format(specs / "large").split()
+    unbuffered = {} if buffered else {"PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
         [sys.executable, "-m", "optimizer", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | unbuffered,
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() in {0, 141}  # done, or ended as by the signal for a broken pipe
+
+
+def test_a_full_disk_behind_the_help_is_one_line_on_stderr() -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    with Path("/dev/full").open("w") as full:
+        found = subprocess.run(
+            [sys.executable, "-m", "optimizer", "--help"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+        )
+    assert found.returncode == 1
+    assert found.stderr == "inferplan: error: the answer cannot be written: No space left on device\n"
 
 
 @pytest.mark.parametrize(

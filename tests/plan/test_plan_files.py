@@ -71,12 +71,12 @@ def test_systems_are_told_from_plans_in_every_form(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text, encoding="utf-8")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "all.json").write_text(text, encoding="utf-8")
-    (tmp_path / "plain").write_text("servers: []\n", encoding="utf-8")
+    (tmp_path / "plain").write_text("{}\n", encoding="utf-8")
     for name in ("system.json", "system.yaml", "system", "folder"):
         found = load_system_or_plan(tmp_path / name)
         assert isinstance(found, System)
         assert found == load_system(tmp_path / name)
-    with pytest.raises(SpecError, match="plain: servers: the system has none"):
+    with pytest.raises(SpecError, match="plain: a document with sections"):
         load_system_or_plan(tmp_path / "plain")
     with pytest.raises(SpecError, match="no such file"):
         load_system_or_plan(tmp_path / "nothing")

@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,11 +19,11 @@ from optimizer.spec.files import (
     read_parts,
     read_text,
     spec_from_value,
-    write_document,
-    write_text,
 )
+from optimizer.spec.writing import write_document, write_text
 
 Json = dict[str, Any]
+ROOT = Path(__file__).resolve().parent.parent.parent
 WRAPPERS = {
     "accelerators": "acceleratorData",
     "models": "modelData",
@@ -350,8 +352,7 @@ def test_a_number_with_too_many_digits_is_refused_without_advice_for_programmers
 @pytest.mark.parametrize("depth", [100, 5_000, 200_000])
 @pytest.mark.parametrize("opening", ["[", '{"a":', "- "])
 def test_nesting_of_any_depth_is_refused_and_not_followed(depth: int, opening: str) -> None:
-    import subprocess  # a stack that overflows takes the whole process with it
-
+    # In a process of its own: a stack that overflows takes the whole process with it.
     program = (
         "import sys; from optimizer.spec.files import parse_part; from optimizer import SpecError\n"
         "try: parse_part(sys.stdin.read(), 'x')\n"
@@ -370,6 +371,59 @@ def test_wrappers_within_wrappers_do_not_end_in_a_recursion_error() -> None:
     for _ in range(2000):
         nested = {"system": nested}
     assert refusal(lambda: spec_from_value(nested, "x")).startswith("x: ")
+
+
+# --- aliases -------------------------------------------------------------------------------------------
+
+
+def laughs(levels: int, width: int = 10) -> str:
+    """A document of a few lines whose aliases stand for `width` to the power of `levels` values."""
+    lines = ["- &a0 {name: s, model: m}"]
+    lines += [f"- &a{i} [{', '.join([f'*a{i - 1}'] * width)}]" for i in range(1, levels)]
+    return "servers:\n" + "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        laughs(9),
+        "servers:\n- &s {name: s, model: m}\n" + "- *s\n" * 100_000,  # each stands for 5 values
+        "servers:\n- &s [" + "{name: s}," * 1000 + "]\n" + "- [" + "*s," * 1000 + "]\n",
+    ],
+    ids=["a billion laughs", "many", "a product"],
+)
+def test_aliases_that_stand_for_too_much_are_refused_before_they_are_written_out(text: str) -> None:
+    import tracemalloc
+
+    assert len(text) < 1_000_000
+    tracemalloc.start()
+    message = refusal(lambda: parse_part(text, "x.yaml"))
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert message == (
+        "x.yaml: its aliases stand for more than 300,000 further values; use fewer of them, or JSON"
+    )
+    assert peak_bytes < 200 * 2**20
+
+
+def test_values_that_aliases_stand_for_are_counted_exactly() -> None:
+    # A server of 5 values (the object, 2 keys, 2 values), 60,000 more times: 300,000 further ones.
+    fitting = "servers:\n- &s {name: s, model: m}\n" + "- *s\n" * 60_000
+    assert len(parse_part(fitting).spec.servers) == 60_001
+    assert "its aliases stand for more" in refusal(lambda: parse_part(fitting + "- *s\n"))
+
+
+def test_aliases_do_not_nest_deeper_than_text_may() -> None:
+    lines = ["a0: &a0 [1]"] + [f"a{i}: &a{i} [*a{i - 1}]" for i in range(1, 200)]
+    assert "nested more than 100 deep" in refusal(lambda: parse_part("\n".join(lines), "x"))
+
+
+def test_merge_keys_of_many_profiles_are_honest() -> None:
+    text = "models:\n- &base {name: m, acc: A0, maxBatchSize: 8, atTokens: 64, decodeParms: {alpha: 1}}\n"
+    text += "".join(f"- {{<<: *base, acc: A{i}}}\n" for i in range(1, 5001))
+    profiles = parse_part(text).spec.models
+    assert len(profiles) == 5001
+    assert {profile.max_batch_size for profile in profiles} == {8}
 
 
 # --- paths ---------------------------------------------------------------------------------------------
@@ -455,6 +509,67 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
     assert refusal(lambda: write_text("new", path)) == f"{path}: cannot be written: no space left on device"
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("relative", [True, False])
+@pytest.mark.parametrize("exists", [True, False])
+def test_writing_to_a_symbolic_link_writes_the_file_that_it_leads_to(
+    tmp_path: Path, *, relative: bool, exists: bool
+) -> None:
+    target = tmp_path / "kept" / "plan.json"
+    target.parent.mkdir()
+    if exists:
+        target.write_text("old")
+        target.chmod(0o640)
+    (tmp_path / "first").symlink_to("kept/plan.json" if relative else target)
+    (tmp_path / "second").symlink_to("first" if relative else tmp_path / "first")
+    write_text("new", tmp_path / "second")
+    assert (tmp_path / "first").is_symlink()
+    assert (tmp_path / "second").is_symlink()
+    assert not target.is_symlink()
+    assert target.read_text() == "new"
+    assert list(target.parent.iterdir()) == [target]
+    assert not exists or target.stat().st_mode & 0o777 == 0o640
+
+
+def test_writing_through_a_link_in_a_directory_that_is_one_itself(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "linked").symlink_to("real")
+    write_text("new", tmp_path / "linked" / "plan.json")
+    assert (tmp_path / "real" / "plan.json").read_text() == "new"
+    assert (tmp_path / "linked").is_symlink()
+
+
+def test_a_link_that_leads_to_no_file_is_refused_in_one_line_and_stays(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    for name, target in (
+        ("circle", "back"),
+        ("back", "circle"),
+        ("down", "folder"),
+        ("lost", "nowhere/plan.json"),
+    ):
+        (tmp_path / name).symlink_to(target)
+    for name, problem in (
+        ("circle", "too many levels of symbolic links"),
+        ("down", "is a directory"),
+        ("lost", "no such file or directory"),
+    ):
+        path = tmp_path / name
+        assert refusal(lambda path=path: write_text("new", path)) == f"{path}: cannot be written: {problem}"  # type: ignore[misc]
+        assert path.is_symlink()
+    assert {entry.name for entry in tmp_path.iterdir()} == {"folder", "circle", "back", "down", "lost"}
+
+
+def test_standard_output_by_name_is_written_and_not_replaced(tmp_path: Path) -> None:
+    if not Path("/dev/stdout").exists():
+        pytest.skip("this system has no /dev/stdout")
+    program = "from optimizer.spec.writing import *; write_text('text', Path('/dev/stdout'))"
+    command = [sys.executable, "-c", program]
+    with (tmp_path / "out").open("w") as out:
+        subprocess.run(command, stdout=out, check=True, cwd=ROOT)
+        assert os.fstat(out.fileno()).st_size == 4  # this very file, and no other in its place
+    assert subprocess.run(command, capture_output=True, check=True, cwd=ROOT).stdout == b"text"
+    assert Path("/dev/stdout").is_symlink()
 
 
 def test_writing_to_a_device_does_not_replace_it() -> None:

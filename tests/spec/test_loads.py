@@ -63,6 +63,23 @@ def test_spaces_blank_lines_quotes_and_windows_line_ends_do_not_matter(fleet: Sy
     assert (load_of(changed, "a")[0], load_of(changed, "b")[0]) == (5, 6)
 
 
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1e"])
+def test_only_ends_of_lines_end_a_row(separator: str, tmp_path: Path) -> None:
+    names = [f"a{separator}b", f"{separator}c", "d"]
+    system_of_three = system([server(name) for name in names], [accelerator("A")])
+    text = "server,arrivalRate\n" + "".join(f"{name},{i}\n" for i, name in enumerate(names))
+    changed = with_loads(system_of_three, write(tmp_path, text))
+    assert [load_of(changed, name)[0] for name in names] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_rows_end_as_on_any_machine(end: str, fleet: System, tmp_path: Path) -> None:
+    path = tmp_path / "loads.csv"
+    path.write_bytes(end.join(["server,arrivalRate", "a,1", "b,2"]).encode())
+    changed = with_loads(fleet, path)
+    assert [load_of(changed, name)[0] for name in "ab"] == [1, 2]
+
+
 def test_a_load_of_zero_makes_a_server_idle(fleet: System, tmp_path: Path) -> None:
     changed = with_loads(fleet, write(tmp_path, "server,arrivalRate\na,0\n"))
     assert solve(changed).allocations["a"] == ()

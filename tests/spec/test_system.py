@@ -10,7 +10,7 @@ import pytest
 from builders import GONE, accelerator, document, profile, running, server, service_class, shuffled
 
 from optimizer import SpecError, System, load_system
-from optimizer.spec.files import write_document
+from optimizer.spec.writing import write_document
 
 Json = dict[str, Any]
 
@@ -180,9 +180,18 @@ def test_answers_of_less_than_one_token_are_refused(tokens: float) -> None:
     )
 
 
-@pytest.mark.parametrize("source", [{}, {"servers": []}, {"system": {}}, {"servers": None}])
-def test_a_system_without_servers_is_refused(source: Json) -> None:
-    assert refusal(source) == "servers: the system has none; add at least one server"
+@pytest.mark.parametrize("source", [{}, {"system": {}}, {"system": {"serverData": None}}])
+def test_a_document_without_any_section_is_refused(source: Json) -> None:
+    assert refusal(source) == "a document with sections such as 'servers' is expected, this holds none"
+
+
+@pytest.mark.parametrize(
+    "source", [{"servers": []}, {"servers": None}, {"count": []}, sound() | {"servers": []}]
+)
+def test_a_system_without_servers_is_a_system(source: Json) -> None:
+    found = load_system(source)
+    assert not found.servers
+    assert load_system(found.to_spec().model_dump(mode="json", by_alias=True)) == found
 
 
 # --- the value -----------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ def find_repair(candidates: Candidates, plan: Plan, inquiry: Inquiry | None = No
     inquiry = inquiry or Inquiry(Deadline.after(candidates.system.options.time_limit_s))
     problem = build_problem(candidates)
     unserved = {item.server for item in plan.unserved}
-    short = np.array([name in unserved for name in candidates.arrays.server_names])
+    short = np.array([name in unserved for name in candidates.arrays.server_names], dtype=np.bool_)
     servable = problem.to_serve & _servable(problem)
     by_units = problem.of_servers(servable)
     before = len(inquiry.unanswered)

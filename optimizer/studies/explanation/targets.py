@@ -46,7 +46,9 @@ def relaxed(candidates: Candidates, values_ms: Mapping[Target, float]) -> Candid
         system = system.with_target(service_class, model, **{f"{metric}_ms": min(value, MAX_QUANTITY)})
     changed = {target[:2] for target in values_ms}
     servers = system.servers.values()
-    affected = np.array([(server.service_class, server.model) in changed for server in servers])
+    affected = np.array(
+        [(server.service_class, server.model) in changed for server in servers], dtype=np.bool_
+    )
     return with_targets_of(candidates, system, affected)
 
 

@@ -69,5 +69,5 @@ def _prices(candidates: Candidates, plan: Plan, deadline: Deadline) -> FloatArra
 
     problem = build_problem(candidates)
     partly = {item.server for item in plan.unserved}
-    served = np.array([name not in partly for name in candidates.arrays.server_names])
+    served = np.array([name not in partly for name in candidates.arrays.server_names], dtype=np.bool_)
     return unit_prices(problem.of_servers(served), HighsSession, deadline)

@@ -1,0 +1,93 @@
+"""Documents and other text to files, each whole or not at all."""
+
+import errno
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from optimizer.errors import SpecError
+from optimizer.spec.files import SUFFIXES
+from optimizer.spec.yaml_format import yaml_text
+
+
+def write_document(raw: Mapping[str, Any], path: Path) -> None:
+    """Write plain values as JSON or YAML, by the suffix of `path`; the file appears whole or not at all.
+
+    Raises:
+        SpecError: the suffix is of neither format, or the file cannot be written.
+    """
+    if path.suffix.lower() not in SUFFIXES:
+        raise SpecError(f"{path}: the suffix must be one of {', '.join(SUFFIXES)}")
+    if path.suffix.lower() == ".json":
+        text = json.dumps(raw, indent=2, ensure_ascii=False) + "\n"
+    else:
+        text = yaml_text(raw)
+    write_text(text, path)
+
+
+def write_text(text: str, path: Path) -> None:
+    """Write a text file whole or not at all.
+
+    Raises:
+        SpecError: the file cannot be written.
+    """
+    write_bytes(text.encode("utf-8"), path)
+
+
+def write_bytes(content: bytes, path: Path) -> None:
+    """Write a file whole or not at all; a symbolic link stays, and the file that it leads to is written.
+
+    Raises:
+        SpecError: the file cannot be written.
+    """
+    if str(path) == "-":
+        raise SpecError("-: only input is read from -; name a file, or /dev/stdout")
+    try:
+        if path.exists() and (not path.is_file() or _is_stdout(path)):
+            path.write_bytes(content)  # a device, a pipe or what is open already: nothing may be replaced
+        else:
+            _replace(_target(path), content)
+    except OSError as error:
+        raise SpecError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+
+
+def _target(path: Path) -> Path:
+    """Return the file that a path leads to through all symbolic links, whether it exists or not.
+
+    Raises:
+        OSError: the links lead in a circle.
+    """
+    target = Path(os.path.realpath(path))
+    if target.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    return target
+
+
+def _is_stdout(path: Path) -> bool:
+    """Say whether a path leads to the file that standard output is."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(1))
+    except OSError:  # it is closed
+        return False
+
+
+def _replace(path: Path, content: bytes) -> None:
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
+        Path(temporary).chmod(mode)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,213 @@
+"""YAML text to plain values and back, by the rules of YAML 1.2 and within bounds.
+
+``1e-9`` is a number, ``no`` is text, a key that occurs twice is an error, and what aliases stand for is
+bounded.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+from optimizer.errors import SpecError
+
+MAX_ENTRIES = 1_000_000
+"""Lines and commas of a document: what it may hold grows with them, and so does the time to read it."""
+MAX_DEPTH = 100
+"""Deepest nesting; the parser would follow any depth until its stack ends."""
+MAX_ALIASED_NODES = 300_000
+"""Values (keys and items, too) that the aliases of a document may stand for beyond those that are written."""
+
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\xa0\u2028\u2029\ufeff]")
+"""Text with any of these is written in double quotes, where it is escaped."""
+
+
+def yaml_value(text: str, source: str) -> object:
+    """Parse YAML text.
+
+    Raises:
+        SpecError: the text is not YAML, or larger, deeper or more often repeated than any document needs.
+    """
+    import yaml  # slow to import, and JSON needs none of it
+
+    if text.count("\n") + text.count(",") > MAX_ENTRIES:
+        raise SpecError(f"{source}: more than {MAX_ENTRIES:,} lines and commas; use JSON")
+    if _nested_too_deeply(text):
+        raise SpecError(f"{source}: not valid here: nested more than {MAX_DEPTH} deep")
+    loader = _loader()(text)
+    try:
+        root = loader.get_single_node()
+        if root is None:
+            return None
+        _check_aliases(root, source)
+        return loader.construct_document(root)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark else source
+        parts = [getattr(error, name, None) for name in ("context", "problem", "reason")]
+        problem = ", ".join(str(part).splitlines()[0] for part in parts if part)
+        raise SpecError(f"{place}: not valid YAML: {problem or str(error).splitlines()[0]}") from None
+    except RecursionError:
+        raise SpecError(f"{source}: not valid YAML: nested too deeply") from None
+    except ValueError:
+        raise SpecError(f"{source}: not valid YAML: a number has too many digits") from None
+    finally:
+        loader.dispose()
+
+
+def _check_aliases(root: Any, source: str) -> None:
+    """Refuse a document whose aliases, written out, would hold far more than its text.
+
+    The composed nodes are a graph, in which an alias is its anchor's own node. What a node stands for is
+    summed from below, each node once, so that the time grows with the text and not with what it stands for.
+    """
+    sizes: dict[int, int] = {}
+    depths: dict[int, int] = {}
+    opened: set[int] = set()
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        here = id(node)
+        parts = _parts(node)
+        if here in sizes:
+            stack.pop()
+        elif here not in opened:
+            opened.add(here)
+            if any(id(part) in opened and id(part) not in sizes for part in parts):
+                raise SpecError(
+                    f"{source}:{_line(node)}: not valid here: an alias stands inside its own anchor"
+                )
+            stack += parts
+        else:
+            stack.pop()
+            sizes[here] = 1 + sum(sizes[id(part)] for part in parts)
+            depths[here] = 1 + max((depths[id(part)] for part in parts), default=0)
+            if depths[here] > MAX_DEPTH:
+                raise SpecError(f"{source}:{_line(node)}: not valid here: nested more than {MAX_DEPTH} deep")
+    if sizes[id(root)] > len(sizes) + MAX_ALIASED_NODES:
+        raise SpecError(
+            f"{source}: its aliases stand for more than {MAX_ALIASED_NODES:,} further values; "
+            "use fewer of them, or JSON"
+        )
+
+
+def _parts(node: Any) -> list[Any]:
+    """Return the nodes directly in a node: the items of a list, the keys and values of an object."""
+    if node.id == "sequence":
+        return list(node.value)
+    return [part for pair in node.value for part in pair] if node.id == "mapping" else []
+
+
+def _line(node: Any) -> int:
+    return int(node.start_mark.line) + 1
+
+
+def _nested_too_deeply(text: str) -> bool:
+    """Say whether brackets, dashes on one line or indentation go deeper than any document needs."""
+    depth = 0
+    for bracket in re.finditer(r"[\[\]{}]", text):
+        depth += 1 if bracket.group() in "[{" else -1
+        if depth > MAX_DEPTH:
+            return True
+    return (
+        re.search(rf"(?:[-?][ \t]+){{{MAX_DEPTH},}}|^ {{{5 * MAX_DEPTH},}}", text, re.MULTILINE) is not None
+    )
+
+
+def _rules() -> list[tuple[str, Any, list[str]]]:
+    """Return the implicit types of YAML 1.2's core schema: tag, pattern, first characters."""
+    digits = list("-+0123456789")
+    return [
+        ("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""]),
+        ("tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")),
+        ("tag:yaml.org,2002:int", re.compile(r"^[-+]?[0-9]+$"), digits),
+        (
+            "tag:yaml.org,2002:float",
+            re.compile(
+                r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
+                r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
+            ),
+            [*digits, "."],
+        ),
+        ("tag:yaml.org,2002:merge", re.compile(r"^<<$"), ["<"]),
+    ]
+
+
+@cache
+def _loader() -> Any:
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+    class Loader(base):  # type: ignore[misc]
+        yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  the attribute that PyYAML defines
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:  # noqa: FBT001, FBT002  PyYAML's signature
+            seen: set[str] = set()
+            for key, _ in node.value:
+                if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                    if key.value in seen:
+                        raise yaml.constructor.ConstructorError(
+                            None, None, f"key {key.value!r} occurs twice", key.start_mark
+                        )
+                    seen.add(key.value)
+            return super().construct_mapping(node, deep=deep)
+
+    for tag, pattern, first in _rules():
+        Loader.add_implicit_resolver(tag, pattern, first)
+    # Only the core types: a document that names another one gets an error, not a surprise.
+    Loader.yaml_constructors = {
+        None: base.yaml_constructors[None],
+        **{
+            f"tag:yaml.org,2002:{name}": base.yaml_constructors[f"tag:yaml.org,2002:{name}"]
+            for name in ("null", "str", "seq", "map")
+        },
+        "tag:yaml.org,2002:bool": _constructor({"true": True, "false": False}.__getitem__),
+        "tag:yaml.org,2002:int": _constructor(int),
+        "tag:yaml.org,2002:float": _constructor(
+            lambda text: float(text.replace(".inf", "inf").replace(".nan", "nan"))
+        ),
+    }
+    return Loader
+
+
+def _constructor(parse: Callable[[str], object]) -> Any:
+    """Return a constructor of scalars; text that `parse` cannot take is an error at its place."""
+    import yaml
+
+    def construct(loader: Any, node: Any) -> object:
+        text = loader.construct_scalar(node)
+        try:
+            return parse(text.lower())
+        except KeyError:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"not a value: {text!r}", node.start_mark
+            ) from None
+
+    return construct
+
+
+def yaml_text(raw: Mapping[str, Any]) -> str:
+    """Return plain values as YAML."""
+    import yaml
+
+    return yaml.dump(raw, Dumper=_dumper(), sort_keys=False, allow_unicode=True, width=120)
+
+
+@cache
+def _dumper() -> Any:
+    """Return a dumper that quotes text which either YAML 1.1 or 1.2 would read as something else."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002  PyYAML's signature
+            return True
+
+    def represent(dumper: Any, text: str) -> Any:
+        style = '"' if _UNPRINTABLE.search(text) else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    Dumper.add_representer(str, represent)
+    for tag, pattern, first in _rules():
+        Dumper.add_implicit_resolver(tag, pattern, first)
+    return Dumper
