@@ -58,7 +58,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.settings = settings
-    app.state.places = SolvePlaces(settings)
+    app.state.places, app.state.study_places = _places(settings)
     app.state.held = HeldFleet()
     app.state.ready = False
     for path, handler, question in (
@@ -88,14 +88,18 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    places: SolvePlaces = app.state.places
-    starting = asyncio.create_task(places.start())
-    starting.add_done_callback(lambda _: setattr(app.state, "ready", True))
+    state = app.state
+    for places in (state.places, state.study_places):
+        places.start()
+    state.ready = True
     yield
-    app.state.ready = False
-    await starting
-    await places.close()
-    app.state.places = SolvePlaces(app.state.settings)  # for another life of the same application
+    state.ready = False
+    await asyncio.gather(state.places.close(), state.study_places.close())
+    state.places, state.study_places = _places(state.settings)  # for another life of the same application
+
+
+def _places(settings: Settings) -> tuple[SolvePlaces, SolvePlaces]:
+    return SolvePlaces(settings), SolvePlaces(settings, studies=True)
 
 
 async def _health() -> Response:
@@ -104,10 +108,15 @@ async def _health() -> Response:
 
 
 async def _readiness(request: Request) -> Response:
-    """Say whether the service takes requests, and how many it is at."""
-    places: SolvePlaces = request.app.state.places
-    ready = bool(request.app.state.ready)
-    body = {"status": "ready" if ready else "starting", "running": places.running, "waiting": places.waiting}
+    """Say whether the service can solve, and how many requests it is at."""
+    state = request.app.state
+    ready = state.ready and state.places.available
+    kinds = (state.places, state.study_places)
+    body = {
+        "status": "ready" if ready else "not ready",
+        "running": sum(places.running for places in kinds),
+        "waiting": sum(places.waiting for places in kinds),
+    }
     return JSONResponse(body, 200 if ready else 503)
 
 

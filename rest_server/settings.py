@@ -18,12 +18,21 @@ PREFIX = "INFERPLAN_"
 _Count = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _places() -> int:
     """Return one place to solve for each core that this process may use, and one more.
 
     With the one more no core idles while an answer and the next request change hands.
     """
-    return 1 + (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    return 1 + _cores()
+
+
+def _study_places() -> int:
+    """Return one place for studies for every two cores, so that they leave some to small requests."""
+    return max(1, _cores() // 2)
 
 
 class Settings(BaseSettings):
@@ -62,8 +71,10 @@ class Settings(BaseSettings):
     """Solves at once, in each worker."""
     solver_processes: int = Field(default_factory=_places, ge=0, le=1024)
     """Processes that solve for each worker, so that the worker itself stays free to answer; 0: threads."""
+    max_studies: int = Field(default_factory=_study_places, ge=1, le=1024)
+    """Explanations, reports, comparisons and figures at once, in each worker, in processes of their own."""
     max_waiting: int = Field(128, ge=0, le=1_000_000)
-    """Requests that may wait for a place to solve, in each worker."""
+    """Requests that may wait for a place to solve, and as many for one to study, in each worker."""
     request_timeout_s: float = Field(60.0, gt=0, le=86_400, allow_inf_nan=False)
     """Longest time from a request to its answer, waiting included [s]."""
     max_servers: _Count = 2_000

@@ -73,7 +73,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("explanation_tables",),
     ),
     "rest_server": (
-        ("settings", "logs", "state", "solver_processes"),
+        ("settings", "logs", "state"),
+        ("solver_processes",),
         ("places",),
         ("errors",),
         ("limits", "security", "connections"),
@@ -104,6 +105,7 @@ HOMES = {
     "pulp": ("optimizer.solvers.backends",),
     "matplotlib": ("optimizer.render.plots",),
     "jinja2": ("optimizer.render.pages",),
+    "pebble": ("rest_server.solver_processes",),
     "fastapi": ("rest_server",),
     "starlette": ("rest_server",),
     "uvicorn": ("rest_server", "optimizer.cli"),

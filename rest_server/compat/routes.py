@@ -90,7 +90,7 @@ async def optimize_one(request: Request) -> Response:
     state, body = request.app.state, await request.body()
     outcome: Outcome = await state.places.run(request, partial(plan_document, body, state.settings))
     if not (state.settings.stateful and state.settings.protect_state):
-        state.held.replace(partial(planned_fleet, body, outcome))
+        await run_in_threadpool(state.held.replace, partial(planned_fleet, body, outcome))
     return _outcome_response(outcome)
 
 
@@ -154,12 +154,12 @@ def _writing(writer: Callable[[object, list[str]], Change]) -> Callable[..., Cor
 
 
 def _carried_out(held: HeldFleet, change: Change, settings: Settings) -> Any:
-    answers = []
+    answers: list[Any] = []
 
     def step(now: Entities) -> Entities:
         changed, answer = change(now)
         check_fleet(changed, settings)
-        answers.append(answer)
+        answers[:] = [answer]
         return changed
 
     held.update(step)
