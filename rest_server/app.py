@@ -12,6 +12,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from types import FrameType
 from typing import NoReturn
 
@@ -25,6 +26,7 @@ from optimizer.errors import SpecError
 from rest_server.compat.queue import queue_router
 from rest_server.compat.routes import wire_router
 from rest_server.connections import Connection
+from rest_server.description import add_description
 from rest_server.errors import API_PREFIX, add_error_handlers
 from rest_server.limits import BodyLimit, RequestLog
 from rest_server.logs import SERVICE, log_configuration
@@ -56,6 +58,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         summary="Capacity planner for LLM inference fleets.",
         lifespan=_lifespan,
         redirect_slashes=False,
+        openapi_url=None,
     )
     app.state.settings = settings
     app.state.places, app.state.study_places = _places(settings)
@@ -71,6 +74,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.include_router(queue_router(), prefix="/queue")
     if settings.queue_at_root:
         app.include_router(queue_router())
+    add_description(app)
     add_error_handlers(app)
     _add_middleware(app, settings)
     return app
@@ -78,10 +82,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 def _add_middleware(app: FastAPI, settings: Settings) -> None:
     """Add what a request passes, the innermost first."""
-    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, timeout_s=settings.request_timeout_s)
+    app.add_middleware(BodyLimit, settings=settings)
     writing = {"/optimize", *(() if settings.protect_state else ("/optimizeOne",))}
     app.add_middleware(
-        Gate, keys=KeyFiles(settings.api_key_files), writing=writing if settings.stateful else ()
+        Gate,
+        keys=KeyFiles(settings.api_key_files),
+        writing=writing if settings.stateful else (),
+        accepts_host=settings.accepts_host,
     )
     app.add_middleware(RequestLog)
 
@@ -174,7 +181,7 @@ def _configuration(settings: Settings) -> uvicorn.Config:
         "rest_server.app:create_app" if settings.workers > 1 else create_app(settings),
         factory=settings.workers > 1,
         workers=settings.workers,
-        http=Connection,
+        http=partial(Connection, settings=settings),  # type: ignore[arg-type]  # called as the type is
         log_config=log_configuration(),
         access_log=False,
         server_header=False,

@@ -61,12 +61,21 @@ class Settings(BaseSettings):
     """Whether ``/optimizeOne`` leaves the fleet of a stateful service alone."""
     queue_at_root: bool = False
     """Whether the routes of the queue-analysis service are at the root as well as under ``/queue``."""
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
+    """Host names under which clients may know the service, ``*`` for any; in the environment separated by
+    commas. None: with a loopback address the names of this machine to itself, else any."""
     insecure: bool = False
     """Whether an address that other machines reach may be served without API keys."""
     api_key_files: Annotated[tuple[Path, ...], NoDecode] = ()
     """Files with API keys; in the environment separated as in ``PATH``. None: everybody may do everything."""
     max_body_bytes: int = Field(4 * 2**20, ge=1, le=2**30)
     """Largest body of a request [bytes]."""
+    max_bodies_bytes: int = Field(128 * 2**20, ge=1, le=2**40)
+    """Most that the bodies of all requests may take at once, in each worker [bytes]."""
+    body_timeout_s: float = Field(20.0, gt=0, le=86_400, allow_inf_nan=False)
+    """Longest time in which the body of a request must have come [s]."""
+    write_timeout_s: float = Field(30.0, gt=0, le=86_400, allow_inf_nan=False)
+    """Longest time in which a client must have read an answer [s]."""
     max_solves: int = Field(default_factory=_places, ge=1, le=1024)
     """Solves at once, in each worker."""
     solver_processes: int = Field(default_factory=_places, ge=0, le=1024)
@@ -94,9 +103,17 @@ class Settings(BaseSettings):
         """Split what came from the environment."""
         return tuple(part for part in value.split(os.pathsep) if part) if isinstance(value, str) else value
 
+    @field_validator("allowed_hosts", mode="before")
+    @classmethod
+    def _hosts(cls, value: Any) -> Any:
+        """Split what came from the environment; names have no case."""
+        names = value.split(",") if isinstance(value, str) else value
+        return tuple(name.strip().strip("[]").lower() for name in names if name.strip())
+
     def environment(self) -> dict[str, str]:
         """Return the environment variables from which another process reads the same settings."""
-        texts = {name: str(value) for name, value in self if name != "api_key_files"}
+        texts = {name: str(value) for name, value in self}
+        texts["allowed_hosts"] = ",".join(self.allowed_hosts)
         texts["api_key_files"] = os.pathsep.join(str(path.absolute()) for path in self.api_key_files)
         return {f"{PREFIX}{name.upper()}": text for name, text in texts.items()}
 
@@ -107,10 +124,13 @@ class Settings(BaseSettings):
 
     def is_loopback(self) -> bool:
         """Say whether only this machine can reach the address."""
-        try:
-            return ipaddress.ip_address(self.host.strip("[]").partition("%")[0]).is_loopback
-        except ValueError:
-            return self.host.lower() == "localhost"
+        return _is_loopback(self.host.strip("[]"))
+
+    def accepts_host(self, name: str) -> bool:
+        """Say whether a client may know the service by a name, without its port and brackets, in any case."""
+        if self.allowed_hosts:
+            return "*" in self.allowed_hosts or name.lower() in self.allowed_hosts
+        return not self.is_loopback() or _is_loopback(name)
 
     def check(self) -> None:
         """Refuse settings that contradict one another, or that would open the service to strangers.
@@ -132,6 +152,13 @@ class Settings(BaseSettings):
                 f"--host {self.host}: other machines can reach this address and there are no API keys; "
                 "give --api-keys FILE, or --insecure to let everybody in"
             )
+
+
+def _is_loopback(name: str) -> bool:
+    try:
+        return ipaddress.ip_address(name.partition("%")[0]).is_loopback
+    except ValueError:
+        return name.lower() == "localhost"
 
 
 def load_settings(**given: object) -> Settings:

@@ -77,7 +77,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("solver_processes",),
         ("places",),
         ("errors",),
-        ("limits", "security", "connections"),
+        ("limits", "security", "connections", "description"),
         ("compat", "compat.lenient", "compat.shapes", "v1", "v1.examples", "v1.models", "v1.problems"),
         ("compat.bodies", "compat.changes", "v1.requests", "v1.kinds", "v1.work"),
         ("v1.study_work",),

@@ -47,7 +47,7 @@ class Service(NamedTuple):
     def connect(self, path: str) -> socket.socket:
         """Send a request on a connection that the caller closes."""
         connection = socket.create_connection(("127.0.0.1", self.port), timeout=20)
-        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         return connection
 
     def until(self, running: int, waiting: int) -> None:
@@ -83,7 +83,8 @@ def in_a_thread(events: dict[str, threading.Event] | None = None, **given: Any) 
     app.add_api_route("/wait/{name}", wait)
     app.add_api_route("/v1/wait/{name}", wait)
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        config = uvicorn.Config(app, http=Connection, log_config=None, timeout_graceful_shutdown=10)
+        http = partial(Connection, settings=app.state.settings)
+        config = uvicorn.Config(app, http=http, log_config=None, timeout_graceful_shutdown=10)  # type: ignore[arg-type]
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
@@ -107,7 +108,8 @@ class Program(NamedTuple):
         """Return the exit status and the lines of the log, but for the first ones."""
         self.process.send_signal(number)
         _, errors = self.process.communicate(timeout=20)
-        return self.process.returncode, [json.loads(line) for line in errors.splitlines()]
+        lines = errors.splitlines()  # where it was killed, Python says so in a line of its own
+        return self.process.returncode, [json.loads(line) for line in lines if line.startswith("{")]
 
 
 class Watched(NamedTuple):

@@ -243,5 +243,5 @@ def test_a_second_ctrl_c_ends_it_and_what_it_works_on_at_once() -> None:
 def test_an_application_can_live_again() -> None:
     app = create_app(Settings(solver_processes=0))
     for _ in range(2):
-        with TestClient(app) as client:
+        with TestClient(app, "http://localhost") as client:
             assert client.post("/v1/plan", json=system(one_server("s"))).status_code == 200
