@@ -70,7 +70,7 @@ class Settings(BaseSettings):
     """Files with API keys; in the environment separated as in ``PATH``. None: everybody may do everything."""
     max_body_bytes: int = Field(4 * 2**20, ge=1, le=2**30)
     """Largest body of a request [bytes]."""
-    max_bodies_bytes: int = Field(128 * 2**20, ge=1, le=2**40)
+    max_bodies_bytes: int = Field(32 * 2**20, ge=1, le=2**40)
     """Most that the bodies of all requests may take at once, in each worker [bytes]."""
     body_timeout_s: float = Field(20.0, gt=0, le=86_400, allow_inf_nan=False)
     """Longest time in which the body of a request must have come [s]."""
