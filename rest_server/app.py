@@ -12,6 +12,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from types import FrameType
 from typing import NoReturn
 
@@ -25,6 +26,7 @@ from optimizer.errors import SpecError
 from rest_server.compat.queue import queue_router
 from rest_server.compat.routes import wire_router
 from rest_server.connections import Connection
+from rest_server.description import add_description
 from rest_server.errors import API_PREFIX, add_error_handlers
 from rest_server.limits import BodyLimit, RequestLog
 from rest_server.logs import SERVICE, log_configuration
@@ -56,9 +58,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         summary="Capacity planner for LLM inference fleets.",
         lifespan=_lifespan,
         redirect_slashes=False,
+        openapi_url=None,
     )
     app.state.settings = settings
-    app.state.places = SolvePlaces(settings)
+    app.state.places, app.state.study_places = _places(settings)
     app.state.held = HeldFleet()
     app.state.ready = False
     for path, handler, question in (
@@ -71,6 +74,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.include_router(queue_router(), prefix="/queue")
     if settings.queue_at_root:
         app.include_router(queue_router())
+    add_description(app)
     add_error_handlers(app)
     _add_middleware(app, settings)
     return app
@@ -78,24 +82,31 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 def _add_middleware(app: FastAPI, settings: Settings) -> None:
     """Add what a request passes, the innermost first."""
-    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, timeout_s=settings.request_timeout_s)
+    app.add_middleware(BodyLimit, settings=settings)
     writing = {"/optimize", *(() if settings.protect_state else ("/optimizeOne",))}
     app.add_middleware(
-        Gate, keys=KeyFiles(settings.api_key_files), writing=writing if settings.stateful else ()
+        Gate,
+        keys=KeyFiles(settings.api_key_files),
+        writing=writing if settings.stateful else (),
+        accepts_host=settings.accepts_host,
     )
     app.add_middleware(RequestLog)
 
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    places: SolvePlaces = app.state.places
-    starting = asyncio.create_task(places.start())
-    starting.add_done_callback(lambda _: setattr(app.state, "ready", True))
+    state = app.state
+    for places in (state.places, state.study_places):
+        places.start()
+    state.ready = True
     yield
-    app.state.ready = False
-    await starting
-    await places.close()
-    app.state.places = SolvePlaces(app.state.settings)  # for another life of the same application
+    state.ready = False
+    await asyncio.gather(state.places.close(), state.study_places.close())
+    state.places, state.study_places = _places(state.settings)  # for another life of the same application
+
+
+def _places(settings: Settings) -> tuple[SolvePlaces, SolvePlaces]:
+    return SolvePlaces(settings), SolvePlaces(settings, studies=True)
 
 
 async def _health() -> Response:
@@ -104,10 +115,15 @@ async def _health() -> Response:
 
 
 async def _readiness(request: Request) -> Response:
-    """Say whether the service takes requests, and how many it is at."""
-    places: SolvePlaces = request.app.state.places
-    ready = bool(request.app.state.ready)
-    body = {"status": "ready" if ready else "starting", "running": places.running, "waiting": places.waiting}
+    """Say whether the service can solve, and how many requests it is at."""
+    state = request.app.state
+    ready = state.ready and state.places.available
+    kinds = (state.places, state.study_places)
+    body = {
+        "status": "ready" if ready else "not ready",
+        "running": sum(places.running for places in kinds),
+        "waiting": sum(places.waiting for places in kinds),
+    }
     return JSONResponse(body, 200 if ready else 503)
 
 
@@ -165,7 +181,7 @@ def _configuration(settings: Settings) -> uvicorn.Config:
         "rest_server.app:create_app" if settings.workers > 1 else create_app(settings),
         factory=settings.workers > 1,
         workers=settings.workers,
-        http=Connection,
+        http=partial(Connection, settings=settings),  # type: ignore[arg-type]  # called as the type is
         log_config=log_configuration(),
         access_log=False,
         server_header=False,

@@ -1,7 +1,8 @@
-"""Connections that send no request: how long they may stay, and how many there may be.
+"""Connections: how long a client may keep one waiting, how many there may be, and what may come over them.
 
-uvicorn times what comes after a request; this adds what comes before one, so that connections on which
-nothing happens cannot take every file descriptor.
+uvicorn times what comes after a request; this adds what comes before one and what is not read after one, so
+that clients that do nothing cannot take every file descriptor, and refuses what no honest client sends
+before anything of it reaches the application.
 """
 
 import asyncio
@@ -14,46 +15,129 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from rest_server.logs import SERVICE, Sparing
+from rest_server.settings import Settings, load_settings
 
 HEAD_S = 15.0
 """How long a connection may take to send the head of its first request, or of one that it has begun [s]."""
 SHARE_OF_FILES = 0.75
 """Share of the files that the process may open that may be connections."""
+FREE_CHUNKS = 100
+"""Chunks of a body that may be of any size."""
+MEAN_CHUNK_BYTES = 512
+"""Mean size of the chunks that come after those; each takes as long to read, whatever its size [bytes]."""
+
+
+class _Parser(h11.Connection):
+    """A parser that refuses what is read in two ways, and what takes long to read."""
+
+    _chunks = 0
+    _chunk_bytes = 0
+
+    def next_event(self) -> Any:
+        """Return what comes next.
+
+        Raises:
+            RemoteProtocolError: it breaks the protocol, or is refused here.
+        """
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self._chunks = self._chunk_bytes = 0
+            if {b"content-length", b"transfer-encoding"} <= {name for name, _ in event.headers}:
+                raise h11.RemoteProtocolError("a length and chunks: where the body ends is not certain")
+        elif isinstance(event, h11.Data):
+            self._chunks += event.chunk_start
+            self._chunk_bytes += len(event.data)
+            if self._chunks > FREE_CHUNKS + self._chunk_bytes / MEAN_CHUNK_BYTES:
+                raise h11.RemoteProtocolError("the chunks are too small")
+        return event
 
 
 class Connection(H11Protocol):
-    """A connection that is closed if the head of a request does not come in time."""
+    """A connection that is closed if the head of a request does not come, or the answer is not read, in time.
+
+    Where there are too many, the one that has waited longest for its client gives way to a new one.
+    """
 
     _sparing = Sparing()
     """Keeps the log from saying of every one that it is refused."""
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
+    def __init__(self, *arguments: Any, settings: Settings | None = None, **named: Any) -> None:
         super().__init__(*arguments, **named)
+        self.conn = _Parser(h11.SERVER)
+        self._write_s = (settings or load_settings()).write_timeout_s
         self._due: asyncio.TimerHandle | None = None
+        self._read_due: asyncio.TimerHandle | None = None
+        self._last_heard_at = self.loop.time()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
-        """Take a connection, or refuse it where there are too many."""
+        """Take a connection, in place of one that waits for its client where there are too many."""
         super().connection_made(transport)
+        transport.set_write_buffer_limits(0)  # to be told of everything that is not read
         most = _most_connections()
-        if most is not None and len(self.connections) > most:
+        if most is not None and len(self.connections) > most and not self._made_room():
             transport.abort()
             if self._sparing.allows("refused", self.loop.time()):
-                logging.getLogger(SERVICE).warning("connections are refused, as %d are open", most)
+                logging.getLogger(SERVICE).warning("connections are refused, as %d are busy", most)
             return
         self._watch()
+
+    def _made_room(self) -> bool:
+        """Close the connection that has waited longest for its client; say whether there was any."""
+        others = (each for each in self.connections if isinstance(each, Connection) and each is not self)
+        waiting = [each for each in others if each.waits and not each.transport.is_closing()]
+        if not waiting:
+            return False
+        if self._sparing.allows("closed", self.loop.time()):
+            logging.getLogger(SERVICE).warning(
+                "connections whose clients do nothing are closed, as there are too many"
+            )
+        oldest = min(waiting, key=lambda each: each._last_heard_at)  # noqa: SLF001  its own class
+        oldest.transport.abort()
+        self.connections.discard(oldest)  # now: many new ones may come before it is told
+        return True
+
+    @property
+    def waits(self) -> bool:
+        """Whether the client is at turn: to send a request or the rest of one, or to read an answer."""
+        return self._read_due is not None or self.conn.their_state in {h11.IDLE, h11.SEND_BODY}
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget a connection."""
         self._unwatch()
         super().connection_lost(exc)
+        self._forget_unread()
 
     def data_received(self, data: bytes) -> None:
         """Take a part of a request."""
+        self._last_heard_at = self.loop.time()
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
             self._unwatch()
         elif self._due is None:
             self._watch()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what cannot be read and close, also where an answer is on its way already."""
+        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            super().send_400_response(msg)
+        else:
+            self.transport.abort()
+
+    def pause_writing(self) -> None:
+        """Note that an answer waits to be read, and how long it may."""
+        super().pause_writing()
+        if self._read_due is None:
+            self._read_due = self.loop.call_later(self._write_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Note that everything has been read."""
+        super().resume_writing()
+        self._forget_unread()
+
+    def _forget_unread(self) -> None:
+        if self._read_due is not None:
+            self._read_due.cancel()
+            self._read_due = None
 
     def _watch(self) -> None:
         self._due = self.loop.call_later(HEAD_S, self.transport.abort)

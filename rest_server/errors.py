@@ -15,6 +15,7 @@ from starlette.responses import PlainTextResponse, Response
 from optimizer.errors import AnalysisError, IncompletePlanError, InferplanError, SolverError, SpecError
 from optimizer.spec.messages import UNKNOWN_KEY, path_text, problem_text
 from rest_server.places import ClientLeft, RequestTimeout, ServiceBusy
+from rest_server.solver_processes import NoSolverProcess
 
 API_PREFIX = "/v1"
 PROBLEM_JSON = "application/problem+json"
@@ -26,6 +27,7 @@ _TITLES: tuple[tuple[type[Exception], str], ...] = (
     (IncompletePlanError, "A server is not served in full"),
     (SolverError, "The solver failed"),
     (ServiceBusy, "The service is busy"),
+    (NoSolverProcess, "The service cannot solve"),
     (RequestTimeout, "The time ran out"),
 )
 """Class of error to title; other errors have the text of their status."""
@@ -110,7 +112,9 @@ async def _of_the_library(request: Request, error: Exception) -> Response:
     assert isinstance(error, InferplanError)
     if isinstance(error, ClientLeft):
         return Response(status_code=error.http_status)
-    headers = {"Retry-After": str(error.retry_after_s)} if isinstance(error, ServiceBusy) else None
+    headers = None
+    if isinstance(error, ServiceBusy | NoSolverProcess):
+        headers = {"Retry-After": str(error.retry_after_s)}
     title = next((title for kind, title in _TITLES if isinstance(error, kind)), None)
     message = " ".join(str(error).split())
     path = field_path(message)

@@ -6,6 +6,7 @@ import logging
 import re
 import time
 import uuid
+from typing import NoReturn
 
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
@@ -15,11 +16,17 @@ from optimizer.errors import SpecError
 from optimizer.spec.schema import SystemSpec
 from rest_server.errors import error_response
 from rest_server.logs import ACCESS, FIELDS
+from rest_server.places import ClientLeft
 from rest_server.settings import PREFIX, Settings
 
 DRAIN_FACTOR = 8
 """A body that is too large is read up to this many times the limit before it is refused, and thrown away, so
 that a client that writes before it reads sees the answer."""
+SMALL_BYTES = 64 * 2**10
+"""What of each body does not count towards the sum of all, so that small requests are always served [bytes];
+the number of connections bounds it."""
+BUSY_S = 5
+"""When to try again where bodies fill the memory for them [s]."""
 MAX_LOGGED_PATH = 200
 """Longest path that a log line shows [characters]."""
 
@@ -73,52 +80,97 @@ def _variable(setting: str) -> str:
 
 
 class BodyLimit:
-    """Refuses bodies that are too large, whether they say so beforehand or not, and those that never end."""
+    """Refuses bodies that are too large, that never end, and those for which there is no memory left."""
 
-    def __init__(self, app: ASGIApp, max_bytes: int, timeout_s: float) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
-        self._max_bytes = max_bytes
-        self._timeout_s = timeout_s
+        self._settings = settings
+        self._budget = _Budget(settings.max_bodies_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on with a body that ends in 413 over the limit, in 408 if it stalls."""
+        """Pass a request on with a body that ends in 413 over the limit, in 408 if it stalls, or in 503."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
-        body = _Body(receive, self._max_bytes, self._timeout_s)
+        body = _Body(receive, self._settings, self._budget)
         stated = headers.get(b"content-length", b"")
-        if not (stated.isdigit() and int(stated) > self._max_bytes):
-            await self._app(scope, body.receive, send)
-            return
-        if b"expect" not in headers:
-            await body.drain()
-        answer = error_response(scope, 413, body.too_large, headers=_CLOSING)
-        await answer(scope, receive, send)
+        try:
+            if not (stated.isdigit() and int(stated) > self._settings.max_body_bytes):
+                await self._app(scope, body.receive, send)
+                return
+            if b"expect" not in headers:
+                await body.drain()
+            answer = error_response(scope, 413, body.too_large, headers=_CLOSING)
+            await answer(scope, receive, send)
+        finally:
+            body.release()
+
+
+class _Budget:
+    """The memory that the bodies of all requests may take."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self.most_bytes = most_bytes
+        self.taken_bytes = 0
 
 
 class _Body:
     """The body of a request, counted and timed as it comes in."""
 
-    def __init__(self, receive: Receive, max_bytes: int, timeout_s: float) -> None:
+    def __init__(self, receive: Receive, settings: Settings, budget: _Budget) -> None:
         self._receive = receive
-        self._max_bytes = max_bytes
-        self._end = time.monotonic() + timeout_s
+        self._max_bytes = settings.max_body_bytes
+        self._end = time.monotonic() + min(settings.body_timeout_s, settings.request_timeout_s)
+        self._budget = budget
+        self._taken_bytes = 0
         self._seen = 0
         self._more = True
-        self.too_large = f"the body is over the limit of {max_bytes:,} bytes"
+        self.too_large = f"the body is over the limit of {self._max_bytes:,} bytes"
 
     async def receive(self) -> Message:
         """Return the next part, or what comes after the last.
 
         Raises:
-            HTTPException: 413, the body is too large; 408, the time for it has run out.
+            HTTPException: 413, the body is too large; 408, the time for it has run out; 503, the bodies of
+                all requests together are.
+            ClientLeft: the client has left before the end.
         """
-        message = await self._next() if self._more else await self._receive()
+        if not self._more:
+            return await self._receive()
+        message = await self._next()
+        if message["type"] == "http.disconnect":
+            raise ClientLeft("the client has closed its connection")
         if self._seen > self._max_bytes:
-            await self.drain()
-            raise HTTPException(413, self.too_large, headers=_CLOSING)
+            await self._refuse(413, self.too_large)
+        if not self._take():
+            most = self._budget.most_bytes
+            await self._refuse(
+                503,
+                f"the bodies of all requests have reached the limit of {most:,} bytes; "
+                f"try again in {BUSY_S} s, or raise {_variable('max_bodies_bytes')}",
+            )
         return message
+
+    def _take(self) -> bool:
+        """Count what has come towards the sum of all bodies, if it fits; what is small always does."""
+        more = max(0, self._seen - SMALL_BYTES) - self._taken_bytes
+        fits = self._budget.taken_bytes + more <= self._budget.most_bytes
+        if fits:
+            self._taken_bytes += more
+            self._budget.taken_bytes += more
+        return fits
+
+    def release(self) -> None:
+        """Count this body no more."""
+        self._budget.taken_bytes -= self._taken_bytes
+        self._taken_bytes = 0
+
+    async def _refuse(self, status: int, detail: str) -> NoReturn:
+        self.release()
+        await self.drain()
+        headers = _CLOSING | ({"Retry-After": str(BUSY_S)} if status == 503 else {})
+        raise HTTPException(status, detail, headers=headers)
 
     async def drain(self) -> None:
         """Read what is left and throw it away, up to a limit."""

@@ -48,13 +48,18 @@ class ClientLeft(InferplanError):  # noqa: N818  the name says what happened
 class SolvePlaces:
     """At most so many solves at once, and so many requests waiting for a place, first come first served."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._max_solves = settings.max_solves
+    def __init__(self, settings: Settings, *, studies: bool = False) -> None:
+        """Set up places for one kind of work: small requests, or studies, which may take long.
+
+        Each kind has its own, so that neither waits for the other.
+        """
+        self._max_solves = settings.max_studies if studies else settings.max_solves
         self._max_waiting = settings.max_waiting
         self._timeout_s = settings.request_timeout_s
-        self._free = asyncio.Semaphore(settings.max_solves)
-        self._threads = ThreadPoolExecutor(settings.max_solves, thread_name_prefix="solve")
-        self._processes = SolverProcesses(settings.solver_processes)
+        self._free = asyncio.Semaphore(self._max_solves)
+        self._threads = ThreadPoolExecutor(self._max_solves, thread_name_prefix="solve")
+        processes = self._max_solves if studies else min(settings.solver_processes, self._max_solves)
+        self._processes = SolverProcesses(processes if settings.solver_processes else 0)
         self._mean_s = 0.0
 
     running: int = 0
@@ -138,9 +143,14 @@ class SolvePlaces:
         """Return when the queue will probably have been worked off, 1 … 60 s."""
         return min(60, 1 + int(self.waiting * self._mean_s / self._max_solves))
 
-    async def start(self) -> None:
-        """Start the solver processes, if there are any, so that no request waits for that."""
-        await asyncio.get_running_loop().run_in_executor(None, self._processes.start)
+    @property
+    def available(self) -> bool:
+        """Whether work can be done: false before the first process is ready, and when none can be started."""
+        return self._processes.available
+
+    def start(self) -> None:
+        """Begin to start the solver processes, if there are any."""
+        self._processes.start()
 
     async def close(self) -> None:
         """Finish what runs, then end threads and processes."""

@@ -8,11 +8,12 @@ request. Only SHA-256 hashes are kept, and all of them are compared, each in con
 import hashlib
 import hmac
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from optimizer.errors import SpecError
@@ -33,7 +34,8 @@ _SOLVING = frozenset(
 """POST: computes from its body."""
 _OWN_PAGES = frozenset({b"none", b"same-origin"})
 """Values of ``Sec-Fetch-Site`` that are let in. Browsers send it: a service on this machine, whose GETs can
-change its fleet, must not obey any page that its user opens. Other clients do not."""
+change its fleet, must not obey any page that its user opens. Other clients do not; browsers that do not
+either send ``Origin``, at least where a page could read the answer."""
 _CHANGING = ("add", "remove", "apply")
 """How the reference's GET routes begin that change the fleet."""
 
@@ -151,41 +153,68 @@ def _keys(path: Path) -> Iterator[Key]:
 
 
 class Gate:
-    """Lets requests pass that have the key they need."""
+    """Lets requests pass that are meant for this service, and have the key they need."""
 
-    def __init__(self, app: ASGIApp, keys: KeyFiles, writing: Collection[str]) -> None:
+    def __init__(
+        self, app: ASGIApp, keys: KeyFiles, writing: Collection[str], accepts_host: Callable[[str], bool]
+    ) -> None:
         self._app = app
         self._keys = keys
         self._writing = writing
+        self._accepts_host = accepts_host
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or answer 401 or 403."""
-        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
-            await self._app(scope, receive, send)
-            return
-        headers = dict(reversed(scope["headers"]))
-        if headers.get(b"sec-fetch-site", b"none") not in _OWN_PAGES:
+        """Pass a request on, or answer 421, 401 or 403."""
+        refusal = None
+        if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
+            headers = dict(reversed(scope["headers"]))
+            refusal = self._misdirected(scope, headers) or self._locked_out(scope, headers)
+        await (refusal or self._app)(scope, receive, send)
+
+    def _misdirected(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Response | None:
+        """Refuse what a browser sends for a page of another site, be it under a name of its own for us."""
+        host = headers.get(b"host", b"").decode("latin-1")
+        if host and not self._accepts_host(_host_name(host)):
+            detail = f"this service is not known as {_host_name(host)[:100]!r}; see INFERPLAN_ALLOWED_HOSTS"
+            return error_response(scope, 421, detail)
+        if _is_foreign(headers):
             detail = "a page of another site made the browser send this; it may not use this service"
-            await error_response(scope, 403, detail)(scope, receive, send)
-            return
+            return error_response(scope, 403, detail)
+        return None
+
+    def _locked_out(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Response | None:
+        """Refuse what comes without a key, or without the one it needs."""
         if not self._keys.required:
-            await self._app(scope, receive, send)
-            return
+            return None
         given = given_key(headers)
         key = self._keys.find(given) if given else None
         if key is None:
             problem = "this is not a known API key" if given else "an API key is needed"
-            headers = {"WWW-Authenticate": 'Bearer realm="inferplan"'}
+            challenge = {"WWW-Authenticate": 'Bearer realm="inferplan"'}
             detail = f"{problem}; send one in X-API-KEY, or as a bearer token"
-            await error_response(scope, 401, detail, headers=headers)(scope, receive, send)
-            return
+            return error_response(scope, 401, detail, headers=challenge)
         scope.setdefault("state", {})["api_key"] = key.label
         needed = needed_scope(scope["method"], scope["path"], self._writing)
         if needed not in key.scopes:
             detail = f"the API key lacks the scope {needed.value!r}, which this request needs"
-            await error_response(scope, 403, detail)(scope, receive, send)
-            return
-        await self._app(scope, receive, send)
+            return error_response(scope, 403, detail)
+        return None
+
+
+def _host_name(authority: str) -> str:
+    """Return the name in ``name:port`` or ``[address]:port``."""
+    if authority.startswith("["):
+        return authority[1:].partition("]")[0]
+    return authority.partition(":")[0]
+
+
+def _is_foreign(headers: Mapping[bytes, bytes]) -> bool:
+    """Say whether a browser sends this for a page of another site."""
+    site = headers.get(b"sec-fetch-site")
+    if site is not None:
+        return site not in _OWN_PAGES
+    origin = headers.get(b"origin")
+    return origin is not None and origin.partition(b"://")[2].lower() != headers.get(b"host", b"").lower()
 
 
 def given_key(headers: Mapping[bytes, bytes]) -> bytes:

@@ -18,12 +18,21 @@ PREFIX = "INFERPLAN_"
 _Count = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _places() -> int:
     """Return one place to solve for each core that this process may use, and one more.
 
     With the one more no core idles while an answer and the next request change hands.
     """
-    return 1 + (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    return 1 + _cores()
+
+
+def _study_places() -> int:
+    """Return one place for studies for every two cores, so that they leave some to small requests."""
+    return max(1, _cores() // 2)
 
 
 class Settings(BaseSettings):
@@ -52,18 +61,29 @@ class Settings(BaseSettings):
     """Whether ``/optimizeOne`` leaves the fleet of a stateful service alone."""
     queue_at_root: bool = False
     """Whether the routes of the queue-analysis service are at the root as well as under ``/queue``."""
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
+    """Host names under which clients may know the service, ``*`` for any; in the environment separated by
+    commas. None: with a loopback address the names of this machine to itself, else any."""
     insecure: bool = False
     """Whether an address that other machines reach may be served without API keys."""
     api_key_files: Annotated[tuple[Path, ...], NoDecode] = ()
     """Files with API keys; in the environment separated as in ``PATH``. None: everybody may do everything."""
     max_body_bytes: int = Field(4 * 2**20, ge=1, le=2**30)
     """Largest body of a request [bytes]."""
+    max_bodies_bytes: int = Field(32 * 2**20, ge=1, le=2**40)
+    """Most that the bodies of all requests may take at once, in each worker [bytes]."""
+    body_timeout_s: float = Field(20.0, gt=0, le=86_400, allow_inf_nan=False)
+    """Longest time in which the body of a request must have come [s]."""
+    write_timeout_s: float = Field(30.0, gt=0, le=86_400, allow_inf_nan=False)
+    """Longest time in which a client must have read an answer [s]."""
     max_solves: int = Field(default_factory=_places, ge=1, le=1024)
     """Solves at once, in each worker."""
     solver_processes: int = Field(default_factory=_places, ge=0, le=1024)
     """Processes that solve for each worker, so that the worker itself stays free to answer; 0: threads."""
+    max_studies: int = Field(default_factory=_study_places, ge=1, le=1024)
+    """Explanations, reports, comparisons and figures at once, in each worker, in processes of their own."""
     max_waiting: int = Field(128, ge=0, le=1_000_000)
-    """Requests that may wait for a place to solve, in each worker."""
+    """Requests that may wait for a place to solve, and as many for one to study, in each worker."""
     request_timeout_s: float = Field(60.0, gt=0, le=86_400, allow_inf_nan=False)
     """Longest time from a request to its answer, waiting included [s]."""
     max_servers: _Count = 2_000
@@ -83,9 +103,17 @@ class Settings(BaseSettings):
         """Split what came from the environment."""
         return tuple(part for part in value.split(os.pathsep) if part) if isinstance(value, str) else value
 
+    @field_validator("allowed_hosts", mode="before")
+    @classmethod
+    def _hosts(cls, value: Any) -> Any:
+        """Split what came from the environment; names have no case."""
+        names = value.split(",") if isinstance(value, str) else value
+        return tuple(name.strip().strip("[]").lower() for name in names if name.strip())
+
     def environment(self) -> dict[str, str]:
         """Return the environment variables from which another process reads the same settings."""
-        texts = {name: str(value) for name, value in self if name != "api_key_files"}
+        texts = {name: str(value) for name, value in self}
+        texts["allowed_hosts"] = ",".join(self.allowed_hosts)
         texts["api_key_files"] = os.pathsep.join(str(path.absolute()) for path in self.api_key_files)
         return {f"{PREFIX}{name.upper()}": text for name, text in texts.items()}
 
@@ -96,10 +124,13 @@ class Settings(BaseSettings):
 
     def is_loopback(self) -> bool:
         """Say whether only this machine can reach the address."""
-        try:
-            return ipaddress.ip_address(self.host.strip("[]").partition("%")[0]).is_loopback
-        except ValueError:
-            return self.host.lower() == "localhost"
+        return _is_loopback(self.host.strip("[]"))
+
+    def accepts_host(self, name: str) -> bool:
+        """Say whether a client may know the service by a name, without its port and brackets, in any case."""
+        if self.allowed_hosts:
+            return "*" in self.allowed_hosts or name.lower() in self.allowed_hosts
+        return not self.is_loopback() or _is_loopback(name)
 
     def check(self) -> None:
         """Refuse settings that contradict one another, or that would open the service to strangers.
@@ -121,6 +152,13 @@ class Settings(BaseSettings):
                 f"--host {self.host}: other machines can reach this address and there are no API keys; "
                 "give --api-keys FILE, or --insecure to let everybody in"
             )
+
+
+def _is_loopback(name: str) -> bool:
+    try:
+        return ipaddress.ip_address(name.partition("%")[0]).is_loopback
+    except ValueError:
+        return name.lower() == "localhost"
 
 
 def load_settings(**given: object) -> Settings:

@@ -1,41 +1,63 @@
 """Processes that solve, so that the one that answers requests keeps its interpreter to itself.
 
-Takes work that is a module's function over plain values, gives its result, or raises what it raised. A
-process ends by itself when the one that started it is gone.
+Takes work that is a module's function over plain values, gives its result, or raises what it raised. Each
+process is the only worker of a pebble pool of its own: what ends one, or spoils the pipe to it, meets nobody
+else's work. All are forked from one server process that has imported what a solve needs, and end with the
+service, whatever ends that.
 """
 
-import contextlib
 import copyreg
 import importlib
+import logging
 import multiprocessing
+import os
 import pickle
-import queue
 import signal
-import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from functools import partial
 from types import FunctionType, MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pebble import ProcessFuture, ProcessPool
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from optimizer.errors import InferplanError, SolverError
+from rest_server.logs import SERVICE
 
-if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
-
-_PLAIN = (bytes, str, int, float, bool, type(None), BaseModel)
-_IMPORTED_BEFOREHAND = (
+PRELOADED = (
+    "pebble.pool.process",
     "optimizer.pipeline",
     "optimizer.solvers.highs",
     "rest_server.v1.planning",
+    "rest_server.v1.study_work",
     "rest_server.compat.queue",
     "rest_server.compat.planning",
 )
-"""What a process imports before its first work."""
+"""What the server process imports before it forks any."""
+TRIES = 2
+"""How often work is begun if the process dies that does it."""
+CHECK_S = 1.0
+"""How often it is looked whether a process has died on which nobody waits, and how long after a start that
+failed comes the next [s]."""
+START_S = 30.0
+"""How long a process may take to answer for the first time [s]."""
+_PLAIN = (bytes, str, int, float, bool, type(None), BaseModel)
+_LOST = (CancelledError, OSError, EOFError, RuntimeError)
+"""What pebble raises, or sets in a future, where a process has died or cannot be started."""
+
+
+class NoSolverProcess(InferplanError):  # noqa: N818  the name says what happened
+    """Raised when no process runs and none can be started, for lack of memory or files perhaps."""
+
+    http_status = 503
+    retry_after_s = 5
+    """When to try again [s]."""
 
 
 def may_leave(work: Callable[[], Any]) -> bool:
@@ -65,9 +87,8 @@ class Job:
 
     def __init__(self, work: Callable[..., Any], before: Callable[[], Any] | None = None) -> None:
         self._work, self._before = work, before
-        self.lock = threading.Lock()
-        self.child: _Child | None = None
-        self.given_up = False
+        self._future: ProcessFuture[bytes] | None = None
+        self._given_up = False
 
     def message(self) -> bytes:
         """Return the work as it is sent, after what comes before it."""
@@ -86,159 +107,216 @@ class Job:
         Raises:
             SolverError: it has been.
         """
-        if self.given_up:
+        if self._given_up:
             raise SolverError("nobody waits for this work any more")
 
-    def hand_to(self, child: "_Child") -> None:
-        """Note which process works on this.
-
-        Raises:
-            SolverError: it has been given up.
-        """
-        with self.lock:
-            self.check()
-            self.child = child
+    def sent_as(self, future: ProcessFuture[bytes]) -> None:
+        """Note what stands for the work while a process does it."""
+        self._future = future
+        if self._given_up:  # perhaps just now, before there was a future to cancel
+            future.cancel()
 
     def give_up(self) -> None:
-        """End the process if it works on this already; another takes its place."""
-        with self.lock:
-            self.given_up = True
-            if self.child is not None:
-                self.child.kill()
+        """End the process if it works on this; it never waits, as the event loop calls it."""
+        self._given_up = True
+        if self._future is not None:
+            self._future.cancel()
 
 
 class SolverProcesses:
-    """A number of processes, each started with its first work or by `start`; one that dies is replaced."""
+    """A number of processes; one that ends is started again, until that works."""
 
     def __init__(self, count: int) -> None:
         self.count = count
         """How many there are; none: `run` must not be called."""
-        self._idle: queue.LifoQueue[_Child] = queue.LifoQueue()
-        for _ in range(count):
-            self._idle.put(_Child())
+        self._processes = tuple(_Process() for _ in range(count))
+        self._idle = list(self._processes)
+        self._changed = threading.Condition()
+        self._keeper: threading.Thread | None = None
+        self._started = self._failing = self._closing = False
+
+    @property
+    def available(self) -> bool:
+        """Whether work can be done, perhaps after a moment in which a process is replaced."""
+        return not self.count or (self._started and not (self._failing and self._none_works()))
+
+    def _none_works(self) -> bool:
+        return not any(process.works for process in self._processes)
+
+    def start(self) -> None:
+        """Begin to start the processes, and to replace those that end."""
+        with self._changed:
+            if self._keeper is None and self.count:
+                self._keeper = threading.Thread(target=self._keep, name="keep-solvers", daemon=True)
+                self._keeper.start()
+
+    def _keep(self) -> None:
+        """Start what is idle and does not work, again and again, until the service ends."""
+        while not self._closing:
+            with self._changed:
+                process = next((each for each in self._idle if not each.works), None)
+                if process is None:
+                    self._changed.wait(CHECK_S)
+                    continue
+                self._idle.remove(process)
+            started = process.start()
+            with self._changed:
+                self._started, self._failing = self._started or started, not started
+                self._idle.append(process)
+                self._changed.notify_all()
+                if not started and not self._closing:
+                    self._changed.wait(CHECK_S)
 
     def run(self, job: Job) -> Any:
-        """Run work in a process and return its result.
+        """Run work in a process and return its result; in another one once more if the first dies.
 
         Raises:
-            SolverError: the process died, for lack of memory perhaps, or was given up.
+            NoSolverProcess: no process can be started.
+            SolverError: two processes died with it, for lack of memory perhaps, or it was given up.
             Exception: whatever comes before the work raises.
         """
-        child = self._idle.get()
+        self.start()
+        message = None
+        for _ in range(TRIES):
+            with self._taken(job) as process:
+                message = message or job.message()
+                answer = process.answer(message, job)
+            job.check()
+            if answer is not None:
+                done, result = pickle.loads(answer)  # noqa: S301  our own process wrote it
+                if done:
+                    return result
+                raise result
+        raise SolverError("the solver's process has died, and the next one too, perhaps for lack of memory")
+
+    @contextmanager
+    def _taken(self, job: Job) -> Iterator["_Process"]:
+        """Take a process that works, waiting for it."""
+        with self._changed:
+            while (process := next((each for each in self._idle[::-1] if each.works), None)) is None:
+                job.check()
+                if self._failing and self._none_works():
+                    raise NoSolverProcess(
+                        "no process that solves can be started, for lack of memory or files perhaps; "
+                        f"try again in {NoSolverProcess.retry_after_s} s"
+                    )
+                self._changed.notify_all()  # one may be idle and dead
+                self._changed.wait(CHECK_S)
+            self._idle.remove(process)
         try:
-            job.check()
-            child.start()
-            message = job.message()
-            job.hand_to(child)
-            done, result = child.answer(message)
-        except (EOFError, OSError):
-            child = self._replaced(child, job)
-            job.check()
-            raise SolverError("the solver's process has died, perhaps for lack of memory") from None
+            yield process
         finally:
-            with job.lock:
-                job.child = None
-            self._idle.put(child)
-        if not done:
-            raise result
-        return result
-
-    @staticmethod
-    def _replaced(child: "_Child", job: Job) -> "_Child":
-        with job.lock:
-            child.kill()
-        child.wait()
-        return _Child()
-
-    def start(self) -> None:
-        """Start all processes, and wait until they have imported what a solve needs."""
-        children = [self._idle.get() for _ in range(self.count)]
-        for child in children:
-            child.start()
-        for child in children:
-            try:
-                child.answer(pickle.dumps(partial(int)))
-            except (EOFError, OSError):
-                child.kill()
-                child.wait()
-            self._idle.put(child)
+            with self._changed:
+                self._idle.append(process)
+                self._changed.notify_all()
 
     def close(self) -> None:
-        """End the processes; call it when they are idle."""
-        for _ in range(self.count):
-            self._idle.get().end()
+        """End the processes at once; call it when nobody needs them any more."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        if self._keeper is not None:
+            self._keeper.join(CHECK_S)  # one that cannot be started holds nobody up
+        for process in self._processes:
+            process.end()
 
 
-class _Child:
-    """One process and the pipe to it."""
+class _Process:
+    """One process: a pool of one, thrown away as soon as anything is wrong with it."""
 
     def __init__(self) -> None:
-        self._process: Any = None
-        self._pipe: Connection[bytes, bytes] | None = None
+        self._pool: ProcessPool | None = None
 
-    def start(self) -> None:
-        """Start the process, if it does not run."""
-        if not self.works():
-            context = multiprocessing.get_context("spawn")
-            self._pipe, theirs = context.Pipe()
-            self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
-            self._process.start()
-            theirs.close()
+    @property
+    def works(self) -> bool:
+        """Whether it has answered, and has not ended since."""
+        pool = self._pool
+        return pool is not None and pool.active
 
-    def answer(self, work: bytes) -> tuple[bool, Any]:
-        """Return whether the work was done, and its result or what it raised.
+    def start(self) -> bool:
+        """Start a new process in place of one that has ended, and say whether it answers."""
+        self.end()
+        pool = ProcessPool(1, initializer=_prepare, context=_context())
+        try:
+            _awaited(pool.schedule(os.getpid), pool, START_S)
+        except _LOST as error:
+            problem = " ".join(str(error.__cause__ or error).split()) or type(error).__name__
+            logging.getLogger(SERVICE).warning("a process that solves could not be started: %s", problem)
+            _end(pool)
+            return False
+        self._pool = pool
+        return True
 
-        Raises:
-            EOFError: the process has died.
-            OSError: the process has died.
-        """
-        assert self._pipe is not None
-        self._pipe.send_bytes(work)
-        answer: tuple[bool, Any] = pickle.loads(self._pipe.recv_bytes())  # noqa: S301  our own process wrote it
+    def answer(self, message: bytes, job: Job) -> bytes | None:
+        """Return the answer to some work, or nothing if the process ends before it has one."""
+        pool = self._pool
+        assert pool is not None
+        try:
+            future = pool.schedule(_answered, (message,))
+            job.sent_as(future)
+            answer: bytes = _awaited(future, pool)
+        except _LOST:
+            pool.stop()
+            return None
         return answer
 
-    def works(self) -> bool:
-        """Say whether the process is alive."""
-        return bool(self._process is not None and self._process.is_alive())
-
-    def kill(self) -> None:
-        """End the process at once, if it has not ended yet; does not wait for its end."""
-        if self._process is not None:
-            self._process.kill()
-
-    def wait(self) -> None:
-        """Wait until the process has ended."""
-        if self._process is not None:
-            self._process.join()
-
     def end(self) -> None:
-        """End the process; it is idle."""
-        if self._pipe is not None:
-            self._pipe.close()
-            self._process.join()
+        """End the process at once, if there is one."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            _end(pool)
 
 
-class _Worker:
-    """What runs in a process: answers work until the other side has closed the pipe, or is gone."""
+def _end(pool: ProcessPool) -> None:
+    pool.stop()
+    pool.join()
 
-    def __init__(self, pipe: "Connection[bytes, bytes]") -> None:
-        self._pipe = pipe
-        self._working = self._ending = False
 
-    def serve(self) -> None:
-        """Answer one after the other."""
-        with contextlib.suppress(EOFError, OSError):
-            while not self._ending:
-                work = self._pipe.recv_bytes()
-                self._working = True
-                self._pipe.send_bytes(_answered(work))
-                self._working = False
+def _awaited(future: ProcessFuture[Any], pool: ProcessPool, timeout_s: float | None = None) -> Any:
+    """Return the result of a future, as long as its pool works.
 
-    def end(self, *_: object) -> None:
-        """End now, or after what is being worked on."""
-        self._ending = True
-        if not self._working:
-            sys.exit()
+    Raises:
+        BrokenProcessPool: the pool does not work any more, or the time is over.
+    """
+    waited_s = 0.0
+    while timeout_s is None or waited_s < timeout_s:
+        try:
+            return future.result(CHECK_S)
+        except TimeoutError:
+            waited_s += CHECK_S
+            if not pool.active:
+                raise BrokenProcessPool("the process has ended") from None
+    raise BrokenProcessPool(f"no answer within {timeout_s:g} s")
+
+
+# --- in the processes ----------------------------------------------------------------------------------
+
+
+def _context() -> Any:
+    """Return how processes are started: forked from one that has imported everything, where that exists."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(PRELOADED))
+    return context
+
+
+def _prepare() -> None:
+    """Make a process ready: it ends at a signal, even amid a solve, and when the service is gone.
+
+    Where the server process could not import something, it is imported here, and here it is an error.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_with_the_service, daemon=True).start()
+    for module in PRELOADED:
+        importlib.import_module(module)
+
+
+def _end_with_the_service() -> None:
+    service = multiprocessing.parent_process()
+    if service is not None:
+        service.join()
+        os._exit(1)
 
 
 def _answered(work: bytes) -> bytes:
@@ -250,12 +328,3 @@ def _answered(work: bytes) -> bytes:
     except Exception:  # noqa: BLE001  a fault of ours ends the request, not the process, and the service logs it
         answer = False, RuntimeError(f"in the solver's process:\n{traceback.format_exc()}")
     return pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
-
-
-def _serve(pipe: "Connection[bytes, bytes]") -> None:
-    worker = _Worker(pipe)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # meant for the service, which finishes what runs
-    signal.signal(signal.SIGTERM, worker.end)
-    for module in _IMPORTED_BEFOREHAND:
-        importlib.import_module(module)
-    worker.serve()

@@ -1,13 +1,13 @@
 """The fleet that a stateful service holds: immutable snapshots, one after the other, each with its revision.
 
-A reader gets a whole snapshot; a writer gives a function from snapshot to snapshot, which runs under the lock
-and sees every change before it. Nothing is solved under the lock.
+A reader gets a whole snapshot; a writer gives a function from snapshot to snapshot, which sees every change
+before it.
 """
 
+import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -142,42 +142,99 @@ Arrival = tuple[Entities, Plan | None]
 """A whole fleet, and the plan that was made of it, if any."""
 
 
-class HeldFleet:
-    """The current entities with their revision, and the last plan; safe to use from many threads."""
+class _Arriving:
+    """A fleet that is built when it is first asked for, and once, however many ask."""
 
-    def __init__(self, entities: Entities | None = None) -> None:
+    def __init__(self, build: Callable[[], Arrival]) -> None:
+        self._build = build
         self._lock = threading.Lock()
-        self._entities = entities or Entities()
-        self._revision = 0
-        self._changed_at = 0
-        self._plan: PlanRecord | None = None
-        self._arrived: Callable[[], Arrival] | None = None
-        self._arrived_at = 0.0
+        self._built: Arrival | None = None
+        self.arrived_at = time.time()
+
+    def built(self) -> Arrival:
+        """Return the fleet; nobody waits for this who does not want it."""
+        with self._lock:
+            if self._built is None:
+                self._built = self._build()
+            return self._built
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """Everything that is held at one revision."""
+
+    revision: int
+    entities: Entities
+    changed_at: int = 0
+    """Revision of the last change that was more than keeping a plan."""
+    plan: PlanRecord | None = None
+    arriving: _Arriving | None = None
+    """The fleet that takes the place of the entities as soon as somebody asks for it."""
+
+    def settled(self) -> "_Snapshot":
+        """Return this with the fleet that has arrived in its place."""
+        if self.arriving is None:
+            return self
+        entities, plan = self.arriving.built()
+        record = self.plan if plan is None else PlanRecord(plan, self.revision, self.arriving.arrived_at)
+        return replace(self, entities=entities, plan=record, arriving=None)
+
+    def changed(self, entities: Entities) -> "_Snapshot":
+        """Return the next one, after a change of the entities."""
+        revision = self.revision + 1
+        return replace(self, revision=revision, entities=entities, changed_at=revision)
+
+
+class HeldFleet:
+    """The current entities with their revision, and the last plan; safe to use from many threads.
+
+    Readers take no lock. Nothing is built or computed under the lock of the state: it only puts a finished
+    snapshot in place of another. Writers come one after the other, so that each sees the changes before it.
+    """
+
+    def __init__(self, entities: Entities | None = None, *, instance: str | None = None) -> None:
+        """Begin with some entities at revision 0.
+
+        Args:
+            entities: what is held at first; none: nothing.
+            instance: what tells the revisions of this service from those of one before; none: a random text.
+        """
+        self._instance = secrets.token_hex(4) if instance is None else instance
+        self._now = _Snapshot(0, entities or Entities())
+        self._lock = threading.Lock()
+        self._writing = threading.Lock()
+
+    def etag(self, revision: int) -> str:
+        """Return a revision as an entity tag, which no other fleet has."""
+        return f'"{self._instance}-{revision}"'
 
     def read(self) -> tuple[int, Entities]:
         """Return the revision and the entities at it."""
-        with self._settled():
-            return self._revision, self._entities
+        now = self._settled()
+        return now.revision, now.entities
 
     def replace(self, arrival: Callable[[], Arrival]) -> None:
         """Put another fleet, with its plan, in place of this one; it is built when it is first asked for.
 
         Most fleets that come with a request are never looked at, so nothing is spent on them.
         """
+        arriving = _Arriving(arrival)
         with self._lock:
-            self._arrived, self._arrived_at = arrival, time.time()
-            self._changed()
+            self._now = replace(self._now.changed(self._now.entities), arriving=arriving)
 
-    @contextmanager
-    def _settled(self) -> Iterator[None]:
-        """Hold the lock, with what arrived last in its place."""
+    def _settled(self) -> _Snapshot:
+        """Return what is held now, with what arrived last in its place."""
+        while (now := self._now).arriving is not None:
+            self._exchanged(now, now.settled())
+        return now
+
+    def _exchanged(self, before: _Snapshot, after: _Snapshot) -> bool:
+        """Put a snapshot in place of the one it was made from, and say whether that was still there."""
         with self._lock:
-            if self._arrived is not None:
-                arrival, self._arrived = self._arrived, None
-                self._entities, plan = arrival()
-                if plan is not None:
-                    self._plan = PlanRecord(plan, self._revision, self._arrived_at)
-            yield
+            there = self._now is before
+            if there:
+                self._now = after
+            return there
 
     def update(
         self, change: Callable[[Entities], Entities], *, if_revision: int | None = None
@@ -185,7 +242,8 @@ class HeldFleet:
         """Replace the entities by what `change` makes of them; what it raises leaves them as they are.
 
         Args:
-            change: runs under the lock, so it must be quick; returning its argument changes nothing.
+            change: is called again if another fleet has arrived meanwhile; returning its argument changes
+                nothing. Other changes wait for it, readers do not.
             if_revision: the revision that the change is meant for; none: whatever is current.
 
         Returns:
@@ -194,24 +252,20 @@ class HeldFleet:
         Raises:
             RevisionConflict: the fleet is at another revision.
         """
-        with self._settled():
-            if if_revision is not None and if_revision != self._revision:
-                raise RevisionConflict(self._revision, if_revision)
-            changed = change(self._entities)
-            if changed is not self._entities:
-                self._entities = changed
-                self._changed()
-            return self._revision, self._entities
-
-    def _changed(self) -> None:
-        self._revision += 1
-        self._changed_at = self._revision
+        with self._writing:
+            while True:
+                before = self._settled()
+                if if_revision is not None and if_revision != before.revision:
+                    raise RevisionConflict(before.revision, if_revision)
+                entities = change(before.entities)
+                after = before if entities is before.entities else before.changed(entities)
+                if self._exchanged(before, after):
+                    return after.revision, after.entities
 
     @property
     def plan(self) -> PlanRecord | None:
         """The last plan, if any."""
-        with self._settled():
-            return self._plan
+        return self._settled().plan
 
     def keep_plan(self, plan: Plan, desired: Mapping[str, AllocationData], revision: int) -> int:
         """Keep a plan as the last one, and what it desires, also where the fleet has changed since.
@@ -227,12 +281,17 @@ class HeldFleet:
             The revision that the plan stands for: that after this change, or where the fleet had changed
             before it the one that the plan was made from.
         """
-        with self._settled():
-            if self._plan is not None and self._plan.revision > revision:
-                return revision
-            unchanged = self._changed_at <= revision
-            self._entities = self._entities.with_desired(desired)
-            self._revision += 1
-            stands_for = self._revision if unchanged else revision
-            self._plan = PlanRecord(plan, stands_for, time.time())
-            return stands_for
+        with self._writing:
+            while True:
+                before = self._settled()
+                if before.plan is not None and before.plan.revision > revision:
+                    return revision
+                stands_for = before.revision + 1 if before.changed_at <= revision else revision
+                after = replace(
+                    before,
+                    revision=before.revision + 1,
+                    entities=before.entities.with_desired(desired),
+                    plan=PlanRecord(plan, stands_for, time.time()),
+                )
+                if self._exchanged(before, after):
+                    return stands_for

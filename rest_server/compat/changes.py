@@ -13,7 +13,7 @@ from rest_server.state import Entities
 Changed = tuple[Entities, Any]
 """The entities after a change, and the answer."""
 Change = Callable[[Entities], Changed]
-"""A change that runs under the lock of the state."""
+"""A change of the state; it may be carried out again if another fleet has arrived meanwhile."""
 
 
 class WireRefusalError(InferplanError):

@@ -23,6 +23,7 @@ from optimizer.timing import DEFAULT_MAX_NUM_TOKENS, IterationLaw
 from rest_server.compat.answers import WireRoute, json_response
 from rest_server.compat.changes import spelled
 from rest_server.compat.lenient import json_body, read_entity
+from rest_server.settings import Settings
 
 DEFAULT_CONCURRENCY = 256
 """Largest batch that is tried where none is stated."""
@@ -146,32 +147,40 @@ def _answer(
 # --- handlers ------------------------------------------------------------------------------------------
 
 
-def _problem(body: bytes, max_batch: int | None = None) -> QueueProblem:
+def _problem(body: bytes, settings: Settings, max_batch: int | None = None) -> QueueProblem:
     """Read a problem; what may be left out there is 0, and the batch limit the given one."""
     given = spelled(json_body(body))
     if max_batch is not None and not given.get("maxbatchsize"):
         given["maxbatchsize"] = max_batch
-    return read_entity(QueueProblem, {"avginputtokens": 0.0, **given}, "", [])
+    problem: QueueProblem = read_entity(QueueProblem, {"avginputtokens": 0.0, **given}, "", [])
+    _check_batch(problem, settings.max_batch)
+    return problem
 
 
-def _solve(body: bytes) -> Document:
-    return analyze_problem(_problem(body))
+def _check_batch(problem: QueueProblem, most: int) -> None:
+    if problem.max_batch > most:
+        raise SpecError(f"maxBatchSize: must be at most {most:,} on this service, not {problem.max_batch:,}")
 
 
-def _target(body: bytes) -> Document:
-    return size_problem(_problem(body))
+def _solve(body: bytes, settings: Settings) -> Document:
+    return analyze_problem(_problem(body, settings))
 
 
-def _optimize(body: bytes) -> Document:
-    problem = _problem(body, DEFAULT_CONCURRENCY)
-    if problem.max_batch > MAX_CONCURRENCY:
-        raise SpecError(f"maxBatchSize: must be at most {MAX_CONCURRENCY:,}, not {problem.max_batch:,}")
+def _target(body: bytes, settings: Settings) -> Document:
+    return size_problem(_problem(body, settings))
+
+
+def _optimize(body: bytes, settings: Settings) -> Document:
+    problem = _problem(body, settings, min(DEFAULT_CONCURRENCY, settings.max_batch))
+    _check_batch(problem, MAX_CONCURRENCY)
     return best_concurrency(problem)
 
 
-def _handler(work: Callable[[bytes], Document]) -> Callable[..., Coroutine[Any, Any, Response]]:
+def _handler(work: Callable[[bytes, Settings], Document]) -> Callable[..., Coroutine[Any, Any, Response]]:
     async def handler(request: Request) -> Response:
-        found: Document = await request.app.state.places.run(request, partial(work, await request.body()))
+        state = request.app.state
+        asked = partial(work, await request.body(), state.settings)
+        found: Document = await state.places.run(request, asked)
         return json_response(found.model_dump(by_alias=True))
 
     return handler

@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from rest_server.compat import classes, entities
 from rest_server.compat.answers import WireRoute, json_response, notice_headers
-from rest_server.compat.changes import Change, Changed, check_fleet
+from rest_server.compat.changes import Change, Changed, WireRefusalError, check_fleet
 from rest_server.compat.lenient import json_body
 from rest_server.compat.planning import Outcome, plan_document, plan_state, planned_fleet, with_outcome
 from rest_server.settings import Settings
@@ -89,8 +89,8 @@ async def optimize_one(request: Request) -> Response:
     """Plan the system in the body; unless the state is protected, it becomes the state."""
     state, body = request.app.state, await request.body()
     outcome: Outcome = await state.places.run(request, partial(plan_document, body, state.settings))
-    if not (state.settings.stateful and state.settings.protect_state):
-        state.held.replace(partial(planned_fleet, body, outcome))
+    if not state.settings.protect_state and state.settings.workers == 1:
+        await run_in_threadpool(state.held.replace, partial(planned_fleet, body, outcome))
     return _outcome_response(outcome)
 
 
@@ -119,9 +119,14 @@ def _fleet(request: Request) -> HeldFleet:
 
 
 def _reading(reader: Callable[..., Any]) -> Callable[[Request], Response]:
-    """Return a handler that answers from a snapshot."""
+    """Return a handler that answers from a snapshot; of several workers none has what another has planned."""
 
     def handler(request: Request) -> Response:
+        if request.app.state.settings.workers > 1:
+            raise WireRefusalError(
+                HTTPStatus.NOT_IMPLEMENTED,
+                "several workers answer, and none has what another has planned; serve with one",
+            )
         _, now = _fleet(request).read()
         return json_response(reader(now, **request.path_params))
 
@@ -154,12 +159,12 @@ def _writing(writer: Callable[[object, list[str]], Change]) -> Callable[..., Cor
 
 
 def _carried_out(held: HeldFleet, change: Change, settings: Settings) -> Any:
-    answers = []
+    answers: list[Any] = []
 
     def step(now: Entities) -> Entities:
         changed, answer = change(now)
         check_fleet(changed, settings)
-        answers.append(answer)
+        answers[:] = [answer]
         return changed
 
     held.update(step)

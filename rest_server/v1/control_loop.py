@@ -24,7 +24,7 @@ from rest_server.v1.examples import LOADS
 from rest_server.v1.models import LastPlan, LoadChange, LoadSnapshot, ServerList
 from rest_server.v1.planning import server_timing
 from rest_server.v1.problems import problems
-from rest_server.v1.requests import JSON, JsonOf, Precondition, RawRoute, etag
+from rest_server.v1.requests import JSON, JsonOf, Precondition, RawRoute
 from rest_server.v1.work import plan_spec, value_of
 
 PLACE = "servers."
@@ -55,7 +55,7 @@ async def put_loads(
     storing = _Storing(held, body, condition)
     text, stages_s = await state.places.run(request, partial(plan_spec, state.settings), storing)
     revision = await run_in_threadpool(_keep, held, text, storing)
-    headers = server_timing(stages_s) | {"ETag": etag(revision)}
+    headers = server_timing(stages_s) | {"ETag": held.etag(revision)}
     return Response(text, media_type=JSON, headers=headers)
 
 
@@ -113,10 +113,11 @@ def _keep(held: HeldFleet, text: bytes, stored: _Storing) -> int:
 @router.get("/plan", response_model=LastPlan, summary="Read the last plan", responses=problems(404))
 def read_plan(request: Request) -> Response:
     """Return the last plan, its `age` [s], and the `revision` of the fleet that it is for (also `ETag`)."""
-    record = _last(held_fleet(request))
+    held = held_fleet(request)
+    record = _last(held)
     age_s = max(0.0, time.time() - record.made_at)
     plan = LastPlan.model_construct(**dict(record.plan), age_s=round(age_s, 3), revision=record.revision)
-    headers = {"ETag": etag(record.revision), "Age": str(int(age_s))}
+    headers = {"ETag": held.etag(record.revision), "Age": str(int(age_s))}
     return Response(plan.to_json(), media_type=JSON, headers=headers)
 
 
@@ -144,7 +145,7 @@ def apply_plan(request: Request, condition: Condition) -> Response:
     revision, entities = condition.update(held, lambda now: applied(now, plan))
     servers = ServerList.model_construct(servers=tuple(entities.servers.values()))
     text = servers.model_dump_json(by_alias=True, indent=2)
-    return Response(text, media_type=JSON, headers={"ETag": etag(revision)})
+    return Response(text, media_type=JSON, headers={"ETag": held.etag(revision)})
 
 
 def applied(entities: Entities, plan: Plan) -> Entities:

@@ -19,7 +19,7 @@ from rest_server.state import Entities, HeldFleet
 from rest_server.v1.examples import ENTITIES
 from rest_server.v1.kinds import KINDS, Key, Kind, check_alone
 from rest_server.v1.problems import problems
-from rest_server.v1.requests import JSON, JsonOf, Precondition, RawRoute, etag, precondition
+from rest_server.v1.requests import JSON, JsonOf, Precondition, RawRoute, precondition
 from rest_server.v1.work import value_of
 
 Condition = Annotated[Precondition, Depends(precondition)]
@@ -52,7 +52,7 @@ def _add_reads(router: APIRouter, kind: Kind) -> None:
     def list_all(request: Request) -> Response:
         revision, entities = held_fleet(request).read()
         sections: dict[str, Any] = {kind.section: tuple(kind.items(entities).values())}
-        return _answer(kind.listing.model_construct(**sections), revision)
+        return _answer(request, kind.listing.model_construct(**sections), revision)
 
     @router.get(
         kind.one,
@@ -63,7 +63,7 @@ def _add_reads(router: APIRouter, kind: Kind) -> None:
     )
     def read_one(request: Request, key: Annotated[Key, Depends(kind.key)]) -> Response:
         revision, entities = held_fleet(request).read()
-        return _answer(_found(kind, entities, key), revision)
+        return _answer(request, _found(kind, entities, key), revision)
 
 
 def _add_writes(router: APIRouter, kind: Kind) -> None:
@@ -93,7 +93,7 @@ def _add_writes(router: APIRouter, kind: Kind) -> None:
             return changed
 
         revision, _ = condition.update(held_fleet(request), put)
-        return _answer(document, revision, status=200 if replaced[0] else 201)
+        return _answer(request, document, revision, status=200 if replaced[0] else 201)
 
     @router.delete(
         kind.one,
@@ -110,7 +110,7 @@ def _add_writes(router: APIRouter, kind: Kind) -> None:
             return kind.changed(entities, key, None)
 
         revision, _ = condition.update(held_fleet(request), delete)
-        return Response(status_code=204, headers={"ETag": etag(revision)})
+        return Response(status_code=204, headers=_tag(request, revision))
 
 
 def _add_options(router: APIRouter) -> None:
@@ -119,7 +119,7 @@ def _add_options(router: APIRouter) -> None:
     @router.get(path, response_model=options, summary="Read the options", responses=problems())
     def read_options(request: Request) -> Response:
         revision, entities = held_fleet(request).read()
-        return _answer(entities.optimizer, revision)
+        return _answer(request, entities.optimizer, revision)
 
     @router.put(
         path, response_model=options, summary="Replace the options", responses=problems(408, 412, 422)
@@ -132,13 +132,13 @@ def _add_options(router: APIRouter) -> None:
         """Replace all options; one that is not given takes its default."""
         given = validated(OptimizerOptions, value_of(body))
         revision, _ = condition.update(held_fleet(request), lambda old: replace(old, optimizer=given))
-        return _answer(given, revision)
+        return _answer(request, given, revision)
 
     @router.delete(path, status_code=204, summary="Take the default options", responses=problems(412, 422))
     def delete_options(request: Request, condition: Condition) -> Response:
         default = OptimizerOptions()
         revision, _ = condition.update(held_fleet(request), lambda old: replace(old, optimizer=default))
-        return Response(status_code=204, headers={"ETag": etag(revision)})
+        return Response(status_code=204, headers=_tag(request, revision))
 
 
 def _found(kind: Kind, entities: Entities, key: Key) -> Document:
@@ -161,6 +161,10 @@ def _read(kind: Kind, body: bytes, key: Key) -> Document:
     return document
 
 
-def _answer(document: Document, revision: int, status: int = 200) -> Response:
+def _answer(request: Request, document: Document, revision: int, status: int = 200) -> Response:
     text = document.model_dump_json(by_alias=True, indent=2)
-    return Response(text, status, {"ETag": etag(revision)}, JSON)
+    return Response(text, status, _tag(request, revision), JSON)
+
+
+def _tag(request: Request, revision: int) -> dict[str, str]:
+    return {"ETag": held_fleet(request).etag(revision)}

@@ -52,10 +52,13 @@ class RawRoute(APIRoute):
         return raw
 
 
-async def computed(request: Request, work: Callable[..., _Answer], *arguments: object) -> _Answer:
-    """Return what work gives for arguments and the settings, carried out at one of the places to solve."""
+async def computed(
+    request: Request, work: Callable[..., _Answer], *arguments: object, study: bool = False
+) -> _Answer:
+    """Return what work gives for arguments and the settings, carried out at a place to solve, or to study."""
     state = request.app.state
-    answer: _Answer = await state.places.run(request, partial(work, *arguments, state.settings))
+    places = state.study_places if study else state.places
+    answer: _Answer = await places.run(request, partial(work, *arguments, state.settings))
     return answer
 
 
@@ -64,7 +67,7 @@ class Precondition:
     """What must hold for a write to be made (``If-Match``)."""
 
     tags: frozenset[str] | None = None
-    """Revisions for which the write is meant; none: any."""
+    """Entity tags, without quotes, for one of which the write is meant; none: any."""
     must_exist: bool = False
     """Whether what is written must be there already (``If-Match: *``)."""
 
@@ -86,18 +89,19 @@ class Precondition:
         wanted = None
         if self.tags is not None:
             wanted, _ = held.read()
-            if str(wanted) not in self.tags:
+            tag = held.etag(wanted)
+            if tag[1:-1] not in self.tags:
                 meant = ", ".join(sorted(self.tags))
-                raise _refused(f"the fleet is at revision {wanted}, not {meant}", wanted)
+                raise _refused(f"the fleet is at revision {tag[1:-1]}, not {meant}", tag)
         try:
             return held.update(change, if_revision=wanted)
         except RevisionConflict as error:
-            raise _refused(f"the fleet is now at revision {error.current}", error.current) from None
+            tag = held.etag(error.current)
+            raise _refused(f"the fleet is now at revision {tag[1:-1]}", tag) from None
 
 
-def _refused(problem: str, revision: int) -> HTTPException:
-    detail = f"If-Match: {problem}; read it again"
-    return HTTPException(412, detail, headers={"ETag": etag(revision)})
+def _refused(problem: str, tag: str) -> HTTPException:
+    return HTTPException(412, f"If-Match: {problem}; read it again", headers={"ETag": tag})
 
 
 def precondition(
@@ -111,8 +115,3 @@ def precondition(
     if if_match.strip() == "*":
         return Precondition(must_exist=True)
     return Precondition(frozenset(tag.strip().strip('"') for tag in if_match.split(",")))
-
-
-def etag(revision: int) -> str:
-    """Return a revision as an entity tag."""
-    return f'"{revision}"'

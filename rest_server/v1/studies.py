@@ -53,7 +53,7 @@ async def _formatted(
     request: Request, work: Callable[..., bytes], body: bytes, options: ReportOptions | FigureOptions
 ) -> Response:
     """Return what work gives, in the format that is asked for."""
-    content = await computed(request, work, body, options)
+    content = await computed(request, work, body, options, study=True)
     return Response(content, media_type=MEDIA_TYPES[options.format], headers=PAGE_HEADERS)
 
 
@@ -70,7 +70,7 @@ async def compare_plans(
     A system alone: its unlimited plan with its limited one, or with `scale` or `random_load` before and after
     that change. Under `first` and `second`: two systems, which are planned, or plans.
     """
-    text = await computed(request, compare_body, body, options)
+    text = await computed(request, compare_body, body, options, study=True)
     return Response(text, media_type=JSON)
 
 
@@ -83,7 +83,7 @@ async def explain_plan(
     The system is solved again for every question, a hundred times and more: a large one may need a longer
     time for a request than the service gives.
     """
-    text = await computed(request, explain_body, body, options)
+    text = await computed(request, explain_body, body, options, study=True)
     return Response(text, media_type=JSON)
 
 

@@ -57,7 +57,7 @@ def running_service() -> Iterator[TestClient]:
 @pytest.fixture
 def service(running_service: TestClient) -> TestClient:
     """A service whose fleet is empty."""
-    state_of(running_service).held = HeldFleet()
+    state_of(running_service).held = HeldFleet(instance="run")
     return running_service
 
 
@@ -111,21 +111,21 @@ def test_an_entity_is_added_read_replaced_listed_and_deleted(service: TestClient
     added = service.put(f"/v1/{kind.path}", json=kind.body)
     assert added.status_code == 201
     assert added.json() == whole(kind.model, kind.body)
-    assert added.headers["etag"] == '"1"'
+    assert added.headers["etag"] == '"run-1"'
     replaced = service.put(f"/v1/{kind.path}", json=kind.body | kind.change)
     assert replaced.status_code == 200
-    assert replaced.headers["etag"] == '"2"'
+    assert replaced.headers["etag"] == '"run-2"'
     wanted = whole(kind.model, kind.body | kind.change)
     found = service.get(f"/v1/{kind.path}")
-    assert (found.status_code, found.json(), found.headers["etag"]) == (200, wanted, '"2"')
+    assert (found.status_code, found.json(), found.headers["etag"]) == (200, wanted, '"run-2"')
     listed = service.get(f"/v1/{kind.listing}")
     assert (listed.status_code, listed.json(), listed.headers["etag"]) == (
         200,
         {kind.section: [wanted]},
-        '"2"',
+        '"run-2"',
     )
     gone = service.delete(f"/v1/{kind.path}")
-    assert (gone.status_code, gone.content, gone.headers["etag"]) == (204, b"", '"3"')
+    assert (gone.status_code, gone.content, gone.headers["etag"]) == (204, b"", '"run-3"')
     assert service.get(f"/v1/{kind.listing}").json() == {kind.section: []}
 
 
@@ -133,7 +133,7 @@ def test_an_entity_is_added_read_replaced_listed_and_deleted(service: TestClient
 def test_what_is_not_there_is_not_found(service: TestClient, kind: Kind) -> None:
     for method in ("GET", "DELETE"):
         refused(service.request(method, f"/v1/{kind.path}"), 404, "does not exist")
-    assert service.get(f"/v1/{kind.listing}").headers["etag"] == '"0"'
+    assert service.get(f"/v1/{kind.listing}").headers["etag"] == '"run-0"'
 
 
 @each_kind
@@ -181,7 +181,7 @@ def test_a_document_that_is_wrong_changes_nothing(
     service: TestClient, kind: Kind, body: bytes, place: str
 ) -> None:
     refused(service.put(f"/v1/{kind.path}", content=body), 422, place)
-    assert service.get(f"/v1/{kind.listing}").headers["etag"] == '"0"'
+    assert service.get(f"/v1/{kind.listing}").headers["etag"] == '"run-0"'
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_a_document_that_is_wrong_changes_nothing(
 )
 def test_a_value_that_is_wrong_is_named(service: TestClient, path: str, text: str, place: str) -> None:
     refused(service.put(f"/v1/{path}", content=text.encode()), 422, place)
-    assert service.get("/v1/optimizer").headers["etag"] == '"0"'
+    assert service.get("/v1/optimizer").headers["etag"] == '"run-0"'
 
 
 @pytest.mark.parametrize(
@@ -254,9 +254,9 @@ def test_the_options_are_replaced_and_reset(service: TestClient) -> None:
     written(service, "optimizer", {"unlimited": True, "gap": 0.5})
     written(service, "optimizer", {"gap": 0.25})
     answer = service.get("/v1/optimizer")
-    assert (answer.json(), answer.headers["etag"]) == (default | {"gap": 0.25}, '"2"')
-    refused(service.put("/v1/optimizer", json={}, headers={"If-Match": '"1"'}), 412, "revision 2")
-    refused(service.delete("/v1/optimizer", headers={"If-Match": '"1"'}), 412, "revision 2")
+    assert (answer.json(), answer.headers["etag"]) == (default | {"gap": 0.25}, '"run-2"')
+    refused(service.put("/v1/optimizer", json={}, headers={"If-Match": '"run-1"'}), 412, "revision run-2")
+    refused(service.delete("/v1/optimizer", headers={"If-Match": '"run-1"'}), 412, "revision run-2")
     assert service.delete("/v1/optimizer").status_code == 204
     assert service.get("/v1/optimizer").json() == default
 
@@ -350,7 +350,7 @@ def test_loads_of_a_fleet_that_is_no_system_change_nothing(service: TestClient) 
 
 def test_loads_for_another_revision_are_refused(service: TestClient) -> None:
     fleet(service)
-    refused(service.post("/v1/loads", json={}, headers={"If-Match": '"1"'}), 412, "revision")
+    refused(service.post("/v1/loads", json={}, headers={"If-Match": '"run-1"'}), 412, "revision")
     tag = service.get("/v1/servers").headers["etag"]
     assert service.post("/v1/loads", json={}, headers={"If-Match": tag}).status_code == 200
 
@@ -364,7 +364,7 @@ def test_the_last_plan_is_kept_with_its_age_and_revision(service: TestClient) ->
     found = service.get("/v1/plan")
     plan = found.json()
     assert 0.05 <= plan.pop("age") < 10
-    assert f'"{plan.pop("revision")}"' == found.headers["etag"] == made.headers["etag"]
+    assert f'"run-{plan.pop("revision")}"' == found.headers["etag"] == made.headers["etag"]
     assert found.headers["age"] == "0"
     assert plan == made.json()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi import HTTPException
+from fastapi import FastAPI, HTTPException
 from fastapi.testclient import TestClient
 from service_runs import ROOT, as_a_program, in_a_thread
 from wire_client import MODELS, one_server, system
@@ -204,6 +204,30 @@ def test_the_application_describes_itself() -> None:
     assert {"/healthz", "/readyz", "/v1/plan"} <= document["paths"].keys()
 
 
+def test_the_description_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[FastAPI] = []
+    real = FastAPI.openapi
+    monkeypatch.setattr(FastAPI, "openapi", lambda app: made.append(app) or real(app))  # type: ignore[func-returns-value]
+    with in_a_thread() as here, ThreadPoolExecutor(4) as clients:
+        answers = list(clients.map(lambda _: here.ask("GET", "/openapi.json"), range(8)))
+        assert {answer.text for answer in answers} == {answers[0].text}
+        assert answers[0].json["openapi"].startswith("3.")
+        assert len(made) == 1
+        for page in ("/docs", "/redoc"):
+            assert "/openapi.json" in here.ask("GET", page).text
+
+
+def test_of_several_workers_none_shows_what_it_alone_has_planned() -> None:
+    body = json.dumps(system(one_server("s"))).encode()
+    for workers, status in ((1, 200), (2, 501)):
+        with in_a_thread(workers=workers) as here:
+            assert here.ask("POST", "/optimizeOne", body).status == 200
+            answer = here.ask("GET", "/getServers")
+            assert answer.status == status
+            assert ("servers" in answer.json) == (workers == 1)
+            assert here.app.state.held.read()[0] == (1 if workers == 1 else 0)
+
+
 def test_help_does_not_load_the_web_framework() -> None:
     code = (
         "import sys; from optimizer.cli.main import main\n"
@@ -243,5 +267,5 @@ def test_a_second_ctrl_c_ends_it_and_what_it_works_on_at_once() -> None:
 def test_an_application_can_live_again() -> None:
     app = create_app(Settings(solver_processes=0))
     for _ in range(2):
-        with TestClient(app) as client:
+        with TestClient(app, "http://localhost") as client:
             assert client.post("/v1/plan", json=system(one_server("s"))).status_code == 200

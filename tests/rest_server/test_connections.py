@@ -3,7 +3,9 @@
 import logging
 import socket
 import sys
+import threading
 import time
+from contextlib import ExitStack, suppress
 
 import pytest
 from service_runs import Service, in_a_thread
@@ -11,7 +13,7 @@ from service_runs import Service, in_a_thread
 from rest_server import connections
 from rest_server.logs import Sparing
 
-HEAD = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
+HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 
 
 def opened(here: Service) -> socket.socket:
@@ -52,25 +54,64 @@ def test_requests_one_after_the_other_keep_their_connection(monkeypatch: pytest.
         assert closed(connection)
 
 
-def test_over_the_most_connections_more_are_refused(
+def test_over_the_most_connections_that_which_waits_longest_for_its_client_gives_way(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(connections, "_most_connections", lambda: 3)
     monkeypatch.setattr(connections.Connection, "_sparing", Sparing())
-    with in_a_thread() as here:
-        held = [opened(here) for _ in range(3)]
+    with in_a_thread() as here, ExitStack() as stack:
+        held = [stack.enter_context(opened(here)) for _ in range(3)]
+        for connection in (held[1], held[0]):  # the second speaks first, the third never
+            connection.sendall(HEAD + b"\r\n")
+            answer = b""
+            while not answer.endswith(b'{"status":"ok"}'):
+                answer += connection.recv(10_000)
+        for gone in (held[2], held[1], held[0]):
+            assert here.ask("GET", "/healthz").status == 200
+            held.append(stack.enter_context(opened(here)))
+            assert closed(gone)
+        said = "connections whose clients do nothing are closed, as there are too many"
+        assert caplog.messages.count(said) == 1
+
+
+def test_where_all_connections_are_busy_more_are_refused(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(connections, "_most_connections", lambda: 3)
+    monkeypatch.setattr(connections.Connection, "_sparing", Sparing())
+    with in_a_thread({"a": threading.Event()}) as here, ExitStack() as stack:
+        busy = [stack.enter_context(here.connect("/wait/a")) for _ in range(3)]
+        here.until(running=1, waiting=2)
         for _ in range(5):
             with opened(here) as refused:
                 assert closed(refused)
-        assert caplog.messages.count("connections are refused, as 3 are open") == 1
-        for connection in held:
-            connection.close()
-        while True:
-            try:
-                assert here.ask("GET", "/healthz").status == 200
-                break
-            except ConnectionResetError:
-                time.sleep(0.02)
+        assert caplog.messages.count("connections are refused, as 3 are busy") == 1
+        here.events["a"].set()
+        assert all(each.recv(10_000).startswith(b"HTTP/1.1 200") for each in busy)
+        assert here.ask("GET", "/healthz").status == 200
+
+
+def test_a_client_that_does_not_read_its_answer_is_cut_off_and_one_that_reads_slowly_is_not() -> None:
+    with (
+        in_a_thread(write_timeout_s=1.0) as here,
+        socket.socket() as silent,
+        socket.socket() as slow,
+    ):
+        here.app.add_api_route("/much", lambda: "x" * 20_000_000)
+        for connection in (silent, slow):
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.settimeout(10)
+            connection.connect(("127.0.0.1", here.port))
+            connection.sendall(HEAD.replace(b"/healthz", b"/much") + b"\r\n")
+        read = 0
+        while read < 20_000_000:
+            read += len(slow.recv(1_000_000))
+        time.sleep(1.5)
+        read = 0
+        with suppress(ConnectionResetError):
+            while found := len(silent.recv(1_000_000)):
+                read += found
+        assert read < 20_000_000
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="files are not limited there")

@@ -146,7 +146,7 @@ def test_parallel_writes_of_different_entities_all_arrive(stateful: Server) -> N
     tags = at_once(write, 32)
     assert len(set().union(*tags)) == 96  # every write has a revision of its own
     servers = stateful.request("GET", "/v1/servers")
-    assert servers.etag == '"96"'
+    assert servers.etag == '"run-96"'
     found = {item["name"]: item["minNumReplicas"] for item in servers.json()["servers"]}
     assert found == {f"s{i}": i for i in range(32)}
     units = {item["type"]: item["count"] for item in stateful.request("GET", "/v1/capacity").json()["count"]}
@@ -188,7 +188,7 @@ def test_no_reader_sees_half_a_snapshot(stateful: Server) -> None:
             if plan.status == 200:
                 found = plan.json()
                 assert len(planned_rates(found)) == 1
-                assert plan.etag == f'"{found["revision"]}"'
+                assert plan.etag == f'"run-{found["revision"]}"'
         return seen
 
     writers = _Countdown(6, done)

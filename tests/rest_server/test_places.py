@@ -2,14 +2,10 @@
 
 import asyncio
 import json
-import multiprocessing
-import os
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,12 +14,9 @@ from starlette.requests import Request
 from starlette.types import Message
 from wire_client import MODELS, one_server, system
 
-from optimizer.errors import SolverError, SpecError
-from optimizer.spec.files import json_value
 from rest_server import places
 from rest_server.compat.bodies import read_system
 from rest_server.settings import Settings
-from rest_server.solver_processes import Job, SolverProcesses, may_leave
 from rest_server.state import Entities
 
 
@@ -119,62 +112,6 @@ def test_shutting_down_finishes_what_runs_and_what_waits() -> None:
 
 
 # --- processes -----------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def processes() -> Iterator[SolverProcesses]:
-    found = SolverProcesses(1)
-    found.start()
-    yield found
-    found.close()
-    assert not multiprocessing.active_children()
-
-
-def test_only_a_function_of_a_module_over_plain_values_may_leave() -> None:
-    assert may_leave(partial(json_value, "{}", ""))
-    assert not may_leave(partial(json_value, object(), ""))  # type: ignore[arg-type]
-    assert not may_leave(partial(lambda: 1))
-    assert not may_leave(partial(threading.Event().wait, 1))
-    assert not may_leave(lambda: 1)
-
-
-def test_work_runs_in_another_process_and_its_errors_come_back(processes: SolverProcesses) -> None:
-    assert processes.run(Job(partial(json_value, '{"a": 1}', ""))) == {"a": 1}
-    assert processes.run(Job(partial(os.getpid))) != os.getpid()
-    with pytest.raises(SpecError, match="body:1:1: not valid JSON"):
-        processes.run(Job(partial(json_value, "x", "body")))
-
-
-def test_a_process_that_dies_is_an_error_and_is_replaced(processes: SolverProcesses) -> None:
-    before = processes.run(Job(partial(os.getpid)))
-    with pytest.raises(SolverError, match="died"):
-        processes.run(Job(partial(os._exit, 9)))
-    assert processes.run(Job(partial(os.getpid))) not in {before, os.getpid()}
-
-
-def test_a_fault_of_the_service_ends_the_request_and_not_the_process(processes: SolverProcesses) -> None:
-    before = processes.run(Job(partial(os.getpid)))
-    with pytest.raises(RuntimeError, match=r"(?s)in the solver's process:.*ValueError"):
-        processes.run(Job(partial(int, "x")))
-    assert processes.run(Job(partial(os.getpid))) == before
-
-
-def test_work_that_was_given_up_before_its_turn_is_not_begun(
-    processes: SolverProcesses, tmp_path: Path
-) -> None:
-    job = Job(partial(os.mkdir, str(tmp_path / "made")))
-    job.give_up()
-    with pytest.raises(SolverError, match="nobody waits"):
-        processes.run(job)
-    assert not (tmp_path / "made").exists()
-    assert processes.run(Job(partial(os.getpid))) != os.getpid()
-
-
-def test_what_comes_before_work_runs_here_and_may_refuse(processes: SolverProcesses) -> None:
-    assert processes.run(Job(partial(divmod, 7), lambda: 2)) == (3, 1)
-    with pytest.raises(ZeroDivisionError):
-        processes.run(Job(partial(divmod, 7), lambda: 1 // 0))
-    assert processes.run(Job(partial(os.getpid))) != os.getpid()
 
 
 def slow_system() -> dict[str, Any]:

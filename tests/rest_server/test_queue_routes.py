@@ -156,3 +156,12 @@ def test_the_best_batches_of_the_record_are_nearly_as_good_as_the_largest(refere
         assert (found["M_ITL"], found["M_TPF"]) == (theirs["MITL"], theirs["MTPF"])
         compared += 1
     assert compared > 50
+
+
+@pytest.mark.parametrize("route", ["solve", "target", "optimize"])
+def test_every_route_keeps_to_the_batch_limit_of_the_service(route: str) -> None:
+    here = wire_client(max_batch=40)
+    refused = here.post(f"/queue/{route}", json=PROBLEM)
+    assert refused.status_code == 400
+    assert "must be at most 40 on this service, not 48" in refused.json()["message"]
+    assert here.post(f"/queue/{route}", json=PROBLEM | {"maxBatchSize": 40}).status_code == 200

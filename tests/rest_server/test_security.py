@@ -77,6 +77,26 @@ def test_pages_of_other_sites_cannot_use_the_browser_of_a_user(site: str, status
         assert here.ask("GET", "/healthz", Sec_Fetch_Site=site).status == 200
 
 
+@pytest.mark.parametrize(
+    ("origin", "site", "status"),
+    [
+        ("http://localhost:8080", None, 200),
+        ("HTTP://LOCALHOST:8080", None, 200),
+        ("http://localhost:9", None, 403),
+        ("https://elsewhere.example", None, 403),
+        ("null", None, 403),
+        ("https://elsewhere.example", "same-origin", 200),
+        ("http://localhost:8080", "cross-site", 403),
+    ],
+)
+def test_where_a_browser_does_not_say_the_site_the_origin_counts(
+    origin: str, site: str | None, status: int
+) -> None:
+    sent = {"Host": "localhost:8080", "Origin": origin} | ({"Sec_Fetch_Site": site} if site else {})
+    with in_a_thread(stateful=True) as here:
+        assert here.ask("POST", "/setModels", b'{"models": []}', **sent).status == status
+
+
 def test_a_key_comes_in_its_own_header_or_as_a_bearer_token() -> None:
     assert given_key({b"x-api-key": b" k "}) == b"k"
     assert given_key({b"authorization": b"bearer  k"}) == b"k"

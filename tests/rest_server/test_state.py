@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError, replace
 
 import pytest
@@ -10,7 +11,7 @@ from builders import accelerator, profile, server, service_class
 from optimizer import load_system, solve
 from optimizer.spec.files import spec_from_value
 from optimizer.spec.schema import Accelerator, Server
-from rest_server.state import Entities, HeldFleet, RevisionConflict, desired_allocations
+from rest_server.state import Arrival, Entities, HeldFleet, RevisionConflict, desired_allocations
 
 THREADS = 16
 UPDATES = 50
@@ -185,3 +186,75 @@ def test_a_plan_of_an_earlier_revision_is_kept_as_such_until_a_later_one_comes()
     assert fleet.keep_plan(plan, desired, first) == first
     assert fleet.read()[1].servers["s"].desired.accelerator
     assert fleet.keep_plan(plan, desired, second) == fleet.read()[0]
+
+
+# --- who waits for whom --------------------------------------------------------------------------------
+
+
+def test_a_fleet_that_is_being_built_holds_up_nobody_who_needs_another() -> None:
+    fleet = HeldFleet()
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow() -> Arrival:
+        begun.set()
+        assert go_on.wait(20)
+        return small_fleet(), None
+
+    fleet.replace(slow)
+    with ThreadPoolExecutor(1) as threads:
+        reader = threads.submit(fleet.read)
+        assert begun.wait(20)
+        fleet.replace(lambda: (with_accelerator(Entities(), "x"), None))
+        revision, entities = fleet.read()
+        assert (revision, list(entities.accelerators)) == (2, ["x"])
+        assert fleet.update(lambda now: with_accelerator(now, "y"))[0] == 3
+        go_on.set()
+        revision, entities = reader.result(20)
+        assert (revision, list(entities.accelerators)) == (3, ["x", "y"])
+
+
+def test_a_fleet_that_arrives_is_built_once_and_keeps_its_revision() -> None:
+    fleet = HeldFleet()
+    plan = solve(small_fleet().system())
+    built: list[int] = []
+    all_there = threading.Barrier(THREADS)
+
+    def build() -> Arrival:
+        built.append(1)
+        return small_fleet(), plan
+
+    def read(_: int) -> None:
+        all_there.wait()
+        assert fleet.read() == (1, small_fleet())
+
+    fleet.replace(build)
+    in_threads(read)
+    assert built == [1]
+    record = fleet.plan
+    assert record is not None
+    assert (record.plan, record.revision) == (plan, 1)
+
+
+def test_readers_do_not_wait_for_a_change_and_a_fleet_that_arrives_amid_one_is_changed_too() -> None:
+    fleet = HeldFleet()
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(now: Entities) -> Entities:
+        begun.set()
+        assert go_on.wait(20)
+        return with_accelerator(now, "y")
+
+    with ThreadPoolExecutor(1) as threads:
+        writer = threads.submit(fleet.update, slow)
+        assert begun.wait(20)
+        assert fleet.read() == (0, Entities())
+        fleet.replace(lambda: (with_accelerator(Entities(), "x"), None))
+        go_on.set()
+        assert writer.result(20)[0] == 2
+    assert list(fleet.read()[1].accelerators) == ["x", "y"]
+
+
+def test_no_two_fleets_have_a_tag_in_common() -> None:
+    one, other = HeldFleet(), HeldFleet()
+    assert one.etag(1) == one.etag(1) != other.etag(1)
+    assert one.etag(1) != one.etag(2)

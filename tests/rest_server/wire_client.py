@@ -46,7 +46,7 @@ def system(*servers: Json, **sections: Any) -> Json:
 
 def wire_client(**settings: Any) -> TestClient:
     """Return a client of a fresh service in this process; work runs in its threads."""
-    return TestClient(create_app(Settings(**{"solver_processes": 0} | settings)))
+    return TestClient(create_app(Settings(**{"solver_processes": 0} | settings)), "http://localhost")
 
 
 def differences(answer: Any, wanted: Any, path: str = "") -> list[str]:

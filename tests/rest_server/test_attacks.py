@@ -1,0 +1,209 @@
+"""Attacks on a service in a process of its own, bounded in number and time: everybody else is served.
+
+Each holds the health of the service, asked for again and again on the side, to 100 ms in the median of its
+slowest tenth but never to a single moment: the machine that runs the tests has other work, too.
+"""
+
+import json
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+from service_runs import Watched, in_a_thread, watched
+from wire_client import one_server, system
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+
+SMALL = json.dumps(system(one_server("s"))).encode()
+HEALTH_MS = 100.0
+KEPT_MB = 50.0
+
+
+@contextmanager
+def healthy(here: Watched, *, timed: bool) -> Iterator[None]:
+    """Ask for the health, and for small plans, all the time; all must be answered."""
+    done, times_ms = threading.Event(), []
+
+    def ask() -> None:
+        while not done.is_set():
+            began = time.perf_counter()
+            assert here.ask("GET", "/healthz").status == 200
+            times_ms.append(1e3 * (time.perf_counter() - began))
+            time.sleep(0.01)
+
+    def plan() -> None:
+        while not done.is_set():
+            assert here.ask("POST", "/v1/plan", SMALL).status == 200
+            time.sleep(0.05)
+
+    with ThreadPoolExecutor(2) as threads:
+        clients = [threads.submit(ask), threads.submit(plan)]
+        try:
+            yield
+        finally:
+            done.set()
+            assert [client.exception() for client in clients] == [None, None]
+    slowest = sorted(times_ms)[-max(1, len(times_ms) // 10) :]
+    assert not timed or median(slowest) <= HEALTH_MS, (len(times_ms), slowest)
+
+
+def silent(here: Watched) -> socket.socket:
+    """Ask for much, again and again on one connection, and read nothing."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    connection.settimeout(5)
+    connection.connect(("127.0.0.1", here.port))
+    connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 40)
+    return connection
+
+
+def unread(here: Watched, clients: int, stack: ExitStack) -> None:
+    for _ in range(clients):
+        stack.enter_context(silent(here))
+
+
+def full_bodies(here: Watched, clients: int, stack: ExitStack) -> None:
+    """Send bodies of nearly 4 MiB, all but their last byte; stop where the service refuses more."""
+    head = b"POST /v1/plan HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4194304\r\n\r\n"
+    for _ in range(clients):
+        connection = stack.enter_context(socket.create_connection(("127.0.0.1", here.port), timeout=5))
+        try:
+            connection.sendall(head + b" " * 4_194_303)
+        except (ConnectionError, TimeoutError):
+            continue
+
+
+def small_chunks(here: Watched, clients: int, stack: ExitStack) -> None:
+    """Send a body of a million chunks of one byte, as far as it is taken."""
+    head = b"POST /v1/plan HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    for _ in range(clients):
+        connection = stack.enter_context(socket.create_connection(("127.0.0.1", here.port), timeout=5))
+        try:
+            connection.sendall(head + b"1\r\n \r\n" * 1_000_000)
+        except (ConnectionError, TimeoutError):
+            continue
+
+
+ATTACKS = [(unread, 40, 200), (full_bodies, 60, 300), (small_chunks, 5, 30)]
+
+
+@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("attack", "few", "many"), ATTACKS)
+def test_everybody_else_is_served_and_the_memory_comes_back(
+    tmp_path: Path,
+    attack: Callable[[Watched, int, ExitStack], None],
+    few: int,
+    many: int,
+    whole: bool,  # noqa: FBT001
+) -> None:
+    files = (256 if whole else 64) if attack is unread else 1024
+    limits = {
+        "INFERPLAN_SOLVER_PROCESSES": "2",
+        "INFERPLAN_WRITE_TIMEOUT_S": "3",
+        "INFERPLAN_BODY_TIMEOUT_S": "3",
+    }
+    with watched(tmp_path / "log", files=files, **limits) as here:
+        here.until_ready()
+        assert here.ask("GET", "/openapi.json").status == 200
+        for _ in range(20):
+            assert here.ask("POST", "/v1/plan", SMALL).status == 200
+        before_mb = here.memory_mb()
+        with healthy(here, timed=whole), ExitStack() as stack:
+            attack(here, many if whole else few, stack)
+            time.sleep(4)
+        here.until(lambda: here.memory_mb() - before_mb < KEPT_MB, 20)
+        assert here.ask("POST", "/v1/plan", SMALL).status == 200
+
+
+def talk(port: int, text: bytes) -> bytes:
+    """Send some bytes and return everything that comes back until the other side closes."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(text)
+        answer = b""
+        while found := connection.recv(10_000):
+            answer += found
+        return answer
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_length_with_chunks_is_400_and_what_is_smuggled_behind_does_not_run(order: int) -> None:
+    lengths = [b"Content-Length: 4", b"Transfer-Encoding: chunked"][::order]
+    hidden = b"GET /addModel/smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    lines = [b"POST /addServer HTTP/1.1", b"Host: localhost", *lengths, b"", b"0\r\n\r\n" + hidden]
+    with in_a_thread(stateful=True) as here:
+        answer = talk(here.port, b"\r\n".join(lines))
+        assert answer.startswith(b"HTTP/1.1 400")
+        assert answer.count(b"HTTP/1.1") == 1
+        assert here.ask("GET", "/getModels").json == []
+
+
+@pytest.mark.parametrize("size", [1, 16, 256])
+def test_a_body_in_small_chunks_is_400_before_anybody_looks_at_it(size: int) -> None:
+    chunk = b"%x\r\n" % size + b" " * size + b"\r\n"
+    head = b"POST /v1/plan HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with in_a_thread() as here:
+        few = 100 if size < 256 else 150
+        read = talk(here.port, head + chunk * few + b"0\r\n\r\n" + b"GET / HTTP/1.1\r\n\r\n")
+        assert read.startswith(b"HTTP/1.1 422")  # an empty body, read as such
+        assert talk(here.port, head + chunk * 400).startswith(b"HTTP/1.1 400")
+
+
+def test_bodies_are_bounded_in_sum_and_small_ones_always_find_room() -> None:
+    head = b"POST /v1/plan HTTP/1.1\r\nHost: localhost\r\nContent-Length: 400000\r\n\r\n"
+    with in_a_thread(max_bodies_bytes=500_000) as here, ExitStack() as stack:
+        first = stack.enter_context(socket.create_connection(("127.0.0.1", here.port), timeout=10))
+        first.sendall(head + b" " * 399_999)
+        large = b" " * 400_000
+        time.sleep(1.0)  # until what the first has sent is in memory, else it is the first that is refused
+        refused = here.ask("POST", "/v1/plan", large)
+        assert refused.headers["retry-after"] == "5"
+        assert "limit of 500,000 bytes" in refused.json["detail"]
+        assert here.ask("POST", "/v1/plan", SMALL).status == 200
+        first.sendall(b" ")
+        assert first.recv(100).startswith(b"HTTP/1.1 422")
+        assert here.ask("POST", "/v1/plan", large).status == 422
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST:8080", 200),
+        ("127.0.0.1:1", 200),
+        ("[::1]:8080", 200),
+        ("127.3.4.5", 200),
+        ("rebound.example", 421),
+        ("localhost.example:8080", 421),
+        ("127.0.0.1.example", 421),
+        ("10.0.0.1", 421),
+        ("", 200),
+    ],
+)
+def test_a_name_that_is_bound_anew_to_this_machine_reaches_nothing(host: str, status: int) -> None:
+    with in_a_thread(stateful=True) as here:
+        assert here.ask("GET", "/addModel/m", Host=host).status == status
+        assert here.ask("GET", "/getModels").json == (["m"] if status == 200 else [])
+        assert here.ask("GET", "/healthz", Host=host).status == 200
+
+
+@pytest.mark.parametrize(
+    ("settings", "host", "status"),
+    [
+        ({"host": "0.0.0.0"}, "any.example", 200),  # noqa: S104  what such an address lets in
+        ({"host": "0.0.0.0", "allowed_hosts": "plan.example, [::1]"}, "any.example", 421),  # noqa: S104
+        ({"allowed_hosts": "plan.example, [::1]"}, "Plan.Example:8080", 200),
+        ({"allowed_hosts": "plan.example, [::1]"}, "[::1]:8080", 200),
+        ({"allowed_hosts": "*"}, "any.example", 200),
+    ],
+)
+def test_hosts_are_those_of_the_settings(settings: dict[str, Any], host: str, status: int) -> None:
+    with in_a_thread(**settings) as here:
+        assert here.ask("GET", "/getServers", Host=host).status == status

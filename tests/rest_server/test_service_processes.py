@@ -1,0 +1,185 @@
+"""A service whose processes die, cannot be started, or are busy: what its clients see, and how it ends."""
+
+import http.client
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from service_runs import ROOT, Watched, alive, in_a_thread, watched
+from wire_client import MODELS, one_server, system
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+
+SMALL = json.dumps(system(one_server("s"))).encode()
+
+
+EXPLAINED = json.dumps(
+    system(
+        *(one_server(f"s{i}") for i in range(6)),
+        models=[MODELS[0] | {"maxBatchSize": 256}],
+        optimizer={"batchSizing": "optimal"},
+    )
+).encode()
+"""A system that takes a second or two to explain."""
+
+
+@pytest.mark.parametrize("kills", [6, pytest.param(36, marks=pytest.mark.slow)])
+def test_nobody_notices_that_processes_are_killed(tmp_path: Path, kills: int) -> None:
+    statuses: list[int] = []
+    done = threading.Event()
+
+    def client(here: Watched) -> None:
+        while not done.is_set():
+            statuses.append(here.ask("POST", "/v1/plan", SMALL).status)
+
+    chance = random.Random(13)
+    with watched(tmp_path / "log", INFERPLAN_SOLVER_PROCESSES="3") as here, ThreadPoolExecutor(4) as clients:
+        here.until_ready()
+        lost = [clients.submit(client, here) for _ in range(4)]
+        killed = set()
+        for _ in range(kills):
+            pid = chance.choice(here.solvers())
+            killed.add(pid)
+            os.kill(pid, signal.SIGKILL)
+            time.sleep(0.4)
+        done.set()
+        assert [each.exception() for each in lost] == [None] * 4
+        assert set(statuses) == {200}
+        assert len(killed) == kills
+        assert len(statuses) > kills
+        here.until(lambda: len(here.solvers()) >= 3)
+
+
+def test_without_files_no_solve_is_said_at_once_and_it_recovers_by_itself(tmp_path: Path) -> None:
+    with watched(tmp_path / "log", INFERPLAN_SOLVER_PROCESSES="2") as here:
+        here.until_ready()
+        connection = http.client.HTTPConnection("127.0.0.1", here.port, timeout=20)
+
+        def asked(method: str, path: str, body: bytes | None = None) -> tuple[int, str | None]:
+            connection.request(method, path, body)
+            answer = connection.getresponse()
+            answer.read()
+            return answer.status, answer.headers["Retry-After"]
+
+        assert asked("POST", "/v1/plan", SMALL) == (200, None)
+        _, most = resource.prlimit(here.process.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(here.process.pid, resource.RLIMIT_NOFILE, (8, most))
+        for pid in here.solvers():
+            os.kill(pid, signal.SIGKILL)
+        here.until(lambda: asked("GET", "/readyz")[0] == 503)
+        assert asked("POST", "/v1/plan", SMALL) == (503, "5")
+        assert asked("POST", "/optimizeOne", SMALL) == (503, "5")
+        assert asked("GET", "/healthz")[0] == 200
+        resource.prlimit(here.process.pid, resource.RLIMIT_NOFILE, (1024, most))
+        here.until(lambda: asked("GET", "/readyz")[0] == 200)
+        assert asked("POST", "/v1/plan", SMALL) == (200, None)
+        connection.close()
+
+
+def _healthy(here: Watched) -> None:
+    here.until_ready()
+
+
+def _nothing_can_be_started(here: Watched) -> None:
+    here.until_ready()
+    resource.prlimit(here.process.pid, resource.RLIMIT_NOFILE, (8, 1024))
+    for pid in here.solvers():
+        os.kill(pid, signal.SIGKILL)
+    time.sleep(0.5)
+
+
+def _no_server_process(here: Watched) -> None:
+    here.until_ready()
+    os.kill(here.descendants()[0], signal.SIGKILL)
+
+
+def _still_starting(_: Watched) -> None:
+    """Nothing has been waited for."""
+
+
+@pytest.mark.parametrize(
+    ("state", "number"),
+    [
+        (_healthy, signal.SIGTERM),
+        (_nothing_can_be_started, signal.SIGTERM),
+        (_no_server_process, signal.SIGTERM),
+        (_still_starting, signal.SIGTERM),
+        (_healthy, signal.SIGKILL),
+    ],
+)
+def test_it_ends_with_all_its_processes_in_every_state(
+    tmp_path: Path, state: Callable[[Watched], None], number: signal.Signals
+) -> None:
+    with watched(tmp_path / "log", INFERPLAN_SOLVER_PROCESSES="2") as here:
+        state(here)
+        pids = here.descendants()
+        here.process.send_signal(number)
+        assert here.process.wait(20) == (0 if number == signal.SIGTERM else -number)
+        here.until(lambda: not any(alive(pid) for pid in pids), 10)
+
+
+def test_small_requests_do_not_wait_for_studies() -> None:
+    order: list[str] = []
+    with (
+        in_a_thread(solver_processes=1, max_solves=1, max_studies=1) as here,
+        ThreadPoolExecutor(3) as clients,
+    ):
+        while here.ask("GET", "/readyz").status != 200:
+            time.sleep(0.02)
+
+        def asked(path: str, body: bytes) -> int:
+            status = here.ask("POST", path, body).status
+            order.append(path)
+            return status
+
+        studies = [clients.submit(asked, "/v1/explain", EXPLAINED) for _ in range(2)]
+        while here.ask("GET", "/readyz").json["running"] != 1:
+            time.sleep(0.02)
+        for path in ("/v1/plan", "/v1/plan", "/optimizeOne"):
+            assert clients.submit(asked, path, SMALL).result() == 200
+        assert [study.result() for study in studies] == [200, 200]
+    assert order == ["/v1/plan", "/v1/plan", "/optimizeOne", "/v1/explain", "/v1/explain"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["-m", "optimizer", "serve", "--workers", "2", "--port"],
+        ["-m", "uvicorn", "--factory", "rest_server.app:create_app", "--port"],
+    ],
+)
+def test_every_way_to_start_has_processes_that_solve(tmp_path: Path, command: list[str]) -> None:
+    with in_a_thread() as free:
+        port = free.port
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "INFERPLAN_SOLVER_PROCESSES": "1"}
+    with (
+        (tmp_path / "log").open("wb") as log,
+        subprocess.Popen([sys.executable, *command, str(port)], stderr=log, env=environment) as process,
+    ):
+        here = Watched(port, process, tmp_path / "log")
+
+        def answers() -> bool:
+            try:
+                return here.ask("GET", "/readyz").status == 200
+            except OSError:
+                return False
+
+        try:
+            here.until(answers)
+            assert here.ask("POST", "/v1/plan", SMALL).status == 200
+            pids = here.descendants()
+            process.send_signal(signal.SIGTERM)
+            process.wait(20)
+            here.until(lambda: not any(alive(pid) for pid in pids), 10)
+        finally:
+            process.kill()
