@@ -5,7 +5,7 @@ unit (``arrival_rate_rpm``). Unknown keys, wrong types, NaN and infinity are err
 """
 
 from functools import cache
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -34,6 +34,9 @@ SliceCount = Annotated[int, Field(ge=1, le=10_000), BeforeValidator(_whole)]
 BatchLimit = Annotated[int, Field(ge=1, le=MAX_BATCH_LIMIT), BeforeValidator(_whole)]
 BatchSize = Annotated[int, Field(ge=0, le=MAX_BATCH_LIMIT), BeforeValidator(_whole)]
 Priority = Annotated[int, Field(ge=1, le=100), BeforeValidator(_whole)]
+MaxLoss = Annotated[float, Field(gt=0, le=1)] | Literal["none"]
+"""Largest share of requests that may be lost; ``none``: any."""
+DEFAULT_MAX_LOSS = 0.001
 Coefficient = Annotated[float, Field(ge=0, le=100)]
 
 

@@ -11,9 +11,18 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from optimizer.arrays import FloatArray, IntArray
-from optimizer.documents import AnswerTokens, BatchLimit, Count, Document, Quantity, Tokens
+from optimizer.documents import (
+    DEFAULT_MAX_LOSS,
+    AnswerTokens,
+    BatchLimit,
+    Count,
+    Document,
+    MaxLoss,
+    Quantity,
+    Tokens,
+)
 from optimizer.errors import AnalysisError
-from optimizer.queueing.measures import MEANS, METRICS
+from optimizer.queueing.measures import LATENCIES, MEANS, MetricName
 from optimizer.queueing.performance import QUEUE_TO_BATCH_RATIO, Performance, QueueModel
 from optimizer.queueing.reference import ReplicaQueues
 from optimizer.queueing.sizing import largest_rate
@@ -91,6 +100,8 @@ class ReplicaSizing(Document):
     """Meets the ITL target alone; the largest stable rate without one [requests/s]."""
     rate_tps_rps: float | None = Field(None, alias="rateAtTPS")
     """Cap that a throughput target sets; the largest stable rate without one [requests/s]."""
+    rate_loss_rps: float | None = Field(None, alias="rateAtLoss")
+    """Keeps to the bound on the loss alone; the largest stable rate without one [requests/s]."""
     at_max_rate: ReplicaPerformance = Field(alias="atMaxRate")
     """The performance there."""
 
@@ -105,9 +116,12 @@ class LatencyTargets(Document):
     tps: bool = False
     """Whether there is a throughput target: the rate is then capped at 0.9 of the largest stable one."""
 
+    max_loss: MaxLoss = Field(DEFAULT_MAX_LOSS, alias="maxLoss")
+    """Largest share of requests that may find the queue full; `none`: any."""
+
     def only(self, name: str) -> "LatencyTargets":
         """Return one of the targets, by its Python name, without the others."""
-        return LatencyTargets.model_validate({name: getattr(self, name)})
+        return LatencyTargets.model_validate({"max_loss": "none"} | {name: getattr(self, name)})
 
 
 def analyze_replicas(replicas: Sequence[Replica], rates_rps: Sequence[float]) -> list[ReplicaPerformance]:
@@ -162,6 +176,7 @@ def size_replicas(
                     rate_ttft_rps=_or_none(alone["ttft_ms"][i]),
                     rate_itl_rps=_or_none(alone["itl_ms"][i]),
                     rate_tps_rps=_or_none(alone["tps"][i]),
+                    rate_loss_rps=_or_none(alone["max_loss"][i]),
                     at_max_rate=_performance(found, queues.stable_rate_rps, i),
                 )
             else:
@@ -170,10 +185,10 @@ def size_replicas(
 
 
 def _targets(wanted: Sequence[LatencyTargets]) -> Targets:
-    limits = {
-        metric: np.array([getattr(target, f"{metric}_ms") or np.inf for target in wanted])
-        for metric in METRICS
+    limits: dict[MetricName, FloatArray] = {
+        metric: np.array([getattr(one, f"{metric}_ms") or np.inf for one in wanted]) for metric in LATENCIES
     }
+    limits["loss"] = np.array([np.inf if one.max_loss == "none" else one.max_loss for one in wanted])
     return Targets.of_means(limits, np.array([target.tps for target in wanted], dtype=np.bool_))
 
 
@@ -181,7 +196,7 @@ def _unattainable(targets: Targets, least: FloatArray) -> AnalysisError:
     limits = targets.limits[:, 0]
     missed = [
         f"the best {measure.label} at batch 1 is {measure.text(best, '.4g')}, target {measure.text(limit)}"
-        for measure, best, limit in reversed(list(zip(MEANS, least, limits, strict=True)))
+        for measure, best, limit in zip(MEANS, least, limits, strict=True)
         if not meets_target(best, limit, TARGET_TOLERANCE)
     ]
     return AnalysisError(

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
-from optimizer.documents import MAX_COUNT
-from optimizer.queueing.measures import MEANS, Measure
+from optimizer.documents import MAX_COUNT, MaxLoss
+from optimizer.queueing.measures import LOSS, MEANS, Measure
 from optimizer.queueing.table import QUEUE_MODELS
 from optimizer.queueing.targets import Targets
 from optimizer.spec.schema import ModelTarget
@@ -33,7 +33,7 @@ class ServerArrays:
     priority: IntArray
     has_target: BoolArray
     targets: Targets
-    """Latency targets, and whether there is one of throughput."""
+    """Limits on latencies and loss, and whether there is a throughput target."""
     min_replicas: IntArray
     max_replicas: IntArray
     max_batch: IntArray
@@ -135,7 +135,7 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
         load_rps=frozen(np.where(idle, 0.0, wanted_rps)),
         priority=whole([system.priority(server) for server in servers]),
         has_target=frozen(np.array([target is not None for target in targets], dtype=np.bool_)),
-        targets=_targets(targets, frozen(tps > 0)),
+        targets=_targets(targets, system.options.max_loss, frozen(tps > 0)),
         min_replicas=whole([server.min_num_replicas for server in servers]),
         max_replicas=whole([server.max_num_replicas or MAX_COUNT for server in servers]),
         max_batch=whole([server.max_batch_size for server in servers]),
@@ -150,9 +150,13 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
     )
 
 
-def _targets(targets: list[ModelTarget | None], tps: BoolArray) -> Targets:
-    """Return the latency targets of servers, over every measure that one of them has, means first."""
+def _targets(targets: list[ModelTarget | None], max_loss: MaxLoss, tps: BoolArray) -> Targets:
+    """Return the targets of servers, over every measure that one of them has, means first."""
     limits = [dict(target.latency_targets()) if target else {} for target in targets]
+    for mine, target in zip(limits, targets, strict=True):
+        bound = max_loss if target is None or target.max_loss is None else target.max_loss
+        if bound != "none":
+            mine[LOSS] = bound
     asked = {measure for mine in limits for measure in mine}
     measures = (*MEANS, *sorted(asked - set(MEANS)))
 

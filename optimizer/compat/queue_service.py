@@ -102,7 +102,7 @@ def size_problem(problem: QueueProblem) -> QueueAnswer:
     Raises:
         AnalysisError: no rate meets the targets.
     """
-    targets = LatencyTargets(ttft_ms=problem.target_ttft_ms, itl_ms=problem.target_itl_ms)
+    targets = LatencyTargets(ttft_ms=problem.target_ttft_ms, itl_ms=problem.target_itl_ms, max_loss="none")
     sizing = size_replicas([problem.replica()], [targets])[0]
     if isinstance(sizing, AnalysisError):
         raise sizing

@@ -2,7 +2,8 @@
 
 from typing import Literal, NamedTuple
 
-MetricName = Literal["itl", "ttft"]
+LatencyName = Literal["itl", "ttft"]
+MetricName = Literal["itl", "ttft", "loss"]
 
 
 class Metric(NamedTuple):
@@ -13,13 +14,18 @@ class Metric(NamedTuple):
     unit: str
     figure: str
     """The field of `Performance` that holds its mean."""
+    scale: float = 1.0
+    """Factor from the field to the unit."""
 
 
 METRICS: dict[MetricName, Metric] = {
     "itl": Metric("ITL", "ms", "itl_ms"),
     "ttft": Metric("TTFT", "ms", "ttft_ms"),
+    "loss": Metric("loss", "%", "loss", 100.0),
 }
 """All metrics; of two targets that are missed by the same factor the first is named."""
+LATENCIES: tuple[LatencyName, ...] = ("itl", "ttft")
+"""The metrics that are latencies, in ms."""
 
 
 class Measure(NamedTuple):
@@ -37,8 +43,11 @@ class Measure(NamedTuple):
 
     def text(self, value: float, digits: str = "g") -> str:
         """Return a value of the measure with its unit."""
-        unit = METRICS[self.metric].unit
-        return f"{value:{digits}} {unit}" if unit else f"{value:{digits}}"
+        metric = METRICS[self.metric]
+        return f"{value * metric.scale:{digits}} {metric.unit}"
 
 
 MEANS: tuple[Measure, ...] = tuple(Measure(metric) for metric in METRICS)
+"""The means of all metrics."""
+LOSS = Measure("loss")
+"""The share of requests that find the queue full."""

@@ -17,6 +17,7 @@ WIDTH = 98
 LIMIT_NAMES = {
     "itl": "ITL",
     "ttft": "TTFT",
+    "loss": "loss",
     "throughput": "throughput",
     "stability": "stability",
     "step": "step",

@@ -61,7 +61,13 @@ def _verdict(item: ServerExplanation, explanation: Explanation) -> Iterator[str]
 
 
 def _gains(limits: Sequence[Binding]) -> str:
-    steps = {"itl": "1 % more", "ttft": "1 % more", "throughput": "without it", "batch": "one request more"}
+    steps = {
+        "itl": "1 % more",
+        "ttft": "1 % more",
+        "loss": "1 % more",
+        "throughput": "without it",
+        "batch": "one request more",
+    }
     steps["memory"] = "room for one request more"
     return "; ".join(
         LIMIT_NAMES[item.limit]

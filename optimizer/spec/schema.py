@@ -11,10 +11,12 @@ from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from optimizer.documents import (
+    DEFAULT_MAX_LOSS,
     BatchSize,
     Coefficient,
     Count,
     Document,
+    MaxLoss,
     Name,
     PositiveCount,
     Priority,
@@ -22,7 +24,7 @@ from optimizer.documents import (
     SliceCount,
     Tokens,
 )
-from optimizer.queueing.measures import METRICS, Measure
+from optimizer.queueing.measures import LATENCIES, Measure
 from optimizer.queueing.table import QueueModelName
 from optimizer.timing import LawFields, laws_known
 
@@ -106,10 +108,12 @@ class ModelTarget(Document):
     """Token throughput [tokens/s]; replaces the arrival rate as the load."""
     percentile: float | None = Field(None, gt=0, lt=100)
     """Percentile at which the latency targets must hold; none: the mean."""
+    max_loss: MaxLoss | None = Field(None, alias="maxLoss")
+    """Largest share of requests that may find the queue full; absent: that of the options."""
 
     def latency_targets(self) -> Iterator[tuple[Measure, float]]:
         """Yield what each latency target measures, and its limit [ms]."""
-        for metric in METRICS:
+        for metric in LATENCIES:
             limit = getattr(self, f"{metric}_ms")
             if limit:
                 yield Measure(metric, self.percentile), limit
@@ -252,6 +256,8 @@ class OptimizerOptions(Document):
     """Time for the whole solve [s]."""
     transition_penalty: float = Field(0.1, alias="transitionPenalty", ge=0, le=1e6)
     """Factor on old plus new cost when a server changes its accelerator."""
+    max_loss: MaxLoss = Field(DEFAULT_MAX_LOSS, alias="maxLoss")
+    """Largest share of requests that may find the queue of a replica full; `none`: any."""
 
 
 class SystemSpec(Document):

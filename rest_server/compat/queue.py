@@ -94,7 +94,7 @@ def best_concurrency(problem: QueueProblem) -> ConcurrencyAnswer:
 
 def _sizings(problem: QueueProblem, batches: list[int]) -> list[ReplicaSizing | AnalysisError]:
     replica = problem.replica()
-    targets = LatencyTargets(ttft_ms=problem.target_ttft_ms, itl_ms=problem.target_itl_ms)
+    targets = LatencyTargets(ttft_ms=problem.target_ttft_ms, itl_ms=problem.target_itl_ms, max_loss="none")
     replicas = [replica.model_copy(update={"max_batch": batch}) for batch in batches]
     return size_replicas(replicas, [targets] * len(batches))
 

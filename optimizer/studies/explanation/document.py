@@ -7,7 +7,7 @@ from pydantic import Field
 from optimizer.documents import Document
 from optimizer.plan import Plan
 
-Limit = Literal["itl", "ttft", "throughput", "stability", "step", "batch", "memory"]
+Limit = Literal["itl", "ttft", "loss", "throughput", "stability", "step", "batch", "memory"]
 """What can keep the largest rate of a replica from rising."""
 
 

@@ -7,7 +7,7 @@ with. Equation numbers refer to ``docs/math.md``.
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
-from optimizer.queueing.measures import MetricName
+from optimizer.queueing.measures import LatencyName
 from optimizer.queueing.reference import MS_PER_S
 from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, plain, target_line
 from optimizer.studies.figures.placed import NothingToShow, Placed, has_targets, numbers
@@ -192,7 +192,7 @@ def _upright(name: str, rate_rps: float) -> Guide:
     return Guide(name=f"{name} {plain(rpm)}", value=rpm, axis="x")
 
 
-def _target(placed: Placed, metric: MetricName) -> tuple[Guide, ...]:
+def _target(placed: Placed, metric: LatencyName) -> tuple[Guide, ...]:
     return target_line(float(placed.arrays.servers.targets.limit(metric)[0]))
 
 

@@ -24,6 +24,7 @@ from optimizer.candidates.table import Candidates, Reason, Verdicts
 from optimizer.pipeline import solve
 from optimizer.plan import Plan
 from optimizer.queueing.birth_death import BirthDeathQueue
+from optimizer.queueing.measures import LATENCIES
 from optimizer.queueing.performance import Performance, QueueModel
 from optimizer.queueing.reference import ReplicaQueues
 from optimizer.spec.messages import known_name
@@ -140,9 +141,9 @@ def loaded(system: System, server: str) -> Candidates:
 
 
 def has_targets(arrays: SystemArrays) -> bool:
-    """Say whether the one server of a fleet has any target."""
+    """Say whether the one server of a system has a target of latency or throughput."""
     targets = arrays.servers.targets
-    return bool(np.isfinite(targets.limits[:, 0]).any() or targets.tps[0])
+    return bool(targets.tps[0]) or any(np.isfinite(targets.limit(metric)[0]) for metric in LATENCIES)
 
 
 def joined_columns(candidates: Candidates) -> CandidateTable:

@@ -13,7 +13,7 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates
 from optimizer.candidates.finder import COUNT_TOLERANCE, analyze_pairs
 from optimizer.candidates.table import CandidateTable
-from optimizer.queueing.measures import MetricName
+from optimizer.queueing.measures import LatencyName
 from optimizer.queueing.targets import meets_target
 from optimizer.spec.messages import known_name
 from optimizer.spec.system import System
@@ -33,7 +33,7 @@ class _Latency(NamedTuple):
     """One of the two latencies that have targets."""
 
     title: str
-    other: MetricName
+    other: LatencyName
     """The other one, whose target is held where there is one."""
 
 
@@ -47,7 +47,7 @@ COUNTS = 64
 """Numbers of replicas that are looked at for a pair and batch, in geometric steps."""
 WIDE = 8.0
 """An axis of fronts is logarithmic where the largest value is more than this multiple of the least."""
-LATENCIES: dict[MetricName, _Latency] = {
+LATENCIES: dict[LatencyName, _Latency] = {
     "itl": _Latency("Inter-token latency", "ttft"),
     "ttft": _Latency("Time to first token", "itl"),
 }
@@ -153,7 +153,7 @@ class _Ways:
     itl_ms: FloatArray
     ttft_ms: FloatArray
 
-    def latency_ms(self, name: MetricName) -> FloatArray:
+    def latency_ms(self, name: LatencyName) -> FloatArray:
         """Return one of the two latencies: `itl` or `ttft`."""
         return self.itl_ms if name == "itl" else self.ttft_ms
 
@@ -198,14 +198,14 @@ def _counts(replicas: int) -> IntArray:
     return np.unique(np.append(near, replicas))
 
 
-def _held(candidates: Candidates, ways: _Ways, name: MetricName) -> _Ways:
+def _held(candidates: Candidates, ways: _Ways, name: LatencyName) -> _Ways:
     """Return the ways that hold the target of the other latency."""
     other = LATENCIES[name].other
     limit = candidates.arrays.servers.targets.limit(other)[0]
     return ways.take(meets_target(ways.latency_ms(other), limit, 0.0))
 
 
-def _worth_showing(held: Mapping[MetricName, _Ways]) -> list[int]:
+def _worth_showing(held: Mapping[LatencyName, _Ways]) -> list[int]:
     """Return the accelerators on a front, then those that cost least, as many as can be told apart."""
     on_a_front, by_cost = [], []
     for name, ways in held.items():
@@ -214,7 +214,7 @@ def _worth_showing(held: Mapping[MetricName, _Ways]) -> list[int]:
     return list(dict.fromkeys([*on_a_front, *(a for _, a in sorted(by_cost))]))[:MOST_CURVES]
 
 
-def _front_panel(candidates: Candidates, ways: _Ways, name: MetricName, shown: Sequence[int]) -> CurvePanel:
+def _front_panel(candidates: Candidates, ways: _Ways, name: LatencyName, shown: Sequence[int]) -> CurvePanel:
     """Return the front of cost and one latency over all ways, and that of each accelerator to be shown."""
     latency = ways.latency_ms(name)
     series = []
