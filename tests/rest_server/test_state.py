@@ -99,6 +99,30 @@ def test_a_change_that_fails_leaves_everything_as_it_was() -> None:
     assert fleet.read() == (0, small_fleet())
 
 
+def test_a_change_that_fails_takes_no_revision() -> None:
+    """Revisions count changes: after one that failed or came too late the next is the following number."""
+    fleet = HeldFleet(small_fleet())
+    plan = solve(small_fleet().system())
+
+    def fail(_: Entities) -> Entities:
+        raise KeyError
+
+    assert fleet.update(lambda now: with_accelerator(now, "x"))[0] == 1
+    for _ in range(3):
+        with pytest.raises(KeyError):
+            fleet.update(fail, if_revision=1)
+        with pytest.raises(RevisionConflict, match="revision 1, not 0"):
+            fleet.update(lambda now: with_accelerator(now, "y"), if_revision=0)
+    assert fleet.read()[0] == 1
+    # Nothing changed since revision 1, so a plan made from it stands for the fleet that it leaves behind.
+    assert fleet.keep_plan(plan, {}, 1) == fleet.read()[0] == 2
+    with pytest.raises(KeyError):
+        fleet.update(fail)
+    assert fleet.plan is not None
+    assert (fleet.plan.revision, fleet.read()[0]) == (2, 2)
+    assert fleet.update(lambda now: with_accelerator(now, "z"), if_revision=2)[0] == 3
+
+
 def test_no_update_of_many_writers_is_lost_and_no_reader_sees_half_of_one() -> None:
     fleet = HeldFleet()
     torn: list[int] = []
