@@ -1,4 +1,4 @@
-"""What becomes of memory that is not needed any more: bodies and answers must not stay part of the service."""
+"""What becomes of memory that is not needed any more: bodies must not stay part of the service."""
 
 import ctypes
 import sys
