@@ -30,6 +30,7 @@ from rest_server.description import add_description
 from rest_server.errors import API_PREFIX, add_error_handlers
 from rest_server.limits import BodyLimit, RequestLog
 from rest_server.logs import SERVICE, log_configuration
+from rest_server.memory import return_large_memory
 from rest_server.places import SolvePlaces
 from rest_server.security import Gate, KeyFiles
 from rest_server.settings import Settings, load_settings
@@ -95,6 +96,7 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    return_large_memory()
     state = app.state
     for places in (state.places, state.study_places):
         places.start()

@@ -92,7 +92,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("explanation_tables",),
     ),
     "rest_server": (
-        ("settings", "logs", "state"),
+        ("settings", "logs", "state", "memory"),
         ("solver_processes",),
         ("places",),
         ("errors",),
