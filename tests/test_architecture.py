@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("optimizer.errors", "optimizer.arrays"),
     ("optimizer.spec",),
+    ("optimizer.profiles",),
     ("optimizer.timing",),
     ("optimizer.queueing",),
     ("optimizer.tabulation",),
@@ -39,6 +40,15 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.timing": (("law",), ("linear", "iteration")),
     "optimizer.compat": (("queue_service",),),
     "optimizer.spec": (("schema",), ("messages",), ("files",), ("system",), ("loads",)),
+    "optimizer.profiles": (
+        ("facts", "efficiency", "deployment", "config_keys"),
+        ("parameters", "formats", "config_parts"),
+        ("catalogue", "model_config", "iterations"),
+        ("memory", "loops"),
+        ("intervals",),
+        ("estimate",),
+        ("documents", "points"),
+    ),
     "optimizer.queueing": (("birth_death",), ("performance",), ("sizing",)),
     "optimizer.candidates": (("table",), ("pairs",), ("batches",), ("finder",)),
     "optimizer.solvers": (
@@ -69,7 +79,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("plots.curves", "plots.bars", "plots.grids"),
         ("progress", "plots", "sections", "explanation_words"),
         ("tables", "pages"),
-        ("comparison_tables", "server_tables"),
+        ("comparison_tables", "server_tables", "estimate_tables"),
         ("explanation_tables",),
     ),
     "rest_server": (
@@ -88,7 +98,18 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.cli": (
         ("command",),
         ("solving",),
-        ("planning", "comparing", "explaining", "reporting", "replicas", "documents", "bench", "serve"),
+        (
+            "planning",
+            "comparing",
+            "explaining",
+            "reporting",
+            "replicas",
+            "estimating",
+            "catalogue",
+            "documents",
+            "bench",
+            "serve",
+        ),
         ("main",),
     ),
 }
