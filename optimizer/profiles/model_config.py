@@ -130,7 +130,7 @@ def _sizes(config: Config) -> dict[str, Any]:
         "hidden": hidden,
         "heads": heads,
         "kvHeads": _kv_heads(config, heads),
-        "headDim": config.whole("head_dim", "kv_channels", default=max(hidden // heads, 1)),
+        "headDim": config.whole("head_dim", "kv_channels", "v_head_dim", default=max(hidden // heads, 1)),
         "ffn": 0 if everywhere else ffn,
         "gated": kind not in UNGATED,
         "vocab": config.whole("vocab_size", "padded_vocab_size"),

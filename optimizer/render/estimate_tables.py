@@ -80,8 +80,8 @@ def _basis(estimate: Estimate) -> Text:
     shares = efficiency.shares(estimate.accelerator.generation)
     why = ", ".join(spread.reasons)
     constants = (
-        f"constants {VERSION}: weights are read at {efficiency.weight_bandwidth:.0%} of the memory bandwidth, "
-        f"experts at {efficiency.expert_bandwidth:.0%}; 16-bit arithmetic reaches {shares['bf16']:.0%} of its "
+        f"constants {VERSION}: weights are read at {efficiency.weight_bandwidth:.0%} of the bandwidth, "
+        f"experts at {efficiency.expert_bandwidth:.0%}; 16-bit arithmetic has {shares['bf16']:.0%} of its "
         f"rate, fp8 {shares['fp8']:.0%}; software takes {efficiency.layer_ms:g} ms a layer and "
         f"{efficiency.step_ms:g} ms an iteration"
     )
