@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from optimizer.errors import SpecError
 from optimizer.profiles.facts import DenseTflops, ModelFacts
 from optimizer.spec.messages import known_name
 
@@ -78,10 +77,3 @@ def reached_tflops(rates: DenseTflops, name: str, shares: Mapping[str, float]) -
     share = shares["fp4"] if name in {"fp4", "mxfp4"} else shares["fp8"]
     sixteen = rates.bf16 * shares["bf16"]
     return sixteen if own is None else max(sixteen, own * share)
-
-
-def refuse_unknown(name: str) -> SpecError:
-    """Return the error for a checkpoint whose format is not understood."""
-    return SpecError(
-        f"format {name!r} of the weights is not understood; give --weights one of {', '.join(BYTES)}"
-    )

@@ -162,16 +162,20 @@ def catalogue_tables(catalogue: Catalogue) -> Group:
         )
     models = empty_table(
         f"Models ({len(catalogue.models)})",
-        [("name", False), ("parameters\n10^9", True), ("layers", True), ("experts", True), ("context", True),
-         ("published\nin", False), ("also", False)],
-    )  # fmt: skip
+        [
+            ("name", False),
+            ("parameters\n10^9", True),
+            ("layers", True),
+            ("experts", True),
+            ("published\nin", False),
+            ("also", False),
+        ],
+    )
     for model in catalogue.models.values():
         experts = str(model.experts.count) if model.experts else "-"
         size = f"{count_parameters(model).total / 1e9:.2f}"
         also = model.aliases[0] if model.aliases else ""
-        models.add_row(
-            model.name, size, str(model.layers), experts, f"{model.context:,}", model.checkpoint, also
-        )
+        models.add_row(model.name, size, str(model.layers), experts, model.checkpoint, also)
     return Group(accelerators, models)
 
 

@@ -1,4 +1,4 @@
-"""`inferplan estimate` and `inferplan catalogue`: short tables, the same as JSON, one clear line for faults."""
+"""`inferplan estimate` and `inferplan catalogue`: short tables, the same as JSON, faults in one line."""
 
 import json
 from collections.abc import Callable
@@ -44,8 +44,9 @@ def test_an_estimate_fits_80_columns_and_says_what_it_is(run: Run, words: tuple[
         "KV capacity",
         "largest batch",
         "ms/token",
-        "model: http",
-        "accelerator: http",
+        "model:",
+        "accelerator:",
+        "https://",
     ):
         assert word in out
     assert ("α by batch" in out) == (words[0] != "llama-3.1-8b")
@@ -69,7 +70,8 @@ def test_json_has_the_figures_of_the_table(run: Run) -> None:
 def test_a_config_in_place_of_a_name(run: Run, tmp_path: Path) -> None:
     config = {
         "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
-        "max_position_embeddings": 131072, "num_hidden_layers": 32, "num_key_value_heads": 8, "vocab_size": 128256,
+        "max_position_embeddings": 131072, "num_hidden_layers": 32, "num_key_value_heads": 8,
+        "vocab_size": 128256,
     }  # fmt: skip
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config), encoding="utf-8")
