@@ -7,14 +7,16 @@ alone.
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 from optimizer.errors import SpecError
 from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.efficiency import Efficiency
 from optimizer.profiles.estimate import find_accelerator, find_model
+from optimizer.profiles.facts import AcceleratorFacts, ModelFacts
 from optimizer.profiles.intervals import Estimated, spread_of_times, tokens_in_memory
 from optimizer.profiles.iterations import Iterations
 from optimizer.profiles.loops import token_ms_of_loop
@@ -107,17 +109,27 @@ def estimate_points(text: str, source: str = "", efficiency: Efficiency | None =
             raise SpecError(
                 f"{source}: a column {needed!r} is required; the headings are {', '.join(headings)}"
             )
+    facts = _Facts(efficiency or Efficiency(), cache(find_model), cache(find_accelerator))
     answers = []
     for number, raw in enumerate(table, 1):
         given = {key: value for key, place in places.items() if (value := (raw[place] or "").strip())}
-        answers.append(_answer(number, given, efficiency or Efficiency()))
+        answers.append(_answer(number, given, facts))
     return answers
 
 
-def _answer(number: int, given: Mapping[str, str], efficiency: Efficiency) -> Row:
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What all rows share; a name is looked up once."""
+
+    efficiency: Efficiency
+    model: Callable[[str], ModelFacts]
+    accelerator: Callable[[str], AcceleratorFacts]
+
+
+def _answer(number: int, given: Mapping[str, str], facts: _Facts) -> Row:
     kind = _kind(given)
     try:
-        return Row(number, given, kind, _Point(given, kind, efficiency).estimated(), "")
+        return Row(number, given, kind, _Point(given, kind, facts).estimated(), "")
     except SpecError as error:
         return Row(number, given, kind, None, str(error))
 
@@ -135,7 +147,7 @@ class _Point:
 
     given: Mapping[str, str]
     kind: str
-    efficiency: Efficiency
+    facts: _Facts
 
     def estimated(self) -> Estimated:
         """Return the estimate.
@@ -175,8 +187,9 @@ class _Point:
             eager=self.given.get("engine", "").lower() in EAGER_ENGINES,
             **numbers,
         )
-        model, accelerator = self.given.get("model", ""), self.given.get("accelerator", "")
-        return Iterations(find_model(model), find_accelerator(accelerator), deployment, self.efficiency)
+        model = self.facts.model(self.given.get("model", ""))
+        accelerator = self.facts.accelerator(self.given.get("accelerator", ""))
+        return Iterations(model, accelerator, deployment, self.facts.efficiency)
 
     def _ms(self, iterations: Iterations, memory: Memory) -> float:
         if self.kind in _DECODE:
