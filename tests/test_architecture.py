@@ -20,6 +20,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("optimizer.timing",),
     ("optimizer.queueing",),
     ("optimizer.spec",),
+    ("optimizer.profiles",),
     ("optimizer.tabulation",),
     ("optimizer.candidates", "optimizer.replica"),
     ("optimizer.solvers",),
@@ -44,6 +45,15 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("files",),
         ("system", "writing"),
         ("loads",),
+    ),
+    "optimizer.profiles": (
+        ("facts", "efficiency", "deployment", "config_keys"),
+        ("parameters", "formats", "config_parts"),
+        ("catalogue", "model_config", "iterations"),
+        ("memory", "loops"),
+        ("intervals",),
+        ("estimate",),
+        ("documents", "points"),
     ),
     "optimizer.queueing": (
         ("birth_death", "measures"),
@@ -88,7 +98,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("plots.curves", "plots.bars", "plots.grids"),
         ("progress", "plots", "sections", "explanation_words"),
         ("tables", "pages"),
-        ("comparison_tables", "server_tables"),
+        ("comparison_tables", "server_tables", "estimate_tables"),
         ("explanation_tables",),
     ),
     "rest_server": (
@@ -108,7 +118,18 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.cli": (
         ("command",),
         ("solving",),
-        ("planning", "comparing", "explaining", "reporting", "replicas", "documents", "bench", "serve"),
+        (
+            "planning",
+            "comparing",
+            "explaining",
+            "reporting",
+            "replicas",
+            "estimating",
+            "catalogue",
+            "documents",
+            "bench",
+            "serve",
+        ),
         ("main",),
     ),
 }

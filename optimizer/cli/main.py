@@ -8,7 +8,18 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from optimizer.cli import bench, comparing, documents, explaining, planning, replicas, reporting, serve
+from optimizer.cli import (
+    bench,
+    catalogue,
+    comparing,
+    documents,
+    estimating,
+    explaining,
+    planning,
+    replicas,
+    reporting,
+    serve,
+)
 from optimizer.errors import IncompletePlanError, InferplanError
 
 COMMANDS = (
@@ -17,6 +28,8 @@ COMMANDS = (
     | explaining.COMMANDS
     | reporting.COMMANDS
     | replicas.COMMANDS
+    | estimating.COMMANDS
+    | catalogue.COMMANDS
     | documents.COMMANDS
     | bench.COMMANDS
     | serve.COMMANDS

@@ -135,12 +135,20 @@ def parse_part(text: str, source: str = "", *, json_only: bool | None = None) ->
     Raises:
         SpecError: the text is neither, or the document breaks the schema.
     """
+    return Part(spec_from_value(plain_value(text, source, json_only=json_only), source), source)
+
+
+def plain_value(text: str, source: str, *, json_only: bool | None = None) -> object:
+    """Parse text as plain values; without `json_only`, what begins with a brace is JSON, other text YAML.
+
+    Raises:
+        SpecError: the text is neither.
+    """
     if json_only is None:
         json_only = text.lstrip()[:1] == "{"
     if not json_only and len(text) > MAX_YAML_BYTES:
         raise SpecError(f"{source}: over the limit of {MAX_YAML_BYTES >> 20} MiB for YAML; use JSON")
-    raw = json_value(text, source) if json_only else yaml_value(text, source)
-    return Part(spec_from_value(raw, source), source)
+    return json_value(text, source) if json_only else yaml_value(text, source)
 
 
 def spec_from_value(raw: object, source: str = "") -> SystemSpec:

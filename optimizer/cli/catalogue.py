@@ -1,0 +1,38 @@
+"""The sub-command for what is known without measurements: catalogue."""
+
+import argparse
+import sys
+
+from optimizer.cli.command import Command, add_json, print_json
+
+
+def _add_catalogue(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", nargs="?", help="an accelerator or a model; none: list all")
+    add_json(parser)
+
+
+def _catalogue(arguments: argparse.Namespace) -> None:
+    from optimizer.profiles import load_catalogue
+    from optimizer.profiles.documents import entry_document
+
+    catalogue = load_catalogue()
+    entry = None if arguments.name is None else catalogue.entry(arguments.name)
+    if arguments.json and entry is not None:
+        print_json(entry_document(entry))
+    elif arguments.json:
+        print_json({
+            "accelerators": [entry_document(found) for found in catalogue.accelerators.values()],
+            "models": [entry_document(found) for found in catalogue.models.values()],
+        })  # fmt: skip
+    else:
+        from optimizer.render.estimate_tables import catalogue_tables, entry_tables
+        from optimizer.render.tables import show
+
+        show(catalogue_tables(catalogue) if entry is None else entry_tables(entry), sys.stdout)
+
+
+COMMANDS = {
+    "catalogue": Command(
+        "list the accelerators and models that are known, or show one", _add_catalogue, _catalogue
+    )
+}

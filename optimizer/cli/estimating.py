@@ -1,0 +1,96 @@
+"""The sub-command for profiles without measurements: estimate."""
+
+import argparse
+import sys
+from typing import Any
+
+from optimizer.cli.command import Command, add_json, number, print_json
+
+_SETTINGS: dict[str, tuple[str, Any, str]] = {
+    "tp": ("N", int, "devices of a replica, tensor parallelism (1)"),
+    "weights": ("FORMAT", str, "bf16, fp8, int8, int4, fp4 or mxfp4 (as published)"),
+    "cache": ("FORMAT", str, "format of the KV cache, bf16 or fp8 (bf16)"),
+    "in_tokens": ("TOKENS", number(1, 1e8, "the mean prompt"), "mean prompt length (1024)"),
+    "out_tokens": ("TOKENS", number(1, 1e8, "the mean answer"), "mean answer length (256)"),
+    "max_requests": ("N", int, "most requests in the batch (256)"),
+    "max_num_tokens": ("TOKENS", int, "token budget of one iteration (8192)"),
+    "memory_utilization": (
+        "SHARE", number(0.01, 1, "the share of the memory"), "share of memory the engine takes (0.9)",
+    ),
+}  # fmt: skip
+"""What a flag sets in the deployment: its metavar, its type, its help."""
+
+
+def _add_estimate(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "model", metavar="MODEL", nargs="?", help="a name of the catalogue, or the path of a config.json"
+    )
+    parser.add_argument("accelerator", metavar="ACCELERATOR", nargs="?", help="a name of the catalogue")
+    for name, (metavar, kind, text) in _SETTINGS.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", metavar=metavar, type=kind, help=text)
+    parser.add_argument(
+        "--eager",
+        action="store_true",
+        default=None,
+        help="the engine starts every kernel from the host, without graphs",
+    )
+    parser.add_argument("--at-batch", metavar="N", type=int, help="batch to give α at (half the largest)")
+    parser.add_argument(
+        "--points",
+        metavar="FILE",
+        help="estimate every row of a CSV file, to compare with measurements; - for stdin",
+    )
+    add_json(parser)
+
+
+def _estimate(arguments: argparse.Namespace) -> None:
+    from optimizer.errors import SpecError
+
+    settings = {
+        name: value for name in (*_SETTINGS, "eager") if (value := getattr(arguments, name)) is not None
+    }
+    if arguments.points is not None:
+        others = {"model": arguments.model, "at-batch": arguments.at_batch, **settings}
+        given = [name for name, value in others.items() if value is not None]
+        if given:
+            raise SpecError(f"--points takes everything from the file's rows; leave out {', '.join(given)}")
+        _points(arguments)
+        return
+    if arguments.model is None or arguments.accelerator is None:
+        raise SpecError(
+            "name a model and an accelerator, or give --points FILE; 'inferplan catalogue' lists the names"
+        )
+    from optimizer.profiles import Deployment, estimate_profile
+    from optimizer.profiles.documents import estimate_document
+
+    found = estimate_profile(
+        arguments.model, arguments.accelerator, Deployment(**settings), at_batch=arguments.at_batch
+    )
+    if arguments.json:
+        print_json(estimate_document(found))
+        return
+    from optimizer.render.estimate_tables import estimate_tables
+    from optimizer.render.tables import show
+
+    show(estimate_tables(found), sys.stdout)
+
+
+def _points(arguments: argparse.Namespace) -> None:
+    from optimizer.profiles.points import estimate_points
+    from optimizer.spec.files import read_text
+
+    rows = estimate_points(read_text(arguments.points), arguments.points)
+    if arguments.json:
+        print_json([row.document() for row in rows])
+        return
+    from optimizer.render.estimate_tables import point_tables
+    from optimizer.render.tables import show
+
+    show(point_tables(rows), sys.stdout)
+
+
+COMMANDS = {
+    "estimate": Command(
+        "estimate token times and memory from a model's and an accelerator's facts", _add_estimate, _estimate
+    )
+}

@@ -1,0 +1,138 @@
+"""The catalogue: accelerators and models by name, from the package's YAML files.
+
+A name is understood in any case, with or without dashes, by its aliases, and a model's by its repository,
+too.
+"""
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+from typing import TypeVar
+
+from optimizer.errors import SpecError
+from optimizer.profiles.facts import AcceleratorFacts, ModelFacts, Sourced
+from optimizer.profiles.parameters import check_parameters
+from optimizer.spec.files import plain_value
+from optimizer.spec.messages import kind_of, validated
+
+_Entry = TypeVar("_Entry", bound=Sourced)
+_TUNED = re.compile(r"(instruct|chat|base|hf|it|\d{4})$")
+"""Endings of repositories that leave the architecture as it is: instruction-tuned, a date."""
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """All entries by their names, in the order of the files."""
+
+    accelerators: Mapping[str, AcceleratorFacts]
+    models: Mapping[str, ModelFacts]
+
+    def accelerator(self, name: str) -> AcceleratorFacts:
+        """Return the accelerator of a name.
+
+        Raises:
+            SpecError: there is none.
+        """
+        return _found(name, self.accelerators, "accelerator")
+
+    def model(self, name: str) -> ModelFacts:
+        """Return the model of a name.
+
+        Raises:
+            SpecError: there is none.
+        """
+        return _found(name, self.models, "model")
+
+    def entry(self, name: str) -> AcceleratorFacts | ModelFacts:
+        """Return the accelerator or model of a name.
+
+        Raises:
+            SpecError: there is neither.
+        """
+        both: dict[str, AcceleratorFacts | ModelFacts] = {**self.accelerators, **self.models}
+        return _found(name, both, "catalogue")
+
+
+@cache
+def load_catalogue() -> Catalogue:
+    """Read the catalogue of the package, once.
+
+    Raises:
+        SpecError: an entry breaks the schema, or its sizes contradict its declared parameters.
+    """
+    accelerators = read_entries(_text("accelerators.yaml"), "accelerators.yaml", AcceleratorFacts)
+    models = read_entries(_text("models.yaml"), "models.yaml", ModelFacts)
+    return Catalogue(MappingProxyType(accelerators), MappingProxyType(models))
+
+
+def read_entries(text: str, source: str, kind: type[_Entry]) -> dict[str, _Entry]:
+    """Read entries from YAML: a mapping of names to facts.
+
+    Raises:
+        SpecError: an entry breaks the schema, its sizes contradict its declared parameters, or two entries
+        have names that are told apart only by case or dashes.
+    """
+    raw = plain_value(text, source, json_only=False)
+    if not isinstance(raw, Mapping):
+        raise SpecError(f"{source}: must be an object with keys, not {kind_of(raw)}")
+    entries: dict[str, _Entry] = {}
+    for name, facts in raw.items():
+        if not isinstance(facts, Mapping):
+            raise SpecError(f"{source}: {name}: must be an object with keys, not {kind_of(facts)}")
+        entry = validated(kind, {**facts, "name": str(name)}, f"{source}: {name}: ")
+        if isinstance(entry, ModelFacts):
+            check_parameters(entry)
+        entries[str(name)] = entry
+    _by_spelling(entries)
+    return entries
+
+
+def _text(file: str) -> str:
+    return resources.files("optimizer.profiles").joinpath(file).read_text(encoding="utf-8")
+
+
+def _spelling(name: str) -> str:
+    """Return a name without what people write in different ways."""
+    return re.sub(r"[^a-z0-9.]", "", name.lower())
+
+
+def _by_spelling(entries: Mapping[str, _Entry]) -> dict[str, str]:
+    """Return the names of entries by every spelling that finds them."""
+    found: dict[str, str] = {}
+    for name, entry in entries.items():
+        for spelling in {_spelling(text) for text in (name, *entry.aliases)}:
+            if found.setdefault(spelling, name) != name:
+                raise SpecError(f"catalogue: {name!r} and {found[spelling]!r} are both found by {spelling!r}")
+    for name, entry in entries.items():
+        repository = getattr(entry, "repository", "")
+        for text in (repository, repository.rpartition("/")[2]):
+            found.setdefault(_spelling(text), name)
+    found.pop("", None)
+    return found
+
+
+def _found(asked: str, entries: Mapping[str, _Entry], what: str) -> _Entry:
+    spellings = _by_spelling(entries)
+    spelling = _spelling(asked.rpartition("/")[2])
+    while spelling not in spellings and (tuned := _TUNED.search(spelling)):
+        spelling = spelling[: tuned.start()]
+    name = (
+        spellings.get(_spelling(asked))
+        or spellings.get(spelling)
+        or spellings.get(spelling.removeprefix("meta"))
+    )
+    if name is not None:
+        return entries[name]
+    raise SpecError(f"{what}: {asked!r} is not in the catalogue; {_hint(asked, spellings, what)}")
+
+
+def _hint(asked: str, spellings: Mapping[str, str], what: str) -> str:
+    """Return what to do about a name that is not there."""
+    near = difflib.get_close_matches(_spelling(asked.rpartition("/")[2]), spellings, n=3, cutoff=0.7)
+    names = " or ".join(dict.fromkeys(repr(spellings[spelling]) for spelling in near))
+    hint = f"did you mean {names}?" if names else "'inferplan catalogue' lists the names"
+    return f"{hint}; for any other model give the path of its config.json" if what == "model" else hint

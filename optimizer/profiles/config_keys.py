@@ -1,0 +1,50 @@
+"""Reading a config.json: a fact under any of its names, or a clear error."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from optimizer.errors import SpecError
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The values of a config.json without those that are null."""
+
+    values: Mapping[str, Any]
+    kind: str
+    """`model_type` in lower case."""
+    source: str
+    """The file, for messages."""
+
+    REQUIRED: ClassVar[Any] = object()
+    """Stands for no default."""
+
+    def get(self, *names: str, default: Any = REQUIRED) -> Any:
+        """Return the value of the first name that the config has.
+
+        Raises:
+            SpecError: it has none, and there is no default.
+        """
+        for name in names:
+            if name in self.values:
+                return self.values[name]
+        if default is Config.REQUIRED:
+            raise SpecError(f"{self.source}: {names[0]}: missing; this key is required")
+        return default
+
+    def whole(self, *names: str, default: Any = REQUIRED) -> int | None:
+        """Return the same as a whole number.
+
+        Raises:
+            SpecError: the same, or the value is no whole number.
+        """
+        value = self.get(*names, default=default)
+        if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+            return value
+        name = next((name for name in names if name in self.values), names[0])
+        raise SpecError(f"{self.source}: {name}: must be a whole number, not {value!r}")
+
+    def not_understood(self, name: str, value: object) -> SpecError:
+        """Return the error for a value that an estimate would have to guess the meaning of."""
+        return SpecError(f"{self.source}: {name}: {str(value)[:60]!r} is not understood")

@@ -1,0 +1,54 @@
+"""Estimates and entries of the catalogue as plain values for JSON."""
+
+from typing import Any
+
+from optimizer.profiles.efficiency import VERSION
+from optimizer.profiles.estimate import Estimate
+from optimizer.profiles.facts import AcceleratorFacts, ModelFacts
+from optimizer.profiles.intervals import Estimated
+from optimizer.profiles.parameters import count_parameters
+
+
+def estimate_document(estimate: Estimate) -> dict[str, Any]:
+    """Return an estimate as plain values; times in ms."""
+    deployment, form = estimate.deployment, estimate.iterations.format
+    return {
+        "estimated": True,
+        "model": estimate.model.name,
+        "accelerator": estimate.accelerator.name,
+        "tp": deployment.tp,
+        "weights": form.name,
+        "cache": deployment.cache,
+        "inTokens": deployment.in_tokens,
+        "outTokens": deployment.out_tokens,
+        "atBatch": estimate.at_batch,
+        "alpha": _timed(estimate.alpha_ms),
+        "beta": _timed(estimate.beta_ms),
+        "gamma": _timed(estimate.gamma_ms),
+        "alphaByBatch": [{"batch": n, **_timed(estimate.alpha_at(n))} for n in estimate.batches],
+        "kvTokens": int(estimate.kv_tokens.value),
+        "kvTokensLow": int(estimate.kv_tokens.low),
+        "kvTokensHigh": int(estimate.kv_tokens.high),
+        "maxBatchSize": estimate.max_batch,
+        "maxBatchSizeLow": estimate.max_batch_low,
+        "factors": {"below": estimate.spread.below, "above": estimate.spread.above},
+        "because": list(estimate.spread.reasons),
+        "constants": VERSION,
+        "sources": [
+            {"of": facts.name, "source": facts.source, "asOf": facts.as_of}
+            for facts in (estimate.model, estimate.accelerator)
+        ],
+        "warnings": list(estimate.warnings),
+    }
+
+
+def entry_document(entry: AcceleratorFacts | ModelFacts) -> dict[str, Any]:
+    """Return an entry of the catalogue as plain values."""
+    values = entry.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    if isinstance(entry, ModelFacts):
+        values["countedParametersB"] = round(count_parameters(entry).total / 1e9, 3)
+    return values
+
+
+def _timed(time: Estimated) -> dict[str, float]:
+    return {"ms": time.value, "low": time.low, "high": time.high}

@@ -1,0 +1,228 @@
+"""What the catalogue says of accelerators and models: data-sheet figures and architectures, with sources.
+
+Takes plain values (YAML, or what a config.json was turned into), gives frozen documents.
+"""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from optimizer.documents import Document, Name
+
+Positive = Annotated[float, Field(gt=0, le=1e15)]
+Dimension = Annotated[int, Field(ge=1, le=10**9)]
+Size = Annotated[int, Field(ge=0, le=10**9)]
+Checkpoint = Literal["bf16", "fp8", "int8", "int4", "fp4", "mxfp4"]
+
+_FOUND_BY_CATALOGUE = Field("", max_length=253)
+
+
+class Sourced(Document):
+    """An entry of the catalogue: its names, and where its values come from."""
+
+    name: str = _FOUND_BY_CATALOGUE
+    """The catalogue's name."""
+    aliases: tuple[Name, ...] = Field((), strict=False)
+    """Other names that it is found by."""
+    note: str = ""
+    """What one must know to use the entry."""
+    source: Name
+    """Where the values come from, but for those of `otherSources`."""
+    as_of: Name = Field(alias="asOf")
+    """The day of the values."""
+    checked_against: str = Field("", alias="checkedAgainst")
+    """A second source that the values were compared with."""
+    conflicts: tuple[str, ...] = Field((), strict=False)
+    """What the second source says instead."""
+    other_sources: dict[str, str] = Field(default={}, alias="otherSources")
+    """Sources of single values, by field."""
+
+
+class DenseTflops(Document):
+    """Arithmetic rate without sparsity, by format [TFLOPS]."""
+
+    bf16: Positive
+    """16-bit."""
+    fp8: Positive | None = None
+    """fp8; absent where the device has no rate of its own."""
+    int8: Positive | None = None
+    """int8, where it differs from fp8."""
+    fp4: Positive | None = None
+    """fp4."""
+
+
+class AcceleratorFacts(Sourced):
+    """The data sheet of an accelerator."""
+
+    vendor: Name
+    """Vendor."""
+    generation: Name
+    """Generation, in lower case."""
+    devices: Dimension = 1
+    """Devices that the runtime sees on one card; a tensor-parallel degree counts these."""
+    memory_gb: Positive = Field(alias="memoryGB")
+    """Memory as sold [GB]."""
+    memory_gib: Positive = Field(alias="memoryGiB")
+    """Memory that the runtime reports [GiB]."""
+    bandwidth_gb_per_s: Positive = Field(alias="bandwidthGBPerS")
+    """Memory bandwidth [GB/s]."""
+    dense_tflops: DenseTflops = Field(alias="denseTflops")
+    """Arithmetic rates [TFLOPS]."""
+    link_gb_per_s: Positive = Field(alias="linkGBPerS")
+    """Link to the other devices of a node, one direction [GB/s]."""
+    link_kind: Name = Field(alias="linkKind")
+    """Kind of the link."""
+    power_w: Positive | None = Field(None, alias="powerW")
+    """Power limit [W]."""
+    idle_power_w: Positive | None = Field(None, alias="idlePowerW")
+    """Power when idle [W]."""
+
+    @property
+    def device_memory_gib(self) -> float:
+        """Memory of one device [GiB]."""
+        return self.memory_gib / self.devices
+
+    @property
+    def device_bandwidth_gb_per_s(self) -> float:
+        """Memory bandwidth of one device [GB/s]."""
+        return self.bandwidth_gb_per_s / self.devices
+
+    @property
+    def over_pcie(self) -> bool:
+        """Whether devices reach each other over PCIe only."""
+        return self.link_kind.startswith("pcie")
+
+
+class Experts(Document):
+    """A mixture of experts in the feed-forward layers."""
+
+    count: Dimension
+    """Routed experts of a layer."""
+    per_token: Dimension = Field(alias="perToken")
+    """Routed experts that a token passes."""
+    ffn: Dimension
+    """Width of a routed expert."""
+    shared_ffn: Size = Field(0, alias="sharedFfn")
+    """Width of what every token passes beside them."""
+    dense_layers: Size = Field(0, alias="denseLayers")
+    """Layers without experts; their width is the model's `ffn`."""
+
+
+class LatentAttention(Document):
+    """Multi-head latent attention (DeepSeek): the cache holds one compressed vector per token and layer."""
+
+    kv_rank: Dimension = Field(alias="kvRank")
+    """Rank of the compressed keys and values."""
+    query_rank: Size = Field(0, alias="queryRank")
+    """Rank of the queries; 0: they are not compressed."""
+    rope_dim: Dimension = Field(alias="ropeDim")
+    """Part of a head with positions."""
+    nope_dim: Dimension = Field(alias="nopeDim")
+    """Part of a head without positions."""
+    value_dim: Dimension = Field(alias="valueDim")
+    """Values of a head."""
+
+
+class Window(Document):
+    """Sliding-window attention in some or all layers."""
+
+    tokens: Dimension
+    """Tokens that a window layer looks back."""
+    full_layers: Size = Field(alias="fullLayers")
+    """Layers without a window."""
+
+
+class LinearAttention(Document):
+    """Linear attention in some layers: a state of fixed size per request in place of a cache."""
+
+    full_layers: Size = Field(alias="fullLayers")
+    """Layers with ordinary attention."""
+    key_heads: Dimension = Field(alias="keyHeads")
+    """Heads of the keys."""
+    key_dim: Dimension = Field(alias="keyDim")
+    """Dimension of a key head."""
+    value_heads: Dimension = Field(alias="valueHeads")
+    """Heads of the values."""
+    value_dim: Dimension = Field(alias="valueDim")
+    """Dimension of a value head."""
+
+
+class ModelFacts(Sourced):
+    """The architecture of a model, in the words of its config.json."""
+
+    repository: str = ""
+    """Where its weights are published."""
+    parameters_b: Positive | None = Field(None, alias="parametersB")
+    """Declared parameters [10⁹]; absent where a config.json, which does not say, is all there is."""
+    layers: Dimension
+    """Layers."""
+    hidden: Dimension
+    """Width of the model."""
+    heads: Dimension
+    """Query heads."""
+    kv_heads: Dimension = Field(alias="kvHeads")
+    """Heads of keys and values."""
+    head_dim: Dimension = Field(alias="headDim")
+    """Dimension of a head."""
+    ffn: Size
+    """Width of a dense feed-forward layer; 0 where every layer has experts."""
+    gated: bool
+    """Whether a feed-forward layer has three matrices (gate, up, down), not two."""
+    vocab: Dimension
+    """Tokens of the vocabulary."""
+    tied: bool
+    """Whether the output head is the embedding."""
+    context: Dimension
+    """Longest context [tokens]."""
+    checkpoint: Checkpoint
+    """Format of the published weights."""
+    experts: Experts | None = None
+    """Mixture of experts."""
+    latent: LatentAttention | None = None
+    """Latent attention."""
+    window: Window | None = None
+    """Sliding windows."""
+    linear: LinearAttention | None = None
+    """Linear attention."""
+    query_gate: bool = Field(default=False, alias="queryGate")
+    """Whether a gate as wide as the queries stands behind attention."""
+    sparse_top_k: Dimension | None = Field(None, alias="sparseTopK")
+    """Sparse attention: tokens of the cache that are read at most."""
+
+    @model_validator(mode="after")
+    def _layers_add_up(self) -> Self:
+        counted = {
+            "experts.denseLayers": self.experts.dense_layers if self.experts else 0,
+            "window.fullLayers": self.window.full_layers if self.window else 0,
+            "linear.fullLayers": self.linear.full_layers if self.linear else 0,
+        }
+        for path, count in counted.items():
+            if count > self.layers:
+                raise PydanticCustomError(
+                    "layers", "{path} is {count}, the model has {layers} layers",
+                    {"path": path, "count": count, "layers": self.layers},
+                )  # fmt: skip
+        if self.experts and self.experts.per_token > self.experts.count:
+            raise PydanticCustomError("experts", "experts.perToken exceeds experts.count")
+        if self.window and self.linear:
+            raise PydanticCustomError("layers", "window and linear attention in one model are not understood")
+        if not self.ffn and not (self.experts and not self.experts.dense_layers):
+            raise PydanticCustomError("ffn", "ffn is 0, but there are layers without experts")
+        return self
+
+    @property
+    def growing_layers(self) -> int:
+        """Layers whose cache grows with the whole context."""
+        part = self.window or self.linear
+        return part.full_layers if part else self.layers
+
+    @property
+    def window_layers(self) -> int:
+        """Layers whose cache stops growing at the window."""
+        return self.layers - self.window.full_layers if self.window else 0
+
+    @property
+    def linear_layers(self) -> int:
+        """Layers with a state of fixed size."""
+        return self.layers - self.linear.full_layers if self.linear else 0

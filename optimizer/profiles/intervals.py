@@ -1,0 +1,64 @@
+"""How far an estimate may be off: factors below and above (docs/estimate.md, section 6)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from optimizer.profiles.iterations import Iterations
+from optimizer.profiles.memory import Memory
+
+MEASURED = frozenset({"ampere", "ada-geforce", "hopper", "blackwell", "blackwell-pro"})
+"""Generations whose measurements took part in finding the constants."""
+SPARSELY_MEASURED = frozenset({"cdna3", "tpu5e"})
+"""Generations of which a few measurements were there to compare with."""
+
+FACTORS: Mapping[str, tuple[float, float]] = {
+    "dense model": (1.4, 1.4),
+    "mixture of experts": (1.45, 1.6),
+    "tensor parallelism over PCIe": (1.6, 1.6),
+    "few measurements of this generation": (1.5, 1.7),
+    "no measurement of this generation": (2.0, 2.0),
+}
+"""Times may be lower by the first factor and higher by the second; of several that apply the widest holds."""
+_WIDEST_MEMORY = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Estimated:
+    """A value and the interval that holds the true one in about four of five cases."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Factors of the interval of a time, and why they are as wide as they are."""
+
+    below: float
+    above: float
+    reasons: tuple[str, ...]
+
+    def around(self, value: float) -> Estimated:
+        """Return the interval around a time."""
+        return Estimated(value, value / self.below, value * self.above)
+
+
+def spread_of_times(iterations: Iterations) -> Spread:
+    """Return the spread of all times of a model on an accelerator."""
+    accelerator = iterations.accelerator
+    reasons = ["mixture of experts" if iterations.model.experts else "dense model"]
+    if accelerator.over_pcie and iterations.deployment.tp > 1:
+        reasons.append("tensor parallelism over PCIe")
+    if accelerator.generation in SPARSELY_MEASURED:
+        reasons.append("few measurements of this generation")
+    elif accelerator.generation not in MEASURED:
+        reasons.append("no measurement of this generation")
+    below, above = (max(FACTORS[reason][side] for reason in reasons) for side in (0, 1))
+    return Spread(below, above, tuple(reasons))
+
+
+def tokens_in_memory(memory: Memory) -> Estimated:
+    """Return the tokens of cache that a replica holds, never further than twice or half."""
+    least, expected, most = (memory.tokens(free) for free in memory.free_bytes)
+    return Estimated(expected, max(least, expected / _WIDEST_MEMORY), min(most, expected * _WIDEST_MEMORY))

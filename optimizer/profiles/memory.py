@@ -1,0 +1,75 @@
+"""What fits into the memory of a replica: weights, work space, cache (docs/estimate.md, section 5)."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from optimizer.profiles.formats import BYTES
+from optimizer.profiles.iterations import ACTIVATION_BYTES, Iterations
+
+GIB = 2**30
+_RUNTIME_GIB = 0.8
+"""Context of the driver, communication buffers, captured graphs."""
+_EXPERTS_GIB = (2.0, 5.0, 8.0)
+"""Work space beside that, of mixtures of experts: least, expected, most."""
+_DENSE_GIB = (-0.6, 0.0, 2.0)
+"""The same of all others."""
+_LOGIT_BYTES = 6
+"""Logits of a request in 16 and in 32 bit."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Memory of one device of a replica [bytes]."""
+
+    iterations: Iterations
+
+    @cached_property
+    def total_bytes(self) -> float:
+        """What the engine may take."""
+        deployment = self.iterations.deployment
+        device = self.iterations.accelerator.device_memory_gib
+        return (deployment.memory_gib or device) * deployment.memory_utilization * GIB
+
+    @cached_property
+    def weight_bytes(self) -> float:
+        """Weights on one device (eq. E21)."""
+        parameters, form = self.iterations.parameters, self.iterations.format
+        size = parameters.dense * BYTES[form.dense] + parameters.routed * BYTES[form.routed]
+        size += (parameters.head + parameters.embedding) * BYTES["bf16"]
+        return size / self.iterations.deployment.tp
+
+    @cached_property
+    def work_bytes(self) -> float:
+        """Activations of the largest iteration and logits (eq. E22)."""
+        model, deployment = self.iterations.model, self.iterations.deployment
+        width = model.ffn
+        if model.experts:
+            width = max(width, model.experts.ffn * model.experts.per_token + model.experts.shared_ffn)
+        layer = max(2 * model.hidden + 2 * width / deployment.tp, 4 * model.hidden)
+        logits = min(deployment.max_requests, deployment.max_num_tokens) * model.vocab * _LOGIT_BYTES
+        return deployment.max_num_tokens * layer * ACTIVATION_BYTES + logits
+
+    @cached_property
+    def free_bytes(self) -> tuple[float, float, float]:
+        """What is left for the cache: least, expected, most (eq. E23); negative if the model does not fit."""
+        used = self.weight_bytes + self.work_bytes + _RUNTIME_GIB * GIB
+        extra = _EXPERTS_GIB if self.iterations.model.experts else _DENSE_GIB
+        most, expected, least = (self.total_bytes - used - more * GIB for more in extra)
+        return least, expected, most
+
+    def request_bytes(self, tokens: float) -> float:
+        """Return the cache and state of one request of a length (eq. E24)."""
+        model = self.iterations.model
+        held = model.growing_layers * tokens
+        if model.window:
+            held += model.window_layers * min(tokens, model.window.tokens)
+        return held * self.iterations.layer_cache_bytes + self.iterations.state_bytes
+
+    def tokens(self, free_bytes: float) -> float:
+        """Return the tokens that memory holds in requests of the deployment's length."""
+        length = self.iterations.deployment.request_tokens
+        return max(free_bytes, 0.0) / self.request_bytes(length) * length
+
+    def requests(self, free_bytes: float) -> int:
+        """Return the requests of the deployment's length that memory holds."""
+        return int(max(free_bytes, 0.0) // self.request_bytes(self.iterations.deployment.request_tokens))

@@ -1,0 +1,228 @@
+"""Whole tables of points: one estimate for each row of a CSV file, to hold against measurements.
+
+A row is an iteration (`kind` decode or prefill, `b`, `tok`, `ctx`), a closed loop (`c`, `isl`, `osl`) or a
+memory (neither); model, accelerator, tp and format of the weights are common to all. Other columns are left
+alone.
+"""
+
+import csv
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+from optimizer.errors import SpecError
+from optimizer.profiles.deployment import Deployment
+from optimizer.profiles.efficiency import Efficiency
+from optimizer.profiles.estimate import find_accelerator, find_model
+from optimizer.profiles.facts import AcceleratorFacts, ModelFacts
+from optimizer.profiles.intervals import Estimated, spread_of_times, tokens_in_memory
+from optimizer.profiles.iterations import Iterations
+from optimizer.profiles.loops import token_ms_of_loop
+from optimizer.profiles.memory import GIB, Memory
+
+_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "model": ("model",),
+    "accelerator": ("accelerator", "acc", "gpu"),
+    "tp": ("tp", "tensor_parallel"),
+    "weights": ("weights", "w", "format"),
+    "engine": ("engine",),
+    "kind": ("kind",),
+    "batch": ("b", "batch"),
+    "tokens": ("tok", "tokens"),
+    "context": ("ctx", "context"),
+    "concurrency": ("c", "concurrency"),
+    "in_tokens": ("isl", "in_tokens"),
+    "out_tokens": ("osl", "out_tokens"),
+    "parallel": ("dp",),
+    "static": ("static",),
+    "memory_utilization": ("memory_utilisation", "memory_utilization"),
+    "max_num_tokens": ("max_batched_tokens", "max_num_batched_tokens", "max_num_tokens"),
+    "max_requests": ("max_seqs", "max_num_seqs", "max_requests"),
+    "memory_gib": ("memory_gib",),
+    "cache": ("cache", "kv_cache"),
+    "measured": ("ms", "kv_tokens", "tpot"),
+}
+"""What a row says, and the headings that it may stand under, in any case."""
+EAGER_ENGINES = frozenset({"legacy", "eager"})
+"""Engines that start every kernel from the host."""
+_DECODE, _PROMPT = {"decode"}, {"prefill", "prompt"}
+_WHOLE = {"tp", "max_num_tokens", "max_requests"}
+
+
+class Row(NamedTuple):
+    """The answer to one row."""
+
+    number: int
+    """Its place in the file, from 1."""
+    given: Mapping[str, str]
+    """What it says, under our names."""
+    kind: str
+    """decode, prefill, loop or kv."""
+    estimated: Estimated | None
+    """ms, or tokens for `kv`."""
+    error: str
+    """Why there is none."""
+
+    @property
+    def measured(self) -> float | None:
+        """The measured value beside it, if there is one."""
+        try:
+            return float(self.given["measured"])
+        except (KeyError, ValueError):
+            return None
+
+    def document(self) -> dict[str, Any]:
+        """Return the answer as plain values."""
+        names = ("model", "accelerator", "tp", "weights")
+        values: dict[str, Any] = {
+            "row": self.number,
+            **{key: self.given[key] for key in names if key in self.given},
+        }
+        if values.get("tp", "").isdigit():
+            values["tp"] = int(values["tp"])
+        values["kind"] = self.kind
+        if self.estimated is None:
+            return values | {"error": self.error}
+        what, digits = ("kvTokens", 0) if self.kind == "kv" else ("ms", 6)
+        found = {what: self.estimated.value, "low": self.estimated.low, "high": self.estimated.high}
+        values |= {key: round(value, digits) if digits else int(value) for key, value in found.items()}
+        return values if self.measured is None else values | {"measured": self.measured}
+
+
+def estimate_points(text: str, source: str = "", efficiency: Efficiency | None = None) -> list[Row]:
+    """Estimate every row of a CSV text with headings; a row that cannot be estimated says why.
+
+    Raises:
+        SpecError: the text has no headings, or none for the model and the accelerator.
+    """
+    table = csv.DictReader(io.StringIO(text))
+    headings = {str(name).strip().lower(): name for name in table.fieldnames or ()}
+    places = {
+        key: next(headings[name] for name in names if name in headings)
+        for key, names in _COLUMNS.items()
+        if any(name in headings for name in names)
+    }
+    for needed in ("model", "accelerator"):
+        if needed not in places:
+            raise SpecError(
+                f"{source}: a column {needed!r} is required; the headings are {', '.join(headings)}"
+            )
+    facts = _Facts(efficiency or Efficiency(), cache(find_model), cache(find_accelerator))
+    answers = []
+    for number, raw in enumerate(table, 1):
+        given = {key: value for key, place in places.items() if (value := (raw[place] or "").strip())}
+        answers.append(_answer(number, given, facts))
+    return answers
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What all rows share; a name is looked up once."""
+
+    efficiency: Efficiency
+    model: Callable[[str], ModelFacts]
+    accelerator: Callable[[str], AcceleratorFacts]
+
+
+def _answer(number: int, given: Mapping[str, str], facts: _Facts) -> Row:
+    kind = _kind(given)
+    try:
+        return Row(number, given, kind, _Point(given, kind, facts).estimated(), "")
+    except SpecError as error:
+        return Row(number, given, kind, None, str(error))
+
+
+def _kind(given: Mapping[str, str]) -> str:
+    kind = given.get("kind", "").lower()
+    if kind:
+        return "prefill" if kind in _PROMPT else kind
+    return "decode" if "batch" in given else "loop" if "concurrency" in given else "kv"
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """One row, with numbers for its text."""
+
+    given: Mapping[str, str]
+    kind: str
+    facts: _Facts
+
+    def estimated(self) -> Estimated:
+        """Return the estimate.
+
+        Raises:
+            SpecError: something is missing, not understood, or the weights alone exceed the memory.
+        """
+        iterations = self._iterations()
+        memory = Memory(iterations)
+        if memory.weight_bytes > memory.total_bytes / iterations.deployment.memory_utilization:
+            size = f"{memory.weight_bytes / GIB:.1f} GiB"
+            raise SpecError(f"{iterations.model.name} does not fit: its weights alone take {size} a device")
+        if self.kind == "kv":
+            if memory.free_bytes[1] <= 0:
+                raise SpecError(f"{iterations.model.name} leaves no memory for a cache")
+            return tokens_in_memory(memory)
+        return spread_of_times(iterations).around(self._ms(iterations, memory))
+
+    def _iterations(self) -> Iterations:
+        names = (
+            "in_tokens",
+            "out_tokens",
+            "memory_utilization",
+            "max_num_tokens",
+            "max_requests",
+            "memory_gib",
+            "tp",
+        )
+        numbers: dict[str, Any] = {name: self._number(name) for name in names if name in self.given}
+        for name in numbers.keys() & _WHOLE:
+            if numbers[name] != int(numbers[name]):
+                raise SpecError(f"{name}: must be a whole number, not {numbers[name]:g}")
+            numbers[name] = int(numbers[name])
+        deployment = Deployment(
+            weights=self.given.get("weights"),
+            cache=self.given.get("cache", "bf16"),
+            eager=self.given.get("engine", "").lower() in EAGER_ENGINES,
+            **numbers,
+        )
+        model = self.facts.model(self.given.get("model", ""))
+        accelerator = self.facts.accelerator(self.given.get("accelerator", ""))
+        return Iterations(model, accelerator, deployment, self.facts.efficiency)
+
+    def _ms(self, iterations: Iterations, memory: Memory) -> float:
+        if self.kind in _DECODE:
+            return iterations.decode_ms(self._number("batch"), self._number("context"))
+        if self.kind in _PROMPT:
+            prompts, tokens = self._number("batch", 1.0), self._number("tokens")
+            context = self._number("context", tokens / prompts / 2)
+            return iterations.prompt_ms(prompts, tokens, context)
+        if self.kind == "loop":
+            return self._loop_ms(iterations, memory)
+        raise SpecError(f"kind: must be decode, prefill, loop or kv, not {self.kind!r}")
+
+    def _loop_ms(self, iterations: Iterations, memory: Memory) -> float:
+        if self._number("parallel", 1.0) > 1:
+            raise SpecError("dp: data parallelism inside one replica is not estimated")
+        fitting = max(memory.requests(memory.free_bytes[1]), 1)
+        requests = min(self._number("concurrency"), float(fitting))
+        self._number("in_tokens"), self._number("out_tokens")  # both are needed
+        if self._number("static", 0.0):
+            deployment = iterations.deployment
+            return iterations.decode_ms(requests, deployment.in_tokens + deployment.out_tokens / 2)
+        return token_ms_of_loop(iterations, requests)
+
+    def _number(self, name: str, default: float | None = None) -> float:
+        text = self.given.get(name)
+        if text is None:
+            if default is None:
+                raise SpecError(f"{_COLUMNS[name][0]}: missing; this kind of row needs it")
+            return default
+        try:
+            value = float(text)
+        except ValueError:
+            value = -1.0
+        if not 0 <= value <= 1e12:
+            raise SpecError(f"{_COLUMNS[name][0]}: must be a number of at least 0, not {text!r}")
+        return value
