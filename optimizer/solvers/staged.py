@@ -23,7 +23,7 @@ Solve = Callable[[Problem, float], Solution]
 def solve_in_stages(problem: Problem, solve: Solve) -> Solution:
     """Solve a problem with capacities, and give out what is left by the saturation policy."""
     options = problem.options
-    if options.saturation_policy == "None" or problem.capacity is None:
+    if options.saturation_policy == "None" or problem.capacity is None or not len(problem.priority):
         return solve(problem, options.time_limit_s)
     if options.delayed_best_effort:
         whole = solve(problem, options.time_limit_s)
