@@ -60,7 +60,7 @@ def _served(found: Comparison) -> str:
     for side, figures in ((found.first, found.total.first), (found.second, found.total.second)):
         if figures is not None:
             shares.append(f"{side.label} {figures.served_in_full} of {figures.servers}")
-    return f"Served in full: {', '.join(shares)}."
+    return f"Served in full: {', '.join(shares) or '0 of 0'}."
 
 
 def _changes(found: Comparison) -> str:

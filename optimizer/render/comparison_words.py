@@ -40,6 +40,8 @@ def anything_runs(found: Comparison) -> bool:
 
 
 def _why_nothing(found: Comparison) -> str:
+    if not found.servers:
+        return "there are no servers"
     if not found.first.plan.unserved and not found.second.plan.unserved:
         return "every server is idle and needs no replicas"
     return "no server that has load can be served"

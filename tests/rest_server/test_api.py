@@ -143,7 +143,21 @@ def test_the_time_of_each_stage_stands_in_a_header(service: TestClient) -> None:
 def test_the_solvers_processes_give_the_same_bytes() -> None:
     with client(solver_processes=1) as service:
         assert service.post("/v1/plan", json=small()).text == planned(small())
-        refused(service.post("/v1/plan", json=wrong(lambda d: d.update(servers=[]))), 422, "servers")
+        refused(service.post("/v1/plan", json=wrong(lambda d: d.update(servers=[5]))), 422, "servers")
+
+
+@pytest.mark.parametrize("source", [{"servers": []}, {"servers": None}, small() | {"servers": []}])
+def test_a_system_without_servers_has_an_empty_plan_under_every_route(
+    service: TestClient, source: Json
+) -> None:
+    plan = service.post("/v1/plan", json=source)
+    assert plan.status_code == 200
+    assert (plan.json()["status"], plan.json()["totalCost"]) == ("optimal", 0)
+    assert plan.json()["allocations"] == {}
+    assert plan.json()["unserved"] == []
+    for route, body in (("candidates", source), ("explain", source), ("report", {"system": source})):
+        answer = service.post(f"/v1/{route}", json=body)
+        assert answer.status_code == 200, (route, answer.text)
 
 
 # --- candidates, analyze, size -------------------------------------------------------------------------
@@ -282,7 +296,6 @@ def wrong(change: Callable[[Json], object]) -> Json:
         (wrong(lambda d: d["servers"][1].update({"class": "iron"})), "servers[1].class"),
         (wrong(lambda d: d["models"][1].update(acc="C")), "models[1].acc"),
         (wrong(lambda d: d["servers"][1].update(accelerators=["C"])), "servers[1].accelerators[0]"),
-        (wrong(lambda d: d.update(servers=[])), "servers"),
         ({}, "servers"),
         (wrong(lambda d: d.update(optimizer={"saturationPolicy": "Lottery"})), "optimizer.saturationPolicy"),
         (wrong(lambda d: d.update(optimizer={"gap": 7})), "optimizer.gap"),

@@ -307,6 +307,16 @@ def test_a_snapshot_of_loads_is_stored_and_planned(service: TestClient) -> None:
     assert answer.headers["etag"] == service.get("/v1/servers").headers["etag"]
 
 
+def test_a_fleet_whose_last_server_leaves_gets_an_empty_plan(service: TestClient) -> None:
+    fleet(service)
+    for name in [item["name"] for item in service.get("/v1/servers").json()["servers"]]:
+        assert service.delete(f"/v1/servers/{name}").status_code in {200, 204}
+    answer = service.post("/v1/loads", json={})
+    assert (answer.status_code, answer.json()["allocations"]) == (200, {})
+    assert answer.json()["totalCost"] == 0
+    assert service.get("/v1/plan").json()["allocations"] == {}
+
+
 def test_an_empty_snapshot_plans_the_fleet_as_it_is(service: TestClient) -> None:
     source = fleet(service)
     assert service.post("/v1/loads", json={}).text == solve(load_system(source)).to_json()
