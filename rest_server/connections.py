@@ -7,6 +7,7 @@ before anything of it reaches the application.
 
 import asyncio
 import logging
+import socket
 import sys
 from functools import cache
 from typing import Any
@@ -21,6 +22,8 @@ HEAD_S = 15.0
 """How long a connection may take to send the head of its first request, or of one that it has begun [s]."""
 SHARE_OF_FILES = 0.75
 """Share of the files that the process may open that may be connections."""
+SEND_BUFFER_BYTES = 128 * 2**10
+"""What the system may hold for a client that does not read; by itself it takes megabytes for each."""
 FREE_CHUNKS = 100
 """Chunks of a body that may be of any size."""
 MEAN_CHUNK_BYTES = 512
@@ -67,12 +70,14 @@ class Connection(H11Protocol):
         self._write_s = (settings or load_settings()).write_timeout_s
         self._due: asyncio.TimerHandle | None = None
         self._read_due: asyncio.TimerHandle | None = None
-        self._last_heard_at = self.loop.time()
+        self._clients_turn_at = self.loop.time()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Take a connection, in place of one that waits for its client where there are too many."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(0)  # to be told of everything that is not read
+        opened = transport.get_extra_info("socket")
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         most = _most_connections()
         if most is not None and len(self.connections) > most and not self._made_room():
             transport.abort()
@@ -91,7 +96,7 @@ class Connection(H11Protocol):
             logging.getLogger(SERVICE).warning(
                 "connections whose clients do nothing are closed, as there are too many"
             )
-        oldest = min(waiting, key=lambda each: each._last_heard_at)  # noqa: SLF001  its own class
+        oldest = min(waiting, key=lambda each: each._clients_turn_at)  # noqa: SLF001  its own class
         oldest.transport.abort()
         self.connections.discard(oldest)  # now: many new ones may come before it is told
         return True
@@ -109,12 +114,17 @@ class Connection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take a part of a request."""
-        self._last_heard_at = self.loop.time()
+        self._clients_turn_at = self.loop.time()
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
             self._unwatch()
         elif self._due is None:
             self._watch()
+
+    def on_response_complete(self) -> None:
+        """Note that the next request may come."""
+        self._clients_turn_at = self.loop.time()
+        super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what cannot be read and close, also where an answer is on its way already."""
@@ -127,6 +137,7 @@ class Connection(H11Protocol):
         """Note that an answer waits to be read, and how long it may."""
         super().pause_writing()
         if self._read_due is None:
+            self._clients_turn_at = self.loop.time()
             self._read_due = self.loop.call_later(self._write_s, self.transport.abort)
 
     def resume_writing(self) -> None:

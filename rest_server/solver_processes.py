@@ -53,7 +53,7 @@ _LOST = (CancelledError, OSError, EOFError, RuntimeError)
 
 
 class NoSolverProcess(InferplanError):  # noqa: N818  the name says what happened
-    """Raised when no process runs and none can be started, for lack of memory or files perhaps."""
+    """Raised when no process can be started, or each dies, for lack of memory or files perhaps."""
 
     http_status = 503
     retry_after_s = 5
@@ -171,8 +171,8 @@ class SolverProcesses:
         """Run work in a process and return its result; in another one once more if the first dies.
 
         Raises:
-            NoSolverProcess: no process can be started.
-            SolverError: two processes died with it, for lack of memory perhaps, or it was given up.
+            NoSolverProcess: no process can be started, or two died with it, for lack of memory perhaps.
+            SolverError: it was given up.
             Exception: whatever comes before the work raises.
         """
         self.start()
@@ -187,7 +187,10 @@ class SolverProcesses:
                 if done:
                     return result
                 raise result
-        raise SolverError("the solver's process has died, and the next one too, perhaps for lack of memory")
+        raise NoSolverProcess(
+            "the solver's process has died, and the next one too, perhaps for lack of memory; "
+            f"try again in {NoSolverProcess.retry_after_s} s, or ask for less"
+        )
 
     @contextmanager
     def _taken(self, job: Job) -> Iterator["_Process"]:

@@ -18,6 +18,8 @@ import pytest
 from service_runs import ROOT, Watched, alive, in_a_thread, watched
 from wire_client import MODELS, one_server, system
 
+from rest_server.settings import Settings
+
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 
 SMALL = json.dumps(system(one_server("s"))).encode()
@@ -35,28 +37,33 @@ EXPLAINED = json.dumps(
 
 @pytest.mark.parametrize("kills", [6, pytest.param(36, marks=pytest.mark.slow)])
 def test_nobody_notices_that_processes_are_killed(tmp_path: Path, kills: int) -> None:
-    statuses: list[int] = []
+    statuses: list[list[int]] = [[] for _ in range(4)]
     done = threading.Event()
 
-    def client(here: Watched) -> None:
+    def client(here: Watched, mine: list[int]) -> None:
         while not done.is_set():
-            statuses.append(here.ask("POST", "/v1/plan", SMALL).status)
+            mine.append(here.ask("POST", "/v1/plan", SMALL).status)
+
+    def all_go_on(seen: list[int]) -> bool:
+        return all(len(mine) >= before + 2 for mine, before in zip(statuses, seen, strict=True))
 
     chance = random.Random(13)
     with watched(tmp_path / "log", INFERPLAN_SOLVER_PROCESSES="3") as here, ThreadPoolExecutor(4) as clients:
         here.until_ready()
-        lost = [clients.submit(client, here) for _ in range(4)]
+        lost = [clients.submit(client, here, mine) for mine in statuses]
+        here.until(lambda: len(here.solvers()) == 3 + Settings().max_studies)
         killed = set()
-        for _ in range(kills):
+        for _ in range(kills):  # one at a time: work is begun once more, not twice
+            here.until(lambda: len(here.solvers()) == 3 + Settings().max_studies)
             pid = chance.choice(here.solvers())
             killed.add(pid)
             os.kill(pid, signal.SIGKILL)
-            time.sleep(0.4)
+            seen = [len(mine) for mine in statuses]
+            here.until(lambda seen=seen: all_go_on(seen))  # type: ignore[misc]
         done.set()
         assert [each.exception() for each in lost] == [None] * 4
-        assert set(statuses) == {200}
+        assert {status for mine in statuses for status in mine} == {200}
         assert len(killed) == kills
-        assert len(statuses) > kills
         here.until(lambda: len(here.solvers()) >= 3)
 
 

@@ -17,7 +17,7 @@ import pytest
 from optimizer.errors import SolverError, SpecError
 from optimizer.spec.files import json_value
 from rest_server import solver_processes
-from rest_server.solver_processes import PRELOADED, Job, SolverProcesses, may_leave
+from rest_server.solver_processes import PRELOADED, Job, NoSolverProcess, SolverProcesses, may_leave
 
 
 def until(reached: Callable[[], bool], limit_s: float = 30.0) -> None:
@@ -118,7 +118,7 @@ def test_work_is_begun_once_more_where_its_process_died(processes: SolverProcess
 
 
 def test_work_whose_processes_die_again_and_again_is_an_error(processes: SolverProcesses) -> None:
-    with pytest.raises(SolverError, match="has died, and the next one too"):
+    with pytest.raises(NoSolverProcess, match="has died, and the next one too"):
         processes.run(Job(partial(os._exit, 9)))
     assert pid_of(processes)
 
