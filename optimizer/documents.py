@@ -5,9 +5,9 @@ unit (``arrival_rate_rpm``). Unknown keys, wrong types, NaN and infinity are err
 """
 
 from functools import cache
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
 MAX_BATCH_LIMIT = 1_000_000
@@ -24,6 +24,11 @@ def _whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def _any_loss(value: object) -> object:
+    """Read ``none`` as a bound that nothing exceeds."""
+    return 1.0 if isinstance(value, str) and value.lower() == "none" else value
+
+
 Name = Annotated[str, Field(min_length=1, max_length=253)]
 Quantity = Annotated[float, Field(ge=0, le=MAX_QUANTITY)]
 Tokens = Annotated[float, Field(ge=0, le=MAX_TOKENS)]
@@ -34,9 +39,15 @@ SliceCount = Annotated[int, Field(ge=1, le=10_000), BeforeValidator(_whole)]
 BatchLimit = Annotated[int, Field(ge=1, le=MAX_BATCH_LIMIT), BeforeValidator(_whole)]
 BatchSize = Annotated[int, Field(ge=0, le=MAX_BATCH_LIMIT), BeforeValidator(_whole)]
 Priority = Annotated[int, Field(ge=1, le=100), BeforeValidator(_whole)]
-MaxLoss = Annotated[float, Field(gt=0, le=1)] | Literal["none"]
-"""Largest share of requests that may be lost; ``none``: any."""
+MaxLoss = Annotated[
+    float,
+    Field(gt=0, le=1),
+    BeforeValidator(_any_loss),
+    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0, "maximum": 1}, {"const": "none"}]}),
+]
+"""Largest share of requests that may be lost; 1, or ``none``, for any."""
 DEFAULT_MAX_LOSS = 0.001
+ANY_LOSS = 1.0
 Coefficient = Annotated[float, Field(ge=0, le=100)]
 
 

@@ -12,6 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.documents import (
+    ANY_LOSS,
     DEFAULT_MAX_LOSS,
     AnswerTokens,
     BatchLimit,
@@ -121,7 +122,7 @@ class LatencyTargets(Document):
 
     def only(self, name: str) -> "LatencyTargets":
         """Return one of the targets, by its Python name, without the others."""
-        return LatencyTargets.model_validate({"max_loss": "none"} | {name: getattr(self, name)})
+        return LatencyTargets.model_validate({"max_loss": ANY_LOSS} | {name: getattr(self, name)})
 
 
 def analyze_replicas(replicas: Sequence[Replica], rates_rps: Sequence[float]) -> list[ReplicaPerformance]:
@@ -188,7 +189,7 @@ def _targets(wanted: Sequence[LatencyTargets]) -> Targets:
     limits: dict[MetricName, FloatArray] = {
         metric: np.array([getattr(one, f"{metric}_ms") or np.inf for one in wanted]) for metric in LATENCIES
     }
-    limits["loss"] = np.array([np.inf if one.max_loss == "none" else one.max_loss for one in wanted])
+    limits["loss"] = np.array([one.max_loss if one.max_loss < ANY_LOSS else np.inf for one in wanted])
     return Targets.of_means(limits, np.array([target.tps for target in wanted], dtype=np.bool_))
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
-from optimizer.documents import MAX_COUNT, MaxLoss
+from optimizer.documents import ANY_LOSS, MAX_COUNT
 from optimizer.queueing.measures import LOSS, MEANS, Measure
 from optimizer.queueing.table import QUEUE_MODELS
 from optimizer.queueing.targets import Targets
@@ -150,12 +150,12 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
     )
 
 
-def _targets(targets: list[ModelTarget | None], max_loss: MaxLoss, tps: BoolArray) -> Targets:
+def _targets(targets: list[ModelTarget | None], max_loss: float, tps: BoolArray) -> Targets:
     """Return the targets of servers, over every measure that one of them has, means first."""
     limits = [dict(target.latency_targets()) if target else {} for target in targets]
     for mine, target in zip(limits, targets, strict=True):
         bound = max_loss if target is None or target.max_loss is None else target.max_loss
-        if bound != "none":
+        if bound < ANY_LOSS:
             mine[LOSS] = bound
     asked = {measure for mine in limits for measure in mine}
     measures = (*MEANS, *sorted(asked - set(MEANS)))
