@@ -27,7 +27,7 @@ from rest_server.settings import Settings, load_settings
 def test_the_program_serves_logs_json_and_ends_well() -> None:
     with as_a_program("--port", "0", INFERPLAN_SOLVER_PROCESSES="1") as here, ThreadPoolExecutor(1) as client:
         while here.ask("GET", "/readyz").status != 200:
-            time.sleep(0.02)
+            time.sleep(0.2)  # each is a line of the log, and nobody reads that before the end
         body = json.dumps(system(*(one_server(f"s{i}") for i in range(200)))).encode()
         answer = client.submit(here.ask, "POST", "/optimizeOne", body)
         while not here.ask("GET", "/readyz").json["running"] and not answer.done():
@@ -255,7 +255,7 @@ def test_a_second_ctrl_c_ends_it_and_what_it_works_on_at_once() -> None:
     ):
         lost = clients.submit(here.ask, "POST", "/optimizeOne", json.dumps(slow).encode())
         while here.ask("GET", "/readyz").json.get("running") != 1:
-            time.sleep(0.02)
+            time.sleep(0.2)
         here.process.send_signal(signal.SIGINT)
         time.sleep(0.5)
         status, log = here.end(signal.SIGINT)
