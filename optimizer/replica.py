@@ -13,7 +13,6 @@ from pydantic_core import PydanticCustomError
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.documents import (
     ANY_LOSS,
-    DEFAULT_MAX_LOSS,
     AnswerTokens,
     BatchLimit,
     Count,
@@ -117,12 +116,12 @@ class LatencyTargets(Document):
     tps: bool = False
     """Whether there is a throughput target: the rate is then capped at 0.9 of the largest stable one."""
 
-    max_loss: MaxLoss = Field(DEFAULT_MAX_LOSS, alias="maxLoss")
+    max_loss: MaxLoss = Field(ANY_LOSS, alias="maxLoss")
     """Largest share of requests that may find the queue full; `none`: any."""
 
     def only(self, name: str) -> "LatencyTargets":
         """Return one of the targets, by its Python name, without the others."""
-        return LatencyTargets.model_validate({"max_loss": ANY_LOSS} | {name: getattr(self, name)})
+        return LatencyTargets.model_validate({name: getattr(self, name)})
 
 
 def analyze_replicas(replicas: Sequence[Replica], rates_rps: Sequence[float]) -> list[ReplicaPerformance]:
@@ -197,7 +196,7 @@ def _unattainable(targets: Targets, least: FloatArray) -> AnalysisError:
     limits = targets.limits[:, 0]
     missed = [
         f"the best {measure.label} at batch 1 is {measure.text(best, '.4g')}, target {measure.text(limit)}"
-        for measure, best, limit in zip(MEANS, least, limits, strict=True)
+        for measure, best, limit in sorted(zip(MEANS, least, limits, strict=True), reverse=True)
         if not meets_target(best, limit, TARGET_TOLERANCE)
     ]
     return AnalysisError(

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
-from optimizer.documents import ANY_LOSS, MAX_COUNT
+from optimizer.documents import ANY_LOSS, DEFAULT_MAX_LOSS, MAX_COUNT
 from optimizer.queueing.measures import LOSS, MEANS, Measure
 from optimizer.queueing.table import QUEUE_MODELS
 from optimizer.queueing.targets import Targets
-from optimizer.spec.schema import ModelTarget
+from optimizer.spec.schema import ModelTarget, Server
 from optimizer.spec.system import System
 from optimizer.timing import LawTable
 
@@ -135,7 +135,7 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
         load_rps=frozen(np.where(idle, 0.0, wanted_rps)),
         priority=whole([system.priority(server) for server in servers]),
         has_target=frozen(np.array([target is not None for target in targets], dtype=np.bool_)),
-        targets=_targets(targets, system.options.max_loss, frozen(tps > 0)),
+        targets=_targets(targets, [_max_loss(system, server) for server in servers], frozen(tps > 0)),
         min_replicas=whole([server.min_num_replicas for server in servers]),
         max_replicas=whole([server.max_num_replicas or MAX_COUNT for server in servers]),
         max_batch=whole([server.max_batch_size for server in servers]),
@@ -150,11 +150,21 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
     )
 
 
-def _targets(targets: list[ModelTarget | None], max_loss: float, tps: BoolArray) -> Targets:
+def _max_loss(system: System, server: Server) -> float:
+    """Return the largest share of requests that a server may lose.
+
+    A queue that is not stated stands for one without a limit, so that there the default asks for nothing.
+    """
+    target = system.targets.get((server.service_class, server.model))
+    default = ANY_LOSS if server.max_queue_size is None else DEFAULT_MAX_LOSS
+    stated = (None if target is None else target.max_loss, system.options.max_loss)
+    return next((bound for bound in stated if bound is not None), default)
+
+
+def _targets(targets: list[ModelTarget | None], max_loss: list[float], tps: BoolArray) -> Targets:
     """Return the targets of servers, over every measure that one of them has, means first."""
     limits = [dict(target.latency_targets()) if target else {} for target in targets]
-    for mine, target in zip(limits, targets, strict=True):
-        bound = max_loss if target is None or target.max_loss is None else target.max_loss
+    for mine, bound in zip(limits, max_loss, strict=True):
         if bound < ANY_LOSS:
             mine[LOSS] = bound
     asked = {measure for mine in limits for measure in mine}

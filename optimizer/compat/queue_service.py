@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from pydantic import Field
 
-from optimizer.documents import ANY_LOSS, AnswerTokens, BatchLimit, Count, Document, Quantity, Tokens
+from optimizer.documents import AnswerTokens, BatchLimit, Count, Document, Quantity, Tokens
 from optimizer.errors import AnalysisError, SpecError
 from optimizer.replica import LatencyTargets, Replica, ReplicaPerformance, analyze_replicas, size_replicas
 from optimizer.spec.files import json_value
@@ -102,7 +102,7 @@ def size_problem(problem: QueueProblem) -> QueueAnswer:
     Raises:
         AnalysisError: no rate meets the targets.
     """
-    targets = LatencyTargets(ttft_ms=problem.target_ttft_ms, itl_ms=problem.target_itl_ms, max_loss=ANY_LOSS)
+    targets = LatencyTargets(ttft_ms=problem.target_ttft_ms, itl_ms=problem.target_itl_ms)
     sizing = size_replicas([problem.replica()], [targets])[0]
     if isinstance(sizing, AnalysisError):
         raise sizing

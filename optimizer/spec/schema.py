@@ -11,7 +11,6 @@ from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from optimizer.documents import (
-    DEFAULT_MAX_LOSS,
     BatchSize,
     Coefficient,
     Count,
@@ -256,8 +255,9 @@ class OptimizerOptions(Document):
     """Time for the whole solve [s]."""
     transition_penalty: float = Field(0.1, alias="transitionPenalty", ge=0, le=1e6)
     """Factor on old plus new cost when a server changes its accelerator."""
-    max_loss: MaxLoss = Field(DEFAULT_MAX_LOSS, alias="maxLoss")
-    """Largest share of requests that may find the queue of a replica full; `none`: any."""
+    max_loss: MaxLoss | None = Field(None, alias="maxLoss")
+    """Largest share of requests that may find the queue of a replica full, `none` for any; absent: 0.001 for
+    servers that state `maxQueueSize`, any for others."""
 
 
 class SystemSpec(Document):

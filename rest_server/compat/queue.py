@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from optimizer.compat.queue_service import QueueProblem, analyze_problem, size_problem
-from optimizer.documents import ANY_LOSS, Document
+from optimizer.documents import Document
 from optimizer.errors import AnalysisError, SpecError
 from optimizer.jobs import size_replicas
 from optimizer.replica import LatencyTargets, ReplicaSizing
@@ -94,7 +94,7 @@ def best_concurrency(problem: QueueProblem) -> ConcurrencyAnswer:
 
 def _sizings(problem: QueueProblem, batches: list[int]) -> list[ReplicaSizing | AnalysisError]:
     replica = problem.replica()
-    targets = LatencyTargets(ttft_ms=problem.target_ttft_ms, itl_ms=problem.target_itl_ms, max_loss=ANY_LOSS)
+    targets = LatencyTargets(ttft_ms=problem.target_ttft_ms, itl_ms=problem.target_itl_ms)
     replicas = [replica.model_copy(update={"max_batch": batch}) for batch in batches]
     return size_replicas(replicas, [targets] * len(batches))
 

@@ -85,7 +85,10 @@ class Pair:
         """Return the largest rate of a replica at each batch, 0 where a target is out of reach."""
         target = find_target(self.spec, self.server)
         targets = LatencyTargets(
-            ttft_ms=target["slo-ttft"], itl_ms=target["slo-itl"], tps=target["slo-tps"] > 0
+            ttft_ms=target["slo-ttft"],
+            itl_ms=target["slo-itl"],
+            tps=target["slo-tps"] > 0,
+            max_loss=1.0 if self.server["maxQueueSize"] is None else 0.001,
         )
         law = {key: self.perf[key] for key in ("decodeParms", "prefillParms", "perfParms") if self.perf[key]}
         replicas = [

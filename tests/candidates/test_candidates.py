@@ -155,7 +155,12 @@ def test_the_batch_is_the_servers_or_the_profiles_scaled_within_the_kv_cache(
 def test_the_room_to_wait_is_ten_batches_unless_the_server_says_otherwise(
     given_room: int | None, room: int
 ) -> None:
-    only = column(found(server={"maxQueueSize": given_room}, target={"slo-itl": 0, "slo-ttft": 3000}))
+    only = column(
+        found(
+            server={"maxQueueSize": given_room},
+            target={"slo-itl": 0, "slo-ttft": 3000, "maxLoss": "none"},
+        )
+    )
     machine = Machine(PLAIN, 16, room)
     rate = machine.largest_rate(3000, 0)
     assert rate is not None
@@ -163,7 +168,7 @@ def test_the_room_to_wait_is_ten_batches_unless_the_server_says_otherwise(
 
 
 def test_without_room_to_wait_the_loss_is_shown() -> None:
-    only = column(found(server={"maxQueueSize": 0}, target={"slo-itl": 0}))
+    only = column(found(server={"maxQueueSize": 0}, target={"slo-itl": 0, "maxLoss": "none"}))
     machine = Machine(PLAIN, 16, 0)
     rate = 10 / only["numReplicas"]
     assert only["loss"] == pytest.approx(1 - machine.see(rate).throughput / rate, rel=1e-9)

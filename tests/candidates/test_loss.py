@@ -80,7 +80,7 @@ def test_a_complete_plan_loses_at_most_the_bound(seed: int) -> None:
     plan = solve(system)
     assert verify(plan, system) == []
     target = system.targets["gold", "m"]
-    bound = system.options.max_loss if target.max_loss is None else target.max_loss
+    bound = target.max_loss or system.options.max_loss or 0.001
     for name, pools in plan.allocations.items():
         load = system.servers[name].current.load
         for pool in pools:

@@ -205,7 +205,7 @@ def figures_of(case: Case, names: Iterable[str]) -> Figures | None:
         num_replicas=sum(pool.num_replicas for pool in pools),
         cost_cents_per_h=total(pool.cost_cents_per_h for pool in pools),
         arrival_rate_rpm=total(load.arrival_rate_rpm for load in loads) if loads else None,
-        carried_rate_rpm=total(pool.arrival_rate_rpm for pool in pools),
+        carried_rate_rpm=total(pool.arrival_rate_rpm * (1 - pool.loss) for pool in pools),
         in_tokens=_mean_load(loads, lambda load: load.in_tokens),
         out_tokens=_mean_load(loads, lambda load: load.out_tokens),
         itl_ms=_mean_pool(pools, lambda pool: pool.itl_ms),
