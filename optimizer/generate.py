@@ -188,7 +188,7 @@ def _servers(
 
 
 def _capacities(system: System, tightness: float) -> list[dict[str, Any]]:
-    """Set units halfway between what the cheapest columns take and what an even spread over types takes."""
+    """Set units halfway between what the cheapest candidates take and an even spread over the types."""
     candidates = find_candidates(system)
     table = candidates.table
     order = np.lexsort((table.cost_cents_per_h, table.server))

@@ -94,7 +94,7 @@ def _check_extras(backend: str, write_model_to: Path | None) -> None:
 
 
 def choose(problem: Problem, backend: str = "highs", deadline: Deadline | None = None) -> Solution:
-    """Choose among columns with the solver that the options ask for.
+    """Choose among candidates with the solver that the options ask for.
 
     Args:
         problem: what to choose from.

@@ -31,11 +31,11 @@ from rest_server.errors import API_PREFIX, add_error_handlers
 from rest_server.limits import BodyLimit, RequestLog
 from rest_server.logs import SERVICE, log_configuration
 from rest_server.memory import return_large_memory
-from rest_server.places import SolvePlaces
 from rest_server.security import Gate, KeyFiles
 from rest_server.settings import Settings, load_settings
 from rest_server.state import HeldFleet
 from rest_server.v1.routes import api_router
+from rest_server.workers import SolverWorkers
 
 BACKLOG = 512
 """Connections that the system may hold before they are accepted."""
@@ -62,7 +62,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         openapi_url=None,
     )
     app.state.settings = settings
-    app.state.places, app.state.study_places = _places(settings)
+    app.state.places, app.state.study_places = _workers(settings)
     app.state.held = HeldFleet()
     app.state.ready = False
     for path, handler, question in (
@@ -98,17 +98,17 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     return_large_memory()
     state = app.state
-    for places in (state.places, state.study_places):
-        places.start()
+    for workers in (state.places, state.study_places):
+        workers.start()
     state.ready = True
     yield
     state.ready = False
     await asyncio.gather(state.places.close(), state.study_places.close())
-    state.places, state.study_places = _places(state.settings)  # for another life of the same application
+    state.places, state.study_places = _workers(state.settings)  # for another life of the same application
 
 
-def _places(settings: Settings) -> tuple[SolvePlaces, SolvePlaces]:
-    return SolvePlaces(settings), SolvePlaces(settings, studies=True)
+def _workers(settings: Settings) -> tuple[SolverWorkers, SolverWorkers]:
+    return SolverWorkers(settings), SolverWorkers(settings, studies=True)
 
 
 async def _health() -> Response:
@@ -123,8 +123,8 @@ async def _readiness(request: Request) -> Response:
     kinds = (state.places, state.study_places)
     body = {
         "status": "ready" if ready else "not ready",
-        "running": sum(places.running for places in kinds),
-        "waiting": sum(places.waiting for places in kinds),
+        "running": sum(workers.running for workers in kinds),
+        "waiting": sum(workers.waiting for workers in kinds),
     }
     return JSONResponse(body, 200 if ready else 503)
 

@@ -14,8 +14,8 @@ from starlette.responses import PlainTextResponse, Response
 
 from optimizer.errors import AnalysisError, IncompletePlanError, InferplanError, SolverError, SpecError
 from optimizer.spec.messages import UNKNOWN_KEY, path_text, problem_text
-from rest_server.places import ClientLeft, RequestTimeout, ServiceBusy
 from rest_server.solver_processes import NoSolverProcess
+from rest_server.workers import ClientLeft, RequestTimeout, ServiceBusy
 
 API_PREFIX = "/v1"
 PROBLEM_JSON = "application/problem+json"

@@ -16,8 +16,8 @@ from optimizer.errors import SpecError
 from optimizer.spec.schema import SystemSpec
 from rest_server.errors import error_response
 from rest_server.logs import ACCESS, FIELDS
-from rest_server.places import ClientLeft
 from rest_server.settings import PREFIX, Settings
+from rest_server.workers import ClientLeft
 
 DRAIN_FACTOR = 8
 """A body that is too large is read up to this many times the limit before it is refused, and thrown away, so

@@ -112,7 +112,7 @@ def test_a_plan_with_a_law_of_ones_own_is_explained(system: System) -> None:
     explained = explain(system)
     (server,) = explained.servers
     assert {option.accelerator for option in server.options} == {"A", "B"}
-    assert server.runner_up is not None
+    assert server.next_best is not None
     assert server.pools[0].binding[0].limit in {"ttft", "stability"}
 
 

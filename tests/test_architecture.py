@@ -104,7 +104,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "rest_server": (
         ("settings", "logs", "state", "memory"),
         ("solver_processes",),
-        ("places",),
+        ("workers",),
         ("errors",),
         ("limits", "security", "connections", "description"),
         ("compat", "compat.lenient", "compat.shapes", "v1", "v1.examples", "v1.models", "v1.problems"),

@@ -1,11 +1,11 @@
-"""Batch size as a decision: for every pair the smallest batch whose rate is as good as the best."""
+"""Batch size as a decision: for every pair the smallest batch whose rate is as high as the best."""
 
 from dataclasses import replace
 
 import numpy as np
 
 from optimizer.arrays import IntArray
-from optimizer.candidates.pairs import Pairs, largest_rates, targets_of, waiting_room
+from optimizer.candidates.pairs import Pairs, largest_rates, queue_capacity, targets_of
 from optimizer.tabulation import SystemArrays
 
 BATCH_SLACK = 0.01
@@ -31,18 +31,20 @@ def with_best_batches(arrays: SystemArrays, pairs: Pairs) -> Pairs:
         pair = np.repeat(np.arange(len(rows)), [len(batches) for batches in tried])
         batch = np.concatenate(tried)
         expanded = pairs.take(rows[pair])
-        expanded = replace(expanded, max_batch=batch, max_queue=waiting_room(arrays, expanded.server, batch))
+        expanded = replace(
+            expanded, max_batch=batch, max_queue=queue_capacity(arrays, expanded.server, batch)
+        )
         rate = largest_rates(arrays, expanded, targets_of(arrays, expanded))
         best = np.full(len(rows), -np.inf)
         np.fmax.at(best, pair, rate)
-        good = np.flatnonzero(rate >= (1 - BATCH_SLACK) * best[pair])
-        found, first = np.unique(pair[good], return_index=True)
-        max_batch[rows[found]] = batch[good[first]]
+        close = np.flatnonzero(rate >= (1 - BATCH_SLACK) * best[pair])
+        found, first = np.unique(pair[close], return_index=True)
+        max_batch[rows[found]] = batch[close[first]]
         best_rate[rows[found]] = best[found]
     return replace(
         pairs,
         max_batch=max_batch,
-        max_queue=waiting_room(arrays, pairs.server, max_batch),
+        max_queue=queue_capacity(arrays, pairs.server, max_batch),
         best_rate_rps=best_rate,
     )
 

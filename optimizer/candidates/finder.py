@@ -14,10 +14,10 @@ from optimizer.candidates.pairs import (
     Pairs,
     chunks,
     law_of,
+    queue_capacity,
     replicas_of,
     sizable_pairs,
     targets_of,
-    waiting_room,
 )
 from optimizer.candidates.table import Candidates, CandidateTable, Reason, Verdicts
 from optimizer.documents import MAX_COUNT
@@ -29,9 +29,9 @@ from optimizer.spec.system import System
 from optimizer.tabulation import SystemArrays, tabulate
 
 COUNT_TOLERANCE = 1e-9
-"""Relative excess of load over replicas × rate that does not yet call for another replica."""
-STEADY_LOADS = 32
-"""Loads, in equal steps up to the largest rate, at which targets are looked at where chunks step."""
+"""Relative excess of load over replicas × rate that does not yet require another replica."""
+LOADS_BELOW_MAX_RATE = 32
+"""Loads, in equal steps up to the largest rate, at which targets are checked where chunks step."""
 CHUNK_STEP_TRIES = 16
 """Replicas added at most where a step of the prefill chunks makes the first count miss a target."""
 
@@ -60,8 +60,8 @@ def analyze_pairs(
 ) -> Performance:
     """Return the performance of one replica per row at a given arrival rate > 0; all shapes (R,)."""
     found = [np.zeros(len(server)) for _ in fields(Performance)]
-    profile, room = arrays.profile_of[server, accelerator], waiting_room(arrays, server, max_batch)
-    pairs = Pairs(server, accelerator, profile, max_batch, room, max_batch, np.full(len(server), np.nan))
+    profile, capacity = arrays.profile_of[server, accelerator], queue_capacity(arrays, server, max_batch)
+    pairs = Pairs(server, accelerator, profile, max_batch, capacity, max_batch, np.full(len(server), np.nan))
     for rows in chunks(arrays, pairs, np.arange(len(server))):
         performance = replicas_of(arrays, pairs.take(rows)).analyze(rate_rps[rows])
         for array, field in zip(found, fields(Performance), strict=True):
@@ -69,22 +69,22 @@ def analyze_pairs(
     return Performance(*found)
 
 
-# --- from pairs to columns -----------------------------------------------------------------------------
+# --- from pairs to candidates --------------------------------------------------------------------------
 
 
 def _sized(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts) -> CandidateTable:
-    """Size all pairs, law by law and chunk by chunk, and return the columns of those that can serve."""
+    """Size all pairs, law by law and chunk by chunk, and return candidates for those that can serve."""
     idle = arrays.servers.load_rps[pairs.server] == 0
-    tables = [_no_columns(arrays, pairs)]
+    tables = [_no_candidates(arrays, pairs)]
     tables += [
-        _idle_columns(arrays, pairs.take(rows)) for rows in chunks(arrays, pairs, np.flatnonzero(idle))
+        _idle_candidates(arrays, pairs.take(rows)) for rows in chunks(arrays, pairs, np.flatnonzero(idle))
     ]
     loaded = chunks(arrays, pairs, np.flatnonzero(~idle))
-    tables += in_threads(lambda rows: _loaded_columns(arrays, pairs.take(rows), verdicts), loaded)
+    tables += in_threads(lambda rows: _loaded_candidates(arrays, pairs.take(rows), verdicts), loaded)
     return CandidateTable.joined(tables)
 
 
-def _columns(
+def _candidates(
     arrays: SystemArrays,
     pairs: Pairs,
     num_replicas: IntArray,
@@ -94,7 +94,7 @@ def _columns(
     itl_ms: FloatArray,
     utilization: FloatArray,
     loss: FloatArray,
-    steady: BoolArray | None = None,
+    below: BoolArray | None = None,
 ) -> CandidateTable:
     return CandidateTable(
         server=pairs.server,
@@ -109,24 +109,24 @@ def _columns(
         itl_ms=itl_ms,
         utilization=utilization,
         loss=loss,
-        steady=np.ones(len(num_replicas), np.bool_) if steady is None else steady,
+        meets_targets_below_max_rate=np.ones(len(num_replicas), np.bool_) if below is None else below,
         batch_ceiling=pairs.batch_ceiling,
         best_rate_rps=np.where(np.isnan(pairs.best_rate_rps), max_rate_rps, pairs.best_rate_rps),
     )
 
 
-def _no_columns(arrays: SystemArrays, pairs: Pairs) -> CandidateTable:
+def _no_candidates(arrays: SystemArrays, pairs: Pairs) -> CandidateTable:
     none, rows = np.zeros(0), np.zeros(0, np.int64)
-    return _columns(
+    return _candidates(
         arrays, pairs.take(rows), rows, none, ttft_ms=none, itl_ms=none, utilization=none, loss=none
     )
 
 
-def _idle_columns(arrays: SystemArrays, pairs: Pairs) -> CandidateTable:
+def _idle_candidates(arrays: SystemArrays, pairs: Pairs) -> CandidateTable:
     """Give idle servers their least number of replicas, and the figures the reference quotes for them."""
     times, turnaround_ms = law_of(arrays, pairs).idle_times(pairs.max_batch)
     nothing = np.zeros(len(pairs.server))
-    return _columns(
+    return _candidates(
         arrays,
         pairs,
         arrays.servers.min_replicas[pairs.server],
@@ -138,14 +138,14 @@ def _idle_columns(arrays: SystemArrays, pairs: Pairs) -> CandidateTable:
     )
 
 
-def _loaded_columns(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts) -> CandidateTable:
+def _loaded_candidates(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts) -> CandidateTable:
     """Find the largest rate of a replica, the replicas the load needs, and the latencies at its share."""
     works = law_of(arrays, pairs).has_work()
     if not works.all():
         verdicts.reject(pairs.server[~works], pairs.accelerator[~works], Reason.no_work, np.nan, np.nan)
         pairs = pairs.take(works)
     if not len(pairs.server):
-        return _no_columns(arrays, pairs)
+        return _no_candidates(arrays, pairs)
     servers = arrays.servers
     targets = targets_of(arrays, pairs)
     replicas = replicas_of(arrays, pairs)
@@ -161,7 +161,7 @@ def _loaded_columns(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts) -> C
     verdicts.reject(
         pairs.server[over], pairs.accelerator[over], Reason.replica_limit, needed[over], most[over]
     )
-    table = _columns(
+    table = _candidates(
         arrays,
         pairs,
         np.minimum(needed, 2.0 * MAX_COUNT).astype(np.int64),
@@ -170,7 +170,7 @@ def _loaded_columns(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts) -> C
         itl_ms=performance.itl_ms,
         utilization=performance.utilization,
         loss=performance.loss,
-        steady=_steady(replicas, targets, sizing.max_rate_rps),
+        below=_meets_targets_below(replicas, targets, sizing.max_rate_rps),
     )
     return table.take(holds)
 
@@ -217,17 +217,17 @@ def _reject_unattainable(
         verdicts.measure[server, accelerator] = worst[chosen]
 
 
-def _steady(replicas: QueueModel, targets: Targets, max_rate_rps: FloatArray) -> BoolArray:
+def _meets_targets_below(replicas: QueueModel, targets: Targets, max_rate_rps: FloatArray) -> BoolArray:
     """Return whether the targets hold at loads below the largest rate as well.
 
     Where latencies step (with the number of prefill chunks), a lower load may miss what the largest rate
-    meets; such rows are looked at at `STEADY_LOADS` loads.
+    meets; such rows are checked at `LOADS_BELOW_MAX_RATE` loads.
     """
-    steady = np.ones(len(max_rate_rps), np.bool_)
+    meets = np.ones(len(max_rate_rps), np.bool_)
     rows = np.flatnonzero(replicas.steps & ~np.isnan(max_rate_rps))
     if len(rows):
         some, wanted = replicas.take(rows), targets.take(rows)
-        for share in np.arange(1, STEADY_LOADS) / STEADY_LOADS:
+        for share in np.arange(1, LOADS_BELOW_MAX_RATE) / LOADS_BELOW_MAX_RATE:
             found = some.analyze(share * max_rate_rps[rows])
-            steady[rows] &= wanted.met(found)
-    return steady
+            meets[rows] &= wanted.met(found)
+    return meets

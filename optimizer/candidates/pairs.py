@@ -1,4 +1,4 @@
-"""The pairs of server and accelerator that may become columns, and what the queueing model needs of them."""
+"""Pairs of server and accelerator that may become candidates, and what the queueing model needs of them."""
 
 from dataclasses import dataclass, fields
 
@@ -21,7 +21,7 @@ CHUNK_ELEMENTS = 2**17
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Pairs that may become columns, as equally long arrays of shape (R,)."""
+    """Pairs that may become candidates, as equally long arrays of shape (R,)."""
 
     server: IntArray
     accelerator: IntArray
@@ -38,7 +38,7 @@ class Pairs:
 
 
 def sizable_pairs(arrays: SystemArrays, verdicts: Verdicts, *, choose_batch: bool) -> Pairs:
-    """Reject what needs no queue to be seen, and return the rest with batch limit and queue room."""
+    """Reject what needs no queue to be seen, and return the rest with batch limit and queue capacity."""
     servers, profiles = arrays.servers, arrays.profiles
     timed = np.zeros(arrays.profile_of.shape, np.bool_)
     known = arrays.profile_of >= 0
@@ -50,20 +50,20 @@ def sizable_pairs(arrays: SystemArrays, verdicts: Verdicts, *, choose_batch: boo
     needed = (servers.load_rps > 0) | (servers.min_replicas > 0)
     server, accelerator = np.nonzero((verdicts.reason == 0) & needed[:, None])
     profile = arrays.profile_of[server, accelerator]
-    batch, room = _batch_and_room(arrays, server, profile, choose_batch=choose_batch)
+    batch, in_memory = _batch_and_memory(arrays, server, profile, choose_batch=choose_batch)
     for rows, reason, value, limit in (
-        (room < 1, Reason.does_not_fit, _tokens(arrays, server), profiles.kv_capacity_tokens[profile]),
+        (in_memory < 1, Reason.does_not_fit, _tokens(arrays, server), profiles.kv_capacity_tokens[profile]),
         (batch > MAX_BATCH_LIMIT, Reason.batch_limit, batch, np.full(len(batch), float(MAX_BATCH_LIMIT))),
     ):
         verdicts.reject(server[rows], accelerator[rows], reason, value[rows], limit[rows])
-    fits = (room >= 1) & (batch <= MAX_BATCH_LIMIT)
+    fits = (in_memory >= 1) & (batch <= MAX_BATCH_LIMIT)
     max_batch = np.where(fits, batch, 1).astype(np.int64)
-    waiting, unknown = waiting_room(arrays, server, max_batch), np.full(len(server), np.nan)
-    return Pairs(server, accelerator, profile, max_batch, waiting, max_batch, unknown).take(fits)
+    capacity, unknown = queue_capacity(arrays, server, max_batch), np.full(len(server), np.nan)
+    return Pairs(server, accelerator, profile, max_batch, capacity, max_batch, unknown).take(fits)
 
 
-def waiting_room(arrays: SystemArrays, server: IntArray, max_batch: IntArray) -> IntArray:
-    """Return the room to wait behind a full batch."""
+def queue_capacity(arrays: SystemArrays, server: IntArray, max_batch: IntArray) -> IntArray:
+    """Return how many requests may wait behind a full batch: the queue capacity."""
     own = arrays.servers.max_queue[server]
     return np.where(own >= 0, own, QUEUE_TO_BATCH_RATIO * max_batch)
 
@@ -73,18 +73,18 @@ def _tokens(arrays: SystemArrays, server: IntArray) -> FloatArray:
     return arrays.servers.in_tokens[server] + arrays.servers.out_tokens[server]
 
 
-def _batch_and_room(
+def _batch_and_memory(
     arrays: SystemArrays, server: IntArray, profile: IntArray, *, choose_batch: bool
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the batch limit of each pair, and how many requests its KV cache has room for.
+    """Return the batch limit of each pair, and how many requests its KV cache holds.
 
-    The limit is the server's own, else the profile's scaled to the length of the answers (eq. 25); an idle
+    The limit is the server's own, else the profile's scaled to the output length (eq. 25); an idle
     server's is not scaled. Where batches are chosen, both are ceilings. The KV cache caps either.
     """
     batch = batch_limit(arrays, server, profile, choose_batch=choose_batch)
     idle = arrays.servers.load_rps[server] == 0
-    room = np.where(idle, np.inf, requests_in_memory(arrays, server, profile))
-    return np.minimum(batch, room), room
+    in_memory = np.where(idle, np.inf, requests_in_memory(arrays, server, profile))
+    return np.minimum(batch, in_memory), in_memory
 
 
 def batch_limit(
@@ -101,7 +101,7 @@ def batch_limit(
 
 
 def requests_in_memory(arrays: SystemArrays, server: IntArray, profile: IntArray) -> FloatArray:
-    """Return how many whole requests the KV cache of each pair holds; infinity where none is stated."""
+    """Return how many requests the KV cache of each pair holds; infinity where none is stated."""
     return np.floor(arrays.profiles.kv_capacity_tokens[profile] / np.maximum(_tokens(arrays, server), 1))
 
 

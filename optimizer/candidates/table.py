@@ -1,4 +1,4 @@
-"""What the choice chooses from: candidate columns, and the reason for every pair that is none.
+"""What the choice chooses from: candidates, and the reason for every pair that is none.
 
 Rows are in the order of the names of the servers, then of the accelerators.
 """
@@ -55,7 +55,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class CandidateTable:
-    """Columns of the choice, one row each; every array is read-only, shape (C,)."""
+    """Candidates, one row each; every array is read-only, shape (C,)."""
 
     server: IntArray
     """Index into the fleet's servers."""
@@ -75,8 +75,8 @@ class CandidateTable:
     utilization: FloatArray
     loss: FloatArray
     """Share of arrivals that find the queue full, at the load per replica."""
-    steady: BoolArray
-    """Whether the targets hold at every load up to the largest rate, too; chunk steps can break that."""
+    meets_targets_below_max_rate: BoolArray
+    """Whether the targets also hold at every load below the largest rate; chunk steps can break that."""
     batch_ceiling: IntArray
     """Largest batch that was allowed; `max_batch` itself unless batch sizes are chosen."""
     best_rate_rps: FloatArray
@@ -88,12 +88,12 @@ class CandidateTable:
 
     @property
     def units(self) -> IntArray:
-        """Units of the accelerator's type that the column takes."""
+        """Units of the accelerator's type that the candidate takes."""
         return self.num_replicas * self.units_per_replica
 
     @property
     def cost_cents_per_h(self) -> FloatArray:
-        """Cost of the column."""
+        """Cost of the candidate."""
         return self.num_replicas * self.cost_per_replica
 
     def take(self, rows: IntArray | BoolArray) -> "CandidateTable":
@@ -168,10 +168,10 @@ class Candidates:
                 yield self._rejection(s, int(a))
 
     def to_wire(self) -> dict[str, list[dict[str, object]]]:
-        """Return the columns and the rejections as plain values, for JSON."""
+        """Return the candidates and the rejections as plain values, for JSON."""
         arrays, table = self.arrays, self.table
         units, cost = table.units, table.cost_cents_per_h
-        columns = [
+        rows = [
             {
                 "server": arrays.server_names[table.server[c]],
                 "accelerator": arrays.accelerator_names[table.accelerator[c]],
@@ -190,7 +190,7 @@ class Candidates:
             }
             for c in range(len(table))
         ]
-        return {"candidates": columns, "rejections": [asdict(item) for item in self.rejections()]}
+        return {"candidates": rows, "rejections": [asdict(item) for item in self.rejections()]}
 
     def _rejection(self, s: int, a: int) -> Rejection:
         reason = Reason(int(self.verdicts.reason[s, a]))

@@ -95,14 +95,14 @@ def _overview(explanation: Explanation) -> Iterator[RenderableType]:
                 binding,
                 _room(item) if i == 0 else "",
                 others[i] if i < len(others) else "",
-                _price(item.runner_up) if i == 0 else "",
+                _price(item.next_best) if i == 0 else "",
             )
     yield table
     yield from titled_list(
         "Who is served more or less with the runner-up",
-        (f"{item.server}: {service_text(item.runner_up.effect)}" for item in order if _moves(item.runner_up)),
+        (f"{item.server}: {service_text(item.next_best.effect)}" for item in order if _moves(item.next_best)),
     )
-    if any(item.runner_up is not None and item.runner_up.effect.serves == "more" for item in order):
+    if any(item.next_best is not None and item.next_best.effect.serves == "more" for item in order):
         yield sentence(f"A runner-up can serve more: {_BY_POLICY}")
 
 
@@ -129,9 +129,9 @@ def _open_questions(unanswered: Sequence[str]) -> list[str]:
 
 
 def _pools(item: ServerExplanation) -> list[str]:
-    if item.runner_up is None:
+    if item.next_best is None:
         return ["not answered" if item.pools else "-"]
-    return [f"{pool.num_replicas:,} x {pool.accelerator}" for pool in item.runner_up.pools] or ["none"]
+    return [f"{pool.num_replicas:,} x {pool.accelerator}" for pool in item.next_best.pools] or ["none"]
 
 
 def _price(alternative: Alternative | None) -> str:
@@ -169,10 +169,10 @@ def _types(explanation: Explanation) -> Iterator[RenderableType]:
             f"{item.left or 0:,}",
             _unit_text(item.one_more),
             "none to take" if item.limit == 0 else _unit_text(item.one_fewer),
-            "-" if item.lagrangian_price_cents_per_h is None else f"{item.lagrangian_price_cents_per_h:,.2f}",
+            "-" if item.shadow_price_cents_per_h is None else f"{item.shadow_price_cents_per_h:,.2f}",
         )
     yield table
-    priced = [item for item in explanation.types if item.lagrangian_price_cents_per_h]
+    priced = [item for item in explanation.types if item.shadow_price_cents_per_h]
     if priced:
         yield sentence(
             "Lagrangian price: what a small part of a unit more would save of the objective, if replicas "
@@ -281,7 +281,7 @@ def _proof(explanation: Explanation) -> Text:
     """Say how the numbers were found."""
     found: list[float | None] = [item.effect.open_cents_per_h for item in explanation.targets]
     found += [
-        item.runner_up.effect.open_cents_per_h for item in explanation.servers if item.runner_up is not None
+        item.next_best.effect.open_cents_per_h for item in explanation.servers if item.next_best is not None
     ]
     found += [
         effect.open_cents_per_h

@@ -56,8 +56,8 @@ def _verdict(item: ServerExplanation, explanation: Explanation) -> Iterator[str]
             f"It can still take {item.headroom_rpm:,.4g} requests/min ({item.headroom_share:.1%}) before "
             "another replica is needed."
         )
-    if item.runner_up is not None:
-        yield _runner_up(item.runner_up)
+    if item.next_best is not None:
+        yield _next_best(item.next_best)
 
 
 def _gains(limits: Sequence[Binding]) -> str:
@@ -80,7 +80,7 @@ def _gains(limits: Sequence[Binding]) -> str:
     )
 
 
-def _runner_up(alternative: Alternative) -> str:
+def _next_best(alternative: Alternative) -> str:
     effect = alternative.effect
     where = ", ".join(f"{pool.num_replicas:,} x {pool.accelerator}" for pool in alternative.pools)
     start = f"Runner-up: {where}; the whole plan" if where else "No other accelerator takes it; the plan"

@@ -125,7 +125,7 @@ def _pulp_problem(
 ) -> tuple[pulp.LpProblem, list[pulp.LpVariable]]:
     with _without_deprecations():
         problem = pulp.LpProblem("inferplan", pulp.LpMinimize)
-        kinds = np.where(model.whole, pulp.LpInteger, pulp.LpContinuous)
+        kinds = np.where(model.integer, pulp.LpInteger, pulp.LpContinuous)
         bounds = zip(names, model.lower, model.upper, kinds, strict=True)
         variables = [pulp.LpVariable(name, low, high, str(kind)) for name, low, high, kind in bounds]
         problem.addVariables(variables)
@@ -206,7 +206,7 @@ def _value_level(
         model,
         lower=np.append(model.lower, 1.0),
         upper=np.append(model.upper, 1.0),
-        whole=np.append(model.whole, False),
+        integer=np.append(model.integer, False),
     )
     return with_constant, np.append(formulation.value, offset)
 

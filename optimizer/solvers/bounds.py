@@ -13,15 +13,15 @@ ROUNDING = 1e-8
 
 
 def least_values(problem: Problem, rows: IntArray, *, all_served: bool) -> FloatArray:
-    """Return for each server the least that any answer in some columns adds to the value [cents/h].
+    """Return for each server the least that any answer in some candidates adds to the value [cents/h].
 
     Args:
         problem: what is chosen from.
-        rows: the columns, of which every server that is to be served has one.
-        all_served: whether every server that has a column is served.
+        rows: the candidates, of which every server that is to be served has one.
+        all_served: whether every server that has a candidate is served.
 
     Returns:
-        Shape (S,); 0 for servers without a column.
+        Shape (S,); 0 for servers without a candidate.
     """
     server = problem.table.server[rows]
     served = np.full(len(problem.priority), np.inf)
@@ -30,15 +30,15 @@ def least_values(problem: Problem, rows: IntArray, *, all_served: bool) -> Float
     else:
         np.minimum.at(served, server, problem.value[rows])
     least = served if all_served else np.minimum(served, problem.none_value)
-    has_column = np.isin(np.arange(len(problem.priority)), server)
-    return np.where(has_column, least, 0.0)
+    has_candidate = np.isin(np.arange(len(problem.priority)), server)
+    return np.where(has_candidate, least, 0.0)
 
 
 def _least_mixed(problem: Problem, rows: IntArray) -> FloatArray:
     """Return the least value of a served server if replicas could be split (eq. 39, 43); shape (S,).
 
-    A split server runs all its load on the column that carries it at the least cost. What it runs on now it
-    may keep beside that, without moving.
+    A split server runs all its load on the candidate that carries it at the least cost. It may keep what it
+    runs on now beside that, without moving.
     """
     table, penalty = problem.table, problem.options.transition_penalty
     server, on_current = table.server[rows], problem.on_current[rows]
@@ -46,8 +46,8 @@ def _least_mixed(problem: Problem, rows: IntArray) -> FloatArray:
     load = problem.load_rps[server]
     split = np.divide(load, table.max_rate_rps[rows], out=np.zeros(len(rows)), where=load > 0)
     count = np.where(load > 0, np.maximum(split, 1.0), 0.0)
-    whole = ~table.steady[rows]
-    count = np.where(whole, table.num_replicas[rows], count)
+    indivisible = ~table.meets_targets_below_max_rate[rows]
+    count = np.where(indivisible, table.num_replicas[rows], count)
     carrying, counting = np.full((2, len(problem.priority)), np.inf)
     np.minimum.at(carrying, server, each * count)
     np.minimum.at(counting, server, each)

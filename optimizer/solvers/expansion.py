@@ -19,7 +19,7 @@ from optimizer.solvers.model import MilpModel, Outcome, RelaxingSession, RunResu
 from optimizer.solvers.problem import Problem, gap_target, units_used
 
 AMPLE_UNITS = 2.0**52
-"""Units of each type with which no column is left out for want of them."""
+"""Units of each type with which no candidate is left out for want of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def unit_prices(
     """Return what a small part of a unit more of each type would save, per unit [cents/h] (eq. 60).
 
     These are the dual values of the capacities in the relaxation of the value level with every server
-    served, over all columns, those too that need more units than exist; shape (T,).
+    served, over all candidates, including those that need more units than exist; shape (T,).
 
     Returns:
         None if the relaxation serves not every server.
@@ -203,7 +203,7 @@ class _Run:
         return _in_time(self.session, objective, start, gap, left_s if start is not None else left_s / 2)
 
     def expansion(self, first: RunResult, second: RunResult) -> Expansion | None:
-        """Count the units of the later answer again, in whole numbers."""
+        """Count the units of the later answer again, in integers."""
         x = first.x if second.x is None else second.x
         if x is None:
             return None

@@ -112,13 +112,13 @@ class _Rows:
         self.count += len(lower)
 
     def model(self, variable_upper: FloatArray) -> MilpModel:
-        """Return the model with these rows, over whole variables from zero."""
+        """Return the model with these rows, over integer variables from zero."""
         row, index = np.concatenate(self.row), np.concatenate(self.index)
         order = np.lexsort((index, row))
         return MilpModel(
             lower=np.zeros(len(variable_upper)),
             upper=variable_upper,
-            whole=np.ones(len(variable_upper), np.bool_),
+            integer=np.ones(len(variable_upper), np.bool_),
             row_start=np.concatenate([[0], np.cumsum(np.bincount(row, minlength=self.count))]),
             row_index=index[order],
             row_value=np.concatenate(self.coefficient)[order],
@@ -255,27 +255,28 @@ def _mixed(problem: Problem) -> Formulation:
 def _mixed_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
     """Return the columns of a mixed plan, the most of each that can be of use, and the replicas of one.
 
-    A column whose targets hold at every lower load, too, can be a pool of any number of replicas. One whose
-    latencies step with the rate can only be taken whole, as it was sized.
+    A column whose targets also hold at every lower load can be a pool of any number of replicas. One whose
+    latencies step with the rate is indivisible: taken as it was sized, or not at all.
     """
     table = problem.table
     alone = np.ceil(problem.load_rps[table.server] / table.max_rate_rps * (1 - COVER_TOLERANCE))
     most = np.maximum(np.minimum(alone, 2.0**31), problem.min_replicas[table.server])
     most = np.maximum(most, np.where(problem.on_current, problem.current_replicas[table.server], 0))
     most = np.minimum(most, problem.max_replicas[table.server])
-    whole = ~table.steady & problem.full
+    divisible = table.meets_targets_below_max_rate
+    indivisible = ~divisible & problem.full
     if problem.capacity is not None:
         there = problem.capacity[table.kind]
         most = np.minimum(most, there // table.units_per_replica)
-        whole &= table.units <= there
-    pools = _undominated_replicas(problem, np.flatnonzero(table.steady & (most >= 1)))
-    columns = np.sort(np.concatenate([pools, np.flatnonzero(whole)]))
-    each = np.where(table.steady, 1, table.num_replicas)[columns]
-    return columns, np.where(table.steady, most, 1.0)[columns].astype(np.int64), each
+        indivisible &= table.units <= there
+    pools = _undominated_replicas(problem, np.flatnonzero(divisible & (most >= 1)))
+    columns = np.sort(np.concatenate([pools, np.flatnonzero(indivisible)]))
+    each = np.where(divisible, 1, table.num_replicas)[columns]
+    return columns, np.where(divisible, most, 1.0)[columns].astype(np.int64), each
 
 
 def _undominated_replicas(problem: Problem, rows: IntArray) -> IntArray:
-    """Return the columns, of the given, of which no other has replicas as good in every way.
+    """Return the columns, of the given, whose replicas no other column matches in every way.
 
     The other is of the same server and type; every way is value and units per replica, and rate. The
     current accelerator's column is always kept.
@@ -309,7 +310,7 @@ def _add_service(
     """A served server's pools carry its rate and keep to its limits; an unserved one has none (eq. 39-41)."""
     n, m = len(columns), len(servers)
     every, u = np.arange(n), np.arange(n, n + m)
-    pool = problem.table.steady[columns]
+    pool = problem.table.meets_targets_below_max_rate[columns]
     load = problem.load_rps[servers]
     loaded = np.flatnonzero(load > 0)
     block = np.full(m, -1)
@@ -328,15 +329,15 @@ def _add_service(
     rows.add(least, np.full(m, np.inf), (row, every, each.astype(np.float64)), (np.arange(m), u, least))
     rows.add(np.full(m, -np.inf), limit, (row, every, each.astype(np.float64)), (np.arange(m), u, limit))
 
-    # What is taken whole excludes every other column of its server.
+    # An indivisible column excludes every other column of its server.
     some = np.unique(row[~pool])
     block = np.full(m, -1)
     block[some] = np.arange(len(some))
     mine = np.flatnonzero(block[row] >= 0)
     pools = np.bincount(block[row[mine]], np.where(pool[mine], most[mine], 0), minlength=len(some))
-    room = np.maximum(pools, 1.0)
-    weight = np.where(pool[mine], 1.0, room[block[row[mine]]])
-    rows.add(np.full(len(some), -np.inf), room, (block[row[mine]], mine, weight))
+    most_of_pools = np.maximum(pools, 1.0)
+    weight = np.where(pool[mine], 1.0, most_of_pools[block[row[mine]]])
+    rows.add(np.full(len(some), -np.inf), most_of_pools, (block[row[mine]], mine, weight))
 
 
 def keepable(problem: Problem) -> BoolArray:
@@ -348,7 +349,7 @@ def keepable(problem: Problem) -> BoolArray:
     now = problem.current_replicas[server]
     carries = now * table.max_rate_rps >= problem.load_rps[server] * (1 - COVER_TOLERANCE)
     allowed = (now >= np.maximum(problem.min_replicas[server], 1)) & (now <= problem.max_replicas[server])
-    as_sized = table.steady | (problem.full & (now == table.num_replicas))
+    as_sized = table.meets_targets_below_max_rate | (problem.full & (now == table.num_replicas))
     keeps: BoolArray = problem.on_current & carries & allowed & as_sized
     return keeps
 
@@ -367,13 +368,13 @@ def _add_keeping(
     count = len(exact)
     here = np.arange(count)
     now = problem.current_replicas[problem.table.server[columns[exact]]] / each[exact]
-    room = most[exact] - now
+    beyond = most[exact] - now
     rows.add(np.zeros(count), np.full(count, np.inf), (here, exact, np.ones(count)), (here, k, -now))
     rows.add(
         np.full(count, -np.inf),
         most[exact].astype(np.float64),
         (here, exact, np.ones(count)),
-        (here, k, room),
+        (here, k, beyond),
     )
     block = np.full(int(row.max(initial=-1)) + 1, -1)
     block[row[exact]] = here

@@ -1,7 +1,7 @@
 """The reference's priority-and-regret heuristic, made deterministic: the baseline.
 
-Servers are taken in the order of their priority, then of what missing their best column would cost them
-(regret), then of their value. Each takes its best column that still fits; one that finds none waits with
+Servers are taken in the order of their priority, then of what missing their best candidate would cost them
+(regret), then of their value. Each takes its best candidate that still fits; one that finds none waits with
 its next. Ties go to the first in order. Source: reference-system §2.4, without its defects.
 """
 
@@ -15,7 +15,7 @@ from optimizer.solvers.problem import Problem, Solution, Status
 
 
 def solve_greedy(problem: Problem) -> Solution:
-    """Choose one column per server, greedily, within the capacities."""
+    """Choose one candidate per server, greedily, within the capacities."""
     table, value, changed = problem.table, problem.value, problem.changed
     units = problem.table.units
     replicas = np.zeros(len(table), np.int64)
@@ -33,11 +33,11 @@ def solve_greedy(problem: Problem) -> Solution:
     heapq.heapify(waiting)
     while waiting:
         server = heapq.heappop(waiting)[-1]
-        column = choices[server].pop(0)
-        if left is None or left[table.kind[column]] >= units[column]:
-            replicas[column] = table.num_replicas[column]
+        candidate = choices[server].pop(0)
+        if left is None or left[table.kind[candidate]] >= units[candidate]:
+            replicas[candidate] = table.num_replicas[candidate]
             if left is not None:
-                left[table.kind[column]] -= units[column]
+                left[table.kind[candidate]] -= units[candidate]
         elif choices[server]:
             heapq.heappush(waiting, entry(server))
     return Solution(replicas, Status.heuristic, "greedy", levels_of(problem, replicas, proved=False))

@@ -49,7 +49,7 @@ class HighsSession:
     def __init__(self, model: MilpModel) -> None:
         self._lp = _lp(model)
         self._every = np.arange(len(model.lower), dtype=np.int32)
-        self._upper, self._whole = model.upper.copy(), model.whole
+        self._upper, self._integer = model.upper.copy(), model.integer
 
     def add_limit(self, coefficients: FloatArray, upper: float) -> None:
         """Require coefficients·x ≤ upper from now on."""
@@ -74,7 +74,7 @@ class HighsSession:
 
         Large models take three steps: the relaxation, whose optimum is a bound; the model on a core of few
         columns, those that the relaxation uses or nearly uses; and, unless the two meet within the gap, the
-        whole model from the core's best point.
+        full model from the core's best point.
 
         Raises:
             SolverError: HiGHS reports an error, or a status that is no answer.
@@ -94,11 +94,11 @@ class HighsSession:
                     return RunResult(Outcome.optimal, core.x, relaxed.bound, spent_s)
                 if start is None or value < float(objective @ start):
                     start = core.x
-        whole = self._run(start, gap, max(time_limit_s - spent_s, 0.0))
-        return replace(whole, bound=max(whole.bound, relaxed.bound), run_s=whole.run_s + spent_s)
+        full = self._run(start, gap, max(time_limit_s - spent_s, 0.0))
+        return replace(full, bound=max(full.bound, relaxed.bound), run_s=full.run_s + spent_s)
 
     def relax(self, objective: FloatArray, time_limit_s: float) -> RunResult:
-        """Minimise objective·x with the whole variables relaxed.
+        """Minimise objective·x with the integer variables relaxed.
 
         Raises:
             SolverError: HiGHS reports an error, or a status that is no answer.
@@ -139,7 +139,7 @@ class HighsSession:
         solution = highs.getSolution()
         x = np.array(solution.col_value) if found else None
         if x is not None and not relaxed:
-            x[self._whole] = np.round(x[self._whole])
+            x[self._integer] = np.round(x[self._integer])
         bound = info.objective_function_value if relaxed else info.mip_dual_bound
         if not (relaxed and found):
             return RunResult(_OUTCOMES[status], x, float(bound), run_s)
@@ -170,5 +170,5 @@ def _lp(model: MilpModel) -> highspy.HighsLp:
     lp.a_matrix_.index_ = model.row_index.astype(np.int32)
     lp.a_matrix_.value_ = model.row_value
     kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
-    lp.integrality_ = [kinds[whole] for whole in model.whole.astype(int)]
+    lp.integrality_ = [kinds[kind] for kind in model.integer.astype(int)]
     return lp

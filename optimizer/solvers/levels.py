@@ -14,9 +14,9 @@ from optimizer.solvers.problem import Level, Problem
 from optimizer.tabulation import SECONDS_PER_MINUTE
 
 RATE_UNIT_RPM = 1e-3
-"""Loads are made whole numbers of this unit [requests/min]."""
+"""Loads are rounded to integer multiples of this unit [requests/min]."""
 MAX_WHOLE_RATE = 1e9
-"""Largest whole number that a load may become; a coarser unit is taken where one would exceed it."""
+"""Largest integer that a load may become; a coarser unit is taken where one would exceed it."""
 VALUE_TOLERANCE = 5e-9
 """Relative slack at which the value counts as the same while the changes are minimised."""
 LEAST_TOLERANCE = 5e-6
@@ -33,9 +33,9 @@ class ServiceLevel:
     weight: FloatArray
     """Whole numbers, shape (S,); 0 for servers that do not count at this level."""
     unit: float
-    """Of one whole number, in what the level is reported in (requests/min, or servers)."""
+    """One step of the integer level, in what the level is reported in (requests/min, or servers)."""
     measure: FloatArray
-    """What is reported, before it was made whole; shape (S,)."""
+    """What is reported, before rounding to integers; shape (S,)."""
 
 
 def service_levels(problem: Problem) -> list[ServiceLevel]:
@@ -53,11 +53,11 @@ def service_levels(problem: Problem) -> list[ServiceLevel]:
 
 
 def _whole_rates(load_rpm: FloatArray) -> tuple[FloatArray, float]:
-    """Return loads as whole multiples of a unit, and the unit; a load too small for it counts one."""
+    """Return loads as integer multiples of a unit, and the unit; a load too small for it counts one."""
     unit = max(RATE_UNIT_RPM, float(load_rpm.max(initial=0)) / MAX_WHOLE_RATE)
-    whole = np.where(load_rpm > 0, np.maximum(np.round(load_rpm / unit), 1), 0).astype(np.int64)
-    divisor = int(np.gcd.reduce(whole)) or 1
-    return (whole // divisor).astype(np.float64), unit * divisor
+    multiples = np.where(load_rpm > 0, np.maximum(np.round(load_rpm / unit), 1), 0).astype(np.int64)
+    divisor = int(np.gcd.reduce(multiples)) or 1
+    return (multiples // divisor).astype(np.float64), unit * divisor
 
 
 def served(problem: Problem, replicas: IntArray) -> BoolArray:
@@ -118,7 +118,7 @@ def value_slack(value: float) -> float:
 def is_better(problem: Problem, replicas: IntArray, than: IntArray) -> bool:
     """Return whether an answer is better than another in the order of all levels (eq. 35).
 
-    Service and changes are compared in whole numbers, the value with its slack.
+    Service and changes are compared as integers, the value with its slack.
     """
     mine, other = ~served(problem, replicas), ~served(problem, than)
     for level in service_levels(problem):

@@ -1,7 +1,7 @@
 """The exact choice: levels minimised one after the other, each under the values reached before it.
 
 Takes a `Problem`, writes it as a model, and has a solver minimise the levels. What the solver returns is
-counted again here in whole numbers.
+counted again here in integers.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ from optimizer.solvers.problem import Level, Problem, Solution, Status, gap_targ
 from optimizer.solvers.seeds import best_seed, in_columns
 
 WHOLE_TOLERANCE = 0.5
-"""Slack of a pinned level of whole numbers: half a unit, far from the solver's own tolerance."""
+"""Slack of a pinned integer level: half a unit, far from the solver's own tolerance."""
 ROUNDING = 1e-9
 """Relative distance of value and bound that is rounding."""
 
@@ -43,7 +43,7 @@ def solve_milp(
     deadline: Deadline | None = None,
     seed: IntArray | None = None,
 ) -> Solution:
-    """Choose columns within the capacities, level by level; never worse than what runs, or than greedy.
+    """Choose candidates within the capacities, level by level; never worse than what runs, or than greedy.
 
     Args:
         problem: what to choose from.
@@ -167,7 +167,7 @@ class _Run:
         self.levels.append(Level(CHANGES, reached, min(bound + (reached - least), reached)))
 
     def _minimise_whole(self, objective: FloatArray, least: float) -> tuple[float, float]:
-        """Minimise a level of whole numbers, at least `least`; return its value and bound, both whole."""
+        """Minimise an integer level, at least `least`; return its value and bound, both integers."""
         result = self._minimise(objective)
         value = float(np.round(objective @ self.best))
         bound = float(np.ceil(result.bound - 1e-6)) if result.bound > least else least
@@ -205,7 +205,7 @@ class _Run:
         return self.formulation.replicas(self.best if x is None else x, len(self.problem.table))
 
     def _solution(self) -> Solution:
-        """Count the answer again in whole numbers."""
+        """Count the answer again in integers."""
         replicas, problem = self._replicas(), self.problem
         over = problem.capacity is not None and bool(
             (units_used(problem, replicas, len(problem.capacity)) > problem.capacity).any()

@@ -14,14 +14,14 @@ ROW_TOLERANCE = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class MilpModel:
-    """Minimise objectives over lower ≤ x ≤ upper and row_lower ≤ A·x ≤ row_upper, some x whole."""
+    """Minimise objectives over lower ≤ x ≤ upper and row_lower ≤ A·x ≤ row_upper, some x integer."""
 
     lower: FloatArray
     """Shape (n,)."""
     upper: FloatArray
     """Shape (n,)."""
-    whole: BoolArray
-    """Which variables are whole numbers, shape (n,)."""
+    integer: BoolArray
+    """Which variables are integer, shape (n,)."""
     row_start: IntArray
     """First entry of each row, and the number of entries at the end; shape (rows + 1,)."""
     row_index: IntArray
@@ -40,7 +40,7 @@ class MilpModel:
             self,
             lower=np.concatenate([self.lower, np.zeros(more)]),
             upper=np.concatenate([self.upper, upper]),
-            whole=np.concatenate([self.whole, np.zeros(more, np.bool_)]),
+            integer=np.concatenate([self.integer, np.zeros(more, np.bool_)]),
             row_start=np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(self.row_upper)))]),
             row_index=index[order],
             row_value=np.concatenate([self.row_value, coefficient])[order],
@@ -50,10 +50,10 @@ class MilpModel:
         """Return whether a point keeps every bound and row, by plain arithmetic; shape (n,)."""
         rows = np.repeat(np.arange(len(self.row_upper)), np.diff(self.row_start))
         body = np.bincount(rows, self.row_value * x[self.row_index], minlength=len(self.row_upper))
-        whole = not (x[self.whole] % 1).any()
+        integral = not (x[self.integer] % 1).any()
         within = (x >= self.lower).all() and (x <= self.upper).all()
         kept = (body >= self.row_lower - ROW_TOLERANCE) & (body <= self.row_upper + ROW_TOLERANCE)
-        return bool(whole and within and kept.all())
+        return bool(integral and within and kept.all())
 
 
 class Outcome(StrEnum):
@@ -70,7 +70,7 @@ class RunResult:
 
     outcome: Outcome
     x: FloatArray | None
-    """The best point found, whole where it must be; none if none was found."""
+    """The best point found, integer where it must be; none if none was found."""
     bound: float
     """Proved lower bound of the objective; minus infinity where there is none."""
     run_s: float
@@ -101,7 +101,7 @@ class Session(Protocol):
 
 
 class RelaxingSession(Session, Protocol):
-    """A session that can also solve the model with its whole variables relaxed."""
+    """A session that can also solve the model with its integer variables relaxed."""
 
     def relax(self, objective: FloatArray, time_limit_s: float) -> RunResult:
         """Minimise objective·x over the relaxation, with the prices of its rows.

@@ -1,7 +1,7 @@
 """The choice as arrays, and what a solver answers.
 
-Takes `Candidates`, gives a `Problem`: columns, and for each server its load, its priority and what it runs
-on now. Solvers take a `Problem` and return a `Solution`; they know no names. Equation numbers refer to
+Takes `Candidates`, gives a `Problem`: candidates, and for each server its load, its priority and what it
+runs on now. Solvers take a `Problem` and return a `Solution`; they know no names. Equation numbers refer to
 ``docs/math.md``.
 """
 
@@ -16,7 +16,7 @@ from optimizer.candidates import Candidates, CandidateTable
 from optimizer.spec.schema import OptimizerOptions
 
 GAP_FREE_COLUMNS = 2000
-"""Up to this many columns the default is to prove the optimum; above it a gap of `DEFAULT_GAP`."""
+"""Models of up to this many columns are solved to optimality by default; larger ones to `DEFAULT_GAP`."""
 DEFAULT_GAP = 1e-4
 
 SolverName = Literal["separable", "milp", "greedy"]
@@ -57,9 +57,9 @@ class Problem:
     """What to choose from; see the fields for shapes."""
 
     table: CandidateTable
-    """The columns, C rows; with those that a limit on replicas keeps from serving a server alone."""
+    """The candidates, C rows; with those that a limit on replicas keeps from serving a server alone."""
     full: BoolArray
-    """Whether a column's number of replicas serves its server in full, shape (C,)."""
+    """Whether a candidate's number of replicas serves its server in full, shape (C,)."""
     to_serve: BoolArray
     """Whether a server is unserved without an allocation: it has load, or a least number of replicas."""
     load_rps: FloatArray
@@ -84,19 +84,19 @@ class Problem:
 
     @property
     def on_current(self) -> BoolArray:
-        """Whether a column is on the accelerator that its server runs on now, shape (C,)."""
+        """Whether a candidate is on the accelerator that its server runs on now, shape (C,)."""
         return np.equal(self.current_accelerator[self.table.server], self.table.accelerator)
 
     @property
     def value(self) -> FloatArray:
-        """Transition value of each column, taken whole [cents/h], shape (C,) (eq. 31)."""
+        """Transition value of each candidate with all its replicas [cents/h], shape (C,) (eq. 31)."""
         cost, old = self.table.cost_cents_per_h, self.current_cost[self.table.server]
         moved = cost - old + self.options.transition_penalty * (old + cost)
         return np.where(~self.changed, 0.0, np.where(self.on_current, cost - old, moved))
 
     @property
     def changed(self) -> BoolArray:
-        """Whether a column, taken whole, differs from its server's current allocation; shape (C,)."""
+        """Whether a candidate with all its replicas differs from what its server runs on now; shape (C,)."""
         same: BoolArray = self.current_replicas[self.table.server] == self.table.num_replicas
         return ~(self.on_current & same)
 
@@ -106,7 +106,7 @@ class Problem:
         return (self.options.transition_penalty - 1) * self.current_cost
 
     def of_servers(self, chosen: BoolArray) -> "Problem":
-        """Return the problem with only the columns of the chosen servers, and only these to be served."""
+        """Return the problem with only the candidates of the chosen servers, and only these to be served."""
         rows = np.flatnonzero(chosen[self.table.server])
         return replace(
             self,
@@ -136,7 +136,7 @@ class Solution:
     """What a solver chose."""
 
     replicas: IntArray
-    """Replicas of each column, 0 where it is not chosen; shape (C,)."""
+    """Replicas of each candidate, 0 where it is not chosen; shape (C,)."""
     status: Status
     solver: SolverName
     levels: tuple[Level, ...]
@@ -179,7 +179,7 @@ def units_used(problem: Problem, replicas: IntArray, types: int) -> IntArray:
 
 
 def gap_target(options: OptimizerOptions, columns: int) -> float:
-    """Return the relative gap at which the solver may stop, for a number of undominated columns."""
+    """Return the relative gap at which the solver may stop, for a number of columns."""
     if options.gap is not None:
         return options.gap
     return 0.0 if columns <= GAP_FREE_COLUMNS else DEFAULT_GAP

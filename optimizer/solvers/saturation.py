@@ -1,7 +1,7 @@
 """Who gets partial service when not everything fits: one procedure after any solver.
 
-Takes an answer and gives it more replicas: whole ones, from the units that the answer leaves, to servers
-that it leaves out. A server takes the accelerator on which it can get the largest share of its load with
+Takes an answer and gives it more replicas, from the units that the answer leaves, to servers that it
+leaves out. A server takes the accelerator on which it can get the largest share of its load with
 what is left, and, unless plans are mixed, stays with it. A server with a least number of replicas is served
 by the lesser of two shares, that of its load and that of this number.
 """
@@ -26,7 +26,7 @@ class Sharing:
     """An answer with leftover units given out."""
 
     replicas: IntArray
-    """Replicas of each column, shape (C,)."""
+    """Replicas of each candidate, shape (C,)."""
     finished: bool
     """Whether all was given out that the policy gives; else the deadline passed first."""
 
@@ -58,7 +58,7 @@ def share_leftover(problem: Problem, replicas: IntArray, deadline: Deadline | No
 class _Leftover:
     """The units that are left, and the replicas that they become.
 
-    Tens of thousands of turns look at one or a few columns each, so that the state is in plain numbers.
+    Tens of thousands of turns look at one or a few candidates each, so that the state is in plain numbers.
     """
 
     def __init__(self, problem: Problem, replicas: IntArray, deadline: Deadline) -> None:
@@ -77,15 +77,15 @@ class _Leftover:
         self.load: list[float] = problem.load_rps.tolist()
         self.least: list[int] = problem.min_replicas.tolist()
         self.most: list[int] = problem.max_replicas.tolist()
-        pools = np.flatnonzero(table.steady)
+        pools = np.flatnonzero(table.meets_targets_below_max_rate)
         ends = np.searchsorted(table.server[pools], np.arange(len(self.load) + 1)).tolist()
-        columns = pools.tolist()
-        self.columns = [columns[start:end] for start, end in itertools.pairwise(ends)]
-        # What a server has of its columns; a server that waits has none at first.
+        candidates = pools.tolist()
+        self.candidates = [candidates[start:end] for start, end in itertools.pairwise(ends)]
+        # What a server has of its candidates; a server that waits has none at first.
         self.mine: list[list[int]] = [[] for _ in self.load]
 
     def replicas(self) -> IntArray:
-        """Return the replicas of each column, shape (C,)."""
+        """Return the replicas of each candidate, shape (C,)."""
         return np.array(self.taken, np.int64)
 
     def exhaust(self, server: int) -> None:
@@ -122,46 +122,46 @@ class _Leftover:
         """Move a server to another accelerator if it gets further there; say whether it moved."""
         if not self.mine[server]:
             return False
-        column, share = self.mine[server][0], self._share(server)
-        count = self.taken[column]
-        self._give(server, column, -count)
+        candidate, share = self.mine[server][0], self._share(server)
+        count = self.taken[candidate]
+        self._give(server, candidate, -count)
         best = self._best_column(server)
-        if best is not None and best[0] != column:
+        if best is not None and best[0] != candidate:
             self._give(server, *best)
             if self._share(server) > share * (1 + 1e-9):
                 return True
             self._give(server, best[0], -best[1])
-        self._give(server, column, count)
+        self._give(server, candidate, count)
         return False
 
     def _best_column(self, server: int) -> tuple[int, int] | None:
-        """Return the column with which a server gets furthest, and how many replicas of it are of use.
+        """Return the candidate with which a server gets furthest, and how many replicas of it are of use.
 
-        It may take replicas of all its columns or, once it has one and plans are not mixed, of that. Ties go
-        to the lesser cost, then in order.
+        It may take replicas of all its candidates or, once it has one and plans are not mixed, of that one.
+        Ties go to the lesser cost, then in order.
         """
         mine = self.mine[server]
         carried, count = self._carried(server), self._count(server)
         missing = max(self.load[server] - carried, 0.0)
         best, best_key = None, (0.0, 0.0)
-        for column in mine if mine and not self.mixed else self.columns[server]:
-            for_load = math.ceil(missing / self.rate[column] * (1 - COUNT_TOLERANCE)) if missing else 0
+        for candidate in mine if mine and not self.mixed else self.candidates[server]:
+            for_load = math.ceil(missing / self.rate[candidate] * (1 - COUNT_TOLERANCE)) if missing else 0
             useful = max(for_load, self.least[server] - count)
-            fits = self.left[self.kind[column]] // self.units[column]
+            fits = self.left[self.kind[candidate]] // self.units[candidate]
             usable = min(useful, fits, self.most[server] - count)
             if usable <= 0:
                 continue
-            share = self._share_of(server, carried + usable * self.rate[column], count + usable)
-            key = (-share, usable * self.cost[column])
+            share = self._share_of(server, carried + usable * self.rate[candidate], count + usable)
+            key = (-share, usable * self.cost[candidate])
             if best is None or key < best_key:
-                best, best_key = (column, usable), key
+                best, best_key = (candidate, usable), key
         return best
 
     def _carried(self, server: int) -> float:
-        return sum(self.taken[column] * self.rate[column] for column in self.mine[server])
+        return sum(self.taken[candidate] * self.rate[candidate] for candidate in self.mine[server])
 
     def _count(self, server: int) -> int:
-        return sum(self.taken[column] for column in self.mine[server])
+        return sum(self.taken[candidate] for candidate in self.mine[server])
 
     def _share(self, server: int) -> float:
         return self._share_of(server, self._carried(server), self._count(server))
@@ -173,18 +173,18 @@ class _Leftover:
         of_least = count / least if least > 0 else 1.0
         return min(of_load, of_least, 1.0)
 
-    def _give(self, server: int, column: int, count: int) -> None:
-        self.taken[column] += count
-        self.left[self.kind[column]] -= count * self.units[column]
+    def _give(self, server: int, candidate: int, count: int) -> None:
+        self.taken[candidate] += count
+        self.left[self.kind[candidate]] -= count * self.units[candidate]
         mine = self.mine[server]
-        if not self.taken[column]:
-            mine.remove(column)
-        elif column not in mine:
-            mine.append(column)
+        if not self.taken[candidate]:
+            mine.remove(candidate)
+        elif candidate not in mine:
+            mine.append(candidate)
 
 
 def waiting_servers(problem: Problem, replicas: IntArray) -> BoolArray:
-    """Return which servers an answer leaves out although they have a column; shape (S,)."""
-    has_column = np.zeros(len(problem.priority), np.bool_)
-    has_column[problem.table.server[problem.table.steady]] = True
-    return has_column & problem.to_serve & ~served(problem, replicas)
+    """Return which servers an answer leaves out although they have a candidate; shape (S,)."""
+    has_candidate = np.zeros(len(problem.priority), np.bool_)
+    has_candidate[problem.table.server[problem.table.meets_targets_below_max_rate]] = True
+    return has_candidate & problem.to_serve & ~served(problem, replicas)

@@ -41,7 +41,7 @@ class Ways:
 
 
 def ways_of_one_pool(problem: Problem) -> Ways:
-    """Return every column as it was sized and, for mixed plans, what runs now where that serves in full."""
+    """Return every candidate as sized and, for mixed plans, what runs now where that serves in full."""
     table, mixed = problem.table, problem.options.heterogeneous
     sized = np.flatnonzero(problem.full)
     kept = np.flatnonzero(keepable(problem)) if mixed else sized[:0]
@@ -58,7 +58,7 @@ def best_seed(problem: Problem) -> IntArray:
     """Return the better, over all levels, of what runs now with the rest served greedily, and of greedy.
 
     Returns:
-        Replicas of each column, shape (C,).
+        Replicas of each candidate, shape (C,).
     """
     if problem.capacity is None:
         return _taken(problem, ways_of_one_pool(problem).best())
@@ -99,7 +99,7 @@ def _staying(problem: Problem) -> IntArray:
 def in_columns(formulation: Formulation, problem: Problem, replicas: IntArray) -> IntArray:
     """Return an answer of one pool per server in the columns of a model.
 
-    A column that the model leaves out for a better one of its server and type is taken over by that, as it
+    A candidate that the model leaves out for a better one of its server and type is taken over by that, as it
     was sized.
     """
     table, columns, answer = problem.table, formulation.columns, replicas.copy()

@@ -1,6 +1,6 @@
 """Unlimited plans: without capacities each server chooses for itself.
 
-One column per server needs no solver; a mixture of columns is a small problem for each server.
+One candidate per server needs no solver; a mixture of candidates is a small problem for each server.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from optimizer.solvers.seeds import ways_of_one_pool
 
 
 def solve_separable(problem: Problem) -> Solution:
-    """Give each server its column of least value, then fewest changes; ties go to the first in order."""
+    """Give each server its candidate of least value, then fewest changes; ties go to the first in order."""
     table = problem.table
     rows = np.flatnonzero(problem.full)
     order = rows[np.lexsort((problem.changed[rows], problem.value[rows], table.server[rows]))]

@@ -1,4 +1,4 @@
-"""From one solve to a whole answer: saturation policies, level by level or at the end.
+"""From one solve to a complete answer: saturation policies, level by level or at the end.
 
 With ``delayedBestEffort`` all levels are solved first and the leftover is given out then. Without it the
 first priority that cannot be served in full is settled, with those before it, at least value; the leftover
@@ -37,9 +37,9 @@ def solve_in_stages(problem: Problem, solve: Solve, deadline: Deadline | None = 
         return solve(problem, deadline)
     due = deadline.later(SHARING_S)
     if options.delayed_best_effort:
-        whole = solve(problem, deadline)
-        sharing = share_leftover(problem, whole.replicas, due)
-        return _joined(problem, sharing.replicas, [whole], finished=sharing.finished)
+        full = solve(problem, deadline)
+        sharing = share_leftover(problem, full.replicas, due)
+        return _joined(problem, sharing.replicas, [full], finished=sharing.finished)
 
     replicas, finished = np.zeros(len(problem.table), np.int64), True
     stages: list[Solution] = []
@@ -85,9 +85,9 @@ def _remaining(problem: Problem, servers: BoolArray, replicas: IntArray) -> Prob
 
 
 def _joined(problem: Problem, replicas: IntArray, stages: list[Solution], *, finished: bool) -> Solution:
-    """Return one answer: levels of service as the stages settled them, value and changes of the whole.
+    """Return one answer: levels of service as the stages settled them, value and changes of the plan.
 
-    What the stages leave open of the value is what is open of the whole; partial service has no bound of
+    What the stages leave open of the value is what is open of the plan; partial service has no bound of
     its own, as it follows from a procedure and not from an objective.
     """
     levels = []

@@ -27,7 +27,7 @@ MEANINGS = {
     412: "The fleet is at another revision than `If-Match` says.",
     413: "The body, or what it describes, is larger than the service takes.",
     422: "The document is wrong; `detail` says where, what and which limit.",
-    503: "Every place is busy and the queue is full, or the service is shutting down; see `Retry-After`.",
+    503: "All solver workers are busy and their queue is full, or the service stops; see `Retry-After`.",
     504: "The time for a request ran out.",
 }
 

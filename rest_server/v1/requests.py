@@ -55,10 +55,10 @@ class RawRoute(APIRoute):
 async def computed(
     request: Request, work: Callable[..., _Answer], *arguments: object, study: bool = False
 ) -> _Answer:
-    """Return what work gives for arguments and the settings, carried out at a place to solve, or to study."""
+    """Return what work gives for arguments and the settings, run by a solver worker, or one for studies."""
     state = request.app.state
-    places = state.study_places if study else state.places
-    answer: _Answer = await places.run(request, partial(work, *arguments, state.settings))
+    workers = state.study_places if study else state.places
+    answer: _Answer = await workers.run(request, partial(work, *arguments, state.settings))
     return answer
 
 

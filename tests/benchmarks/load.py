@@ -1,7 +1,7 @@
 """Measure the throughput of the service: ``python tests/benchmarks/load.py [--seconds S] [serve options]``.
 
 Starts ``inferplan serve`` on a free port. Four clients send ``/optimizeOne``, every request with other
-loads; then ``/healthz`` is asked while every place to solve is busy. The clients run on the same cores as the
+loads; then ``/healthz`` is asked while every solver worker is busy. The clients run on the same cores as the
 service.
 """
 
@@ -140,7 +140,7 @@ def throughput(port: int, name: str, seconds: float, *, exact: bool) -> str:
 
 
 def keep_busy(port: int) -> None:
-    """Let more clients ask than there are places."""
+    """Let more clients ask than there are solver workers."""
     source = itertools.cycle(list(bodies("large", 200)))
     clients(port, BUSY_CLIENTS, "/optimizeOne", source, lambda: False)
 
@@ -153,7 +153,7 @@ def readiness(port: int) -> dict[str, Any]:
 
 
 def health(port: int, seconds: float) -> str:
-    """Ask ``/healthz`` up to 50 times a second while every place is busy, and more requests wait."""
+    """Ask ``/healthz`` up to 50 times a second while every solver worker is busy, and more requests wait."""
     busy = multiprocessing.get_context("spawn").Process(target=keep_busy, args=(port,), daemon=True)
     busy.start()
     while readiness(port)["waiting"] < BUSY_CLIENTS // 2:

@@ -52,7 +52,7 @@ def test_a_factor_is_visibly_above_one_and_written_out(factor: float, text: str)
     assert factor_text(factor) == text
 
 
-def test_the_overview_names_pool_limit_room_and_runner_up() -> None:
+def test_the_overview_names_pool_limit_headroom_and_next_best_alternative() -> None:
     text = text_of(explain(two_servers()))
     assert "2 of 2 servers served in full" in text
     (line,) = [line for line in text.splitlines() if line.startswith(" b ")]
@@ -93,7 +93,7 @@ def test_a_price_of_units_that_are_left_is_put_down_to_splitting() -> None:
     found = explain(two_servers())
     first, *rest = found.types
     assert "Split, they would" not in text_of(found)
-    odd = first.model_copy(update={"lagrangian_price_cents_per_h": 1.0, "left": 2})
+    odd = first.model_copy(update={"shadow_price_cents_per_h": 1.0, "left": 2})
     assert "Split, they would also use up types" in text_of(found.model_copy(update={"types": (odd, *rest)}))
 
 
@@ -105,13 +105,13 @@ def test_the_first_line_says_that_the_solver_stopped_early() -> None:
     assert "limited plan, the solver stopped early, gap 25.00%, 2 of 2 servers" in text
 
 
-def test_a_runner_up_that_serves_more_is_put_down_to_the_policy() -> None:
+def test_a_next_best_alternative_that_serves_more_is_put_down_to_the_policy() -> None:
     found = explain(two_servers())
     (first, *rest) = found.servers
-    assert first.runner_up is not None
+    assert first.next_best is not None
     assert "A runner-up can serve more" not in text_of(found)
-    effect = first.runner_up.effect.model_copy(update={"serves": "more"})
-    odd = first.model_copy(update={"runner_up": first.runner_up.model_copy(update={"effect": effect})})
+    effect = first.next_best.effect.model_copy(update={"serves": "more"})
+    odd = first.model_copy(update={"next_best": first.next_best.model_copy(update={"effect": effect})})
     assert "A runner-up can serve more" in text_of(found.model_copy(update={"servers": (odd, *rest)}))
 
 

@@ -51,10 +51,10 @@ class Service(NamedTuple):
         return connection
 
     def until(self, running: int, waiting: int) -> None:
-        """Wait until so many places are taken and so many requests wait."""
-        places, end = self.app.state.places, time.monotonic() + 10
-        while (places.running, places.waiting) != (running, waiting):
-            assert time.monotonic() < end, (places.running, places.waiting)
+        """Wait until so many workers are busy and so many requests wait."""
+        workers, end = self.app.state.places, time.monotonic() + 10
+        while (workers.running, workers.waiting) != (running, waiting):
+            assert time.monotonic() < end, (workers.running, workers.waiting)
             time.sleep(0.005)
 
 
@@ -72,7 +72,7 @@ def ask(port: int, method: str, path: str, body: bytes | None = None, **headers:
 
 @contextmanager
 def in_a_thread(events: dict[str, threading.Event] | None = None, **given: Any) -> Iterator[Service]:
-    """Serve with real connections; ``/wait/NAME`` takes a place until the event of that name is set."""
+    """Serve with real connections; ``/wait/NAME`` takes a worker until the event of that name is set."""
     app = create_app(Settings(**{"solver_processes": 0, "max_solves": 1} | given))
     known = events or {}
 

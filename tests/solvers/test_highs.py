@@ -20,11 +20,11 @@ from optimizer.solvers.problem import build_problem
 
 
 def small_model(upper: float = 1.0, limit: float = 1.5, index: tuple[int, ...] = (0, 1)) -> MilpModel:
-    """Return two whole variables of which the sum is at most one and a half."""
+    """Return two integer variables of which the sum is at most one and a half."""
     return MilpModel(
         lower=np.zeros(2),
         upper=np.full(2, upper),
-        whole=np.ones(2, np.bool_),
+        integer=np.ones(2, np.bool_),
         row_start=np.array([0, 2]),
         row_index=np.array(index),
         row_value=np.ones(2),
@@ -116,7 +116,7 @@ def test_two_like_columns_are_not_merged_into_a_wrong_optimum() -> None:
     model = MilpModel(
         lower=np.zeros(5),
         upper=np.array([4.0, 2.0, 2.0, 0.0, 1.0]),
-        whole=np.ones(5, np.bool_),
+        integer=np.ones(5, np.bool_),
         row_start=np.array([0, 4, 8, 12, 14]),
         row_index=np.array([0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 4]),
         row_value=np.array([300.0, 600.0, 600.0, 1000.0, 1, 1, 1, 0, 1, 1, 1, 4, -1, 1]),

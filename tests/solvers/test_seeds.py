@@ -147,7 +147,7 @@ def test_a_point_that_breaks_a_row_a_bound_or_wholeness_does_not_hold() -> None:
     model = MilpModel(
         lower=np.zeros(2),
         upper=np.ones(2),
-        whole=np.array([True, True]),
+        integer=np.array([True, True]),
         row_start=np.array([0, 2]),
         row_index=np.array([0, 1]),
         row_value=np.ones(2),

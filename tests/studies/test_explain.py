@@ -67,16 +67,16 @@ def kept_off(source: System, name: str, banned: set[str]) -> System:
 
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_runner_up_forced_costs_what_was_said(seed: int, *, mixed: bool) -> None:
+def test_the_next_best_alternative_forced_costs_what_was_said(seed: int, *, mixed: bool) -> None:
     source, found = a_random_system(seed, mixed=mixed), explanation(seed, mixed=mixed)
     for item in found.servers:
         chosen = {pool.accelerator for pool in item.pools}
-        assert (item.runner_up is None) == (not chosen)
-        if item.runner_up is None:
+        assert (item.next_best is None) == (not chosen)
+        if item.next_best is None:
             continue
         forced = solve(kept_off(source, item.server, chosen))
-        assert_effect_is_the_difference(item.runner_up.effect, found.plan, forced, list(source.servers))
-        named = {pool.accelerator: pool.num_replicas for pool in item.runner_up.pools}
+        assert_effect_is_the_difference(item.next_best.effect, found.plan, forced, list(source.servers))
+        named = {pool.accelerator: pool.num_replicas for pool in item.next_best.pools}
         assert not chosen & named.keys()
         assert named == {
             pool.accelerator: pool.num_replicas for pool in forced.allocations.get(item.server, ())
@@ -98,7 +98,7 @@ def test_in_depth_every_candidate_forced_costs_what_was_said(seed: int) -> None:
             assert_effect_is_the_difference(option.forced.effect, plan, forced, list(source.servers))
 
 
-def test_the_runner_up_is_the_best_of_the_other_candidates() -> None:
+def test_the_next_best_alternative_is_the_best_of_the_other_candidates() -> None:
     source = generate_system(6, 6, 3, seed=4)
     for name in source.servers:
         (item,) = explain(source, name).servers
@@ -108,22 +108,22 @@ def test_the_runner_up_is_the_best_of_the_other_candidates() -> None:
             for option in item.options
             if option.forced and option.accelerator not in chosen and option.forced.effect.serves == "same"
         ]
-        if item.runner_up and item.runner_up.effect.serves == "same":
-            assert item.runner_up.effect.value_change_cents_per_h == pytest.approx(min(others))
+        if item.next_best and item.next_best.effect.serves == "same":
+            assert item.next_best.effect.value_change_cents_per_h == pytest.approx(min(others))
 
 
-def test_a_server_that_only_one_accelerator_can_serve_has_no_runner_up_that_serves_it() -> None:
+def test_a_server_that_only_one_accelerator_can_serve_has_no_next_best_alternative_that_serves_it() -> None:
     source = system(
         [server("a", accelerators=["A0"]), server("b", 120.0)],
         [accelerator("A0"), accelerator("A1", cost=20.0)],
         {"A0": 9, "A1": 9},
     )
     first = explain(source).servers[0]
-    assert first.runner_up is not None
-    assert first.runner_up.pools == ()
-    (change,) = first.runner_up.effect.service
+    assert first.next_best is not None
+    assert first.next_best.pools == ()
+    (change,) = first.next_best.effect.service
     assert (change.server, change.load_change_rpm, change.served_after) == ("a", -60.0, 0.0)
-    assert first.runner_up.effect.serves == "less"
+    assert first.next_best.effect.serves == "less"
 
 
 # --- units -----------------------------------------------------------------------------------------------
@@ -255,16 +255,16 @@ def test_a_relaxed_target_serves_everything_and_a_little_less_does_not(units: in
     assert not all_served_at(factor - 0.001)
 
 
-def test_a_runner_up_costs_what_it_costs_when_it_is_forced_also_where_a_policy_shares_what_is_left() -> None:
+def test_a_next_best_alternative_costs_the_same_when_forced_also_where_a_policy_shares_leftovers() -> None:
     large = load_system(SPECS / "large")
     source = large.with_capacity({kind: units // 4 for kind, units in large.capacity.items()})
     source = source.with_options(time_limit_s=600)
     for name in ("Premium-llama_70b", "Bronze-granite_20b", "Premium-llama3_8b"):
         (server,) = explain(source, name).servers
-        assert server.runner_up is not None
-        (pool,) = server.runner_up.pools
+        assert server.next_best is not None
+        (pool,) = server.next_best.pools
         (option,) = (item for item in server.options if item.accelerator == pool.accelerator)
-        assert option.forced == server.runner_up
+        assert option.forced == server.next_best
 
 
 def test_the_repair_of_the_large_sample_at_a_quarter_of_its_units_serves_everything() -> None:
@@ -419,9 +419,9 @@ def test_a_question_without_an_answer_in_time_is_named_and_has_no_number() -> No
     source = scarce(0)
     found = explain(source, time_limit_s=1e-6)
     assert found.plan.status == "feasible"
-    assert all(item.runner_up is None for item in found.servers)
+    assert all(item.next_best is None for item in found.servers)
     assert all((item.one_more, item.one_fewer) == (None, None) for item in found.types)
-    assert all(item.lagrangian_price_cents_per_h is None for item in found.types)
+    assert all(item.shadow_price_cents_per_h is None for item in found.types)
     assert found.targets == ()
     placed = [item.server for item in found.servers if item.pools]
     expected = {f"{name} without its accelerators" for name in placed} | {"Lagrangian prices"}

@@ -11,7 +11,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates.batches import with_best_batches
-from optimizer.candidates.pairs import Pairs, chunks, law_of, replicas_of, targets_of, waiting_room
+from optimizer.candidates.pairs import Pairs, chunks, law_of, queue_capacity, replicas_of, targets_of
 from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, SHARE_TOLERANCE, Facts, close
 from optimizer.plan.checks.service import batch_limit, is_well_formed
 from optimizer.plan.document import Pool
@@ -71,7 +71,7 @@ def _pairs(facts: Facts, rows: list[tuple[str, Pool]]) -> Pairs:
         accelerator=accelerator,
         profile=arrays.profile_of[server, accelerator],
         max_batch=batch,
-        max_queue=waiting_room(arrays, server, batch),
+        max_queue=queue_capacity(arrays, server, batch),
         batch_ceiling=np.array(limits).astype(np.int64),
         best_rate_rps=np.full(len(rows), np.nan),
     )
@@ -83,7 +83,7 @@ def _batches(facts: Facts, pairs: Pairs, rows: list[tuple[str, Pool]]) -> Iterat
         return
     arrays, ceiling = facts.arrays, pairs.batch_ceiling
     best = with_best_batches(
-        arrays, replace(pairs, max_batch=ceiling, max_queue=waiting_room(arrays, pairs.server, ceiling))
+        arrays, replace(pairs, max_batch=ceiling, max_queue=queue_capacity(arrays, pairs.server, ceiling))
     ).max_batch
     for (name, pool), batch in zip(rows, best, strict=True):
         if pool.max_batch != batch:

@@ -14,9 +14,9 @@ from optimizer.candidates.pairs import (
     Pairs,
     batch_limit,
     largest_rates,
+    queue_capacity,
     requests_in_memory,
     targets_of,
-    waiting_room,
 )
 from optimizer.candidates.table import CandidateTable
 from optimizer.queueing.measures import METRICS
@@ -102,7 +102,7 @@ def _rates(arrays: SystemArrays, rows: CandidateTable, larger: int = 0, *, choos
         accelerator=rows.accelerator,
         profile=arrays.profile_of[rows.server, rows.accelerator],
         max_batch=batch,
-        max_queue=waiting_room(arrays, rows.server, batch),
+        max_queue=queue_capacity(arrays, rows.server, batch),
         batch_ceiling=batch,
         best_rate_rps=np.full(len(rows), np.nan),
     )

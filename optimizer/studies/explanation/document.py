@@ -149,7 +149,7 @@ class ServerExplanation(Document):
     none: no load."""
     headroom_share: float | None = Field(None, alias="headroomShare")
     """The same as a share of the load."""
-    runner_up: Alternative | None = Field(None, alias="runnerUp")
+    next_best: Alternative | None = Field(None, alias="runnerUp")
     """The plan without the accelerators chosen for this server; none for a server that has none, or if the
     question is not answered."""
     options: tuple[Option, ...] = Field(strict=False)
@@ -173,7 +173,7 @@ class TypeExplanation(Document):
     """The plan with one unit more, less the plan; none: not limited, or not answered."""
     one_fewer: Effect | None = Field(None, alias="oneFewer")
     """The plan with one unit fewer, less the plan; none: not limited, none to take away, or not answered."""
-    lagrangian_price_cents_per_h: float | None = Field(None, alias="lagrangianPrice")
+    shadow_price_cents_per_h: float | None = Field(None, alias="lagrangianPrice")
     """Value that a small part of a unit more would save, per unit, if replicas could be split [cents/h of the
     objective]; for the servers that the plan serves in full."""
 

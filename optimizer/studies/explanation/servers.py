@@ -150,7 +150,7 @@ def _explained(
         ),
         headroom_rpm=headroom,
         headroom_share=None if headroom is None else headroom / load_rpm,
-        runner_up=alternatives.get((s, None)),
+        next_best=alternatives.get((s, None)),
         options=_options(candidates, s, of_accelerator, alternatives),
         rejections=tuple(sorted((_rejected(item) for item in candidates.rejections(s)), key=_miss)),
     )

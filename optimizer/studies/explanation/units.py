@@ -50,7 +50,7 @@ def explain_types(candidates: Candidates, plan: Plan, inquiry: Inquiry) -> tuple
             left=None if item.limit is None else item.limit - item.used,
             one_more=effects.get((t, 1)),
             one_fewer=effects.get((t, -1)),
-            lagrangian_price_cents_per_h=None if prices is None else round(float(prices[t]), 9) + 0.0,
+            shadow_price_cents_per_h=None if prices is None else round(float(prices[t]), 9) + 0.0,
         )
         for t, item in enumerate(plan.capacity)
     )

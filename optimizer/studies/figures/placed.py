@@ -15,10 +15,10 @@ from optimizer.candidates.pairs import (
     Pairs,
     largest_rates,
     law_of,
+    queue_capacity,
     replicas_of,
     sizable_pairs,
     targets_of,
-    waiting_room,
 )
 from optimizer.candidates.table import Candidates, Reason, Verdicts
 from optimizer.pipeline import solve
@@ -78,8 +78,8 @@ class Placed:
         return replica.queue
 
     def _replica(self) -> QueueModel:
-        room = waiting_room(self.arrays, self.pair.server, self.pair.max_batch)
-        return replicas_of(self.arrays, replace(self.pair, max_queue=room))
+        capacity = queue_capacity(self.arrays, self.pair.server, self.pair.max_batch)
+        return replicas_of(self.arrays, replace(self.pair, max_queue=capacity))
 
     def rate_range_rps(self) -> tuple[float, float]:
         """Return the least rate that sizing considers, and the largest that counts as stable (eq. 22)."""
@@ -89,7 +89,7 @@ class Placed:
     def largest_rates(self, max_batch: IntArray) -> FloatArray:
         """Return the largest rate that meets the targets at each batch limit, NaN where there is none."""
         pairs = replace(self._rows(len(max_batch)), max_batch=max_batch)
-        pairs = replace(pairs, max_queue=waiting_room(self.arrays, pairs.server, max_batch))
+        pairs = replace(pairs, max_queue=queue_capacity(self.arrays, pairs.server, max_batch))
         return largest_rates(self.arrays, pairs, targets_of(self.arrays, pairs))
 
     def analyze(self, max_batch: IntArray, rate_rps: FloatArray) -> Performance:
@@ -146,8 +146,8 @@ def has_targets(arrays: SystemArrays) -> bool:
     return bool(targets.tps[0]) or any(np.isfinite(targets.limit(metric)[0]) for metric in LATENCIES)
 
 
-def joined_columns(candidates: Candidates) -> CandidateTable:
-    """Return the columns, with those that need more replicas than the server may have."""
+def joined_candidates(candidates: Candidates) -> CandidateTable:
+    """Return the candidates, with those that need more replicas than the server may have."""
     return CandidateTable.joined([candidates.table, candidates.over_limit])
 
 
@@ -177,7 +177,7 @@ def _pair(candidates: Candidates, accelerator: str) -> Pairs:
 def _as_candidate(system: System, server: str, accelerator: str) -> Placed:
     candidates = loaded(system, server)
     pair = _pair(candidates, accelerator)
-    table = joined_columns(candidates)
+    table = joined_candidates(candidates)
     row = np.flatnonzero(table.accelerator == pair.accelerator[0])
     why = rejection(candidates, accelerator)
     if not len(row):

@@ -21,7 +21,7 @@ from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series
 from optimizer.studies.figures.placed import (
     NothingToShow,
     has_targets,
-    joined_columns,
+    joined_candidates,
     loaded,
     numbers,
     rejection,
@@ -58,7 +58,7 @@ LOST = 1e-3
 
 def cost_figure(system: System, server: str, accelerator: str | None) -> Figure:
     """Return the cost of a server against its load, one curve of steps for each accelerator (eq. 28-30)."""
-    candidates, table = _columns(system, server, accelerator)
+    candidates, table = _candidates_of(system, server, accelerator)
     load = float(candidates.arrays.servers.load_rps[0])
     at_load = _costs(candidates, table, np.array([load]))[:, 0]
     rows = np.argsort(at_load, kind="stable")[:MOST_CURVES]
@@ -78,7 +78,7 @@ def cost_figure(system: System, server: str, accelerator: str | None) -> Figure:
 
 def pareto_figure(system: System, server: str, accelerator: str | None) -> Figure:
     """Return which latencies can be had at which cost, over accelerators, batches and replicas."""
-    candidates, table = _columns(system, server, accelerator)
+    candidates, table = _candidates_of(system, server, accelerator)
     ways = _ways(candidates, table)
     held = {name: _held(candidates, ways, name) for name in LATENCIES}
     shown = _worth_showing(held)
@@ -95,10 +95,10 @@ def pareto_figure(system: System, server: str, accelerator: str | None) -> Figur
     return Figure(title=f"Cost and latency: {server}", note=note, panels=panels)
 
 
-def _columns(system: System, server: str, accelerator: str | None) -> tuple[Candidates, CandidateTable]:
+def _candidates_of(system: System, server: str, accelerator: str | None) -> tuple[Candidates, CandidateTable]:
     """Return the candidates of a server, all or of one accelerator; at least one."""
     candidates = loaded(system, server)
-    table = joined_columns(candidates)
+    table = joined_candidates(candidates)
     if accelerator is not None:
         place_of = candidates.arrays.accelerator_names.index(
             known_name(accelerator, system.accelerators, "accelerator")
@@ -119,7 +119,7 @@ def _no_candidate(candidates: Candidates, server: str, accelerator: str | None) 
 
 
 def _costs(candidates: Candidates, table: CandidateTable, load_rps: FloatArray) -> FloatArray:
-    """Return each column's cost at each load, NaN beyond its most replicas; shape (C, loads) (eq. 28, 29)."""
+    """Return each candidate's cost at each load, NaN beyond its replica limit; shape (C, loads) (eq. 28-29)."""
     servers = candidates.arrays.servers
     needed = np.ceil(load_rps / table.max_rate_rps[:, None] * (1 - COUNT_TOLERANCE))
     count = np.maximum(needed, servers.min_replicas[0])
@@ -127,15 +127,15 @@ def _costs(candidates: Candidates, table: CandidateTable, load_rps: FloatArray) 
     return np.where(allowed, count * table.cost_per_replica[:, None], np.nan)
 
 
-def _steps(candidates: Candidates, column: CandidateTable, load_rps: float) -> Series:
-    """Return one column's cost up to a multiple of the load: every step, or at many points."""
-    rate, end = float(column.max_rate_rps[0]), LOAD_VIEW * load_rps
+def _steps(candidates: Candidates, candidate: CandidateTable, load_rps: float) -> Series:
+    """Return one candidate's cost up to a multiple of the load: every step, or at many points."""
+    rate, end = float(candidate.max_rate_rps[0]), LOAD_VIEW * load_rps
     every_step = end / rate <= POINTS
     load = np.append(np.arange(0, end, rate), end) if every_step else np.linspace(0, end, POINTS)
     return Series(
-        name=candidates.arrays.accelerator_names[column.accelerator[0]],
+        name=candidates.arrays.accelerator_names[candidate.accelerator[0]],
         x=numbers(load * SECONDS_PER_MINUTE),
-        y=numbers(_costs(candidates, column, load)[0]),
+        y=numbers(_costs(candidates, candidate, load)[0]),
         style="steps",
     )
 
@@ -163,21 +163,21 @@ class _Ways:
 
 
 def _ways(candidates: Candidates, table: CandidateTable) -> _Ways:
-    """Return every column with other batches, N, N/2, N/4 … 1, and with fewer and more replicas.
+    """Return every candidate with other batches, N, N/2, N/4 … 1, and with fewer and more replicas.
 
     Left out are ways that lose more than `LOST` of the requests, or break the server's limits on replicas.
     """
     servers = candidates.arrays.servers
     least, most = int(servers.min_replicas[0]), int(servers.max_replicas[0])
-    column, batch, count = [], [], []
+    of_row, batch, count = [], [], []
     for c in range(len(table)):
         halves = int(table.max_batch[c]) >> np.arange(int(table.max_batch[c]).bit_length())
         near = _counts(int(table.num_replicas[c]))
         near = near[(near >= least) & (near <= most)]
-        column.append(np.full(len(halves) * len(near), c))
+        of_row.append(np.full(len(halves) * len(near), c))
         batch.append(np.repeat(halves, len(near)))
         count.append(np.tile(near, len(halves)))
-    rows, replicas = np.concatenate(column), np.concatenate(count)
+    rows, replicas = np.concatenate(of_row), np.concatenate(count)
     found = analyze_pairs(
         candidates.arrays,
         table.server[rows],

@@ -1,7 +1,7 @@
-"""Places to solve: a bounded number at once, off the event loop, and a bounded queue before them.
+"""Solver workers: a bounded number of solves at once, off the event loop, behind a bounded queue.
 
-Takes a request and the work that it asks for, gives the work's result; or says that the queue is full, that
-the time ran out, or that the client has left.
+Runs the work that a request needs and returns its result; or says that the queue is full, that the time ran
+out, or that the client has left.
 """
 
 import asyncio
@@ -19,16 +19,18 @@ from rest_server.solver_processes import Job, SolverProcesses, may_leave
 
 T = TypeVar("T")
 GRACE_S = 2.0
-"""How long work in a process may go on when nobody waits for it any more [s]."""
+"""How long work in a process may go on after its request has ended [s]."""
 
 
 class ServiceBusy(InferplanError):  # noqa: N818  the name says what happened
-    """Raised when every place is busy and the queue before them is full."""
+    """Raised when every solver worker is busy and their queue is full."""
 
     http_status = 503
 
     def __init__(self, waiting: int, retry_after_s: int) -> None:
-        super().__init__(f"every place is busy and {waiting} requests wait; try again in {retry_after_s} s")
+        super().__init__(
+            f"every solver worker is busy and {waiting} requests wait; try again in {retry_after_s} s"
+        )
         self.retry_after_s = retry_after_s
         """When to try again [s]."""
 
@@ -45,11 +47,11 @@ class ClientLeft(InferplanError):  # noqa: N818  the name says what happened
     http_status = 499
 
 
-class SolvePlaces:
-    """At most so many solves at once, and so many requests waiting for a place, first come first served."""
+class SolverWorkers:
+    """A fixed number of workers, and a bounded queue of requests for them, first come first served."""
 
     def __init__(self, settings: Settings, *, studies: bool = False) -> None:
-        """Set up places for one kind of work: small requests, or studies, which may take long.
+        """Set up workers for one kind of work: small requests, or studies, which may take long.
 
         Each kind has its own, so that neither waits for the other.
         """
@@ -63,22 +65,22 @@ class SolvePlaces:
         self._mean_s = 0.0
 
     running: int = 0
-    """Places that are taken."""
+    """Workers that are busy."""
     waiting: int = 0
     """Requests that wait for one."""
 
     async def run(
         self, request: Request, work: Callable[..., T], before: Callable[[], Any] | None = None
     ) -> T:
-        """Run work in a place and return its result; what it raises is raised here.
+        """Run work on a worker and return its result; what it raises is raised here.
 
         Read the body first: from here on the connection is watched. A `functools.partial` of a module's
         function over plain values (bytes, text, numbers, pydantic models) runs in another process, if there
         are any; everything else in a thread. If the time runs out or the client leaves while its work runs,
-        the request ends at once, and the place is free when the work ends: in a thread by itself, in a
+        the request ends at once, and the worker is free when the work ends: in a thread by itself, in a
         process after `GRACE_S` at the latest.
 
-        Where work needs what only this process can give, `before` is called in the place, just before the
+        Where work needs what only this process can give, `before` is called on the worker, just before the
         work begins; what it returns is the work's last argument.
 
         Raises:
@@ -89,7 +91,7 @@ class SolvePlaces:
         if self.running + self.waiting >= self._max_solves + self._max_waiting:
             raise ServiceBusy(self.waiting, self._retry_after_s())
         self.waiting += 1  # now, not when the task begins: many requests may come before it does
-        job = asyncio.create_task(self._in_a_place(request, work, before))
+        job = asyncio.create_task(self._on_a_worker(request, work, before))
         leaving = asyncio.create_task(_left(request))
         try:
             await asyncio.wait({job, leaving}, timeout=self._timeout_s, return_when=asyncio.FIRST_COMPLETED)
@@ -104,7 +106,7 @@ class SolvePlaces:
             job.cancel()
             leaving.cancel()
 
-    async def _in_a_place(
+    async def _on_a_worker(
         self, request: Request, work: Callable[..., T], before: Callable[[], Any] | None
     ) -> T:
         began = time.perf_counter()
@@ -121,7 +123,7 @@ class SolvePlaces:
             self._free.release()
             raise
         self.running += 1
-        future.add_done_callback(partial(self._left_place, entered))
+        future.add_done_callback(partial(self._worker_freed, entered))
         try:
             result: T = await asyncio.shield(future)
         except asyncio.CancelledError:
@@ -132,7 +134,7 @@ class SolvePlaces:
         request.scope.setdefault("state", {})["stages_s"] = stages
         return result
 
-    def _left_place(self, entered: float, future: "asyncio.Future[Any]") -> None:
+    def _worker_freed(self, entered: float, future: "asyncio.Future[Any]") -> None:
         if not future.cancelled():
             future.exception()  # nobody else looks at it where the request has ended before its work
         self.running -= 1

@@ -1,4 +1,4 @@
-"""Places to solve: how many, who waits, what happens to those who leave, and processes that solve."""
+"""Solver workers: how many, who waits, what happens to those who leave, and processes that solve."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.types import Message
 from wire_client import MODELS, one_server, system
 
-from rest_server import places
+from rest_server import workers
 from rest_server.compat.bodies import read_system
 from rest_server.settings import Settings
 from rest_server.state import Entities
@@ -24,7 +24,7 @@ def events(*names: str) -> dict[str, threading.Event]:
     return {name: threading.Event() for name in names}
 
 
-def test_no_more_work_runs_at_once_than_there_are_places() -> None:
+def test_no_more_work_runs_at_once_than_there_are_workers() -> None:
     known = events("a", "b", "c")
     with in_a_thread(known, max_solves=2) as here, ThreadPoolExecutor(3) as clients:
         answers = [clients.submit(here.ask, "GET", f"/wait/{name}") for name in known]
@@ -43,14 +43,14 @@ def test_a_full_queue_answers_503_and_says_when_to_try_again() -> None:
         assert refused.status == 503
         assert 1 <= int(refused.headers["retry-after"]) <= 60
         assert refused.headers["content-type"] == "application/problem+json"
-        assert refused.json["detail"].startswith("every place is busy and 1 requests wait")
+        assert refused.json["detail"].startswith("every solver worker is busy and 1 requests wait")
         assert set(here.ask("GET", "/wait/a").json) == {"message"}
         here.events["a"].set()
         assert [answer.result().status for answer in answers] == [200, 200]
 
 
 def test_requests_that_come_all_at_once_do_not_overfill_the_queue() -> None:
-    places_to_solve = places.SolvePlaces(Settings(max_solves=1, max_waiting=2, solver_processes=0))
+    solver_workers = workers.SolverWorkers(Settings(max_solves=1, max_waiting=2, solver_processes=0))
     done = threading.Event()
 
     async def staying() -> Message:
@@ -58,15 +58,15 @@ def test_requests_that_come_all_at_once_do_not_overfill_the_queue() -> None:
 
     async def together() -> list[object]:
         request = Request({"type": "http"}, staying)
-        asks = [asyncio.create_task(places_to_solve.run(request, partial(done.wait, 20))) for _ in range(9)]
+        asks = [asyncio.create_task(solver_workers.run(request, partial(done.wait, 20))) for _ in range(9)]
         await asyncio.wait(asks, return_when=asyncio.FIRST_EXCEPTION)
         done.set()
         return await asyncio.gather(*asks, return_exceptions=True)
 
     answers = asyncio.run(together())
     assert answers[:3] == [True, True, True]
-    assert [type(answer) for answer in answers[3:]] == [places.ServiceBusy] * 6
-    assert (places_to_solve.running, places_to_solve.waiting) == (0, 0)
+    assert [type(answer) for answer in answers[3:]] == [workers.ServiceBusy] * 6
+    assert (solver_workers.running, solver_workers.waiting) == (0, 0)
 
 
 def test_health_and_readiness_do_not_wait_for_a_place() -> None:
@@ -84,7 +84,7 @@ def test_the_time_limit_holds_in_the_queue_and_at_work() -> None:
         answers = [clients.submit(here.ask, "GET", "/v1/wait/a") for _ in range(2)]
         assert [answer.result().status for answer in answers] == [504, 504]
         assert "0.5 s" in answers[0].result().json["detail"]
-        here.until(running=1, waiting=0)  # a thread cannot be interrupted: its place stays taken
+        here.until(running=1, waiting=0)  # a thread cannot be interrupted: its worker stays busy
         here.events["a"].set()
         here.until(running=0, waiting=0)
 
@@ -123,7 +123,7 @@ def slow_system() -> dict[str, Any]:
 
 
 def test_work_that_nobody_waits_for_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "GRACE_S", 0.05)
+    monkeypatch.setattr(workers, "GRACE_S", 0.05)
     with in_a_thread(solver_processes=1, request_timeout_s=0.5) as here:
         until_ready(here)
         assert here.ask("POST", "/optimizeOne", json.dumps(slow_system()).encode()).status == 504
@@ -133,7 +133,7 @@ def test_work_that_nobody_waits_for_is_given_up(monkeypatch: pytest.MonkeyPatch)
 def test_loads_whose_plan_takes_too_long_are_stored_and_free_their_place(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(places, "GRACE_S", 0.05)
+    monkeypatch.setattr(workers, "GRACE_S", 0.05)
     with in_a_thread(solver_processes=1, request_timeout_s=1.0, stateful=True) as here:
         until_ready(here)
         fleet = Entities.of(read_system(slow_system(), []))
