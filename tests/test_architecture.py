@@ -56,7 +56,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("documents", "points"),
     ),
     "optimizer.queueing": (
-        ("birth_death", "measures"),
+        ("birth_death", "measures", "roots"),
         ("performance",),
         ("reference", "targets"),
         ("sizing", "table"),

@@ -5,21 +5,21 @@ answer. Where latencies step with the rate, all targets are one function, the la
 numbers refer to ``docs/math.md``.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
-from scipy.optimize.elementwise import find_root
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.queueing.performance import Performance, QueueModel
+from optimizer.queueing.roots import closed_brackets
 from optimizer.queueing.targets import TARGET_TOLERANCE, Targets
 
 TPS_STABILITY_SHARE = 0.9
 """With a throughput target, the share of the largest stable rate that may be used (the reference's)."""
 RATE_TOLERANCE = 1e-10
 """Relative width of the bracket around the largest rate."""
-CUTS = np.array([0.0, 0.05, 0.25, 0.5, 0.75, 1.0])
+CUTS = np.array([0.05, 0.25, 0.5, 0.75])
 """Where a bracket is cut into parts before the search begins; small batches cross close to its lower end."""
 _WORST = -1
 """Row of `_ratios` that has the worst of them."""
@@ -61,8 +61,9 @@ def largest_rate(replicas: QueueModel, targets: Targets) -> Sizing:
     if len(row):
         # A target met to the last bit at the least rate needs the tolerance again, for a sign to change.
         slack = np.where(at_low[which, row] - 1 > -TARGET_TOLERANCE, 2 * TARGET_TOLERANCE, 0.0)
-        crossing = _crossing(replicas, targets, row, which, slack, (low[row], high[row]))
-        np.minimum.at(rate, row, crossing)
+        excess = _Excess(replicas.take(row), targets.take(row), which, slack)
+        rates, ratios = np.stack((low[row], high[row])), np.stack((at_low[which, row], at_high[which, row]))
+        np.minimum.at(rate, row, _crossing(excess, rates, excess.of(ratios)))
     return Sizing(rate, targets.figures(least))
 
 
@@ -72,55 +73,54 @@ def _ratios(targets: Targets, performance: Performance) -> FloatArray:
     return np.vstack([ratios, ratios.max(axis=0)])
 
 
-def _crossing(
-    replicas: QueueModel,
-    targets: Targets,
-    row: IntArray,
-    which: IntArray,
-    slack: FloatArray,
-    bracket: tuple[FloatArray, FloatArray],
-) -> FloatArray:
-    """Return the feasible end of the bracket that the root-finder closes around each crossing.
+@dataclass(frozen=True, slots=True)
+class _Excess:
+    """By how much figures exceed their targets: K functions of the rate, at most zero where they hold."""
+
+    replicas: QueueModel
+    targets: Targets
+    which: IntArray
+    """The ratio that each looks at, an index into `_ratios`; shape (K,)."""
+    slack: FloatArray
+    """Relative excess over the target that is allowed, shape (K,)."""
+
+    def take(self, rows: IntArray) -> Self:
+        some, wanted = self.replicas.take(rows), self.targets.take(rows)
+        return type(self)(some, wanted, self.which[rows], self.slack[rows])
+
+    def __call__(self, rate_rps: FloatArray) -> FloatArray:
+        ratios = _ratios(self.targets, self.replicas.analyze(rate_rps))
+        return self.of(ratios[self.which, np.arange(len(self.which))])
+
+    def of(self, ratio: FloatArray) -> FloatArray:
+        """Return the excess at a figure over its target, shapes (..., K)."""
+        # The logarithm of the ratio has the same sign, and is closer to a straight line near saturation.
+        return np.log(np.maximum(ratio, SMALLEST_RATIO)) - self.slack
+
+
+def _crossing(excess: _Excess, rates: FloatArray, values: FloatArray) -> FloatArray:
+    """Return the feasible end of the bracket that the search closes around each crossing, shape (K,).
 
     Args:
-        replicas: R replicas.
-        targets: their targets.
-        row: replica of each crossing, shape (K,).
-        which: the ratio that crosses one, an index into `_ratios`; shape (K,).
-        slack: relative excess over the target that is allowed, shape (K,).
-        bracket: rates below and above the crossing [requests/s], shapes (K,).
+        excess: what crosses zero.
+        rates: one below and one above each crossing [requests/s], shape (2, K).
+        values: the excess there, shape (2, K).
     """
-    every, wanted = replicas.take(row), targets.take(row)
-
-    def excess(rate_rps: FloatArray, crossing: FloatArray) -> FloatArray:
-        k = crossing.astype(np.int64)
-        whole = len(k) == len(row)
-        some, some_wanted = (every, wanted) if whole else (every.take(k), wanted.take(k))
-        ratios = _ratios(some_wanted, some.analyze(rate_rps))
-        ratio = np.maximum(ratios[which[k], np.arange(len(k))], SMALLEST_RATIO)
-        # The logarithm of the ratio has the same sign, and is closer to a straight line near saturation.
-        return np.log(ratio) - slack[k]
-
-    numbers = np.arange(len(row), dtype=np.float64)
-    bracket = _narrowed(excess, bracket, numbers)
-    root = find_root(excess, bracket, args=(numbers,), tolerances={"xrtol": RATE_TOLERANCE})
+    rates, values = closed_brackets(excess, *_narrowed(excess, rates, values), RATE_TOLERANCE)
     # The search also ends where it hits the crossing to the last bit: both ends are then feasible.
-    ends, excesses = np.stack(root.bracket), np.stack(root.f_bracket)
-    crossing: FloatArray = np.where(excesses <= 0, ends, -np.inf).max(axis=0)
+    crossing: FloatArray = np.where(values <= 0, rates, -np.inf).max(axis=0)
     return crossing
 
 
-def _narrowed(
-    excess: Callable[[FloatArray, FloatArray], FloatArray],
-    bracket: tuple[FloatArray, FloatArray],
-    numbers: FloatArray,
-) -> tuple[FloatArray, FloatArray]:
-    """Return the part of each bracket that is crossed first: cheaper than rounds of the root-finder."""
-    low, high = bracket
-    ends = low[:, np.newaxis] * (1 - CUTS) + high[:, np.newaxis] * CUTS
-    inner = ends[:, 1:-1]
-    cuts = inner.shape[1]
-    over = excess(inner.ravel(), np.repeat(numbers, cuts)).reshape(inner.shape) > 0
-    part = np.where(over.any(axis=1), over.argmax(axis=1), cuts)[:, np.newaxis]
-    left, right = (np.take_along_axis(ends, part + step, axis=1)[:, 0] for step in (0, 1))
-    return left, right
+def _narrowed(excess: _Excess, rates: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the part of each bracket that is crossed first: cheaper than rounds of the search."""
+    low, high = rates
+    count, cuts = len(low), len(CUTS)
+    inner = low * (1 - CUTS)[:, np.newaxis] + high * CUTS[:, np.newaxis]
+    at_inner = excess.take(np.repeat(np.arange(count), cuts))(inner.T.ravel()).reshape(count, cuts).T
+    over = at_inner > 0
+    part = np.where(over.any(axis=0), over.argmax(axis=0), cuts)[np.newaxis]
+    sides = np.vstack((part, part + 1))
+    ends = np.vstack((low, inner, high))
+    at_ends = np.vstack((values[:1], at_inner, values[1:]))
+    return np.take_along_axis(ends, sides, axis=0), np.take_along_axis(at_ends, sides, axis=0)

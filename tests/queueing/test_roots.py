@@ -1,0 +1,114 @@
+"""The bracketing search: the bits of SciPy's, and what must hold of a closed bracket."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import pytest
+from scipy.optimize.elementwise import find_root
+
+from optimizer.arrays import FloatArray, IntArray
+from optimizer.queueing.roots import LEAST_VALUE, closed_brackets
+
+Formula = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
+"""A function of a point that is zero at the first parameter; the second is its shape, 1 … 9."""
+
+FORMULAS: dict[str, Formula] = {
+    "line": lambda x, root, shape: shape * (x - root),
+    "cubic": lambda x, root, shape: (x - root) * (1 + shape * (x - root) ** 2),
+    "flat": lambda x, root, shape: np.sign(x - root) * np.abs(x - root) ** shape,
+    "steep": lambda x, root, shape: np.expm1(20 * shape * (x - root)),
+    "saturating": lambda x, root, shape: np.log1p(shape * np.maximum(x - root, -0.999 / shape)),
+    "step": lambda x, root, shape: np.where(x < root, -1.0, shape),
+    "saw": lambda x, root, shape: x - root + 0.04 * np.sin(9 * shape * (x - root)),
+}
+WIDTHS = (1e-10, 1e-3, 4 * np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class Family:
+    """Functions of one formula, which count how often they are asked."""
+
+    formula: Formula
+    root: FloatArray
+    shape: FloatArray
+    asked: list[int]
+
+    def __call__(self, x: FloatArray) -> FloatArray:
+        self.asked.append(len(x))
+        return self.formula(x, self.root, self.shape)
+
+    def take(self, rows: IntArray) -> Self:
+        return type(self)(self.formula, self.root[rows], self.shape[rows], self.asked)
+
+
+def family(name: str, count: int = 2000) -> tuple[Family, FloatArray]:
+    """Return functions and a bracket for each; every eighth root is a double that halving hits."""
+    rng = np.random.default_rng(sum(map(ord, name)))
+    root = rng.uniform(0.05, 0.95, count)
+    root[::8] = 0.375
+    root[1::64] = 0.0
+    shape = rng.integers(1, 10, count).astype(np.float64)
+    ends = np.stack((np.full(count, -0.25), rng.choice([1.0, 1.25, 3.0], count)))
+    ends[0, ::8], ends[1, ::8] = 0.0, 1.0
+    return Family(FORMULAS[name], root, shape, []), ends
+
+
+def values(functions: Family, ends: FloatArray) -> FloatArray:
+    found = np.stack([functions(end) for end in ends])
+    functions.asked.clear()
+    return found
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", FORMULAS)
+def test_brackets_are_those_of_scipy_to_the_last_bit(name: str, width: float) -> None:
+    functions, ends = family(name)
+    found, at_found = closed_brackets(functions, ends, values(functions, ends), width)
+    with np.errstate(all="ignore"):
+        arguments = functions.root, functions.shape
+        expected = find_root(functions.formula, tuple(ends), args=arguments, tolerances={"xrtol": width})
+    order = np.argsort(found, axis=0, kind="stable")
+    np.testing.assert_array_equal(np.take_along_axis(found, order, axis=0), np.stack(expected.bracket))
+    np.testing.assert_array_equal(np.take_along_axis(at_found, order, axis=0), np.stack(expected.f_bracket))
+    # SciPy asks at both ends first; here the caller has done so.
+    assert sum(functions.asked) == int((expected.nfev - 2).sum())
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", FORMULAS)
+def test_a_closed_bracket_holds_a_change_of_sign_and_is_narrow_or_ends_at_the_root(
+    name: str, width: float
+) -> None:
+    functions, ends = family(name)
+    found, at_found = closed_brackets(functions, ends, values(functions, ends), width)
+    np.testing.assert_array_equal(np.stack([functions(end) for end in found]), at_found)
+    assert (np.sign(at_found).prod(axis=0) <= 0).all()
+    gap = np.abs(found[1] - found[0])
+    hit = np.abs(at_found).min(axis=0) <= LEAST_VALUE
+    assert name != "line" or np.all(hit | (functions.root != 0.375))
+    assert (hit | (gap <= width * np.abs(found).max(axis=0) + 1e-300)).all()
+
+
+def test_a_function_is_asked_no_more_once_its_bracket_is_closed() -> None:
+    functions, ends = family("steep")
+    closed_brackets(functions, ends, values(functions, ends), 1e-10)
+    assert functions.asked[0] == 2000
+    assert functions.asked[-1] < 200
+    assert functions.asked == sorted(functions.asked, reverse=True)
+
+
+def test_brackets_that_are_closed_from_the_start_stay_as_they_are() -> None:
+    functions, _ = family("line", 2)
+    ends = np.stack((functions.root, functions.root + 1.0))
+    found, at_found = closed_brackets(functions, ends, values(functions, ends), 1e-10)
+    np.testing.assert_array_equal(found, ends)
+    assert (at_found[0] == 0).all()
+    assert not functions.asked
+
+
+def test_no_function_at_all_is_no_work() -> None:
+    functions, ends = family("line", 0)
+    found, _ = closed_brackets(functions, ends, values(functions, ends), 1e-10)
+    assert found.shape == (2, 0)
