@@ -619,7 +619,7 @@ def test_an_interruption_is_one_line(run: Run, path: Path, monkeypatch: pytest.M
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("optimizer.pipeline.solve", interrupted)
+    monkeypatch.setattr("optimizer.jobs.solve", interrupted)
     assert run("solve", path) == Answer(130, "", "inferplan: interrupted\n")
 
 

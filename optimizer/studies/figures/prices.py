@@ -119,7 +119,7 @@ def _no_candidate(candidates: Candidates, server: str, accelerator: str | None) 
 
 
 def _costs(candidates: Candidates, table: CandidateTable, load_rps: FloatArray) -> FloatArray:
-    """Return each candidate's cost at each load, NaN beyond its replica limit; shape (C, loads) (eq. 28-29)."""
+    """Return each candidate's cost at each load, NaN beyond its replica limit; shape (C, loads) (eq. 28)."""
     servers = candidates.arrays.servers
     needed = np.ceil(load_rps / table.max_rate_rps[:, None] * (1 - COUNT_TOLERANCE))
     count = np.maximum(needed, servers.min_replicas[0])
