@@ -16,10 +16,11 @@ def check_names(plan: Plan, system: System) -> list[str]:
 def _servers(plan: Plan, system: System) -> Iterator[str]:
     partly = {item.server for item in plan.unserved if item.served_fraction > 0}
     wholly = {item.server for item in plan.unserved} - partly
+    known = plan.allocations.keys() | wholly
     for name in system.servers:
-        if name not in plan.allocations.keys() | wholly:
+        if name not in known:
             yield f"{name}: not in the plan"
-    for name in sorted(plan.allocations.keys() | wholly | partly):
+    for name in sorted(known | partly):
         if name not in system.servers:
             yield f"{name}: not in the system"
     for name in sorted(plan.allocations.keys() & wholly):
