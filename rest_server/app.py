@@ -25,6 +25,7 @@ import optimizer
 from optimizer.errors import SpecError
 from rest_server.compat.queue import queue_router
 from rest_server.compat.routes import wire_router
+from rest_server.compat.slashes import TrailingSlash
 from rest_server.connections import Connection
 from rest_server.description import add_description
 from rest_server.errors import API_PREFIX, add_error_handlers
@@ -91,6 +92,7 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
         writing=writing if settings.stateful else (),
         accepts_host=settings.accepts_host,
     )
+    app.add_middleware(TrailingSlash)
     app.add_middleware(RequestLog)
 
 

@@ -7,7 +7,7 @@ Each is read from ``INFERPLAN_`` and its name in capitals; host and port also fr
 import ipaddress
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -59,6 +59,9 @@ class Settings(BaseSettings):
     """Whether the service holds a fleet."""
     protect_state: bool = False
     """Whether ``/optimizeOne`` leaves the fleet of a stateful service alone."""
+    unserved: Literal["keep", "fail", "omit"] = "keep"
+    """What the reference's planning routes answer for servers that cannot be served: what they run, as far as
+    units remain; a 404 for all; or nothing, at which the reference's actuator stops them."""
     queue_at_root: bool = False
     """Whether the routes of the queue-analysis service are at the root as well as under ``/queue``."""
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()

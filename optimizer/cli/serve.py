@@ -36,6 +36,13 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
         "may be given several times",
     )
     parser.add_argument(
+        "--unserved",
+        metavar="A",
+        choices=("keep", "fail", "omit"),
+        help="answer of /optimizeOne and /optimize for servers that cannot be served: keep: what they run; "
+        "fail: 404 for all; omit: nothing, at which the reference's actuator stops them (keep)",
+    )
+    parser.add_argument(
         "--queue",
         action="store_true",
         default=None,
@@ -57,7 +64,17 @@ def _serve(arguments: argparse.Namespace) -> int:
     from rest_server.app import serve
     from rest_server.settings import load_settings
 
-    names = ("stateful", "host", "port", "workers", "insecure", "api_keys", "queue", "protect_state")
+    names = (
+        "stateful",
+        "host",
+        "port",
+        "workers",
+        "insecure",
+        "api_keys",
+        "queue",
+        "protect_state",
+        "unserved",
+    )
     given = {_SETTINGS.get(name, name): getattr(arguments, name) for name in names}
     return serve(load_settings(**{name: value for name, value in given.items() if value is not None}))
 

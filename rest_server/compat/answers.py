@@ -15,8 +15,12 @@ IGNORED_HEADER = "X-Inferplan-Ignored"
 """Names the keys of a body that meant nothing, separated by commas."""
 UNPLANNED_HEADER = "X-Inferplan-Unplanned"
 """Names the servers and profiles that refer to nothing and were left out of the plan."""
+UNSERVED_HEADER = "X-Inferplan-Unserved"
+"""Names the servers for which there is no plan, whether they keep what they run or not."""
 MAX_NAMED = 20
 """Most paths that a header names."""
+MAX_UNSERVED = 100
+"""Most servers that the header of unserved servers names."""
 MAX_PATH = 100
 """Longest path that a header names."""
 
@@ -46,16 +50,22 @@ def json_response(value: Any, status: int = 200, headers: dict[str, str] | None 
     return Response(text, status, headers, media_type="application/json")
 
 
-def notice_headers(ignored: Iterable[str], unplanned: Iterable[str] = ()) -> dict[str, str]:
-    """Return the headers that name what meant nothing and what was left out, where there is such."""
-    named = {IGNORED_HEADER: list(ignored), UNPLANNED_HEADER: list(unplanned)}
-    return {header: _listed(paths) for header, paths in named.items() if paths}
+def notice_headers(
+    ignored: Iterable[str], unplanned: Iterable[str] = (), unserved: Iterable[str] = ()
+) -> dict[str, str]:
+    """Return the headers that name what meant nothing, was left out or is not served, where there is such."""
+    named = (
+        (IGNORED_HEADER, list(ignored), MAX_NAMED),
+        (UNPLANNED_HEADER, list(unplanned), MAX_NAMED),
+        (UNSERVED_HEADER, list(unserved), MAX_UNSERVED),
+    )
+    return {header: _listed(paths, most) for header, paths, most in named if paths}
 
 
-def _listed(paths: list[str]) -> str:
+def _listed(paths: list[str], most: int) -> str:
     """Return paths as the value of a header, printable and of bounded length."""
-    shown = ", ".join(_printable(path[:MAX_PATH]) for path in paths[:MAX_NAMED])
-    return f"{shown} and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else shown
+    shown = ", ".join(_printable(path[:MAX_PATH]) for path in paths[:most])
+    return f"{shown} and {len(paths) - most} more" if len(paths) > most else shown
 
 
 def _printable(text: str) -> str:

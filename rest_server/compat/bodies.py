@@ -1,6 +1,6 @@
 """Reading the bodies of the reference's routes: a list, a whole system in its wrappers, optimizer options."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from optimizer.documents import Document
@@ -16,7 +16,7 @@ from optimizer.spec.schema import (
     ServiceClass,
     SystemSpec,
 )
-from rest_server.compat.lenient import checked, read_entity, read_object
+from rest_server.compat.lenient import checked, is_flat, read_entity, read_object
 
 SECTIONS: dict[str, type[Document]] = {
     "accelerators": Accelerator,
@@ -64,6 +64,17 @@ def _read_items(section: str, raw: object, ignored: list[str]) -> list[Any]:
     return [read_entity(model, item, f"{section}[{i}]", ignored) for i, item in enumerate(raw)]
 
 
+def classes_by_name(items: Iterable[ServiceClass], given: Iterable[object]) -> dict[str, ServiceClass]:
+    """Return service classes by name: the last of a name counts, but flat ones add to those before them."""
+    named: dict[str, ServiceClass] = {}
+    for item, raw in zip(items, given, strict=True):
+        before = named.get(item.name)
+        targets = (*before.model_targets, *item.model_targets) if before and is_flat(raw) else ()
+        whole = item.model_copy(update={"model_targets": targets}) if targets else item
+        named[item.name] = checked(whole, "")
+    return named
+
+
 def read_system(raw: object, ignored: list[str]) -> SystemSpec:
     """Read a whole system, in the reference's wrappers or bare; greedy without ``milpSolver``, as there.
 
@@ -76,11 +87,12 @@ def read_system(raw: object, ignored: list[str]) -> SystemSpec:
     except SpecError:
         sections = _sections(document, "", ignored)
         lists = {name: tuple(_read_items(name, sections.get(name, []), ignored)) for name in SECTIONS}
+        named = classes_by_name(lists["serviceClasses"], sections.get("serviceClasses", []))
         options = read_entity(OptimizerOptions, sections.get("optimizer", {}), "optimizer", ignored)
         return SystemSpec.model_construct(
             accelerators=lists["accelerators"],
             models=lists["models"],
-            service_classes=lists["serviceClasses"],
+            service_classes=tuple(named.values()),
             servers=lists["servers"],
             count=lists["count"],
             optimizer=_greedy_unless_told(options),

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from optimizer.spec.schema import ModelTarget, ServiceClass
-from rest_server.compat.bodies import read_list
+from rest_server.compat.bodies import classes_by_name, read_list
 from rest_server.compat.changes import (
     Change,
     Changed,
@@ -54,9 +54,9 @@ def remove_service_class(entities: Entities, name: str) -> Changed:
 def set_service_classes(raw: object, ignored: list[str]) -> Change:
     """Read the body of ``/setServiceClasses``; the answer repeats it, priorities out of range too."""
     items: list[ServiceClass] | None = read_list("serviceClasses", raw, ignored)
-    named = {item.name: item for item in items or ()}
     answer = {"serviceClasses": echoed(items, service_class_shape)}
     posted = next((value for key, value in spelled(raw).items() if key == "serviceclasses"), ())
+    named = classes_by_name(items or (), posted)
     for item, shape, given in zip(items or (), answer["serviceClasses"] or (), posted, strict=True):
         shape["priority"] = plain(spelled(given).get("priority", 0))
         if "model_targets" not in item.model_fields_set:

@@ -196,11 +196,19 @@ def add_server(raw: object, ignored: list[str]) -> Change:
 
 
 def apply_allocation(entities: Entities) -> Changed:
-    """Carry out ``/applyAllocation``; as there, where nothing is desired not even a load is left."""
-    nothing = AllocationData()
-    blank = {
-        name: server.model_copy(update={"current": nothing})
-        for name, server in entities.servers.items()
-        if server.desired == nothing
-    }
-    return with_items(entities.with_desired_applied(), "servers", blank), "Done"
+    """Carry out ``/applyAllocation``; as there, where nothing is desired not even a load is left.
+
+    But what runs is stopped only where a plan says so: where nothing was ever desired of it, it stays.
+    """
+    nothing, servers = AllocationData(), {}
+    for name, server in entities.servers.items():
+        if server.desired == nothing:
+            stays = server.current.num_replicas > 0 and not _is_planned(server.desired)
+            current = server.current if stays else nothing
+            servers[name] = server.model_copy(update={"current": current})
+    return with_items(entities.with_desired_applied(), "servers", servers), "Done"
+
+
+def _is_planned(desired: AllocationData) -> bool:
+    """Say whether an empty allocation is what a plan gave: it states the load and nothing else."""
+    return desired.model_fields_set == {"load"}

@@ -44,8 +44,11 @@ ZERO_IS_ABSENT = frozenset(
     }
 )
 """Keys whose zero value, which Go writes for what is not set, our schema does not know."""
+BYTE_ORDER_MARK = "\ufeff"
 _PATH = re.compile(r"[\w\[\].-]+: ")
 """How a message begins that names a place."""
+FLAT_KEYS = frozenset({"model", "slo-itl", "slo-ttft", "slo-ttw", "slo-tps"})
+"""Keys of the one target that a service class may state beside its name, in lower case."""
 PRIORITIES = range(1, 101)
 """A priority outside becomes the lowest, as there."""
 POLICIES = frozenset(name.lower() for name in get_args(SaturationPolicy)) | {""}
@@ -56,12 +59,15 @@ def json_body(body: bytes) -> object:
     """Parse a body; where a key occurs twice in one object the last one counts, as there.
 
     Raises:
-        SpecError: the body is empty or not JSON.
+        SpecError: the body is empty, has another encoding than UTF-8 or a byte-order mark, or is not JSON.
     """
     if not body.strip():
         raise SpecError("the body is empty; a JSON object is expected")
     try:
-        return json.loads(body, parse_constant=_refuse_constant)
+        text = body.decode()  # json.loads would guess at the encoding of bytes
+        if text.startswith(BYTE_ORDER_MARK):
+            raise SpecError("the body begins with a byte-order mark; send UTF-8 without one")
+        return json.loads(text, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         raise SpecError(f"the body is not JSON: line {error.lineno}: {error.msg.lower()}") from None
     except UnicodeDecodeError as error:
@@ -104,7 +110,8 @@ def read_entity(model: type[_Model], raw: object, path: str, ignored: list[str])
     try:
         entity = validated(model, raw)
     except SpecError:
-        fitted = _fitted(model, raw, path, ignored)
+        whole = with_flat_target(raw) if model is ServiceClass else raw
+        fitted = _fitted(model, whole, path, ignored)
         typeless = model is Accelerator and isinstance(fitted, dict) and "type" not in fitted
         if typeless and isinstance(fitted, dict):
             fitted["type"] = fitted.get("name")
@@ -114,6 +121,34 @@ def read_entity(model: type[_Model], raw: object, path: str, ignored: list[str])
         if typeless:  # it counts as its own type, and is shown without one
             entity.model_fields_set.discard("type")
     return checked(entity, path)
+
+
+def is_flat(raw: object) -> bool:
+    """Say whether a service class states the targets of one model beside its name (``model``, ``slo-itl``).
+
+    The Kubernetes controller of the family sends them so, as did the first members of it.
+    """
+    return isinstance(raw, dict) and any(key.lower() == "model" and value for key, value in raw.items())
+
+
+def with_flat_target(raw: object) -> object:
+    """Return a service class with the target that stands beside its name among its targets.
+
+    ``slo-ttw``, a limit on the wait alone, is taken for one on the time to first token, which keeps it, too.
+    """
+    if not isinstance(raw, dict) or not is_flat(raw):
+        return raw
+    target: dict[str, object] = {}
+    rest: dict[str, object] = {}
+    for key, value in raw.items():
+        (target if key.lower() in FLAT_KEYS else rest)[key.lower()] = value
+    wait_ms = target.pop("slo-ttw", None)
+    if not target.get("slo-ttft"):
+        target["slo-ttft"] = wait_ms
+    listed = rest.get("modeltargets")
+    if listed is None or isinstance(listed, list):
+        rest["modeltargets"] = [*(listed or ()), target]
+    return rest
 
 
 def _validated_at(path: str, model: type[_Model], fitted: object) -> _Model:

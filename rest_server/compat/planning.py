@@ -5,7 +5,8 @@ others. Here the same servers and profiles stay out of the system, and the answe
 """
 
 import json
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
@@ -13,10 +14,13 @@ from urllib.parse import quote
 from optimizer import pipeline
 from optimizer.errors import InferplanError
 from optimizer.plan import Plan
+from optimizer.solvers.deadline import Deadline
 from optimizer.spec.schema import AllocationData, OptimizerOptions, Server, SystemSpec
+from optimizer.spec.system import System
 from rest_server.compat.bodies import read_options, read_system
+from rest_server.compat.keeping import Division, divide
 from rest_server.compat.lenient import json_body
-from rest_server.compat.shapes import plain
+from rest_server.compat.shapes import kept_shape, plain
 from rest_server.limits import check_size
 from rest_server.settings import Settings
 from rest_server.state import Arrival, Entities, desired_allocations
@@ -39,6 +43,10 @@ class Outcome:
     """Paths in the body that meant nothing."""
     unplanned: tuple[str, ...] = ()
     """Servers and profiles that are not part of the system that was planned."""
+    unserved: tuple[str, ...] = ()
+    """Servers for which the plan has no allocation."""
+    kept: Mapping[str, AllocationData] = field(default_factory=dict)
+    """What those of them that run keep."""
 
 
 def plan_document(body: bytes, settings: Settings) -> Outcome:
@@ -61,15 +69,16 @@ def planned_fleet(body: bytes, outcome: Outcome) -> Arrival:
 def with_outcome(entities: Entities, outcome: Outcome) -> Arrival:
     """Return the entities that were planned with what is desired for them, and the plan.
 
-    As there, a server that is not served keeps what was desired for it before.
+    What a server keeps is desired of it. As there, one that is not served and keeps nothing keeps what was
+    desired for it before.
     """
     if outcome.status != HTTPStatus.OK:
         return entities, None
     if not outcome.plan:
-        return entities, None
+        return entities.with_desired(outcome.kept), None
     plan = Plan.model_validate_json(outcome.plan)
     served = {name: item for name, item in entities.servers.items() if name in plan.allocations}
-    return entities.with_desired(desired_allocations(plan, served)), plan
+    return entities.with_desired(desired_allocations(plan, served) | dict(outcome.kept)), plan
 
 
 def plan_state(spec: SystemSpec, body: bytes, settings: Settings) -> Outcome:
@@ -86,20 +95,72 @@ def plan_state(spec: SystemSpec, body: bytes, settings: Settings) -> Outcome:
 
 def planned(entities: Entities, settings: Settings) -> Outcome:
     """Plan entities as far as they make a system, in the time of a request; a failure is an outcome too."""
-    kept, unplanned = plannable(entities)
-    answer: dict[str, Any] = {"allocations": {}}
-    plan_text = ""
+    plannable, unplanned = plannable_part(entities)
     try:
-        if kept.servers:
-            system = kept.system()
-            limit_s = min(system.options.time_limit_s, settings.max_solve_s)
-            plan = pipeline.solve(system, time_limit_s=limit_s)
-            answer = plan.reference_answer(system)
-            plan_text = plan.to_json()
+        found = _divided(entities, with_batch_search(plannable), settings)
     except InferplanError as error:
-        failure = _json({"message": f"optimization error: {error}"})
-        return Outcome(NOT_PLANNED, failure, unplanned=tuple(unplanned))
-    return Outcome(HTTPStatus.OK, _json(answer), plan_text.encode(), unplanned=tuple(unplanned))
+        return _failure(str(error), unplanned)
+    names = _unserved(entities, found.plan)
+    unserved = tuple(map(_path, names))
+    if names and settings.unserved == "fail":
+        return _failure(f"no feasible allocation for servers: [{', '.join(names)}]", unplanned, unserved)
+    plan = found.whole_plan()
+    return Outcome(
+        HTTPStatus.OK,
+        _json(_answer(found)),
+        b"" if plan is None else plan.to_json().encode(),
+        unplanned=tuple(unplanned),
+        unserved=unserved,
+        kept=found.kept,
+    )
+
+
+def _divided(fleet: Entities, plannable: Entities, settings: Settings) -> Division:
+    """Plan, and let running servers that are not served keep what they run, if the settings say so."""
+    limit_s = min(plannable.optimizer.time_limit_s, settings.max_solve_s)
+    deadline = Deadline.after(limit_s)
+
+    def solve(system: System) -> Plan:
+        return pipeline.solve(system, deadline=deadline)
+
+    if settings.unserved == "keep":
+        return divide(fleet, plannable, solve, deadline)
+    if not plannable.servers:
+        return Division(None, None, {})
+    system = plannable.system()
+    return Division(solve(system), system, {})
+
+
+def _unserved(entities: Entities, plan: Plan | None) -> list[str]:
+    return sorted(name for name in entities.servers if plan is None or name not in plan.allocations)
+
+
+def _answer(found: Division) -> dict[str, Any]:
+    """Return all allocations in the reference's format, in the order of the names."""
+    allocations = {name: kept_shape(item) for name, item in found.kept.items()}
+    if found.plan is not None and found.system is not None:
+        allocations |= found.plan.reference_answer(found.system)["allocations"]
+    return {"allocations": {name: allocations[name] for name in sorted(allocations)}}
+
+
+def _failure(message: str, unplanned: list[str], unserved: tuple[str, ...] = ()) -> Outcome:
+    body = _json({"message": f"optimization error: {message}"})
+    return Outcome(NOT_PLANNED, body, unplanned=tuple(unplanned), unserved=unserved)
+
+
+def with_batch_search(entities: Entities) -> Entities:
+    """Let the batch limits be chosen, as the newest reference does, whose profiles have no ``atTokens``.
+
+    Their ``maxBatchSize`` is the ceiling of the search. What the options say counts more, and a limit that
+    every server states is the limit.
+    """
+    options = entities.optimizer
+    profiles = [item for mine in entities.models.values() for item in mine.values()]
+    newest = profiles and all(item.iteration and not item.at_tokens for item in profiles)
+    stated = all(server.max_batch_size for server in entities.servers.values())
+    if not newest or stated or "batch_sizing" in options.model_fields_set:
+        return entities
+    return replace(entities, optimizer=options.model_copy(update={"batch_sizing": "optimal"}))
 
 
 def _json(answer: dict[str, Any]) -> bytes:
@@ -107,7 +168,7 @@ def _json(answer: dict[str, Any]) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
-def plannable(entities: Entities) -> tuple[Entities, list[str]]:
+def plannable_part(entities: Entities) -> tuple[Entities, list[str]]:
     """Return the entities that make a system, and the names of those that do not, as paths."""
     unplanned = []
     models = {}

@@ -106,11 +106,13 @@ async def optimize(request: Request) -> Response:
 
 
 def _keep(held: HeldFleet, planned: Entities, outcome: Outcome, revision: int) -> None:
-    """Keep the plan, if there is one, with what it desires of the servers that it serves."""
+    """Keep the plan, if there is one, and what is desired: what it gives servers, or what they keep."""
     planned, plan = with_outcome(planned, outcome)
     if plan is not None:
-        desired = {name: planned.servers[name].desired for name in plan.allocations}
+        desired = {name: planned.servers[name].desired for name in (*plan.allocations, *outcome.kept)}
         held.keep_plan(plan, desired, revision)
+    elif outcome.kept:
+        held.update(lambda now: now.with_desired(outcome.kept))
 
 
 def _fleet(request: Request) -> HeldFleet:
@@ -172,5 +174,5 @@ def _carried_out(held: HeldFleet, change: Change, settings: Settings) -> Any:
 
 
 def _outcome_response(outcome: Outcome) -> Response:
-    headers = notice_headers(outcome.ignored, outcome.unplanned)
+    headers = notice_headers(outcome.ignored, outcome.unplanned, outcome.unserved)
     return Response(outcome.body, outcome.status, headers, media_type="application/json")

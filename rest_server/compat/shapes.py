@@ -118,6 +118,14 @@ def allocation_shape(item: AllocationData) -> dict[str, Any]:
     }
 
 
+def kept_shape(item: AllocationData) -> dict[str, Any]:
+    """Return what a server keeps as a plan's answer shows allocations: with the reference's fields only."""
+    shape = allocation_shape(item)
+    shape.pop("avgConcurrency", None)
+    shape["load"].pop("throughput", None)
+    return shape
+
+
 def load_shape(item: Load) -> dict[str, Any]:
     """Return a load as the reference shows it."""
     return {

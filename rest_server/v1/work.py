@@ -46,9 +46,11 @@ def value_of(body: bytes) -> dict[str, Any]:
         SpecError: it is not UTF-8, not JSON, has a key twice, or is no object.
     """
     try:
-        text = body.decode("utf-8-sig")
+        text = body.decode()
     except UnicodeDecodeError as error:
         raise SpecError(f"{BODY}: not UTF-8 text (byte {error.start})") from None
+    if text.startswith("\ufeff"):
+        raise SpecError(f"{BODY}: it begins with a byte-order mark; send UTF-8 without one")
     value = json_value(text, BODY)
     if not isinstance(value, dict):
         raise SpecError(f"{BODY}: an object with keys is expected, this holds {kind_of(value)}")

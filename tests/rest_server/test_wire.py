@@ -18,7 +18,14 @@ DATA = Path(__file__).resolve().parent.parent / "data"
 @pytest.mark.parametrize("mode", ["stateless", "stateful"])
 def test_a_recording_of_the_reference_is_answered_alike(mode: str, reference: Path) -> None:
     exchanges = json.loads((reference / "wire" / f"{mode}.json").read_text(encoding="utf-8"))
-    assert replay(wire_client(stateful=mode == "stateful"), exchanges) == []
+    assert replay(wire_client(stateful=mode == "stateful", unserved="omit"), exchanges) == []
+
+
+def test_by_default_recordings_differ_in_the_one_exchange_that_would_stop_a_server(reference: Path) -> None:
+    for mode, wanted in (("stateless", []), ("stateful", ["68 POST /optimize.allocations"])):
+        exchanges = json.loads((reference / "wire" / f"{mode}.json").read_text(encoding="utf-8"))
+        found = replay(wire_client(stateful=mode == "stateful"), exchanges)
+        assert [place.partition(": ")[0] for place in found] == wanted
 
 
 def test_the_excerpt_of_a_recording_is_answered_alike() -> None:
