@@ -25,7 +25,7 @@ MAX_JSON_BYTES = 512 * 2**20
 MAX_WRAPPERS = 3
 """The reference's deepest: system, optimizerData, optimizer."""
 
-_WRAPPERS = {
+WRAPPERS = {
     "system",
     "acceleratordata",
     "modeldata",
@@ -34,6 +34,7 @@ _WRAPPERS = {
     "capacitydata",
     "optimizerdata",
 }
+"""The reference's wrappers around the sections, in lower case."""
 _SECTIONS = {
     (field.alias or name).lower(): field.alias or name for name, field in SystemSpec.model_fields.items()
 }
@@ -183,10 +184,10 @@ def _unwrapped(raw: Mapping[Any, Any], prefix: str, depth: int = 0) -> dict[Any,
     sections: dict[Any, Any] = {}
     for key, value in raw.items():
         lower = key.lower() if isinstance(key, str) else key
-        if value is None and lower in _WRAPPERS:
+        if value is None and lower in WRAPPERS:
             continue
         if isinstance(value, Mapping) and (
-            lower in _WRAPPERS or (lower == "optimizer" and [str(k).lower() for k in value] == ["optimizer"])
+            lower in WRAPPERS or (lower == "optimizer" and [str(k).lower() for k in value] == ["optimizer"])
         ):
             inner = _unwrapped(value, prefix, depth + 1)
         else:

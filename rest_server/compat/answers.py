@@ -17,6 +17,8 @@ UNPLANNED_HEADER = "X-Inferplan-Unplanned"
 """Names the servers and profiles that refer to nothing and were left out of the plan."""
 UNSERVED_HEADER = "X-Inferplan-Unserved"
 """Names the servers for which there is no plan, whether they keep what they run or not."""
+LOSS_HEADER = "X-Inferplan-Loss"
+"""Names the servers that lose more than 0.1 % of their requests, each with the share."""
 MAX_NAMED = 20
 """Most paths that a header names."""
 MAX_UNSERVED = 100
@@ -51,13 +53,17 @@ def json_response(value: Any, status: int = 200, headers: dict[str, str] | None 
 
 
 def notice_headers(
-    ignored: Iterable[str], unplanned: Iterable[str] = (), unserved: Iterable[str] = ()
+    ignored: Iterable[str],
+    unplanned: Iterable[str] = (),
+    unserved: Iterable[str] = (),
+    losses: Iterable[str] = (),
 ) -> dict[str, str]:
-    """Return the headers that name what meant nothing, was left out or is not served, where there is such."""
+    """Return the headers that name what meant nothing, was left out, is not served, or is lost."""
     named = (
         (IGNORED_HEADER, list(ignored), MAX_NAMED),
         (UNPLANNED_HEADER, list(unplanned), MAX_NAMED),
         (UNSERVED_HEADER, list(unserved), MAX_UNSERVED),
+        (LOSS_HEADER, list(losses), MAX_UNSERVED),
     )
     return {header: _listed(paths, most) for header, paths, most in named if paths}
 

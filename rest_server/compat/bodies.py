@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from optimizer.documents import Document
+from optimizer.documents import ANY_LOSS, Document
 from optimizer.errors import SpecError
-from optimizer.spec.files import spec_from_value
+from optimizer.spec.files import MAX_WRAPPERS, WRAPPERS, spec_from_value
 from optimizer.spec.messages import kind_of, path_text
 from optimizer.spec.schema import (
     Accelerator,
@@ -26,20 +26,6 @@ SECTIONS: dict[str, type[Document]] = {
     "count": Capacity,
 }
 """What the lists of a system hold, by their wire names."""
-WRAPPERS = frozenset(
-    {
-        "system",
-        "acceleratordata",
-        "modeldata",
-        "serviceclassdata",
-        "serverdata",
-        "capacitydata",
-        "optimizerdata",
-    }
-)
-"""The reference's wrappers around the lists, in lower case."""
-MAX_WRAPPERS = 3
-"""Deepest nesting of wrappers: system, optimizerData, optimizer."""
 
 
 def read_list(section: str, raw: object, ignored: list[str]) -> list[Any] | None:
@@ -95,14 +81,14 @@ def read_system(raw: object, ignored: list[str]) -> SystemSpec:
             service_classes=tuple(named.values()),
             servers=lists["servers"],
             count=lists["count"],
-            optimizer=_greedy_unless_told(options),
+            optimizer=_as_the_reference_plans(options),
         )
     servers = (checked(server, f"servers[{i}]") for i, server in enumerate(spec.servers))
     classes = (checked(each, f"serviceClasses[{i}]") for i, each in enumerate(spec.service_classes))
     update = {
         "servers": tuple(servers),
         "service_classes": tuple(classes),
-        "optimizer": _greedy_unless_told(spec.optimizer),
+        "optimizer": _as_the_reference_plans(spec.optimizer),
     }
     return spec.model_copy(update=update)
 
@@ -113,7 +99,7 @@ def read_options(raw: object, ignored: list[str]) -> OptimizerOptions:
     Raises:
         SpecError: a value cannot be taken.
     """
-    return _greedy_unless_told(read_entity(OptimizerOptions, _flat(read_object(raw)), "", ignored))
+    return _as_the_reference_plans(read_entity(OptimizerOptions, _flat(read_object(raw)), "", ignored))
 
 
 def _flat(raw: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
@@ -125,10 +111,11 @@ def _flat(raw: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
     return flat
 
 
-def _greedy_unless_told(options: OptimizerOptions) -> OptimizerOptions:
-    if "milp_solver" in options.model_fields_set:
-        return options
-    return options.model_copy(update={"milp_solver": False})
+def _as_the_reference_plans(options: OptimizerOptions) -> OptimizerOptions:
+    """Return options in which what is not told is as in the reference: greedy, and no bound on the loss."""
+    theirs = {"milp_solver": False, "max_loss": ANY_LOSS}
+    untold = {name: value for name, value in theirs.items() if name not in options.model_fields_set}
+    return options.model_copy(update=untold) if untold else options
 
 
 def _sections(raw: Mapping[str, Any], path: str, ignored: list[str], depth: int = 0) -> dict[str, Any]:

@@ -5,14 +5,15 @@ others. Here the same servers and profiles stay out of the system, and the answe
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
-from optimizer import pipeline
+from optimizer.documents import DEFAULT_MAX_LOSS
 from optimizer.errors import InferplanError
+from optimizer.jobs import solve
 from optimizer.plan import Plan
 from optimizer.solvers.deadline import Deadline
 from optimizer.spec.schema import AllocationData, OptimizerOptions, Server, SystemSpec
@@ -47,6 +48,8 @@ class Outcome:
     """Servers for which the plan has no allocation."""
     kept: Mapping[str, AllocationData] = field(default_factory=dict)
     """What those of them that run keep."""
+    losses: tuple[str, ...] = ()
+    """Servers that lose more of their requests than this project would plan for, with the share."""
 
 
 def plan_document(body: bytes, settings: Settings) -> Outcome:
@@ -112,6 +115,7 @@ def planned(entities: Entities, settings: Settings) -> Outcome:
         unplanned=tuple(unplanned),
         unserved=unserved,
         kept=found.kept,
+        losses=() if plan is None else tuple(_losses(plan)),
     )
 
 
@@ -120,19 +124,28 @@ def _divided(fleet: Entities, plannable: Entities, settings: Settings) -> Divisi
     limit_s = min(plannable.optimizer.time_limit_s, settings.max_solve_s)
     deadline = Deadline.after(limit_s)
 
-    def solve(system: System) -> Plan:
-        return pipeline.solve(system, deadline=deadline)
+    def solved(system: System) -> Plan:
+        return solve(system, deadline=deadline)
 
     if settings.unserved == "keep":
-        return divide(fleet, plannable, solve, deadline)
+        return divide(fleet, plannable, solved, deadline)
     if not plannable.servers:
         return Division(None, None, {})
     system = plannable.system()
-    return Division(solve(system), system, {})
+    return Division(solved(system), system, {})
 
 
 def _unserved(entities: Entities, plan: Plan | None) -> list[str]:
     return sorted(name for name in entities.servers if plan is None or name not in plan.allocations)
+
+
+def _losses(plan: Plan) -> Iterator[str]:
+    """Yield every server that loses more than the default bound, with the share: ``name=0.055``."""
+    for name, pools in plan.allocations.items():
+        offered = sum(pool.arrival_rate_rpm for pool in pools)
+        lost = sum(pool.arrival_rate_rpm * pool.loss for pool in pools)
+        if lost > DEFAULT_MAX_LOSS * offered:
+            yield f"{_path(name)}={lost / offered:.3g}"
 
 
 def _answer(found: Division) -> dict[str, Any]:

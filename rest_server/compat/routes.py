@@ -174,5 +174,5 @@ def _carried_out(held: HeldFleet, change: Change, settings: Settings) -> Any:
 
 
 def _outcome_response(outcome: Outcome) -> Response:
-    headers = notice_headers(outcome.ignored, outcome.unplanned, outcome.unserved)
+    headers = notice_headers(outcome.ignored, outcome.unplanned, outcome.unserved, outcome.losses)
     return Response(outcome.body, outcome.status, headers, media_type="application/json")

@@ -62,6 +62,11 @@ def test_of_two_spellings_of_a_key_the_last_one_counts() -> None:
     assert read(Capacity, {"type": "T4", "COUNT": 3, "Count": 4})[0].count == 4
 
 
+def test_of_two_spellings_of_a_key_a_zero_that_comes_last_counts_too() -> None:
+    assert read(ServiceClass, {"name": "gold", "Priority": 5, "priority": 0})[0].priority == 100
+    assert read(ServiceClass, {"name": "gold", "Priority": 0, "priority": 5})[0].priority == 5
+
+
 def test_units_without_a_count_are_set_on_the_wire() -> None:
     client = wire_client(stateful=True)
     assert client.post("/setCapacity", json={"type": "T4"}).json() == {"type": "T4", "count": 0}
@@ -99,6 +104,13 @@ def test_saturation_policies_are_known_in_any_case(policy: str) -> None:
 def test_an_offender_within_an_entity_is_named_with_its_whole_path() -> None:
     raw = one_server(currentAlloc={"load": {"arrivalRate": "many"}})
     place = "currentAlloc.load.arrivalRate: must be a number"
+    assert refusal(Server, raw).startswith(place)
+    assert refusal(Server, raw, "servers[3]").startswith(f"servers[3].{place}")
+
+
+def test_a_load_that_makes_no_sense_is_named_with_its_whole_path() -> None:
+    raw = one_server(currentAlloc={"load": {"arrivalRate": 60, "avgOutTokens": 0.5}})
+    place = "currentAlloc.load.avgOutTokens: must be 0 (idle) or at least 1"
     assert refusal(Server, raw).startswith(place)
     assert refusal(Server, raw, "servers[3]").startswith(f"servers[3].{place}")
 
