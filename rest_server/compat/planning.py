@@ -19,6 +19,7 @@ from rest_server.compat.lenient import json_body
 from rest_server.compat.shapes import plain
 from rest_server.limits import check_size
 from rest_server.settings import Settings
+from rest_server.sizing_memo import memo_of_process
 from rest_server.state import Arrival, Entities, desired_allocations
 
 NOT_PLANNED = HTTPStatus.NOT_FOUND
@@ -93,7 +94,8 @@ def planned(entities: Entities, settings: Settings) -> Outcome:
         if kept.servers:
             system = kept.system()
             limit_s = min(system.options.time_limit_s, settings.max_solve_s)
-            plan = pipeline.solve(system, time_limit_s=limit_s)
+            memo = memo_of_process(settings.sizing_memo_rows)
+            plan = pipeline.solve(system, time_limit_s=limit_s, memo=memo)
             answer = plan.reference_answer(system)
             plan_text = plan.to_json()
     except InferplanError as error:
