@@ -9,7 +9,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from optimizer.candidates import Candidates, CandidateTable, Rejection, find_candidates
+    from optimizer.candidates import Candidates, CandidateTable, Rejection, SizingMemo, find_candidates
     from optimizer.errors import AnalysisError, IncompletePlanError, InferplanError, SolverError, SpecError
     from optimizer.pipeline import Timings, solve
     from optimizer.plan import Plan, Pool, Unserved, load_plan, verify
@@ -53,6 +53,7 @@ __all__ = [
     "ReplicaPerformance",
     "ReplicaSizing",
     "Report",
+    "SizingMemo",
     "SolverError",
     "SpecError",
     "System",
@@ -77,7 +78,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "optimizer.candidates": ("CandidateTable", "Candidates", "Rejection", "find_candidates"),
+    "optimizer.candidates": ("CandidateTable", "Candidates", "Rejection", "SizingMemo", "find_candidates"),
     "optimizer.errors": (
         "AnalysisError",
         "IncompletePlanError",

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from optimizer.candidates import find_candidates
+from optimizer.candidates import SizingMemo, find_candidates
 from optimizer.errors import SolverError
 from optimizer.plan import Plan, make_plan, verify
 from optimizer.solvers.deadline import Deadline
@@ -39,6 +39,7 @@ def solve(
     write_model_to: Path | None = None,
     timings: Timings | None = None,
     deadline: Deadline | None = None,
+    memo: SizingMemo | None = None,
     **options: object,
 ) -> Plan:
     """Return the best plan of a system, as far as it is found within the time limit.
@@ -50,6 +51,8 @@ def solve(
         timings: filled with the time of each stage, if given.
         deadline: when the answer is due; none: the time limit of the options after now. Sizing the
             candidates counts, but is never cut short.
+        memo: remembers the sizing of replicas from solve to solve, for loops in which loads change and
+            profiles do not; the plan is the same with and without.
         options: optimizer options by their Python names (``unlimited=True``), in place of the document's.
 
     Raises:
@@ -63,7 +66,7 @@ def solve(
         system = system.with_options(**options)
     deadline = deadline or Deadline.after(system.options.time_limit_s)
     with clock.stage("candidates"):
-        candidates = find_candidates(system)
+        candidates = find_candidates(system, memo)
     with clock.stage("solve"):
         problem = build_problem(candidates)
         solution = choose(problem, backend, deadline)

@@ -85,6 +85,8 @@ class Settings(BaseSettings):
     """Processes that solve for each worker, so that the worker itself stays free to answer; 0: threads."""
     max_studies: int = Field(default_factory=_study_places, ge=1, le=1024)
     """Explanations, reports, comparisons and figures at once, in each worker, in processes of their own."""
+    sizing_memo_rows: int = Field(2**15, ge=0, le=10_000_000)
+    """Replicas whose sizing each process remembers, of some 400 bytes each; 0: none."""
     max_waiting: int = Field(128, ge=0, le=1_000_000)
     """Requests that may wait for a place to solve, and as many for one to study, in each worker."""
     request_timeout_s: float = Field(60.0, gt=0, le=86_400, allow_inf_nan=False)

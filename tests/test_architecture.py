@@ -61,7 +61,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("reference", "targets"),
         ("sizing", "table"),
     ),
-    "optimizer.candidates": (("table",), ("pairs",), ("batches",), ("finder",)),
+    "optimizer.candidates": (("memo", "table"), ("pairs",), ("batches",), ("finder",)),
     "optimizer.solvers": (
         ("problem", "deadline"),
         ("levels", "model", "bounds"),
@@ -102,7 +102,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("explanation_tables",),
     ),
     "rest_server": (
-        ("settings", "logs", "state", "memory"),
+        ("settings", "logs", "state", "memory", "sizing_memo"),
         ("solver_processes",),
         ("workers",),
         ("errors",),

@@ -44,6 +44,7 @@ PINNED = [
     "ReplicaPerformance",
     "ReplicaSizing",
     "Report",
+    "SizingMemo",
     "SolverError",
     "SpecError",
     "System",

@@ -10,6 +10,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates.batches import with_best_batches
+from optimizer.candidates.memo import SizedRows, SizingMemo
 from optimizer.candidates.pairs import (
     Pairs,
     chunks,
@@ -23,30 +24,33 @@ from optimizer.candidates.table import Candidates, CandidateTable, Reason, Verdi
 from optimizer.documents import MAX_COUNT
 from optimizer.parallel import in_threads
 from optimizer.queueing.performance import Performance, QueueModel
-from optimizer.queueing.sizing import Sizing, largest_rate
+from optimizer.queueing.sizing import Sizing
 from optimizer.queueing.targets import Targets, target_ratio
 from optimizer.spec.system import System
 from optimizer.tabulation import SystemArrays, tabulate
 
 COUNT_TOLERANCE = 1e-9
 """Relative excess of load over replicas × rate that does not yet require another replica."""
-LOADS_BELOW_MAX_RATE = 32
-"""Loads, in equal steps up to the largest rate, at which targets are checked where chunks step."""
 CHUNK_STEP_TRIES = 16
 """Replicas added at most where a step of the prefill chunks makes the first count miss a target."""
 
 
-def find_candidates(system: System) -> Candidates:
+def find_candidates(system: System, memo: SizingMemo | None = None) -> Candidates:
     """Size every pair of server and accelerator of a system.
 
     Never fails for a pair that cannot serve: that is a rejection with its reason.
+
+    Args:
+        system: what to size.
+        memo: remembers what replicas can take, for other systems with the same profiles and targets; the
+            candidates are the same with and without.
     """
     arrays = tabulate(system)
     shape = arrays.profile_of.shape
     verdicts = Verdicts.none(shape)
     choose_batch = system.options.batch_sizing == "optimal"
     pairs = sizable_pairs(arrays, verdicts, choose_batch=choose_batch)
-    table = _sized(arrays, with_best_batches(arrays, pairs) if choose_batch else pairs, verdicts)
+    table = _sized(arrays, with_best_batches(arrays, pairs) if choose_batch else pairs, verdicts, memo)
 
     limit = arrays.servers.max_replicas[table.server]
     over = table.num_replicas > limit
@@ -72,7 +76,7 @@ def analyze_pairs(
 # --- from pairs to candidates --------------------------------------------------------------------------
 
 
-def _sized(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts) -> CandidateTable:
+def _sized(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts, memo: SizingMemo | None) -> CandidateTable:
     """Size all pairs, law by law and chunk by chunk, and return candidates for those that can serve."""
     idle = arrays.servers.load_rps[pairs.server] == 0
     tables = [_no_candidates(arrays, pairs)]
@@ -80,7 +84,7 @@ def _sized(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts) -> CandidateT
         _idle_candidates(arrays, pairs.take(rows)) for rows in chunks(arrays, pairs, np.flatnonzero(idle))
     ]
     loaded = chunks(arrays, pairs, np.flatnonzero(~idle))
-    tables += in_threads(lambda rows: _loaded_candidates(arrays, pairs.take(rows), verdicts), loaded)
+    tables += in_threads(lambda rows: _loaded_candidates(arrays, pairs.take(rows), verdicts, memo), loaded)
     return CandidateTable.joined(tables)
 
 
@@ -138,7 +142,9 @@ def _idle_candidates(arrays: SystemArrays, pairs: Pairs) -> CandidateTable:
     )
 
 
-def _loaded_candidates(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts) -> CandidateTable:
+def _loaded_candidates(
+    arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts, memo: SizingMemo | None
+) -> CandidateTable:
     """Find the largest rate of a replica, the replicas the load needs, and the latencies at its share."""
     works = law_of(arrays, pairs).has_work()
     if not works.all():
@@ -149,7 +155,8 @@ def _loaded_candidates(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts) -
     servers = arrays.servers
     targets = targets_of(arrays, pairs)
     replicas = replicas_of(arrays, pairs)
-    sizing = largest_rate(replicas, targets)
+    sized = _sized_rows(arrays, pairs, replicas, targets, memo)
+    sizing = sized.sizing
     load = servers.load_rps[pairs.server]
     rate = np.where(sizing.attainable, sizing.max_rate_rps, np.inf)
     needed = np.maximum(np.ceil(load / rate * (1 - COUNT_TOLERANCE)), servers.min_replicas[pairs.server])
@@ -170,9 +177,17 @@ def _loaded_candidates(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts) -
         itl_ms=performance.itl_ms,
         utilization=performance.utilization,
         loss=performance.loss,
-        below=_meets_targets_below(replicas, targets, sizing.max_rate_rps),
+        below=sized.meets_below,
     )
     return table.take(holds)
+
+
+def _sized_rows(
+    arrays: SystemArrays, pairs: Pairs, replicas: QueueModel, targets: Targets, memo: SizingMemo | None
+) -> SizedRows:
+    if memo is None:
+        return SizedRows.of(replicas, targets)
+    return memo.rows(law_of(arrays, pairs), (pairs.max_batch, pairs.max_queue), replicas, targets)
 
 
 def _settled(
@@ -215,19 +230,3 @@ def _reject_unattainable(
         server, accelerator = pairs.server[chosen], pairs.accelerator[chosen]
         verdicts.reject(server, accelerator, reason, value[chosen], limit[chosen])
         verdicts.measure[server, accelerator] = worst[chosen]
-
-
-def _meets_targets_below(replicas: QueueModel, targets: Targets, max_rate_rps: FloatArray) -> BoolArray:
-    """Return whether the targets hold at loads below the largest rate as well.
-
-    Where latencies step (with the number of prefill chunks), a lower load may miss what the largest rate
-    meets; such rows are checked at `LOADS_BELOW_MAX_RATE` loads.
-    """
-    meets = np.ones(len(max_rate_rps), np.bool_)
-    rows = np.flatnonzero(replicas.steps & ~np.isnan(max_rate_rps))
-    if len(rows):
-        some, wanted = replicas.take(rows), targets.take(rows)
-        for share in np.arange(1, LOADS_BELOW_MAX_RATE) / LOADS_BELOW_MAX_RATE:
-            found = some.analyze(share * max_rate_rps[rows])
-            meets[rows] &= wanted.met(found)
-    return meets

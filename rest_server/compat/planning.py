@@ -24,6 +24,7 @@ from rest_server.compat.lenient import json_body
 from rest_server.compat.shapes import kept_shape, plain
 from rest_server.limits import check_size
 from rest_server.settings import Settings
+from rest_server.sizing_memo import memo_of_process
 from rest_server.state import Arrival, Entities, desired_allocations
 
 NOT_PLANNED = HTTPStatus.NOT_FOUND
@@ -122,10 +123,10 @@ def planned(entities: Entities, settings: Settings) -> Outcome:
 def _divided(fleet: Entities, plannable: Entities, settings: Settings) -> Division:
     """Plan, and let running servers that are not served keep what they run, if the settings say so."""
     limit_s = min(plannable.optimizer.time_limit_s, settings.max_solve_s)
-    deadline = Deadline.after(limit_s)
+    deadline, memo = Deadline.after(limit_s), memo_of_process(settings.sizing_memo_rows)
 
     def solved(system: System) -> Plan:
-        return solve(system, deadline=deadline)
+        return solve(system, deadline=deadline, memo=memo)
 
     if settings.unserved == "keep":
         return divide(fleet, plannable, solved, deadline)

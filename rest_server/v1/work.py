@@ -19,6 +19,7 @@ from optimizer.spec.schema import SystemSpec
 from optimizer.spec.system import System, join_parts
 from rest_server.limits import check_size
 from rest_server.settings import Settings
+from rest_server.sizing_memo import memo_of_process
 from rest_server.v1.models import (
     Analyses,
     Analysis,
@@ -90,13 +91,15 @@ def plan_spec(settings: Settings, spec: SystemSpec) -> tuple[bytes, dict[str, fl
 def _planned(system: System, settings: Settings) -> tuple[bytes, dict[str, float]]:
     timings = Timings()
     limit_s = min(system.options.time_limit_s, settings.max_solve_s)
-    plan = solve(system, timings=timings, time_limit_s=limit_s)
+    memo = memo_of_process(settings.sizing_memo_rows)
+    plan = solve(system, timings=timings, time_limit_s=limit_s, memo=memo)
     return plan.to_json().encode(), timings.stages_s
 
 
 def candidates_body(body: bytes, settings: Settings) -> bytes:
     """Return the candidates and rejections of the system in a body."""
-    wire = find_candidates(system_of(body, settings)).to_wire()
+    memo = memo_of_process(settings.sizing_memo_rows)
+    wire = find_candidates(system_of(body, settings), memo).to_wire()
     return to_json(wire, inf_nan_mode="null", indent=2)
 
 

@@ -1,0 +1,114 @@
+"""Sizing, computed or remembered: what a replica can take does not depend on its load.
+
+In a control loop loads change from minute to minute, profiles and targets hardly ever. A row's sizing depends
+on nothing but its key here, and not on its neighbours, to the last bit: with a memo and without, and whatever
+was asked before, the answer is the same.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, fields
+from typing import Self
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, IntArray
+from optimizer.queueing.performance import QueueModel
+from optimizer.queueing.sizing import Sizing, largest_rate, meet_targets_below
+from optimizer.queueing.targets import Targets
+from optimizer.timing import Law
+
+MAX_ROWS = 2**15
+"""Rows that a memo keeps unless told: those of 50 fleets like specs/large, in about 12 MB."""
+
+
+@dataclass(frozen=True, slots=True)
+class SizedRows:
+    """What sizing says of R rows, whatever their load."""
+
+    sizing: Sizing
+    meets_below: BoolArray
+    """Whether the targets hold below the largest rate as well, shape (R,)."""
+
+    @classmethod
+    def of(cls, replicas: QueueModel, targets: Targets) -> Self:
+        """Size replicas."""
+        sizing = largest_rate(replicas, targets)
+        return cls(sizing, meet_targets_below(replicas, targets, sizing.max_rate_rps))
+
+    def values(self) -> list[bytes]:
+        """Return each row as bytes."""
+        table = np.vstack((self.sizing.max_rate_rps, self.meets_below, self.sizing.least))
+        return [row.tobytes() for row in table.T]
+
+    @classmethod
+    def of_values(cls, values: Sequence[bytes]) -> Self:
+        """Return the rows that some bytes hold, at least one."""
+        table = np.frombuffer(b"".join(values)).reshape(len(values), -1).T
+        max_rate_rps, meets_below, *least = table.copy()
+        return cls(Sizing(max_rate_rps, np.array(least)), meets_below > 0)
+
+
+class SizingMemo:
+    """Sized rows by all that they depend on; beyond `max_rows` those least recently asked for are dropped.
+
+    Several threads may use one at once.
+    """
+
+    def __init__(self, max_rows: int = MAX_ROWS) -> None:
+        self.max_rows = max_rows
+        """Rows that are kept at most."""
+        self.rows_sized = 0
+        """Rows that were not known when they were asked for."""
+        self._rows: OrderedDict[Hashable, bytes] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def rows(
+        self, law: Law, room: tuple[IntArray, IntArray], replicas: QueueModel, targets: Targets
+    ) -> SizedRows:
+        """Return what sizing says of R ≥ 1 replicas, and size only those that are not known.
+
+        Args:
+            law: the replicas' law.
+            room: their batch limits and queue capacities.
+            replicas: what was made of these.
+            targets: their targets.
+        """
+        keys = _keys(law, room, replicas, targets)
+        with self._lock:
+            found = [self._rows.get(key) for key in keys]
+            for key, value in zip(keys, found, strict=True):
+                if value is not None:
+                    self._rows.move_to_end(key)
+        new = np.flatnonzero([value is None for value in found])
+        if len(new):
+            some = (replicas, targets) if len(new) == len(keys) else (replicas.take(new), targets.take(new))
+            for row, value in zip(new, SizedRows.of(*some).values(), strict=True):
+                found[row] = value
+            self._keep([(keys[row], found[row]) for row in new])
+        return SizedRows.of_values([value for value in found if value is not None])
+
+    def _keep(self, rows: Sequence[tuple[Hashable, bytes | None]]) -> None:
+        with self._lock:
+            self.rows_sized += len(rows)
+            for key, value in rows:
+                assert value is not None
+                self._rows[key] = value
+            while len(self._rows) > self.max_rows:
+                self._rows.popitem(last=False)
+
+
+def _keys(
+    law: Law, room: tuple[IntArray, IntArray], replicas: QueueModel, targets: Targets
+) -> list[Hashable]:
+    """Return what the sizing of each row depends on: every number to the last bit, and what they mean."""
+    count = len(targets.tps)
+    numbers = [getattr(law, field.name) for field in fields(law)]
+    columns = [*numbers, *room, *targets.limits, targets.tps]
+    parts = [np.ascontiguousarray(column).view(np.uint8).reshape(count, -1) for column in columns]
+    kind = type(replicas), type(law), targets.measures
+    return [(kind, row.tobytes()) for row in np.hstack(parts)]

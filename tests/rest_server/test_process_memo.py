@@ -1,0 +1,54 @@
+"""The memo of a process that plans: no answer depends on it, nor on what was asked before."""
+
+import json
+import random
+from collections.abc import Sequence
+
+import pytest
+from wire_client import wire_client
+
+from optimizer.generate import generate_document
+from optimizer.spec.files import spec_from_value
+from rest_server.sizing_memo import memo_of_process
+
+
+def bodies(seed: int, count: int) -> list[bytes]:
+    """Return requests of two fleets whose loads change."""
+    rng, found = random.Random(seed), []
+    fleets = [
+        spec_from_value(generate_document(6, 5, 2, seed + i)).model_dump(mode="json", by_alias=True)
+        for i in range(2)
+    ]
+    for _ in range(count):
+        fleet = rng.choice(fleets)
+        for server in fleet["servers"]:
+            server["currentAlloc"]["load"]["arrivalRate"] *= rng.uniform(0.7, 1.4)
+        found.append(json.dumps(fleet).encode())
+    return found
+
+
+def answers(requests: Sequence[bytes], path: str, **settings: int) -> dict[bytes, bytes]:
+    with wire_client(**settings) as client:
+        found = {}
+        for body in requests:
+            answer = client.post(path, content=body, headers={"Content-Type": "application/json"})
+            assert answer.status_code == 200, answer.text
+            found[body] = answer.content
+        return found
+
+
+@pytest.mark.parametrize("path", ["/optimizeOne", "/v1/plan", "/v1/candidates"])
+def test_answers_are_the_same_bytes_without_a_memo_and_in_any_order(path: str) -> None:
+    requests = bodies(7, 8)
+    expected = answers(requests, path, sizing_memo_rows=0)
+    assert answers(requests, path, sizing_memo_rows=1000) == expected
+    assert answers(requests[::-1], path, sizing_memo_rows=7) == expected
+    assert answers(requests, path, solver_processes=2) == expected
+
+
+def test_requests_of_a_process_share_one_memo_and_it_keeps_to_its_bound() -> None:
+    answers(bodies(8, 3), "/optimizeOne", sizing_memo_rows=13)
+    memo = memo_of_process(13)
+    assert memo is not None
+    assert len(memo) == 13
+    assert memo_of_process(0) is None
