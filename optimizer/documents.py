@@ -20,7 +20,7 @@ MAX_QUANTITY = 1e15
 
 
 def _whole(value: object) -> object:
-    """Let 1024.0 pass where a whole number is meant; other floats are refused by the strict check."""
+    """Let 1024.0 pass where an integer is meant; other floats are refused by the strict check."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

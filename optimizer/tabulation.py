@@ -29,7 +29,7 @@ class ServerArrays:
     in_tokens: FloatArray
     out_tokens: FloatArray
     load_rps: FloatArray
-    """Arrival rate, or the throughput target over the answer length; 0 when idle."""
+    """Arrival rate, or the throughput target over the output length; 0 when idle."""
     priority: IntArray
     has_target: BoolArray
     targets: Targets
@@ -60,7 +60,7 @@ class ProfileArrays:
     units_per_replica: IntArray
     batch_limit: FloatArray
     batch_tokens: FloatArray
-    """Batch limit × the answer length it was found at; 0: the limit is not scaled."""
+    """Batch limit × the output length it was found at; 0: the limit is not scaled."""
     kv_capacity_tokens: FloatArray
     """Infinity where none is stated."""
     laws: LawTable

@@ -21,12 +21,12 @@ class DecodeParms(Document):
 
 
 class PrefillParms(Document):
-    """Prefill of the linear law: γ + δ·prompt tokens·batch."""
+    """Prefill of the linear law: γ + δ·input tokens·batch."""
 
     base_ms: Quantity = Field(0.0, alias="gamma")
     """γ [ms]."""
     per_token_ms: Quantity = Field(0.0, alias="delta")
-    """δ [ms per prompt token and request in the batch]."""
+    """δ [ms per input token and request in the batch]."""
 
 
 class LinearFields(Document):
@@ -56,7 +56,7 @@ class LinearLaw(ServiceLaw):
     prefill_base_ms: FloatArray
     """γ [ms]."""
     prefill_per_token_ms: FloatArray
-    """δ [ms per prompt token and request in the batch]."""
+    """δ [ms per input token and request in the batch]."""
     in_tokens: FloatArray
     out_tokens: FloatArray
 

@@ -237,9 +237,9 @@ class LoadChange(Document):
     arrival_rate_rpm: float | None = Field(None, alias="arrivalRate", ge=0, le=MAX_QUANTITY)
     """Arrival rate [requests/min]."""
     in_tokens: Tokens | None = Field(None, alias="avgInTokens")
-    """Mean prompt length [tokens]."""
+    """Mean input length [tokens]."""
     out_tokens: Tokens | None = Field(None, alias="avgOutTokens")
-    """Mean answer length [tokens]."""
+    """Mean output length [tokens]."""
     throughput_rpm: float | None = Field(None, alias="throughput", ge=0, le=MAX_QUANTITY)
     """Measured throughput [requests/min]; kept, not used."""
 

@@ -197,13 +197,13 @@ def test_check_counts_what_a_system_holds(run: Run, path: Path) -> None:
     answer = run("check", path)
     assert (answer.status, answer.err) == (0, "")
     assert answer.out == (
-        f"{path}: good: 2 servers, 1 service class, 1 model, 2 profiles, 2 accelerators, 1 capacity\n"
+        f"{path}: valid: 2 servers, 1 service class, 1 model, 2 profiles, 2 accelerators, 1 capacity\n"
     )
 
 
 def test_check_of_the_large_sample(run: Run, specs: Path) -> None:
     assert run("check", specs / "large").out.endswith(
-        ": good: 27 servers, 4 service classes, 9 models, 189 profiles, 21 accelerators, 9 capacities\n"
+        ": valid: 27 servers, 4 service classes, 9 models, 189 profiles, 21 accelerators, 9 capacities\n"
     )
 
 
@@ -547,7 +547,7 @@ def test_another_process_with_another_hash_seed_gives_the_same_bytes(specs: Path
 def test_a_process_reads_standard_input(path: Path) -> None:
     found = shell("check", "-", input=path.read_text())
     assert (found.returncode, found.stderr) == (0, "")
-    assert found.stdout.startswith("-: good: 2 servers")
+    assert found.stdout.startswith("-: valid: 2 servers")
 
 
 @pytest.mark.parametrize("buffered", [True, False])

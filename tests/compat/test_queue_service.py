@@ -159,7 +159,7 @@ def test_a_missing_required_field_is_named_with_its_line(key: str) -> None:
         (json.dumps(EXAMPLE | {"RPS": -1}), "line 1: RPS: must be at least 0, not -1"),
         (json.dumps(EXAMPLE | {"RPS": math.nan}), "line 1: RPS: must be a finite number"),
         (json.dumps(EXAMPLE | {"maxBatchSize": 0}), "line 1: maxBatchSize: must be at least 1, not 0"),
-        (json.dumps(EXAMPLE | {"maxBatchSize": 2.5}), "line 1: maxBatchSize: must be a whole number"),
+        (json.dumps(EXAMPLE | {"maxBatchSize": 2.5}), "line 1: maxBatchSize: must be an integer"),
         (json.dumps(EXAMPLE | {"maxBatchSize": 10**7}), "line 1: maxBatchSize: must be at most 1"),
         (json.dumps(EXAMPLE | {"avgOutputTokens": 0}), "line 1: avgOutputTokens: must be at least 1, not 0"),
         (json.dumps(EXAMPLE | {"alpha": "12"}), "line 1: alpha: must be a number"),

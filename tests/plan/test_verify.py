@@ -179,7 +179,7 @@ def test_a_good_plan_holds(good: Json, system: System) -> None:
         ),
         pytest.param(
             listed_with(1),
-            "listed: 1 replicas, at least 2 are asked for",
+            "listed: 1 replicas, at least 2 are required",
             id="fewer replicas than the minimum",
         ),
         pytest.param(

@@ -245,8 +245,8 @@ def test_options_are_changed_in_a_copy() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"gapp": 0.1}, "optimizer.gapp: there is no such option"),
-        ({"timeLimit": 1}, "optimizer.timeLimit: there is no such option"),
+        ({"gapp": 0.1}, "optimizer.gapp: unknown option"),
+        ({"timeLimit": 1}, "optimizer.timeLimit: unknown option"),
         ({"gap": 2}, "optimizer.gap: must be at most 1, not 2"),
         ({"time_limit_s": 0}, "optimizer.timeLimit: must be more than 0, not 0"),
         ({"unlimited": "yes"}, 'optimizer.unlimited: must be true or false, not "yes"'),

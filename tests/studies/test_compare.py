@@ -401,7 +401,7 @@ def test_options_hold_for_both_sides_and_second_options_for_the_second_alone(spe
 
 
 def test_an_option_that_does_not_exist_is_an_error(specs: Path) -> None:
-    with pytest.raises(SpecError, match=r"optimizer\.colour: there is no such option"):
+    with pytest.raises(SpecError, match=r"optimizer\.colour: unknown option"):
         compare(load_system(specs / "small"), second_options={"colour": 1})
 
 

@@ -64,9 +64,9 @@ class Figures(Document):
     carried_rate_rpm: float = Field(alias="carriedRate")
     """Load that the plan carries [requests/min]."""
     in_tokens: float | None = Field(None, alias="avgInTokens")
-    """Mean prompt length [tokens]."""
+    """Mean input length [tokens]."""
     out_tokens: float | None = Field(None, alias="avgOutTokens")
-    """Mean answer length [tokens]."""
+    """Mean output length [tokens]."""
     itl_ms: float | None = Field(None, alias="itlAverage")
     """Mean inter-token latency [ms]."""
     ttft_ms: float | None = Field(None, alias="ttftAverage")

@@ -60,8 +60,8 @@ def _notes(system: System) -> tuple[str, ...]:
     notes = []
     if not system.options.milp_solver:
         notes.append(
-            "the document asks for the greedy solver; explained is the exact plan, as only differences "
-            "between best plans say what something is worth"
+            "the document asks for the greedy solver; the exact plan is explained, as only differences "
+            "between optimal plans say what something is worth"
         )
     if any(server.current.is_running for server in system.servers.values()):
         notes.append(

@@ -72,7 +72,7 @@ def cost_figure(system: System, server: str, accelerator: str | None) -> Figure:
         guides=(Guide(name="load", value=load * SECONDS_PER_MINUTE, axis="x"),),
     )
     some = f"the {len(rows)} cheapest of {len(table)} accelerators at" if len(rows) < len(table) else "at"
-    note = f"{some} a load of {plain(load * SECONDS_PER_MINUTE)} requests/min; replicas come whole"
+    note = f"{some} a load of {plain(load * SECONDS_PER_MINUTE)} requests/min; replicas are indivisible"
     return Figure(title=f"Cost against load: {server}", note=note, panels=(panel,))
 
 
@@ -119,7 +119,7 @@ def _no_candidate(candidates: Candidates, server: str, accelerator: str | None) 
 
 
 def _costs(candidates: Candidates, table: CandidateTable, load_rps: FloatArray) -> FloatArray:
-    """Return each candidate's cost at each load, NaN beyond its replica limit; shape (C, loads) (eq. 28-29)."""
+    """Return each candidate's cost at each load, NaN beyond its limit; shape (C, loads) (eq. 28-29)."""
     servers = candidates.arrays.servers
     needed = np.ceil(load_rps / table.max_rate_rps[:, None] * (1 - COUNT_TOLERANCE))
     count = np.maximum(needed, servers.min_replicas[0])

@@ -25,9 +25,9 @@ class PoolRow(Document):
     priority: int
     """Its priority."""
     in_tokens: float = Field(alias="avgInTokens")
-    """Mean prompt length [tokens]."""
+    """Mean input length [tokens]."""
     out_tokens: float = Field(alias="avgOutTokens")
-    """Mean answer length [tokens]."""
+    """Mean output length [tokens]."""
     accelerator: str
     """The accelerator's name."""
     type: str
