@@ -341,7 +341,7 @@ def _batch(server: Json, perf: Json, *, idle: bool) -> int:
 
 
 def linear_replica(server: Json, perf: Json, batch: int, rate_rps: float) -> dict[str, float]:
-    """Return the means of one replica under the linear law, state by state (reference-system §1.3, §1.6)."""
+    """Return the means of one replica under the linear law, state by state (math.md, sections 2.1 and 3)."""
     load, decode, prefill = server["currentAlloc"]["load"], perf["decodeParms"], perf["prefillParms"] or {}
     prompt, steps = load["avgInTokens"], load["avgOutTokens"] - 1
     gamma, delta = (prefill.get("gamma", 0), prefill.get("delta", 0)) if prompt else (0, 0)

@@ -259,7 +259,7 @@ def test_analyze_shows_the_worked_case_of_the_linear_law(run: Run) -> None:
 
 def test_analyze_shows_the_worked_case_of_the_iteration_law(run: Run) -> None:
     found = run("analyze", *ITERATION, "--rate", 3, "--json").json
-    # reference-system §1.7 f: the true v0.8 values of its example
+    # the true values of the reference's own example (queue-analysis v0.8), recorded
     assert found["response"] == pytest.approx(10348.367, abs=0.01)
     assert found["ttft"] == pytest.approx(67.615, abs=0.001)
     assert found["itl"] == pytest.approx(20.1189, abs=0.0001)
@@ -303,7 +303,7 @@ def test_size_finds_the_worked_case(run: Run) -> None:
 
 def test_size_under_the_iteration_law_meets_both_targets(run: Run) -> None:
     found = run("size", *ITERATION, "--target-ttft", 60, "--target-itl", 20, "--json").json
-    # reference-system §1.7 f
+    # the reference's own answer, recorded
     assert found["rateAtTTFT"] == pytest.approx(2.9494622, rel=1e-4)
     assert found["rateAtITL"] == pytest.approx(2.971982, rel=1e-4)
     assert found["maxRate"] == pytest.approx(2.9494622, rel=1e-4)
@@ -325,7 +325,7 @@ def test_a_batch_of_problems_is_answered_line_by_line_in_the_reference_format(
     answers = [json.loads(line) for line in answer.out.splitlines()]
     assert [list(item) for item in answers] == [ANSWER_NAMES] * 3
     assert [item["offeredRPS"] for item in answers] == [1, 2, 3]
-    assert answers[2]["avgTTFT"] == pytest.approx(67.615, abs=0.001)  # reference-system §1.7 f
+    assert answers[2]["avgTTFT"] == pytest.approx(67.615, abs=0.001)  # the reference's own answer, recorded
     assert answers[2]["RPSTargetTTFT"] == answers[2]["RPSTargetITL"] == 0
     assert run("analyze", "--batch", "-", stdin=file.read_bytes()).out == answer.out
 
@@ -336,7 +336,9 @@ def test_a_batch_of_problems_is_sized_line_by_line(run: Run) -> None:
     assert (answer.status, answer.err) == (0, "")
     found = answer.json
     assert list(found) == ANSWER_NAMES
-    assert found["RPSTargetTTFT"] == pytest.approx(2.9494622, rel=1e-4)  # reference-system §1.7 f
+    assert found["RPSTargetTTFT"] == pytest.approx(
+        2.9494622, rel=1e-4
+    )  # the reference's own answer, recorded
     assert found["RPSTargetITL"] == pytest.approx(2.971982, rel=1e-4)
 
 

@@ -58,9 +58,7 @@ def test_the_overview_names_pool_limit_headroom_and_next_best_alternative() -> N
     (line,) = [line for line in text.splitlines() if line.startswith(" b ")]
     words = ["b", "2", "x", "A0", "TTFT,", "batch", "346.2", "(69.2%)", "2", "x", "A1", "+30.00"]
     assert line.split() == words
-    assert (
-        "with the next-best alternative\n  a: a 100% -> 0% (-900 req/min)" in text
-    )
+    assert "with the next-best alternative\n  a: a 100% -> 0% (-900 req/min)" in text
     assert "Every number is the difference between two plans that are proved optimal." in text
 
 
