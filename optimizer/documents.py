@@ -1,7 +1,7 @@
 """What every document is made of: an immutable pydantic model with strict types, and the numbers in it.
 
-Wire names are the reference family's (``arrivalRate``) and are matched in any case; Python names carry the
-unit (``arrival_rate_rpm``). Unknown keys, wrong types, NaN and infinity are errors with their path.
+Wire names are those of the reference, llm-inferno (docs/glossary.md), matched in any case; Python names carry
+the unit (``arrival_rate_rpm``). Unknown keys, wrong types, NaN and infinity are errors with their path.
 """
 
 from functools import cache

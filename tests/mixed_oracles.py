@@ -185,7 +185,7 @@ def mixtures(
 
 
 def transition_value(demand: Demand, replicas: tuple[int, ...], penalty: Fraction) -> Fraction:
-    """Return Σ cost - old + penalty x (cost on other accelerators + old if no pool stays) (eq. 43)."""
+    """Return Σ cost - old + penalty x (cost on other accelerators + old if no pool stays) (eq. 33)."""
     pools = [(column, n * column.cost) for n, column in zip(replicas, demand.columns, strict=True) if n]
     stays = any(column.accelerator == demand.now for column, _ in pools)
     moved = sum((cost for column, cost in pools if column.accelerator != demand.now), Fraction(0))

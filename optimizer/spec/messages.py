@@ -11,11 +11,11 @@ from pydantic import BaseModel, ValidationError
 from optimizer.errors import SpecError
 
 MAX_SHOWN = 60
-"""Longest value or name that is shown whole."""
+"""Longest value or name that is shown in full."""
 NAMES_SHOWN = 10
 """Most names that are listed to choose from."""
 MAX_WRITTEN_OUT = 1e9
-"""Larger whole limits are written with an exponent."""
+"""Larger integer limits are written with an exponent."""
 
 _Model = TypeVar("_Model", bound=BaseModel)
 

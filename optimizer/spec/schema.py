@@ -1,7 +1,7 @@
 """The documents as immutable pydantic models: one schema for YAML, JSON, Python and REST.
 
-Wire names are the reference family's (``arrivalRate``) and are matched in any case; Python names carry the
-unit (``arrival_rate_rpm``). Unknown keys, wrong types, NaN and infinity are errors with their path.
+Wire names are those of the reference, llm-inferno (docs/glossary.md), matched in any case; Python names carry
+the unit (``arrival_rate_rpm``). Unknown keys, wrong types, NaN and infinity are errors with their path.
 """
 
 from collections.abc import Iterator
@@ -253,7 +253,7 @@ class OptimizerOptions(Document):
     gap: float | None = Field(None, ge=0, le=1)
     """Relative gap at which the solver may stop; none: 0 up to 2,000 columns of the model, then 1e-4."""
     time_limit_s: float = Field(30.0, alias="timeLimit", gt=0, le=1e6)
-    """Time for the whole solve [s]."""
+    """Time limit of the solve [s]."""
     transition_penalty: float = Field(0.1, alias="transitionPenalty", ge=0, le=1e6)
     """Factor on old plus new cost when a server changes its accelerator."""
     max_loss: MaxLoss = Field(DEFAULT_MAX_LOSS, alias="maxLoss")
@@ -261,7 +261,7 @@ class OptimizerOptions(Document):
 
 
 class SystemSpec(Document):
-    """A whole system, or the part of one that a file of a directory holds."""
+    """A complete system, or the part of one that a file of a directory holds."""
 
     accelerators: tuple[Accelerator, ...] = Field((), strict=False, fail_fast=True)
     """The accelerators that can be bought."""

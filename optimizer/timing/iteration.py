@@ -39,7 +39,7 @@ class IterationLaw(ServiceLaw):
     """An iteration takes α + β·(tokens computed) + γ·(KV tokens read); all fields have shape (R,).
 
     Prompts are prefilled in chunks under a token budget (eq. 4-8).
-    Source: the newer queue analyser of the reference.
+    Source: the newer queue analyser of the reference (llm-inferno/queue-analysis).
     """
 
     name: ClassVar[str] = "iteration"

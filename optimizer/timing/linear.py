@@ -43,7 +43,7 @@ class LinearLaw(ServiceLaw):
     """Prefill and decode steps that grow linearly with the batch; all fields have shape (R,).
 
     A prefill takes γ + δ·in·n and a decode step α + β·n at batch n (eq. 1, 2).
-    Source: the first queue analyser of the reference.
+    Source: the first queue analyser of the reference (llm-inferno/optimizer).
     """
 
     name: ClassVar[str] = "linear"

@@ -136,7 +136,7 @@ def _side(case: Case, label: str) -> Side:
 
 
 def _notes(kind: Kind, one: Case, two: Case, labels: tuple[str, str]) -> Iterable[str]:
-    """Yield what keeps the difference of the costs from being the whole story."""
+    """Yield what keeps the difference of the costs from being the full story."""
     if one.shares.keys() != two.shares.keys():
         yield "the two sides have different servers, so their costs are not for the same service"
     elif not serve_the_same(one, two):

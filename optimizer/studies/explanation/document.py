@@ -27,7 +27,7 @@ class ServiceChange(Document):
 
 
 class Effect(Document):
-    """How the whole plan differs once one thing is changed and everything is solved again."""
+    """How the plan differs once one thing is changed and everything is solved again."""
 
     cost_change_cents_per_h: float = Field(alias="costChange")
     """Total cost after less total cost before [cents/h]."""
@@ -79,12 +79,12 @@ class ForcedPool(Document):
 
 
 class Alternative(Document):
-    """A server kept to other accelerators than those it was given, and what the whole plan then is."""
+    """A server kept to other accelerators than those it was given, and what the plan then is."""
 
     pools: tuple[ForcedPool, ...] = Field(strict=False)
     """What the server then runs on; empty: it cannot be served there, or not beside the others."""
     effect: Effect
-    """The whole plan then, less the plan."""
+    """The plan then, less the plan."""
 
 
 class Option(Document):
@@ -93,7 +93,7 @@ class Option(Document):
     accelerator: str
     """The accelerator's name."""
     num_replicas: int = Field(alias="numReplicas")
-    """Replicas that carry the whole load."""
+    """Replicas that carry the full load."""
     max_batch: int = Field(alias="maxBatch")
     """Batch limit of a replica."""
     type: str

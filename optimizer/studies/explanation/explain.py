@@ -17,7 +17,7 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
     """Explain the best plan of a system by solving it again with one thing changed at a time.
 
     The exact solver is used, whatever the document says: differences of plans without a proof mean nothing.
-    The time limit is for the whole explanation: half of it for the plan, the rest for the questions. Those
+    The time limit is for all of the explanation: half of it for the plan, the rest for the questions. Those
     that it leaves without an answer are named.
 
     Args:

@@ -225,8 +225,8 @@ def targets_panel(shown: Shown, before: Shown | None = None) -> BarPanel:
     bars = []
     for name in _shown_servers(shown):
         values = _shares(now.get(name, ()))
-        whole = tuple(None if value is None else 100.0 for value in values)
-        marks = whole if before is None else _shares(then.get(name, ()))
+        targets = tuple(None if value is None else 100.0 for value in values)
+        marks = targets if before is None else _shares(then.get(name, ()))
         bars.append(_server_bar(shown, name, values, marks))
     return BarPanel(
         title="Latencies against targets",

@@ -229,9 +229,9 @@ def _front_panel(candidates: Candidates, ways: _Ways, name: LatencyName, shown: 
                 style="points",
             )
         )
-    whole = front(ways.cost, latency)
-    if len(whole):
-        x, y = numbers(ways.cost[whole]), numbers(latency[whole])
+    best = front(ways.cost, latency)
+    if len(best):
+        x, y = numbers(ways.cost[best]), numbers(latency[best])
         series.append(Series(name="Pareto front", x=x, y=y, style="front"))
     title, other = LATENCIES[name]
     targets = candidates.arrays.servers.targets
