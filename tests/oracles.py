@@ -21,7 +21,7 @@ from optimizer import System, find_candidates
 
 Json = dict[str, Any]
 RATE_UNIT_RPM = 1e-3
-"""Unserved rates are counted in whole multiples of this."""
+"""Unserved rates are counted in integer multiples of this."""
 Levels = dict[str, Fraction]
 """The value of every level by its name, in order."""
 
@@ -150,7 +150,7 @@ def _current_cost(
 
 
 def load_rpm(spec: Json, server: Json) -> Fraction:
-    """Return what a server must carry: its arrival rate, or its throughput target over the answer length."""
+    """Return what a server must carry: its arrival rate, or its throughput target over the output length."""
     load = server["currentAlloc"]["load"]
     if not load["arrivalRate"] or not load["avgOutTokens"]:
         return Fraction(0)

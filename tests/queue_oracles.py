@@ -209,7 +209,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One replica: law, batch limit and queue room."""
+    """One replica: law, batch limit and queue capacity."""
 
     law: Linear | Iteration
     batch: int

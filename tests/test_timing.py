@@ -1,4 +1,4 @@
-"""The two token-time laws against their plain formulas, and the chunks against counting."""
+"""The laws of the two latency models against their plain formulas, and the chunks against counting."""
 
 import random
 

@@ -86,15 +86,17 @@ def test_a_unit_fewer_that_serves_more_is_put_down_to_the_policy() -> None:
     assert "keeps to its order" not in text_of(found)
     odd = first.model_copy(update={"one_fewer": first.one_fewer.model_copy(update={"serves": "more"})})
     text = text_of(found.model_copy(update={"types": (odd, *rest)}))
-    assert "One unit fewer can serve more: what is left" in " ".join(text.split())
+    assert "One unit fewer can serve more: capacity that" in " ".join(text.split())
 
 
 def test_a_price_of_units_that_are_left_is_put_down_to_splitting() -> None:
     found = explain(two_servers())
     first, *rest = found.types
-    assert "Split, they would" not in text_of(found)
+    assert "Divisible replicas would" not in text_of(found)
     odd = first.model_copy(update={"shadow_price_cents_per_h": 1.0, "left": 2})
-    assert "Split, they would also use up types" in text_of(found.model_copy(update={"types": (odd, *rest)}))
+    assert "Divisible replicas would also use up types" in text_of(
+        found.model_copy(update={"types": (odd, *rest)})
+    )
 
 
 def test_the_first_line_says_that_the_solver_stopped_early() -> None:

@@ -214,7 +214,7 @@ def test_every_kind_of_change_is_named() -> None:
     assert (new.first is None, new.second is None) == (True, False)
     assert (gone.difference.cost_cents_per_h, new.difference.cost_cents_per_h) == (-10.0, 10.0)
     assert not found.equal_service
-    assert "the same servers" in found.notes[0]
+    assert "different servers" in found.notes[0]
 
 
 def test_a_mixed_server_moves_when_its_set_of_accelerators_differs() -> None:
@@ -238,7 +238,7 @@ def test_a_server_that_the_limits_leave_out_is_newly_unserved() -> None:
     assert {row.server: row.service for row in found.servers} == {"a": "same", "b": "newly_unserved"}
     assert changes(found)["b"] == "stopped"
     assert not found.equal_service
-    assert "not every server is served to the same share" in found.notes[0]
+    assert "not every server is served to the same fraction" in found.notes[0]
 
 
 def test_more_units_serve_a_server_newly() -> None:
