@@ -129,7 +129,7 @@ def test_one_server_in_depth_shows_candidates_and_rejected_pairs() -> None:
     )
     text = text_of(explain(load_system(source), "a"))
     assert "a: m for class gold, priority 1, 900 requests/min" in text
-    assert "Binding constraint: ITL (1 % more raises\nthe largest load by 7.21%)." in text
+    assert "Binding constraint: ITL (1 % more raises the largest load by 7.21%)." in " ".join(text.split())
     assert "Next-best alternative: 4 x A1; the plan would cost 60.00 cents/h more." in text
     assert "(* runs there)" in text
     assert "A0 *" in text
