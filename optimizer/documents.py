@@ -1,7 +1,7 @@
 """What every document is made of: an immutable pydantic model with strict types, and the numbers in it.
 
-Wire names are the reference family's (``arrivalRate``) and are matched in any case; Python names carry the
-unit (``arrival_rate_rpm``). Unknown keys, wrong types, NaN and infinity are errors with their path.
+Wire names are those of the reference, llm-inferno (docs/glossary.md), matched in any case; Python names carry
+the unit (``arrival_rate_rpm``). Unknown keys, wrong types, NaN and infinity are errors with their path.
 """
 
 from functools import cache
@@ -20,7 +20,7 @@ MAX_QUANTITY = 1e15
 
 
 def _whole(value: object) -> object:
-    """Let 1024.0 pass where a whole number is meant; other floats are refused by the strict check."""
+    """Let 1024.0 pass where an integer is meant; other floats are refused by the strict check."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

@@ -21,7 +21,7 @@ _BYTES_PER_PARAM = 2
 _WEIGHTS_SHARE = 0.8
 """Of the memory, which weights may fill; caches need the rest."""
 _SHAPES = ((128, 256), (256, 512), (512, 128), (1024, 256), (1024, 1024), (2048, 512), (4096, 256))
-"""Prompt and answer lengths [tokens]."""
+"""Input and output lengths [tokens]."""
 
 
 def generate_system(servers: int, accelerators: int, types: int, seed: int, tightness: float = 1.0) -> System:

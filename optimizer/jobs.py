@@ -98,7 +98,7 @@ class SolveOptions:
 
 @dataclass(frozen=True, slots=True)
 class LoadChange:
-    """Another load of a whole system, in at most one way."""
+    """Another load of a system, in at most one way."""
 
     csv: str | Path | None = None
     """A file of loads by server."""
@@ -214,7 +214,7 @@ def show_figure(request: FigureRequest) -> Figure:
     """
     for name in ("server", "accelerator"):
         if getattr(request, name) is not None and request.kind in PLAN_KINDS:
-            raise RequestError(name, f"{request.kind!r} shows the whole plan; remove it")
+            raise RequestError(name, f"{request.kind!r} shows all servers; remove it")
     after = request.load.applied_to(request.system)
     return make_figure(
         after,

@@ -36,15 +36,15 @@ class _ReplicaShape(Document):
     max_batch: BatchLimit = Field(alias="maxBatch")
     """Batch limit."""
     max_queue: Count | None = Field(None, alias="maxQueue")
-    """Room to wait behind a full batch; none: 10 times the batch."""
+    """Queue capacity: requests that may wait behind a full batch; none: 10 times the batch."""
     in_tokens: Tokens = Field(alias="inTokens")
-    """Mean prompt length [tokens]."""
+    """Mean input length [tokens]."""
     out_tokens: AnswerTokens = Field(alias="outTokens")
-    """Mean answer length [tokens]."""
+    """Mean output length [tokens]."""
 
 
 class Replica(LawFields, _ReplicaShape):
-    """A replica: its token times under one law, its limits, and its requests."""
+    """A replica: its latency model, its limits, and its requests."""
 
     @model_validator(mode="after")
     def _one_law(self) -> "Replica":
@@ -233,7 +233,7 @@ def _queues(replicas: Sequence[Replica]) -> list[tuple[IntArray, QueueModel]]:
         )
         if not law.has_work().all():
             raise AnalysisError(
-                "the service time of a request is zero; give token times, or more than one answer token"
+                "the service time of a request is zero; give token times, or more than one output token"
             )
         max_batch = np.array([replica.max_batch for replica in mine])
         max_queue = np.array(

@@ -18,7 +18,7 @@ from optimizer.spec.system import System
 from optimizer.timing import LawTable
 
 DEFAULT_MAX_BATCH = 256
-"""Batch limit where a profile states none (the newer reference's ceiling)."""
+"""Batch limit where a profile states none (the ceiling of llm-inferno's optimizer-light)."""
 SECONDS_PER_MINUTE = 60.0
 
 
@@ -29,7 +29,7 @@ class ServerArrays:
     in_tokens: FloatArray
     out_tokens: FloatArray
     load_rps: FloatArray
-    """Arrival rate, or the throughput target over the answer length; 0 when idle."""
+    """Arrival rate, or the throughput target over the output length; 0 when idle."""
     priority: IntArray
     has_target: BoolArray
     targets: Targets
@@ -60,7 +60,7 @@ class ProfileArrays:
     units_per_replica: IntArray
     batch_limit: FloatArray
     batch_tokens: FloatArray
-    """Batch limit × the answer length it was found at; 0: the limit is not scaled."""
+    """Batch limit × the output length it was found at; 0: the limit is not scaled."""
     kv_capacity_tokens: FloatArray
     """Infinity where none is stated."""
     laws: LawTable
@@ -126,25 +126,25 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
         if server.keep_accelerator and server.current.accelerator:
             allowed[s, np.arange(len(place_of)) != place_of[server.current.accelerator]] = False
 
-    def whole(values: list[int]) -> IntArray:
+    def integers(values: list[int]) -> IntArray:
         return frozen(np.array(values, dtype=np.int64))
 
     return ServerArrays(
         in_tokens=frozen(np.array([load.in_tokens for load in loads])),
         out_tokens=frozen(out_tokens),
         load_rps=frozen(np.where(idle, 0.0, wanted_rps)),
-        priority=whole([system.priority(server) for server in servers]),
+        priority=integers([system.priority(server) for server in servers]),
         has_target=frozen(np.array([target is not None for target in targets], dtype=np.bool_)),
         targets=_targets(targets, [_max_loss(system, server) for server in servers], frozen(tps > 0)),
-        min_replicas=whole([server.min_num_replicas for server in servers]),
-        max_replicas=whole([server.max_num_replicas or MAX_COUNT for server in servers]),
-        max_batch=whole([server.max_batch_size for server in servers]),
-        max_queue=whole(
+        min_replicas=integers([server.min_num_replicas for server in servers]),
+        max_replicas=integers([server.max_num_replicas or MAX_COUNT for server in servers]),
+        max_batch=integers([server.max_batch_size for server in servers]),
+        max_queue=integers(
             [-1 if server.max_queue_size is None else server.max_queue_size for server in servers]
         ),
         allowed=frozen(allowed),
-        current_accelerator=whole([place_of.get(server.current.accelerator, -1) for server in servers]),
-        current_replicas=whole([server.current.num_replicas for server in servers]),
+        current_accelerator=integers([place_of.get(server.current.accelerator, -1) for server in servers]),
+        current_replicas=integers([server.current.num_replicas for server in servers]),
         running=frozen(np.array([server.current.is_running for server in servers], dtype=np.bool_)),
         current_cost=frozen(np.array([current_cost_cents_per_h(system, name) for name in system.servers])),
     )

@@ -1,4 +1,4 @@
-"""Errors as answers: ``application/problem+json`` under /v1, elsewhere the reference's ``{"message": …}``."""
+"""Errors as answers: ``application/problem+json`` under /v1, elsewhere llm-inferno's ``{"message": …}``."""
 
 import http
 import json

@@ -1,6 +1,6 @@
 """The fleet that a stateful service holds: immutable snapshots, one after the other, each with its revision.
 
-A reader gets a whole snapshot; a writer gives a function from snapshot to snapshot, which sees every change
+A reader gets a snapshot; a writer gives a function from snapshot to snapshot, which sees every change
 before it.
 """
 
@@ -139,7 +139,7 @@ class PlanRecord:
 
 
 Arrival = tuple[Entities, Plan | None]
-"""A whole fleet, and the plan that was made of it, if any."""
+"""A fleet, and the plan that was made of it, if any."""
 
 
 class _Arriving:

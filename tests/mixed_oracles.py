@@ -19,7 +19,7 @@ from oracles import Json, Levels, _current_cost, exact, load_rpm, plain
 from optimizer import System, find_candidates
 
 TOLERANCE = Fraction(1, 10**9)
-"""Relative shortfall of rate that counts as rounding, as for the replicas of a candidate (DESIGN §4)."""
+"""Relative shortfall of rate that counts as rounding, as for the replicas of a candidate (eq. 29)."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ def mixtures(
 
 
 def transition_value(demand: Demand, replicas: tuple[int, ...], penalty: Fraction) -> Fraction:
-    """Return Σ cost - old + penalty x (cost on other accelerators + old if no pool stays) (DESIGN §5)."""
+    """Return Σ cost - old + penalty x (cost on other accelerators + old if no pool stays) (eq. 33)."""
     pools = [(column, n * column.cost) for n, column in zip(replicas, demand.columns, strict=True) if n]
     stays = any(column.accelerator == demand.now for column, _ in pools)
     moved = sum((cost for column, cost in pools if column.accelerator != demand.now), Fraction(0))

@@ -21,7 +21,7 @@ from optimizer import System, find_candidates
 
 Json = dict[str, Any]
 RATE_UNIT_RPM = 1e-3
-"""Unserved rates are counted in whole multiples of this."""
+"""Unserved rates are counted in integer multiples of this."""
 Levels = dict[str, Fraction]
 """The value of every level by its name, in order."""
 
@@ -150,7 +150,7 @@ def _current_cost(
 
 
 def load_rpm(spec: Json, server: Json) -> Fraction:
-    """Return what a server must carry: its arrival rate, or its throughput target over the answer length."""
+    """Return what a server must carry: its arrival rate, or its throughput target over the output length."""
     load = server["currentAlloc"]["load"]
     if not load["arrivalRate"] or not load["avgOutTokens"]:
         return Fraction(0)
@@ -341,7 +341,7 @@ def _batch(server: Json, perf: Json, *, idle: bool) -> int:
 
 
 def linear_replica(server: Json, perf: Json, batch: int, rate_rps: float) -> dict[str, float]:
-    """Return the means of one replica under the linear law, state by state (reference-system §1.3, §1.6)."""
+    """Return the means of one replica under the linear law, state by state (math.md, sections 2.1 and 3)."""
     load, decode, prefill = server["currentAlloc"]["load"], perf["decodeParms"], perf["prefillParms"] or {}
     prompt, steps = load["avgInTokens"], load["avgOutTokens"] - 1
     gamma, delta = (prefill.get("gamma", 0), prefill.get("delta", 0)) if prompt else (0, 0)

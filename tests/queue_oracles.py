@@ -1,8 +1,8 @@
 """A second computation of the queueing model, in plain loops and exact or 40-digit numbers.
 
 It shares no code and no method with `optimizer`: the states are walked one by one (no closed form of the
-tail), the chunks are counted up from one, the largest rate is found by halving. Formulas are those of the
-reference, ``reference-system.md`` §1.1-1.6, with its defects (§1.7) left out.
+tail), the chunks are counted up from one, the largest rate is found by halving. The formulas are those
+of docs/math.md, sections 2 to 4.
 """
 
 from collections.abc import Callable, Sequence
@@ -113,7 +113,7 @@ def chunks_fit(k: int, tokens_in: int, tokens_out: int, budget: int, batch: int)
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """The linear law of one replica (reference-system §1.6); times in ms."""
+    """The linear law of one replica (math.md, section 2.1); times in ms."""
 
     alpha: float
     beta: float
@@ -148,7 +148,7 @@ class Linear:
 
 @dataclass(frozen=True, slots=True)
 class Iteration:
-    """The iteration law of one replica (reference-system §1.1); times in ms."""
+    """The iteration law of one replica (math.md, section 2.2); times in ms."""
 
     alpha: float
     beta: float
@@ -209,7 +209,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One replica: law, batch limit and queue room."""
+    """One replica: law, batch limit and queue capacity."""
 
     law: Linear | Iteration
     batch: int
@@ -220,11 +220,11 @@ class Machine:
         return [n / self.law.service(n) for n in range(1, self.batch + 1)]
 
     def least(self) -> float:
-        """Return the lower end of the rates that sizing considers, in req/s (reference-system §1.1)."""
+        """Return the lower end of the rates that sizing considers, in req/s (math.md, section 5)."""
         return 0.001 * 1000 / self.law.service(1)
 
     def stable(self) -> float:
-        """Return the largest stable rate, in req/s (reference-system §1.1)."""
+        """Return the largest stable rate, in req/s (math.md, section 5)."""
         return (1 - 0.001) * 1000 * self.batch / self.law.service(self.batch)
 
     def see(self, rate: float) -> Seen:

@@ -128,5 +128,7 @@ def test_a_law_that_a_queue_model_cannot_express_is_refused_in_one_line(
 ) -> None:
     monkeypatch.setattr(ReplicaQueues, "takes", classmethod(lambda _cls, law: law is not ToyLaw))
     check_profile(system.profiles["m", "B"], "models[1]")
-    with pytest.raises(SpecError, match=r"models\[0\]: the queue model 'reference' cannot .* the toy law"):
+    with pytest.raises(
+        SpecError, match=r"models\[0\]: the queue model 'reference' does not .* the toy latency model"
+    ):
         check_profile(system.profiles["m", "A"], "models[0]")

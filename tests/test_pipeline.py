@@ -87,8 +87,8 @@ def test_an_option_with_its_default_value_still_replaces() -> None:
 @pytest.mark.parametrize(
     ("option", "value", "text"),
     [
-        ("fast", True, "optimizer.fast: there is no such option"),
-        ("unlimted", True, "optimizer.unlimted: there is no such option"),
+        ("fast", True, "optimizer.fast: unknown option"),
+        ("unlimted", True, "optimizer.unlimted: unknown option"),
         ("gap", -0.1, "optimizer.gap: .*0"),
         ("gap", 2.0, "optimizer.gap: .*1"),
         ("time_limit_s", 0.0, "optimizer.timeLimit: .*0"),

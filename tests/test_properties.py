@@ -1,4 +1,4 @@
-"""What is always true of a plan (DESIGN §7), on systems that hypothesis makes up.
+"""What is always true of a plan (docs/design.md), on systems that hypothesis makes up.
 
 Levels are compared up to 1e-6: on these systems two sums of money differ by at least 0.0125 or not at all.
 """

@@ -19,7 +19,7 @@ from optimizer.replica import (
 from optimizer.timing import DecodeParms, PerfParms, PrefillParms
 
 LINEAR = Machine(Linear(20, 0.5, 50, 0.02, 512, 200), 16, 160)
-ITERATION = Machine(Iteration(12, 0.05, 0.0005, 128, 512), 48, 128)  # reference-system §1.7 f
+ITERATION = Machine(Iteration(12, 0.05, 0.0005, 128, 512), 48, 128)  # the reference's own example, recorded
 
 
 def replica(machine: Machine) -> Replica:
@@ -139,7 +139,7 @@ def test_a_request_that_takes_no_time_is_an_error() -> None:
 
 def test_the_newest_reference_example_is_sized_to_the_printed_digits() -> None:
     found = sized(ITERATION, 60.0, 20.0)
-    assert found.max_rate_rps == pytest.approx(2.9494622, rel=2e-6)  # reference-system §1.7 f
+    assert found.max_rate_rps == pytest.approx(2.9494622, rel=2e-6)  # the reference's own example, recorded
     assert found.rate_ttft_rps == pytest.approx(2.9494622, rel=2e-6)  # the same; the search of the
     assert found.rate_itl_rps == pytest.approx(2.971982, rel=2e-6)  # reference ends at 1e-6 relative
     assert found.at_max_rate.stable_rate_rps == pytest.approx(3.8609295, rel=1e-7)

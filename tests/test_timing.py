@@ -1,4 +1,4 @@
-"""The two token-time laws against their plain formulas, and the chunks against counting."""
+"""The laws of the two latency models against their plain formulas, and the chunks against counting."""
 
 import random
 
@@ -81,7 +81,7 @@ def test_a_request_without_a_prompt_has_no_prefill_and_its_gamma_is_not_subtract
 
 
 def test_a_linear_service_time_that_does_not_vary_with_the_batch_has_constant_phases() -> None:
-    # The reference divides by zero here (reference-system §1.6, last line).
+    # The reference divides by zero here.
     flat = Linear(alpha=20, beta=0, gamma=300, delta=0, tokens_in=100, tokens_out=11)
     one = Linear(alpha=20, beta=2, gamma=0, delta=0, tokens_in=0, tokens_out=1)
     times = linear(flat, one).token_times(np.array([500.0, 0.0]), np.array([3.0, 3.0]), np.array([8, 8]))
@@ -118,7 +118,7 @@ def test_the_iteration_service_time_is_its_iterations_at_that_batch(law: Iterati
 @MANY
 @given(law=ITERATION, batch=st.integers(1, 256))
 def test_prefill_and_tokens_at_a_constant_batch_make_up_the_service_time(law: Iteration, batch: int) -> None:
-    # reference-system §1.1: prefill(B) + m·itl(B) = τ(B)
+    # an identity of the law: prefill(B) + m·itl(B) = τ(B)
     n = np.array([float(batch)])
     times = iteration(law).token_times(iteration(law).service_time_ms(n), n, np.array([256]))
     assert times.prefill_ms[0] == pytest.approx(law.prefill(batch, 256), rel=1e-12)
@@ -150,7 +150,7 @@ def test_the_prefill_has_no_negative_part_for_others_below_one() -> None:
 
 
 def test_idle_iteration_replicas_quote_the_reference() -> None:
-    law = iteration(Iteration(10, 0.05, 5e-4, 1000, 100))  # reference-system §1.9, zeroLoadAllocation
+    law = iteration(Iteration(10, 0.05, 5e-4, 1000, 100))  # the reference's zeroLoadAllocation
     times, turnaround = law.idle_times(np.array([64]))
     assert times.itl_ms[0] == pytest.approx(10 + 0.05, rel=1e-14)
     assert times.first_token_ms[0] == pytest.approx(10 + 0.05 + 5e-4 * 64, rel=1e-14)

@@ -10,8 +10,8 @@ _SETTINGS: dict[str, tuple[str, Any, str]] = {
     "tp": ("N", int, "devices of a replica, tensor parallelism (1)"),
     "weights": ("FORMAT", str, "bf16, fp8, int8, int4, fp4 or mxfp4 (as published)"),
     "cache": ("FORMAT", str, "format of the KV cache, bf16 or fp8 (bf16)"),
-    "in_tokens": ("TOKENS", number(1, 1e8, "the mean prompt"), "mean prompt length (1024)"),
-    "out_tokens": ("TOKENS", number(1, 1e8, "the mean answer"), "mean answer length (256)"),
+    "in_tokens": ("TOKENS", number(1, 1e8, "the mean input length"), "mean input length (1024)"),
+    "out_tokens": ("TOKENS", number(1, 1e8, "the mean output length"), "mean output length (256)"),
     "max_requests": ("N", int, "most requests in the batch (256)"),
     "max_num_tokens": ("TOKENS", int, "token budget of one iteration (8192)"),
     "memory_utilization": (

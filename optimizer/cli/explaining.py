@@ -11,7 +11,7 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
     add_path(parser)
     parser.add_argument("--server", metavar="S", help="explain one server in depth")
     add_load(parser)
-    add_exact_flags(parser, "time for the whole explanation [s]")
+    add_exact_flags(parser, "time limit of the explanation [s]")
     add_json(parser)
 
 

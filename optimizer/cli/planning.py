@@ -73,7 +73,7 @@ def _check(arguments: argparse.Namespace) -> None:
         (len(system.accelerators), "accelerator"),
         (len(system.capacity), "capacity"),
     )
-    print(f"{arguments.path}: good: " + ", ".join(_plural(number, noun) for number, noun in counts))
+    print(f"{arguments.path}: valid: " + ", ".join(_plural(number, noun) for number, noun in counts))
 
 
 def _plural(number: int, noun: str) -> str:
@@ -108,7 +108,7 @@ def _candidates(arguments: argparse.Namespace) -> None:
 
 COMMANDS = {
     "solve": Command("find the least-cost plan of a system", _add_solve, _solve),
-    "check": Command("say whether a system is well-formed, and what it holds", add_path, _check),
+    "check": Command("check that a system is valid, and count what it contains", add_path, _check),
     "candidates": Command(
         "size every server on every accelerator, or say why it cannot run there", _add_candidates, _candidates
     ),

@@ -24,7 +24,7 @@ _LAW_FLAGS = {
             "--prefill-per-token",
             "per_token_ms",
             "ms/token",
-            "δ: longer prefill per prompt token and request in the batch",
+            "δ: longer prefill per input token and request in the batch",
         ),
     ),
     "iteration": (
@@ -38,14 +38,14 @@ _SHAPE_FLAGS = ("in_tokens", "out_tokens", "max_batch", "max_queue", "max_num_to
 
 
 def _add_replica(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--in-tokens", metavar="TOKENS", type=float, help="mean prompt length")
-    parser.add_argument("--out-tokens", metavar="TOKENS", type=float, help="mean answer length")
+    parser.add_argument("--in-tokens", metavar="TOKENS", type=float, help="mean input length")
+    parser.add_argument("--out-tokens", metavar="TOKENS", type=float, help="mean output length")
     parser.add_argument("--max-batch", metavar="REQUESTS", type=int, help="batch limit")
     parser.add_argument(
         "--max-queue",
         metavar="REQUESTS",
         type=int,
-        help="room to wait behind a full batch (10 times the batch)",
+        help="queue capacity: requests that may wait behind a full batch (10 times the batch)",
     )
     for title, parts in (("linear law", ("decode", "prefill")), ("iteration law", ("iteration",))):
         group = parser.add_argument_group(title)
@@ -87,7 +87,7 @@ def _replica(arguments: argparse.Namespace) -> Any:
             ", ".join(flag for part in parts for flag, *_ in _LAW_FLAGS[part])
             for parts in (("decode", "prefill"), ("iteration",))
         )
-        raise SpecError(f"give token times of one law: {either} (linear law), or {other} (iteration law)")
+        raise SpecError(f"give one latency model: {either} (linear law), or {other} (iteration law)")
     try:
         return validated(Replica, values)
     except SpecError as error:
@@ -135,7 +135,7 @@ def _analyze(arguments: argparse.Namespace) -> int | None:
     if found.offered_rps > found.stable_rate_rps:
         tell(
             f"inferplan: note: rate {found.offered_rps:g} requests/s exceeds the stable maximum "
-            f"{found.stable_rate_rps:g}; {found.loss:.1%} is lost, and the latencies are of the rest"
+            f"{found.stable_rate_rps:g}; {found.loss:.1%} is lost, and the latencies are those of the rest"
         )
     return None
 
@@ -191,7 +191,7 @@ def _refuse_beside_batch(arguments: argparse.Namespace, own: dict[str, object]) 
     defaults = dict.fromkeys((*_SHAPE_FLAGS, *flags)) | own
     given = [name for name, default in defaults.items() if getattr(arguments, name) != default]
     if given:
-        raise SpecError(f"--batch: its lines say it all; remove --{given[0].replace('_', '-')}")
+        raise SpecError(f"--batch: its lines give everything; remove --{given[0].replace('_', '-')}")
 
 
 def _answer_lines(path: str, answer: Callable[[Any], Any]) -> int:

@@ -29,7 +29,7 @@ KINDS = {
     "occupancy": "how many requests are in a replica, and how often",
     "batch": "largest load and latencies by batch limit",
     "latency": "latencies against load, with the targets",
-    "timing": "token times of the fitted law against batch",
+    "timing": "token times of the fitted latency model against batch",
     "cost": "cost against load, by accelerator",
     "pareto": "cost against latency, by accelerator, with the Pareto front",
 }

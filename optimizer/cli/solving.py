@@ -33,12 +33,12 @@ def add_solving_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--backend", metavar="NAME", default="highs", help="MILP solver: highs, CBC, … (highs)"
     )
-    _add_stopping(parser, "time for the whole solve [s]")
+    _add_stopping(parser, "time limit of the solve [s]")
 
 
 def _add_plan_flags(parser: argparse.ArgumentParser) -> None:
     limits = parser.add_mutually_exclusive_group()
-    limits.add_argument("--limited", action="store_true", help="keep to the units that exist")
+    limits.add_argument("--limited", action="store_true", help="stay within the units that exist")
     limits.add_argument("--unlimited", action="store_true", help="ignore the capacities")
     parser.add_argument("--mixed", action="store_true", help="let a server run on several accelerators")
 
@@ -122,7 +122,7 @@ def add_load_change(parser: argparse.ArgumentParser) -> None:
 
 def _seed(text: str) -> int:
     if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r}: the seed must be a whole number, at least 0")
+        raise argparse.ArgumentTypeError(f"{text!r}: the seed must be an integer, at least 0")
     return int(text)
 
 

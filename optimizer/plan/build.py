@@ -61,8 +61,8 @@ def _served_fraction(problem: Problem, replicas: IntArray, carried_rps: FloatArr
     """Return the share of each server's load that is carried, or of its least replicas where it is idle."""
     count = np.bincount(problem.table.server, replicas, minlength=len(problem.priority))
     loaded = problem.load_rps > 0
-    whole = np.where(loaded, problem.load_rps, np.maximum(problem.min_replicas, 1))
-    share = np.where(problem.to_serve, np.minimum(np.where(loaded, carried_rps, count) / whole, 1.0), 1.0)
+    demand = np.where(loaded, problem.load_rps, np.maximum(problem.min_replicas, 1))
+    share = np.where(problem.to_serve, np.minimum(np.where(loaded, carried_rps, count) / demand, 1.0), 1.0)
     return np.where(share >= 1 - COUNT_TOLERANCE, 1.0, share)
 
 

@@ -146,7 +146,7 @@ class Plan(Document):
     def applied_to(self, system: System) -> System:
         """Return the system as it is once the plan is carried out: what was planned is what runs.
 
-        A server with several pools shows the largest of them, as its current allocation has room for one.
+        A server with several pools shows the largest of them, as its current allocation holds one.
 
         Raises:
             SpecError: the plan is not for the servers and accelerators of this system.
@@ -168,7 +168,7 @@ class Plan(Document):
         """
         if server.name not in self.allocations and server.name not in self._server_names():
             raise SpecError(
-                f"servers.{server.name}: not in the plan; make a plan for the servers that there are"
+                f"servers.{server.name}: not in the plan; plan again with the servers of this system"
             )
         return _as_allocation(self.allocations.get(server.name, ()), server.current.load)
 

@@ -22,7 +22,7 @@ class Shortage:
     """Whether the system says how many exist."""
 
 
-STOPPED_UNLIMITED = "solver_stopped", "there are units enough, but the solver stopped before it used them"
+STOPPED_UNLIMITED = "solver_stopped", "there are enough units, but the solver stopped before it used them"
 NO_ACCELERATOR = "no_candidate", "there is no accelerator in the system"
 
 

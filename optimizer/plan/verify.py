@@ -1,6 +1,6 @@
 """Does a plan hold? Plain arithmetic on the plan and the system; the solver is not asked.
 
-Units are counted in whole numbers; rates, costs, levels and changes are added up again from the documents;
+Units are counted in integers; rates, costs, levels and changes are added up again from the documents;
 every pool is put through the queueing model again; what cannot be computed again must agree with the rest.
 """
 

@@ -27,7 +27,7 @@ class Stationary:
     in_queue: FloatArray
     """Mean number of requests waiting behind a full batch."""
     acceptance: FloatArray
-    """Share of arrivals that find room, 1 − p(N+Q), to full relative precision."""
+    """Share of arrivals that are admitted, 1 − p(N+Q), to full relative precision."""
     log_p_empty: FloatArray
     """Natural logarithm of p(0)."""
     log_p_full: FloatArray
@@ -94,9 +94,9 @@ class BirthDeathQueue:
         """
         lengths = self.max_batch + 1
         last = self.start + self.max_batch
-        room = self.max_queue.astype(np.float64)
+        capacity = self.max_queue.astype(np.float64)
         log_load = log_rate - self.log_full_rate
-        log_tail = _log_geometric_sum(log_load, room + 1)
+        log_tail = _log_geometric_sum(log_load, capacity + 1)
 
         weights = self.state * np.repeat(log_rate, lengths)
         weights += self.log_weight
@@ -112,13 +112,13 @@ class BirthDeathQueue:
         weights *= self.state
         in_service = np.add.reduceat(weights, self.start) / total + self.max_batch * tail
         log_total = peak + np.log(total)
-        kept_share = _share_below_last(log_load, room)
+        kept_share = _share_below_last(log_load, capacity)
         return Stationary(
             in_service=in_service,
-            in_queue=tail * _geometric_mean(log_load, room + 1),
+            in_queue=tail * _geometric_mean(log_load, capacity + 1),
             acceptance=below + tail * kept_share,
             log_p_empty=-log_total,
-            log_p_full=log_batch_full + room * log_load - log_total,
+            log_p_full=log_batch_full + capacity * log_load - log_total,
         )
 
 
@@ -130,10 +130,10 @@ def _log_geometric_sum(log_ratio: FloatArray, terms: FloatArray) -> FloatArray:
         return growth + np.log(np.expm1(-terms * magnitude) / np.expm1(-magnitude))
 
 
-def _share_below_last(log_ratio: FloatArray, room: FloatArray) -> FloatArray:
-    """Return the share of the first `room` of room + 1 terms exp(j·log_ratio), to full relative precision."""
+def _share_below_last(log_ratio: FloatArray, count: FloatArray) -> FloatArray:
+    """Return the share of the first `count` of count + 1 terms exp(j·log_ratio), to full precision."""
     magnitude = np.maximum(np.abs(log_ratio), 1e-300)
-    share = np.expm1(-room * magnitude) / np.expm1(-(room + 1) * magnitude)
+    share = np.expm1(-count * magnitude) / np.expm1(-(count + 1) * magnitude)
     return share * np.exp(-np.maximum(log_ratio, 0.0))
 
 

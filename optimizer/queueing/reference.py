@@ -1,4 +1,6 @@
-"""The reference's queue model: a birth-death queue that the service times at a constant batch drive.
+"""The reference's queue model: a birth-death queue driven by the service times at a constant batch.
+
+The reference is llm-inferno, see docs/glossary.md.
 
 `ReplicaQueues` joins a law with its queue, for R rows at once. Rates are requests per second at this boundary
 and requests per millisecond inside. Equation numbers refer to ``docs/math.md``.

@@ -23,7 +23,7 @@ CUTS = np.array([0.05, 0.25, 0.5, 0.75])
 """Where a bracket is cut into parts before the search begins; small batches cross close to its lower end."""
 _WORST = -1
 """Row of `_ratios` that has the worst of them."""
-STEADY_LOADS = 32
+LOADS_BELOW_MAX_RATE = 32
 """Loads, in equal steps up to the largest rate, at which targets are looked at where chunks step."""
 SMALLEST_RATIO = 1e-30
 """Stands for a latency of zero (no prompt, no wait) where its logarithm is taken."""
@@ -73,13 +73,13 @@ def meet_targets_below(replicas: QueueModel, targets: Targets, max_rate_rps: Flo
     """Return whether the targets hold at loads below the largest rate as well, shape (R,).
 
     Where latencies step (with the number of prefill chunks), a lower load may miss what the largest rate
-    meets; such rows are looked at at `STEADY_LOADS` loads.
+    meets; such rows are checked at `LOADS_BELOW_MAX_RATE` loads.
     """
     meets = np.ones(len(max_rate_rps), np.bool_)
     rows = np.flatnonzero(replicas.steps & ~np.isnan(max_rate_rps))
     if len(rows):
         some, wanted = replicas.take(rows), targets.take(rows)
-        for share in np.arange(1, STEADY_LOADS) / STEADY_LOADS:
+        for share in np.arange(1, LOADS_BELOW_MAX_RATE) / LOADS_BELOW_MAX_RATE:
             found = some.analyze(share * max_rate_rps[rows])
             meets[rows] &= wanted.met(found)
     return meets

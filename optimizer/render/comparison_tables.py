@@ -85,8 +85,8 @@ def _loads(found: Comparison) -> Table:
             ("server", False),
             ("req/min", True),
             ("difference", True),
-            ("prompt\ntokens", True),
-            ("answer\ntokens", True),
+            ("input\ntokens", True),
+            ("output\ntokens", True),
         ],
     )
     changed = [row for row in _in_order(found.servers) if _load(row.first) != _load(row.second)]

@@ -33,8 +33,8 @@ from optimizer.studies.figures.document import share_text
 MOST_QUESTIONS = 10
 """Unanswered questions that are listed one by one."""
 _BY_POLICY = (
-    "what is left beside the servers served in full is given out by the saturation policy, which keeps to "
-    "its order and does not search for the best."
+    "capacity that the fully served servers leave is given out by the saturation policy, which follows its "
+    "order and does not search for the optimum."
 )
 
 
@@ -75,9 +75,9 @@ def _overview(explanation: Explanation) -> Iterator[RenderableType]:
         [
             ("server", False),
             ("runs on", False),
-            ("what binds", False),
-            ("room for\nreq/min", True),
-            ("runner-up", False),
+            ("binding\nconstraint", False),
+            ("headroom\nreq/min", True),
+            ("next-best\nalternative", False),
             ("would cost\ncents/h", True),
         ],
     )
@@ -93,17 +93,17 @@ def _overview(explanation: Explanation) -> Iterator[RenderableType]:
                 item.server if i == 0 else "",
                 pool if item.pools else _why_none(item),
                 binding,
-                _room(item) if i == 0 else "",
+                _headroom(item) if i == 0 else "",
                 others[i] if i < len(others) else "",
                 _price(item.next_best) if i == 0 else "",
             )
     yield table
     yield from titled_list(
-        "Who is served more or less with the runner-up",
+        "Who is served more or less with the next-best alternative",
         (f"{item.server}: {service_text(item.next_best.effect)}" for item in order if _moves(item.next_best)),
     )
     if any(item.next_best is not None and item.next_best.effect.serves == "more" for item in order):
-        yield sentence(f"A runner-up can serve more: {_BY_POLICY}")
+        yield sentence(f"A next-best alternative can serve more: {_BY_POLICY}")
 
 
 def _moves(alternative: Alternative | None) -> TypeGuard[Alternative]:
@@ -115,7 +115,7 @@ def _why_none(item: ServerExplanation) -> str:
     return "not served" if item.served_fraction < 1 else "idle"
 
 
-def _room(item: ServerExplanation) -> str:
+def _headroom(item: ServerExplanation) -> str:
     if item.served_fraction < 1:
         return f"{share_text(item.served_fraction)} served"
     if item.headroom_rpm is None or item.headroom_share is None:
@@ -158,7 +158,7 @@ def _types(explanation: Explanation) -> Iterator[RenderableType]:
             ("left", True),
             ("one more\ncents/h", True),
             ("one fewer\ncents/h", True),
-            ("Lagrangian\nprice", True),
+            ("shadow\nprice", True),
         ],
     )
     for item in explanation.types:
@@ -175,10 +175,10 @@ def _types(explanation: Explanation) -> Iterator[RenderableType]:
     priced = [item for item in explanation.types if item.shadow_price_cents_per_h]
     if priced:
         yield sentence(
-            "Lagrangian price: what a small part of a unit more would save of the objective, if replicas "
-            "could be split, in cents/h per unit."
+            "Shadow price of a unit: what a small fraction of one more unit would save of the objective, per "
+            "unit, if replicas were divisible [cents/h]."
             + (
-                " Split, they would also use up types of which units are left."
+                " Divisible replicas would also use up types of which units are left."
                 if any(item.left for item in priced)
                 else ""
             )
@@ -221,17 +221,17 @@ def _repair(repair: Repair, *, all_answered: bool) -> Iterator[RenderableType]:
         for item in repair.relaxations
     ]
     if not repair.relaxations and all_answered:
-        lines.append("one target: none of a server that is not served is enough alone")
+        lines.append("one target: relaxing no single target of an unserved server is enough")
     if repair.common_factor is not None:
-        lines.append(f"their latency targets together: {repair.common_factor:.10g} times as long")
+        lines.append(f"all their latency targets together: {repair.common_factor:.10g} times as long")
     lines += [f"no number of units serves {item.server}: {item.detail}" for item in repair.beyond_units]
-    but = ", but for what no number of units serves" if repair.cheapest and repair.beyond_units else ""
+    but = ", except what no number of units can serve" if repair.cheapest and repair.beyond_units else ""
     yield from titled_list(f"What would serve everything{but}; each line is an alternative", lines)
 
 
 def _units(repair: UnitRepair) -> str:
     if not repair.added:
-        return "none; the solver stopped before it used those that exist, give it more time"
+        return "none; the solver stopped before it used the existing ones, give it more time"
     added = " ".join(f"+{count:,} {kind}" for kind, count in repair.added.items())
     proof = "" if repair.proved else " (not proved to be the least)"
     change = money_text(repair.effect.cost_change_cents_per_h)
@@ -245,7 +245,7 @@ def _targets(targets: Sequence[TargetPrice]) -> Iterator[RenderableType]:
     changing = [item for item in targets if changes(item.effect)]
     if changing:
         table = empty_table(
-            "What 10 % more of a target changes",
+            "What relaxing a target by 10 % changes",
             [
                 ("class", False),
                 ("model", False),
@@ -274,7 +274,7 @@ def _rest(count: int, *, more: bool) -> str:
     """Say that some targets cost nothing, beside others that do or alone."""
     which = {True: "the other", False: "any of the" if count > 1 else "the"}[more]
     targets = "latency target" if count == 1 else f"{count} latency targets"
-    return f"10 % more of {which} {targets} changes nothing."
+    return f"Relaxing {which} {targets} by 10 % changes nothing."
 
 
 def _proof(explanation: Explanation) -> Text:
@@ -292,10 +292,10 @@ def _proof(explanation: Explanation) -> Text:
     if not found:
         return Text("")
     if None in found:
-        return sentence("Some plans were stopped early; --json says of each number how far it is proved.")
+        return sentence("Some solves were stopped early; --json gives the accuracy of every number.")
     most = max(value for value in found if value is not None)
     if most == 0:
-        return sentence("Every number is the difference of two plans that are proved optimal.")
+        return sentence("Every number is the difference between two plans that are proved optimal.")
     return sentence(
         f"Not every plan is proved optimal: a number may be off by up to {most:,.2f} cents/h of the value."
     )

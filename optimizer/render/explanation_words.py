@@ -1,4 +1,4 @@
-"""What explanations say in words: prices, shares, service, and what binds; text of a fixed width."""
+"""What explanations say in words: prices, shares, service and binding constraints; text of a fixed width."""
 
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
@@ -60,7 +60,7 @@ def _served_text(item: ServiceChange) -> str:
 
 
 def binding_text(limits: Sequence[Binding]) -> str:
-    """Return the names of the limits that bind."""
+    """Return the names of the binding constraints."""
     return ", ".join(LIMIT_NAMES[item.limit] for item in limits) or "-"
 
 

@@ -66,18 +66,18 @@ def headline(overview: Overview) -> tuple[tuple[str, str], ...]:
 
 
 def status(overview: Overview) -> str:
-    """Say in one sentence what kind of plan it is and how good it is known to be."""
+    """Say in one sentence what kind of plan it is and how close to the optimum it is known to be."""
     plan = overview.plan
-    mode = "keeps to the units that exist" if overview.limited else "ignores how many units exist"
+    mode = "stays within the units that exist" if overview.limited else "ignores how many units exist"
     proof = {
         "optimal": "proved optimal",
         "feasible": "the best found before the solver stopped",
         "heuristic": "found by a heuristic, without proof",
     }[plan.status]
-    bound = f" Its value may be {plan.gap:.2%} above that of the best." if plan.gap else ""
+    bound = f" Its value is at most {plan.gap:.2%} above the optimum." if plan.gap else ""
     if plan.bound is not None and any(change.before for change in plan.changes):
         bound = (
-            f" Its transition value, what it costs more than what runs now plus the penalty on moves, is "
+            f" Its transition value, its extra cost over what runs now plus the penalty on moves, is "
             f"{plan.objective:,.2f} cents/h; no plan can be below {plan.bound:,.2f}.{bound}"
         )
     return f"The plan {mode}. It is {proof}.{bound} {_completeness(overview)}"
@@ -102,7 +102,7 @@ def _assignment(overview: Overview) -> Section:
     columns = (
         Column("server", numeric=False), Column("class", numeric=False), Column("model", numeric=False),
         Column("priority"), Column("accelerator", numeric=False), Column("replicas"), Column("batch"),
-        Column("load [req/min]"), Column("room for [req/min]"), Column("cost [cents/h]"),
+        Column("load [req/min]"), Column("capacity [req/min]"), Column("cost [cents/h]"),
     )  # fmt: skip
     rows = [
         (
@@ -140,7 +140,7 @@ def _types(overview: Overview) -> Section:
 def _latencies(overview: Overview) -> Section:
     columns = (
         Column("server", numeric=False), Column("accelerator", numeric=False), Column("ITL [ms]"),
-        Column("target [ms]"), Column("margin"), Column("TTFT [ms]"), Column("of it wait [ms]"),
+        Column("target [ms]"), Column("margin"), Column("TTFT [ms]"), Column("of which wait [ms]"),
         Column("target [ms]"), Column("margin"), Column("lost requests"),
     )  # fmt: skip
     rows = [
@@ -160,7 +160,7 @@ def _latencies(overview: Overview) -> Section:
 def _power(overview: Overview) -> Section:
     columns = (
         Column("server", numeric=False), Column("accelerator", numeric=False), Column("replicas"),
-        Column("batch in use"), Column("load over room"), Column("power [W]"), Column("per replica [W]"),
+        Column("batch in use"), Column("load / capacity"), Column("power [W]"), Column("per replica [W]"),
     )  # fmt: skip
     rows = [
         (
@@ -217,7 +217,7 @@ def _comparison(comparison: Comparison) -> Section:
     """Return what the limits cost, in total and by class, and the servers that they move."""
     text = [
         comparison_headline(comparison),
-        f"{_count(len(comparison.changed()), 'server')} placed another way.",
+        f"{_count(len(comparison.changed()), 'server')} placed differently.",
         *(f"{note[0].upper()}{note[1:]}." for note in comparison.notes),
     ]
     if comparison.same:

@@ -1,4 +1,4 @@
-"""One server of an explanation in depth: its pools, its runner-up, every candidate, every rejected pair."""
+"""One server of an explanation in depth: pools, next-best alternative, candidates and rejected pairs."""
 
 from collections.abc import Iterator, Sequence
 
@@ -49,7 +49,7 @@ def _verdict(item: ServerExplanation, explanation: Explanation) -> Iterator[str]
         yield (
             f"It runs on {pool.num_replicas:,} x {pool.accelerator} with batch {pool.max_batch} for "
             f"{pool.cost_cents_per_h:,.2f} cents/h. "
-            + (f"What binds: {_gains(pool.binding)}." if pool.binding else "It has no load.")
+            + (f"{_named(pool.binding)}: {_gains(pool.binding)}." if pool.binding else "It has no load.")
         )
     if item.headroom_rpm is not None and item.headroom_rpm >= 0:
         yield (
@@ -60,6 +60,10 @@ def _verdict(item: ServerExplanation, explanation: Explanation) -> Iterator[str]
         yield _next_best(item.next_best)
 
 
+def _named(limits: Sequence[Binding]) -> str:
+    return "Binding constraint" if len(limits) == 1 else "Binding constraints"
+
+
 def _gains(limits: Sequence[Binding]) -> str:
     steps = {
         "itl": "1 % more",
@@ -68,7 +72,7 @@ def _gains(limits: Sequence[Binding]) -> str:
         "throughput": "without it",
         "batch": "one request more",
     }
-    steps["memory"] = "room for one request more"
+    steps["memory"] = "memory for one request more"
     return "; ".join(
         LIMIT_NAMES[item.limit]
         + (
@@ -83,7 +87,11 @@ def _gains(limits: Sequence[Binding]) -> str:
 def _next_best(alternative: Alternative) -> str:
     effect = alternative.effect
     where = ", ".join(f"{pool.num_replicas:,} x {pool.accelerator}" for pool in alternative.pools)
-    start = f"Runner-up: {where}; the whole plan" if where else "No other accelerator takes it; the plan"
+    start = (
+        f"Next-best alternative: {where}; the plan"
+        if where
+        else "No other accelerator can serve it; the plan"
+    )
     if effect.service:
         serves = "others" if effect.serves == "same" else effect.serves
         return f"{start} would serve {serves}: {service_text(effect)}."
@@ -92,15 +100,15 @@ def _next_best(alternative: Alternative) -> str:
 
 def _candidates(item: ServerExplanation) -> Table:
     table = empty_table(
-        "Where it can run, and what the whole plan would cost more with it there",
+        "Where it can run, and how much more the plan would cost with it there",
         [
             ("accelerator\n(* runs there)", False),
             ("replicas", True),
             ("batch", True),
             ("units", True),
             ("own cost\ncents/h", True),
-            ("what binds", False),
-            ("whole plan\ncents/h", True),
+            ("binding\nconstraint", False),
+            ("plan cost\ncents/h", True),
         ],
     )
     chosen = {pool.accelerator for pool in item.pools}

@@ -87,7 +87,7 @@ def _allocations(plan: Plan, system: System) -> Table:
             ("replicas", True),
             ("batch", True),
             ("load\nreq/min", True),
-            ("room\nfor", True),
+            ("capacity\nreq/min", True),
             ("ITL ms\n(target)", True),
             ("TTFT ms\n(target)", True),
             ("util", True),

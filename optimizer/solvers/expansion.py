@@ -1,6 +1,6 @@
 """More units than exist: which to add so that every server is served, and what a unit is worth.
 
-Takes a `Problem` with capacities of which every server can be served if there are units enough, and writes
+Takes a `Problem` with capacities of which every server can be served if there are enough units, and writes
 it as a model in which units may be added: one more variable per accelerator type. Equation numbers refer to
 ``docs/math.md``.
 """

@@ -343,7 +343,7 @@ def _add_service(
 def keepable(problem: Problem) -> BoolArray:
     """Return the columns whose server exactly what it runs on now would serve in full, shape (C,).
 
-    Whether there are units enough is not asked.
+    Whether there are enough units is not checked.
     """
     table, server = problem.table, problem.table.server
     now = problem.current_replicas[server]

@@ -2,7 +2,8 @@
 
 Servers are taken in the order of their priority, then of what missing their best candidate would cost them
 (regret), then of their value. Each takes its best candidate that still fits; one that finds none waits with
-its next. Ties go to the first in order. Source: reference-system §2.4, without its defects.
+its next. Ties go to the first in order. Source: the greedy solver of
+the reference, llm-inferno's optimizer (docs/glossary.md), without its defects.
 """
 
 import heapq

@@ -23,7 +23,7 @@ SolverName = Literal["separable", "milp", "greedy"]
 
 
 class Status(StrEnum):
-    """How good an answer is known to be."""
+    """How close to the optimum an answer is known to be."""
 
     optimal = "optimal"
     """Proved within the gap, at every level."""

@@ -23,7 +23,7 @@ SUFFIXES = (".yaml", ".yml", ".json")
 MAX_YAML_BYTES = 8 * 2**20
 MAX_JSON_BYTES = 512 * 2**20
 MAX_WRAPPERS = 3
-"""The reference's deepest: system, optimizerData, optimizer."""
+"""The deepest of the reference (llm-inferno, docs/glossary.md): system, optimizerData, optimizer."""
 
 WRAPPERS = {
     "system",

@@ -20,7 +20,7 @@ def with_loads(system: System, path: str | os.PathLike[str]) -> System:
     """Return a system with the loads of a CSV file in place of its own; a row that is wrong changes nothing.
 
     Raises:
-        SpecError: the file cannot be read, a column or a server is unknown, or a value is no good number.
+        SpecError: the file cannot be read, a column or a server is unknown, or a value is not a valid number.
     """
     rows = csv.reader(lines_of(read_text(path)), strict=True)
     changed: dict[str, Server] = {}

@@ -11,11 +11,11 @@ from pydantic import BaseModel, ValidationError
 from optimizer.errors import SpecError
 
 MAX_SHOWN = 60
-"""Longest value or name that is shown whole."""
+"""Longest value or name that is shown in full."""
 NAMES_SHOWN = 10
 """Most names that are listed to choose from."""
 MAX_WRITTEN_OUT = 1e9
-"""Larger whole limits are written with an exponent."""
+"""Larger integer limits are written with an exponent."""
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -71,12 +71,12 @@ _TEXTS = {
     "string_too_long": "must have at most {max_length} characters",
     "string_type": "must be text (in YAML put it in quotes), not {value}",
     "float_type": "must be a number, not {value}",
-    "int_type": "must be a whole number, not {value}",
-    "int_from_float": "must be a whole number, not {value}",
+    "int_type": "must be an integer, not {value}",
+    "int_from_float": "must be an integer, not {value}",
     "bool_type": "must be true or false, not {value}",
     "bool_parsing": "must be true or false, not {value}",
     "float_parsing": "must be a number, not {value}",
-    "int_parsing": "must be a whole number, not {value}",
+    "int_parsing": "must be an integer, not {value}",
     "tuple_type": "must be a list, not {value}",
     "dict_type": "must be an object with keys, not {value}",
     "model_type": "must be an object with keys, not {value}",

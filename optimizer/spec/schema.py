@@ -1,7 +1,7 @@
 """The documents as immutable pydantic models: one schema for YAML, JSON, Python and REST.
 
-Wire names are the reference family's (``arrivalRate``) and are matched in any case; Python names carry the
-unit (``arrival_rate_rpm``). Unknown keys, wrong types, NaN and infinity are errors with their path.
+Wire names are those of the reference, llm-inferno (docs/glossary.md), matched in any case; Python names carry
+the unit (``arrival_rate_rpm``). Unknown keys, wrong types, NaN and infinity are errors with their path.
 """
 
 from collections.abc import Iterator
@@ -89,7 +89,7 @@ class ModelProfile(LawFields, _ProfileKey):
         if len(known) > 1:
             keys = " and ".join(law.keys(type(self)) for law in known)
             raise PydanticCustomError(
-                "two_laws", "both {keys} are given; keep one of the two laws", {"keys": keys}
+                "two_laws", "both {keys} are given; keep one of the two latency models", {"keys": keys}
             )
         return self
 
@@ -137,15 +137,15 @@ class Load(Document):
     throughput_rpm: Quantity = Field(0.0, alias="throughput")
     """Measured throughput [requests/min]; kept, not used."""
     in_tokens: Tokens = Field(0.0, alias="avgInTokens")
-    """Mean prompt length [tokens]."""
+    """Mean input length [tokens]."""
     out_tokens: Tokens = Field(0.0, alias="avgOutTokens")
-    """Mean answer length [tokens]."""
+    """Mean output length [tokens]."""
     arrival_cv: Coefficient = Field(1.0, alias="arrivalCV")
     """Coefficient of variation of the times between arrivals."""
     in_tokens_cv: Coefficient = Field(1.0, alias="inTokensCV")
-    """Coefficient of variation of the prompt length."""
+    """Coefficient of variation of the input length."""
     out_tokens_cv: Coefficient = Field(1.0, alias="outTokensCV")
-    """Coefficient of variation of the answer length."""
+    """Coefficient of variation of the output length."""
 
 
 class AllocationData(Document):
@@ -192,7 +192,7 @@ class Server(Document):
     max_batch_size: BatchSize = Field(0, alias="maxBatchSize")
     """Batch limit; 0: the profile's, scaled to the request length."""
     max_queue_size: Count | None = Field(None, alias="maxQueueSize")
-    """Room to wait behind a full batch of a replica; none: 10 times the batch; 0 loses what finds it full."""
+    """Queue capacity: requests that may wait behind a full batch; none: 10 times the batch; 0: none wait."""
     accelerators: tuple[Name, ...] | None = Field(None, strict=False, fail_fast=True)
     """The accelerators it may use; none: all."""
     current: AllocationData = Field(AllocationData(), alias="currentAlloc")
@@ -250,9 +250,9 @@ class OptimizerOptions(Document):
     batch_sizing: Literal["profile", "optimal"] = Field("profile", alias="batchSizing")
     """Batch limits as in the profiles, or chosen."""
     gap: float | None = Field(None, ge=0, le=1)
-    """Relative gap at which the solver may stop; none: 0 up to 2,000 columns, then 1e-4."""
+    """Relative gap at which the solver may stop; none: 0 up to 2,000 columns of the model, then 1e-4."""
     time_limit_s: float = Field(30.0, alias="timeLimit", gt=0, le=1e6)
-    """Time for the whole solve [s]."""
+    """Time limit of the solve [s]."""
     transition_penalty: float = Field(0.1, alias="transitionPenalty", ge=0, le=1e6)
     """Factor on old plus new cost when a server changes its accelerator."""
     max_loss: MaxLoss | None = Field(None, alias="maxLoss")
@@ -261,7 +261,7 @@ class OptimizerOptions(Document):
 
 
 class SystemSpec(Document):
-    """A whole system, or the part of one that a file of a directory holds."""
+    """A complete system, or the part of one that a file of a directory holds."""
 
     accelerators: tuple[Accelerator, ...] = Field((), strict=False, fail_fast=True)
     """The accelerators that can be bought."""

@@ -31,7 +31,7 @@ from optimizer.timing import laws_known
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """A fleet to be planned: what can be bought, what runs on it, what is asked for, and how to choose."""
+    """A fleet to be planned: what can be bought, what runs on it, its targets, and how to choose."""
 
     accelerators: Mapping[str, Accelerator]
     """By name, in the order of the names (as are all of these)."""
@@ -53,7 +53,7 @@ class System:
         """
         unknown = [name for name in changes if name not in OptimizerOptions.model_fields]
         if unknown:
-            raise SpecError(f"optimizer.{unknown[0]}: there is no such option")
+            raise SpecError(f"optimizer.{unknown[0]}: unknown option")
         values = self.options.model_dump() | changes
         return replace(self, options=validated(OptimizerOptions, values, "optimizer."))
 
@@ -227,8 +227,8 @@ def check_profile(profile: ModelProfile, place: str) -> None:
     for law in laws_known(profile):
         if not QUEUE_MODELS[profile.queue_model].takes(law):
             raise SpecError(
-                f"{place}: the queue model {profile.queue_model!r} cannot be driven by the {law.name} law; "
-                "choose another queueModel"
+                f"{place}: the queue model {profile.queue_model!r} does not support the {law.name} "
+                "latency model; choose another queueModel"
             )
 
 
@@ -242,8 +242,8 @@ def check_target(target: ModelTarget, place: str) -> None:
         if not any(model.knows(measure) for model in QUEUE_MODELS.values()):
             models = " or ".join(map(repr, QUEUE_MODELS))
             raise SpecError(
-                f"{place}.percentile: {target.percentile:g} asks for a percentile, but the queue model "
-                f"{models} knows means only; remove it"
+                f"{place}.percentile: {target.percentile:g} is a percentile, but the queue model "
+                f"{models} gives means only; remove it"
             )
 
 

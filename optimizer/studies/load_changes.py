@@ -8,7 +8,7 @@ from optimizer.spec.system import System, with_changed_load
 RATE_FACTORS = (0.5, 1.5)
 """A random load multiplies each arrival rate by a factor that is uniform between these."""
 TOKEN_FACTORS = (0.8, 1.2)
-"""The same for the mean prompt length and, with a factor of its own, the mean answer length."""
+"""The same for the mean input length and, with a factor of its own, the mean output length."""
 
 
 def scale_loads(system: System, factor: float) -> System:
@@ -28,9 +28,9 @@ def scale_loads(system: System, factor: float) -> System:
 def vary_loads(system: System, rng: np.random.Generator) -> System:
     """Return a system in which each arrival rate and each mean token length is multiplied by its own factor.
 
-    The factors are independent: uniform on [0.5, 1.5) for the rate, on [0.8, 1.2) for the prompt and for the
-    answer, drawn in this order, server by server in the order of their names. An answer stays at least one
-    token long.
+    The factors are independent: uniform on [0.5, 1.5) for the rate, on [0.8, 1.2) for the input and for the
+    output length, drawn in this order, server by server in the order of their names. An output stays at least
+    one token long.
 
     Raises:
         SpecError: a rate or length is then out of range.
@@ -45,9 +45,9 @@ def vary_loads(system: System, rng: np.random.Generator) -> System:
     )
 
 
-def _varied(load: Load, rate: float, prompt: float, answer: float) -> dict[str, float]:
+def _varied(load: Load, rate: float, in_factor: float, out_factor: float) -> dict[str, float]:
     return {
         "arrival_rate_rpm": load.arrival_rate_rpm * rate,
-        "in_tokens": load.in_tokens * prompt,
-        "out_tokens": max(load.out_tokens * answer, 1.0) if load.out_tokens else 0.0,
+        "in_tokens": load.in_tokens * in_factor,
+        "out_tokens": max(load.out_tokens * out_factor, 1.0) if load.out_tokens else 0.0,
     }

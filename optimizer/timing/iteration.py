@@ -39,7 +39,7 @@ class IterationLaw(ServiceLaw):
     """An iteration takes α + β·(tokens computed) + γ·(KV tokens read); all fields have shape (R,).
 
     Prompts are prefilled in chunks under a token budget (eq. 4-8).
-    Source: the newer queue analyser of the reference.
+    Source: the newer queue analyser of the reference (llm-inferno/queue-analysis).
     """
 
     name: ClassVar[str] = "iteration"
@@ -70,10 +70,10 @@ class IterationLaw(ServiceLaw):
         return cls(base, compute, kv_read, shapes.in_tokens, shapes.out_tokens, budget)
 
     def chunks(self, occupancy: FloatArray) -> FloatArray:
-        """Return the number of prefill chunks of a prompt at the given batch; both shapes (R,).
+        """Return the number of prefill chunks of an input at the given batch; both shapes (R,).
 
         The smallest k ≥ 1 with (k + out)(M − in/k) ≥ n·(in + out) (eq. 4) is the root of a quadratic,
-        rounded up; the result is then checked on either side, as the root may fall on a whole number.
+        rounded up; the result is then checked on either side, as the root may fall on an integer.
         """
         tokens_in, tokens_out, budget = self.in_tokens, self.out_tokens, self.max_num_tokens
         demand = occupancy * (tokens_in + tokens_out)

@@ -21,12 +21,12 @@ class DecodeParms(Document):
 
 
 class PrefillParms(Document):
-    """Prefill of the linear law: γ + δ·prompt tokens·batch."""
+    """Prefill of the linear law: γ + δ·input tokens·batch."""
 
     base_ms: Quantity = Field(0.0, alias="gamma")
     """γ [ms]."""
     per_token_ms: Quantity = Field(0.0, alias="delta")
-    """δ [ms per prompt token and request in the batch]."""
+    """δ [ms per input token and request in the batch]."""
 
 
 class LinearFields(Document):
@@ -43,7 +43,7 @@ class LinearLaw(ServiceLaw):
     """Prefill and decode steps that grow linearly with the batch; all fields have shape (R,).
 
     A prefill takes γ + δ·in·n and a decode step α + β·n at batch n (eq. 1, 2).
-    Source: the first queue analyser of the reference.
+    Source: the first queue analyser of the reference (llm-inferno/optimizer).
     """
 
     name: ClassVar[str] = "linear"
@@ -56,7 +56,7 @@ class LinearLaw(ServiceLaw):
     prefill_base_ms: FloatArray
     """γ [ms]."""
     prefill_per_token_ms: FloatArray
-    """δ [ms per prompt token and request in the batch]."""
+    """δ [ms per input token and request in the batch]."""
     in_tokens: FloatArray
     out_tokens: FloatArray
 

@@ -1,6 +1,6 @@
 """The control loop's routes of a stateful service: loads in and a plan out, the last plan, carried out.
 
-A snapshot of loads is checked whole before any of it is stored; the plan is made from exactly the revision
+A snapshot of loads is checked before any of it is stored; the plan is made from exactly the revision
 that storing it gave, and kept with that revision.
 """
 

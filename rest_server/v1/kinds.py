@@ -74,8 +74,8 @@ def by_type(kind: Annotated[str, Path(alias="type", min_length=1, max_length=253
 def by_model(request: Request, model: NameInPath, accelerator: NameInPath) -> Key:
     """Return the key of a profile; a slash inside a name is written ``%2F``."""
     last = unquote(request.scope["raw_path"].decode("ascii", "replace").rpartition("/")[2])
-    whole = f"{model}/{accelerator}"
-    return (whole.removesuffix(f"/{last}"), last) if whole.endswith(f"/{last}") else (model, accelerator)
+    path = f"{model}/{accelerator}"
+    return (path.removesuffix(f"/{last}"), last) if path.endswith(f"/{last}") else (model, accelerator)
 
 
 def _own_name(document: Accelerator | ServiceClass | Server) -> Key:

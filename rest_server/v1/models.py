@@ -35,7 +35,7 @@ class ExactOptions(BaseModel):
     gap: float | None = Field(None, ge=0, le=1)
     """Relative gap at which the solver may stop."""
     time_limit: float | None = Field(None, gt=0, le=1e6)
-    """Time for a solve [s]; the whole request has the time that the service gives one."""
+    """Time for a solve [s]; the request as a whole has the time that the service gives one."""
 
     def solve(self) -> SolveOptions:
         """Return the options for solving that are given."""
@@ -237,9 +237,9 @@ class LoadChange(Document):
     arrival_rate_rpm: float | None = Field(None, alias="arrivalRate", ge=0, le=MAX_QUANTITY)
     """Arrival rate [requests/min]."""
     in_tokens: Tokens | None = Field(None, alias="avgInTokens")
-    """Mean prompt length [tokens]."""
+    """Mean input length [tokens]."""
     out_tokens: Tokens | None = Field(None, alias="avgOutTokens")
-    """Mean answer length [tokens]."""
+    """Mean output length [tokens]."""
     throughput_rpm: float | None = Field(None, alias="throughput", ge=0, le=MAX_QUANTITY)
     """Measured throughput [requests/min]; kept, not used."""
 

@@ -206,7 +206,7 @@ def one_pair(rate: float = 60.0, *, profile: Json, targets: Json | None = None, 
     ("profile", "more", "ceiling"),
     [
         ({"maxBatchSize": 40}, {}, 40),
-        ({"maxBatchSize": 0}, {}, 256),  # reference-system §1.8: DefaultConcurrencyCeiling 256
+        ({"maxBatchSize": 0}, {}, 256),  # the reference's DefaultConcurrencyCeiling, 256
         ({"maxBatchSize": 40, "atTokens": 128}, {}, 80),  # 40 x 128 / 64
         ({"maxBatchSize": 40, "atTokens": 33}, {}, 20),  # 40 x 33 / 64 = 20.6
         ({"maxBatchSize": 40}, {"maxBatchSize": 30}, 30),

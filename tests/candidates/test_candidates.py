@@ -190,7 +190,7 @@ def test_replicas_are_the_load_over_the_rate_rounded_up(share: float, replicas: 
 
 
 def test_an_excess_of_a_rounding_error_takes_no_further_replica() -> None:
-    # The reference's ceil in float32 can add one (reference-system §1.7 k).
+    # The reference's ceil in float32 can add one.
     rate = column(found())["maxArrivalRatePerReplica"]
     assert column(found(rate_rpm=3 * rate * (1 + 5e-10)))["numReplicas"] == 3
     assert column(found(rate_rpm=3 * rate * (1 + 5e-9)))["numReplicas"] == 4
@@ -203,7 +203,7 @@ def test_the_least_number_of_replicas_is_kept() -> None:
 
 
 def test_a_throughput_target_replaces_the_load_and_caps_the_rate() -> None:
-    # reference-system §1.9 step 5: load = TPS / output tokens, here 2000 / 200 = 10 req/s
+    # as in the reference: load = TPS / output tokens, here 2000 / 200 = 10 req/s
     only = column(found(rate_rpm=1.0, target={"slo-itl": 0, "slo-tps": 2000}))
     rate = 0.9 * Machine(PLAIN, 16, 160).stable()
     assert only["maxArrivalRatePerReplica"] == pytest.approx(rate * 60, rel=1e-9)
@@ -239,7 +239,7 @@ def test_an_idle_server_keeps_its_least_number_of_replicas_with_an_unscaled_batc
     profile = {"maxBatchSize": 16, "atTokens": 4096, "kvCapacity": 1}
     only = column(found(rate_rpm=0.0, profile=profile, server={"minNumReplicas": 2}, target={"slo-itl": 1}))
     assert (only["numReplicas"], only["maxBatch"], only["cost"]) == (2, 16, 2 * 3 * 30)
-    # The figures of reference-system §1.9 in the form of the linear law; recorded in optimizer/case00.json.
+    # The reference's own figures in the form of the linear law; recorded in optimizer/case00.json.
     assert only["itlAverage"] == pytest.approx(20.5)
     assert only["ttftAverage"] == pytest.approx(50.02)
     assert only["maxArrivalRatePerReplica"] == pytest.approx(16 / (50.02 + 20 + 0.5 * 16) * 60_000)
@@ -248,7 +248,7 @@ def test_an_idle_server_keeps_its_least_number_of_replicas_with_an_unscaled_batc
 
 def test_an_idle_server_of_the_iteration_law_is_quoted_as_the_reference_does() -> None:
     only = column(found(Iteration(20, 0.5, 0.001, 512, 200), rate_rpm=0.0, server={"minNumReplicas": 1}))
-    assert only["itlAverage"] == pytest.approx(20.5)  # reference-system §1.9 step 2: α + β
+    assert only["itlAverage"] == pytest.approx(20.5)  # as in the reference: α + β
     assert only["ttftAverage"] == pytest.approx(20.5 + 0.001 * 16)  # α + β + γN
     assert only["maxArrivalRatePerReplica"] == pytest.approx(
         16 / (20.5 + 0.001 * 16 + 20 + 0.5 * 16) * 60_000

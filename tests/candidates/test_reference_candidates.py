@@ -46,7 +46,7 @@ class Case:
         return self.system.servers[pair[0]].current.load.in_tokens
 
     def load(self, pair: Pair) -> float:
-        """Return the load in req/s, as reference-system §1.9 step 5 has it."""
+        """Return the load in req/s, as the reference computes it."""
         server = self.system.servers[pair[0]]
         load = server.current.load
         tps = self.system.targets[server.service_class, server.model].tps
@@ -67,7 +67,7 @@ class Case:
         return self.machine(pair).stable() * (0.9 if tps else 1)
 
     def machine(self, pair: Pair) -> Machine:
-        """Return the replica of a pair for the oracle (reference-system §1.6 and §1.8 'max batch')."""
+        """Return the replica of a pair for the oracle (linear law, and the reference's 'max batch')."""
         server, profile = self.system.servers[pair[0]], self.system.profiles[self.key(pair)]
         load, decode, prefill = server.current.load, profile.decode, profile.prefill
         assert decode

@@ -197,13 +197,13 @@ def test_check_counts_what_a_system_holds(run: Run, path: Path) -> None:
     answer = run("check", path)
     assert (answer.status, answer.err) == (0, "")
     assert answer.out == (
-        f"{path}: good: 2 servers, 1 service class, 1 model, 2 profiles, 2 accelerators, 1 capacity\n"
+        f"{path}: valid: 2 servers, 1 service class, 1 model, 2 profiles, 2 accelerators, 1 capacity\n"
     )
 
 
 def test_check_of_the_large_sample(run: Run, specs: Path) -> None:
     assert run("check", specs / "large").out.endswith(
-        ": good: 27 servers, 4 service classes, 9 models, 189 profiles, 21 accelerators, 9 capacities\n"
+        ": valid: 27 servers, 4 service classes, 9 models, 189 profiles, 21 accelerators, 9 capacities\n"
     )
 
 
@@ -259,7 +259,7 @@ def test_analyze_shows_the_worked_case_of_the_linear_law(run: Run) -> None:
 
 def test_analyze_shows_the_worked_case_of_the_iteration_law(run: Run) -> None:
     found = run("analyze", *ITERATION, "--rate", 3, "--json").json
-    # reference-system §1.7 f: the true v0.8 values of its example
+    # the true values of the reference's own example (queue-analysis v0.8), recorded
     assert found["response"] == pytest.approx(10348.367, abs=0.01)
     assert found["ttft"] == pytest.approx(67.615, abs=0.001)
     assert found["itl"] == pytest.approx(20.1189, abs=0.0001)
@@ -303,7 +303,7 @@ def test_size_finds_the_worked_case(run: Run) -> None:
 
 def test_size_under_the_iteration_law_meets_both_targets(run: Run) -> None:
     found = run("size", *ITERATION, "--target-ttft", 60, "--target-itl", 20, "--json").json
-    # reference-system §1.7 f
+    # the reference's own answer, recorded
     assert found["rateAtTTFT"] == pytest.approx(2.9494622, rel=1e-4)
     assert found["rateAtITL"] == pytest.approx(2.971982, rel=1e-4)
     assert found["maxRate"] == pytest.approx(2.9494622, rel=1e-4)
@@ -325,7 +325,7 @@ def test_a_batch_of_problems_is_answered_line_by_line_in_the_reference_format(
     answers = [json.loads(line) for line in answer.out.splitlines()]
     assert [list(item) for item in answers] == [ANSWER_NAMES] * 3
     assert [item["offeredRPS"] for item in answers] == [1, 2, 3]
-    assert answers[2]["avgTTFT"] == pytest.approx(67.615, abs=0.001)  # reference-system §1.7 f
+    assert answers[2]["avgTTFT"] == pytest.approx(67.615, abs=0.001)  # the reference's own answer, recorded
     assert answers[2]["RPSTargetTTFT"] == answers[2]["RPSTargetITL"] == 0
     assert run("analyze", "--batch", "-", stdin=file.read_bytes()).out == answer.out
 
@@ -336,7 +336,9 @@ def test_a_batch_of_problems_is_sized_line_by_line(run: Run) -> None:
     assert (answer.status, answer.err) == (0, "")
     found = answer.json
     assert list(found) == ANSWER_NAMES
-    assert found["RPSTargetTTFT"] == pytest.approx(2.9494622, rel=1e-4)  # reference-system §1.7 f
+    assert found["RPSTargetTTFT"] == pytest.approx(
+        2.9494622, rel=1e-4
+    )  # the reference's own answer, recorded
     assert found["RPSTargetITL"] == pytest.approx(2.971982, rel=1e-4)
 
 
@@ -547,7 +549,7 @@ def test_another_process_with_another_hash_seed_gives_the_same_bytes(specs: Path
 def test_a_process_reads_standard_input(path: Path) -> None:
     found = shell("check", "-", input=path.read_text())
     assert (found.returncode, found.stderr) == (0, "")
-    assert found.stdout.startswith("-: good: 2 servers")
+    assert found.stdout.startswith("-: valid: 2 servers")
 
 
 @pytest.mark.parametrize("buffered", [True, False])

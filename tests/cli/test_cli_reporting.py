@@ -129,7 +129,7 @@ def test_plot_of_a_server_takes_the_changed_load(capsys: pytest.CaptureFixture[s
         (["latency", SMALL, "-o", "x.svg", "--server", "Free-llama_13b", "--accelerator", "B"], "'B' does"),
         (["cost", SMALL, "--server", "Free-llama_13b"], "-o: missing; name the file to write"),
         (["plan", SMALL, "-o", "x.gif"], "the name must end in one of .svg, .png, .pdf"),
-        (["plan", SMALL, "-o", "x.svg", "--server", "Free-llama_13b"], "shows the whole plan; remove it"),
+        (["plan", SMALL, "-o", "x.svg", "--server", "Free-llama_13b"], "shows all servers; remove it"),
         (["plan", SMALL, "-o", "no/such/x.svg"], "cannot be written: no such file"),
         (["plan", "no-such-folder", "-o", "x.svg"], "no-such-folder"),
         (["plan", SMALL, "-o", "x.svg", "--mixed", "--solver", "greedy"], "--mixed"),

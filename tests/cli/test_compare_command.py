@@ -106,7 +106,7 @@ def test_a_saved_plan_stands_on_either_side(run: Run, specs: Path, plan_file: Pa
         status, out, err = run("compare", sides[0], "--with", sides[1])
         assert (status, err) == (0, "")
         assert out.startswith("No difference: ")
-        assert "is a finished plan and taken as it is" in out
+        assert "is a finished plan, taken as it is" in out
 
 
 def test_a_side_may_come_from_standard_input(
@@ -139,7 +139,7 @@ def test_a_side_may_come_from_standard_input(
         (["-", "--with", "-"], "--with: standard input can be read once only"),
         (["SMALL", "--with", "nothing"], "nothing: no such file or directory"),
         (["SMALL", "--scale", "-1"], "argument --scale: '-1': the factor must be at least 0"),
-        (["SMALL", "--random-load", "1.5"], "argument --random-load: '1.5': the seed must be a whole number"),
+        (["SMALL", "--random-load", "1.5"], "argument --random-load: '1.5': the seed must be an integer"),
         (["SMALL", "--scale", "2", "--random-load", "1"], "not allowed with argument --scale"),
         (["SMALL", "--backend", "nobody"], "nobody"),
     ],

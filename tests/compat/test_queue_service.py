@@ -16,7 +16,7 @@ from optimizer.compat.queue_service import (
 )
 from optimizer.errors import AnalysisError, SpecError
 
-EXAMPLE: dict[str, Any] = {  # reference-system §1.7 f
+EXAMPLE: dict[str, Any] = {  # the reference's own example
     "RPS": 3,
     "maxBatchSize": 48,
     "avgInputTokens": 128,
@@ -42,7 +42,7 @@ def wire(answer: QueueAnswer) -> dict[str, Any]:
 
 def test_the_newest_reference_example_is_answered_to_the_printed_digits() -> None:
     answer = wire(analyze_problem(problem()))
-    assert round(answer["avgRespTime"], 3) == 10_348.367  # this and the next: reference-system §1.7 f
+    assert round(answer["avgRespTime"], 3) == 10_348.367  # this and the next: recorded from the reference
     assert round(answer["avgWaitTime"], 3) == 21.405
     assert round(answer["avgNumInServ"], 3) == 30.981
     assert round(answer["avgTTFT"], 3) == 67.615
@@ -55,7 +55,7 @@ def test_the_newest_reference_example_is_answered_to_the_printed_digits() -> Non
 
 def test_the_newest_reference_example_is_sized_to_the_printed_digits() -> None:
     answer = wire(size_problem(problem(targetTTFT=60, targetITL=20)))
-    # reference-system §1.7 f; the search of the reference ends at 1e-6 relative.
+    # The reference's own answer, recorded; the search of the reference ends at 1e-6 relative.
     assert answer["throughput"] == pytest.approx(2.9494622, rel=2e-6)
     assert answer["RPSTargetTTFT"] == pytest.approx(2.9494622, rel=2e-6)
     assert answer["RPSTargetITL"] == pytest.approx(2.971982, rel=2e-6)
@@ -159,7 +159,7 @@ def test_a_missing_required_field_is_named_with_its_line(key: str) -> None:
         (json.dumps(EXAMPLE | {"RPS": -1}), "line 1: RPS: must be at least 0, not -1"),
         (json.dumps(EXAMPLE | {"RPS": math.nan}), "line 1: RPS: must be a finite number"),
         (json.dumps(EXAMPLE | {"maxBatchSize": 0}), "line 1: maxBatchSize: must be at least 1, not 0"),
-        (json.dumps(EXAMPLE | {"maxBatchSize": 2.5}), "line 1: maxBatchSize: must be a whole number"),
+        (json.dumps(EXAMPLE | {"maxBatchSize": 2.5}), "line 1: maxBatchSize: must be an integer"),
         (json.dumps(EXAMPLE | {"maxBatchSize": 10**7}), "line 1: maxBatchSize: must be at most 1"),
         (json.dumps(EXAMPLE | {"avgOutputTokens": 0}), "line 1: avgOutputTokens: must be at least 1, not 0"),
         (json.dumps(EXAMPLE | {"alpha": "12"}), "line 1: alpha: must be a number"),

@@ -138,7 +138,7 @@ def test_a_server_cannot_be_left_out_where_units_are_left_for_it() -> None:
         "detail": "2 replicas on A take 2 units of A; 2 are left, but the solver stopped before it used them",
     }
     (line,) = found_in(plan, load_system(source))
-    assert line == "a: there are units enough to serve it, so the plan is not optimal"
+    assert line == "a: there are enough units to serve it, so the plan is not optimal"
     assert found_in(plan | {"status": "feasible"}, load_system(source)) == []
 
 

@@ -269,7 +269,7 @@ def test_a_plan_survives_json() -> None:
 
 
 def test_json_has_the_keys_of_the_design_in_their_order() -> None:
-    """Source: DESIGN §6."""
+    """Source: docs/reference.md, the plan."""
     wire = json.loads(solve(mixed_fortunes()).to_json())
     assert list(wire) == [
         "status",
@@ -304,7 +304,7 @@ def test_json_has_the_keys_of_the_design_in_their_order() -> None:
 
 
 def test_the_reference_answer_has_the_fields_of_the_reference() -> None:
-    """Source: reference-system §1.9, "Solution JSON"; the load is the one that was sent."""
+    """Source: the reference's solution as JSON, recorded; the load is the one that was sent."""
     source = mixed_fortunes()
     plan = solve(source)
     answer = plan.reference_answer(source)["allocations"]

@@ -179,7 +179,7 @@ def test_a_good_plan_holds(good: Json, system: System) -> None:
         ),
         pytest.param(
             listed_with(1),
-            "listed: 1 replicas, at least 2 are asked for",
+            "listed: 1 replicas, at least 2 are required",
             id="fewer replicas than the minimum",
         ),
         pytest.param(
@@ -194,7 +194,7 @@ def test_a_good_plan_holds(good: Json, system: System) -> None:
         ),
         pytest.param(
             lambda p: p["capacity"].pop(1),
-            "B: . units are used, the plan says nothing",
+            "B: . units are used, the plan does not list them",
             id="a type is missing",
         ),
         pytest.param(move_listed_to_b, "listed: B is not in its list of accelerators", id="not on its list"),

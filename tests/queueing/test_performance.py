@@ -35,7 +35,7 @@ def test_worked_case_a_agrees_to_the_printed_digits() -> None:
 
 def test_the_newest_reference_example_agrees_to_the_printed_digits() -> None:
     found = analyzed(Machine(Iteration(12, 0.05, 0.0005, 128, 512), 48, 128), 3)
-    assert round(found["response_ms"], 3) == 10_348.367  # this and the next: reference-system §1.7 f
+    assert round(found["response_ms"], 3) == 10_348.367  # this and the next: the reference's answer, recorded
     assert round(found["wait_ms"], 3) == 21.405
     assert round(found["in_service"], 3) == 30.981
     assert round(found["ttft_ms"], 3) == 67.615
@@ -43,7 +43,7 @@ def test_the_newest_reference_example_agrees_to_the_printed_digits() -> None:
 
 
 def test_without_a_queue_what_finds_the_batch_full_is_lost_and_the_loss_is_shown() -> None:
-    # reference-system §1.7 c: offered 13.79, served 12.94 req/s, 6.2 % lost, which the reference hides
+    # the reference's example of a loss that it hides: offered 13.79, served 12.94 req/s, 6.2 % lost
     found = analyzed(Machine(Iteration(6.7, 0.024, 5e-5, 1024, 256), 64, 0), 13.79)
     assert found["throughput_rps"] == pytest.approx(12.94, abs=0.005)
     assert found["loss"] == pytest.approx(0.062, abs=5e-4)

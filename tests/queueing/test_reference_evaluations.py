@@ -159,7 +159,7 @@ def test_the_throughput_at_the_full_batch_agrees_with_the_concurrency_records() 
 def test_an_analysis_fails_in_the_reference_only_without_a_queue_behind_a_single_place(
     rows: list[Row],
 ) -> None:
-    # reference-system §1.7 a: the check of the model uses a stale utilisation.
+    # A defect of the reference: its check of the model uses a stale utilisation.
     recorded = of(rows, "analyze", failed=True)
     assert {(row["N"], row["Q"]) for row in recorded} == {(1, 0)}
     assert all("invalid model" in row["Err"] for row in recorded)
@@ -226,7 +226,7 @@ def test_an_itl_missed_at_low_rates_is_unattainable_though_the_reference_accepts
 
 
 def test_in_overload_the_throughput_is_the_full_rate_and_not_that_of_a_rounded_probability() -> None:
-    # reference-system §1.7 e: λ(1 - float32(p)) at 1e8 req/s gave 5.96 where 4.98 was right.
+    # A defect of the reference: λ(1 - float32(p)) at 1e8 req/s gave 5.96 where 4.98 was right.
     one = Machine(Iteration(12, 0.05, 0.0005, 128, 512), 48, 128)
     (found,) = analyze_replicas(
         [

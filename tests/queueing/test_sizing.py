@@ -64,7 +64,7 @@ def test_worked_case_b_agrees_to_the_printed_digits() -> None:
 
 
 def test_the_newest_reference_example_agrees_to_the_printed_digits() -> None:
-    machine = Machine(Iteration(12, 0.05, 0.0005, 128, 512), 48, 128)  # reference-system §1.7 f
+    machine = Machine(Iteration(12, 0.05, 0.0005, 128, 512), 48, 128)  # the reference's own example
     assert queues_of([machine]).stable_rate_rps[0] == pytest.approx(3.8609295, rel=1e-7)
     # The reference stops its search at 1e-6 relative, and is in float32.
     assert size(machine, ttft=60).max_rate_rps[0] == pytest.approx(2.9494622, rel=2e-6)
@@ -172,7 +172,7 @@ def test_without_targets_the_largest_rate_is_the_stable_one() -> None:
 @pytest.mark.parametrize(("ttft", "itl"), [(0, 0), (1e6, 0), (0, 1e6), (1e6, 1e6)])
 def test_a_throughput_target_caps_the_rate_at_nine_tenths_of_the_stable_one(ttft: float, itl: float) -> None:
     rate = size(MACHINE, ttft, itl, tps=True).max_rate_rps[0]
-    assert rate == pytest.approx(0.9 * MACHINE.stable(), rel=1e-12)  # reference-system §1.4, λ_TPS
+    assert rate == pytest.approx(0.9 * MACHINE.stable(), rel=1e-12)  # as in the reference: λ_TPS
 
 
 def test_a_latency_target_below_the_throughput_cap_binds() -> None:
@@ -217,7 +217,7 @@ def test_an_itl_that_is_constant_and_just_meets_its_target_leaves_the_rate_to_th
 
 
 def test_a_single_place_without_a_queue_is_sized() -> None:
-    # The reference calls it an invalid model (reference-system §1.7 a).
+    # The reference calls it an invalid model.
     machine = Machine(Linear(20, 0.5, 50, 0.02, 512, 200), 1, 0)
     assert size(machine, ttft=61, itl=21).max_rate_rps[0] == pytest.approx(machine.stable(), rel=1e-12)
 

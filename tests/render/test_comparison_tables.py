@@ -107,7 +107,7 @@ def test_unequal_service_is_no_price_of_scarcity() -> None:
         "unlimited 20.00, limited 0.00 cents/h."
     )
     assert "Served in full: unlimited 1 of 1, limited 0 of 1." in text
-    assert "Note: not every server is served to the same share" in text
+    assert "Note: not every server is served to the same fraction" in text
     assert row(text, "a") == ["a", "2", "x", "A", "not", "served", "stopped,", "not", "in", "full", "-20.00"]
     unserved = text.split("Not served in full", 1)[1]
     assert row(unserved, "a")[:4] == ["a", "1", "100%", "0%"]

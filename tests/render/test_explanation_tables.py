@@ -58,8 +58,8 @@ def test_the_overview_names_pool_limit_headroom_and_next_best_alternative() -> N
     (line,) = [line for line in text.splitlines() if line.startswith(" b ")]
     words = ["b", "2", "x", "A0", "TTFT,", "batch", "346.2", "(69.2%)", "2", "x", "A1", "+30.00"]
     assert line.split() == words
-    assert "Who is served more or less with the runner-up\n  a: a 100% -> 0% (-900 req/min)" in text
-    assert "Every number is the difference of two plans that are proved optimal." in text
+    assert "with the next-best alternative\n  a: a 100% -> 0% (-900 req/min)" in text
+    assert "Every number is the difference between two plans that are proved optimal." in text
 
 
 def test_units_that_are_short_show_who_gains_and_what_repairs() -> None:
@@ -86,15 +86,17 @@ def test_a_unit_fewer_that_serves_more_is_put_down_to_the_policy() -> None:
     assert "keeps to its order" not in text_of(found)
     odd = first.model_copy(update={"one_fewer": first.one_fewer.model_copy(update={"serves": "more"})})
     text = text_of(found.model_copy(update={"types": (odd, *rest)}))
-    assert "One unit fewer can serve more: what is left" in " ".join(text.split())
+    assert "One unit fewer can serve more: capacity that" in " ".join(text.split())
 
 
 def test_a_price_of_units_that_are_left_is_put_down_to_splitting() -> None:
     found = explain(two_servers())
     first, *rest = found.types
-    assert "Split, they would" not in text_of(found)
+    assert "Divisible replicas would" not in text_of(found)
     odd = first.model_copy(update={"shadow_price_cents_per_h": 1.0, "left": 2})
-    assert "Split, they would also use up types" in text_of(found.model_copy(update={"types": (odd, *rest)}))
+    assert "Divisible replicas would also use up types" in text_of(
+        found.model_copy(update={"types": (odd, *rest)})
+    )
 
 
 def test_the_first_line_says_that_the_solver_stopped_early() -> None:
@@ -109,10 +111,12 @@ def test_a_next_best_alternative_that_serves_more_is_put_down_to_the_policy() ->
     found = explain(two_servers())
     (first, *rest) = found.servers
     assert first.next_best is not None
-    assert "A runner-up can serve more" not in text_of(found)
+    assert "A next-best alternative can serve more" not in text_of(found)
     effect = first.next_best.effect.model_copy(update={"serves": "more"})
     odd = first.model_copy(update={"next_best": first.next_best.model_copy(update={"effect": effect})})
-    assert "A runner-up can serve more" in text_of(found.model_copy(update={"servers": (odd, *rest)}))
+    assert "A next-best alternative can serve more" in text_of(
+        found.model_copy(update={"servers": (odd, *rest)})
+    )
 
 
 def test_one_server_in_depth_shows_candidates_and_rejected_pairs() -> None:
@@ -125,8 +129,8 @@ def test_one_server_in_depth_shows_candidates_and_rejected_pairs() -> None:
     )
     text = text_of(explain(load_system(source), "a"))
     assert "a: m for class gold, priority 1, 900 requests/min" in text
-    assert "What binds: ITL (1 % more raises the largest\nload by 7.21%)." in text
-    assert "Runner-up: 4 x A1; the whole plan would cost 60.00 cents/h more." in text
+    assert "Binding constraint: ITL (1 % more raises the largest load by 7.21%)." in " ".join(text.split())
+    assert "Next-best alternative: 4 x A1; the plan would cost 60.00 cents/h more." in text
     assert "(* runs there)" in text
     assert "A0 *" in text
     (line,) = [line for line in text.splitlines() if line.startswith(" B ")]

@@ -193,7 +193,7 @@ def test_a_document_that_is_wrong_changes_nothing(
         (
             "models/m/A",
             '{"perfParms": {"alpha": 1}, "decodeParms": {"alpha": 1}}',
-            "keep one of the two laws",
+            "keep one of the two latency models",
         ),
         ("service-classes/c", '{"priority": 0}', "priority: must be at least 1"),
         ("service-classes/c", '{"modelTargets": [{"model": "m"}, {"model": "m"}]}', "modelTargets[1].model"),

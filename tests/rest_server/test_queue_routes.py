@@ -10,7 +10,7 @@ from wire_client import Json, wire_client
 from optimizer.compat.queue_service import QueueProblem, analyze_problem, size_problem
 from rest_server.compat.queue import best_concurrency
 
-# reference-system.md §1.7 f: the problem, and what the reference's code gives for it
+# The reference's own example: the problem, and the recorded answer of its code
 PROBLEM: Json = {
     "RPS": 3,
     "maxBatchSize": 48,
@@ -64,7 +64,7 @@ def test_the_best_batch_is_the_smallest_that_is_nearly_as_good_as_the_largest() 
     best = next(batch for batch in range(1, 257) if throughput(batch, **TARGETS) >= enough)
     assert answer["concurrency"] == best
     assert answer["throughput"] == pytest.approx(throughput(best, **TARGETS))
-    # §1.7 f: the reference's bisection stops at 49
+    # the reference's bisection stops at 49
     assert best <= 49
     assert (answer["M_ITL"], answer["M_TPF"], answer["feasible"]) == (31, 164, True)
 
@@ -135,7 +135,7 @@ def test_more_batches_than_can_be_tried_are_refused() -> None:
 
 
 def test_the_best_batches_of_the_record_are_nearly_as_good_as_the_largest(reference: Path) -> None:
-    """The reference's search stops early (§1.5), and it goes astray where a target is not set (§1.7 d)."""
+    """The reference's search stops early, and it goes astray where a target is not set."""
     rows = json.loads((reference / "queueing" / "iteration_law.json").read_text(encoding="utf-8"))
     names = {
         "maxBatchSize": "N", "maxQueueSize": "Q", "alpha": "A", "beta": "B", "gamma": "G",

@@ -1,4 +1,4 @@
-"""Units to add and Lagrangian prices, against a relaxation written anew for SciPy and against brute force."""
+"""Units to add and shadow prices, against a relaxation written anew for SciPy and against brute force."""
 
 import itertools
 import random

@@ -67,12 +67,12 @@ class Recorded:
             return ""
         partly = [n for n in self.system.servers if 0 < self.fraction(n) < 1]
         if name in partly and self.their_placed(name)[0]:
-            # reference-system §2.4 (5): the first accelerator that fits, not the one that serves most.
+            # The reference takes the first accelerator that fits, not the one that serves most.
             theirs_share = self.share(name, self.their_placed(name))
             return "first fit" if theirs_share < self.fraction(name) else ""
         rivals = [n for n in partly if self.priority(n) == self.priority(name)] + [name]
         waits = self.fraction(name) < 1 and {self.placed(n)[0] for n in rivals} & used
-        # DESIGN §5: within a priority as listed; the reference takes them as they ran out of candidates.
+        # Within a priority as listed; the reference takes them as they ran out of candidates.
         return "order of waiting" if waits else ""
 
     def share(self, name: str, placed: tuple[str, int]) -> float:
@@ -157,7 +157,7 @@ def test_where_the_reference_changes_its_own_answer_only_ties_and_defects_differ
 
 
 def test_no_server_is_dropped_as_the_reference_drops_idle_ones(reference: Path) -> None:
-    """Defect (1) of reference-system §2.4: a server without load vanishes from the reference's answer."""
+    """A defect of the reference: a server without load vanishes from the reference's answer."""
     dropped = 0
     for one in all_recorded(reference).values():
         for name, demand in demands(one.system).items():
@@ -168,7 +168,7 @@ def test_no_server_is_dropped_as_the_reference_drops_idle_ones(reference: Path) 
 
 
 def test_partial_service_is_quoted_at_the_load_it_gets_and_not_copied(reference: Path) -> None:
-    """Defect (2) of reference-system §2.4: the latencies quoted are those of an allocation in full."""
+    """A defect of the reference: the latencies quoted are those of an allocation in full."""
     compared = 0
     for one in all_recorded(reference).values():
         for name in one.theirs.keys() & one.plan.allocations.keys():
@@ -186,7 +186,7 @@ def test_partial_service_is_quoted_at_the_load_it_gets_and_not_copied(reference:
     ("name", "total_cost", "left_out"),
     [
         ("small", 43_819.0, 0),  # shared/reference/README.md, "Known answers": reference greedy
-        ("large", 19_208.0, 1),  # reference-system §2.2: only 26 of 27 servers are served
+        ("large", 19_208.0, 1),  # the reference's own answer, recorded: only 26 of 27 servers are served
     ],
 )
 def test_the_sample_systems_have_the_references_greedy_answers(
@@ -200,7 +200,7 @@ def test_the_sample_systems_have_the_references_greedy_answers(
 
 @pytest.mark.parametrize(
     ("policy", "delayed", "allocated"),
-    [  # reference-system §2.2, "capacity/4": of 15 servers
+    [  # the reference's own answers at a quarter of the capacity, recorded: of 15 servers
         ("None", False, 9),
         ("PriorityExhaustive", False, 14),
         ("RoundRobin", True, 15),
@@ -226,7 +226,7 @@ def test_a_quarter_of_the_small_system_reaches_as_many_servers_as_the_reference(
 
 
 def plain_greedy(case: Case) -> dict[str, tuple[str, int]]:
-    """Return accelerator and replicas by server: reference-system §2.4 line by line, ties by name."""
+    """Return accelerator and replicas by server: the reference's heuristic line by line, ties by name."""
     left = None if case.units is None else dict(case.units)
     open_options = {
         choice.name: sorted(choice.options, key=lambda o: (o.value, o.changed, o.accelerator))

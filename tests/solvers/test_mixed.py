@@ -185,7 +185,7 @@ def test_the_value_of_pools_is_that_of_a_server_that_stays_in_part() -> None:
     now = running("A", 2, 20.0)
     plan = solve(two_kinds([server("a", 240.0, current=now)], {"A": 2, "B": 2}))
     assert pools_of(plan, "a") == {"A": 2, "B": 1}
-    # Costs 45 - 20, and 0.1 of the 25 that are spent on another accelerator (DESIGN §5, "For pools").
+    # Costs 45 - 20, and 0.1 of the 25 that are spent on another accelerator (math.md, section 7).
     assert plan.objective == pytest.approx(27.5)
     assert [change.server for change in plan.changes] == ["a"]
     assert plan.levels[-1].value == 1

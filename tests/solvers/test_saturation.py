@@ -470,7 +470,7 @@ def test_exhaustive_goes_by_priority_before_name() -> None:
 
 
 def test_exhaustive_takes_the_accelerator_on_which_a_server_gets_furthest() -> None:
-    """Not the first that fits, as the reference does (reference-system §2.4, defect 5)."""
+    """Not the first that fits, as the reference does."""
     plan = scarce([server("a", 900.0)], {"A": 2, "B": 5}, "PriorityExhaustive")
     assert counts(plan) == {"a": {"B": 5}}
     mixed = scarce([server("a", 900.0)], {"A": 2, "B": 5}, "PriorityExhaustive", heterogeneous=True)
@@ -499,7 +499,7 @@ def test_a_priority_round_robin_does_not_look_at_the_next_priority_before_the_fi
 
 
 def test_of_equal_shares_the_higher_priority_has_the_first_turn() -> None:
-    """DESIGN §5: 'in priority order and then as listed'."""
+    """Source: math.md, section 13: in priority order and then as listed."""
     servers = [server("a", 500.0), server("b", 500.0, service="high"), server("c", 500.0, service="high")]
     plan = scarce(servers, {"A": 5}, "RoundRobin", delayedBestEffort=True)
     assert counts(plan) == {"a": {"A": 1}, "b": {"A": 2}, "c": {"A": 2}}

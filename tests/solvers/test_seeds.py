@@ -47,7 +47,7 @@ def what_runs(source: System) -> list[float]:
     """Return the levels at which servers stay on their accelerators, with the replicas they need there.
 
     Those whose replicas no longer suffice are left out. So it all fits. A server that stays costs no penalty
-    (DESIGN §5).
+    (math.md, section 7).
     """
     problem = problem_of(source)
     table = problem.table

@@ -139,7 +139,7 @@ def at(path: str, value: object) -> Json:
         ("accelerators.name", "x" * 254, "accelerators[0].name: must have at most 253 characters"),
         ("accelerators.multiplicity", 0, "accelerators[0].multiplicity: must be at least 1, not 0"),
         ("accelerators.power", [], "accelerators[0].power: must be an object with keys, not a list"),
-        ("models.accCount", 1.5, "models[0].accCount: must be a whole number, not 1.5"),
+        ("models.accCount", 1.5, "models[0].accCount: must be an integer, not 1.5"),
         ("models.maxBatchSize", -1, "models[0].maxBatchSize: must be at least 0, not -1"),
         ("models.decodeParms.alpha", "fast", 'models[0].decodeParms.alpha: must be a number, not "fast"'),
         ("models.queueModel", "mmk", "models[0].queueModel: must be 'reference', not \"mmk\""),
@@ -154,7 +154,7 @@ def at(path: str, value: object) -> Json:
         ("servers.keepAccelerator", "yes", 'servers[0].keepAccelerator: must be true or false, not "yes"'),
         ("servers.keepAccelerator", 1, "servers[0].keepAccelerator: must be true or false, not 1"),
         ("servers.maxNumReplicas", 0, "servers[0].maxNumReplicas: must be at least 1, not 0"),
-        ("servers.minNumReplicas", True, "servers[0].minNumReplicas: must be a whole number, not true"),
+        ("servers.minNumReplicas", True, "servers[0].minNumReplicas: must be an integer, not true"),
         (
             "servers.currentAlloc.load.arrivalRate",
             -1,
@@ -162,7 +162,7 @@ def at(path: str, value: object) -> Json:
         ),
         ("count.count", -1, "count[0].count: must be at least 0, not -1"),
         ("count.count", 1e300, "count[0].count: must be at most 1,000,000,000, not 1e+300"),
-        ("count.count", float("inf"), "count[0].count: must be a whole number, not Infinity"),
+        ("count.count", float("inf"), "count[0].count: must be an integer, not Infinity"),
         ("optimizer.gap", 1.1, "optimizer.gap: must be at most 1, not 1.1"),
         ("optimizer.timeLimit", 0, "optimizer.timeLimit: must be more than 0, not 0"),
         (

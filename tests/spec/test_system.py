@@ -157,9 +157,7 @@ def test_a_class_may_have_targets_for_models_without_profiles() -> None:
 def test_a_percentile_is_refused_as_the_queue_model_knows_means_only() -> None:
     source = sound()
     source["serviceClasses"][0]["modelTargets"][0]["percentile"] = 95
-    assert refusal(source).startswith(
-        "serviceClasses[0].modelTargets[0].percentile: 95 asks for a percentile"
-    )
+    assert refusal(source).startswith("serviceClasses[0].modelTargets[0].percentile: 95 is a percentile")
 
 
 @pytest.mark.parametrize("field", ["arrivalCV", "inTokensCV", "outTokensCV"])
@@ -245,8 +243,8 @@ def test_options_are_changed_in_a_copy() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"gapp": 0.1}, "optimizer.gapp: there is no such option"),
-        ({"timeLimit": 1}, "optimizer.timeLimit: there is no such option"),
+        ({"gapp": 0.1}, "optimizer.gapp: unknown option"),
+        ({"timeLimit": 1}, "optimizer.timeLimit: unknown option"),
         ({"gap": 2}, "optimizer.gap: must be at most 1, not 2"),
         ({"time_limit_s": 0}, "optimizer.timeLimit: must be more than 0, not 0"),
         ({"unlimited": "yes"}, 'optimizer.unlimited: must be true or false, not "yes"'),

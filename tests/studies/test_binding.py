@@ -1,4 +1,4 @@
-"""What binds, against sizing changed documents anew: only what is named lets the rate rise."""
+"""Binding constraints, against sizing changed documents anew: only what is named lets the rate rise."""
 
 import random
 from collections import Counter

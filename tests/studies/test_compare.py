@@ -214,7 +214,7 @@ def test_every_kind_of_change_is_named() -> None:
     assert (new.first is None, new.second is None) == (True, False)
     assert (gone.difference.cost_cents_per_h, new.difference.cost_cents_per_h) == (-10.0, 10.0)
     assert not found.equal_service
-    assert "the same servers" in found.notes[0]
+    assert "different servers" in found.notes[0]
 
 
 def test_a_mixed_server_moves_when_its_set_of_accelerators_differs() -> None:
@@ -238,7 +238,7 @@ def test_a_server_that_the_limits_leave_out_is_newly_unserved() -> None:
     assert {row.server: row.service for row in found.servers} == {"a": "same", "b": "newly_unserved"}
     assert changes(found)["b"] == "stopped"
     assert not found.equal_service
-    assert "not every server is served to the same share" in found.notes[0]
+    assert "not every server is served to the same fraction" in found.notes[0]
 
 
 def test_more_units_serve_a_server_newly() -> None:
@@ -401,7 +401,7 @@ def test_options_hold_for_both_sides_and_second_options_for_the_second_alone(spe
 
 
 def test_an_option_that_does_not_exist_is_an_error(specs: Path) -> None:
-    with pytest.raises(SpecError, match=r"optimizer\.colour: there is no such option"):
+    with pytest.raises(SpecError, match=r"optimizer\.colour: unknown option"):
         compare(load_system(specs / "small"), second_options={"colour": 1})
 
 

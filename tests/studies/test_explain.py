@@ -62,7 +62,7 @@ def kept_off(source: System, name: str, banned: set[str]) -> System:
     return source.with_servers({name: mine.model_copy(update={"accelerators": left})})
 
 
-# --- the runner-up ---------------------------------------------------------------------------------------
+# --- the next-best alternative ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mixed", [False, True])
@@ -81,7 +81,7 @@ def test_the_next_best_alternative_forced_costs_what_was_said(seed: int, *, mixe
         assert named == {
             pool.accelerator: pool.num_replicas for pool in forced.allocations.get(item.server, ())
         }
-        if named:  # and kept to the runner-up alone it costs the same
+        if named:  # and kept to the alternative alone it costs the same
             alone = solve(kept_off(source, item.server, set(source.accelerators) - named.keys()))
             assert alone.objective == pytest.approx(forced.objective, abs=1e-6)
 
@@ -424,7 +424,7 @@ def test_a_question_without_an_answer_in_time_is_named_and_has_no_number() -> No
     assert all(item.shadow_price_cents_per_h is None for item in found.types)
     assert found.targets == ()
     placed = [item.server for item in found.servers if item.pools]
-    expected = {f"{name} without its accelerators" for name in placed} | {"Lagrangian prices"}
+    expected = {f"{name} without its accelerators" for name in placed} | {"shadow prices"}
     expected |= {f"one unit more of {item.type}" for item in found.types}
     expected |= {f"one unit fewer of {item.type}" for item in found.types if item.limit}
     assert expected <= set(found.unanswered)

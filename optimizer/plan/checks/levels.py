@@ -137,7 +137,7 @@ def _allowed(facts: Facts, level: Level) -> float:
     """Return how far value and bound of a proved level may be apart.
 
     The gap is relative to what the solver minimises, which for value and changes lacks the constant part: at
-    most the cost before and after with its penalty, and the number of servers. Loads are made whole numbers.
+    most the cost before and after with its penalty, and the number of servers. Loads are rounded to integers.
     """
     system = facts.system
     target = gap_target(system.options, len(system.servers) * len(system.accelerators))

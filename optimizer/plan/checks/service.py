@@ -107,7 +107,7 @@ def _listing(facts: Facts, server: Server) -> Iterator[str]:
     item = facts.listed.get(server.name)
     if item is None:
         if few:
-            yield f"{replicas} replicas, at least {max(least, 1)} are asked for"
+            yield f"{replicas} replicas, at least {max(least, 1)} are required"
         elif most < load * (1 - RELATIVE_TOLERANCE):
             yield f"carries at most {most:g} of {load:g} requests/min, but is not listed as unserved"
         return

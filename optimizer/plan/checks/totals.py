@@ -35,7 +35,7 @@ def _costs(facts: Facts) -> Iterator[str]:
 
 
 def _units(facts: Facts) -> Iterator[str]:
-    """Every type of the system has a row, with what exists and what is used of it, in whole numbers."""
+    """Every type of the system has a row, with what exists and what is used of it, in integers."""
     system, units = facts.system, facts.units
     shown = {item.type: item for item in facts.plan.capacity}
     known = {item.type for item in system.accelerators.values()} | system.capacity.keys()
@@ -44,7 +44,7 @@ def _units(facts: Facts) -> Iterator[str]:
         if kind not in known:
             yield f"{kind}: in capacity, but not in the system"
         elif item is None:
-            yield f"{kind}: {units[kind]} units are used, the plan says nothing of them"
+            yield f"{kind}: {units[kind]} units are used, the plan does not list them"
         else:
             if units[kind] != item.used:
                 yield f"{kind}: {units[kind]} units are used, the plan says {item.used}"

@@ -29,7 +29,7 @@ def check_unserved(facts: Facts, candidates: Candidates | None) -> list[str]:
 
     Args:
         facts: the plan and its system.
-        candidates: those of the whole system, if they are at hand.
+        candidates: those of the system, if they are known.
     """
     if not facts.plan.unserved:
         return []
@@ -60,7 +60,7 @@ def _item(facts: Facts, candidates: Candidates, s: int, item: Unserved) -> Itera
     options = facts.system.options
     exact = gap_target(options, len(facts.system.servers) * len(facts.system.accelerators)) == 0
     if reason == "solver_stopped" and facts.plan.status == "optimal" and exact:
-        yield "there are units enough to serve it, so the plan is not optimal"
+        yield "there are enough units to serve it, so the plan is not optimal"
 
 
 def _reason(facts: Facts, candidates: Candidates, s: int, name: str) -> tuple[str, str]:

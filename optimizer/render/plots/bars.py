@@ -21,18 +21,18 @@ from optimizer.studies.figures.document import Bar, BarPanel
 
 ROW_MM = 3.7
 GROUP_MM, NAME_MM = 25.0, 17.0
-"""Room for the names of groups, and of rows within them."""
+"""Space for the names of groups, and of rows within them."""
 NAME_ALONE_MM = 21.0
-"""Room for the names of rows without groups."""
+"""Space for the names of rows without groups."""
 NUMBER_PT = SMALL_PT - 0.5
 LEAST_NUMBER = 0.01
 """Smaller ones, such as waits that hardly ever happen, are said to be smaller."""
 LONG_NUMBER = 10_000_000
-"""From here on there is no room for all digits."""
+"""From here on not all digits fit."""
 LEAST_SCALE = 0.1
 """Bars of smaller numbers stay short: a full one would say much of what is next to nothing."""
 SPACIOUS_COLUMNS = 3
-"""Up to so many columns of bars there is room for the number of a mark beside that of its bar."""
+"""Up to so many columns of bars the number of a mark fits beside that of its bar."""
 
 
 def bars_height_mm(panel: BarPanel) -> float:
@@ -66,7 +66,7 @@ def draw_bars(page: Page, panel: BarPanel, top: float) -> None:
 
 
 def _gaps(bars: Sequence[Bar]) -> float:
-    """Return the room between groups, in rows."""
+    """Return the space between groups, in rows."""
     return 0.6 * sum(a.group != b.group for a, b in itertools.pairwise(bars))
 
 
@@ -84,8 +84,8 @@ def _draw_column(
     marks = [bar.marks[c] if bar.marks else None for bar in bars]
     labels = [_label(value, mark if spacious else None) for value, mark in zip(values, marks, strict=True)]
     most = max([LEAST_SCALE, *(value for value in (*values, *marks) if value is not None)])
-    room_mm = max(width_mm(label, NUMBER_PT) for label in labels) + 1
-    axes.set_xlim(0, most / max(1 - room_mm / (axes.get_position().width * WIDTH_MM), 0.2))
+    space_mm = max(width_mm(label, NUMBER_PT) for label in labels) + 1
+    axes.set_xlim(0, most / max(1 - space_mm / (axes.get_position().width * WIDTH_MM), 0.2))
     axes.plot([0, 0], [-0.5, rows[-1] + 0.5], color=LIGHT, linewidth=0.6, clip_on=False)
     for bar, row, value, mark, label in zip(bars, rows, values, marks, labels, strict=True):
         few = len(names) <= len(COLOURS)

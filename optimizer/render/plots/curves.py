@@ -21,11 +21,11 @@ from optimizer.studies.figures.document import CurvePanel, Guide, Series
 
 CURVE_MM, STRIP_MM = 46.0, 3.5
 LEFT_MM = 17.0
-"""Room for the numbers of the upright axis and its label …"""
+"""Space for the numbers of the upright axis and its label …"""
 LABEL_MM = 7.5
 """… of which the label, the ticks and the gaps between them take so much."""
 NAMES_MM = 30.0
-"""Room for the names of the series, beside the axes."""
+"""Space for the names of the series, beside the axes."""
 MOST_NAME_MM = 60.0
 """Of a line across the panel."""
 LEAST_LABEL_STEP = 0.075
@@ -55,7 +55,7 @@ def draw_curves(page: Page, panel: CurvePanel, top: float) -> None:
     for i, series in enumerate(panel.series):
         _draw_series(axes, series, i)
     _set_ends(axes, panel, [guide for guide in panel.guides if guide not in far])
-    _make_room_for_numbers(axes)
+    _make_space_for_numbers(axes)
     if named:
         _name_series(axes, panel)
     _draw_uprights(axes, [guide for guide in panel.guides if guide.axis == "x"])
@@ -103,8 +103,8 @@ def _set_ends(axes: Axes, panel: CurvePanel, near: Sequence[Guide]) -> None:
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
 
 
-def _make_room_for_numbers(axes: Axes) -> None:
-    """Move the left end of the axes where the numbers beside it are long, so that the label has room."""
+def _make_space_for_numbers(axes: Axes) -> None:
+    """Move the left end of the axes where the numbers beside it are long, so that the label fits."""
     low, high = axes.get_ylim()
     places = [place for place in axes.yaxis.get_major_locator()() if low <= place <= high]
     numbers = axes.yaxis.get_major_formatter().format_ticks(places)

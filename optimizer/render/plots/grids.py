@@ -17,7 +17,7 @@ from optimizer.studies.figures.document import GridPanel
 
 FIELD_MM, LINE_MM = 6.0, 3.2
 HEADING_MM = 34.0
-"""Room for the headings of the rows."""
+"""Space for the headings of the rows."""
 MOST_LINES = 3
 """Into which one line of a field's text may be broken."""
 TINTS = (0.28, 0.5)
@@ -63,7 +63,7 @@ def draw_grid(page: Page, panel: GridPanel, top: float) -> None:
 
 
 def _field_mm(panel: GridPanel) -> float:
-    """Return the height of the fields: all have room for the text of the fullest."""
+    """Return the height of the fields: all fit the text of the fullest."""
     lines = max((len(_lines(cell.text, panel)) for row in panel.cells for cell in row), default=1)
     return FIELD_MM + LINE_MM * max(lines - 1, 0)
 

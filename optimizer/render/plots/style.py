@@ -19,7 +19,7 @@ from matplotlib.textpath import TextToPath
 from optimizer.render.text import printable
 
 WIDTH_MM = 160.0
-"""Of every picture: what a page has room for."""
+"""Of every picture: what fits on a page."""
 EDGE_MM = 2.0
 MM_PER_INCH = 25.4
 TEXT_PT, SMALL_PT = 9.0, 7.5
@@ -104,27 +104,27 @@ def width_mm(text: str, size_pt: float = SMALL_PT, *, bold: bool = False) -> flo
     return HINTING * float(points + square * size_pt) * MM_PER_INCH / POINTS_PER_INCH
 
 
-def fitted(text: str, room_mm: float, size_pt: float = SMALL_PT, *, bold: bool = False) -> str:
-    """Return text that fits into a room, its end cut off where it does not."""
+def fitted(text: str, width_limit_mm: float, size_pt: float = SMALL_PT, *, bold: bool = False) -> str:
+    """Return text that fits into a width, its end cut off where it does not."""
     text = printable(text)
-    if width_mm(text, size_pt, bold=bold) <= room_mm:
+    if width_mm(text, size_pt, bold=bold) <= width_limit_mm:
         return text
     fit = bisect_right(
-        range(1, len(text)), room_mm, key=lambda end: width_mm(f"{text[:end]}…", size_pt, bold=bold)
+        range(1, len(text)), width_limit_mm, key=lambda end: width_mm(f"{text[:end]}…", size_pt, bold=bold)
     )
     return f"{text[:fit]}…"
 
 
-def wrapped(text: str, room_mm: float, most_lines: int, size_pt: float = SMALL_PT) -> list[str]:
-    """Return text as lines that fit into a room, broken at spaces; what is too much is cut off.
+def wrapped(text: str, width_limit_mm: float, most_lines: int, size_pt: float = SMALL_PT) -> list[str]:
+    """Return text as lines that fit into a width, broken at spaces; what is too much is cut off.
 
     Figures stay with their signs: no line ends before or after × and →.
     """
     lines: list[str] = []
     for word in re.split("(?<![×→]) (?![×→])", printable(text)):
         longer = f"{lines[-1]} {word}" if lines else word
-        if lines and (len(lines) == most_lines or width_mm(longer, size_pt) <= room_mm):
+        if lines and (len(lines) == most_lines or width_mm(longer, size_pt) <= width_limit_mm):
             lines[-1] = longer
         else:
             lines.append(word)
-    return [fitted(line, room_mm, size_pt) for line in lines]
+    return [fitted(line, width_limit_mm, size_pt) for line in lines]

@@ -136,25 +136,25 @@ def _side(case: Case, label: str) -> Side:
 
 
 def _notes(kind: Kind, one: Case, two: Case, labels: tuple[str, str]) -> Iterable[str]:
-    """Yield what keeps the difference of the costs from being the whole story."""
+    """Yield what keeps the difference of the costs from being the full story."""
     if one.shares.keys() != two.shares.keys():
-        yield "the two sides do not have the same servers, so their costs are not for the same service"
+        yield "the two sides have different servers, so their costs are not for the same service"
     elif not serve_the_same(one, two):
-        yield "not every server is served to the same share, so the costs are not for the same service"
+        yield "not every server is served to the same fraction, so the costs are not for the same service"
     for case, label in zip((one, two), labels, strict=True):
         if case.system is None:
-            yield f"{label} is a finished plan and taken as it is: only with its system can it be verified"
+            yield f"{label} is a finished plan, taken as it is: it can be verified only with its system"
         elif case.plan.status == "heuristic":
             yield f"{label} was found by a heuristic, without proof"
         elif case.plan.status == "feasible":
-            yield f"the solver stopped early on {label}; there may be a cheaper plan"
+            yield f"the solver stopped early on {label}; a cheaper plan may exist"
         elif case.plan.gap:
             yield f"{label} is proved to within {case.plan.gap:.2%} of the least value, not to the last cent"
     if kind == "load_change" and any(len(pools) > 1 for pools in one.plan.allocations.values()):
         yield (
             f"the plan {labels[1]} starts from the largest pool of each server of the mixed plan "
-            f"{labels[0]}; a current allocation has room for one"
+            f"{labels[0]}; a current allocation holds one"
         )
     runs = one.system is not None and any(server.current.is_running for server in one.system.servers.values())
     if kind == "scarcity" and runs:
-        yield "both plans weigh what runs now: they are of least transition value, not of least cost"
+        yield "both plans take into account what runs now: they minimise the transition value, not the cost"

@@ -1,8 +1,8 @@
 """Two plans beside each other, as a document: the same from the library, the command line and REST.
 
 Every difference is the second side less the first. Rows exist per server, per service class and model, per
-service class, per accelerator type and for the whole fleet; the cost differences of each kind of row add up
-to that of the whole. Equation numbers refer to ``docs/math.md``.
+service class, per accelerator type and for the fleet; the cost differences of each kind of row add up
+to that of the fleet. Equation numbers refer to ``docs/math.md``.
 """
 
 from typing import Literal
@@ -64,9 +64,9 @@ class Figures(Document):
     carried_rate_rpm: float = Field(alias="carriedRate")
     """Load that the plan carries [requests/min]."""
     in_tokens: float | None = Field(None, alias="avgInTokens")
-    """Mean prompt length [tokens]."""
+    """Mean input length [tokens]."""
     out_tokens: float | None = Field(None, alias="avgOutTokens")
-    """Mean answer length [tokens]."""
+    """Mean output length [tokens]."""
     itl_ms: float | None = Field(None, alias="itlAverage")
     """Mean inter-token latency [ms]."""
     ttft_ms: float | None = Field(None, alias="ttftAverage")
@@ -182,7 +182,7 @@ class Comparison(Document):
     second: Side
     """The other: the limited one, or the one after."""
     total: Row
-    """The whole fleet; of kind `scarcity` its cost difference is the price of scarcity."""
+    """The fleet; of kind `scarcity` its cost difference is the price of scarcity."""
     relative_cost_difference: float | None = Field(None, alias="relativeCostDifference")
     """Cost difference over the first side's cost; none where that is nothing."""
     transition_value_cents_per_h: float | None = Field(None, alias="transitionValue")

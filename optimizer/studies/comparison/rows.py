@@ -1,7 +1,7 @@
 """The rows of a comparison: two plans, grouped by server, class, model and accelerator type.
 
 Takes the plan of each side, with its system where that is known. Sums are those of decimal numbers, with one
-rounding at the end, so that the rows of each kind add up to the whole.
+rounding at the end, so that the rows of each kind add up to the total.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence

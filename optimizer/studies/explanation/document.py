@@ -27,7 +27,7 @@ class ServiceChange(Document):
 
 
 class Effect(Document):
-    """How the whole plan differs once one thing is changed and everything is solved again."""
+    """How the plan differs once one thing is changed and everything is solved again."""
 
     cost_change_cents_per_h: float = Field(alias="costChange")
     """Total cost after less total cost before [cents/h]."""
@@ -64,7 +64,7 @@ class ChosenPool(Document):
     cost_cents_per_h: float = Field(alias="cost")
     """Cost of the pool [cents/h]."""
     binding: tuple[Binding, ...] = Field(strict=False)
-    """What binds; empty for a server without load."""
+    """The binding constraints; empty for a server without load."""
 
 
 class ForcedPool(Document):
@@ -79,12 +79,12 @@ class ForcedPool(Document):
 
 
 class Alternative(Document):
-    """A server kept to other accelerators than those it was given, and what the whole plan then is."""
+    """A server kept to other accelerators than those it was given, and what the plan then is."""
 
     pools: tuple[ForcedPool, ...] = Field(strict=False)
     """What the server then runs on; empty: it cannot be served there, or not beside the others."""
     effect: Effect
-    """The whole plan then, less the plan."""
+    """The plan then, less the plan."""
 
 
 class Option(Document):
@@ -93,7 +93,7 @@ class Option(Document):
     accelerator: str
     """The accelerator's name."""
     num_replicas: int = Field(alias="numReplicas")
-    """Replicas that carry the whole load."""
+    """Replicas that carry the full load."""
     max_batch: int = Field(alias="maxBatch")
     """Batch limit of a replica."""
     type: str
@@ -107,7 +107,7 @@ class Option(Document):
     binding: tuple[Binding, ...] = Field(strict=False)
     """What keeps the largest load from rising."""
     forced: Alternative | None = None
-    """The plan with the server kept to this accelerator alone; only where one server is asked for."""
+    """The plan with the server kept to this accelerator alone; only where one server is explained."""
 
 
 class RejectedPair(Document):
@@ -174,8 +174,8 @@ class TypeExplanation(Document):
     one_fewer: Effect | None = Field(None, alias="oneFewer")
     """The plan with one unit fewer, less the plan; none: not limited, none to take away, or not answered."""
     shadow_price_cents_per_h: float | None = Field(None, alias="lagrangianPrice")
-    """Value that a small part of a unit more would save, per unit, if replicas could be split [cents/h of the
-    objective]; for the servers that the plan serves in full."""
+    """Shadow price of a unit: value that a small fraction of one more unit would save, per unit, if replicas
+    were divisible [cents/h of the objective]; for the servers that the plan serves in full."""
 
 
 class TargetPrice(Document):
@@ -266,11 +266,11 @@ class Explanation(Document):
     notes: tuple[str, ...] = Field((), strict=False)
     """What has to be known to read the rest."""
     servers: tuple[ServerExplanation, ...] = Field(strict=False)
-    """The servers, or the one that was asked for."""
+    """The servers, or the one that is explained."""
     types: tuple[TypeExplanation, ...] = Field((), strict=False)
-    """The accelerator types; empty where one server is asked for."""
+    """The accelerator types; empty where one server is explained."""
     repair: Repair | None = None
-    """What would serve everything; none where everything is served, or where the server asked for is."""
+    """What would serve everything; none where everything is served, or where the explained server is."""
     targets: tuple[TargetPrice, ...] = Field((), strict=False)
     """The latency targets of the servers above that have load."""
     unanswered: tuple[str, ...] = Field((), strict=False)

@@ -17,7 +17,7 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
     """Explain the best plan of a system by solving it again with one thing changed at a time.
 
     The exact solver is used, whatever the document says: differences of plans without a proof mean nothing.
-    The time limit is for the whole explanation: half of it for the plan, the rest for the questions. Those
+    The time limit is for all of the explanation: half of it for the plan, the rest for the questions. Those
     that it leaves without an answer are named.
 
     Args:
@@ -60,8 +60,8 @@ def _notes(system: System) -> tuple[str, ...]:
     notes = []
     if not system.options.milp_solver:
         notes.append(
-            "the document asks for the greedy solver; explained is the exact plan, as only differences "
-            "between best plans say what something is worth"
+            "the document asks for the greedy solver; the exact plan is explained, as only differences "
+            "between optimal plans say what something is worth"
         )
     if any(server.current.is_running for server in system.servers.values()):
         notes.append(

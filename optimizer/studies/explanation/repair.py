@@ -29,7 +29,7 @@ from optimizer.studies.explanation.units import one_of
 LEAST_SEARCHED = 1e-6
 """Where the search for a looser target begins if the target is less [ms]."""
 MAX_DOUBLINGS = 70
-"""Doublings of a target after which it is as good as none."""
+"""Doublings of a target after which it is effectively none."""
 
 
 def find_repair(candidates: Candidates, plan: Plan, inquiry: Inquiry | None = None) -> Repair | None:
@@ -70,9 +70,9 @@ def find_repair(candidates: Candidates, plan: Plan, inquiry: Inquiry | None = No
 
 
 def _servable(problem: Problem) -> BoolArray:
-    """Return which servers can be served if there are units enough, shape (S,).
+    """Return which servers can be served if there are enough units, shape (S,).
 
-    With units enough a server that can be served can be so on one accelerator: no solver is needed.
+    With enough units a server that can be served can be so on one accelerator: no solver is needed.
     """
     single = problem.options.model_copy(update={"heterogeneous": False})
     endless = replace(problem, capacity=None, options=single)

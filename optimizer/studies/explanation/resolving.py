@@ -197,7 +197,7 @@ def carried_rpm(plan: Plan, server: str) -> float:
 
 
 def _rounded(difference: float) -> float:
-    """Return a difference of sums without what rounding left of it: whole billionths of a cent."""
+    """Return a difference of sums without what rounding left of it: integer billionths of a cent."""
     return round(difference, 9) + 0.0
 
 

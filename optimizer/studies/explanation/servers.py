@@ -1,4 +1,4 @@
-"""Why each server runs where it does: what binds, what else it could run on, what that would cost."""
+"""Why each server runs where it does: binding constraints, alternatives, and what those would cost."""
 
 from collections.abc import Mapping, Sequence
 
@@ -79,10 +79,10 @@ def _solved(
 def _settled(
     candidates: Candidates, plans: Mapping[_Question, Plan], inquiry: Inquiry
 ) -> dict[_Question, Plan]:
-    """Return the plans, with those of runner-ups that have to be solved again kept to the runner-up.
+    """Return the plans, with next-best alternatives solved again where needed, kept to the alternative.
 
     A policy gives out what the solver's choice leaves, and so tells choices apart that are equal to the
-    solver: what is said of a runner-up is what it brings when it is asked for.
+    solver: what is said of an alternative is what forcing it gives.
     """
     arrays = candidates.arrays
     kept: dict[_Question, list[int]] = {}

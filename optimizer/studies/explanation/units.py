@@ -1,4 +1,4 @@
-"""What the units of each accelerator type are worth: one more, one fewer, and the Lagrangian price."""
+"""What the units of each accelerator type are worth: one more, one fewer, and the shadow price."""
 
 import numpy as np
 
@@ -39,7 +39,7 @@ def explain_types(candidates: Candidates, plan: Plan, inquiry: Inquiry) -> tuple
     )
     effects = {step: effect(plan, other, candidates.system) for step, other in plans.items()}
     found = inquiry.ask(
-        lambda _, deadline: _prices(candidates, plan, deadline), {"": None}, lambda _: "Lagrangian prices"
+        lambda _, deadline: _prices(candidates, plan, deadline), {"": None}, lambda _: "shadow prices"
     )
     prices = found.get("")
     return tuple(
@@ -64,7 +64,7 @@ def one_of(kind: int, types: int) -> IntArray:
 
 
 def _prices(candidates: Candidates, plan: Plan, deadline: Deadline) -> FloatArray | None:
-    """Return the Lagrangian prices for the servers that a plan serves in full."""
+    """Return the shadow prices of units for the servers that a plan serves in full."""
     from optimizer.solvers.highs import HighsSession
 
     problem = build_problem(candidates)

@@ -70,9 +70,9 @@ def batch_figure(placed: Placed) -> Figure:
     rate = placed.largest_rates(batch)
     if np.isnan(rate).all():
         raise NothingToShow(f"{placed.title}: no batch meets the targets; {placed.remark}")
-    good = np.flatnonzero(~np.isnan(rate))
+    known = np.flatnonzero(~np.isnan(rate))
     which, met = ("", " that meets the targets") if has_targets(placed.arrays) else ("stable ", "")
-    at = placed.analyze(batch[good], rate[good])
+    at = placed.analyze(batch[known], rate[known])
     x = numbers(batch.astype(np.float64))
     chosen = Guide(name=f"batch {placed.max_batch:,}", value=float(placed.max_batch), axis="x")
 
@@ -86,9 +86,9 @@ def batch_figure(placed: Placed) -> Figure:
         )
 
     def spread(values: FloatArray) -> FloatArray:
-        whole = np.full(len(batch), np.nan)
-        whole[good] = values
-        return whole
+        full = np.full(len(batch), np.nan)
+        full[known] = values
+        return full
 
     return Figure(
         title=f"Effect of the batch limit: {placed.title}",
@@ -138,16 +138,16 @@ def latency_figure(placed: Placed) -> Figure:
 
 
 def timing_figure(placed: Placed) -> Figure:
-    """Return what the token-time law says of a request's phases at every constant batch (eq. 1-8)."""
+    """Return what the latency model says of a request's phases at every constant batch (eq. 1-8)."""
     batch = _batches(int(placed.pair.batch_ceiling[0]))
     law = placed.law(len(batch))
     if not isinstance(law, ServiceLaw):
-        raise NothingToShow(f"the {law.name} law has no token times")
+        raise NothingToShow(f"the {law.name} latency model has no token times")
     occupancy = batch.astype(np.float64)
     times = law.token_times(law.service_time_ms(occupancy), occupancy, batch)
     x = numbers(occupancy)
     servers = placed.arrays.servers
-    shape = f"prompts of {servers.in_tokens[0]:g} tokens, answers of {servers.out_tokens[0]:g}"
+    shape = f"input of {servers.in_tokens[0]:g} tokens, output of {servers.out_tokens[0]:g}"
 
     def panel(title: str, label: str, values: FloatArray) -> CurvePanel:
         series = (Series(name="", x=x, y=numbers(values)),)
@@ -155,10 +155,10 @@ def timing_figure(placed: Placed) -> Figure:
 
     return Figure(
         title=f"Token times: {placed.title}",
-        note=f"the fitted law of the profile at a constant batch; {shape}",
+        note=f"the fitted latency model of the profile at a constant batch; {shape}",
         panels=(
             panel("One decode step", "time per token [ms]", times.itl_ms),
-            panel("The prefill of one prompt", "prefill [ms]", times.prefill_ms),
+            panel("Prefill of one request", "prefill [ms]", times.prefill_ms),
         ),
     )
 

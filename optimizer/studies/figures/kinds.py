@@ -30,7 +30,7 @@ SERVER_KINDS: dict[str, Callable[[System, str, str | None], Figure]] = {
 }
 """Of one server, on all its accelerators or on one."""
 PLAN_KINDS = ("plan", *PANELS)
-"""Of a whole plan."""
+"""Of a plan as a whole."""
 KINDS = (*PLAN_KINDS, *REPLICA_KINDS, *SERVER_KINDS)
 
 

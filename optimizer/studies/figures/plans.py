@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from optimizer.spec.schema import Server
 
 MOST_ROWS = 40
-"""Servers, or models, that a page has room for."""
+"""Servers, or models, that fit on a page."""
 MOST_CLASSES = 5
-"""Service classes beside each other that a page has room for."""
+"""Service classes that fit beside each other on a page."""
 
 
 class Shown(NamedTuple):
@@ -41,7 +41,7 @@ def load_panel(shown: Shown, before: Shown | None = None) -> GridPanel:
     """Return the arrival rate and the tokens of each model in each service class."""
     now, then = _loads(shown), {} if before is None else _loads(before)
     return _grid(
-        "Load: requests/min, tokens of prompt → answer",
+        "Load: requests/min, input → output tokens",
         shown,
         lambda key: Cell(text=_with_before(now.get(key, ""), then.get(key))),
     )
@@ -225,8 +225,8 @@ def targets_panel(shown: Shown, before: Shown | None = None) -> BarPanel:
     bars = []
     for name in _shown_servers(shown):
         values = _shares(now.get(name, ()))
-        whole = tuple(None if value is None else 100.0 for value in values)
-        marks = whole if before is None else _shares(then.get(name, ()))
+        targets = tuple(None if value is None else 100.0 for value in values)
+        marks = targets if before is None else _shares(then.get(name, ()))
         bars.append(_server_bar(shown, name, values, marks))
     return BarPanel(
         title="Latencies against targets",
@@ -263,7 +263,7 @@ PANELS = {
 }
 """What a plan's picture may show."""
 WHOLE_PLAN = ("load", "assignment", "types", "servers")
-"""What the picture of a plan shows where nothing else is asked for."""
+"""What the picture of a plan shows by default."""
 
 
 def plan_figure(shown: Shown, before: Shown | None = None, panels: Sequence[str] = WHOLE_PLAN) -> Figure:
@@ -283,7 +283,7 @@ def plan_figure(shown: Shown, before: Shown | None = None, panels: Sequence[str]
 
 
 def left_out(shown: Shown, panels: Sequence[str]) -> str:
-    """Say what the panels of a picture have no room for; nothing where they show all."""
+    """Say what the panels of a picture leave out; nothing where they show all."""
     servers = shown.system.servers.values()
     classes, models = {server.service_class for server in servers}, {server.model for server in servers}
     grids = not {"load", "assignment"}.isdisjoint(panels)

@@ -72,7 +72,7 @@ def cost_figure(system: System, server: str, accelerator: str | None) -> Figure:
         guides=(Guide(name="load", value=load * SECONDS_PER_MINUTE, axis="x"),),
     )
     some = f"the {len(rows)} cheapest of {len(table)} accelerators at" if len(rows) < len(table) else "at"
-    note = f"{some} a load of {plain(load * SECONDS_PER_MINUTE)} requests/min; replicas come whole"
+    note = f"{some} a load of {plain(load * SECONDS_PER_MINUTE)} requests/min; replicas are indivisible"
     return Figure(title=f"Cost against load: {server}", note=note, panels=(panel,))
 
 
@@ -229,9 +229,9 @@ def _front_panel(candidates: Candidates, ways: _Ways, name: LatencyName, shown: 
                 style="points",
             )
         )
-    whole = front(ways.cost, latency)
-    if len(whole):
-        x, y = numbers(ways.cost[whole]), numbers(latency[whole])
+    best = front(ways.cost, latency)
+    if len(best):
+        x, y = numbers(ways.cost[best]), numbers(latency[best])
         series.append(Series(name="Pareto front", x=x, y=y, style="front"))
     title, other = LATENCIES[name]
     targets = candidates.arrays.servers.targets

@@ -25,9 +25,9 @@ class PoolRow(Document):
     priority: int
     """Its priority."""
     in_tokens: float = Field(alias="avgInTokens")
-    """Mean prompt length [tokens]."""
+    """Mean input length [tokens]."""
     out_tokens: float = Field(alias="avgOutTokens")
-    """Mean answer length [tokens]."""
+    """Mean output length [tokens]."""
     accelerator: str
     """The accelerator's name."""
     type: str
@@ -182,5 +182,5 @@ def _type_row(kind: str, used: int, limit: int | None, mine: list[PoolRow]) -> T
 def _sum_w(powers: Iterable[float | None]) -> float | None:
     """Return the sum, or none where a part of it is not known; nothing that runs draws nothing."""
     known = list(powers)
-    whole = [power for power in known if power is not None]
-    return float(sum(whole)) if len(whole) == len(known) else None
+    given = [power for power in known if power is not None]
+    return float(sum(given)) if len(given) == len(known) else None
