@@ -63,7 +63,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         openapi_url=None,
     )
     app.state.settings = settings
-    app.state.places, app.state.study_places = _workers(settings)
+    app.state.workers, app.state.study_workers = _workers(settings)
     app.state.held = HeldFleet()
     app.state.ready = False
     for path, handler, question in (
@@ -100,13 +100,13 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     return_large_memory()
     state = app.state
-    for workers in (state.places, state.study_places):
+    for workers in (state.workers, state.study_workers):
         workers.start()
     state.ready = True
     yield
     state.ready = False
-    await asyncio.gather(state.places.close(), state.study_places.close())
-    state.places, state.study_places = _workers(state.settings)  # for another life of the same application
+    await asyncio.gather(state.workers.close(), state.study_workers.close())
+    state.workers, state.study_workers = _workers(state.settings)  # for another life of the same application
 
 
 def _workers(settings: Settings) -> tuple[SolverWorkers, SolverWorkers]:
@@ -121,8 +121,8 @@ async def _health() -> Response:
 async def _readiness(request: Request) -> Response:
     """Say whether the service can solve, and how many requests it is at."""
     state = request.app.state
-    ready = state.ready and state.places.available
-    kinds = (state.places, state.study_places)
+    ready = state.ready and state.workers.available
+    kinds = (state.workers, state.study_workers)
     body = {
         "status": "ready" if ready else "not ready",
         "running": sum(workers.running for workers in kinds),

@@ -22,7 +22,7 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _places() -> int:
+def _workers() -> int:
     """Return one place to solve for each core that this process may use, and one more.
 
     With the one more no core idles while an answer and the next request change hands.
@@ -30,7 +30,7 @@ def _places() -> int:
     return 1 + _cores()
 
 
-def _study_places() -> int:
+def _study_workers() -> int:
     """Return one place for studies for every two cores, so that they leave some to small requests."""
     return max(1, _cores() // 2)
 
@@ -79,11 +79,11 @@ class Settings(BaseSettings):
     """Longest time in which the body of a request must have come [s]."""
     write_timeout_s: float = Field(30.0, gt=0, le=86_400, allow_inf_nan=False)
     """Longest time in which a client must have read an answer [s]."""
-    max_solves: int = Field(default_factory=_places, ge=1, le=1024)
+    max_solves: int = Field(default_factory=_workers, ge=1, le=1024)
     """Solves at once, in each worker."""
-    solver_processes: int = Field(default_factory=_places, ge=0, le=1024)
+    solver_processes: int = Field(default_factory=_workers, ge=0, le=1024)
     """Processes that solve for each worker, so that the worker itself stays free to answer; 0: threads."""
-    max_studies: int = Field(default_factory=_study_places, ge=1, le=1024)
+    max_studies: int = Field(default_factory=_study_workers, ge=1, le=1024)
     """Explanations, reports, comparisons and figures at once, in each worker, in processes of their own."""
     sizing_memo_rows: int = Field(2**15, ge=0, le=10_000_000)
     """Replicas whose sizing each process remembers, of some 400 bytes each; 0: none."""

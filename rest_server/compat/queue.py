@@ -180,7 +180,7 @@ def _handler(work: Callable[[bytes, Settings], Document]) -> Callable[..., Corou
     async def handler(request: Request) -> Response:
         state = request.app.state
         asked = partial(work, await request.body(), state.settings)
-        found: Document = await state.places.run(request, asked)
+        found: Document = await state.workers.run(request, asked)
         return json_response(found.model_dump(by_alias=True))
 
     return handler

@@ -88,7 +88,7 @@ def wire_router(*, stateful: bool) -> APIRouter:
 async def optimize_one(request: Request) -> Response:
     """Plan the system in the body; unless the state is protected, it becomes the state."""
     state, body = request.app.state, await request.body()
-    outcome: Outcome = await state.places.run(request, partial(plan_document, body, state.settings))
+    outcome: Outcome = await state.workers.run(request, partial(plan_document, body, state.settings))
     if not state.settings.protect_state and state.settings.workers == 1:
         await run_in_threadpool(state.held.replace, partial(planned_fleet, body, outcome))
     return _outcome_response(outcome)
@@ -99,7 +99,7 @@ async def optimize(request: Request) -> Response:
     state = request.app.state
     revision, now = await run_in_threadpool(state.held.read)
     work = partial(plan_state, now.spec(), await request.body(), state.settings)
-    outcome: Outcome = await state.places.run(request, work)
+    outcome: Outcome = await state.workers.run(request, work)
     if outcome.status == HTTPStatus.OK:
         await run_in_threadpool(_keep, state.held, now, outcome, revision)
     return _outcome_response(outcome)

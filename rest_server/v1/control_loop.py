@@ -53,7 +53,7 @@ async def put_loads(
     """
     state, held = request.app.state, held_fleet(request)
     storing = _Storing(held, body, condition)
-    text, stages_s = await state.places.run(request, partial(plan_spec, state.settings), storing)
+    text, stages_s = await state.workers.run(request, partial(plan_spec, state.settings), storing)
     revision = await run_in_threadpool(_keep, held, text, storing)
     headers = server_timing(stages_s) | {"ETag": held.etag(revision)}
     return Response(text, media_type=JSON, headers=headers)

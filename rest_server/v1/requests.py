@@ -57,7 +57,7 @@ async def computed(
 ) -> _Answer:
     """Return what work gives for arguments and the settings, run by a solver worker, or one for studies."""
     state = request.app.state
-    workers = state.study_places if study else state.places
+    workers = state.study_workers if study else state.workers
     answer: _Answer = await workers.run(request, partial(work, *arguments, state.settings))
     return answer
 

@@ -52,7 +52,7 @@ class Service(NamedTuple):
 
     def until(self, running: int, waiting: int) -> None:
         """Wait until so many workers are busy and so many requests wait."""
-        workers, end = self.app.state.places, time.monotonic() + 10
+        workers, end = self.app.state.workers, time.monotonic() + 10
         while (workers.running, workers.waiting) != (running, waiting):
             assert time.monotonic() < end, (workers.running, workers.waiting)
             time.sleep(0.005)
@@ -77,7 +77,7 @@ def in_a_thread(events: dict[str, threading.Event] | None = None, **given: Any) 
     known = events or {}
 
     async def wait(request: Request, name: str) -> str:
-        await app.state.places.run(request, partial(known[name].wait, 20))
+        await app.state.workers.run(request, partial(known[name].wait, 20))
         return name
 
     app.add_api_route("/wait/{name}", wait)
