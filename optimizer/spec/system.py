@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from optimizer.errors import SpecError
+from optimizer.queueing.measures import LATENCIES, Measure
 from optimizer.queueing.table import QUEUE_MODELS
 from optimizer.spec.files import Part, read_parts, spec_from_value
 from optimizer.spec.messages import validated
@@ -238,13 +239,15 @@ def check_target(target: ModelTarget, place: str) -> None:
     Raises:
         SpecError: it asks for a percentile.
     """
-    for measure, _ in target.latency_targets():
-        if not any(model.knows(measure) for model in QUEUE_MODELS.values()):
-            models = " or ".join(map(repr, QUEUE_MODELS))
-            raise SpecError(
-                f"{place}.percentile: {target.percentile:g} is a percentile, but the queue model "
-                f"{models} gives means only; remove it"
-            )
+    if target.percentile is None:
+        return
+    measures = [Measure(metric, target.percentile) for metric in LATENCIES]
+    if not any(model.knows(measure) for model in QUEUE_MODELS.values() for measure in measures):
+        models = " or ".join(map(repr, QUEUE_MODELS))
+        raise SpecError(
+            f"{place}.percentile: {target.percentile:g} asks for a percentile, but the queue model "
+            f"{models} knows means only; remove it"
+        )
 
 
 def with_changed_load(server: Server, **changes: float) -> Server:

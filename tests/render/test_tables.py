@@ -150,7 +150,7 @@ def test_an_open_gap_is_shown_objective_by_objective() -> None:
 
 
 def test_lost_traffic_is_shown_beside_the_load() -> None:
-    source = document([server("s", 400.0, maxQueueSize=0)], [accelerator("A")], {"A": 1})
+    source = document([server("s", 400.0, maxQueueSize=0)], [accelerator("A")], {"A": 1}, maxLoss="none")
     plan, text = shown(source)
     assert plan.allocations["s"][0].loss > 1e-4
     assert "% lost)" in text

@@ -156,6 +156,8 @@ def waiting_groups(system: System) -> tuple[Plan, tuple[tuple[str, ...], ...]]:
 
 
 def outcome(system: System) -> Outcome:
+    if not system.options.milp_solver:  # the greedy heuristic plans one accelerator per server
+        system = system.with_options(heterogeneous=False)
     plan, groups = waiting_groups(system)
     return Outcome(system, plan, demands(system), groups)
 
