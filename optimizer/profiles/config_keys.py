@@ -34,16 +34,16 @@ class Config:
         return default
 
     def whole(self, *names: str, default: Any = REQUIRED) -> int | None:
-        """Return the same as a whole number.
+        """Return the same as an integer.
 
         Raises:
-            SpecError: the same, or the value is no whole number.
+            SpecError: the same, or the value is no integer.
         """
         value = self.get(*names, default=default)
         if value is None or (isinstance(value, int) and not isinstance(value, bool)):
             return value
         name = next((name for name in names if name in self.values), names[0])
-        raise SpecError(f"{self.source}: {name}: must be a whole number, not {value!r}")
+        raise SpecError(f"{self.source}: {name}: must be an integer, not {value!r}")
 
     def not_understood(self, name: str, value: object) -> SpecError:
         """Return the error for a value that an estimate would have to guess the meaning of."""

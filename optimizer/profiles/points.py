@@ -179,7 +179,7 @@ class _Point:
         numbers: dict[str, Any] = {name: self._number(name) for name in names if name in self.given}
         for name in numbers.keys() & _WHOLE:
             if numbers[name] != int(numbers[name]):
-                raise SpecError(f"{name}: must be a whole number, not {numbers[name]:g}")
+                raise SpecError(f"{name}: must be an integer, not {numbers[name]:g}")
             numbers[name] = int(numbers[name])
         deployment = Deployment(
             weights=self.given.get("weights"),

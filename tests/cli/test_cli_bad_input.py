@@ -229,7 +229,7 @@ def test_json_numbers_that_are_not_finite(
     source = sound()
     source[section][0][key] = "HERE"
     (tmp_path / "x.json").write_text(json.dumps(source).replace('"HERE"', value))
-    refused_by_all(run, tmp_path / "x.json", f"x.json: {section}[0].{key}: must be a ", tmp_path)
+    refused_by_all(run, tmp_path / "x.json", f"x.json: {section}[0].{key}: must be a", tmp_path)
 
 
 @pytest.mark.parametrize("value", [".nan", ".NaN", ".inf", "-.inf", "+.INF", "1e400"])

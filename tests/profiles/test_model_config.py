@@ -169,7 +169,7 @@ def test_the_format_of_the_weights_is_read(quantization: dict[str, Any], checkpo
     ("changes", "message"),
     [
         ({"hidden_size": "absent"}, "hidden_size: missing"),
-        ({"num_hidden_layers": 3.5}, "num_hidden_layers: must be a whole number, not 3.5"),
+        ({"num_hidden_layers": 3.5}, "num_hidden_layers: must be an integer, not 3.5"),
         ({"model_type": "mamba2"}, "model_type 'mamba2' is not understood"),
         ({"is_encoder_decoder": True}, "only decoders"),
         ({"ssm_cfg": {}}, "ssm_cfg: layers of this kind are not understood"),
