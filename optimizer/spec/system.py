@@ -245,7 +245,7 @@ def check_target(target: ModelTarget, place: str) -> None:
     if not any(model.knows(measure) for model in QUEUE_MODELS.values() for measure in measures):
         models = " or ".join(map(repr, QUEUE_MODELS))
         raise SpecError(
-            f"{place}.percentile: {target.percentile:g} asks for a percentile, but the queue model "
+            f"{place}.percentile: {target.percentile:g} is a percentile, but the queue model "
             f"{models} knows means only; remove it"
         )
 
