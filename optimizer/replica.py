@@ -18,7 +18,7 @@ from optimizer.documents import (
     Count,
     Document,
     MaxLoss,
-    Quantity,
+    Milliseconds,
     Tokens,
 )
 from optimizer.errors import AnalysisError
@@ -109,9 +109,9 @@ class ReplicaSizing(Document):
 class LatencyTargets(Document):
     """Targets of one replica; 0 means none."""
 
-    ttft_ms: Quantity = Field(0.0, alias="ttft")
+    ttft_ms: Milliseconds = Field(0.0, alias="ttft")
     """Time to first token [ms]."""
-    itl_ms: Quantity = Field(0.0, alias="itl")
+    itl_ms: Milliseconds = Field(0.0, alias="itl")
     """Inter-token latency [ms]."""
     tps: bool = False
     """Whether there is a throughput target: the rate is then capped at 0.9 of the largest stable one."""

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from optimizer.cli.command import number
+from optimizer.units import SECONDS, SHARE
 
 if TYPE_CHECKING:
     from optimizer.jobs import LoadChange, SolveOptions
@@ -44,7 +45,8 @@ def _add_plan_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_stopping(parser: argparse.ArgumentParser, time_limit: str) -> None:
-    gap, limit = number(0, 1, "the gap"), number(0, 1e6, "the time limit", open_end=True)
+    gap = number(0, 1, "the gap", scale=SHARE)
+    limit = number(0, 1e6, "the time limit", open_end=True, scale=SECONDS)
     parser.add_argument(
         "--gap", metavar="G", type=gap, help="relative gap at which the solver may stop, 0 … 1"
     )

@@ -54,6 +54,7 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
             for t, name in enumerate(candidates.arrays.type_names)
         ),
         changes=_changes(candidates, pools),
+        currency=candidates.system.currency,
     )
 
 

@@ -126,6 +126,8 @@ class Plan(Document):
     """Use of every accelerator type."""
     changes: tuple[Change, ...] = Field(strict=False)
     """Servers whose allocation changes."""
+    currency: str | None = Field(None, exclude_if=lambda currency: currency is None)
+    """The currency that the system's prices name; costs are hundredths of it. Absent where none is named."""
 
     def to_json(self) -> str:
         """Return the plan as JSON text, the same bytes for the same plan."""

@@ -12,6 +12,7 @@ from typing import Literal
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from optimizer.render.money import Money
 from optimizer.render.plots import draw
 from optimizer.render.sections import Section, headline, sections, status
 from optimizer.render.text import printable
@@ -61,6 +62,7 @@ def _html(report: Report, system: System) -> str:
         title=_title(report),
         status=status(report.overview),
         headline=headline(report.overview),
+        cost_unit=Money.of(report.plan).unit,
         sections=found,
         pictures={
             section.name: _picture(shown, section.picture)

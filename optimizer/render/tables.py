@@ -11,6 +11,7 @@ from rich.text import Text
 
 from optimizer.candidates import Candidates
 from optimizer.plan import Plan
+from optimizer.render.money import Money
 from optimizer.render.text import printable
 from optimizer.replica import LatencyTargets, ReplicaPerformance, ReplicaSizing
 from optimizer.spec.system import System
@@ -70,7 +71,7 @@ def _headline(plan: Plan, system: System) -> Text:
     gap = "" if plan.gap is None else f", gap {_percent(plan.gap)}"
     mode = "unlimited" if system.options.unlimited else "limited"
     style = "green" if plan.complete else "yellow"
-    text = Text(f"{plan.total_cost_cents_per_h:,.2f} cents/h", style="bold")
+    text = Text(Money.of(plan).text(plan.total_cost_cents_per_h), style="bold")
     text.append(f"   {mode} plan, {proof}{gap}   ", style="default")
     text.append(f"{served} of {len(system.servers)} servers served in full", style=style)
     text.append(f", {len(plan.changes)} changed\n", style="default")
@@ -78,6 +79,7 @@ def _headline(plan: Plan, system: System) -> Text:
 
 
 def _allocations(plan: Plan, system: System) -> Table:
+    money = Money.of(plan)
     table = empty_table(
         "Allocations",
         [
@@ -91,7 +93,7 @@ def _allocations(plan: Plan, system: System) -> Table:
             ("ITL ms\n(target)", True),
             ("TTFT ms\n(target)", True),
             ("util", True),
-            ("cost\ncents/h", True),
+            (f"cost\n{money.unit}", True),
         ],
     )
     order = sorted(plan.allocations, key=lambda name: (system.priority(system.servers[name]), name))
@@ -114,7 +116,7 @@ def _allocations(plan: Plan, system: System) -> Table:
                 f"{pool.itl_ms:,.1f} ({_target(target.itl_ms if target else 0)})",
                 f"{pool.ttft_ms:,.0f} ({_target(target.ttft_ms if target else 0)})",
                 f"{pool.utilization:.0%}",
-                f"{pool.cost_cents_per_h:,.2f}",
+                money.amount(pool.cost_cents_per_h),
             )
     return table
 
@@ -158,16 +160,21 @@ def _levels(plan: Plan) -> Table:
     table = empty_table(
         "Objectives not closed", [("objective", False), ("reached", True), ("bound", True), ("gap", True)]
     )
+    money = Money.of(plan)
     for level in plan.levels:
         if level.gap:
-            bound = "-" if level.bound is None else f"{level.bound:,.2f}"
-            table.add_row(level.name, f"{level.value:,.2f}", bound, _percent(level.gap))
+            in_money = level.name == "value"
+            reached = money.amount(level.value) if in_money else f"{level.value:,.2f}"
+            bound = "-"
+            if level.bound is not None:
+                bound = money.amount(level.bound) if in_money else f"{level.bound:,.2f}"
+            table.add_row(level.name, reached, bound, _percent(level.gap))
     return table
 
 
 def candidate_tables(candidates: Candidates) -> Group:
     """Return the candidates and the rejected pairs of a system as tables."""
-    arrays, rows = candidates.arrays, candidates.table
+    arrays, rows, money = candidates.arrays, candidates.table, Money(candidates.system.currency)
     table = empty_table(
         f"Candidates ({len(rows)})",
         [
@@ -179,7 +186,7 @@ def candidate_tables(candidates: Candidates) -> Group:
             ("ITL\nms", True),
             ("TTFT\nms", True),
             ("units", True),
-            ("cost\ncents/h", True),
+            (f"cost\n{money.unit}", True),
         ],
     )
     units, cost = rows.units, rows.cost_cents_per_h
@@ -193,7 +200,7 @@ def candidate_tables(candidates: Candidates) -> Group:
             f"{rows.itl_ms[c]:,.1f}",
             f"{rows.ttft_ms[c]:,.0f}",
             f"{units[c]:,} {arrays.type_names[rows.kind[c]]}",
-            f"{cost[c]:,.2f}",
+            money.amount(cost[c]),
         )
     rejected = empty_table(
         "Rejected pairs", [("server", False), ("accelerator", False), ("reason", False), ("detail", False)]

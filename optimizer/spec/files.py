@@ -152,7 +152,7 @@ def plain_value(text: str, source: str, *, json_only: bool | None = None) -> obj
     return json_value(text, source) if json_only else yaml_value(text, source)
 
 
-def spec_from_value(raw: object, source: str = "") -> SystemSpec:
+def spec_from_value(raw: object, source: str = "", context: Mapping[str, object] | None = None) -> SystemSpec:
     """Validate a document given as plain values, in the bare or in the reference's wrapped form.
 
     Raises:
@@ -167,7 +167,7 @@ def spec_from_value(raw: object, source: str = "") -> SystemSpec:
     sections = _unwrapped(raw, prefix)
     if not sections:
         raise SpecError(f"{prefix}a document with sections such as 'servers' is expected, this holds none")
-    return validated(SystemSpec, sections, prefix)
+    return validated(SystemSpec, sections, prefix, context)
 
 
 def is_plan(raw: object) -> bool:

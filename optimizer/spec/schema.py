@@ -13,15 +13,24 @@ from pydantic_core import PydanticCustomError
 from optimizer.documents import (
     BatchSize,
     Coefficient,
+    Cost,
     Count,
     Document,
+    Gigabytes,
+    GigabytesPerSecond,
     MaxLoss,
+    Milliseconds,
     Name,
     PositiveCount,
     Priority,
     Quantity,
+    RequestsPerMinute,
+    Seconds,
+    Share,
     SliceCount,
     Tokens,
+    TokensPerSecond,
+    Watts,
 )
 from optimizer.queueing.measures import LATENCIES, Measure
 from optimizer.queueing.table import QueueModelName
@@ -31,13 +40,13 @@ from optimizer.timing import LawFields, laws_known
 class Power(Document):
     """Power curve of an accelerator: piecewise linear in the utilisation."""
 
-    idle_w: Quantity = Field(0.0, alias="idle")
+    idle_w: Watts = Field(0.0, alias="idle")
     """Power when idle [W]."""
-    full_w: Quantity = Field(0.0, alias="full")
+    full_w: Watts = Field(0.0, alias="full")
     """Power at full utilisation [W]."""
-    mid_power_w: Quantity = Field(0.0, alias="midPower")
+    mid_power_w: Watts = Field(0.0, alias="midPower")
     """Power at the inflection point [W]."""
-    mid_utilization: float = Field(0.0, alias="midUtil", ge=0, le=1)
+    mid_utilization: Share = Field(0.0, alias="midUtil")
     """Utilisation at the inflection point, 0 … 1."""
 
 
@@ -50,13 +59,13 @@ class Accelerator(Document):
     """The kind in stock; capacities are counted per type."""
     multiplicity: SliceCount = 1
     """Cards (units of the type) in the slice."""
-    memory_gb: Quantity = Field(0.0, alias="memSize")
+    memory_gb: Gigabytes = Field(0.0, alias="memSize")
     """Memory of the slice [GB]."""
-    memory_bandwidth_gb_per_s: Quantity = Field(0.0, alias="memBW")
+    memory_bandwidth_gb_per_s: GigabytesPerSecond = Field(0.0, alias="memBW")
     """Memory bandwidth of the slice [GB/s]."""
     power: Power = Power()
     """Power curve."""
-    cost_cents_per_h: Quantity = Field(0.0, alias="cost")
+    cost_cents_per_h: Cost = Field(0.0, alias="cost")
     """Price of the slice [cents/h]."""
 
 
@@ -99,11 +108,11 @@ class ModelTarget(Document):
 
     model: Name
     """The model."""
-    itl_ms: Quantity = Field(0.0, alias="slo-itl")
+    itl_ms: Milliseconds = Field(0.0, alias="slo-itl")
     """Inter-token latency [ms]."""
-    ttft_ms: Quantity = Field(0.0, alias="slo-ttft")
+    ttft_ms: Milliseconds = Field(0.0, alias="slo-ttft")
     """Time to first token [ms]."""
-    tps: Quantity = Field(0.0, alias="slo-tps")
+    tps: TokensPerSecond = Field(0.0, alias="slo-tps")
     """Token throughput [tokens/s]; replaces the arrival rate as the load."""
     percentile: float | None = Field(None, gt=0, lt=100)
     """Percentile at which the latency targets must hold; none: the mean."""
@@ -132,9 +141,9 @@ class ServiceClass(Document):
 class Load(Document):
     """The statistics of a server's traffic."""
 
-    arrival_rate_rpm: Quantity = Field(0.0, alias="arrivalRate")
+    arrival_rate_rpm: RequestsPerMinute = Field(0.0, alias="arrivalRate")
     """Arrival rate [requests/min]."""
-    throughput_rpm: Quantity = Field(0.0, alias="throughput")
+    throughput_rpm: RequestsPerMinute = Field(0.0, alias="throughput")
     """Measured throughput [requests/min]; kept, not used."""
     in_tokens: Tokens = Field(0.0, alias="avgInTokens")
     """Mean input length [tokens]."""
@@ -157,11 +166,11 @@ class AllocationData(Document):
     """Replicas."""
     max_batch: Count = Field(0, alias="maxBatch")
     """Batch limit of a replica."""
-    cost_cents_per_h: Quantity = Field(0.0, alias="cost")
+    cost_cents_per_h: Cost = Field(0.0, alias="cost")
     """Cost [cents/h]; 0 with replicas running: recomputed from the specs."""
-    itl_ms: Quantity = Field(0.0, alias="itlAverage")
+    itl_ms: Milliseconds = Field(0.0, alias="itlAverage")
     """Mean inter-token latency [ms]."""
-    ttft_ms: Quantity = Field(0.0, alias="ttftAverage")
+    ttft_ms: Milliseconds = Field(0.0, alias="ttftAverage")
     """Mean time to first token [ms]."""
     avg_concurrency: Quantity = Field(0.0, alias="avgConcurrency")
     """Measured requests in service; kept, not used."""
@@ -249,9 +258,9 @@ class OptimizerOptions(Document):
     """Who gets partial service when not everything fits."""
     batch_sizing: Literal["profile", "optimal"] = Field("profile", alias="batchSizing")
     """Batch limits as in the profiles, or chosen."""
-    gap: float | None = Field(None, ge=0, le=1)
+    gap: Share | None = None
     """Relative gap at which the solver may stop; none: 0 up to 2,000 columns of the model, then 1e-4."""
-    time_limit_s: float = Field(30.0, alias="timeLimit", gt=0, le=1e6)
+    time_limit_s: Seconds = Field(30.0, alias="timeLimit")
     """Time limit of the solve [s]."""
     transition_penalty: float = Field(0.1, alias="transitionPenalty", ge=0, le=1e6)
     """Factor on old plus new cost when a server changes its accelerator."""

@@ -14,6 +14,7 @@ from typing import Any
 from optimizer.errors import SpecError
 from optimizer.queueing.measures import LATENCIES, Measure
 from optimizer.queueing.table import QUEUE_MODELS
+from optimizer.spec.currency import check_one_currency, first_currency
 from optimizer.spec.files import Part, read_parts, spec_from_value
 from optimizer.spec.messages import validated
 from optimizer.spec.schema import (
@@ -45,6 +46,11 @@ class System:
     capacity: Mapping[str, int]
     """Units by accelerator type."""
     options: OptimizerOptions
+
+    @property
+    def currency(self) -> str | None:
+        """The currency that a price names; none where costs are plain numbers [cents/h]."""
+        return first_currency(self.accelerators.values(), self.servers.values())
 
     def with_options(self, **changes: object) -> "System":
         """Return a copy with some optimizer options changed, given by their Python names.
@@ -160,6 +166,7 @@ def join_parts(parts: Sequence[Part]) -> System:
     for place, profile in profiles.values():
         _must_exist(profile.accelerator, accelerators, f"{place}.acc", "accelerator")
         check_profile(profile, place)
+    check_one_currency(parts)
     models = {model for model, _ in profiles}
     for place, server in servers.values():
         _check_server(server, place, accelerators, classes, models)

@@ -7,7 +7,7 @@ import numpy as np
 from pydantic import Field
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.documents import Document, PositiveCount, Quantity
+from optimizer.documents import Document, Milliseconds, MillisecondsPerToken, PositiveCount
 from optimizer.timing.law import RequestShapes, ServiceLaw, TokenTimes
 
 DEFAULT_MAX_NUM_TOKENS = 8192
@@ -17,11 +17,11 @@ DEFAULT_MAX_NUM_TOKENS = 8192
 class PerfParms(Document):
     """Iteration law: α + β·(tokens computed) + γ·(KV tokens read)."""
 
-    base_ms: Quantity = Field(0.0, alias="alpha")
+    base_ms: Milliseconds = Field(0.0, alias="alpha")
     """α [ms]."""
-    compute_per_token_ms: Quantity = Field(0.0, alias="beta")
+    compute_per_token_ms: MillisecondsPerToken = Field(0.0, alias="beta")
     """β [ms per token computed]."""
-    kv_read_per_token_ms: Quantity = Field(0.0, alias="gamma")
+    kv_read_per_token_ms: MillisecondsPerToken = Field(0.0, alias="gamma")
     """γ [ms per token of KV cache read]."""
 
 

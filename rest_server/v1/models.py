@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
-from optimizer.documents import MAX_QUANTITY, Document, Tokens
+from optimizer.documents import Document, RequestsPerMinute, RequestsPerSecond, Tokens
 from optimizer.jobs import SolveOptions
 from optimizer.plan import Plan
 from optimizer.replica import LatencyTargets, Replica, ReplicaPerformance, ReplicaSizing
@@ -124,7 +124,7 @@ class Analysis(Document):
 
     replica: Replica
     """The replica."""
-    rate_rps: float = Field(alias="rate", gt=0, le=MAX_QUANTITY)
+    rate_rps: RequestsPerSecond = Field(alias="rate")
     """Arrival rate [requests/s]."""
 
 
@@ -234,13 +234,13 @@ class CandidateAnswer(Document):
 class LoadChange(Document):
     """The load of a server; what is not given stays as it is."""
 
-    arrival_rate_rpm: float | None = Field(None, alias="arrivalRate", ge=0, le=MAX_QUANTITY)
+    arrival_rate_rpm: RequestsPerMinute | None = Field(None, alias="arrivalRate")
     """Arrival rate [requests/min]."""
     in_tokens: Tokens | None = Field(None, alias="avgInTokens")
     """Mean input length [tokens]."""
     out_tokens: Tokens | None = Field(None, alias="avgOutTokens")
     """Mean output length [tokens]."""
-    throughput_rpm: float | None = Field(None, alias="throughput", ge=0, le=MAX_QUANTITY)
+    throughput_rpm: RequestsPerMinute | None = Field(None, alias="throughput")
     """Measured throughput [requests/min]; kept, not used."""
 
 
