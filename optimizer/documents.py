@@ -56,6 +56,8 @@ def _whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+FOLDER = "folder"
+"""Key of a validation's context: the folder of the document, against which it names files."""
 NUMBERS_ONLY = {"units": False}
 """Context of a validation in which numbers have no units: the reference's wire knows none."""
 

@@ -56,7 +56,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("memory", "loops"),
         ("intervals",),
         ("estimate",),
-        ("documents", "points"),
+        ("documents", "points", "requested"),
     ),
     "optimizer.queueing": (
         ("birth_death", "measures", "roots"),
@@ -96,7 +96,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("explanation.explain", "figures.kinds"),
     ),
     "optimizer.render": (
-        ("text", "money"),
+        ("text", "money", "estimates"),
         ("plots.style", "comparison_words"),
         ("plots.curves", "plots.bars", "plots.grids"),
         ("progress", "plots", "sections", "explanation_words"),

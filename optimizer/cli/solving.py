@@ -19,10 +19,20 @@ def add_batch_sizing(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_estimates(parser: argparse.ArgumentParser) -> None:
+    """Add the choice of the end of the intervals of estimates."""
+    parser.add_argument(
+        "--estimates",
+        choices=["upper", "middle", "lower"],
+        help="end of the interval of estimated token times: slow, the middle, or fast (upper)",
+    )
+
+
 def add_exact_flags(parser: argparse.ArgumentParser, time_limit: str) -> None:
     """Add the flags that override the document's options where the exact solver is used in any case."""
     _add_plan_flags(parser)
     add_batch_sizing(parser)
+    add_estimates(parser)
     _add_stopping(parser, time_limit)
 
 
@@ -31,6 +41,7 @@ def add_solving_flags(parser: argparse.ArgumentParser) -> None:
     _add_plan_flags(parser)
     parser.add_argument("--solver", choices=["milp", "greedy"], help="exact, or the greedy baseline")
     add_batch_sizing(parser)
+    add_estimates(parser)
     parser.add_argument(
         "--backend", metavar="NAME", default="highs", help="MILP solver: highs, CBC, … (highs)"
     )
@@ -69,6 +80,7 @@ def solve_options_of(arguments: argparse.Namespace) -> "SolveOptions":
         batch_sizing=arguments.batch_sizing,
         gap=arguments.gap,
         time_limit_s=arguments.time_limit,
+        estimates=arguments.estimates,
     )
     try:
         options.given()

@@ -108,6 +108,7 @@ def _pools(candidates: Candidates, problem: Problem, replicas: IntArray) -> dict
             wait_ms=float(figures["wait_ms"][i]),
             utilization=float(figures["utilization"][i]),
             loss=float(figures["loss"][i]),
+            estimated=candidates.estimated(int(server[i]), int(table.accelerator[c])),
         )
         name = arrays.server_names[server[i]]
         pools[name] = (*pools.get(name, ()), pool)

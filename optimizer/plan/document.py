@@ -7,7 +7,7 @@ from pydantic import Field
 from optimizer.documents import Document
 from optimizer.errors import IncompletePlanError, SpecError
 from optimizer.solvers.problem import SolverName
-from optimizer.spec.schema import AllocationData, Load, Server
+from optimizer.spec.schema import AllocationData, EstimateEnd, Load, Server
 from optimizer.spec.system import System
 
 
@@ -36,6 +36,8 @@ class Pool(Document):
     """Mean batch over the batch limit, at the load."""
     loss: float
     """Share of requests that find the queue full, at the load."""
+    estimated: EstimateEnd | None = Field(None, exclude_if=lambda end: end is None)
+    """The end of the interval that its figures rest on, where token times are estimated; else absent."""
 
 
 class Unserved(Document):
@@ -132,6 +134,11 @@ class Plan(Document):
     def to_json(self) -> str:
         """Return the plan as JSON text, the same bytes for the same plan."""
         return self.model_dump_json(by_alias=True, indent=2)
+
+    @property
+    def estimated_pools(self) -> int:
+        """How many pools rest on estimated token times."""
+        return sum(pool.estimated is not None for pools in self.allocations.values() for pool in pools)
 
     def raise_for_status(self) -> None:
         """Raise if a server is not served in full.

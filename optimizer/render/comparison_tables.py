@@ -8,6 +8,7 @@ from rich.text import Text
 
 from optimizer.plan import Plan
 from optimizer.render.comparison_words import anything_runs, cost_of, headline, money_of
+from optimizer.render.estimates import estimates_note
 from optimizer.render.money import Money, signed
 from optimizer.render.tables import empty_table
 from optimizer.render.text import printable
@@ -51,7 +52,8 @@ def _headline(found: Comparison) -> Text:
     if found.transition_value_cents_per_h is not None and found.changed():
         value = money_of(found).text(found.transition_value_cents_per_h)
         text.append(f"\nTransition value: {value} (with the penalty on moves)")
-    for note in found.notes:
+    estimates = estimates_note(found.first.plan, found.second.plan)
+    for note in (*found.notes, *([estimates] if estimates else [])):
         text.append(f"\nNote: {printable(note)}.", style="yellow")
     return text.append("\n")
 

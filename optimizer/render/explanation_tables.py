@@ -6,6 +6,7 @@ from typing import TypeGuard
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from optimizer.render.estimates import estimates_note
 from optimizer.render.explanation_words import (
     binding_text,
     changes,
@@ -43,7 +44,9 @@ def explanation_tables(explanation: Explanation) -> Group:
     """Return an explanation as tables and sentences."""
     money = Money.of(explanation.plan)
     parts: list[RenderableType] = [_headline(explanation)]
-    parts += [sentence(f"Note: {note}.") for note in explanation.notes]
+    estimates = estimates_note(explanation.plan)
+    notes = [*explanation.notes, *([estimates] if estimates else [])]
+    parts += [sentence(f"Note: {note}.") for note in notes]
     if explanation.server is None:
         parts += [*_overview(explanation, money), *_unserved(explanation), *_types(explanation, money)]
     else:

@@ -114,6 +114,8 @@ def _csv(report: Report) -> str:
     """
     text = io.StringIO()
     names = {name: field.alias or name for name, field in PoolRow.model_fields.items()}
+    if not report.plan.estimated_pools:
+        del names["estimated"]
     rows = csv.DictWriter(text, list(names.values()), lineterminator="\n")
     rows.writeheader()
     for pool in report.overview.pools:

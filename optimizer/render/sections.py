@@ -10,6 +10,7 @@ from typing import NamedTuple
 from optimizer.queueing.targets import target_share
 from optimizer.render.comparison_words import headline as comparison_headline
 from optimizer.render.comparison_words import money_of
+from optimizer.render.estimates import estimates_note, marked
 from optimizer.render.money import Money
 from optimizer.studies.comparison.document import Comparison, Figures, Row
 from optimizer.studies.figures.document import plain, share_text
@@ -109,9 +110,9 @@ def _assignment(overview: Overview) -> Section:
     )  # fmt: skip
     rows = [
         (
-            row.server, row.service_class, row.model, str(row.priority), row.accelerator,
-            f"{row.num_replicas:,}", f"{row.max_batch:,}", plain(row.arrival_rate_rpm),
-            plain(row.max_arrival_rate_rpm), money.amount(row.cost_cents_per_h),
+            row.server, row.service_class, row.model, str(row.priority),
+            marked(row.accelerator, row.estimated), f"{row.num_replicas:,}", f"{row.max_batch:,}",
+            plain(row.arrival_rate_rpm), plain(row.max_arrival_rate_rpm), money.amount(row.cost_cents_per_h),
         )
         for row in overview.pools
     ]  # fmt: skip
@@ -119,7 +120,8 @@ def _assignment(overview: Overview) -> Section:
         (row.server, row.service_class, row.model, str(row.priority), "idle", "0", "–", "0", "–", "0.00")
         for row in overview.idle
     ]
-    text = () if overview.pools else ("No server runs.",)
+    note = estimates_note(overview.plan)
+    text = (f"{note}.",) if note else () if overview.pools else ("No server runs.",)
     return Section("assignment", "Assignment", text, columns, (*rows, *idle), "assignment")
 
 
@@ -148,9 +150,10 @@ def _latencies(overview: Overview) -> Section:
     )  # fmt: skip
     rows = [
         (
-            row.server, row.accelerator, f"{row.itl_ms:,.1f}", _target(row.itl_target_ms),
-            _margin(row.itl_ms, row.itl_target_ms), f"{row.ttft_ms:,.0f}", f"{row.wait_ms:,.0f}",
-            _target(row.ttft_target_ms), _margin(row.ttft_ms, row.ttft_target_ms), _lost(row.loss),
+            row.server, marked(row.accelerator, row.estimated), f"{row.itl_ms:,.1f}",
+            _target(row.itl_target_ms), _margin(row.itl_ms, row.itl_target_ms),
+            f"{row.ttft_ms:,.0f}", f"{row.wait_ms:,.0f}", _target(row.ttft_target_ms),
+            _margin(row.ttft_ms, row.ttft_target_ms), _lost(row.loss),
         )
         for row in overview.pools
     ]  # fmt: skip
@@ -167,7 +170,8 @@ def _power(overview: Overview) -> Section:
     )  # fmt: skip
     rows = [
         (
-            row.server, row.accelerator, f"{row.num_replicas:,}", f"{row.utilization:.0%}",
+            row.server, marked(row.accelerator, row.estimated), f"{row.num_replicas:,}",
+            f"{row.utilization:.0%}",
             f"{row.arrival_rate_rpm / row.max_arrival_rate_rpm:.0%}" if row.max_arrival_rate_rpm else "–",
             "–" if row.power_w is None else f"{row.power_w:,.0f}",
             "–" if row.power_w is None or not row.num_replicas else f"{row.power_w / row.num_replicas:,.0f}",

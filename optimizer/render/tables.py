@@ -11,6 +11,7 @@ from rich.text import Text
 
 from optimizer.candidates import Candidates
 from optimizer.plan import Plan
+from optimizer.render.estimates import estimates_note, marked
 from optimizer.render.money import Money
 from optimizer.render.text import printable
 from optimizer.replica import LatencyTargets, ReplicaPerformance, ReplicaSizing
@@ -35,6 +36,9 @@ def show(renderable: RenderableType, file: IO[str]) -> None:
 def plan_tables(plan: Plan, system: System) -> Group:
     """Return a plan as tables: allocations against targets, units, and what could not be served."""
     parts: list[RenderableType] = [_headline(plan, system), _allocations(plan, system), _capacity(plan)]
+    note = estimates_note(plan)
+    if note:
+        parts.append(Text(f"{note}\n"))
     if plan.unserved:
         parts.append(_unserved(plan))
     open_levels = [level for level in plan.levels if level.gap]
@@ -108,7 +112,7 @@ def _allocations(plan: Plan, system: System) -> Table:
             table.add_row(
                 name if i == 0 else "",
                 priority if i == 0 else "",
-                pool.accelerator,
+                marked(pool.accelerator, pool.estimated),
                 str(pool.num_replicas),
                 str(pool.max_batch),
                 f"{pool.arrival_rate_rpm:,.4g}{loss}",
@@ -193,7 +197,10 @@ def candidate_tables(candidates: Candidates) -> Group:
     for c in range(len(rows)):
         table.add_row(
             arrays.server_names[rows.server[c]],
-            arrays.accelerator_names[rows.accelerator[c]],
+            marked(
+                arrays.accelerator_names[rows.accelerator[c]],
+                candidates.estimated(int(rows.server[c]), int(rows.accelerator[c])),
+            ),
             str(rows.num_replicas[c]),
             str(rows.max_batch[c]),
             f"{rows.max_rate_rps[c] * 60:,.4g}",

@@ -5,12 +5,14 @@ the unit (``arrival_rate_rpm``). Unknown keys, wrong types, NaN and infinity are
 """
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from optimizer.documents import (
+    FOLDER,
+    BatchLimit,
     BatchSize,
     Coefficient,
     Cost,
@@ -34,7 +36,7 @@ from optimizer.documents import (
 )
 from optimizer.queueing.measures import LATENCIES, Measure
 from optimizer.queueing.table import QueueModelName
-from optimizer.timing import LawFields, laws_known
+from optimizer.timing import LawFields, PerfParms, laws_known
 
 
 class Power(Document):
@@ -84,9 +86,81 @@ class _ProfileKey(Document):
     """Request length at which the batch limit was found [output tokens]; 0: the limit is not scaled."""
 
 
+EstimateEnd = Literal["upper", "middle", "lower"]
+"""Which end of an estimate's interval is used: slow times and little memory, the middle, or the opposite."""
+
+
+class EstimateSettings(Document):
+    """What an estimate of the token times is for, as far as the names of the entry do not say it."""
+
+    model: Name | None = None
+    """The model's name in the catalogue; none: that of the entry."""
+    config: Name | None = None
+    """The model's config.json in place of a name, relative to the document; on the command line only."""
+    accelerator: Name | None = None
+    """The accelerator's name in the catalogue; none: that of the accelerator's type, else its own."""
+    tp: PositiveCount | None = None
+    """Devices of a replica (tensor parallelism); none: all of its cards."""
+    weights: Name | None = None
+    """Format of the weights; none: as published."""
+    cache: Name = "bf16"
+    """Format of the KV cache, `bf16` or `fp8`."""
+    eager: bool = False
+    """Whether the engine starts every kernel from the host, without captured graphs."""
+    memory_utilization: Share = Field(0.9, alias="memoryUtilization")
+    """Share of the device's memory that the engine takes."""
+    max_requests: BatchLimit = Field(256, alias="maxRequests")
+    """Most requests in the batch."""
+
+    @field_validator("config")
+    @classmethod
+    def _in_its_folder(cls, config: str | None, info: ValidationInfo) -> str | None:
+        """Find the file beside the document; a document from elsewhere names no files of this machine."""
+        if config is None:
+            return None
+        folder = (info.context or {}).get(FOLDER)
+        if folder is None:
+            raise PydanticCustomError(
+                "config", "files are read for documents in files only; name a model of the catalogue"
+            )
+        return str(folder / config)
+
+
+class ProfileParms(PerfParms):
+    """Iteration law of a profile: its coefficients, or that they are to be estimated."""
+
+    estimate: EstimateSettings | None = Field(None, exclude_if=lambda settings: settings is None)
+    """Estimate them from the architecture and the data sheet; the coefficients are then left out."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_the_word(cls, data: object) -> object:
+        """Read ``perfParms: estimate`` as an estimate whose names are those of the entry."""
+        return {"estimate": {}} if isinstance(data, str) and data.lower() == "estimate" else data
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "ProfileParms":
+        given = [name for name in PerfParms.model_fields if getattr(self, name)]
+        if self.estimate is not None and given:
+            raise PydanticCustomError(
+                "two_sources", "both coefficients and estimate are given; keep one of the two"
+            )
+        return self
+
+
+def _or_the_word_estimate(schema: dict[str, Any]) -> None:
+    schema["anyOf"].append({"const": "estimate"})
+
+
 class ModelProfile(LawFields, _ProfileKey):
     """One model on one accelerator: how many slices a replica takes, its batch limit and token times."""
 
+    iteration: ProfileParms | None = Field(
+        None,
+        alias="perfParms",
+        json_schema_extra=_or_the_word_estimate,
+    )
+    """Iteration law, or `estimate` in place of its coefficients; excludes the linear one."""
     kv_capacity_tokens: Count | None = Field(None, alias="kvCapacity")
     """Tokens of KV cache of one replica; caps the batch at this over the tokens of a request."""
     queue_model: QueueModelName = Field("reference", alias="queueModel")
@@ -100,7 +174,18 @@ class ModelProfile(LawFields, _ProfileKey):
             raise PydanticCustomError(
                 "two_laws", "both {keys} are given; keep one of the two latency models", {"keys": keys}
             )
+        if known and self.is_estimated:
+            raise PydanticCustomError(
+                "two_laws",
+                "both {keys} and an estimate are given; keep one of the two",
+                {"keys": known[0].keys(type(self))},
+            )
         return self
+
+    @property
+    def is_estimated(self) -> bool:
+        """Whether the token times are to be estimated."""
+        return self.iteration is not None and self.iteration.estimate is not None
 
 
 class ModelTarget(Document):
@@ -264,6 +349,8 @@ class OptimizerOptions(Document):
     """Time limit of the solve [s]."""
     transition_penalty: float = Field(0.1, alias="transitionPenalty", ge=0, le=1e6)
     """Factor on old plus new cost when a server changes its accelerator."""
+    estimates: EstimateEnd = Field("upper", exclude_if=lambda end: end == "upper")
+    """End of the interval of estimated profiles to plan with: slow and small, middle, or fast and large."""
     max_loss: MaxLoss | None = Field(None, alias="maxLoss")
     """Largest share of requests that may find the queue of a replica full, `none` for any; absent: 0.001 for
     servers that state `maxQueueSize`, any for others."""

@@ -12,6 +12,7 @@ from optimizer.replica import LatencyTargets, Replica, ReplicaPerformance, Repli
 from optimizer.spec.schema import (
     Accelerator,
     Capacity,
+    EstimateEnd,
     ModelProfile,
     OptimizerOptions,
     Server,
@@ -37,10 +38,17 @@ class ExactOptions(BaseModel):
     time_limit: float | None = Field(None, gt=0, le=1e6)
     """Time for a solve [s]; the request as a whole has the time that the service gives one."""
 
+    estimates: EstimateEnd | None = None
+    """End of the interval of estimated token times to plan with: slow, the middle, or fast."""
+
     def solve(self) -> SolveOptions:
         """Return the options for solving that are given."""
         return SolveOptions(
-            unlimited=self.unlimited, mixed=self.mixed, gap=self.gap, time_limit_s=self.time_limit
+            unlimited=self.unlimited,
+            mixed=self.mixed,
+            gap=self.gap,
+            time_limit_s=self.time_limit,
+            estimates=self.estimates,
         )
 
     def given(self) -> dict[str, object]:
@@ -203,6 +211,8 @@ class CandidateColumn(Document):
     """Units of the type."""
     cost_cents_per_h: float = Field(alias="cost")
     """Cost [cents/h]."""
+    estimated: EstimateEnd | None = Field(None, exclude_if=lambda end: end is None)
+    """The end of the interval that its figures rest on, where token times are estimated; else absent."""
 
 
 class RejectedPair(Document):
