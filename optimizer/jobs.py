@@ -18,6 +18,7 @@ from optimizer.plan import Plan
 from optimizer.replica import analyze_replicas, size_replicas
 from optimizer.spec.loads import with_loads
 from optimizer.spec.system import System
+from optimizer.studies.checking import check_documents
 from optimizer.studies.comparison.compare import compare
 from optimizer.studies.comparison.document import Comparison
 from optimizer.studies.explanation.explain import explain
@@ -34,6 +35,7 @@ __all__ = [
     "SolveOptions",
     "Timings",
     "analyze_replicas",
+    "check_documents",
     "compare_plans",
     "explain",
     "find_candidates",

@@ -41,10 +41,12 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.compat": (("queue_service",),),
     "optimizer.spec": (
         ("schema", "yaml_format"),
-        ("messages",),
+        ("messages", "positions"),
+        ("faults",),
         ("files",),
+        ("names",),
         ("system", "writing"),
-        ("loads",),
+        ("loads", "examination"),
     ),
     "optimizer.profiles": (
         ("facts", "efficiency", "deployment", "config_keys"),
@@ -78,7 +80,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("build", "verify", "files"),
     ),
     "optimizer.studies": (
-        ("load_changes", "comparison", "explanation", "figures", "reports"),
+        ("checking", "load_changes", "comparison", "explanation", "figures", "reports"),
         (
             "comparison.document",
             "comparison.sums",
@@ -162,8 +164,8 @@ HOMES = {
 """The only modules or packages that may import a library."""
 
 JOBS = {
-    "analyze_replicas", "choose", "compare", "explain", "find_candidates", "make_figure", "make_report",
-    "size_replicas", "solve",
+    "analyze_replicas", "check_documents", "choose", "compare", "explain", "find_candidates", "make_figure",
+    "make_report", "size_replicas", "solve",
 }  # fmt: skip
 """What computes for users; the shells have it from `optimizer.jobs`."""
 

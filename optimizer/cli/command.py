@@ -52,6 +52,11 @@ def tell(text: str) -> None:
     print(text, file=sys.stderr)
 
 
+def one_line(text: str) -> str:
+    """Return a message as one line, whatever names stand in it."""
+    return " ".join(text.split())
+
+
 def print_json(value: object) -> None:
     """Write a value as JSON to stdout."""
     print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))

@@ -20,6 +20,7 @@ from optimizer.cli import (
     reporting,
     serve,
 )
+from optimizer.cli.command import one_line
 from optimizer.errors import IncompletePlanError, InferplanError
 
 COMMANDS = (
@@ -91,7 +92,7 @@ def _forget_stdout() -> None:
 
 
 def _fail(error: InferplanError, what: str) -> int:
-    print(f"inferplan: {what}: {' '.join(str(error).split())}", file=sys.stderr)
+    print(f"inferplan: {what}: {one_line(str(error))}", file=sys.stderr)
     return error.exit_code
 
 
