@@ -73,7 +73,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("separable", "expansion"),
     ),
     "optimizer.plan": (
-        ("document", "reasons", "checks"),
+        ("tabular", "reasons", "checks"),
+        ("document",),
         ("checks.facts",),
         ("checks.names", "checks.service", "checks.totals", "checks.unserved"),
         ("checks.levels", "checks.queues"),
@@ -121,8 +122,10 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "v1.planning",
         ),
         ("compat.queue", "compat.planning", "v1.control_loop", "v1.studies"),
-        ("compat.routes", "v1.routes"),
-        ("app",),
+        ("compat.routes", "v1.routes", "client.errors", "client.calls"),
+        ("client.sending",),
+        ("client.blocking", "client.asynchronous"),
+        ("app", "client"),
     ),
     "optimizer.cli": (
         ("command",),
@@ -158,6 +161,8 @@ HOMES = {
     "fastapi": ("rest_server",),
     "starlette": ("rest_server",),
     "uvicorn": ("rest_server", "optimizer.cli"),
+    "httpx": ("rest_server.client.sending",),
+    "pandas": ("optimizer.plan.tabular",),
     "rich": ("optimizer.render",),
     "yaml": ("optimizer.spec.yaml_format",),
 }
