@@ -42,7 +42,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.spec": (
         ("schema", "yaml_format"),
         ("messages", "positions"),
-        ("faults",),
+        ("faults", "samples"),
         ("files",),
         ("names",),
         ("system", "writing"),
@@ -141,6 +141,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "documents",
             "bench",
             "serve",
+            "shell",
         ),
         ("main",),
     ),
@@ -164,6 +165,7 @@ HOMES = {
     "httpx": ("rest_server.client.sending",),
     "pandas": ("optimizer.plan.tabular",),
     "rich": ("optimizer.render",),
+    "shtab": ("optimizer.cli.shell",),
     "yaml": ("optimizer.spec.yaml_format",),
 }
 """The only modules or packages that may import a library."""

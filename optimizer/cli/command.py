@@ -18,7 +18,7 @@ class Command(NamedTuple):
 def add_path(parser: argparse.ArgumentParser) -> None:
     """Add the system to work on."""
     parser.add_argument(
-        "path", metavar="PATH", help="system: a YAML or JSON file, a directory, or - for stdin"
+        "path", metavar="PATH", help="system: a YAML or JSON file, a directory, - for stdin, or sample:NAME"
     )
 
 

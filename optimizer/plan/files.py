@@ -8,6 +8,7 @@ from optimizer.errors import SpecError
 from optimizer.plan.document import Plan, Pool
 from optimizer.spec.files import is_plan, json_value, part_of, read_text, text_of
 from optimizer.spec.messages import validated
+from optimizer.spec.samples import sample_or_path
 from optimizer.spec.system import System, join_parts, load_system
 
 COST_TOLERANCE = 1e-6
@@ -34,6 +35,7 @@ def load_system_or_plan(path: str | os.PathLike[str]) -> System | Plan:
     Raises:
         SpecError: it cannot be read, or is neither.
     """
+    path = sample_or_path(path)
     if str(path) != "-" and (Path(path).suffix.lower() in {".yaml", ".yml"} or Path(path).is_dir()):
         return load_system(path)
     json_only = True if Path(path).suffix.lower() == ".json" else None

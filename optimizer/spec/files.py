@@ -27,6 +27,7 @@ from optimizer.spec.faults import (
 )
 from optimizer.spec.messages import kind_of, path_text, unknown_key, validated
 from optimizer.spec.positions import Location, duplicate_key, find_positions
+from optimizer.spec.samples import sample_or_path
 from optimizer.spec.schema import SystemSpec
 from optimizer.spec.yaml_format import yaml_value
 
@@ -124,7 +125,7 @@ def document_files(path: str | os.PathLike[str]) -> list[str | os.PathLike[str]]
         return [path]
     if not str(path):
         raise SpecError("'': an empty path; name a file, or '.' for the current directory")
-    root = Path(path)
+    root = Path(sample_or_path(path))
     with _refusing(root):
         if not stat.S_ISDIR(root.stat().st_mode):
             return [root]
