@@ -18,6 +18,7 @@ from optimizer.plan import Plan
 from optimizer.replica import analyze_replicas, size_replicas
 from optimizer.spec.loads import with_loads
 from optimizer.spec.system import System
+from optimizer.studies.checking import check_documents
 from optimizer.studies.comparison.compare import compare
 from optimizer.studies.comparison.document import Comparison
 from optimizer.studies.explanation.explain import explain
@@ -34,7 +35,7 @@ __all__ = [
     "SolveOptions",
     "Timings",
     "analyze_replicas",
-    "check_estimates",
+    "check_documents",
     "compare_plans",
     "explain",
     "find_candidates",
@@ -43,18 +44,6 @@ __all__ = [
     "size_replicas",
     "solve",
 ]
-
-
-def check_estimates(system: System) -> None:
-    """Refuse a system that asks for estimates which nobody can make.
-
-    Raises:
-        SpecError: a model or an accelerator is not in the catalogue, or a setting is out of range.
-    """
-    if any(profile.is_estimated for profile in system.profiles.values()):
-        from optimizer.profiles.requested import check_requested  # reads the catalogue
-
-        check_requested(system)
 
 
 class RequestError(SpecError):

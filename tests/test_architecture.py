@@ -43,11 +43,13 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.compat": (("queue_service",),),
     "optimizer.spec": (
         ("schema", "yaml_format"),
-        ("messages", "assumptions"),
+        ("messages", "positions"),
+        ("faults", "samples", "assumptions"),
         ("files",),
+        ("names",),
         ("currency",),
         ("system", "writing"),
-        ("loads",),
+        ("loads", "examination"),
     ),
     "optimizer.profiles": (
         ("facts", "efficiency", "deployment", "config_keys"),
@@ -76,14 +78,15 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("separable", "expansion"),
     ),
     "optimizer.plan": (
-        ("document", "reasons", "checks"),
+        ("tabular", "reasons", "checks"),
+        ("document",),
         ("checks.facts",),
         ("checks.names", "checks.service", "checks.totals", "checks.unserved"),
         ("checks.levels", "checks.queues"),
         ("build", "verify", "files"),
     ),
     "optimizer.studies": (
-        ("load_changes", "comparison", "explanation", "figures", "reports"),
+        ("checking", "load_changes", "comparison", "explanation", "figures", "reports"),
         (
             "comparison.document",
             "comparison.sums",
@@ -110,8 +113,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("settings", "logs", "state", "memory", "sizing_memo"),
         ("solver_processes",),
         ("workers",),
-        ("errors",),
-        ("limits", "security", "connections", "description"),
+        ("errors", "description"),
+        ("limits", "security", "connections"),
         ("compat", "compat.lenient", "compat.shapes", "v1", "v1.examples", "v1.models", "v1.problems"),
         ("compat.bodies", "compat.changes", "compat.slashes", "v1.requests", "v1.kinds", "v1.work"),
         ("v1.study_work",),
@@ -124,8 +127,10 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "v1.planning",
         ),
         ("compat.queue", "compat.planning", "v1.control_loop", "v1.studies"),
-        ("compat.routes", "v1.routes"),
-        ("app",),
+        ("compat.routes", "v1.routes", "client.errors", "client.calls"),
+        ("client.sending",),
+        ("client.blocking", "client.asynchronous"),
+        ("app", "client"),
     ),
     "optimizer.cli": (
         ("command",),
@@ -141,6 +146,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "documents",
             "bench",
             "serve",
+            "shell",
         ),
         ("main",),
     ),
@@ -161,14 +167,17 @@ HOMES = {
     "fastapi": ("rest_server",),
     "starlette": ("rest_server",),
     "uvicorn": ("rest_server", "optimizer.cli"),
+    "httpx": ("rest_server.client.sending",),
+    "pandas": ("optimizer.plan.tabular",),
     "rich": ("optimizer.render",),
+    "shtab": ("optimizer.cli.shell",),
     "yaml": ("optimizer.spec.yaml_format",),
 }
 """The only modules or packages that may import a library."""
 
 JOBS = {
-    "analyze_replicas", "choose", "compare", "explain", "find_candidates", "make_figure", "make_report",
-    "size_replicas", "solve",
+    "analyze_replicas", "check_documents", "choose", "compare", "explain", "find_candidates", "make_figure",
+    "make_report", "size_replicas", "solve",
 }  # fmt: skip
 """What computes for users; the shells have it from `optimizer.jobs`."""
 
