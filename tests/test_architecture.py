@@ -28,7 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("optimizer.solvers",),
     ("optimizer.plan",),
     ("optimizer.compat",),
-    ("optimizer.generate",),
+    ("optimizer.generate", "optimizer.starters"),
     ("optimizer.pipeline",),
     ("optimizer.bench", "optimizer.studies"),
     ("optimizer.jobs", "optimizer.render"),
@@ -41,6 +41,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.timing": (("law",), ("linear", "iteration"), ("table",)),
     "optimizer.compat": (("queue_service",),),
+    "optimizer.starters": (("use_cases", "prices"), ("document",)),
     "optimizer.spec": (
         ("schema", "yaml_format"),
         ("messages",),
@@ -101,7 +102,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("plots.curves", "plots.bars", "plots.grids"),
         ("progress", "plots", "sections", "explanation_words"),
         ("tables", "pages"),
-        ("comparison_tables", "server_tables", "estimate_tables"),
+        ("comparison_tables", "server_tables", "estimate_tables", "starter_tables"),
         ("explanation_tables",),
     ),
     "rest_server": (
@@ -127,8 +128,9 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "optimizer.cli": (
         ("command",),
-        ("solving",),
+        ("solving", "asking"),
         (
+            "starting",
             "planning",
             "comparing",
             "explaining",
@@ -159,6 +161,7 @@ HOMES = {
     "fastapi": ("rest_server",),
     "starlette": ("rest_server",),
     "uvicorn": ("rest_server", "optimizer.cli"),
+    "questionary": ("optimizer.cli.asking",),
     "rich": ("optimizer.render",),
     "yaml": ("optimizer.spec.yaml_format",),
 }

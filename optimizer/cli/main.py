@@ -19,11 +19,13 @@ from optimizer.cli import (
     replicas,
     reporting,
     serve,
+    starting,
 )
 from optimizer.errors import IncompletePlanError, InferplanError
 
 COMMANDS = (
-    planning.COMMANDS
+    starting.COMMANDS
+    | planning.COMMANDS
     | comparing.COMMANDS
     | explaining.COMMANDS
     | reporting.COMMANDS
