@@ -18,6 +18,7 @@ from optimizer.plan import Plan
 from optimizer.replica import analyze_replicas, size_replicas
 from optimizer.spec.loads import with_loads
 from optimizer.spec.system import System
+from optimizer.starters.document import start_document
 from optimizer.studies.checking import check_documents
 from optimizer.studies.comparison.compare import compare
 from optimizer.studies.comparison.document import Comparison
@@ -43,6 +44,7 @@ __all__ = [
     "show_figure",
     "size_replicas",
     "solve",
+    "start_document",
 ]
 
 

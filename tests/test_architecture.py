@@ -28,7 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("optimizer.solvers",),
     ("optimizer.plan",),
     ("optimizer.compat",),
-    ("optimizer.generate", "optimizer.replica_rows"),
+    ("optimizer.generate", "optimizer.replica_rows", "optimizer.starters"),
     ("optimizer.pipeline",),
     ("optimizer.bench", "optimizer.studies"),
     ("optimizer.jobs", "optimizer.render"),
@@ -41,6 +41,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.timing": (("law",), ("engine",), ("linear", "iteration"), ("table",)),
     "optimizer.compat": (("queue_service",),),
+    "optimizer.starters": (("use_cases", "prices"), ("document",)),
     "optimizer.spec": (
         ("schema", "yaml_format"),
         ("messages", "positions"),
@@ -106,7 +107,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("plots.curves", "plots.bars", "plots.grids"),
         ("progress", "plots", "sections", "explanation_words"),
         ("tables", "pages"),
-        ("comparison_tables", "server_tables", "estimate_tables"),
+        ("comparison_tables", "server_tables", "estimate_tables", "starter_tables"),
         ("explanation_tables",),
     ),
     "rest_server": (
@@ -134,8 +135,9 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "optimizer.cli": (
         ("command",),
-        ("solving",),
+        ("solving", "asking"),
         (
+            "starting",
             "planning",
             "comparing",
             "explaining",
@@ -169,6 +171,7 @@ HOMES = {
     "uvicorn": ("rest_server", "optimizer.cli"),
     "httpx": ("rest_server.client.sending",),
     "pandas": ("optimizer.plan.tabular",),
+    "questionary": ("optimizer.cli.asking",),
     "rich": ("optimizer.render",),
     "shtab": ("optimizer.cli.shell",),
     "yaml": ("optimizer.spec.yaml_format",),

@@ -20,12 +20,14 @@ from optimizer.cli import (
     reporting,
     serve,
     shell,
+    starting,
 )
 from optimizer.cli.command import one_line
 from optimizer.errors import IncompletePlanError, InferplanError
 
 COMMANDS = (
-    planning.COMMANDS
+    starting.COMMANDS
+    | planning.COMMANDS
     | comparing.COMMANDS
     | explaining.COMMANDS
     | reporting.COMMANDS
