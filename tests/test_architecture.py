@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("optimizer.errors", "optimizer.arrays", "optimizer.documents", "optimizer.parallel"),
     ("optimizer.timing",),
-    ("optimizer.queueing",),
+    ("optimizer.queueing", "optimizer.simulation"),
     ("optimizer.spec",),
     ("optimizer.profiles",),
     ("optimizer.tabulation",),
@@ -60,6 +60,17 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("performance",),
         ("reference", "targets"),
         ("sizing", "table"),
+    ),
+    "optimizer.simulation": (
+        ("law", "limits", "requests", "arrivals", "lengths"),
+        ("machine", "machine.compiling", "machine.state"),
+        ("machine.times", "machine.queue", "machine.decodes"),
+        ("machine.memory",),
+        ("machine.clients", "machine.scheduler"),
+        ("machine.iterations", "machine.sharing"),
+        ("engine", "workload"),
+        ("summary",),
+        ("replicas",),
     ),
     "optimizer.candidates": (("memo", "table"), ("pairs",), ("batches",), ("finder",)),
     "optimizer.solvers": (
@@ -148,6 +159,7 @@ FACADE_USERS = ("optimizer.cli.main", "rest_server.app")
 """What reads its version."""
 
 HOMES = {
+    "numba": ("optimizer.simulation.machine.compiling",),
     "highspy": ("optimizer.solvers.highs",),
     "pulp": ("optimizer.solvers.backends",),
     "matplotlib": ("optimizer.render.plots",),

@@ -1,0 +1,40 @@
+"""The simulator: requests run through a replica iteration by iteration, and what their times amount to.
+
+Importing it loads no compiler; that happens when the engine first runs.
+"""
+
+from optimizer.simulation.engine import Run, advance, simulate
+from optimizer.simulation.law import IterationTimes, SharedTimes, Times
+from optimizer.simulation.lengths import Kind, Lengths
+from optimizer.simulation.limits import UNLIMITED, Limits, Scheduler
+from optimizer.simulation.replicas import DEFAULT_REQUESTS, DEFAULT_SEED, Effort, run_replica
+from optimizer.simulation.requests import Requests
+from optimizer.simulation.summary import Distribution, Estimate, Summary, share_within, summarise
+from optimizer.simulation.workload import ClosedLoad, Load, OpenLoad
+
+__all__ = [
+    "DEFAULT_REQUESTS",
+    "DEFAULT_SEED",
+    "UNLIMITED",
+    "ClosedLoad",
+    "Distribution",
+    "Effort",
+    "Estimate",
+    "IterationTimes",
+    "Kind",
+    "Lengths",
+    "Limits",
+    "Load",
+    "OpenLoad",
+    "Requests",
+    "Run",
+    "Scheduler",
+    "SharedTimes",
+    "Summary",
+    "Times",
+    "advance",
+    "run_replica",
+    "share_within",
+    "simulate",
+    "summarise",
+]

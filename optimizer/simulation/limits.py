@@ -1,0 +1,33 @@
+"""What bounds a replica and its clients, as plain numbers that compiled code takes as they are."""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+UNLIMITED = 1 << 60
+"""A count that nothing reaches."""
+
+
+class Scheduler(StrEnum):
+    """Who shares an iteration."""
+
+    CHUNKED = "chunked"
+    """Decodes and chunks of prompts, up to the token budget."""
+    PREFILL_FIRST = "prefill-first"
+    """Whole prompts as long as any wait, and decodes stand still; otherwise decodes."""
+
+
+class Limits(NamedTuple):
+    """The limits of a replica; none of them unless stated."""
+
+    max_batch: int
+    """Requests in an iteration."""
+    max_num_tokens: int
+    """Token budget of an iteration."""
+    kv_tokens: int = UNLIMITED
+    """Tokens that the KV cache holds."""
+    max_queue: int = UNLIMITED
+    """Requests that may wait behind a full batch; who comes then is rejected."""
+    max_in_flight: int = UNLIMITED
+    """Requests that the client has on the way at once; it holds the others back."""
+    prefill_first: bool = False
+    """The scheduler."""

@@ -1,0 +1,51 @@
+"""One replica under a load: as many runs as asked for, and what they amount to."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optimizer.errors import AnalysisError
+from optimizer.simulation.engine import Run, simulate
+from optimizer.simulation.law import Times
+from optimizer.simulation.limits import Limits
+from optimizer.simulation.summary import LEAST_REQUESTS
+from optimizer.simulation.workload import Load
+
+DEFAULT_REQUESTS = 20_000
+DEFAULT_SEED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much to simulate, and from which seed."""
+
+    requests: int = DEFAULT_REQUESTS
+    """Requests in each run."""
+    runs: int = 1
+    """Runs with seeds of their own; the interval of a single one comes from batch means."""
+    seed: int = DEFAULT_SEED
+
+    def __post_init__(self) -> None:
+        if self.requests < LEAST_REQUESTS:
+            raise AnalysisError(f"requests: must be {LEAST_REQUESTS} or more, not {self.requests}")
+        if self.runs < 1:
+            raise AnalysisError(f"runs: must be 1 or more, not {self.runs}")
+        if self.seed < 0:
+            raise AnalysisError(f"seed: must be 0 or more, not {self.seed}")
+
+
+def run_replica(load: Load, times: Times, limits: Limits, effort: Effort, stream: int = 0) -> list[Run]:
+    """Run one replica under a load.
+
+    Args:
+        load: what is asked of it.
+        times: its law.
+        limits: its limits.
+        effort: how much to simulate.
+        stream: which of many replicas under the same seed; each has chances of its own.
+
+    Raises:
+        AnalysisError: an iteration would take no time.
+    """
+    seeds = np.random.SeedSequence(effort.seed, spawn_key=(stream,)).spawn(effort.runs)
+    return [simulate(load.draw(effort.requests, seed), times, limits) for seed in seeds]
