@@ -70,7 +70,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("machine.iterations", "machine.sharing"),
         ("engine", "workload"),
         ("summary",),
-        ("replicas",),
+        ("replicas", "trace"),
     ),
     "optimizer.candidates": (("memo", "table"), ("pairs",), ("batches",), ("finder",)),
     "optimizer.solvers": (
@@ -89,16 +89,23 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("build", "verify", "files"),
     ),
     "optimizer.studies": (
-        ("load_changes", "comparison", "explanation", "figures", "reports"),
+        ("load_changes", "comparison", "explanation", "figures", "reports", "simulation"),
         (
             "comparison.document",
             "comparison.sums",
             "explanation.document",
             "figures.document",
             "reports.power",
+            "simulation.document",
         ),
-        ("comparison.rows", "explanation.resolving", "explanation.binding", "figures.placed"),
-        ("comparison.compare", "reports.overview"),
+        (
+            "comparison.rows",
+            "explanation.resolving",
+            "explanation.binding",
+            "figures.placed",
+            "simulation.pools",
+        ),
+        ("comparison.compare", "reports.overview", "simulation.plans"),
         ("explanation.servers", "explanation.units", "explanation.targets", "reports.report"),
         ("explanation.repair", "figures.curves", "figures.prices", "figures.plans"),
         ("explanation.explain", "figures.kinds"),
@@ -109,7 +116,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("plots.curves", "plots.bars", "plots.grids"),
         ("progress", "plots", "sections", "explanation_words"),
         ("tables", "pages"),
-        ("comparison_tables", "server_tables", "estimate_tables"),
+        ("comparison_tables", "server_tables", "estimate_tables", "simulation_tables"),
         ("explanation_tables",),
     ),
     "rest_server": (
@@ -147,6 +154,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "documents",
             "bench",
             "serve",
+            "simulating",
         ),
         ("main",),
     ),
@@ -159,6 +167,7 @@ FACADE_USERS = ("optimizer.cli.main", "rest_server.app")
 """What reads its version."""
 
 HOMES = {
+    "joblib": ("optimizer.parallel",),
     "numba": ("optimizer.simulation.machine.compiling",),
     "highspy": ("optimizer.solvers.highs",),
     "pulp": ("optimizer.solvers.backends",),
@@ -175,7 +184,7 @@ HOMES = {
 
 JOBS = {
     "analyze_replicas", "choose", "compare", "explain", "find_candidates", "make_figure", "make_report",
-    "size_replicas", "solve",
+    "simulate_plan", "simulation_of", "size_replicas", "solve",
 }  # fmt: skip
 """What computes for users; the shells have it from `optimizer.jobs`."""
 

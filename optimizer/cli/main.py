@@ -19,6 +19,7 @@ from optimizer.cli import (
     replicas,
     reporting,
     serve,
+    simulating,
 )
 from optimizer.errors import IncompletePlanError, InferplanError
 
@@ -26,6 +27,7 @@ COMMANDS = (
     planning.COMMANDS
     | comparing.COMMANDS
     | explaining.COMMANDS
+    | simulating.COMMANDS
     | reporting.COMMANDS
     | replicas.COMMANDS
     | estimating.COMMANDS

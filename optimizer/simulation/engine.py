@@ -6,6 +6,8 @@ loaded from then on.
 """
 
 import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +18,9 @@ from optimizer.simulation.law import IterationTimes, Times
 from optimizer.simulation.limits import Limits
 from optimizer.simulation.machine.state import Machine, machine_of
 from optimizer.simulation.requests import Requests
+
+LONGEST_ANSWER = 10_000_000
+"""Tokens; there is a list for each iteration with which an answer may end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +69,13 @@ def simulate(requests: Requests, times: Times, limits: Limits) -> Run:
     """Run requests through an empty replica until all have left it.
 
     Raises:
-        AnalysisError: an iteration would take no time.
+        AnalysisError: an iteration would take no time, or an answer is too long.
     """
+    longest = int(requests.out_tokens.max(initial=1))
+    if longest > LONGEST_ANSWER:
+        raise AnalysisError(
+            f"an answer of {longest} tokens is too long to simulate; the limit is {LONGEST_ANSWER} tokens"
+        )
     machine = machine_of(requests, limits)
     advance(machine, times, limits)
     state = machine.state[0]
@@ -99,3 +109,10 @@ def advance(machine: Machine, times: Times, limits: Limits, until_ms: float = ma
         raise AnalysisError(
             "the time of an iteration is not positive; give token times that are positive for every batch"
         )
+
+
+def announcing_compilation(announce: Callable[[], None]) -> AbstractContextManager[None]:
+    """Call `announce` if the engine must be compiled in the body of the context, which takes some seconds."""
+    from optimizer.simulation.machine.compiling import announcing
+
+    return announcing(announce)

@@ -13,6 +13,8 @@ from optimizer.simulation.workload import Load
 
 DEFAULT_REQUESTS = 20_000
 DEFAULT_SEED = 1
+MOST_REQUESTS = 10_000_000
+"""What a gigabyte or two of memory hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +28,10 @@ class Effort:
     seed: int = DEFAULT_SEED
 
     def __post_init__(self) -> None:
-        if self.requests < LEAST_REQUESTS:
-            raise AnalysisError(f"requests: must be {LEAST_REQUESTS} or more, not {self.requests}")
+        if not LEAST_REQUESTS <= self.requests <= MOST_REQUESTS:
+            raise AnalysisError(
+                f"requests: must be {LEAST_REQUESTS} or more and at most {MOST_REQUESTS}, not {self.requests}"
+            )
         if self.runs < 1:
             raise AnalysisError(f"runs: must be 1 or more, not {self.runs}")
         if self.seed < 0:
@@ -45,7 +49,14 @@ def run_replica(load: Load, times: Times, limits: Limits, effort: Effort, stream
         stream: which of many replicas under the same seed; each has chances of its own.
 
     Raises:
-        AnalysisError: an iteration would take no time.
+        AnalysisError: an iteration would take no time, or a trace has too few requests.
     """
     seeds = np.random.SeedSequence(effort.seed, spawn_key=(stream,)).spawn(effort.runs)
-    return [simulate(load.draw(effort.requests, seed), times, limits) for seed in seeds]
+    drawn = [load.draw(effort.requests, seed) for seed in seeds]
+    fewest = min(map(len, drawn))
+    if fewest < LEAST_REQUESTS:
+        raise AnalysisError(
+            f"{fewest} of the recorded requests come to a replica, and percentiles need {LEAST_REQUESTS}; "
+            "record for longer"
+        )
+    return [simulate(requests, times, limits) for requests in drawn]

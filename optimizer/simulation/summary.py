@@ -152,7 +152,7 @@ def _mean(parts: FloatArray) -> FloatArray:
     return np.asarray(parts.mean(axis=1))
 
 
-def _percentile(percent: int) -> Figure:
+def _percentile(percent: float) -> Figure:
     return lambda parts: np.asarray(np.quantile(parts, percent / 100, axis=1))
 
 
@@ -164,14 +164,20 @@ def _apply(figure: Figure, parts: FloatArray) -> FloatArray:
     return np.array([figure(part[None, :])[0] if len(part) else np.nan for part in kept])
 
 
-def _distribution(runs: Sequence[Run], name: str) -> Distribution:
-    def values(run: Run) -> FloatArray:
-        latency: FloatArray = getattr(run, name)
-        return latency
+def latency_percentile(runs: Sequence[Run], name: str, percent: float) -> Estimate:
+    """Return a percentile of a latency of runs, by its name (`ttft_ms`)."""
+    return estimate(runs, lambda run: _latency(run, name), _percentile(percent))
 
+
+def _latency(run: Run, name: str) -> FloatArray:
+    latency: FloatArray = getattr(run, name)
+    return latency
+
+
+def _distribution(runs: Sequence[Run], name: str) -> Distribution:
     return Distribution(
-        estimate(runs, values, _mean),
-        {percent: estimate(runs, values, _percentile(percent)) for percent in PERCENTILES},
+        estimate(runs, lambda run: _latency(run, name), _mean),
+        {percent: latency_percentile(runs, name, percent) for percent in PERCENTILES},
     )
 
 

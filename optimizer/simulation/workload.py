@@ -57,4 +57,23 @@ class ClosedLoad:
         )
 
 
-Load = OpenLoad | ClosedLoad
+@dataclass(frozen=True, slots=True)
+class TraceLoad:
+    """Recorded requests, of which each goes to this replica by chance."""
+
+    requests: Requests
+    share: float = 1.0
+    """Probability that a request comes here, 0 … 1."""
+
+    def draw(self, _count: int, seed: np.random.SeedSequence) -> Requests:
+        """Return all recorded requests that come here, however many."""
+        if self.share == 1:
+            return self.requests
+        here = np.random.default_rng(seed).random(len(self.requests)) < self.share
+        assert self.requests.arrival_ms is not None
+        return Requests(
+            self.requests.in_tokens[here], self.requests.out_tokens[here], self.requests.arrival_ms[here]
+        )
+
+
+Load = OpenLoad | ClosedLoad | TraceLoad
