@@ -31,6 +31,7 @@ def _any_loss(value: object) -> object:
 
 Name = Annotated[str, Field(min_length=1, max_length=253)]
 Quantity = Annotated[float, Field(ge=0, le=MAX_QUANTITY)]
+SignedQuantity = Annotated[float, Field(ge=-MAX_QUANTITY, le=MAX_QUANTITY)]
 Tokens = Annotated[float, Field(ge=0, le=MAX_TOKENS)]
 AnswerTokens = Annotated[float, Field(ge=1, le=MAX_TOKENS)]
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT), BeforeValidator(_whole)]

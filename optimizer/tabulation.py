@@ -10,7 +10,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.documents import ANY_LOSS, DEFAULT_MAX_LOSS, MAX_COUNT
-from optimizer.queueing.measures import LOSS, MEANS, Measure
+from optimizer.queueing.measures import LOSS
 from optimizer.queueing.table import QUEUE_MODELS
 from optimizer.queueing.targets import Targets
 from optimizer.spec.schema import ModelTarget, Server
@@ -49,6 +49,10 @@ class ServerArrays:
     """Whether the current allocation has an accelerator and replicas."""
     current_cost: FloatArray
     """[cents/h]"""
+    arrival_cv: FloatArray
+    """Coefficient of variation of the times between arrivals; and of the lengths:"""
+    in_tokens_cv: FloatArray
+    out_tokens_cv: FloatArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +151,9 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
         current_replicas=integers([server.current.num_replicas for server in servers]),
         running=frozen(np.array([server.current.is_running for server in servers], dtype=np.bool_)),
         current_cost=frozen(np.array([current_cost_cents_per_h(system, name) for name in system.servers])),
+        arrival_cv=frozen(np.array([load.arrival_cv for load in loads])),
+        in_tokens_cv=frozen(np.array([load.in_tokens_cv for load in loads])),
+        out_tokens_cv=frozen(np.array([load.out_tokens_cv for load in loads])),
     )
 
 
@@ -167,14 +174,7 @@ def _targets(targets: list[ModelTarget | None], max_loss: list[float], tps: Bool
     for mine, bound in zip(limits, max_loss, strict=True):
         if bound < ANY_LOSS:
             mine[LOSS] = bound
-    asked = {measure for mine in limits for measure in mine}
-    measures = (*MEANS, *sorted(asked - set(MEANS)))
-
-    def row(measure: Measure) -> list[float]:
-        return [mine.get(measure, np.inf) for mine in limits]
-
-    table = np.array([row(measure) for measure in measures]).reshape(len(measures), len(targets))
-    return Targets(measures, frozen(table), tps)
+    return Targets.of_limits(limits, tps, [target.request_limits() if target else {} for target in targets])
 
 
 def current_cost_cents_per_h(system: System, server_name: str) -> float:

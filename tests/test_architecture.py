@@ -26,7 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("optimizer.solvers",),
     ("optimizer.plan",),
     ("optimizer.compat",),
-    ("optimizer.generate",),
+    ("optimizer.generate", "optimizer.replica_rows"),
     ("optimizer.pipeline",),
     ("optimizer.bench", "optimizer.studies"),
     ("optimizer.jobs", "optimizer.render"),
@@ -37,11 +37,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 """Low to high: a module imports only what stands before it; those of one layer do not meet."""
 
 INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
-    "optimizer.timing": (("law",), ("linear", "iteration"), ("table",)),
+    "optimizer.timing": (("law",), ("engine",), ("linear", "iteration"), ("table",)),
     "optimizer.compat": (("queue_service",),),
     "optimizer.spec": (
         ("schema", "yaml_format"),
-        ("messages",),
+        ("messages", "assumptions"),
         ("files",),
         ("system", "writing"),
         ("loads",),
@@ -56,9 +56,11 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("documents", "points"),
     ),
     "optimizer.queueing": (
-        ("birth_death", "measures", "roots"),
+        ("birth_death", "measures", "roots", "continuous", "continuous.arrivals"),
         ("performance",),
-        ("reference", "targets"),
+        ("continuous.replicas",),
+        ("continuous.schedulers", "continuous.latencies"),
+        ("continuous.model", "reference", "targets"),
         ("sizing", "table"),
     ),
     "optimizer.simulation": (

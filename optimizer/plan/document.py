@@ -11,6 +11,21 @@ from optimizer.spec.schema import AllocationData, Load, Server
 from optimizer.spec.system import System
 
 
+def _is_empty(value: tuple[object, ...]) -> bool:
+    return not value
+
+
+class TargetFigure(Document):
+    """A figure beside the limit that it must keep to."""
+
+    measure: str
+    """What is measured: a percentile of a latency, or the share of requests beyond a target."""
+    value: float
+    """The figure at the load [ms; a share is a number up to 1]."""
+    limit: float
+    """The limit, in the same unit."""
+
+
 class Pool(Document):
     """Replicas of one server on one accelerator, and what they are predicted to do at their load."""
 
@@ -36,6 +51,8 @@ class Pool(Document):
     """Mean batch over the batch limit, at the load."""
     loss: float
     """Share of requests that find the queue full, at the load."""
+    targets: tuple["TargetFigure", ...] = Field((), exclude_if=_is_empty, strict=False)
+    """What is measured against targets that are not about means; absent without any."""
 
 
 class Unserved(Document):

@@ -6,14 +6,14 @@ names; this is what makes every later answer independent of it.
 
 import difflib
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
 from optimizer.errors import SpecError
-from optimizer.queueing.measures import LATENCIES, Measure
-from optimizer.queueing.table import QUEUE_MODELS
+from optimizer.spec.assumptions import check_load, check_profile, check_target, check_variability
 from optimizer.spec.files import Part, read_parts, spec_from_value
 from optimizer.spec.messages import validated
 from optimizer.spec.schema import (
@@ -27,7 +27,6 @@ from optimizer.spec.schema import (
     ServiceClass,
     SystemSpec,
 )
-from optimizer.timing import laws_known
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +63,9 @@ class System:
         Raises:
             SpecError: a server does not exist.
         """
-        for name in changed:
+        for name, server in changed.items():
             _must_exist(name, self.servers, f"servers.{name}", "server")
+            check_variability(server.current.load, f"servers.{name}.load.", self.profiles_of(server.model))
         return replace(self, servers=MappingProxyType({**self.servers, **changed}))
 
     def with_load(self, server_name: str, **changes: float) -> "System":
@@ -88,6 +88,7 @@ class System:
             raise SpecError(f"{place}: class {service_class!r} has no target for {model!r}")
         values = self.targets[service_class, model].model_dump() | changes
         target = validated(ModelTarget, values, f"{place}.")
+        check_target(target, place, self.profiles_of(model))
         owner = self.service_classes[service_class]
         targets = tuple(target if item.model == model else item for item in owner.model_targets)
         changed = owner.model_copy(update={"model_targets": targets})
@@ -109,6 +110,10 @@ class System:
         }
         capacity = {**self.capacity, **changed}
         return replace(self, capacity=MappingProxyType({kind: capacity[kind] for kind in sorted(capacity)}))
+
+    def profiles_of(self, model: str) -> list[ModelProfile]:
+        """Return the profiles of a model."""
+        return [profile for (name, _), profile in self.profiles.items() if name == model]
 
     def priority(self, server: Server) -> int:
         """Return the priority of a server, that of its class."""
@@ -148,6 +153,11 @@ def join_parts(parts: Sequence[Part]) -> System:
     servers = _indexed(parts, "servers", lambda item: item.name)
     capacity = _indexed(parts, "count", lambda item: item.type)
     targets: dict[tuple[str, str], ModelTarget] = {}
+    by_model: dict[str, list[ModelProfile]] = defaultdict(list)
+    for place, profile in profiles.values():
+        _must_exist(profile.accelerator, accelerators, f"{place}.acc", "accelerator")
+        check_profile(profile, place)
+        by_model[profile.name].append(profile)
     for place, service_class in classes.values():
         for i, target in enumerate(service_class.model_targets):
             here = f"{place}.modelTargets[{i}]"
@@ -155,14 +165,10 @@ def join_parts(parts: Sequence[Part]) -> System:
                 raise SpecError(
                     f"{here}.model: {target.model!r} occurs twice in class {service_class.name!r}"
                 )
-            check_target(target, here)
+            check_target(target, here, by_model[target.model])
             targets[service_class.name, target.model] = target
-    for place, profile in profiles.values():
-        _must_exist(profile.accelerator, accelerators, f"{place}.acc", "accelerator")
-        check_profile(profile, place)
-    models = {model for model, _ in profiles}
     for place, server in servers.values():
-        _check_server(server, place, accelerators, classes, models)
+        _check_server(server, place, accelerators, classes, by_model)
 
     def values(index: Mapping[Any, tuple[str, Any]]) -> Mapping[Any, Any]:
         return MappingProxyType({name: index[name][1] for name in sorted(index)})
@@ -204,7 +210,7 @@ def _check_server(
     place: str,
     accelerators: Mapping[str, object],
     classes: Mapping[str, object],
-    models: Collection[str],
+    models: Mapping[str, Iterable[ModelProfile]],
 ) -> None:
     default = "" if "service_class" in server.model_fields_set else " (the default)"
     _must_exist(server.service_class, classes, f"{place}.class", f"service class{default}")
@@ -217,37 +223,7 @@ def _check_server(
     ):
         _must_exist(current.accelerator, accelerators, f"{place}.currentAlloc.accelerator", "accelerator")
     check_load(current.load, f"{place}.currentAlloc.load.")
-
-
-def check_profile(profile: ModelProfile, place: str) -> None:
-    """Refuse a profile whose queue model cannot express its law; `place` stands before what is wrong.
-
-    Raises:
-        SpecError: it names a queue model that does not take its law.
-    """
-    for law in laws_known(profile):
-        if not QUEUE_MODELS[profile.queue_model].takes(law):
-            raise SpecError(
-                f"{place}: the queue model {profile.queue_model!r} does not support the {law.name} "
-                "latency model; choose another queueModel"
-            )
-
-
-def check_target(target: ModelTarget, place: str) -> None:
-    """Refuse a target that the queue model cannot keep; `place` stands before what is wrong.
-
-    Raises:
-        SpecError: it asks for a percentile.
-    """
-    if target.percentile is None:
-        return
-    measures = [Measure(metric, target.percentile) for metric in LATENCIES]
-    if not any(model.knows(measure) for model in QUEUE_MODELS.values() for measure in measures):
-        models = " or ".join(map(repr, QUEUE_MODELS))
-        raise SpecError(
-            f"{place}.percentile: {target.percentile:g} is a percentile, but the queue model "
-            f"{models} knows means only; remove it"
-        )
+    check_variability(current.load, f"{place}.currentAlloc.load.", models[server.model])
 
 
 def with_changed_load(server: Server, **changes: float) -> Server:
@@ -260,23 +236,6 @@ def with_changed_load(server: Server, **changes: float) -> Server:
     load = validated(Load, server.current.load.model_dump() | changes, prefix)
     check_load(load, prefix)
     return server.model_copy(update={"current": server.current.model_copy(update={"load": load})})
-
-
-def check_load(load: Load, prefix: str) -> None:
-    """Check a load beyond its schema.
-
-    Raises:
-        SpecError: the answers are shorter than a token, or the queue model knows nothing of a field.
-    """
-    if 0 < load.out_tokens < 1:
-        raise SpecError(f"{prefix}avgOutTokens: must be 0 (idle) or at least 1, not {load.out_tokens:g}")
-    for field in ("arrival_cv", "in_tokens_cv", "out_tokens_cv"):
-        value = getattr(load, field)
-        if value != 1:
-            wire = Load.model_fields[field].alias
-            raise SpecError(
-                f"{prefix}{wire}: {value:g} is not 1, which the queue model 'reference' assumes; remove it"
-            )
 
 
 def _must_exist(name: str, known: Collection[str], place: str, what: str) -> None:

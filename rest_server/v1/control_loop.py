@@ -15,9 +15,9 @@ from fastapi.concurrency import run_in_threadpool
 
 from optimizer.errors import SpecError
 from optimizer.plan import Plan
+from optimizer.spec.assumptions import check_load
 from optimizer.spec.messages import path_text, validated
 from optimizer.spec.schema import Load, Server, SystemSpec
-from optimizer.spec.system import check_load
 from rest_server.state import Entities, HeldFleet, PlanRecord, desired_allocations
 from rest_server.v1.entities import Condition, held_fleet
 from rest_server.v1.examples import LOADS

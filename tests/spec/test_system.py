@@ -157,7 +157,11 @@ def test_a_class_may_have_targets_for_models_without_profiles() -> None:
 def test_a_percentile_is_refused_as_the_queue_model_knows_means_only() -> None:
     source = sound()
     source["serviceClasses"][0]["modelTargets"][0]["percentile"] = 95
-    assert refusal(source).startswith("serviceClasses[0].modelTargets[0].percentile: 95 is a percentile")
+    assert refusal(source) == (
+        "serviceClasses[0].modelTargets[0].percentile: 95 asks for more than the queue model 'reference' of "
+        "'m' on 'A' knows, which is means; remove "
+        "it, or set queueModel to 'continuous' there"
+    )
 
 
 @pytest.mark.parametrize("field", ["arrivalCV", "inTokensCV", "outTokensCV"])
