@@ -7,7 +7,7 @@ import math
 from collections import deque
 from dataclasses import dataclass, field
 
-from optimizer.simulation.law import IterationTimes
+from optimizer.simulation.law import IterationCoefficients
 from optimizer.simulation.limits import Limits
 from optimizer.simulation.requests import Requests
 
@@ -35,7 +35,7 @@ class Job:
 
 @dataclass
 class SecondEngine:
-    times: IterationTimes
+    times: IterationCoefficients
     limits: Limits
     requests: Requests
     now: float = 0.0

@@ -109,13 +109,25 @@ def simulation_csv(found: Simulation) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     head = ["server", "accelerator", "numReplicas", "replicaRate"]
-    tail = ["throughput", "loss", "preemptions", "withinTTFT", "withinITL", "withinAll", "goodput", "holds"]
+    tail = [
+        "throughput",
+        "loss",
+        "preemptions",
+        "withinTTFT",
+        "withinITL",
+        "withinE2E",
+        "withinAll",
+        "goodput",
+        "holds",
+    ]
     predicted = [f"predicted{name.upper()}" for name in latencies]
     writer.writerow([*head, *predicted, *figures, *widths, *tail])
     for pool in found.pools:
         shown = [getattr(pool, name) for name in latencies]
         cells = [getattr(one, name, None) for one in shown for name in STATISTICS]
-        shares = [_value(share) for share in (pool.within_ttft, pool.within_itl, pool.within_all)]
+        shares = [
+            _value(share) for share in (pool.within_ttft, pool.within_itl, pool.within_e2e, pool.within_all)
+        ]
         row = [pool.server, pool.accelerator, pool.num_replicas, pool.rate_rps]
         row += [None if one is None else one.predicted_mean for one in shown]
         row += [_value(cell) for cell in cells]

@@ -4,9 +4,9 @@ Importing it loads no compiler; that happens when the engine first runs.
 """
 
 from optimizer.simulation.engine import Run, advance, simulate
-from optimizer.simulation.law import IterationTimes, SharedTimes, Times
+from optimizer.simulation.law import Coefficients, IterationCoefficients, SharedCoefficients
 from optimizer.simulation.lengths import Kind, Lengths
-from optimizer.simulation.limits import UNLIMITED, Limits, Scheduler
+from optimizer.simulation.limits import UNLIMITED, Limits
 from optimizer.simulation.replicas import DEFAULT_REQUESTS, DEFAULT_SEED, Effort, run_replica
 from optimizer.simulation.requests import Requests
 from optimizer.simulation.summary import Distribution, Estimate, Summary, share_within, summarise
@@ -17,10 +17,11 @@ __all__ = [
     "DEFAULT_SEED",
     "UNLIMITED",
     "ClosedLoad",
+    "Coefficients",
     "Distribution",
     "Effort",
     "Estimate",
-    "IterationTimes",
+    "IterationCoefficients",
     "Kind",
     "Lengths",
     "Limits",
@@ -28,10 +29,8 @@ __all__ = [
     "OpenLoad",
     "Requests",
     "Run",
-    "Scheduler",
-    "SharedTimes",
+    "SharedCoefficients",
     "Summary",
-    "Times",
     "advance",
     "run_replica",
     "share_within",

@@ -14,7 +14,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.errors import AnalysisError
-from optimizer.simulation.law import IterationTimes, Times
+from optimizer.simulation.law import Coefficients, IterationCoefficients
 from optimizer.simulation.limits import Limits
 from optimizer.simulation.machine.state import Machine, machine_of
 from optimizer.simulation.requests import Requests
@@ -65,7 +65,7 @@ class Run:
         return self.last_ms - self.sent_ms
 
 
-def simulate(requests: Requests, times: Times, limits: Limits) -> Run:
+def simulate(requests: Requests, times: Coefficients, limits: Limits) -> Run:
     """Run requests through an empty replica until all have left it.
 
     Raises:
@@ -91,13 +91,13 @@ def simulate(requests: Requests, times: Times, limits: Limits) -> Run:
     )
 
 
-def advance(machine: Machine, times: Times, limits: Limits, until_ms: float = math.inf) -> None:
+def advance(machine: Machine, times: Coefficients, limits: Limits, until_ms: float = math.inf) -> None:
     """Run a machine on; with iterations, all that begin before `until_ms`.
 
     Raises:
         AnalysisError: an iteration would take no time.
     """
-    if isinstance(times, IterationTimes):
+    if isinstance(times, IterationCoefficients):
         from optimizer.simulation.machine.iterations import run_iterations
 
         run_iterations(machine, times, limits, float(until_ms))

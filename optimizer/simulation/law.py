@@ -7,7 +7,7 @@ Both are plain numbers, so that compiled code takes them as they are. Equation n
 from typing import NamedTuple
 
 
-class IterationTimes(NamedTuple):
+class IterationCoefficients(NamedTuple):
     """Time of one iteration with n decodes that read K tokens of KV cache, and T prompt tokens of P prompts.
 
     a + (√(m² + (d·(n + T))²) − m) + b·(n + P) + g·K, plus q·A + e where there are prompts, plus s where n +
@@ -33,7 +33,7 @@ class IterationTimes(NamedTuple):
     """s [ms per iteration of more than one request]."""
 
 
-class SharedTimes(NamedTuple):
+class SharedCoefficients(NamedTuple):
     """The linear law, as the reference means it: all requests of a batch progress at once.
 
     While n are in the batch, a prompt of I tokens progresses by 1/(γ + δ·I·n) of itself in a millisecond,
@@ -50,4 +50,4 @@ class SharedTimes(NamedTuple):
     """δ [ms per input token and request in the batch]."""
 
 
-Times = IterationTimes | SharedTimes
+Coefficients = IterationCoefficients | SharedCoefficients

@@ -1,19 +1,9 @@
 """What bounds a replica and its clients, as plain numbers that compiled code takes as they are."""
 
-from enum import StrEnum
 from typing import NamedTuple
 
 UNLIMITED = 1 << 60
 """A count that nothing reaches."""
-
-
-class Scheduler(StrEnum):
-    """Who shares an iteration."""
-
-    CHUNKED = "chunked"
-    """Decodes and chunks of prompts, up to the token budget."""
-    PREFILL_FIRST = "prefill-first"
-    """Whole prompts as long as any wait, and decodes stand still; otherwise decodes."""
 
 
 class Limits(NamedTuple):
@@ -30,4 +20,4 @@ class Limits(NamedTuple):
     max_in_flight: int = UNLIMITED
     """Requests that the client has on the way at once; it holds the others back."""
     prefill_first: bool = False
-    """The scheduler."""
+    """Whether whole prompts come first, while answers stand still; else prompts are computed in chunks."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from optimizer.errors import AnalysisError
 from optimizer.simulation.engine import Run, simulate
-from optimizer.simulation.law import Times
+from optimizer.simulation.law import Coefficients
 from optimizer.simulation.limits import Limits
 from optimizer.simulation.summary import LEAST_REQUESTS
 from optimizer.simulation.workload import Load
@@ -38,7 +38,9 @@ class Effort:
             raise AnalysisError(f"seed: must be 0 or more, not {self.seed}")
 
 
-def run_replica(load: Load, times: Times, limits: Limits, effort: Effort, stream: int = 0) -> list[Run]:
+def run_replica(
+    load: Load, times: Coefficients, limits: Limits, effort: Effort, stream: int = 0
+) -> list[Run]:
     """Run one replica under a load.
 
     Args:

@@ -8,7 +8,7 @@ import pytest
 
 from optimizer.errors import AnalysisError
 from optimizer.simulation.engine import advance, simulate
-from optimizer.simulation.law import IterationTimes, SharedTimes, Times
+from optimizer.simulation.law import Coefficients, IterationCoefficients, SharedCoefficients
 from optimizer.simulation.lengths import Kind, Lengths
 from optimizer.simulation.limits import Limits
 from optimizer.simulation.machine.state import machine_of
@@ -17,14 +17,14 @@ from optimizer.simulation.requests import Requests
 from optimizer.simulation.summary import summarise
 from optimizer.simulation.workload import ClosedLoad, OpenLoad
 
-LAW = IterationTimes(6.83, 0.0224, 4.36e-5, 0.0189, 1.04e-6, 0.0, 4.3)
-LINEAR = SharedTimes(7.0, 0.08, 10.0, 0.0002)
+LAW = IterationCoefficients(6.83, 0.0224, 4.36e-5, 0.0189, 1.04e-6, 0.0, 4.3)
+LINEAR = SharedCoefficients(7.0, 0.08, 10.0, 0.0002)
 LIMITS = Limits(64, 2048)
 LOAD = OpenLoad(8.0, Lengths(Kind.UNIFORM, 256, 0.5), Lengths(Kind.UNIFORM, 128, 0.5, least=1))
 
 
 @pytest.mark.parametrize("times", [LAW, LINEAR])
-def test_a_machine_that_is_run_piece_by_piece_gives_what_it_gives_at_once(times: Times) -> None:
+def test_a_machine_that_is_run_piece_by_piece_gives_what_it_gives_at_once(times: Coefficients) -> None:
     requests = LOAD.draw(300, np.random.SeedSequence(3))
     whole = simulate(requests, times, LIMITS)
     machine = machine_of(requests, LIMITS)
@@ -37,7 +37,7 @@ def test_a_machine_that_is_run_piece_by_piece_gives_what_it_gives_at_once(times:
 
 
 @pytest.mark.parametrize("times", [LAW, LINEAR])
-def test_the_same_seed_gives_the_same_bytes_and_another_does_not(times: Times) -> None:
+def test_the_same_seed_gives_the_same_bytes_and_another_does_not(times: Coefficients) -> None:
     effort = Effort(requests=600)
     first, again = (run_replica(LOAD, times, LIMITS, effort)[0] for _ in range(2))
     other = run_replica(LOAD, times, LIMITS, Effort(requests=600, seed=2))[0]
@@ -48,7 +48,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_does_not(times: Times) -
 
 def test_the_reference_law_is_linear_in_tokens_and_context() -> None:
     requests = Requests(np.array([100]), np.array([3]), np.array([5.0]))
-    run = simulate(requests, IterationTimes(2.0, 0.1, 0.01), Limits(4, 64))
+    run = simulate(requests, IterationCoefficients(2.0, 0.1, 0.01), Limits(4, 64))
     chunks_ms = (2 + 6.4) + (2 + 3.6)
     assert run.ttft_ms[0] == pytest.approx(chunks_ms)
     assert run.last_ms[0] - run.first_ms[0] == pytest.approx(2 * 2.1 + 0.01 * (101 + 102))
@@ -56,14 +56,14 @@ def test_the_reference_law_is_linear_in_tokens_and_context() -> None:
 
 def test_one_request_of_the_linear_law_takes_what_the_law_says() -> None:
     requests = Requests(np.array([100, 0]), np.array([11, 1]), np.array([0.0, 10_000.0]))
-    run = simulate(requests, SharedTimes(5.0, 0.5, 20.0, 0.1), Limits(4, 1))
+    run = simulate(requests, SharedCoefficients(5.0, 0.5, 20.0, 0.1), Limits(4, 1))
     assert run.ttft_ms == pytest.approx([30.0, 0.0])
     assert run.e2e_ms == pytest.approx([30 + 10 * 5.5, 0.0])
 
 
 def test_a_law_without_time_is_refused() -> None:
     with pytest.raises(AnalysisError, match="not positive"):
-        simulate(LOAD.draw(10, np.random.SeedSequence(1)), IterationTimes(), LIMITS)
+        simulate(LOAD.draw(10, np.random.SeedSequence(1)), IterationCoefficients(), LIMITS)
 
 
 def test_a_request_that_exceeds_the_memory_is_turned_away() -> None:
@@ -110,7 +110,7 @@ def test_intervals_hold_what_they_say() -> None:
         rng = np.random.default_rng(seed)
         arrivals = np.cumsum(rng.exponential(2000, 4000))
         requests = Requests(np.ones(4000, np.int64), rng.geometric(1 / 1000, 4000), arrivals)
-        found = summarise([simulate(requests, IterationTimes(1.0), Limits(1, 1))])
+        found = summarise([simulate(requests, IterationCoefficients(1.0), Limits(1, 1))])
         held += found.ttft.mean.may_be(1000 + 1)
     assert 0.88 <= held / runs <= 0.99
 

@@ -5,11 +5,11 @@ import pytest
 from second_engine import SecondEngine
 
 from optimizer.simulation.engine import simulate
-from optimizer.simulation.law import IterationTimes
+from optimizer.simulation.law import IterationCoefficients
 from optimizer.simulation.limits import UNLIMITED, Limits
 from optimizer.simulation.requests import Requests
 
-FULL_LAW = IterationTimes(
+FULL_LAW = IterationCoefficients(
     base_ms=5.1,
     compute_per_token_ms=0.0224,
     kv_read_per_token_ms=4.36e-4,
@@ -19,7 +19,7 @@ FULL_LAW = IterationTimes(
     weight_read_ms=4.3,
     batch_base_ms=0.7,
 )
-REFERENCE_LAW = IterationTimes(6.958, 0.0421, 3.4e-4)
+REFERENCE_LAW = IterationCoefficients(6.958, 0.0421, 3.4e-4)
 CASES = 120
 
 
@@ -76,6 +76,6 @@ def test_both_engines_give_the_same_times() -> None:
 @pytest.mark.parametrize("budget", [16, 64])
 def test_prompts_longer_than_the_budget_are_computed_in_parts(budget: int) -> None:
     requests = Requests(np.array([100]), np.array([1]), np.array([0.0]))
-    run = simulate(requests, IterationTimes(base_ms=1.0), Limits(1, budget))
+    run = simulate(requests, IterationCoefficients(base_ms=1.0), Limits(1, budget))
     assert run.iterations == -(-100 // budget)
     assert run.ttft_ms[0] == run.iterations

@@ -15,7 +15,7 @@ from scipy.stats import poisson
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.queueing.birth_death import BirthDeathQueue
 from optimizer.simulation.engine import Run, simulate
-from optimizer.simulation.law import IterationTimes, SharedTimes, Times
+from optimizer.simulation.law import Coefficients, IterationCoefficients, SharedCoefficients
 from optimizer.simulation.limits import UNLIMITED, Limits
 from optimizer.simulation.requests import Requests
 from optimizer.simulation.summary import Estimate, Summary, summarise
@@ -23,8 +23,8 @@ from optimizer.simulation.summary import Estimate, Summary, summarise
 TOKENS = 5_000
 """Mean answer; with iterations of 1 ms the mean service time [ms]."""
 RUNS = 8
-ONE_BY_ONE = IterationTimes(base_ms=1.0)
-SHARED = IterationTimes(per_sequence_ms=1.0)
+ONE_BY_ONE = IterationCoefficients(base_ms=1.0)
+SHARED = IterationCoefficients(per_sequence_ms=1.0)
 
 
 def geometric(count: int, rng: np.random.Generator) -> IntArray:
@@ -41,7 +41,7 @@ def two_valued(count: int, rng: np.random.Generator) -> IntArray:
 
 
 def runs(
-    times: Times, limits: Limits, load: float, lengths: object, count: int, prompt: int = 1
+    times: Coefficients, limits: Limits, load: float, lengths: object, count: int, prompt: int = 1
 ) -> list[Run]:
     """Return runs at a load of so many mean answers [in milliseconds of one server]."""
     made = []
@@ -53,7 +53,9 @@ def runs(
     return made
 
 
-def summary_of(times: Times, limits: Limits, load: float, lengths: object, count: int = 60_000) -> Summary:
+def summary_of(
+    times: Coefficients, limits: Limits, load: float, lengths: object, count: int = 60_000
+) -> Summary:
     found = summarise(runs(times, limits, load, lengths, count))
     assert found.overload is None
     return found
@@ -116,9 +118,9 @@ def test_the_reference_chain_is_met_under_its_own_assumptions(load: float, share
     places, queue, base, slope = 16, 24, 0.5, 0.25
     largest = places / (base + slope * places)
     if shared:
-        times: Times = SharedTimes(base, slope, 0.0, 0.0)
+        times: Coefficients = SharedCoefficients(base, slope, 0.0, 0.0)
     else:
-        times = IterationTimes(base_ms=base, per_sequence_ms=slope)
+        times = IterationCoefficients(base_ms=base, per_sequence_ms=slope)
     prompt = 0 if shared else 1
     made = runs(times, Limits(places, UNLIMITED, max_queue=queue), load * largest, geometric, 40_000, prompt)
     found = summarise(made)

@@ -2,7 +2,7 @@
 
 Only the entry points keep their compiled code on disk, beside the package where that can be written to,
 else in the user's cache directory. Code under an entry comes from several files, while numba looks at the
-entry's own file alone; the digest of all of them is therefore part of the key.
+entry's own file alone; the digest of all of them is therefore part of the name.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from numba import njit
-from numba.core.caching import FunctionCache
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.event import Event, Listener, install_listener
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -60,15 +60,25 @@ class _Announcement(Listener):
         """Do nothing at the end of it."""
 
 
-class _MachineCache(FunctionCache):
-    """Compiled code under its signature and the digest of everything that it may be made of."""
+class _Files(CompileResultCacheImpl):
+    """Files of compiled code, named after everything that the code may be made of.
 
-    def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
+    The code of another version is thus never opened: it holds classes that may be there no longer.
+    """
+
+    def get_filename_base(self, fullname: str, abiflags: str) -> str:
         plain: Any = super()
-        return (*plain._index_key(sig, codegen), _digest())  # noqa: SLF001
+        return f"{plain.get_filename_base(fullname, abiflags)}-{_digest()}"
+
+
+class _MachineCache(FunctionCache):
+    """Compiled code in files of our own naming."""
+
+    _impl_class = _Files
 
 
 @cache
 def _digest() -> str:
-    sources = sorted(Path(__file__).parent.glob("*.py"))
-    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+    package = Path(__file__).parents[1]
+    sources = sorted([*package.glob("*.py"), *package.glob("machine/*.py")])
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]

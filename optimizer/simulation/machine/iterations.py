@@ -6,7 +6,7 @@ iterations up to the next event pass in one step, whose time is an arithmetic se
 
 import numpy as np
 
-from optimizer.simulation.law import IterationTimes
+from optimizer.simulation.law import IterationCoefficients
 from optimizer.simulation.limits import Limits
 from optimizer.simulation.machine.clients import (
     HELD_BACK,
@@ -25,7 +25,7 @@ from optimizer.simulation.machine.times import iteration_ms, iterations_ms, iter
 
 
 @entry
-def run_iterations(machine: Machine, times: IterationTimes, limits: Limits, until_ms: float) -> None:
+def run_iterations(machine: Machine, times: IterationCoefficients, limits: Limits, until_ms: float) -> None:
     """Run all iterations that begin before `until_ms`; the last of them may end after it.
 
     Who has clocked arrivals up to then, a live client or a file, may add rows and go on from there.
@@ -49,7 +49,7 @@ def run_iterations(machine: Machine, times: IterationTimes, limits: Limits, unti
 
 
 @compiled
-def _pass_prompts(machine: Machine, times: IterationTimes, limits: Limits) -> None:
+def _pass_prompts(machine: Machine, times: IterationCoefficients, limits: Limits) -> None:
     """Let one iteration with prompts pass."""
     state = machine.state[0]
     decodes = 0 if limits.prefill_first else state.decodes
@@ -72,7 +72,7 @@ def _pass_prompts(machine: Machine, times: IterationTimes, limits: Limits) -> No
 
 
 @compiled
-def _pass_answers(machine: Machine, times: IterationTimes, limits: Limits, until_ms: float) -> None:
+def _pass_answers(machine: Machine, times: IterationCoefficients, limits: Limits, until_ms: float) -> None:
     """Let iterations without prompts pass, up to the next event."""
     state = machine.state[0]
     preempted = make_room(machine, limits)

@@ -7,7 +7,7 @@ comes with the end of the prompt.
 
 import numpy as np
 
-from optimizer.simulation.law import SharedTimes
+from optimizer.simulation.law import SharedCoefficients
 from optimizer.simulation.limits import Limits
 from optimizer.simulation.machine.clients import (
     HELD_BACK,
@@ -26,7 +26,7 @@ ROUNDING = 1e-12
 
 
 @entry
-def run_shared(machine: Machine, times: SharedTimes, limits: Limits, until_ms: float) -> None:
+def run_shared(machine: Machine, times: SharedCoefficients, limits: Limits, until_ms: float) -> None:
     """Run all events before `until_ms`."""
     state = machine.state[0]
     while True:
@@ -60,20 +60,20 @@ def _admit(machine: Machine, row: int) -> None:
 
 
 @compiled
-def _prompt_ms(machine: Machine, times: SharedTimes, place: int) -> float:
+def _prompt_ms(machine: Machine, times: SharedCoefficients, place: int) -> float:
     """Return what a whole prompt would take in the batch of now."""
     tokens = machine.rows[machine.places[place].prompt].in_tokens
     return times.prefill_base_ms + times.prefill_per_token_ms * tokens * machine.state[0].running
 
 
 @compiled
-def _token_ms(machine: Machine, times: SharedTimes) -> float:
+def _token_ms(machine: Machine, times: SharedCoefficients) -> float:
     """Return what a token takes in the batch of now."""
     return times.decode_base_ms + times.decode_per_request_ms * machine.state[0].running
 
 
 @compiled
-def _until_progress_ms(machine: Machine, times: SharedTimes) -> float:
+def _until_progress_ms(machine: Machine, times: SharedCoefficients) -> float:
     """Return how long it takes until a prompt is computed or an answer ends, with the batch of now."""
     state = machine.state[0]
     least_ms = np.inf
@@ -85,7 +85,7 @@ def _until_progress_ms(machine: Machine, times: SharedTimes) -> float:
 
 
 @compiled
-def _pass_time(machine: Machine, times: SharedTimes, spent_ms: float, ends: bool) -> None:  # noqa: FBT001
+def _pass_time(machine: Machine, times: SharedCoefficients, spent_ms: float, ends: bool) -> None:  # noqa: FBT001
     """Let all progress; with `ends`, what is next to end is left with nothing, whatever the rounding."""
     state = machine.state[0]
     if state.running == 0:

@@ -1,14 +1,14 @@
-"""The iteration law, compiled (eq. 61)."""
+"""The iteration law, compiled (eq. 63)."""
 
 import math
 
-from optimizer.simulation.law import IterationTimes
+from optimizer.simulation.law import IterationCoefficients
 from optimizer.simulation.machine.compiling import compiled
 
 
 @compiled
 def iteration_ms(
-    times: IterationTimes, decodes: int, context: int, prompts: int, tokens: int, attention: float
+    times: IterationCoefficients, decodes: int, context: int, prompts: int, tokens: int, attention: float
 ) -> float:
     """Return the time of an iteration with so many decodes on `context` tokens, and `tokens` of `prompts`."""
     compute_ms = times.compute_per_token_ms * (decodes + tokens)

@@ -35,9 +35,11 @@ class TargetCheck(Document):
     """A target, and whether the simulation keeps to it."""
 
     target: str
-    """What is bounded: `TTFT`, `ITL` or `loss`, and the statistic where it is not the mean."""
+    """What is bounded: a latency, its mean or a percentile, or a share of requests."""
     limit: float
-    """The target [ms]; of the loss a share."""
+    """The target [ms]; a share is a number up to 1."""
+    predicted: float | None = None
+    """What the plan says, in the same unit."""
     simulated: Interval
     """What was simulated, in the same unit."""
     met: bool
@@ -68,15 +70,17 @@ class SimulatedPool(Document):
     loss: Interval
     """Share of requests turned away."""
     preemptions: float
-    """Times that a request loses its place, on average."""
+    """Coefficients that a request loses its place, on average."""
     batch: float
     """Mean batch while anything runs."""
     within_ttft: Interval | None = Field(None, alias="withinTTFT")
     """Share of requests within the TTFT target; none without one."""
     within_itl: Interval | None = Field(None, alias="withinITL")
     """Share of requests within the ITL target; none without one."""
+    within_e2e: Interval | None = Field(None, alias="withinE2E")
+    """Share of requests within the end-to-end target; none without one."""
     within_all: Interval = Field(alias="withinAll")
-    """Share of requests that are served, and within both."""
+    """Share of requests that are served, and within all of them."""
     goodput_rps: float = Field(alias="goodput")
     """Requests that the pool serves within all targets [requests/s]."""
     targets: tuple[TargetCheck, ...] = Field((), strict=False)

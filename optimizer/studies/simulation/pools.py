@@ -1,19 +1,19 @@
 """From pools of a plan to what the engine runs: laws, limits, loads; and from its runs to documents."""
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optimizer.arrays import BoolArray
+from optimizer.arrays import BoolArray, FloatArray
 from optimizer.documents import ANY_LOSS
 from optimizer.errors import SpecError
 from optimizer.plan import Plan, Pool
-from optimizer.queueing.measures import LOSS, LatencyName, Measure
+from optimizer.queueing.measures import LOSS, MISSED, LatencyName, Measure
 from optimizer.queueing.targets import meets_target
 from optimizer.simulation.engine import Run
-from optimizer.simulation.law import IterationTimes, SharedTimes, Times
+from optimizer.simulation.law import Coefficients, IterationCoefficients, SharedCoefficients
 from optimizer.simulation.lengths import Lengths
 from optimizer.simulation.limits import UNLIMITED, Limits
 from optimizer.simulation.replicas import Effort, run_replica
@@ -44,10 +44,12 @@ class PoolRun:
     """Load of the replica [requests/s]."""
     out_tokens: float
     """Mean answer of the plan [tokens]."""
-    times: Times
+    times: Coefficients
     limits: Limits
     targets: tuple[tuple[Measure, float], ...]
     """What each target bounds, and its limit."""
+    request_limits: Mapping[LatencyName, float]
+    """The limit on each latency that has one [ms]."""
 
     @property
     def stream(self) -> int:
@@ -93,6 +95,7 @@ def _pool_run(system: System, name: str, pool: Pool, rate_rps: float) -> PoolRun
             f"allocations.{name}: {pool.accelerator!r} cannot run it in this system; plan it again"
         )
     load = server.current.load
+    target = system.targets.get((server.service_class, server.model))
     return PoolRun(
         server=name,
         pool=pool,
@@ -110,18 +113,19 @@ def _pool_run(system: System, name: str, pool: Pool, rate_rps: float) -> PoolRun
             max_num_tokens=profile.max_num_tokens,
             kv_tokens=UNLIMITED if profile.kv_capacity_tokens is None else profile.kv_capacity_tokens,
             max_queue=UNLIMITED if server.max_queue_size is None else server.max_queue_size,
+            prefill_first=profile.scheduler == "prefill-first",
         ),
         targets=_targets(system, name),
+        request_limits={} if target is None else target.request_limits(),
     )
 
 
-def times_of(profile: ModelProfile) -> Times:
+def times_of(profile: ModelProfile) -> Coefficients:
     """Return what the engine runs: iterations, or the linear law as the reference means it."""
     if profile.iteration is not None:
-        law = profile.iteration
-        return IterationTimes(law.base_ms, law.compute_per_token_ms, law.kv_read_per_token_ms)
+        return IterationCoefficients(**dict(profile.iteration))
     decode, prefill = profile.decode, profile.prefill
-    return SharedTimes(
+    return SharedCoefficients(
         0.0 if decode is None else decode.base_ms,
         0.0 if decode is None else decode.per_request_ms,
         0.0 if prefill is None else prefill.base_ms,
@@ -142,8 +146,8 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
     """Run one replica of a pool, and say what comes of it."""
     runs = run_replica(run.load, run.times, run.limits, effort, run.stream)
     summary = summarise(runs)
-    limited = {measure.metric for measure, _ in run.targets}
-    within_all = _share(runs, run, "ttft", "itl")
+    within = {metric: _share(runs, {metric: limit}) for metric, limit in run.request_limits.items()}
+    within_all = _share(runs, run.request_limits)
     steady = summary.overload is None
     return SimulatedPool(
         server=run.server,
@@ -158,43 +162,61 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
         loss=_interval(summary.loss),
         preemptions=summary.preemptions,
         batch=summary.batch,
-        within_ttft=_share(runs, run, "ttft") if "ttft" in limited else None,
-        within_itl=_share(runs, run, "itl") if "itl" in limited else None,
+        within_ttft=within.get("ttft"),
+        within_itl=within.get("itl"),
+        within_e2e=within.get("e2e"),
         within_all=within_all,
         goodput_rps=within_all.value * run.rate_rps * run.pool.num_replicas,
-        targets=tuple(_check(runs, summary, measure, limit) for measure, limit in run.targets),
+        targets=tuple(_check(runs, run, summary, measure, limit) for measure, limit in run.targets),
     )
 
 
-def _share(runs: Sequence[Run], run: PoolRun, *metrics: LatencyName) -> Interval:
-    """Return the share of requests that are served, and within the limits on the given latencies."""
-
-    def within(one: Run) -> BoolArray:
-        kept = ~np.isnan(one.last_ms)
-        for measure, limit in run.targets:
-            if measure.metric in metrics:
-                values = one.ttft_ms if measure.metric == "ttft" else one.itl_ms
-                kept &= np.isnan(values) | (values <= limit)  # an answer of one token has no ITL to miss
-        return kept
-
-    return _interval(share_within(runs, within))
+def _share(runs: Sequence[Run], limits: Mapping[LatencyName, float]) -> Interval:
+    """Return the share of requests that are served, and within the given limits."""
+    return _interval(share_within(runs, lambda run: within(run, limits)))
 
 
-def _check(runs: Sequence[Run], summary: Summary, measure: Measure, limit: float) -> TargetCheck:
+def within(run: Run, limits: Mapping[LatencyName, float]) -> BoolArray:
+    """Return which requests of a run are served, and within the given limits [ms]."""
+    kept = ~np.isnan(run.last_ms)
+    for metric, limit in limits.items():
+        values = _latencies(run, metric)
+        kept &= np.isnan(values) | (values <= limit)  # an answer of one token has no ITL to miss
+    return kept
+
+
+def _latencies(run: Run, metric: LatencyName) -> FloatArray:
+    return {"ttft": run.ttft_ms, "itl": run.itl_ms, "e2e": run.e2e_ms}[metric]
+
+
+def _check(
+    runs: Sequence[Run], run: PoolRun, summary: Summary, measure: Measure, limit: float
+) -> TargetCheck:
     """Hold a target against what was simulated; without a steady state no latency is kept."""
-    if measure == LOSS:
-        found = summary.loss
-    elif measure.percentile is None:
-        found = (summary.ttft if measure.metric == "ttft" else summary.itl).mean
-    else:
-        found = latency_percentile(runs, f"{measure.metric}_ms", measure.percentile)
+    predicted = {figure.measure: figure.value for figure in run.pool.targets}
+    means = {"ttft": run.pool.ttft_ms, "itl": run.pool.itl_ms, "e2e": _predicted_e2e_ms(run)}
+    found = _figure(runs, run, summary, measure)
     steady = summary.overload is None or measure == LOSS
     return TargetCheck(
         target=measure.label,
         limit=limit,
+        predicted=predicted.get(
+            measure.label, run.pool.loss if measure == LOSS else means.get(measure.metric)
+        ),
         simulated=_interval(found),
         met=steady and (np.isnan(found.value) or bool(meets_target(found.value, limit))),
     )
+
+
+def _figure(runs: Sequence[Run], run: PoolRun, summary: Summary, measure: Measure) -> Estimate:
+    """Return the simulated figure that a target is about."""
+    if measure == LOSS:
+        return summary.loss
+    if measure == MISSED:
+        return share_within(runs, lambda one: ~within(one, run.request_limits))
+    if measure.percentile is not None:
+        return latency_percentile(runs, f"{measure.metric}_ms", measure.percentile)
+    return {"ttft": summary.ttft, "itl": summary.itl, "e2e": summary.e2e}[measure.metric].mean
 
 
 def _predicted_e2e_ms(run: PoolRun) -> float:
