@@ -40,6 +40,7 @@ __all__ = [
     "SolveOptions",
     "Timings",
     "analyze_replicas",
+    "check_estimates",
     "compare_plans",
     "explain",
     "find_candidates",
@@ -49,6 +50,18 @@ __all__ = [
     "size_replicas",
     "solve",
 ]
+
+
+def check_estimates(system: System) -> None:
+    """Refuse a system that asks for estimates which nobody can make.
+
+    Raises:
+        SpecError: a model or an accelerator is not in the catalogue, or a setting is out of range.
+    """
+    if any(profile.is_estimated for profile in system.profiles.values()):
+        from optimizer.profiles.requested import check_requested  # reads the catalogue
+
+        check_requested(system)
 
 
 class RequestError(SpecError):
@@ -81,6 +94,8 @@ class SolveOptions:
     batch_sizing: str | None = None
     gap: float | None = None
     time_limit_s: float | None = None
+    estimates: str | None = None
+    """``upper``, ``middle`` or ``lower``."""
 
     def given(self) -> dict[str, object]:
         """Return the optimizer options that are given, by their Python names.
@@ -99,6 +114,7 @@ class SolveOptions:
             "heterogeneous": self.mixed,
             "milp_solver": True if self.mixed else exact,  # only the exact solver makes mixed plans
             "batch_sizing": self.batch_sizing,
+            "estimates": self.estimates,
         }
         return {name: value for name, value in options.items() if value is not None}
 

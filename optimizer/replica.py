@@ -20,7 +20,7 @@ from optimizer.documents import (
     Count,
     Document,
     MaxLoss,
-    Quantity,
+    Milliseconds,
     Tokens,
 )
 from optimizer.errors import AnalysisError
@@ -178,11 +178,11 @@ class ReplicaSizing(Document):
 class LatencyTargets(Document):
     """Targets of one replica; 0 means none."""
 
-    ttft_ms: Quantity = Field(0.0, alias="ttft")
+    ttft_ms: Milliseconds = Field(0.0, alias="ttft")
     """Time to first token [ms]."""
-    itl_ms: Quantity = Field(0.0, alias="itl")
+    itl_ms: Milliseconds = Field(0.0, alias="itl")
     """Inter-token latency [ms]."""
-    e2e_ms: Quantity = Field(0.0, alias="e2e")
+    e2e_ms: Milliseconds = Field(0.0, alias="e2e")
     """Time to the last token [ms]."""
     percentile: float | None = Field(None, gt=0, lt=100)
     """Percentile at which latencies must hold; none: the mean."""

@@ -4,7 +4,8 @@ Takes a `System`, gives `SystemArrays`: one entry per server (s), accelerator (a
 order of the names, and the table of which profile serves which pair.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,9 +14,12 @@ from optimizer.documents import ANY_LOSS, DEFAULT_MAX_LOSS, MAX_COUNT
 from optimizer.queueing.measures import LOSS
 from optimizer.queueing.table import QUEUE_MODELS
 from optimizer.queueing.targets import Targets
-from optimizer.spec.schema import ModelTarget, Server
+from optimizer.spec.schema import ModelProfile, ModelTarget, Server
 from optimizer.spec.system import System
 from optimizer.timing import LawTable
+
+if TYPE_CHECKING:
+    from optimizer.profiles.requested import Misfit
 
 DEFAULT_MAX_BATCH = 256
 """Batch limit where a profile states none (the ceiling of llm-inferno's optimizer-light)."""
@@ -88,6 +92,8 @@ class SystemArrays:
     profiles: ProfileArrays
     profile_of: IntArray
     """Profile of each pair, -1 where there is none; shape (S, A)."""
+    misfits: "dict[int, Misfit]" = field(default_factory=dict)
+    """Why the models of estimated profiles do not fit, by profile."""
 
 
 def tabulate(system: System) -> SystemArrays:
@@ -101,6 +107,9 @@ def tabulate(system: System) -> SystemArrays:
     by_model = np.full((len(models), len(accelerators)), -1)
     for i, (model, accelerator) in enumerate(system.profiles):
         by_model[model_index[model], place_of[accelerator]] = i
+    profiles = list(system.profiles.values())
+    profile_of = by_model[[model_index[server.model] for server in system.servers.values()]]
+    misfits = _with_estimates(system, profiles, profile_of)
     return SystemArrays(
         server_names=tuple(system.servers),
         accelerator_names=tuple(system.accelerators),
@@ -108,9 +117,47 @@ def tabulate(system: System) -> SystemArrays:
         kind=frozen(np.array([type_index[item.type] for item in accelerators], dtype=np.int64)),
         capacity=frozen(np.array([float(system.capacity.get(name, 0)) for name in types])),
         servers=_server_arrays(system, place_of),
-        profiles=_profile_arrays(system),
-        profile_of=frozen(by_model[[model_index[server.model] for server in system.servers.values()]]),
+        profiles=_profile_arrays(system, profiles),
+        profile_of=frozen(profile_of),
+        misfits=misfits,
     )
+
+
+def _with_estimates(
+    system: System, profiles: list[ModelProfile], profile_of: IntArray
+) -> "dict[int, Misfit]":
+    """Give every pair whose profile is to be estimated one for the requests of its server, in place.
+
+    Returns:
+        Why the models of some profiles do not fit, by profile.
+    """
+    asked = np.array([profile.is_estimated for profile in profiles], dtype=np.bool_)
+    if not asked.any():
+        return {}
+    from optimizer.profiles.requested import Requested, requested_profile  # reads the catalogue
+
+    rows: dict[int, tuple[int, Requested]] = {}
+    misfits: dict[int, Misfit] = {}
+    servers, names = list(system.servers.values()), list(system.accelerators)
+    for s, a in np.argwhere((profile_of >= 0) & asked[profile_of]):
+        found = requested_profile(system, servers[s], names[a])  # the same one for the same request
+        row, _ = rows.setdefault(id(found), (len(profiles), found))
+        if row == len(profiles):
+            profiles.append(found.profile)
+            if found.misfit:
+                misfits[row] = found.misfit
+        profile_of[s, a] = row
+    return misfits
+
+
+def profile_of(system: System, server: Server, accelerator: str) -> ModelProfile:
+    """Return the profile of a server's model on an accelerator, estimated for its requests if need be."""
+    profile = system.profiles[server.model, accelerator]
+    if not profile.is_estimated:
+        return profile
+    from optimizer.profiles.requested import requested_profile  # reads the catalogue
+
+    return requested_profile(system, server, accelerator).profile
 
 
 def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
@@ -192,8 +239,7 @@ def current_cost_cents_per_h(system: System, server_name: str) -> float:
     return system.accelerators[current.accelerator].cost_cents_per_h * count * current.num_replicas
 
 
-def _profile_arrays(system: System) -> ProfileArrays:
-    profiles = list(system.profiles.values())
+def _profile_arrays(system: System, profiles: list[ModelProfile]) -> ProfileArrays:
     slices = [system.accelerators[profile.accelerator] for profile in profiles]
     count = np.array([profile.acc_count for profile in profiles], dtype=np.int64)
     batch_limit = np.array([float(profile.max_batch_size or DEFAULT_MAX_BATCH) for profile in profiles])

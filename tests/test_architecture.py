@@ -16,7 +16,9 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("optimizer.errors", "optimizer.arrays", "optimizer.documents", "optimizer.parallel"),
+    ("optimizer.errors", "optimizer.arrays", "optimizer.parallel", "optimizer.units"),
+    ("optimizer.money",),
+    ("optimizer.documents",),
     ("optimizer.timing",),
     ("optimizer.queueing", "optimizer.simulation"),
     ("optimizer.spec",),
@@ -43,6 +45,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("schema", "yaml_format"),
         ("messages", "assumptions"),
         ("files",),
+        ("currency",),
         ("system", "writing"),
         ("loads",),
     ),
@@ -53,7 +56,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("memory", "loops"),
         ("intervals",),
         ("estimate",),
-        ("documents", "points"),
+        ("documents", "points", "requested"),
     ),
     "optimizer.queueing": (
         ("birth_death", "measures", "roots", "continuous", "continuous.arrivals"),
@@ -113,7 +116,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("explanation.explain", "figures.kinds"),
     ),
     "optimizer.render": (
-        ("text",),
+        ("text", "money", "estimates"),
         ("plots.style", "comparison_words"),
         ("plots.curves", "plots.bars", "plots.grids"),
         ("progress", "plots", "sections", "explanation_words"),

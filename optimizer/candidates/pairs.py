@@ -44,6 +44,9 @@ def sizable_pairs(arrays: SystemArrays, verdicts: Verdicts, *, choose_batch: boo
     known = arrays.profile_of >= 0
     timed[known] = profiles.laws.law[arrays.profile_of[known]] >= 0
     verdicts.reason[~timed] = Reason.no_profile
+    for row, misfit in arrays.misfits.items():
+        s, a = np.nonzero(arrays.profile_of == row)
+        verdicts.reject(s, a, Reason.does_not_fit, misfit.needed_gib, misfit.usable_gib)
     verdicts.reason[~servers.has_target] = Reason.no_target
     verdicts.reason[~servers.allowed] = Reason.not_allowed
 

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
+from optimizer.units import Scale, UnitError
+
 
 class Command(NamedTuple):
     """A sub-command."""
@@ -27,12 +29,29 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="write JSON in place of tables")
 
 
-def number(least: float, most: float, what: str, *, open_end: bool = False) -> Callable[[str], float]:
-    """Return a parser of numbers from `least` (itself excluded with `open_end`) to `most`."""
+def quantity(scale: Scale) -> Callable[[str], float]:
+    """Return a parser of numbers, plain or with a unit of a scale."""
 
     def parse(text: str) -> float:
         try:
-            value = float(text)
+            return scale.read(text)
+        except UnitError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parse
+
+
+def number(
+    least: float, most: float, what: str, *, open_end: bool = False, scale: Scale | None = None
+) -> Callable[[str], float]:
+    """Return a parser of numbers from `least` (itself excluded with `open_end`) to `most`.
+
+    With a scale they may have a unit.
+    """
+
+    def parse(text: str) -> float:
+        try:
+            value = float(text) if scale is None else scale.read(text)
         except ValueError:
             value = float("nan")
         if not (least < value if open_end else least <= value) or value > most:

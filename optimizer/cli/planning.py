@@ -7,6 +7,7 @@ from pathlib import Path
 from optimizer.cli.command import Command, add_json, add_path, print_json, tell
 from optimizer.cli.solving import (
     add_batch_sizing,
+    add_estimates,
     add_load,
     add_solving_flags,
     read_system,
@@ -62,9 +63,11 @@ def _solve(arguments: argparse.Namespace) -> int | None:
 
 
 def _check(arguments: argparse.Namespace) -> None:
+    from optimizer.jobs import check_estimates
     from optimizer.spec.system import load_system
 
     system = load_system(arguments.path)
+    check_estimates(system)
     counts = (
         (len(system.servers), "server"),
         (len(system.service_classes), "service class"),
@@ -88,6 +91,7 @@ def _add_candidates(parser: argparse.ArgumentParser) -> None:
     add_path(parser)
     add_load(parser)
     add_batch_sizing(parser)
+    add_estimates(parser)
     add_json(parser)
 
 
@@ -96,7 +100,8 @@ def _candidates(arguments: argparse.Namespace) -> None:
     from optimizer.render.progress import working
 
     with working("sizing"):
-        asked = {} if arguments.batch_sizing is None else {"batch_sizing": arguments.batch_sizing}
+        flags = {"batch_sizing": arguments.batch_sizing, "estimates": arguments.estimates}
+        asked = {name: value for name, value in flags.items() if value is not None}
         candidates = find_candidates(read_system(arguments, asked))
     if arguments.json:
         print_json(candidates.to_wire())

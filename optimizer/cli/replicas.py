@@ -6,7 +6,14 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from optimizer.cli.command import Command, add_json, tell
+from optimizer.cli.command import Command, add_json, quantity, tell
+from optimizer.units import (
+    MILLISECONDS,
+    MILLISECONDS_PER_REQUEST,
+    MILLISECONDS_PER_TOKEN,
+    REQUESTS_PER_SECOND,
+    TOKENS,
+)
 
 _LAW_FLAGS = {
     "decode": (
@@ -39,6 +46,10 @@ _LAW_FLAGS = {
     ),
 }
 
+_TOKENS = quantity(TOKENS)
+_REQUESTS_PER_SECOND = quantity(REQUESTS_PER_SECOND)
+_MILLISECONDS = quantity(MILLISECONDS)
+_SCALES = {scale.unit: scale for scale in (MILLISECONDS, MILLISECONDS_PER_TOKEN, MILLISECONDS_PER_REQUEST)}
 _SHAPE_FLAGS = (
     "in_tokens",
     "out_tokens",
@@ -63,8 +74,8 @@ _TARGET_FLAGS: dict[str, object] = {
 
 
 def _add_replica(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--in-tokens", metavar="TOKENS", type=float, help="mean input length")
-    parser.add_argument("--out-tokens", metavar="TOKENS", type=float, help="mean output length")
+    parser.add_argument("--in-tokens", metavar="TOKENS", type=_TOKENS, help="mean input length")
+    parser.add_argument("--out-tokens", metavar="TOKENS", type=_TOKENS, help="mean output length")
     parser.add_argument("--max-batch", metavar="REQUESTS", type=int, help="batch limit")
     parser.add_argument(
         "--max-queue",
@@ -76,7 +87,8 @@ def _add_replica(parser: argparse.ArgumentParser) -> None:
         group = parser.add_argument_group(title)
         for part in parts:
             for flag, _, unit, text in _LAW_FLAGS[part]:
-                group.add_argument(flag, metavar=unit.upper(), type=float, help=f"{text} [{unit}]")
+                kind = quantity(_SCALES[unit]) if unit in _SCALES else float
+                group.add_argument(flag, metavar=unit.upper(), type=kind, help=f"{text} [{unit}]")
         if title == "iteration law":
             group.add_argument(
                 "--max-num-tokens", metavar="TOKENS", type=int, help="token budget of one iteration (8192)"
@@ -155,7 +167,9 @@ def _flag_of(path: str, replica: Any) -> str:
 
 
 def _add_analyze(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rate", metavar="REQ/S", type=float, help="arrival rate [requests/s]")
+    parser.add_argument(
+        "--rate", metavar="REQ/S", type=_REQUESTS_PER_SECOND, help="arrival rate [requests/s]"
+    )
     _add_replica(parser)
 
 
@@ -188,13 +202,25 @@ def _analyze(arguments: argparse.Namespace) -> int | None:
 
 def _add_size(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--target-ttft", metavar="MS", type=float, default=0.0, help="time to first token [ms]; 0: none"
+        "--target-ttft",
+        metavar="MS",
+        type=_MILLISECONDS,
+        default=0.0,
+        help="time to first token [ms]; 0: none",
     )
     parser.add_argument(
-        "--target-itl", metavar="MS", type=float, default=0.0, help="inter-token latency [ms]; 0: none"
+        "--target-itl",
+        metavar="MS",
+        type=_MILLISECONDS,
+        default=0.0,
+        help="inter-token latency [ms]; 0: none",
     )
     parser.add_argument(
-        "--target-e2e", metavar="MS", type=float, default=0.0, help="time to the last token [ms]; 0: none"
+        "--target-e2e",
+        metavar="MS",
+        type=_MILLISECONDS,
+        default=0.0,
+        help="time to the last token [ms]; 0: none",
     )
     parser.add_argument(
         "--percentile", metavar="P", type=float, help="percentile at which the targets must hold (the mean)"

@@ -66,6 +66,7 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
             for t, name in enumerate(candidates.arrays.type_names)
         ),
         changes=_changes(candidates, pools),
+        currency=candidates.system.currency,
     )
 
 
@@ -121,6 +122,7 @@ def _pools(candidates: Candidates, problem: Problem, replicas: IntArray) -> dict
             utilization=float(figures["utilization"][i]),
             loss=float(figures["loss"][i]),
             targets=figures_of.get(i, ()),
+            estimated=candidates.estimated(int(server[i]), int(table.accelerator[c])),
         )
         name = arrays.server_names[server[i]]
         pools[name] = (*pools.get(name, ()), pool)

@@ -7,7 +7,7 @@ from pydantic import Field
 from optimizer.documents import Document
 from optimizer.errors import IncompletePlanError, SpecError
 from optimizer.solvers.problem import SolverName
-from optimizer.spec.schema import AllocationData, Load, Server
+from optimizer.spec.schema import AllocationData, EstimateEnd, Load, Server
 from optimizer.spec.system import System
 
 
@@ -53,6 +53,8 @@ class Pool(Document):
     """Share of requests that find the queue full, at the load."""
     targets: tuple["TargetFigure", ...] = Field((), exclude_if=_is_empty, strict=False)
     """What is measured against targets that are not about means; absent without any."""
+    estimated: EstimateEnd | None = Field(None, exclude_if=lambda end: end is None)
+    """The end of the interval that its figures rest on, where token times are estimated; else absent."""
 
 
 class Unserved(Document):
@@ -143,10 +145,17 @@ class Plan(Document):
     """Use of every accelerator type."""
     changes: tuple[Change, ...] = Field(strict=False)
     """Servers whose allocation changes."""
+    currency: str | None = Field(None, exclude_if=lambda currency: currency is None)
+    """The currency that the system's prices name; costs are hundredths of it. Absent where none is named."""
 
     def to_json(self) -> str:
         """Return the plan as JSON text, the same bytes for the same plan."""
         return self.model_dump_json(by_alias=True, indent=2)
+
+    @property
+    def estimated_pools(self) -> int:
+        """How many pools rest on estimated token times."""
+        return sum(pool.estimated is not None for pools in self.allocations.values() for pool in pools)
 
     def raise_for_status(self) -> None:
         """Raise if a server is not served in full.

@@ -7,7 +7,9 @@ from rich.table import Table
 from rich.text import Text
 
 from optimizer.plan import Plan
-from optimizer.render.comparison_words import anything_runs, cost_of, headline, signed
+from optimizer.render.comparison_words import anything_runs, cost_of, headline, money_of
+from optimizer.render.estimates import estimates_note
+from optimizer.render.money import Money, signed
 from optimizer.render.tables import empty_table
 from optimizer.render.text import printable
 from optimizer.studies.comparison.document import Comparison, Figures, Row, ServerRow, TypeRow
@@ -48,9 +50,10 @@ def _headline(found: Comparison) -> Text:
     text = Text().append(printable(headline(found), keep="\n"), style="bold")
     text.append("\n" + printable(_served(found), keep="\n") + _changes(found))
     if found.transition_value_cents_per_h is not None and found.changed():
-        value = f"{found.transition_value_cents_per_h:,.2f}"
-        text.append(f"\nTransition value: {value} cents/h (with the penalty on moves)")
-    for note in found.notes:
+        value = money_of(found).text(found.transition_value_cents_per_h)
+        text.append(f"\nTransition value: {value} (with the penalty on moves)")
+    estimates = estimates_note(found.first.plan, found.second.plan)
+    for note in (*found.notes, *([estimates] if estimates else [])):
         text.append(f"\nNote: {printable(note)}.", style="yellow")
     return text.append("\n")
 
@@ -110,8 +113,9 @@ def _load_cells(row: Row) -> list[str]:
 
 
 def _classes(found: Comparison) -> Table:
+    money = money_of(found)
     table = empty_table(
-        "Cost by service class, cents/h",
+        f"Cost by service class, {money.unit}",
         [
             ("class", False),
             ("prio", True),
@@ -123,30 +127,31 @@ def _classes(found: Comparison) -> Table:
     )
     for row in found.classes:
         priority = NOTHING if row.priority is None else str(row.priority)
-        table.add_row(row.service_class or "not known", priority, *_cost_cells(row))
+        table.add_row(row.service_class or "not known", priority, *_cost_cells(row, money))
     table.add_section()
-    table.add_row("all", "", *_cost_cells(found.total))
+    table.add_row("all", "", *_cost_cells(found.total, money))
     return table
 
 
-def _cost_cells(row: Row) -> list[str]:
+def _cost_cells(row: Row, money: Money) -> list[str]:
     before, difference = cost_of(row.first), row.difference.cost_cents_per_h
     return [
         _both(row, lambda side: str(side.servers)),
-        *(NOTHING if side is None else f"{cost_of(side):,.2f}" for side in (row.first, row.second)),
-        _signed(difference, ",.2f"),
+        *(NOTHING if side is None else money.amount(cost_of(side)) for side in (row.first, row.second)),
+        money.change(difference),
         signed(difference / before, ".1%") if before and difference else "",
     ]
 
 
 def _servers(found: Comparison) -> Table:
+    money = money_of(found)
     table = empty_table(
         "Replicas by server",
         [
             ("server", False),
             *((label, False) for label in _labels(found)),
             ("change", False),
-            ("difference\ncents/h", True),
+            (f"difference\n{money.unit}", True),
         ],
     )
     for row in _in_order(found.servers):
@@ -155,7 +160,7 @@ def _servers(found: Comparison) -> Table:
             _placed(row.first),
             _placed(row.second),
             _change(row),
-            _signed(row.difference.cost_cents_per_h, ",.2f"),
+            money.change(row.difference.cost_cents_per_h),
         )
     return table
 
@@ -220,19 +225,21 @@ def _type_costs(found: Comparison) -> Iterable[Table]:
     known = [row.cost_difference_cents_per_h is not None for row in found.types]
     if not any(known):
         return
+    money = money_of(found)
     table = empty_table(
-        "Cost by accelerator type, cents/h",
+        f"Cost by accelerator type, {money.unit}",
         [("type", False), *((label, True) for label in _labels(found)), ("difference", True)],
     )
     for row in found.types:
         costs = (
-            NOTHING if use is None else _number(use.cost_cents_per_h, ",.2f")
+            NOTHING if use is None else _amount(use.cost_cents_per_h, money)
             for use in (row.first, row.second)
         )
-        table.add_row(row.type, *costs, _signed(row.cost_difference_cents_per_h, ",.2f"))
+        change = row.cost_difference_cents_per_h
+        table.add_row(row.type, *costs, NOTHING if change is None else money.change(change))
     if all(known):
         table.add_section()
-        table.add_row("all", *_cost_cells(found.total)[1:4])
+        table.add_row("all", *_cost_cells(found.total, money)[1:4])
     yield table
 
 
@@ -305,6 +312,10 @@ def _both(row: Row, cell: Callable[[Figures], str]) -> str:
     """Return a figure of both sides, once where it reads the same."""
     cells = [NOTHING if side is None else cell(side) for side in (row.first, row.second)]
     return cells[0] if cells[0] == cells[1] else f"{cells[0]} → {cells[1]}"
+
+
+def _amount(cents_per_h: float | None, money: Money) -> str:
+    return NOTHING if cents_per_h is None else money.amount(cents_per_h)
 
 
 def _number(value: float | None, form: str) -> str:

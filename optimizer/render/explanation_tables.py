@@ -6,6 +6,7 @@ from typing import TypeGuard
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from optimizer.render.estimates import estimates_note
 from optimizer.render.explanation_words import (
     binding_text,
     changes,
@@ -16,6 +17,7 @@ from optimizer.render.explanation_words import (
     service_text,
     titled_list,
 )
+from optimizer.render.money import Money
 from optimizer.render.server_tables import server_parts
 from optimizer.render.tables import empty_table
 from optimizer.studies.explanation.document import (
@@ -40,17 +42,20 @@ _BY_POLICY = (
 
 def explanation_tables(explanation: Explanation) -> Group:
     """Return an explanation as tables and sentences."""
+    money = Money.of(explanation.plan)
     parts: list[RenderableType] = [_headline(explanation)]
-    parts += [sentence(f"Note: {note}.") for note in explanation.notes]
+    estimates = estimates_note(explanation.plan)
+    notes = [*explanation.notes, *([estimates] if estimates else [])]
+    parts += [sentence(f"Note: {note}.") for note in notes]
     if explanation.server is None:
-        parts += [*_overview(explanation), *_unserved(explanation), *_types(explanation)]
+        parts += [*_overview(explanation, money), *_unserved(explanation), *_types(explanation, money)]
     else:
         parts += list(server_parts(explanation.servers[0], explanation))
     if explanation.repair is not None:
-        parts += list(_repair(explanation.repair, all_answered=not explanation.unanswered))
-    parts += list(_targets(explanation.targets))
+        parts += list(_repair(explanation.repair, money, all_answered=not explanation.unanswered))
+    parts += list(_targets(explanation.targets, money))
     parts += list(titled_list("Not answered within the time limit", _open_questions(explanation.unanswered)))
-    parts.append(_proof(explanation))
+    parts.append(_proof(explanation, money))
     return Group(*parts)
 
 
@@ -58,7 +63,7 @@ def _headline(explanation: Explanation) -> Text:
     plan = explanation.plan
     servers = len({*plan.allocations} | {item.server for item in plan.unserved})
     mode = "limited" if any(item.limit is not None for item in plan.capacity) else "unlimited"
-    text = Text(f"{plan.total_cost_cents_per_h:,.2f} cents/h", style="bold")
+    text = Text(Money.of(plan).text(plan.total_cost_cents_per_h), style="bold")
     served = f"{servers - len(plan.unserved)} of {servers} servers served in full"
     stopped = "" if plan.status == "optimal" else ", the solver stopped early"
     gap = f", gap {plan.gap:.2%}" if plan.gap else ""
@@ -69,7 +74,7 @@ def _headline(explanation: Explanation) -> Text:
 # --- all servers -----------------------------------------------------------------------------------------
 
 
-def _overview(explanation: Explanation) -> Iterator[RenderableType]:
+def _overview(explanation: Explanation, money: Money) -> Iterator[RenderableType]:
     table = empty_table(
         "Why this accelerator",
         [
@@ -78,7 +83,7 @@ def _overview(explanation: Explanation) -> Iterator[RenderableType]:
             ("binding\nconstraint", False),
             ("headroom\nreq/min", True),
             ("next-best\nalternative", False),
-            ("would cost\ncents/h", True),
+            (f"would cost\n{money.unit}", True),
         ],
     )
     order = sorted(explanation.servers, key=lambda item: (item.priority, item.server))
@@ -95,7 +100,7 @@ def _overview(explanation: Explanation) -> Iterator[RenderableType]:
                 binding,
                 _headroom(item) if i == 0 else "",
                 others[i] if i < len(others) else "",
-                _price(item.next_best) if i == 0 else "",
+                _price(item.next_best, money) if i == 0 else "",
             )
     yield table
     yield from titled_list(
@@ -134,14 +139,14 @@ def _pools(item: ServerExplanation) -> list[str]:
     return [f"{pool.num_replicas:,} x {pool.accelerator}" for pool in item.next_best.pools] or ["none"]
 
 
-def _price(alternative: Alternative | None) -> str:
-    return "-" if alternative is None else cost_text(alternative.effect)
+def _price(alternative: Alternative | None, money: Money) -> str:
+    return "-" if alternative is None else cost_text(alternative.effect, money)
 
 
 # --- accelerator types -----------------------------------------------------------------------------------
 
 
-def _types(explanation: Explanation) -> Iterator[RenderableType]:
+def _types(explanation: Explanation, money: Money) -> Iterator[RenderableType]:
     limited = any(item.limit is not None for item in explanation.types)
     if not limited:
         table = empty_table("Units", [("type", False), ("used", True)])
@@ -156,8 +161,8 @@ def _types(explanation: Explanation) -> Iterator[RenderableType]:
             ("used", True),
             ("exist", True),
             ("left", True),
-            ("one more\ncents/h", True),
-            ("one fewer\ncents/h", True),
+            (f"one more\n{money.unit}", True),
+            (f"one fewer\n{money.unit}", True),
             ("shadow\nprice", True),
         ],
     )
@@ -167,16 +172,16 @@ def _types(explanation: Explanation) -> Iterator[RenderableType]:
             f"{item.used:,}",
             f"{item.limit or 0:,}",
             f"{item.left or 0:,}",
-            _unit_text(item.one_more),
-            "none to take" if item.limit == 0 else _unit_text(item.one_fewer),
-            "-" if item.shadow_price_cents_per_h is None else f"{item.shadow_price_cents_per_h:,.2f}",
+            _unit_text(item.one_more, money),
+            "none to take" if item.limit == 0 else _unit_text(item.one_fewer, money),
+            "-" if item.shadow_price_cents_per_h is None else money.amount(item.shadow_price_cents_per_h),
         )
     yield table
     priced = [item for item in explanation.types if item.shadow_price_cents_per_h]
     if priced:
         yield sentence(
             "Shadow price of a unit: what a small fraction of one more unit would save of the objective, per "
-            "unit, if replicas were divisible [cents/h]."
+            f"unit, if replicas were divisible [{money.unit}]."
             + (
                 " Divisible replicas would also use up types of which units are left."
                 if any(item.left for item in priced)
@@ -186,8 +191,8 @@ def _types(explanation: Explanation) -> Iterator[RenderableType]:
     yield from _service_of_units(explanation.types)
 
 
-def _unit_text(effect: Effect | None) -> str:
-    return "not answered" if effect is None else cost_text(effect)
+def _unit_text(effect: Effect | None, money: Money) -> str:
+    return "not answered" if effect is None else cost_text(effect, money)
 
 
 def _service_of_units(types: Sequence[TypeExplanation]) -> Iterator[Text]:
@@ -211,13 +216,13 @@ def _unserved(explanation: Explanation) -> Iterator[Text]:
 # --- repair ----------------------------------------------------------------------------------------------
 
 
-def _repair(repair: Repair, *, all_answered: bool) -> Iterator[RenderableType]:
+def _repair(repair: Repair, money: Money, *, all_answered: bool) -> Iterator[RenderableType]:
     units = [("cheapest plan", repair.cheapest), ("fewest units", repair.fewest)]
     units += [("one type", item) for item in repair.of_one_type]
-    lines = [f"{title}: {_units(item)}" for title, item in units if item is not None]
+    lines = [f"{title}: {_units(item, money)}" for title, item in units if item is not None]
     lines += [
         f"one target: {item.service_class}/{item.model} {item.metric.upper()} {item.target_ms:g} -> "
-        f"{item.needed_ms:.10g} ms; the plan then costs {more_text(item.effect)}"
+        f"{item.needed_ms:.10g} ms; the plan then costs {more_text(item.effect, money)}"
         for item in repair.relaxations
     ]
     if not repair.relaxations and all_answered:
@@ -229,19 +234,19 @@ def _repair(repair: Repair, *, all_answered: bool) -> Iterator[RenderableType]:
     yield from titled_list(f"What would serve everything{but}; each line is an alternative", lines)
 
 
-def _units(repair: UnitRepair) -> str:
+def _units(repair: UnitRepair, money: Money) -> str:
     if not repair.added:
         return "none; the solver stopped before it used the existing ones, give it more time"
     added = " ".join(f"+{count:,} {kind}" for kind, count in repair.added.items())
     proof = "" if repair.proved else " (not proved to be the least)"
-    change = money_text(repair.effect.cost_change_cents_per_h)
-    return f"{added}; the plan then costs {repair.total_cost_cents_per_h:,.2f} cents/h ({change}){proof}"
+    change = money_text(repair.effect.cost_change_cents_per_h, money)
+    return f"{added}; the plan then costs {money.text(repair.total_cost_cents_per_h)} ({change}){proof}"
 
 
 # --- targets ---------------------------------------------------------------------------------------------
 
 
-def _targets(targets: Sequence[TargetPrice]) -> Iterator[RenderableType]:
+def _targets(targets: Sequence[TargetPrice], money: Money) -> Iterator[RenderableType]:
     changing = [item for item in targets if changes(item.effect)]
     if changing:
         table = empty_table(
@@ -252,7 +257,7 @@ def _targets(targets: Sequence[TargetPrice]) -> Iterator[RenderableType]:
                 ("target", False),
                 ("ms", True),
                 ("relaxed\nms", True),
-                ("cents/h", True),
+                (money.unit, True),
             ],
         )
         for item in changing:
@@ -262,7 +267,7 @@ def _targets(targets: Sequence[TargetPrice]) -> Iterator[RenderableType]:
                 item.metric.upper(),
                 f"{item.target_ms:g}",
                 f"{item.relaxed_ms:g}",
-                cost_text(item.effect),
+                cost_text(item.effect, money),
             )
         yield table
     rest = len(targets) - len(changing)
@@ -277,7 +282,7 @@ def _rest(count: int, *, more: bool) -> str:
     return f"Relaxing {which} {targets} by 10 % changes nothing."
 
 
-def _proof(explanation: Explanation) -> Text:
+def _proof(explanation: Explanation, money: Money) -> Text:
     """Say how the numbers were found."""
     found: list[float | None] = [item.effect.open_cents_per_h for item in explanation.targets]
     found += [
@@ -297,5 +302,5 @@ def _proof(explanation: Explanation) -> Text:
     if most == 0:
         return sentence("Every number is the difference between two plans that are proved optimal.")
     return sentence(
-        f"Not every plan is proved optimal: a number may be off by up to {most:,.2f} cents/h of the value."
+        f"Not every plan is proved optimal: a number may be off by up to {money.text(most)} of the value."
     )

@@ -12,6 +12,7 @@ from typing import Literal
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from optimizer.render.money import Money
 from optimizer.render.plots import draw
 from optimizer.render.sections import Section, headline, sections, status
 from optimizer.render.text import printable, spreadsheet_text
@@ -59,6 +60,7 @@ def _html(report: Report, system: System) -> str:
         title=_title(report),
         status=status(report.overview),
         headline=headline(report.overview),
+        cost_unit=Money.of(report.plan).unit,
         sections=found,
         pictures={
             section.name: _picture(shown, section.picture)
@@ -110,6 +112,8 @@ def _csv(report: Report) -> str:
     """
     text = io.StringIO()
     names = {name: field.alias or name for name, field in PoolRow.model_fields.items()}
+    if not report.plan.estimated_pools:
+        del names["estimated"]
     rows = csv.DictWriter(text, list(names.values()), lineterminator="\n")
     rows.writeheader()
     for pool in report.overview.pools:

@@ -14,6 +14,7 @@ from optimizer.render.explanation_words import (
     sentence,
     service_text,
 )
+from optimizer.render.money import Money
 from optimizer.render.tables import empty_table
 from optimizer.studies.explanation.document import (
     Alternative,
@@ -33,12 +34,13 @@ def server_parts(item: ServerExplanation, explanation: Explanation) -> Iterator[
     )
     yield from (sentence(text) for text in _verdict(item, explanation))
     if item.options:
-        yield _candidates(item)
+        yield _candidates(item, Money.of(explanation.plan))
     if item.rejections:
         yield _rejections(item)
 
 
 def _verdict(item: ServerExplanation, explanation: Explanation) -> Iterator[str]:
+    money = Money.of(explanation.plan)
     if not item.pools and item.served_fraction == 1:
         yield "It is idle and needs no replicas."
         return
@@ -48,7 +50,7 @@ def _verdict(item: ServerExplanation, explanation: Explanation) -> Iterator[str]
     for pool in item.pools:
         yield (
             f"It runs on {pool.num_replicas:,} x {pool.accelerator} with batch {pool.max_batch} for "
-            f"{pool.cost_cents_per_h:,.2f} cents/h. "
+            f"{money.text(pool.cost_cents_per_h)}. "
             + (f"{_named(pool.binding)}: {_gains(pool.binding)}." if pool.binding else "It has no load.")
         )
     if item.headroom_rpm is not None and item.headroom_rpm >= 0:
@@ -57,7 +59,7 @@ def _verdict(item: ServerExplanation, explanation: Explanation) -> Iterator[str]
             "another replica is needed."
         )
     if item.next_best is not None:
-        yield _next_best(item.next_best)
+        yield _next_best(item.next_best, money)
 
 
 def _named(limits: Sequence[Binding]) -> str:
@@ -86,7 +88,7 @@ def _gains(limits: Sequence[Binding]) -> str:
     )
 
 
-def _next_best(alternative: Alternative) -> str:
+def _next_best(alternative: Alternative, money: Money) -> str:
     effect = alternative.effect
     where = ", ".join(f"{pool.num_replicas:,} x {pool.accelerator}" for pool in alternative.pools)
     start = (
@@ -97,10 +99,10 @@ def _next_best(alternative: Alternative) -> str:
     if effect.service:
         serves = "others" if effect.serves == "same" else effect.serves
         return f"{start} would serve {serves}: {service_text(effect)}."
-    return f"{start} would cost {more_text(effect)}."
+    return f"{start} would cost {more_text(effect, money)}."
 
 
-def _candidates(item: ServerExplanation) -> Table:
+def _candidates(item: ServerExplanation, money: Money) -> Table:
     table = empty_table(
         "Where it can run, and how much more the plan would cost with it there",
         [
@@ -108,9 +110,9 @@ def _candidates(item: ServerExplanation) -> Table:
             ("replicas", True),
             ("batch", True),
             ("units", True),
-            ("own cost\ncents/h", True),
+            (f"own cost\n{money.unit}", True),
             ("binding\nconstraint", False),
-            ("plan cost\ncents/h", True),
+            (f"plan cost\n{money.unit}", True),
         ],
     )
     chosen = {pool.accelerator for pool in item.pools}
@@ -120,19 +122,19 @@ def _candidates(item: ServerExplanation) -> Table:
             f"{option.num_replicas:,}",
             str(option.max_batch),
             f"{option.units:,} {option.type}",
-            f"{option.cost_cents_per_h:,.2f}",
+            money.amount(option.cost_cents_per_h),
             binding_text(option.binding),
-            _forced(option),
+            _forced(option, money),
         )
     return table
 
 
-def _forced(option: Option) -> str:
+def _forced(option: Option, money: Money) -> str:
     if option.forced is None:
         return "-"
     if not option.forced.pools:
         return "not served there"
-    return cost_text(option.forced.effect)
+    return cost_text(option.forced.effect, money)
 
 
 def _rejections(item: ServerExplanation) -> Table:

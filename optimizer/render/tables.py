@@ -12,6 +12,8 @@ from rich.text import Text
 from optimizer.candidates import Candidates
 from optimizer.plan import Plan
 from optimizer.queueing.measures import LATENCIES, METRICS
+from optimizer.render.estimates import estimates_note, marked
+from optimizer.render.money import Money
 from optimizer.render.text import printable
 from optimizer.replica import LatencyTargets, ReplicaPerformance, ReplicaSizing
 from optimizer.spec.system import System
@@ -35,6 +37,9 @@ def show(renderable: RenderableType, file: IO[str]) -> None:
 def plan_tables(plan: Plan, system: System) -> Group:
     """Return a plan as tables: allocations against targets, units, and what could not be served."""
     parts: list[RenderableType] = [_headline(plan, system), _allocations(plan, system), _capacity(plan)]
+    note = estimates_note(plan)
+    if note:
+        parts.append(Text(f"{note}\n"))
     if plan.unserved:
         parts.append(_unserved(plan))
     open_levels = [level for level in plan.levels if level.gap]
@@ -71,7 +76,7 @@ def _headline(plan: Plan, system: System) -> Text:
     gap = "" if plan.gap is None else f", gap {_percent(plan.gap)}"
     mode = "unlimited" if system.options.unlimited else "limited"
     style = "green" if plan.complete else "yellow"
-    text = Text(f"{plan.total_cost_cents_per_h:,.2f} cents/h", style="bold")
+    text = Text(Money.of(plan).text(plan.total_cost_cents_per_h), style="bold")
     text.append(f"   {mode} plan, {proof}{gap}   ", style="default")
     text.append(f"{served} of {len(system.servers)} servers served in full", style=style)
     text.append(f", {len(plan.changes)} changed\n", style="default")
@@ -79,6 +84,7 @@ def _headline(plan: Plan, system: System) -> Text:
 
 
 def _allocations(plan: Plan, system: System) -> Table:
+    money = Money.of(plan)
     table = empty_table(
         "Allocations",
         [
@@ -92,7 +98,7 @@ def _allocations(plan: Plan, system: System) -> Table:
             ("ITL ms\n(target)", True),
             ("TTFT ms\n(target)", True),
             ("util", True),
-            ("cost\ncents/h", True),
+            (f"cost\n{money.unit}", True),
         ],
     )
     order = sorted(plan.allocations, key=lambda name: (system.priority(system.servers[name]), name))
@@ -107,7 +113,7 @@ def _allocations(plan: Plan, system: System) -> Table:
             table.add_row(
                 name if i == 0 else "",
                 priority if i == 0 else "",
-                pool.accelerator,
+                marked(pool.accelerator, pool.estimated),
                 str(pool.num_replicas),
                 str(pool.max_batch),
                 f"{pool.arrival_rate_rpm:,.4g}{loss}",
@@ -115,7 +121,7 @@ def _allocations(plan: Plan, system: System) -> Table:
                 f"{pool.itl_ms:,.1f} ({_target(target.itl_ms if target else 0)})",
                 f"{pool.ttft_ms:,.0f} ({_target(target.ttft_ms if target else 0)})",
                 f"{pool.utilization:.0%}",
-                f"{pool.cost_cents_per_h:,.2f}",
+                money.amount(pool.cost_cents_per_h),
             )
     return table
 
@@ -159,16 +165,21 @@ def _levels(plan: Plan) -> Table:
     table = empty_table(
         "Objectives not closed", [("objective", False), ("reached", True), ("bound", True), ("gap", True)]
     )
+    money = Money.of(plan)
     for level in plan.levels:
         if level.gap:
-            bound = "-" if level.bound is None else f"{level.bound:,.2f}"
-            table.add_row(level.name, f"{level.value:,.2f}", bound, _percent(level.gap))
+            in_money = level.name == "value"
+            reached = money.amount(level.value) if in_money else f"{level.value:,.2f}"
+            bound = "-"
+            if level.bound is not None:
+                bound = money.amount(level.bound) if in_money else f"{level.bound:,.2f}"
+            table.add_row(level.name, reached, bound, _percent(level.gap))
     return table
 
 
 def candidate_tables(candidates: Candidates) -> Group:
     """Return the candidates and the rejected pairs of a system as tables."""
-    arrays, rows = candidates.arrays, candidates.table
+    arrays, rows, money = candidates.arrays, candidates.table, Money(candidates.system.currency)
     table = empty_table(
         f"Candidates ({len(rows)})",
         [
@@ -180,21 +191,24 @@ def candidate_tables(candidates: Candidates) -> Group:
             ("ITL\nms", True),
             ("TTFT\nms", True),
             ("units", True),
-            ("cost\ncents/h", True),
+            (f"cost\n{money.unit}", True),
         ],
     )
     units, cost = rows.units, rows.cost_cents_per_h
     for c in range(len(rows)):
         table.add_row(
             arrays.server_names[rows.server[c]],
-            arrays.accelerator_names[rows.accelerator[c]],
+            marked(
+                arrays.accelerator_names[rows.accelerator[c]],
+                candidates.estimated(int(rows.server[c]), int(rows.accelerator[c])),
+            ),
             str(rows.num_replicas[c]),
             str(rows.max_batch[c]),
             f"{rows.max_rate_rps[c] * 60:,.4g}",
             f"{rows.itl_ms[c]:,.1f}",
             f"{rows.ttft_ms[c]:,.0f}",
             f"{units[c]:,} {arrays.type_names[rows.kind[c]]}",
-            f"{cost[c]:,.2f}",
+            money.amount(cost[c]),
         )
     rejected = empty_table(
         "Rejected pairs", [("server", False), ("accelerator", False), ("reason", False), ("detail", False)]

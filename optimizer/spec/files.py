@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from optimizer.documents import FOLDER
 from optimizer.errors import SpecError
 from optimizer.spec.messages import UNKNOWN_KEY, kind_of, path_text, validated
 from optimizer.spec.schema import SystemSpec
@@ -59,7 +60,7 @@ def read_parts(path: str | os.PathLike[str]) -> list[Part]:
         SpecError: the path does not exist, cannot be read or parsed, or a document breaks the schema.
     """
     if str(path) == "-":
-        return [parse_part(read_text(path), "standard input")]
+        return [parse_part(read_text(path), "standard input", folder=Path.cwd())]
     root = Path(path)
     with _refusing(root):
         if not root.is_dir():
@@ -120,7 +121,7 @@ def _read_part(path: Path) -> Part:
             f"{path}: {size / 2**20:.0f} MiB is over the limit of {limit >> 20} MiB for this format; "
             "split it into a directory of files, or use JSON"
         )
-    return parse_part(read_text(path), str(path), json_only=json_only)
+    return parse_part(read_text(path), str(path), json_only=json_only, folder=path.parent.absolute())
 
 
 def _decoded(data: bytes, source: str) -> str:
@@ -130,13 +131,18 @@ def _decoded(data: bytes, source: str) -> str:
         raise SpecError(f"{source}: not UTF-8 text (byte {error.start})") from None
 
 
-def parse_part(text: str, source: str = "", *, json_only: bool | None = None) -> Part:
+def parse_part(
+    text: str, source: str = "", *, json_only: bool | None = None, folder: Path | None = None
+) -> Part:
     """Parse one document; without `json_only`, text that begins with a brace is JSON, other text YAML.
+
+    With a folder the document may name files in it.
 
     Raises:
         SpecError: the text is neither, or the document breaks the schema.
     """
-    return Part(spec_from_value(plain_value(text, source, json_only=json_only), source), source)
+    raw = plain_value(text, source, json_only=json_only)
+    return Part(spec_from_value(raw, source, None if folder is None else {FOLDER: folder}), source)
 
 
 def plain_value(text: str, source: str, *, json_only: bool | None = None) -> object:
@@ -152,7 +158,7 @@ def plain_value(text: str, source: str, *, json_only: bool | None = None) -> obj
     return json_value(text, source) if json_only else yaml_value(text, source)
 
 
-def spec_from_value(raw: object, source: str = "") -> SystemSpec:
+def spec_from_value(raw: object, source: str = "", context: Mapping[str, object] | None = None) -> SystemSpec:
     """Validate a document given as plain values, in the bare or in the reference's wrapped form.
 
     Raises:
@@ -167,7 +173,7 @@ def spec_from_value(raw: object, source: str = "") -> SystemSpec:
     sections = _unwrapped(raw, prefix)
     if not sections:
         raise SpecError(f"{prefix}a document with sections such as 'servers' is expected, this holds none")
-    return validated(SystemSpec, sections, prefix)
+    return validated(SystemSpec, sections, prefix, context)
 
 
 def is_plan(raw: object) -> bool:

@@ -20,14 +20,16 @@ MAX_WRITTEN_OUT = 1e9
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-def validated(model: type[_Model], raw: object, prefix: str = "") -> _Model:
-    """Validate plain values as a document of the given kind.
+def validated(
+    model: type[_Model], raw: object, prefix: str = "", context: Mapping[str, object] | None = None
+) -> _Model:
+    """Validate plain values as a document of the given kind, perhaps in a context (`documents.NUMBERS_ONLY`).
 
     Raises:
         SpecError: one line with the path and value of the first offender and how many more there are.
     """
     try:
-        return model.model_validate(raw)
+        return model.model_validate(raw, context=context)
     except ValidationError as error:
         raise SpecError(prefix + _one_line(error)) from None
     except RecursionError:

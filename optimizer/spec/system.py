@@ -14,6 +14,7 @@ from typing import Any
 
 from optimizer.errors import SpecError
 from optimizer.spec.assumptions import check_load, check_profile, check_target, check_variability
+from optimizer.spec.currency import check_one_currency, first_currency
 from optimizer.spec.files import Part, read_parts, spec_from_value
 from optimizer.spec.messages import validated
 from optimizer.spec.schema import (
@@ -44,6 +45,11 @@ class System:
     capacity: Mapping[str, int]
     """Units by accelerator type."""
     options: OptimizerOptions
+
+    @property
+    def currency(self) -> str | None:
+        """The currency that a price names; none where costs are plain numbers [cents/h]."""
+        return first_currency(self.accelerators.values(), self.servers.values())
 
     def with_options(self, **changes: object) -> "System":
         """Return a copy with some optimizer options changed, given by their Python names.
@@ -165,8 +171,9 @@ def join_parts(parts: Sequence[Part]) -> System:
                 raise SpecError(
                     f"{here}.model: {target.model!r} occurs twice in class {service_class.name!r}"
                 )
-            check_target(target, here, by_model[target.model])
+            check_target(target, here, by_model.get(target.model, ()))
             targets[service_class.name, target.model] = target
+    check_one_currency(parts)
     for place, server in servers.values():
         _check_server(server, place, accelerators, classes, by_model)
 

@@ -14,7 +14,14 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.documents import Document, PositiveCount, Quantity, SignedQuantity
+from optimizer.documents import (
+    Document,
+    Milliseconds,
+    MillisecondsPerToken,
+    PositiveCount,
+    Quantity,
+    SignedQuantity,
+)
 from optimizer.timing.engine import EngineLaw, IterationTimes, SchedulerName
 from optimizer.timing.law import RequestShapes, ServiceLaw, TokenTimes
 
@@ -25,11 +32,11 @@ DEFAULT_MAX_NUM_TOKENS = 8192
 class PerfParms(Document):
     """Iteration law: α + β·(tokens computed) + γ·(KV tokens read), and five further terms, 0 by default."""
 
-    base_ms: Quantity = Field(0.0, alias="alpha")
+    base_ms: Milliseconds = Field(0.0, alias="alpha")
     """α [ms]."""
-    compute_per_token_ms: Quantity = Field(0.0, alias="beta")
+    compute_per_token_ms: MillisecondsPerToken = Field(0.0, alias="beta")
     """β [ms per token computed]."""
-    kv_read_per_token_ms: Quantity = Field(0.0, alias="gamma")
+    kv_read_per_token_ms: MillisecondsPerToken = Field(0.0, alias="gamma")
     """γ [ms per token of KV cache read]."""
     per_sequence_ms: SignedQuantity = Field(0.0, alias="perSequence")
     """Sampling, scheduling and launching [ms per request in the iteration]."""
@@ -37,9 +44,9 @@ class PerfParms(Document):
     """Attention within prompts [ms per pair of a prompt's token and one before it]."""
     prompt_base_ms: SignedQuantity = Field(0.0, alias="promptBase")
     """What an iteration with a prompt in it takes more [ms]."""
-    weight_read_ms: Quantity = Field(0.0, alias="weightRead")
+    weight_read_ms: Milliseconds = Field(0.0, alias="weightRead")
     """Reading the weights [ms]: the compute of few tokens hides behind it."""
-    batch_base_ms: Quantity = Field(0.0, alias="batchBase")
+    batch_base_ms: Milliseconds = Field(0.0, alias="batchBase")
     """What an iteration of more than one request takes more [ms]."""
 
     @property

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
-from optimizer.documents import MAX_QUANTITY, Document, Tokens
+from optimizer.documents import Document, RequestsPerMinute, RequestsPerSecond, Tokens
 from optimizer.jobs import SolveOptions
 from optimizer.plan import Plan
 from optimizer.replica import LatencyTargets, Replica, ReplicaPerformance, ReplicaSizing
@@ -14,6 +14,7 @@ from optimizer.simulation.summary import LEAST_REQUESTS
 from optimizer.spec.schema import (
     Accelerator,
     Capacity,
+    EstimateEnd,
     ModelProfile,
     OptimizerOptions,
     Server,
@@ -39,10 +40,17 @@ class ExactOptions(BaseModel):
     time_limit: float | None = Field(None, gt=0, le=1e6)
     """Time for a solve [s]; the request as a whole has the time that the service gives one."""
 
+    estimates: EstimateEnd | None = None
+    """End of the interval of estimated token times to plan with: slow, the middle, or fast."""
+
     def solve(self) -> SolveOptions:
         """Return the options for solving that are given."""
         return SolveOptions(
-            unlimited=self.unlimited, mixed=self.mixed, gap=self.gap, time_limit_s=self.time_limit
+            unlimited=self.unlimited,
+            mixed=self.mixed,
+            gap=self.gap,
+            time_limit_s=self.time_limit,
+            estimates=self.estimates,
         )
 
     def given(self) -> dict[str, object]:
@@ -135,7 +143,7 @@ class Analysis(Document):
 
     replica: Replica
     """The replica."""
-    rate_rps: float = Field(alias="rate", gt=0, le=MAX_QUANTITY)
+    rate_rps: RequestsPerSecond = Field(alias="rate")
     """Arrival rate [requests/s]."""
 
 
@@ -214,6 +222,8 @@ class CandidateColumn(Document):
     """Units of the type."""
     cost_cents_per_h: float = Field(alias="cost")
     """Cost [cents/h]."""
+    estimated: EstimateEnd | None = Field(None, exclude_if=lambda end: end is None)
+    """The end of the interval that its figures rest on, where token times are estimated; else absent."""
 
 
 class RejectedPair(Document):
@@ -245,13 +255,13 @@ class CandidateAnswer(Document):
 class LoadChange(Document):
     """The load of a server; what is not given stays as it is."""
 
-    arrival_rate_rpm: float | None = Field(None, alias="arrivalRate", ge=0, le=MAX_QUANTITY)
+    arrival_rate_rpm: RequestsPerMinute | None = Field(None, alias="arrivalRate")
     """Arrival rate [requests/min]."""
     in_tokens: Tokens | None = Field(None, alias="avgInTokens")
     """Mean input length [tokens]."""
     out_tokens: Tokens | None = Field(None, alias="avgOutTokens")
     """Mean output length [tokens]."""
-    throughput_rpm: float | None = Field(None, alias="throughput", ge=0, le=MAX_QUANTITY)
+    throughput_rpm: RequestsPerMinute | None = Field(None, alias="throughput")
     """Measured throughput [requests/min]; kept, not used."""
 
 

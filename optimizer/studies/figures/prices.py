@@ -13,6 +13,7 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates
 from optimizer.candidates.finder import COUNT_TOLERANCE, analyze_pairs
 from optimizer.candidates.table import CandidateTable
+from optimizer.money import cost_unit, in_cost_unit
 from optimizer.queueing.targets import meets_target
 from optimizer.spec.messages import known_name
 from optimizer.spec.system import System
@@ -68,7 +69,7 @@ def cost_figure(system: System, server: str, accelerator: str | None) -> Figure:
     panel = CurvePanel(
         title=f"Cost of the server{within}, by accelerator",
         x_label="load [requests/min]",
-        y_label="cost [cents/h]",
+        y_label=f"cost [{cost_unit(system.currency)}]",
         series=series,
         guides=(Guide(name="load", value=load * SECONDS_PER_MINUTE, axis="x"),),
     )
@@ -136,7 +137,7 @@ def _steps(candidates: Candidates, candidate: CandidateTable, load_rps: float) -
     return Series(
         name=candidates.arrays.accelerator_names[candidate.accelerator[0]],
         x=numbers(load * SECONDS_PER_MINUTE),
-        y=numbers(_costs(candidates, candidate, load)[0]),
+        y=numbers(in_cost_unit(_costs(candidates, candidate, load)[0], candidates.system.currency)),
         style="steps",
     )
 
@@ -225,14 +226,15 @@ def _front_panel(candidates: Candidates, ways: _Ways, name: _Shown, shown: Seque
         series.append(
             Series(
                 name=candidates.arrays.accelerator_names[a],
-                x=numbers(ways.cost[rows]),
+                x=numbers(in_cost_unit(ways.cost[rows], candidates.system.currency)),
                 y=numbers(latency[rows]),
                 style="points",
             )
         )
     best = front(ways.cost, latency)
     if len(best):
-        x, y = numbers(ways.cost[best]), numbers(latency[best])
+        x = numbers(in_cost_unit(ways.cost[best], candidates.system.currency))
+        y = numbers(latency[best])
         series.append(Series(name="Pareto front", x=x, y=y, style="front"))
     title, other = LATENCIES[name]
     targets = candidates.arrays.servers.targets
@@ -240,7 +242,7 @@ def _front_panel(candidates: Candidates, ways: _Ways, name: _Shown, shown: Seque
         title += f", with the {other.upper()} target held"
     return CurvePanel(
         title=title,
-        x_label="cost [cents/h]",
+        x_label=f"cost [{cost_unit(candidates.system.currency)}]",
         y_label=f"{name.upper()} [ms]",
         series=tuple(series),
         guides=target_line(float(targets.limit(name)[0])),

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from optimizer.documents import Document
 from optimizer.plan import Plan
+from optimizer.spec.schema import EstimateEnd
 from optimizer.spec.system import System
 from optimizer.studies.reports.power import pool_power_w
 
@@ -60,6 +61,8 @@ class PoolRow(Document):
     """Share of requests that find the queue full."""
     power_w: float | None = Field(None, alias="power")
     """Power of the pool at its utilisation [W]; none: its accelerator has no power curve."""
+    estimated: EstimateEnd | None = Field(None, exclude_if=lambda end: end is None)
+    """The end of the interval that its figures rest on, where token times are estimated; else absent."""
 
 
 class TypeRow(Document):
