@@ -16,6 +16,8 @@ from optimizer.errors import SpecError
 from optimizer.pipeline import Timings, solve
 from optimizer.plan import Plan
 from optimizer.replica import analyze_replicas, size_replicas
+from optimizer.simulation.replicas import DEFAULT_REQUESTS, DEFAULT_SEED, Effort
+from optimizer.simulation.trace import read_trace
 from optimizer.spec.loads import with_loads
 from optimizer.spec.system import System
 from optimizer.starters.document import start_document
@@ -27,12 +29,16 @@ from optimizer.studies.figures.document import Figure
 from optimizer.studies.figures.kinds import PLAN_KINDS, make_figure
 from optimizer.studies.load_changes import scale_loads, vary_loads
 from optimizer.studies.reports.report import make_report
+from optimizer.studies.simulation.document import Simulation
+from optimizer.studies.simulation.plans import Progress, simulation_of
+from optimizer.studies.simulation.pools import pool_runs, traced
 
 __all__ = [
     "CompareRequest",
     "FigureRequest",
     "LoadChange",
     "RequestError",
+    "SimulateRequest",
     "SolveOptions",
     "Timings",
     "analyze_replicas",
@@ -42,6 +48,7 @@ __all__ = [
     "find_candidates",
     "make_report",
     "show_figure",
+    "simulate_plan",
     "size_replicas",
     "solve",
     "start_document",
@@ -231,3 +238,47 @@ def show_figure(request: FigureRequest) -> Figure:
         before=None if after is request.system else request.system,
         backend=request.backend,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class SimulateRequest:
+    """A plan to simulate, and how."""
+
+    system: System
+    plan: Plan | None = None
+    """A plan of the system; none: the one that is found for it."""
+    requests: int = DEFAULT_REQUESTS
+    """Requests sent to the replica of each pool."""
+    seed: int = DEFAULT_SEED
+    trace: str | Path | None = None
+    """A file of recorded requests, in place of the loads of the system; those of one server."""
+    server: str | None = None
+    """The server that the trace is of."""
+    backend: str = "highs"
+
+
+def simulate_plan(request: SimulateRequest, progress: Progress | None = None) -> Simulation:
+    """Return what every pool of a plan does at its load, predicted beside simulated.
+
+    Raises:
+        SpecError: the plan is not for the system, or the trace cannot be read or is of no server of it.
+        AnalysisError: too little is simulated, or a law has iterations that take no time.
+        SolverError: a plan was needed, and the solver failed.
+    """
+    effort = Effort(requests=request.requests, seed=request.seed)
+    if request.server is not None and request.trace is None:
+        raise RequestError("server", "names whose requests {trace} holds; give that, or remove it")
+    trace = None if request.trace is None else read_trace(request.trace)
+    plan = request.plan or solve(request.system, backend=request.backend)
+    runs = pool_runs(request.system, plan)
+    if trace is not None:
+        loaded = sorted({run.server for run in runs})
+        server = request.server or (loaded[0] if len(loaded) == 1 else None)
+        if server is None:
+            raise RequestError(
+                "server", f"missing; the plan has {len(loaded)} servers, and {{trace}} is of one"
+            )
+        if server not in loaded:
+            raise RequestError("server", f"{server!r} has no pool with a load in the plan")
+        runs = traced([run for run in runs if run.server == server], trace)
+    return simulation_of(runs, effort, progress)

@@ -186,7 +186,7 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
         load_rps=frozen(np.where(idle, 0.0, wanted_rps)),
         priority=integers([system.priority(server) for server in servers]),
         has_target=frozen(np.array([target is not None for target in targets], dtype=np.bool_)),
-        targets=_targets(targets, [_max_loss(system, server) for server in servers], frozen(tps > 0)),
+        targets=_targets(targets, [largest_loss(system, server) for server in servers], frozen(tps > 0)),
         min_replicas=integers([server.min_num_replicas for server in servers]),
         max_replicas=integers([server.max_num_replicas or MAX_COUNT for server in servers]),
         max_batch=integers([server.max_batch_size for server in servers]),
@@ -204,7 +204,7 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
     )
 
 
-def _max_loss(system: System, server: Server) -> float:
+def largest_loss(system: System, server: Server) -> float:
     """Return the largest share of requests that a server may lose.
 
     A queue that is not stated stands for one without a limit, so that there the default asks for nothing.

@@ -28,7 +28,7 @@ MAX_FILE_BYTES = 2**20
 _SOLVING = frozenset(
     {
         "/v1/plan", "/v1/candidates", "/v1/analyze", "/v1/size",
-        "/v1/compare", "/v1/explain", "/v1/report", "/v1/figure",
+        "/v1/compare", "/v1/explain", "/v1/simulate", "/v1/report", "/v1/figure",
         "/optimizeOne", "/optimize", "/solve", "/target",
     }
 )  # fmt: skip

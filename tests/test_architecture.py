@@ -20,7 +20,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("optimizer.money",),
     ("optimizer.documents",),
     ("optimizer.timing",),
-    ("optimizer.queueing",),
+    ("optimizer.queueing", "optimizer.simulation"),
     ("optimizer.spec",),
     ("optimizer.profiles",),
     ("optimizer.tabulation",),
@@ -69,6 +69,17 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("continuous.model", "reference", "targets"),
         ("sizing", "table"),
     ),
+    "optimizer.simulation": (
+        ("law", "limits", "requests", "arrivals", "lengths"),
+        ("machine", "machine.compiling", "machine.state"),
+        ("machine.times", "machine.queue", "machine.decodes"),
+        ("machine.memory",),
+        ("machine.clients", "machine.scheduler"),
+        ("machine.iterations", "machine.sharing"),
+        ("engine", "workload"),
+        ("summary",),
+        ("replicas", "trace"),
+    ),
     "optimizer.candidates": (("memo", "table"), ("pairs",), ("batches",), ("finder",)),
     "optimizer.solvers": (
         ("problem", "deadline"),
@@ -87,16 +98,23 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("build", "verify", "files"),
     ),
     "optimizer.studies": (
-        ("checking", "load_changes", "comparison", "explanation", "figures", "reports"),
+        ("checking", "load_changes", "comparison", "explanation", "figures", "reports", "simulation"),
         (
             "comparison.document",
             "comparison.sums",
             "explanation.document",
             "figures.document",
             "reports.power",
+            "simulation.document",
         ),
-        ("comparison.rows", "explanation.resolving", "explanation.binding", "figures.placed"),
-        ("comparison.compare", "reports.overview"),
+        (
+            "comparison.rows",
+            "explanation.resolving",
+            "explanation.binding",
+            "figures.placed",
+            "simulation.pools",
+        ),
+        ("comparison.compare", "reports.overview", "simulation.plans"),
         ("explanation.servers", "explanation.units", "explanation.targets", "reports.report"),
         ("explanation.repair", "figures.curves", "figures.prices", "figures.plans"),
         ("explanation.explain", "figures.kinds"),
@@ -107,7 +125,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("plots.curves", "plots.bars", "plots.grids"),
         ("progress", "plots", "sections", "explanation_words"),
         ("tables", "pages"),
-        ("comparison_tables", "server_tables", "estimate_tables", "starter_tables"),
+        ("comparison_tables", "server_tables", "estimate_tables", "simulation_tables", "starter_tables"),
         ("explanation_tables",),
     ),
     "rest_server": (
@@ -149,6 +167,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "bench",
             "serve",
             "shell",
+            "simulating",
         ),
         ("main",),
     ),
@@ -161,6 +180,8 @@ FACADE_USERS = ("optimizer.cli.main", "rest_server.app")
 """What reads its version."""
 
 HOMES = {
+    "joblib": ("optimizer.parallel",),
+    "numba": ("optimizer.simulation.machine.compiling",),
     "highspy": ("optimizer.solvers.highs",),
     "pulp": ("optimizer.solvers.backends",),
     "matplotlib": ("optimizer.render.plots",),
@@ -180,7 +201,7 @@ HOMES = {
 
 JOBS = {
     "analyze_replicas", "check_documents", "choose", "compare", "explain", "find_candidates", "make_figure",
-    "make_report", "size_replicas", "solve",
+    "make_report", "simulate_plan", "simulation_of", "size_replicas", "solve",
 }  # fmt: skip
 """What computes for users; the shells have it from `optimizer.jobs`."""
 

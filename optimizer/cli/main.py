@@ -20,6 +20,7 @@ from optimizer.cli import (
     reporting,
     serve,
     shell,
+    simulating,
     starting,
 )
 from optimizer.cli.command import one_line
@@ -30,6 +31,7 @@ COMMANDS = (
     | planning.COMMANDS
     | comparing.COMMANDS
     | explaining.COMMANDS
+    | simulating.COMMANDS
     | reporting.COMMANDS
     | replicas.COMMANDS
     | estimating.COMMANDS

@@ -9,6 +9,8 @@ from optimizer.documents import Document, RequestsPerMinute, RequestsPerSecond, 
 from optimizer.jobs import SolveOptions
 from optimizer.plan import Plan
 from optimizer.replica import LatencyTargets, Replica, ReplicaPerformance, ReplicaSizing
+from optimizer.simulation.replicas import DEFAULT_REQUESTS, DEFAULT_SEED, MOST_REQUESTS
+from optimizer.simulation.summary import LEAST_REQUESTS
 from optimizer.spec.schema import (
     Accelerator,
     Capacity,
@@ -105,6 +107,15 @@ class FigureOptions(CompareOptions):
     """The server, for a kind that shows one."""
     accelerator: str | None = None
     """The accelerator, for a kind that shows one server; by default the plan's, or all."""
+
+
+class SimulateOptions(PlanOptions):
+    """How much to simulate, and options in place of the document's."""
+
+    requests: int = Field(DEFAULT_REQUESTS, ge=LEAST_REQUESTS, le=MOST_REQUESTS)
+    """Requests to the replica of each pool."""
+    seed: int = Field(DEFAULT_SEED, ge=0, lt=2**64)
+    """Where chance begins."""
 
 
 class WrappedSystem(Document):
