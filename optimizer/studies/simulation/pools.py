@@ -123,7 +123,8 @@ def _pool_run(system: System, name: str, pool: Pool, rate_rps: float) -> PoolRun
 def times_of(profile: ModelProfile) -> Coefficients:
     """Return what the engine runs: iterations, or the linear law as the reference means it."""
     if profile.iteration is not None:
-        return IterationCoefficients(**dict(profile.iteration))
+        given = (getattr(profile.iteration, name) for name in IterationCoefficients._fields)
+        return IterationCoefficients(*given)
     decode, prefill = profile.decode, profile.prefill
     return SharedCoefficients(
         0.0 if decode is None else decode.base_ms,
