@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,7 +19,6 @@ from optimizer.plan import Plan
 from optimizer.replica import analyze_replicas, size_replicas
 from optimizer.spec.loads import with_loads
 from optimizer.spec.system import System
-from optimizer.starters.document import start_document
 from optimizer.studies.comparison.compare import compare
 from optimizer.studies.comparison.document import Comparison
 from optimizer.studies.explanation.explain import explain
@@ -26,6 +26,9 @@ from optimizer.studies.figures.document import Figure
 from optimizer.studies.figures.kinds import PLAN_KINDS, make_figure
 from optimizer.studies.load_changes import scale_loads, vary_loads
 from optimizer.studies.reports.report import make_report
+
+if TYPE_CHECKING:
+    from optimizer.starters.document import Start
 
 __all__ = [
     "CompareRequest",
@@ -57,6 +60,17 @@ def check_estimates(system: System) -> None:
         from optimizer.profiles.requested import check_requested  # reads the catalogue
 
         check_requested(system)
+
+
+def start_document(start: "Start") -> str:
+    """Return a complete, commented system document from a few facts.
+
+    Raises:
+        SpecError: a name does not exist, a fact is missing, or a model fits nothing that is offered.
+    """
+    from optimizer.starters.document import document_of  # reads the catalogue
+
+    return document_of(start)
 
 
 class RequestError(SpecError):
