@@ -4,10 +4,12 @@ The rules of a job stand here once. What contradicts itself in a request is a `R
 fields of this module; the command line says it in terms of its flags, the service in terms of its documents.
 """
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,8 +22,6 @@ from optimizer.simulation.replicas import DEFAULT_REQUESTS, DEFAULT_SEED, Effort
 from optimizer.simulation.trace import read_trace
 from optimizer.spec.loads import with_loads
 from optimizer.spec.system import System
-from optimizer.starters.document import start_document
-from optimizer.studies.checking import check_documents
 from optimizer.studies.comparison.compare import compare
 from optimizer.studies.comparison.document import Comparison
 from optimizer.studies.explanation.explain import explain
@@ -32,6 +32,10 @@ from optimizer.studies.reports.report import make_report
 from optimizer.studies.simulation.document import Simulation
 from optimizer.studies.simulation.plans import Progress, simulation_of
 from optimizer.studies.simulation.pools import pool_runs, traced
+
+if TYPE_CHECKING:
+    from optimizer.starters.document import Start
+    from optimizer.studies.checking import Checked
 
 __all__ = [
     "CompareRequest",
@@ -53,6 +57,28 @@ __all__ = [
     "solve",
     "start_document",
 ]
+
+
+def check_documents(path: str | os.PathLike[str]) -> "Checked":
+    """Find everything that is wrong in the documents of a path, then what is odd.
+
+    Raises:
+        SpecError: the path does not exist, or is a directory without a document.
+    """
+    from optimizer.studies import checking  # reads the catalogue
+
+    return checking.check_documents(path)
+
+
+def start_document(start: "Start") -> str:
+    """Return a complete, commented system document from a few facts.
+
+    Raises:
+        SpecError: a name does not exist, a fact is missing, or a model fits nothing that is offered.
+    """
+    from optimizer.starters.document import document_of  # reads the catalogue
+
+    return document_of(start)
 
 
 class RequestError(SpecError):

@@ -62,7 +62,7 @@ class Start:
     """Where it will stand; the paths of a config.json start there."""
 
 
-def start_document(start: Start) -> str:
+def document_of(start: Start) -> str:
     """Return a complete system document.
 
     Raises:

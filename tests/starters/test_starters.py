@@ -17,7 +17,7 @@ from optimizer.errors import SpecError
 from optimizer.money import Price
 from optimizer.spec.files import plain_value
 from optimizer.spec.system import System
-from optimizer.starters.document import Demand, Start, Template, start_document
+from optimizer.starters.document import Demand, Start, Template, document_of
 from optimizer.starters.prices import Offer, read_prices
 from optimizer.starters.use_cases import use_case, use_cases
 
@@ -52,7 +52,7 @@ def test_every_template_gives_a_document_that_is_valid_planned_and_reported(temp
         if template == "clouds"
         else (H100, L40S)
     )
-    system = system_of(start_document(start(template=template, models=models, offers=offers)))
+    system = system_of(document_of(start(template=template, models=models, offers=offers)))
     assert system.options.unlimited == (template == "clouds")
     assert system.currency == "USD"
     plan = solve(system)
@@ -61,7 +61,7 @@ def test_every_template_gives_a_document_that_is_valid_planned_and_reported(temp
 
 
 def test_the_document_says_what_was_asked_for() -> None:
-    text = start_document(start(file="mine.yaml"))
+    text = document_of(start(file="mine.yaml"))
     system = system_of(text)
     assert dict(system.capacity) == {"H100": 16, "L40S": 8}
     assert list(system.servers) == [
@@ -78,7 +78,7 @@ def test_the_document_says_what_was_asked_for() -> None:
 
 
 def test_slices_are_offered_as_far_as_cards_exist_and_models_fit() -> None:
-    system = system_of(start_document(start(offers=(Offer("H100", 1, Price(350, "USD"), "", 4), L40S))))
+    system = system_of(document_of(start(offers=(Offer("H100", 1, Price(350, "USD"), "", 4), L40S))))
     big = [acc for model, acc in system.profiles if model.startswith("meta")]
     assert sorted(big) == ["2xH100", "4xH100"]  # two L40S do not hold it, and four have only PCIe
     assert "8xH100" not in system.accelerators
@@ -123,14 +123,14 @@ def test_a_config_is_named_relative_to_the_document(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_started_from_is_refused(changes: dict[str, Any], problem: str) -> None:
     with pytest.raises(SpecError) as refused:
-        start_document(start(**changes))
+        document_of(start(**changes))
     assert problem in str(refused.value)
 
 
 def test_names_that_yaml_would_misread_are_quoted() -> None:
     offers = (Offer("H100", 1, Price(350, "USD"), "eu: west #1"),)
     demands = (Demand("chat", "1/s"),)
-    made = start_document(start(template="clouds", models=("llama-3.1-8b",), offers=offers, demands=demands))
+    made = document_of(start(template="clouds", models=("llama-3.1-8b",), offers=offers, demands=demands))
     assert list(system_of(made).accelerators) == ["eu: west #1/H100"]
 
 
