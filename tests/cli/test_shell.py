@@ -11,7 +11,6 @@ import pytest
 from optimizer import SpecError, load_system
 from optimizer.cli.main import COMMANDS, EXIT_CODES, main
 from optimizer.errors import InferplanError
-from optimizer.spec import samples as home
 from optimizer.spec.samples import samples
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,7 +46,7 @@ def test_the_samples_are_written_whole_and_over_nothing(
 
 
 def test_a_package_without_samples_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(home.resources, "files", lambda _: tmp_path / "optimizer")
+    monkeypatch.setattr("optimizer.spec.samples.resources.files", lambda _: tmp_path / "optimizer")
     with pytest.raises(SpecError, match="the samples are not installed"):
         samples()
 
