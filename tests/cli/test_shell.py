@@ -1,6 +1,5 @@
 """What comes with the package: samples by name, completion for shells, and one table of exit codes."""
 
-import importlib.resources
 import re
 import subprocess
 import sys
@@ -47,7 +46,7 @@ def test_the_samples_are_written_whole_and_over_nothing(
 
 
 def test_a_package_without_samples_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.resources, "files", lambda _: tmp_path / "optimizer")
+    monkeypatch.setattr("optimizer.spec.samples.resources.files", lambda _: tmp_path / "optimizer")
     with pytest.raises(SpecError, match="the samples are not installed"):
         samples()
 
