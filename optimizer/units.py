@@ -50,7 +50,10 @@ class Scale:
         Raises:
             UnitError: the text is neither.
         """
-        return float(text) if is_number(text) else self.number(text)
+        try:
+            return float(text)  # nan and infinity, too: who asks says what its limits are
+        except ValueError:
+            return self.number(text)
 
     @property
     def examples(self) -> str:
