@@ -100,6 +100,7 @@ def _any_loss(value: object, info: ValidationInfo) -> object:
 
 Name = Annotated[str, Field(min_length=1, max_length=253)]
 Quantity = Annotated[float, Field(ge=0, le=MAX_QUANTITY)]
+SignedQuantity = Annotated[float, Field(ge=-MAX_QUANTITY, le=MAX_QUANTITY)]
 Milliseconds = Annotated[
     float, Field(ge=0, le=MAX_QUANTITY), _in(MILLISECONDS),
     _schema(MILLISECONDS, minimum=0, maximum=MAX_QUANTITY),

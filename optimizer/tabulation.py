@@ -11,7 +11,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.documents import ANY_LOSS, DEFAULT_MAX_LOSS, MAX_COUNT
-from optimizer.queueing.measures import LOSS, MEANS, Measure
+from optimizer.queueing.measures import LOSS
 from optimizer.queueing.table import QUEUE_MODELS
 from optimizer.queueing.targets import Targets
 from optimizer.spec.schema import ModelProfile, ModelTarget, Server
@@ -53,6 +53,10 @@ class ServerArrays:
     """Whether the current allocation has an accelerator and replicas."""
     current_cost: FloatArray
     """[cents/h]"""
+    arrival_cv: FloatArray
+    """Coefficient of variation of the times between arrivals; and of the lengths:"""
+    in_tokens_cv: FloatArray
+    out_tokens_cv: FloatArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +186,7 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
         load_rps=frozen(np.where(idle, 0.0, wanted_rps)),
         priority=integers([system.priority(server) for server in servers]),
         has_target=frozen(np.array([target is not None for target in targets], dtype=np.bool_)),
-        targets=_targets(targets, [_max_loss(system, server) for server in servers], frozen(tps > 0)),
+        targets=_targets(targets, [largest_loss(system, server) for server in servers], frozen(tps > 0)),
         min_replicas=integers([server.min_num_replicas for server in servers]),
         max_replicas=integers([server.max_num_replicas or MAX_COUNT for server in servers]),
         max_batch=integers([server.max_batch_size for server in servers]),
@@ -194,10 +198,13 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
         current_replicas=integers([server.current.num_replicas for server in servers]),
         running=frozen(np.array([server.current.is_running for server in servers], dtype=np.bool_)),
         current_cost=frozen(np.array([current_cost_cents_per_h(system, name) for name in system.servers])),
+        arrival_cv=frozen(np.array([load.arrival_cv for load in loads])),
+        in_tokens_cv=frozen(np.array([load.in_tokens_cv for load in loads])),
+        out_tokens_cv=frozen(np.array([load.out_tokens_cv for load in loads])),
     )
 
 
-def _max_loss(system: System, server: Server) -> float:
+def largest_loss(system: System, server: Server) -> float:
     """Return the largest share of requests that a server may lose.
 
     A queue that is not stated stands for one without a limit, so that there the default asks for nothing.
@@ -214,14 +221,7 @@ def _targets(targets: list[ModelTarget | None], max_loss: list[float], tps: Bool
     for mine, bound in zip(limits, max_loss, strict=True):
         if bound < ANY_LOSS:
             mine[LOSS] = bound
-    asked = {measure for mine in limits for measure in mine}
-    measures = (*MEANS, *sorted(asked - set(MEANS)))
-
-    def row(measure: Measure) -> list[float]:
-        return [mine.get(measure, np.inf) for mine in limits]
-
-    table = np.array([row(measure) for measure in measures]).reshape(len(measures), len(targets))
-    return Targets(measures, frozen(table), tps)
+    return Targets.of_limits(limits, tps, [target.request_limits() if target else {} for target in targets])
 
 
 def current_cost_cents_per_h(system: System, server_name: str) -> float:

@@ -13,6 +13,7 @@ LONGEST = 60
 """Characters of the longest text that is read."""
 NUMBER = r"[0-9]{1,15}(\.[0-9]{1,15})?"
 """A number as the JSON schema has it before a unit; more is understood: a sign, an exponent."""
+NOT_FINITE = {f"{sign}{word}" for sign in ("", "-", "+") for word in ("nan", "inf", "infinity")}
 _NUMBER_AND_UNIT = re.compile(r"\s*([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)\s*(\S.*?)\s*")
 _NUMBER_ALONE = re.compile(r"\s*[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\s*")
 
@@ -45,15 +46,12 @@ class Scale:
         return times(found[1], factor)
 
     def read(self, text: str) -> float:
-        """Return the number in text that may be plain or have a unit.
+        """Return the number in text that may be plain or have a unit; it need not be finite.
 
         Raises:
             UnitError: the text is neither.
         """
-        try:
-            return float(text)  # nan and infinity, too: who asks says what its limits are
-        except ValueError:
-            return self.number(text)
+        return float(text) if is_number(text) or text.strip().lower() in NOT_FINITE else self.number(text)
 
     @property
     def examples(self) -> str:

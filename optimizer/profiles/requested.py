@@ -78,22 +78,15 @@ def requested_profile(system: System, server: Server, accelerator: str) -> Reque
     )
 
 
-def check_requested(system: System) -> None:
-    """Refuse requests for estimates that nobody can answer, whether a server uses them or not.
+def check_request(system: System, profile: ModelProfile) -> None:
+    """Refuse a request for an estimate that nobody can answer, whether a server uses it or not.
 
     Raises:
         SpecError: a name is not in the catalogue, or a setting is out of range; the text has its place.
     """
-    for profile in system.profiles.values():
-        if profile.is_estimated:
-            _requested(
-                profile,
-                system.accelerators[profile.accelerator],
-                (None, None),
-                0,
-                system.options.estimates,
-                _stamp(profile),
-            )
+    if profile.is_estimated:
+        accelerator = system.accelerators[profile.accelerator]
+        _requested(profile, accelerator, (None, None), 0, system.options.estimates, _stamp(profile))
 
 
 @lru_cache(maxsize=_REMEMBERED)

@@ -18,6 +18,8 @@ WIDTH = 98
 LIMIT_NAMES = {
     "itl": "ITL",
     "ttft": "TTFT",
+    "e2e": "end-to-end latency",
+    "missed": "share of requests within their targets",
     "loss": "loss",
     "throughput": "throughput",
     "stability": "stability",

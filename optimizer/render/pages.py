@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from optimizer.render.money import Money
 from optimizer.render.plots import draw
 from optimizer.render.sections import Section, headline, sections, status
-from optimizer.render.text import printable
+from optimizer.render.text import printable, spreadsheet_text
 from optimizer.spec.system import System
 from optimizer.studies.figures.document import Figure
 from optimizer.studies.figures.plans import PANELS, Shown, left_out
@@ -26,8 +26,6 @@ PageFormat = Literal["html", "markdown", "csv"]
 
 _MARKDOWN_SIGNS = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])|:(?=//)")
 """An underscore within a word is one, and stays as it is."""
-_FORMULA_SIGNS = ("=", "+", "-", "@", "\t")
-"""A spreadsheet takes text that begins with one of these for a formula."""
 
 
 def render_report(report: Report, system: System, page_format: PageFormat) -> str:
@@ -119,15 +117,10 @@ def _csv(report: Report) -> str:
     rows = csv.DictWriter(text, list(names.values()), lineterminator="\n")
     rows.writeheader()
     for pool in report.overview.pools:
-        rows.writerow({name: _as_text(value) for name, value in pool.model_dump(by_alias=True).items()})
+        rows.writerow(
+            {name: spreadsheet_text(value) for name, value in pool.model_dump(by_alias=True).items()}
+        )
     return text.getvalue()
-
-
-def _as_text(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    text = value.replace("\r", "?")  # the library does not quote it, and it would end the row
-    return f"'{text}" if text.startswith(_FORMULA_SIGNS) else text
 
 
 def _printable(section: Section) -> Section:

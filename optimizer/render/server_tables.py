@@ -70,6 +70,8 @@ def _gains(limits: Sequence[Binding]) -> str:
     steps = {
         "itl": "1 % more",
         "ttft": "1 % more",
+        "e2e": "1 % more",
+        "missed": "1 % more requests beyond a target",
         "loss": "1 % more",
         "throughput": "without it",
         "batch": "one request more",

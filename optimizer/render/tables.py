@@ -11,6 +11,7 @@ from rich.text import Text
 
 from optimizer.candidates import Candidates
 from optimizer.plan import Plan
+from optimizer.queueing.measures import LATENCIES, METRICS
 from optimizer.render.estimates import estimates_note, marked
 from optimizer.render.money import Money
 from optimizer.render.text import printable
@@ -238,6 +239,11 @@ def performance_table(found: ReplicaPerformance, title: str = "One replica") -> 
         ("p(empty)", f"{found.p_empty:.5g}", ""),
         ("p(full)", f"{found.loss:.5g}", ""),
     ]
+    for metric in LATENCIES:
+        percentiles = getattr(found, f"{metric}_percentiles")
+        if percentiles is not None:
+            label = METRICS[metric].label
+            rows += [(f"{label}, {name[:-3]}", f"{value:.6g}", "ms") for name, value in percentiles]
     for row in rows:
         table.add_row(*row)
     return table
@@ -246,9 +252,11 @@ def performance_table(found: ReplicaPerformance, title: str = "One replica") -> 
 def sizing_tables(sizing: ReplicaSizing, targets: LatencyTargets) -> Group:
     """Return the largest rate of a replica, target by target, and the performance there."""
     table = empty_table("Largest rate", [("by", False), ("req/s", True), ("req/min", True)])
+    of = "" if targets.percentile is None else f"p{targets.percentile:g} "
     for name, asked, rate in (
-        (f"TTFT of {targets.ttft_ms:g} ms alone", targets.ttft_ms, sizing.rate_ttft_rps),
-        (f"ITL of {targets.itl_ms:g} ms alone", targets.itl_ms, sizing.rate_itl_rps),
+        (f"{of}TTFT of {targets.ttft_ms:g} ms alone", targets.ttft_ms, sizing.rate_ttft_rps),
+        (f"{of}ITL of {targets.itl_ms:g} ms alone", targets.itl_ms, sizing.rate_itl_rps),
+        (f"{of}end to end in {targets.e2e_ms:g} ms alone", targets.e2e_ms, sizing.rate_e2e_rps),
         ("throughput target alone", targets.tps, sizing.rate_tps_rps),
         ("all targets", True, sizing.max_rate_rps),
     ):

@@ -8,10 +8,11 @@ import csv
 import os
 
 from optimizer.errors import SpecError
+from optimizer.spec.assumptions import check_load
 from optimizer.spec.files import lines_of, read_text
 from optimizer.spec.messages import validated
 from optimizer.spec.schema import Load, Server
-from optimizer.spec.system import System, check_load
+from optimizer.spec.system import System
 from optimizer.units import REQUESTS_PER_MINUTE, TOKENS, UnitError
 
 _COLUMN_UNITS = {

@@ -5,6 +5,7 @@ the unit (``arrival_rate_rpm``). Unknown keys, wrong types, NaN and infinity are
 """
 
 from collections.abc import Iterator
+from math import inf
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
@@ -34,9 +35,11 @@ from optimizer.documents import (
     TokensPerSecond,
     Watts,
 )
-from optimizer.queueing.measures import LATENCIES, Measure
+from optimizer.queueing.measures import LATENCIES, MISSED, LatencyName, Measure
 from optimizer.queueing.table import QueueModelName
 from optimizer.timing import LawFields, PerfParms, laws_known
+
+MS_PER_S = 1000.0
 
 
 class Power(Document):
@@ -197,19 +200,49 @@ class ModelTarget(Document):
     """Inter-token latency [ms]."""
     ttft_ms: Milliseconds = Field(0.0, alias="slo-ttft")
     """Time to first token [ms]."""
+    e2e_ms: Milliseconds = Field(0.0, alias="slo-e2e")
+    """Time to the last token [ms]."""
+    user_tps: TokensPerSecond = Field(0.0, alias="slo-user-tps")
+    """Tokens/s that a user sees an answer grow by; the same as an inter-token latency of 1000 over it."""
     tps: TokensPerSecond = Field(0.0, alias="slo-tps")
     """Token throughput [tokens/s]; replaces the arrival rate as the load."""
     percentile: float | None = Field(None, gt=0, lt=100)
     """Percentile at which the latency targets must hold; none: the mean."""
+    goodput_share: float | None = Field(None, alias="goodputShare", gt=0, lt=1)
+    """Share of requests that must keep to all latency targets at once; excludes `percentile`."""
     max_loss: MaxLoss | None = Field(None, alias="maxLoss")
     """Largest share of requests that may find the queue full; absent: that of the options."""
 
-    def latency_targets(self) -> Iterator[tuple[Measure, float]]:
-        """Yield what each latency target measures, and its limit [ms]."""
+    @model_validator(mode="after")
+    def _goodput_has_limits(self) -> "ModelTarget":
+        if self.goodput_share is not None and self.percentile is not None:
+            raise PydanticCustomError(
+                "goodput_percentile", "goodputShare and percentile exclude each other; keep one"
+            )
+        if self.goodput_share is not None and not self.request_limits():
+            raise PydanticCustomError(
+                "goodput_limits", "goodputShare needs a latency target that requests can keep to; add one"
+            )
+        return self
+
+    def request_limits(self) -> dict[LatencyName, float]:
+        """Return the limits on latencies [ms], by metric."""
+        limits: dict[LatencyName, float] = {}
         for metric in LATENCIES:
             limit = getattr(self, f"{metric}_ms")
             if limit:
-                yield Measure(metric, self.percentile), limit
+                limits[metric] = limit
+        if self.user_tps:
+            limits["itl"] = min(limits.get("itl", inf), MS_PER_S / self.user_tps)
+        return limits
+
+    def latency_targets(self) -> Iterator[tuple[Measure, float]]:
+        """Yield what each latency target measures, and its limit."""
+        if self.goodput_share is not None:
+            yield MISSED, 1 - self.goodput_share
+            return
+        for metric, limit in self.request_limits().items():
+            yield Measure(metric, self.percentile), limit
 
 
 class ServiceClass(Document):

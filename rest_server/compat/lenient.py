@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from optimizer.documents import NUMBERS_ONLY, Document
 from optimizer.errors import SpecError
+from optimizer.spec.assumptions import check_load
 from optimizer.spec.messages import kind_of, path_text, validated
 from optimizer.spec.schema import (
     Accelerator,
@@ -24,7 +25,6 @@ from optimizer.spec.schema import (
     Server,
     ServiceClass,
 )
-from optimizer.spec.system import check_load, check_target
 
 _Model = TypeVar("_Model", bound=Document)
 
@@ -236,8 +236,7 @@ def checked(entity: _Model, path: str) -> _Model:
     if not isinstance(entity, ServiceClass):
         return entity
     targets: dict[str, ModelTarget] = {}
-    for i, target in enumerate(entity.model_targets):
-        check_target(target, f"{path}.modelTargets[{i}]" if path else f"modelTargets[{i}]")
+    for target in entity.model_targets:
         targets[target.model] = target
     if len(targets) == len(entity.model_targets):
         return entity

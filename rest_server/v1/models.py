@@ -9,6 +9,8 @@ from optimizer.documents import Document, RequestsPerMinute, RequestsPerSecond, 
 from optimizer.jobs import SolveOptions
 from optimizer.plan import Plan
 from optimizer.replica import LatencyTargets, Replica, ReplicaPerformance, ReplicaSizing
+from optimizer.simulation.replicas import DEFAULT_REQUESTS, DEFAULT_SEED, MOST_REQUESTS
+from optimizer.simulation.summary import LEAST_REQUESTS
 from optimizer.spec.schema import (
     Accelerator,
     Capacity,
@@ -107,6 +109,15 @@ class FigureOptions(CompareOptions):
     """The accelerator, for a kind that shows one server; by default the plan's, or all."""
 
 
+class SimulateOptions(PlanOptions):
+    """How much to simulate, and options in place of the document's."""
+
+    requests: int = Field(DEFAULT_REQUESTS, ge=LEAST_REQUESTS, le=MOST_REQUESTS)
+    """Requests to the replica of each pool."""
+    seed: int = Field(DEFAULT_SEED, ge=0, lt=2**64)
+    """Where chance begins."""
+
+
 class WrappedSystem(Document):
     """A system document in the reference's wrappers."""
 
@@ -146,7 +157,7 @@ class Analyses(Document):
 class Performances(Document):
     """Answers to several analyses, in their order."""
 
-    items: tuple[ReplicaPerformance, ...]
+    items: tuple[ReplicaPerformance, ...] = Field(strict=False)
     """One for each replica."""
 
 
@@ -176,7 +187,7 @@ class Unattainable(Document):
 class Sizings(Document):
     """Answers to several sizings, in their order."""
 
-    items: tuple[ReplicaSizing | Unattainable, ...]
+    items: tuple[ReplicaSizing | Unattainable, ...] = Field(strict=False)
     """One for each replica."""
 
 
@@ -235,9 +246,9 @@ class RejectedPair(Document):
 class CandidateAnswer(Document):
     """Every pair of server and accelerator: a candidate, or rejected."""
 
-    candidates: tuple[CandidateColumn, ...]
+    candidates: tuple[CandidateColumn, ...] = Field(strict=False)
     """The candidates."""
-    rejections: tuple[RejectedPair, ...]
+    rejections: tuple[RejectedPair, ...] = Field(strict=False)
     """The pairs that are none."""
 
 
@@ -270,33 +281,33 @@ class LastPlan(Plan):
 class AcceleratorList(Document):
     """All accelerators."""
 
-    accelerators: tuple[Accelerator, ...]
+    accelerators: tuple[Accelerator, ...] = Field(strict=False)
     """In the order in which they came."""
 
 
 class ModelList(Document):
     """All model profiles."""
 
-    models: tuple[ModelProfile, ...]
+    models: tuple[ModelProfile, ...] = Field(strict=False)
     """In the order in which they came."""
 
 
 class ServiceClassList(Document):
     """All service classes."""
 
-    service_classes: tuple[ServiceClass, ...] = Field(alias="serviceClasses")
+    service_classes: tuple[ServiceClass, ...] = Field(alias="serviceClasses", strict=False)
     """In the order in which they came."""
 
 
 class ServerList(Document):
     """All servers."""
 
-    servers: tuple[Server, ...]
+    servers: tuple[Server, ...] = Field(strict=False)
     """In the order in which they came."""
 
 
 class CapacityList(Document):
     """All capacities."""
 
-    count: tuple[Capacity, ...]
+    count: tuple[Capacity, ...] = Field(strict=False)
     """In the order in which they came."""

@@ -14,7 +14,6 @@ from optimizer.candidates import Candidates
 from optimizer.candidates.finder import COUNT_TOLERANCE, analyze_pairs
 from optimizer.candidates.table import CandidateTable
 from optimizer.money import cost_unit, in_cost_unit
-from optimizer.queueing.measures import LatencyName
 from optimizer.queueing.targets import meets_target
 from optimizer.spec.messages import known_name
 from optimizer.spec.system import System
@@ -29,12 +28,14 @@ from optimizer.studies.figures.placed import (
 )
 from optimizer.tabulation import SECONDS_PER_MINUTE
 
+_Shown = Literal["itl", "ttft"]
+
 
 class _Latency(NamedTuple):
-    """One of the two latencies that have targets."""
+    """One of the two latencies that are shown."""
 
     title: str
-    other: LatencyName
+    other: _Shown
     """The other one, whose target is held where there is one."""
 
 
@@ -48,7 +49,7 @@ COUNTS = 64
 """Numbers of replicas that are looked at for a pair and batch, in geometric steps."""
 WIDE = 8.0
 """An axis of fronts is logarithmic where the largest value is more than this multiple of the least."""
-LATENCIES: dict[LatencyName, _Latency] = {
+LATENCIES: dict[_Shown, _Latency] = {
     "itl": _Latency("Inter-token latency", "ttft"),
     "ttft": _Latency("Time to first token", "itl"),
 }
@@ -154,7 +155,7 @@ class _Ways:
     itl_ms: FloatArray
     ttft_ms: FloatArray
 
-    def latency_ms(self, name: LatencyName) -> FloatArray:
+    def latency_ms(self, name: _Shown) -> FloatArray:
         """Return one of the two latencies: `itl` or `ttft`."""
         return self.itl_ms if name == "itl" else self.ttft_ms
 
@@ -199,14 +200,14 @@ def _counts(replicas: int) -> IntArray:
     return np.unique(np.append(near, replicas))
 
 
-def _held(candidates: Candidates, ways: _Ways, name: LatencyName) -> _Ways:
+def _held(candidates: Candidates, ways: _Ways, name: _Shown) -> _Ways:
     """Return the ways that hold the target of the other latency."""
     other = LATENCIES[name].other
     limit = candidates.arrays.servers.targets.limit(other)[0]
     return ways.take(meets_target(ways.latency_ms(other), limit, 0.0))
 
 
-def _worth_showing(held: Mapping[LatencyName, _Ways]) -> list[int]:
+def _worth_showing(held: Mapping[_Shown, _Ways]) -> list[int]:
     """Return the accelerators on a front, then those that cost least, as many as can be told apart."""
     on_a_front, by_cost = [], []
     for name, ways in held.items():
@@ -215,7 +216,7 @@ def _worth_showing(held: Mapping[LatencyName, _Ways]) -> list[int]:
     return list(dict.fromkeys([*on_a_front, *(a for _, a in sorted(by_cost))]))[:MOST_CURVES]
 
 
-def _front_panel(candidates: Candidates, ways: _Ways, name: LatencyName, shown: Sequence[int]) -> CurvePanel:
+def _front_panel(candidates: Candidates, ways: _Ways, name: _Shown, shown: Sequence[int]) -> CurvePanel:
     """Return the front of cost and one latency over all ways, and that of each accelerator to be shown."""
     latency = ways.latency_ms(name)
     series = []
