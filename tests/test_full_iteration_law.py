@@ -1,0 +1,179 @@
+"""The full iteration law: its terms against counting by hand, and what of it is refused where."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from optimizer import load_system
+from optimizer.errors import SpecError
+from optimizer.replica import Replica, analyze_replicas
+from optimizer.timing import (
+    FullIterationLaw,
+    IterationLaw,
+    IterationTimes,
+    PerfParms,
+    RequestShapes,
+    laws_known,
+)
+
+TERMS = {
+    "alpha": 5.0,
+    "beta": 0.02,
+    "gamma": 1e-4,
+    "perSequence": 0.3,
+    "promptAttention": 1e-6,
+    "promptBase": 0.7,
+    "weightRead": 4.0,
+    "batchBase": 0.9,
+}
+FURTHER = list(TERMS)[3:]
+
+
+def times(**changes: float) -> IterationTimes:
+    values = [changes.get(name, 0.0) for name in TERMS]
+    return IterationTimes(*(np.array([value]) for value in values))
+
+
+def full_law(prompt: float, *, first: bool = False, **terms: float) -> FullIterationLaw:
+    values = [terms.get(name, 0.0) for name in TERMS]
+    parameters = np.array([*([value] for value in values), [8192.0], [float(first)]])
+    return FullIterationLaw.of_rows(parameters, RequestShapes(np.array([prompt]), np.array([10.0])))
+
+
+def replica(**others: object) -> Replica:
+    given = {"maxBatch": 8, "inTokens": 100, "outTokens": 20, **others}
+    return Replica.model_validate(given)
+
+
+@pytest.mark.parametrize(
+    ("decodes", "tokens", "prompts", "attention"),
+    [(1, 0, 0, 0), (0, 50, 1, 1250), (7, 0, 0, 0), (7, 300, 2, 20_000), (0, 1, 1, 0.5)],
+)
+def test_every_term_counts_what_it_says(
+    decodes: float, tokens: float, prompts: float, attention: float
+) -> None:
+    kv_tokens = decodes * 200.0
+    by_hand = (
+        TERMS["alpha"]
+        + math.sqrt(TERMS["weightRead"] ** 2 + (TERMS["beta"] * (decodes + tokens)) ** 2)
+        - TERMS["weightRead"]
+        + TERMS["perSequence"] * (decodes + prompts)
+        + TERMS["gamma"] * kv_tokens
+    )
+    if tokens:
+        by_hand += TERMS["promptAttention"] * attention + TERMS["promptBase"]
+    if decodes + prompts > 1:
+        by_hand += TERMS["batchBase"]
+    found = times(**TERMS).ms(float(decodes), kv_tokens, float(tokens), float(prompts), float(attention))
+    assert found[0] == pytest.approx(by_hand, rel=1e-14)
+
+
+def test_without_the_further_terms_it_is_the_law_of_the_reference() -> None:
+    found = times(alpha=5.0, beta=0.02, gamma=1e-4).ms(3.0, 600.0, 40.0, 1.0, 800.0)
+    assert found[0] == 5.0 + 0.02 * 43 + 1e-4 * 600
+
+
+@given(tokens=st.floats(0.5, 5000), read=st.floats(0, 20))
+def test_the_slope_of_the_compute_is_its_derivative(tokens: float, read: float) -> None:
+    law, step = times(alpha=5.0, beta=0.02, weightRead=read), 1e-4 * tokens
+    rise = law.ms(tokens + step, 0.0) - law.ms(tokens - step, 0.0)
+    assert law.compute_slope_ms(np.array([tokens]))[0] == pytest.approx(rise[0] / (2 * step), rel=1e-4)
+
+
+# --- documents --------------------------------------------------------------------------------------------
+
+
+def test_a_document_with_three_terms_gives_the_law_of_the_reference() -> None:
+    three = {name: TERMS[name] for name in ("alpha", "beta", "gamma")}
+    assert laws_known(replica(perfParms=three)) == [IterationLaw]
+    assert laws_known(replica(perfParms=three | {"weightRead": 0})) == [IterationLaw]
+
+
+@pytest.mark.parametrize("term", FURTHER)
+def test_any_further_term_asks_for_a_queue_model_that_knows_it(term: str) -> None:
+    law = {"alpha": 5, "beta": 0.02, term: TERMS[term]}
+    with pytest.raises(
+        ValidationError, match=r"'reference' does not support .* set queueModel to 'continuous'"
+    ):
+        replica(perfParms=law)
+    assert laws_known(replica(perfParms=law, queueModel="continuous")) == [FullIterationLaw]
+
+
+def test_whole_prompts_first_ask_for_it_too_and_the_system_names_what() -> None:
+    profile = {
+        "name": "m",
+        "acc": "A",
+        "perfParms": {"alpha": 1, "weightRead": 2},
+        "scheduler": "prefill-first",
+    }
+    system = {
+        "accelerators": [{"name": "A", "type": "A"}],
+        "models": [profile],
+        "serviceClasses": [{"name": "c", "modelTargets": [{"model": "m"}]}],
+        "servers": [{"name": "s", "class": "c", "model": "m"}],
+    }
+    with pytest.raises(
+        SpecError,
+        match=r"'reference' does not support the full iteration latency model "
+        r"\(weightRead, scheduler: prefill-first\); set queueModel to 'continuous'",
+    ):
+        load_system(system)
+    profile["queueModel"] = "continuous"
+    assert load_system(system)
+
+
+def test_variability_asks_for_it_too() -> None:
+    law = {"alpha": 5, "beta": 0.02}
+    with pytest.raises(ValidationError, match="arrivalCV: 2 is not 1"):
+        replica(perfParms=law, arrivalCV=2)
+    assert replica(perfParms=law, arrivalCV=2, queueModel="continuous").arrival_cv == 2
+
+
+@pytest.mark.parametrize(
+    ("terms", "fine"),
+    [
+        ({"alpha": 5, "beta": 0.02, "perSequence": -0.01}, True),
+        ({"alpha": 5, "beta": 0.02, "perSequence": -0.03}, False),  # falls with every request
+        ({"alpha": 0.1, "beta": 0.02, "weightRead": 4, "perSequence": -0.019}, False),  # dips below zero
+        ({"alpha": 4, "beta": 0.02, "weightRead": 4, "perSequence": -0.019}, True),
+    ],
+)
+def test_an_iteration_must_take_time_at_every_batch(terms: dict[str, float], *, fine: bool) -> None:
+    batches = np.arange(1.0, 1e5)
+    law = times(**terms)
+    assert (law.ms(batches, 0.0) > 0).all() == fine
+    if fine:
+        assert PerfParms.model_validate(terms)
+    else:
+        with pytest.raises(ValidationError, match="makes an iteration take"):
+            PerfParms.model_validate(terms)
+
+
+def test_a_negative_prompt_base_needs_prompts_that_outweigh_it() -> None:
+    terms: dict[str, Any] = {"alpha": 5.0, "beta": 0.02, "promptBase": -8.0}
+    assert not full_law(100, first=True, **terms).has_work()[0]
+    assert full_law(200, first=True, **terms).has_work()[0]
+    assert not full_law(200, **terms).has_work()[0]  # a chunk may be a single token
+
+
+# --- through a queue --------------------------------------------------------------------------------------
+
+
+def test_a_replica_says_percentiles_where_its_queue_model_knows_them() -> None:
+    law = {"alpha": 5, "beta": 0.02, "gamma": 1e-5}
+    plain, full = (
+        analyze_replicas([replica(perfParms=law, **more)], [5.0])[0]
+        for more in ({}, {"queueModel": "continuous"})
+    )
+    assert plain.ttft_percentiles is None
+    assert full.ttft_percentiles is not None
+    assert full.e2e_percentiles is not None
+    values = list(dict(full.ttft_percentiles).values())
+    assert values == sorted(values)
+    assert full.ttft_percentiles.p50_ms < full.e2e_percentiles.p50_ms
+    assert full.itl_ms == pytest.approx(plain.itl_ms, rel=0.05)
