@@ -113,7 +113,7 @@ def compared(rows: Sequence[Row]) -> dict[str, FloatArray]:
 def test_means_and_percentiles_are_those_of_a_simulation() -> None:
     found = compared(CASES)
     limits = {"TTFT": 0.15, "p95 TTFT": 0.3, "ITL": 0.11, "p95 ITL": 0.35}  # short answers: low
-    limits |= {"end-to-end latency": 0.05, "p95 end-to-end latency": 0.13}
+    limits |= {"end-to-end latency": 0.09, "p95 end-to-end latency": 0.15}
     for label, limit in limits.items():
         assert np.abs(found[label]).max() < limit, f"{label}: {np.round(found[label], 3)}"
 

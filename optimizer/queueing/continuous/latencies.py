@@ -18,6 +18,7 @@ from optimizer.queueing.roots import closed_brackets
 MOST_LOAD = 0.999
 """Load of the places at which the wait for one is taken beyond it."""
 LEAST_DISPERSION = 0.05
+NEARLY_EVEN = 0.5
 LEAST_SCV = 0.02
 SMALLEST_SHARE = 1e-9
 """Of requests that wait for a place: below, percentiles leave them out."""
@@ -118,7 +119,7 @@ class Latencies:
         place_wait = places.chance * places.wait_ms
         turn = prompts.wait_ms + place_wait
         ttft = prompts.own_ms + turn
-        itl = _itl(replicas, rate, found, prompts, ttft)
+        itl, of_tokens = _itl(replicas, rate, found, prompts, ttft)
         least = np.minimum(prompts.least_ms, 0.999 * prompts.own_ms)
         variance = prompts.wait_variance + prompts.own_variance
         base = replicas.times.base_ms
@@ -144,7 +145,7 @@ class Latencies:
             least_itl_ms=LEAST_ITL_SHARE * np.minimum(base, itl),
             itl_variance=itl_variance,
             most_itl_ms=np.maximum(replicas.iteration_ms(crowd, room), itl),
-            e2e_ms=ttft + steps * itl,
+            e2e_ms=ttft + steps * of_tokens,
             e2e_variance=variance + place_variance + itl**2 * answer + steps**2 * itl_variance,
         )
 
@@ -232,18 +233,21 @@ class _Beyond:
 
 def _itl(
     replicas: Replicas, rate: FloatArray, found: Iteration, prompts: Prompts, ttft_ms: FloatArray
-) -> FloatArray:
-    """Return the mean time between the tokens of an answer (eq. 78).
+) -> tuple[FloatArray, FloatArray]:
+    """Return the mean time between the tokens of an answer (eq. 78), over answers and over tokens.
 
     Beside the mean iteration there is what came while its prompt was computed, and the rest of its burst.
+    Both weigh more in short answers.
     """
     scv, steps, mean = replicas.arrival_scv, replicas.steps, found.mean_ms
     longest, spread_over = np.maximum(prompts.longest_ms, mean), np.maximum(steps, 1.0)
     turn = prompts.own_ms + prompts.wait_ms
     left = prompts.share * turn / (1 - np.minimum(prompts.share, 0.95)) * (1 - mean / longest)
     # E[1/O]·E[O] of a short answer exceeds 1 by about its squared coefficient of variation.
-    itl = np.minimum(mean + left * (1 + replicas.answer_scv) / spread_over, longest)
+    of_answers = np.minimum(mean + left * (1 + replicas.answer_scv) / spread_over, longest)
+    of_tokens = np.minimum(mean + left / spread_over, longest)
     after = dispersion(rate * (ttft_ms + steps * mean), scv)
     after = (after - dispersion(rate * prompts.found_ms / 2, scv)) / 2 - np.where(prompts.apart, 0.0, 1.0)
     burst = np.where(scv > 1, np.maximum(after, 0.0) * prompts.stall_ms / spread_over, 0.0)
-    return np.where(scv <= 0.5, mean, itl + burst)
+    even = scv <= NEARLY_EVEN
+    return np.where(even, mean, of_answers + burst), np.where(even, mean, of_tokens + burst)

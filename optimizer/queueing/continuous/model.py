@@ -140,7 +140,7 @@ class ContinuousQueues(QueueModel):
         ]
         latencies = parts[0][1] if len(parts) == 1 else _scattered(parts, len(rate))
         wait, itl = latencies.turn_ms, latencies.itl_ms
-        service = latencies.prefill_ms + self.replicas.steps * itl
+        service = latencies.e2e_ms - wait
         in_queue = rate * latencies.place_chance * latencies.place_wait_ms
         waiting = latencies.place_wait_ms * rate
         loss = latencies.place_chance * np.exp(-self.max_queue / np.maximum(waiting, 1e-300))
