@@ -37,6 +37,8 @@ class Option:
     cost: Fraction
     value: Fraction
     changed: bool
+    room: float = 0.0
+    """Capacity over load, which decides among equals."""
 
 
 @dataclass(frozen=True)
@@ -102,11 +104,12 @@ def read_case(system: System) -> Case:
     slices = {(item["name"], item["acc"]): item["accCount"] for item in spec["models"]}
     priority = {item["name"]: item["priority"] for item in spec["serviceClasses"]}
     penalty = exact(spec["optimizer"]["transitionPenalty"])
-    sized: dict[str, list[tuple[str, int]]] = {item["name"]: [] for item in spec["servers"]}
+    sized: dict[str, list[tuple[str, int, float]]] = {item["name"]: [] for item in spec["servers"]}
     for row in find_candidates(system).to_wire()["candidates"]:
-        sized[str(row["server"])].append((str(row["accelerator"]), int(str(row["numReplicas"]))))
+        replicas, rate = int(str(row["numReplicas"])), float(str(row["maxArrivalRatePerReplica"]))
+        sized[str(row["server"])].append((str(row["accelerator"]), replicas, replicas * rate))
 
-    def option(server: Json, acc: str, replicas: int) -> Option:
+    def option(server: Json, acc: str, replicas: int, capacity_rpm: float) -> Option:
         now = server["currentAlloc"]
         count = slices.get((server["model"], acc), 1)
         card = catalogue.get(acc, {"cost": 0.0, "multiplicity": 0, "type": ""})
@@ -116,7 +119,11 @@ def read_case(system: System) -> Case:
         same = same_place and now["numReplicas"] == replicas
         value = cost - old if same_place else cost - old + penalty * (cost + old)
         units = replicas * count * card["multiplicity"]
-        return Option(acc, replicas, card["type"], units, cost, Fraction(0) if same else value, not same)
+        load = float(load_rpm(spec, server))
+        room = round(capacity_rpm / load, 9) if load else 0.0
+        return Option(
+            acc, replicas, card["type"], units, cost, Fraction(0) if same else value, not same, room
+        )
 
     def nothing(server: Json) -> Option:
         old = _current_cost(server, catalogue, slices)
@@ -127,7 +134,7 @@ def read_case(system: System) -> Case:
     choices = []
     for server in spec["servers"]:
         load = load_rpm(spec, server)
-        options = tuple(option(server, acc, replicas) for acc, replicas in sized[server["name"]])
+        options = tuple(option(server, *one) for one in sized[server["name"]])
         to_serve = load > 0 or server["minNumReplicas"] > 0
         choices.append(
             Choice(server["name"], priority[server["class"]], load, to_serve, options, nothing(server))

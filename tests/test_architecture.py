@@ -83,7 +83,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.candidates": (("memo", "table"), ("pairs",), ("batches",), ("finder",)),
     "optimizer.solvers": (
         ("problem", "deadline"),
-        ("levels", "model", "bounds"),
+        ("levels", "model", "bounds", "room"),
         ("highs", "formulation", "greedy", "saturation"),
         ("seeds",),
         ("milp", "staged", "backends"),

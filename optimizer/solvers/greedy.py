@@ -2,7 +2,7 @@
 
 Servers are taken in the order of their priority, then of what missing their best candidate would cost them
 (regret), then of their value. Each takes its best candidate that still fits; one that finds none waits with
-its next. Ties go to the first in order. Source: the greedy solver of
+its next. Ties go to more capacity to spare, then to the first in order. Source: the greedy solver of
 the reference, llm-inferno's optimizer (docs/glossary.md), without its defects.
 """
 
@@ -21,7 +21,7 @@ def solve_greedy(problem: Problem) -> Solution:
     units = problem.table.units
     replicas = np.zeros(len(table), np.int64)
     rows = np.flatnonzero(problem.full)
-    order = rows[np.lexsort((changed[rows], value[rows], table.server[rows]))]
+    order = rows[np.lexsort((-problem.room[rows], changed[rows], value[rows], table.server[rows]))]
     choices = {int(table.server[order[a]]): order[a:b].tolist() for a, b in runs(table.server[order])}
     left = None if problem.capacity is None else problem.capacity.copy()
 

@@ -27,6 +27,7 @@ from optimizer.solvers.levels import (
 )
 from optimizer.solvers.model import MilpModel, Outcome, RunResult, Session
 from optimizer.solvers.problem import Level, Problem, Solution, Status, gap_target, units_used
+from optimizer.solvers.room import with_more_room
 from optimizer.solvers.seeds import best_seed, in_columns
 
 WHOLE_TOLERANCE = 0.5
@@ -206,7 +207,8 @@ class _Run:
 
     def _solution(self) -> Solution:
         """Count the answer again in integers."""
-        replicas, problem = self._replicas(), self.problem
+        problem = self.problem
+        replicas = with_more_room(problem, self._replicas())
         over = problem.capacity is not None and bool(
             (units_used(problem, replicas, len(problem.capacity)) > problem.capacity).any()
         )

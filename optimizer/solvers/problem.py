@@ -101,6 +101,13 @@ class Problem:
         return ~(self.on_current & same)
 
     @property
+    def room(self) -> FloatArray:
+        """Capacity to spare of each candidate with all its replicas, over the load; shape (C,) (eq. 63)."""
+        load = self.load_rps[self.table.server]
+        most = self.table.num_replicas * self.table.max_rate_rps
+        return np.divide(most, load, out=np.ones(len(load)), where=load > 0) - 1
+
+    @property
     def none_value(self) -> FloatArray:
         """Transition value of leaving each server without an allocation [cents/h], shape (S,)."""
         return (self.options.transition_penalty - 1) * self.current_cost

@@ -14,10 +14,11 @@ from optimizer.solvers.seeds import ways_of_one_pool
 
 
 def solve_separable(problem: Problem) -> Solution:
-    """Give each server its candidate of least value, then fewest changes; ties go to the first in order."""
+    """Give each server its candidate of least value, then fewest changes, then most room, then the first."""
     table = problem.table
     rows = np.flatnonzero(problem.full)
-    order = rows[np.lexsort((problem.changed[rows], problem.value[rows], table.server[rows]))]
+    keys = (-problem.room[rows], problem.changed[rows], problem.value[rows], table.server[rows])
+    order = rows[np.lexsort(keys)]
     _, first = np.unique(table.server[order], return_index=True)
     chosen = order[first]
     replicas = np.zeros(len(table), np.int64)

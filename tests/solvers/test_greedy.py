@@ -226,10 +226,10 @@ def test_a_quarter_of_the_small_system_reaches_as_many_servers_as_the_reference(
 
 
 def plain_greedy(case: Case) -> dict[str, tuple[str, int]]:
-    """Return accelerator and replicas by server: the reference's heuristic line by line, ties by name."""
+    """Return accelerator and replicas by server: the reference's way line by line. Ties by room, name."""
     left = None if case.units is None else dict(case.units)
     open_options = {
-        choice.name: sorted(choice.options, key=lambda o: (o.value, o.changed, o.accelerator))
+        choice.name: sorted(choice.options, key=lambda o: (o.value, o.changed, -o.room, o.accelerator))
         for choice in case.choices
         if choice.options
     }
