@@ -102,7 +102,7 @@ class Problem:
 
     @property
     def room(self) -> FloatArray:
-        """Capacity to spare of each candidate with all its replicas, over the load; shape (C,) (eq. 63)."""
+        """Capacity to spare of each candidate with all its replicas, over the load; shape (C,) (eq. 89)."""
         load = self.load_rps[self.table.server]
         most = self.table.num_replicas * self.table.max_rate_rps
         return np.divide(most, load, out=np.ones(len(load)), where=load > 0) - 1

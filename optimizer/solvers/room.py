@@ -10,7 +10,7 @@ from optimizer.solvers.problem import Problem, units_used
 
 
 def room_of(problem: Problem, replicas: IntArray) -> float:
-    """Return the capacity to spare of an answer: over its servers' loads, in sum (eq. 63)."""
+    """Return the capacity to spare of an answer: over its servers' loads, in sum (eq. 89)."""
     table = problem.table
     served = np.unique(table.server[replicas > 0])
     load = problem.load_rps[served]

@@ -146,7 +146,7 @@ class Latencies:
             itl_variance=itl_variance,
             most_itl_ms=np.maximum(replicas.iteration_ms(crowd, room), itl),
             e2e_ms=ttft + steps * of_tokens,
-            e2e_variance=variance + place_variance + itl**2 * answer + steps**2 * itl_variance,
+            e2e_variance=variance + place_variance + of_tokens**2 * answer + steps**2 * itl_variance,
         )
 
     @property
