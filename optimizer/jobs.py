@@ -4,10 +4,12 @@ The rules of a job stand here once. What contradicts itself in a request is a `R
 fields of this module; the command line says it in terms of its flags, the service in terms of its documents.
 """
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,6 +33,10 @@ from optimizer.studies.simulation.document import Simulation
 from optimizer.studies.simulation.plans import Progress, simulation_of
 from optimizer.studies.simulation.pools import pool_runs, traced
 
+if TYPE_CHECKING:
+    from optimizer.starters.document import Start
+    from optimizer.studies.checking import Checked
+
 __all__ = [
     "CompareRequest",
     "FigureRequest",
@@ -40,7 +46,7 @@ __all__ = [
     "SolveOptions",
     "Timings",
     "analyze_replicas",
-    "check_estimates",
+    "check_documents",
     "compare_plans",
     "explain",
     "find_candidates",
@@ -49,19 +55,30 @@ __all__ = [
     "simulate_plan",
     "size_replicas",
     "solve",
+    "start_document",
 ]
 
 
-def check_estimates(system: System) -> None:
-    """Refuse a system that asks for estimates which nobody can make.
+def check_documents(path: str | os.PathLike[str]) -> "Checked":
+    """Find everything that is wrong in the documents of a path, then what is odd.
 
     Raises:
-        SpecError: a model or an accelerator is not in the catalogue, or a setting is out of range.
+        SpecError: the path does not exist, or is a directory without a document.
     """
-    if any(profile.is_estimated for profile in system.profiles.values()):
-        from optimizer.profiles.requested import check_requested  # reads the catalogue
+    from optimizer.studies import checking  # reads the catalogue
 
-        check_requested(system)
+    return checking.check_documents(path)
+
+
+def start_document(start: "Start") -> str:
+    """Return a complete, commented system document from a few facts.
+
+    Raises:
+        SpecError: a name does not exist, a fact is missing, or a model fits nothing that is offered.
+    """
+    from optimizer.starters.document import document_of  # reads the catalogue
+
+    return document_of(start)
 
 
 class RequestError(SpecError):

@@ -36,6 +36,8 @@ _NAMED = r"[^\d\s.,/+-]*"
 _PRICE = re.compile(rf"({_NAMED})\s*([-+]?{_NUMBER})\s*({_NAMED})\s*(?:/\s*([a-z]+))?", re.IGNORECASE)
 PRICE_PATTERN = r"^([0-9]{1,10}(\.[0-9]{1,6})? ?(USD|EUR|GBP|CHF|cents)/h|[$€£][0-9]{1,10}(\.[0-9]{1,6})?/h)$"
 """A regular expression of the usual ways to write a price, for the JSON schema."""
+_CENT = -2
+"""Digits behind the point that a price is written with at least, as a power of ten."""
 EXAMPLES = "$2.50/h, 2.50 EUR/h or 250 cents/h"
 
 
@@ -58,7 +60,11 @@ class Price(float):
 
     def __str__(self) -> str:
         """Return the price as documents write it."""
-        return f"{Decimal(repr(float(self))) / 100:f} {self.currency}/h"
+        amount = Decimal(repr(float(self))) / 100
+        exponent = amount.as_tuple().exponent
+        if isinstance(exponent, int) and exponent > _CENT:
+            amount = amount.quantize(Decimal(1).scaleb(_CENT))
+        return f"{amount:f} {self.currency}/h"
 
 
 def read_price(text: str) -> float:

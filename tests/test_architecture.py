@@ -28,7 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("optimizer.solvers",),
     ("optimizer.plan",),
     ("optimizer.compat",),
-    ("optimizer.generate", "optimizer.replica_rows"),
+    ("optimizer.generate", "optimizer.replica_rows", "optimizer.starters"),
     ("optimizer.pipeline",),
     ("optimizer.bench", "optimizer.studies"),
     ("optimizer.jobs", "optimizer.render"),
@@ -41,13 +41,16 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.timing": (("law",), ("engine",), ("linear", "iteration"), ("table",)),
     "optimizer.compat": (("queue_service",),),
+    "optimizer.starters": (("use_cases", "prices"), ("document",)),
     "optimizer.spec": (
         ("schema", "yaml_format"),
-        ("messages", "assumptions"),
+        ("messages", "positions"),
+        ("faults", "samples", "assumptions"),
         ("files",),
+        ("names",),
         ("currency",),
         ("system", "writing"),
-        ("loads",),
+        ("loads", "examination"),
     ),
     "optimizer.profiles": (
         ("facts", "efficiency", "deployment", "config_keys"),
@@ -87,14 +90,15 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("separable", "expansion"),
     ),
     "optimizer.plan": (
-        ("document", "reasons", "checks"),
+        ("tabular", "reasons", "checks"),
+        ("document",),
         ("checks.facts",),
         ("checks.names", "checks.service", "checks.totals", "checks.unserved"),
         ("checks.levels", "checks.queues"),
         ("build", "verify", "files"),
     ),
     "optimizer.studies": (
-        ("load_changes", "comparison", "explanation", "figures", "reports", "simulation"),
+        ("checking", "load_changes", "comparison", "explanation", "figures", "reports", "simulation"),
         (
             "comparison.document",
             "comparison.sums",
@@ -121,15 +125,15 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("plots.curves", "plots.bars", "plots.grids"),
         ("progress", "plots", "sections", "explanation_words"),
         ("tables", "pages"),
-        ("comparison_tables", "server_tables", "estimate_tables", "simulation_tables"),
+        ("comparison_tables", "server_tables", "estimate_tables", "simulation_tables", "starter_tables"),
         ("explanation_tables",),
     ),
     "rest_server": (
         ("settings", "logs", "state", "memory", "sizing_memo"),
         ("solver_processes",),
         ("workers",),
-        ("errors",),
-        ("limits", "security", "connections", "description"),
+        ("errors", "description"),
+        ("limits", "security", "connections"),
         ("compat", "compat.lenient", "compat.shapes", "v1", "v1.examples", "v1.models", "v1.problems"),
         ("compat.bodies", "compat.changes", "compat.slashes", "v1.requests", "v1.kinds", "v1.work"),
         ("v1.study_work",),
@@ -142,13 +146,16 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "v1.planning",
         ),
         ("compat.queue", "compat.planning", "v1.control_loop", "v1.studies"),
-        ("compat.routes", "v1.routes"),
-        ("app",),
+        ("compat.routes", "v1.routes", "client.errors", "client.calls"),
+        ("client.sending",),
+        ("client.blocking", "client.asynchronous"),
+        ("app", "client"),
     ),
     "optimizer.cli": (
         ("command",),
-        ("solving",),
+        ("solving", "asking"),
         (
+            "starting",
             "planning",
             "comparing",
             "explaining",
@@ -159,6 +166,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "documents",
             "bench",
             "serve",
+            "shell",
             "simulating",
         ),
         ("main",),
@@ -182,14 +190,18 @@ HOMES = {
     "fastapi": ("rest_server",),
     "starlette": ("rest_server",),
     "uvicorn": ("rest_server", "optimizer.cli"),
+    "httpx": ("rest_server.client.sending",),
+    "pandas": ("optimizer.plan.tabular",),
+    "questionary": ("optimizer.cli.asking",),
     "rich": ("optimizer.render",),
+    "shtab": ("optimizer.cli.shell",),
     "yaml": ("optimizer.spec.yaml_format",),
 }
 """The only modules or packages that may import a library."""
 
 JOBS = {
-    "analyze_replicas", "choose", "compare", "explain", "find_candidates", "make_figure", "make_report",
-    "simulate_plan", "simulation_of", "size_replicas", "solve",
+    "analyze_replicas", "check_documents", "choose", "compare", "explain", "find_candidates", "make_figure",
+    "make_report", "simulate_plan", "simulation_of", "size_replicas", "solve",
 }  # fmt: skip
 """What computes for users; the shells have it from `optimizer.jobs`."""
 

@@ -93,7 +93,7 @@ def test_a_price_keeps_its_currency_in_copies_and_in_files() -> None:
     copies = [pickle.loads(pickle.dumps(item)), copy.deepcopy(item), Accelerator(**item.model_dump())]  # noqa: S301
     copies.append(Accelerator.model_validate_json(item.model_dump_json(by_alias=True)))
     assert {currency_of(each.cost_cents_per_h) for each in copies} == {"EUR"}
-    assert item.model_dump(mode="json", by_alias=True)["cost"] == "2.5 EUR/h"
+    assert item.model_dump(mode="json", by_alias=True)["cost"] == "2.50 EUR/h"
 
 
 def test_two_currencies_in_one_system_are_refused_with_both_places() -> None:

@@ -20,7 +20,7 @@ class Command(NamedTuple):
 def add_path(parser: argparse.ArgumentParser) -> None:
     """Add the system to work on."""
     parser.add_argument(
-        "path", metavar="PATH", help="system: a YAML or JSON file, a directory, or - for stdin"
+        "path", metavar="PATH", help="system: a YAML or JSON file, a directory, - for stdin, or sample:NAME"
     )
 
 
@@ -69,6 +69,11 @@ def tell(text: str) -> None:
     if sys.stdout is not None:
         sys.stdout.flush()
     print(text, file=sys.stderr)
+
+
+def one_line(text: str) -> str:
+    """Return a message as one line, whatever names stand in it."""
+    return " ".join(text.split())
 
 
 def print_json(value: object) -> None:

@@ -150,7 +150,8 @@ def _replica(arguments: argparse.Namespace) -> Any:
         return validated(Replica, values)
     except SpecError as error:
         path, _, problem = str(error).partition(": ")
-        raise SpecError(f"{_flag_of(path, Replica)}: {problem}") from None
+        said = problem.replace("this key is required", "this flag is required")
+        raise SpecError(f"{_flag_of(path, Replica)}: {said}") from None
 
 
 def _flag_of(path: str, replica: Any) -> str:

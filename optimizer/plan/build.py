@@ -175,7 +175,7 @@ def _unserved(candidates: Candidates, problem: Problem, s: int, used: IntArray, 
     if len(mine):
         reason, detail = _shortage(candidates, problem, problem.table.take(mine), used)
     else:
-        reason, detail = _nearest_miss(candidates, s)
+        reason, detail = nearest_miss(candidates, s)
     return Unserved(
         server=candidates.arrays.server_names[s],
         priority=int(problem.priority[s]),
@@ -207,7 +207,7 @@ def _shortage(
     )
 
 
-def _nearest_miss(candidates: Candidates, s: int) -> tuple[str, str]:
+def nearest_miss(candidates: Candidates, s: int) -> tuple[str, str]:
     """Name the rejection that misses by the smallest factor."""
     rejections = list(candidates.rejections(s))
     if not rejections:

@@ -74,20 +74,19 @@ def requested_profile(system: System, server: Server, accelerator: str) -> Reque
         lengths,
         server.max_batch_size,
         system.options.estimates,
+        _stamp(profile),
     )
 
 
-def check_requested(system: System) -> None:
-    """Refuse requests for estimates that nobody can answer, whether a server uses them or not.
+def check_request(system: System, profile: ModelProfile) -> None:
+    """Refuse a request for an estimate that nobody can answer, whether a server uses it or not.
 
     Raises:
         SpecError: a name is not in the catalogue, or a setting is out of range; the text has its place.
     """
-    for profile in system.profiles.values():
-        if profile.is_estimated:
-            _requested(
-                profile, system.accelerators[profile.accelerator], (None, None), 0, system.options.estimates
-            )
+    if profile.is_estimated:
+        accelerator = system.accelerators[profile.accelerator]
+        _requested(profile, accelerator, (None, None), 0, system.options.estimates, _stamp(profile))
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -97,12 +96,13 @@ def _requested(
     lengths: tuple[float | None, float | None],
     own_batch: int,
     end: EstimateEnd,
+    stamp: int,
 ) -> Requested:
     assert profile.iteration is not None
     settings = profile.iteration.estimate or EstimateSettings()
     place = f"models.{profile.name}.{profile.accelerator}.perfParms.estimate"
     try:
-        model = _model(settings.config, settings.model or profile.name)
+        model = _model(settings.config, settings.model or profile.name, stamp)
         facts = _accelerator(settings.accelerator, accelerator.type, accelerator.name)
         deployment = _deployment(settings, profile, accelerator, facts, lengths)
         found = estimate_profile(model, facts, deployment)
@@ -113,8 +113,15 @@ def _requested(
     return Requested(_filled(profile, found, own_batch, end))
 
 
+def _stamp(profile: ModelProfile) -> int:
+    """Return when the config.json of a profile was last written, so that a newer one is read again."""
+    settings = profile.iteration.estimate if profile.iteration else None
+    path = None if settings is None or settings.config is None else Path(settings.config)
+    return path.stat().st_mtime_ns if path is not None and path.is_file() else 0
+
+
 @lru_cache(maxsize=_REMEMBERED)
-def _model(config: str | None, name: str) -> ModelFacts:
+def _model(config: str | None, name: str, stamp: int) -> ModelFacts:  # noqa: ARG001  part of the key
     return load_catalogue().model(name) if config is None else read_model_config(Path(config))
 
 

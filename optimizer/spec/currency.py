@@ -3,12 +3,13 @@
 Plain numbers beside prices that name a currency are hundredths of it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
-from optimizer.errors import SpecError
 from optimizer.money import currency_of
 from optimizer.spec.files import Part
-from optimizer.spec.schema import Accelerator, Server, SystemSpec
+from optimizer.spec.names import Entry, Problem
+from optimizer.spec.positions import Location
+from optimizer.spec.schema import Accelerator, Server
 
 
 def first_currency(accelerators: Iterable[Accelerator], servers: Iterable[Server]) -> str | None:
@@ -21,32 +22,25 @@ def first_currency(accelerators: Iterable[Accelerator], servers: Iterable[Server
     return next((currency for currency in named if currency is not None), None)
 
 
-def check_one_currency(parts: Sequence[Part]) -> None:
-    """Refuse prices in several currencies: they cannot be added up.
-
-    Raises:
-        SpecError: two prices name different currencies; the text has both places.
-    """
-    first: tuple[str, str] | None = None
-    for part in parts:
-        for path, currency in _named(part.spec):
-            if first is None:
-                first = (part.place(path), currency)
-            elif currency != first[1]:
-                raise SpecError(
-                    f"{part.place(path)}: a price in {currency}, but {first[0]} is in {first[1]}; "
-                    "give all prices in one currency"
-                )
+def currency_problems(accelerators: Iterable[Entry], servers: Iterable[Entry]) -> Iterator[Problem]:
+    """Yield the prices in another currency than the first that is named: they cannot be added up."""
+    first: tuple[Part, Location, str] | None = None
+    for part, at, price in _prices(accelerators, servers):
+        currency = currency_of(price)
+        if currency is None:
+            continue
+        if first is None:
+            first = (part, at, currency)
+        elif currency != first[2]:
+            text = f"a price in {currency}; give all prices in one currency: one in {first[2]} is at "
+            yield Problem(part, at, text, first[:2])
 
 
-def _named(spec: SystemSpec) -> Iterator[tuple[str, str]]:
-    """Yield the place and the currency of every price that names one."""
-    for i, item in enumerate(spec.accelerators):
-        currency = currency_of(item.cost_cents_per_h)
-        if currency is not None:
-            yield f"accelerators[{i}].cost", currency
-    for i, server in enumerate(spec.servers):
+def _prices(
+    accelerators: Iterable[Entry], servers: Iterable[Entry]
+) -> Iterator[tuple[Part, Location, float]]:
+    for part, at, item in accelerators:
+        yield part, (*at, "cost"), item.cost_cents_per_h
+    for part, at, server in servers:
         for key, allocation in (("currentAlloc", server.current), ("desiredAlloc", server.desired)):
-            currency = currency_of(allocation.cost_cents_per_h)
-            if currency is not None:
-                yield f"servers[{i}].{key}.cost", currency
+            yield part, (*at, key, "cost"), allocation.cost_cents_per_h

@@ -157,7 +157,7 @@ class Analyses(Document):
 class Performances(Document):
     """Answers to several analyses, in their order."""
 
-    items: tuple[ReplicaPerformance, ...]
+    items: tuple[ReplicaPerformance, ...] = Field(strict=False)
     """One for each replica."""
 
 
@@ -187,7 +187,7 @@ class Unattainable(Document):
 class Sizings(Document):
     """Answers to several sizings, in their order."""
 
-    items: tuple[ReplicaSizing | Unattainable, ...]
+    items: tuple[ReplicaSizing | Unattainable, ...] = Field(strict=False)
     """One for each replica."""
 
 
@@ -246,9 +246,9 @@ class RejectedPair(Document):
 class CandidateAnswer(Document):
     """Every pair of server and accelerator: a candidate, or rejected."""
 
-    candidates: tuple[CandidateColumn, ...]
+    candidates: tuple[CandidateColumn, ...] = Field(strict=False)
     """The candidates."""
-    rejections: tuple[RejectedPair, ...]
+    rejections: tuple[RejectedPair, ...] = Field(strict=False)
     """The pairs that are none."""
 
 
@@ -281,33 +281,33 @@ class LastPlan(Plan):
 class AcceleratorList(Document):
     """All accelerators."""
 
-    accelerators: tuple[Accelerator, ...]
+    accelerators: tuple[Accelerator, ...] = Field(strict=False)
     """In the order in which they came."""
 
 
 class ModelList(Document):
     """All model profiles."""
 
-    models: tuple[ModelProfile, ...]
+    models: tuple[ModelProfile, ...] = Field(strict=False)
     """In the order in which they came."""
 
 
 class ServiceClassList(Document):
     """All service classes."""
 
-    service_classes: tuple[ServiceClass, ...] = Field(alias="serviceClasses")
+    service_classes: tuple[ServiceClass, ...] = Field(alias="serviceClasses", strict=False)
     """In the order in which they came."""
 
 
 class ServerList(Document):
     """All servers."""
 
-    servers: tuple[Server, ...]
+    servers: tuple[Server, ...] = Field(strict=False)
     """In the order in which they came."""
 
 
 class CapacityList(Document):
     """All capacities."""
 
-    count: tuple[Capacity, ...]
+    count: tuple[Capacity, ...] = Field(strict=False)
     """In the order in which they came."""

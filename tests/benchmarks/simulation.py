@@ -18,6 +18,7 @@ import numpy as np
 from optimizer import load_system, solve
 from optimizer.generate import generate_system
 from optimizer.parallel import as_done
+from optimizer.replica_rows import ReplicaRow, analyze_row
 from optimizer.simulation import (
     Effort,
     IterationCoefficients,
@@ -32,6 +33,7 @@ from optimizer.simulation import (
 from optimizer.simulation.engine import advance
 from optimizer.simulation.machine.state import machine_of
 from optimizer.studies.simulation.plans import simulate_plan
+from optimizer.timing import PerfParms
 
 SPECS = Path(__file__).resolve().parents[2] / "specs"
 GRID_LAWS = {
@@ -141,6 +143,91 @@ def _vidur_row(row: dict[str, Any], requests: int) -> Summary:
     return summarise(run_replica(load, law, VIDUR_LIMITS[row["sched"]], Effort(requests=requests)))
 
 
+def closed(folder: Path) -> None:
+    """Compare the queue model `continuous` with both tables."""
+    cases = json.loads((folder / "simulated/grid.json").read_text())
+    rows = [_closed_grid_row(case) for case in cases]
+    figures = [
+        {
+            f"{m} {f}": case[m]["mean" if f == "mean" else f]
+            for m in ("ttft", "itl", "e2e")
+            for f in ("mean", "p95")
+        }
+        for case in cases
+    ]
+    print(f"closed form, grid: {len(cases)} cases")
+    _show(_closed_errors(rows, figures))
+    recorded = json.loads((folder / "simulated/vidur.json").read_text())["rows"]
+    recorded = [row for row in recorded if row["restarts"] == 0]
+    figures = [
+        {
+            f"{name} {figure}": row[key][figure]
+            for name, key in (("ttft", "ttft_ms"), ("itl", "tbt_request_mean_ms"))
+            for figure in ("mean", "p95")
+        }
+        for row in recorded
+    ]
+    print(f"closed form, vidur: {len(recorded)} rows without restarts")
+    _show(_closed_errors([_closed_vidur_row(row) for row in recorded], figures))
+
+
+def _closed_errors(rows: list[dict[str, Any]], figures: list[dict[str, float]]) -> dict[str, list[float]]:
+    errors: dict[str, list[float]] = {}
+    unsteady = 0
+    for row, recorded in zip(rows, figures, strict=True):
+        answer = analyze_row(ReplicaRow.model_validate(row)).model_dump(by_alias=True)
+        if "message" in answer:
+            unsteady += 1
+            continue
+        for name, value in recorded.items():
+            metric, figure = name.split()
+            own = answer[f"{'avg' if figure == 'mean' else figure}{metric.upper()}"]
+            errors.setdefault(name, []).append(own / value - 1)
+    if unsteady:
+        print(f"  {unsteady} called unsteady")
+    return errors
+
+
+def _closed_row(law: IterationCoefficients, limits: Limits, **others: object) -> dict[str, Any]:
+    return {
+        **{PerfParms.model_fields[name].alias or name: value for name, value in law._asdict().items()},
+        "queueModel": "continuous",
+        "scheduler": "prefill-first" if limits.prefill_first else "chunked",
+        "maxBatchSize": limits.max_batch,
+        "maxNumTokens": limits.max_num_tokens,
+        **others,
+    }
+
+
+def _closed_grid_row(case: dict[str, Any]) -> dict[str, Any]:
+    limits = Limits(case["N"], case["M"], prefill_first=case["mode"] == 1)
+    return _closed_row(
+        GRID_LAWS[case["law"]],
+        limits,
+        RPS=1000 * case["lam"],
+        avgInputTokens=case["EI"],
+        avgOutputTokens=case["EO"],
+        arrivalCV=case["cv"],
+        inTokensCV=max(case["EI2"] / case["EI"] ** 2 - 1, 0.0) ** 0.5,
+        outTokensCV=max(case["EO2"] / case["EO"] ** 2 - 1, 0.0) ** 0.5,
+    )
+
+
+def _closed_vidur_row(row: dict[str, Any]) -> dict[str, Any]:
+    cvs = (0.0, 0.0) if row["lengths"] == "fixed" else CONVERSATION_CV
+    law = VIDUR_LAWS[row["model"].rpartition("/")[2], row["sched"]]
+    return _closed_row(
+        law,
+        VIDUR_LIMITS[row["sched"]],
+        RPS=row["qps"],
+        avgInputTokens=row["mean_in"],
+        avgOutputTokens=row["mean_out"],
+        arrivalCV=row["cv"],
+        inTokensCV=cvs[0],
+        outTokensCV=cvs[1],
+    )
+
+
 def _show(errors: dict[str, list[float]]) -> None:
     for name, found in errors.items():
         size = np.abs(found)
@@ -160,6 +247,7 @@ def main() -> None:
         speed()
         plans()
     else:
+        closed(arguments.reference)
         vidur(arguments.reference, arguments.requests)
         grid(arguments.reference, arguments.requests)
 

@@ -14,6 +14,7 @@ from optimizer.errors import SpecError
 from optimizer.profiles import Deployment, estimate_profile
 from optimizer.render.pages import render_report
 from optimizer.spec.schema import SystemSpec
+from optimizer.studies.figures.kinds import make_figure
 from optimizer.tabulation import profile_of
 
 LENGTHS = {"avgInTokens": 1024, "avgOutTokens": 256}
@@ -210,11 +211,16 @@ def test_a_config_is_read_beside_the_document_and_from_nowhere_else(tmp_path: Pa
     assert by_config == by_name
     with pytest.raises(SpecError, match="files are read for documents in files only"):
         load_system(raw)
+    (tmp_path / "mine" / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 64}))
+    assert solve(load_system(path)) != by_name  # written anew, read anew
+    (tmp_path / "mine" / "config.json").unlink()
+    with pytest.raises(SpecError, match="no such file"):
+        solve(load_system(path))
 
 
 def test_a_document_without_estimates_does_not_wait_for_the_catalogue() -> None:
     text = (
-        "import json, sys; from optimizer import load_system, solve;"
+        "import json, sys; from optimizer import load_system; from optimizer.jobs import solve;"
         "solve(load_system(json.loads(sys.argv[1])));"
         "assert not [name for name in sys.modules if name.startswith('optimizer.profiles')]"
     )
@@ -235,6 +241,9 @@ def test_a_lie_about_what_is_estimated_is_found() -> None:
 
 def test_studies_work_on_estimates() -> None:
     system = load_system(document())
+    note = "token times of 1 of 1 pools are estimated"
+    assert note in make_figure(system, "plan", server=None, accelerator=None).note
+    assert note not in make_figure(load_system(given()), "plan", server=None, accelerator=None).note
     assert explain(system).servers[0].next_best is not None
     assert compare(system).total.first is not None
 

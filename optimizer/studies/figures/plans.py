@@ -278,6 +278,9 @@ def plan_figure(shown: Shown, before: Shown | None = None, panels: Sequence[str]
     if before is not None:
         cost += f" (before: {cost_amount(before.overview.plan.total_cost_cents_per_h, currency)})"
     note = f"{cost}; {served:,} of {overview.servers:,} servers served in full"
+    estimated = overview.plan.estimated_pools
+    if estimated:
+        note += f"; token times of {estimated:,} of {len(overview.pools):,} pools are estimated"
     return Figure(
         title=f"{mode} plan" + ("" if before is None else " after a load change"),
         note="; ".join(part for part in (note, left_out(shown, panels)) if part),
