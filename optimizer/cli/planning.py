@@ -3,6 +3,7 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from optimizer.cli.command import Command, add_json, add_path, one_line, print_json, tell
 from optimizer.cli.solving import (
@@ -11,8 +12,14 @@ from optimizer.cli.solving import (
     add_load,
     add_solving_flags,
     read_system,
+    simulated,
     solving_options,
 )
+
+if TYPE_CHECKING:
+    from optimizer.plan import Plan
+    from optimizer.spec.system import System
+    from optimizer.studies.simulation.document import Simulation
 
 
 def _add_solve(parser: argparse.ArgumentParser) -> None:
@@ -32,11 +39,14 @@ def _add_solve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--require-complete", action="store_true", help="exit with 3 unless every server is served in full"
     )
+    parser.add_argument(
+        "--simulate", action="store_true", help="run the pools of the plan request by request, as `simulate`"
+    )
     parser.add_argument("--timings", action="store_true", help="write the time of each stage to stderr")
 
 
 def _solve(arguments: argparse.Namespace) -> int | None:
-    from optimizer.jobs import Timings, solve
+    from optimizer.jobs import SimulateRequest, Timings, solve
     from optimizer.render.progress import working
     from optimizer.spec.writing import write_text
 
@@ -47,12 +57,8 @@ def _solve(arguments: argparse.Namespace) -> int | None:
         plan = solve(system, backend=arguments.backend, write_model_to=arguments.write_model, timings=timings)
     if arguments.output is not None:
         write_text(plan.to_json() + "\n", arguments.output)
-    if arguments.json:
-        print(plan.to_json())
-    else:
-        from optimizer.render.tables import plan_tables, show
-
-        show(plan_tables(plan, system), sys.stdout)
+    found = simulated(SimulateRequest(system, plan), arguments) if arguments.simulate else None
+    _print_plan(plan, found, system, as_json=arguments.json)
     if arguments.timings:
         for stage, seconds in timings.stages_s.items():
             tell(f"{stage:<12}{seconds * 1000:10.1f} ms")
@@ -60,6 +66,25 @@ def _solve(arguments: argparse.Namespace) -> int | None:
         sys.stdout.flush()
         plan.raise_for_status()
     return None
+
+
+def _print_plan(plan: "Plan", found: "Simulation | None", system: "System", *, as_json: bool) -> None:
+    """Write a plan to stdout; with its simulation as one object of both, or as tables one after the other."""
+    if as_json and found is None:
+        print(plan.to_json())
+    elif as_json and found is not None:
+        print_json({
+            "plan": plan.model_dump(mode="json", by_alias=True),
+            "simulation": found.model_dump(mode="json", by_alias=True),
+        })  # fmt: skip
+    else:
+        from optimizer.render.tables import plan_tables, show
+
+        show(plan_tables(plan, system), sys.stdout)
+    if found is not None and not as_json:
+        from optimizer.render.simulation_tables import simulation_tables
+
+        show(simulation_tables(found), sys.stdout)
 
 
 def _add_check(parser: argparse.ArgumentParser) -> None:

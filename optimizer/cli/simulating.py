@@ -4,8 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from optimizer.cli.command import Command, add_path, tell
-from optimizer.cli.solving import add_load, add_solving_flags, flag_of, read_system, solving_options
+from optimizer.cli.command import Command, add_path
+from optimizer.cli.solving import add_load, add_solving_flags, read_system, simulated, solving_options
 
 
 def _add_simulate(parser: argparse.ArgumentParser) -> None:
@@ -36,11 +36,8 @@ def _add_simulate(parser: argparse.ArgumentParser) -> None:
 
 
 def _simulate(arguments: argparse.Namespace) -> None:
-    from optimizer.errors import SpecError
-    from optimizer.jobs import RequestError, SimulateRequest, simulate_plan
+    from optimizer.jobs import SimulateRequest
     from optimizer.plan import load_plan
-    from optimizer.render.progress import counting
-    from optimizer.simulation.engine import announcing_compilation
 
     given = {
         name: getattr(arguments, name)
@@ -55,11 +52,7 @@ def _simulate(arguments: argparse.Namespace) -> None:
         backend=arguments.backend,
         **given,
     )
-    with counting("simulating") as progress, announcing_compilation(_announce):
-        try:
-            found = simulate_plan(request, progress)
-        except RequestError as error:
-            raise SpecError(error.said(lambda field: flag_of(field, arguments))) from None
+    found = simulated(request, arguments)
     if arguments.json:
         print(found.to_json())
         return
@@ -70,10 +63,6 @@ def _simulate(arguments: argparse.Namespace) -> None:
         sys.stdout.write(simulation_csv(found))
     else:
         show(simulation_tables(found), sys.stdout)
-
-
-def _announce() -> None:
-    tell("inferplan: compiling the simulator; this happens once and takes up to half a minute")
 
 
 COMMANDS = {

@@ -4,12 +4,13 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from optimizer.cli.command import number
+from optimizer.cli.command import number, tell
 from optimizer.units import SECONDS, SHARE
 
 if TYPE_CHECKING:
-    from optimizer.jobs import LoadChange, SolveOptions
+    from optimizer.jobs import LoadChange, SimulateRequest, SolveOptions
     from optimizer.spec.system import System
+    from optimizer.studies.simulation.document import Simulation
 
 
 def add_batch_sizing(parser: argparse.ArgumentParser) -> None:
@@ -103,6 +104,27 @@ def solving_options(arguments: argparse.Namespace) -> dict[str, object]:
         SpecError: the flags contradict each other.
     """
     return solve_options_of(arguments).given()
+
+
+def simulated(request: "SimulateRequest", arguments: argparse.Namespace) -> "Simulation":
+    """Return the simulation of a plan; progress and the first compilation show on stderr.
+
+    Raises:
+        SpecError: the parts of the request contradict each other, in terms of flags.
+    """
+    from optimizer.errors import SpecError
+    from optimizer.jobs import RequestError, simulate_plan
+    from optimizer.render.progress import counting
+    from optimizer.simulation.engine import announcing_compilation
+
+    def announce() -> None:
+        tell("inferplan: compiling the simulator; this happens once and takes up to half a minute")
+
+    with counting("simulating") as progress, announcing_compilation(announce):
+        try:
+            return simulate_plan(request, progress)
+        except RequestError as error:
+            raise SpecError(error.said(lambda field: flag_of(field, arguments))) from None
 
 
 def add_load(parser: argparse.ArgumentParser) -> None:

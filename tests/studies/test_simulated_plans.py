@@ -1,5 +1,6 @@
 """Plans held against a simulation of their pools: figures, shares, targets, the same bytes for a seed."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -175,3 +176,16 @@ def test_the_command_takes_a_plan_and_says_flags_in_what_it_refuses(
     capsys.readouterr()
     assert main(["simulate", path, "--server", "x"]) == 2
     assert "--server: names whose requests --trace holds" in capsys.readouterr().err
+
+
+def test_solve_simulates_its_plan_where_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(ROOT / "specs/small")
+    assert main(["solve", path, "--simulate", "--json"]) == 0
+    both = json.loads(capsys.readouterr().out)
+    system = load_system(path)
+    plan = solve(system)
+    assert both["plan"] == json.loads(plan.to_json())
+    assert both["simulation"] == json.loads(simulate_plan(SimulateRequest(system, plan)).to_json())
+    assert main(["solve", path, "--simulate"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.index("Allocations") < shown.index("pools keep their targets")
