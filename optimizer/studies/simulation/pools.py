@@ -155,6 +155,7 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
         num_replicas=run.pool.num_replicas,
         rate_rps=run.rate_rps,
         overload=summary.overload,
+        estimated=run.pool.estimated,
         ttft=_latency(summary.ttft, run.pool.ttft_ms) if steady else None,
         itl=_latency(summary.itl, run.pool.itl_ms) if steady else None,
         e2e=_latency(summary.e2e, _predicted_e2e_ms(run)) if steady else None,
