@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from optimizer.render.estimates import marked
 from optimizer.render.tables import empty_table
 from optimizer.render.text import spreadsheet_text
 from optimizer.studies.simulation.document import Interval, SimulatedLatency, SimulatedPool, Simulation
@@ -44,7 +45,7 @@ def _pools(found: Simulation) -> Table:
     for pool in found.pools:
         table.add_row(
             pool.server,
-            pool.accelerator,
+            marked(pool.accelerator, pool.estimated),
             str(pool.num_replicas),
             f"{pool.rate_rps:,.3g}",
             *_cells(pool.ttft, 0),

@@ -15,6 +15,7 @@ from optimizer.profiles import Deployment, estimate_profile
 from optimizer.render.pages import render_report
 from optimizer.spec.schema import SystemSpec
 from optimizer.studies.figures.kinds import make_figure
+from optimizer.studies.simulation.pools import pool_runs, times_of
 from optimizer.tabulation import profile_of
 
 LENGTHS = {"avgInTokens": 1024, "avgOutTokens": 256}
@@ -246,6 +247,16 @@ def test_studies_work_on_estimates() -> None:
     assert note not in make_figure(load_system(given()), "plan", server=None, accelerator=None).note
     assert explain(system).servers[0].next_best is not None
     assert compare(system).total.first is not None
+
+
+def test_a_simulation_runs_the_estimate_that_was_planned_with() -> None:
+    system = load_system(document())
+    (run,) = pool_runs(system, solve(system))
+    planned = profile_of(system, system.servers["s"], run.pool.accelerator)
+    assert planned.iteration is not None
+    assert run.times == times_of(planned)
+    assert run.times[0] == planned.iteration.base_ms
+    assert run.limits.kv_tokens == planned.kv_capacity_tokens
 
 
 def test_the_schema_offers_the_word() -> None:

@@ -3,6 +3,7 @@
 from pydantic import Field
 
 from optimizer.documents import Document
+from optimizer.spec.schema import EstimateEnd
 
 
 class Interval(Document):
@@ -85,6 +86,8 @@ class SimulatedPool(Document):
     """Requests that the pool serves within all targets [requests/s]."""
     targets: tuple[TargetCheck, ...] = Field((), strict=False)
     """Every target of the server."""
+    estimated: EstimateEnd | None = Field(None, exclude_if=lambda end: end is None)
+    """The end of the interval that token times were taken from, where they are estimated; else absent."""
 
     @property
     def holds(self) -> bool:

@@ -30,7 +30,7 @@ from optimizer.simulation.workload import Load, OpenLoad, TraceLoad
 from optimizer.spec.schema import ModelProfile
 from optimizer.spec.system import System
 from optimizer.studies.simulation.document import Interval, SimulatedLatency, SimulatedPool, TargetCheck
-from optimizer.tabulation import SECONDS_PER_MINUTE, largest_loss
+from optimizer.tabulation import SECONDS_PER_MINUTE, largest_loss, profile_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +89,11 @@ def traced(runs: list[PoolRun], trace: Requests) -> list[PoolRun]:
 
 def _pool_run(system: System, name: str, pool: Pool, rate_rps: float) -> PoolRun:
     server = system.servers.get(name)
-    profile = None if server is None else system.profiles.get((server.model, pool.accelerator))
-    if server is None or profile is None:
+    if server is None or (server.model, pool.accelerator) not in system.profiles:
         raise SpecError(
             f"allocations.{name}: {pool.accelerator!r} cannot run it in this system; plan it again"
         )
-    load = server.current.load
+    load, profile = server.current.load, profile_of(system, server, pool.accelerator)
     target = system.targets.get((server.service_class, server.model))
     return PoolRun(
         server=name,
@@ -156,6 +155,7 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
         num_replicas=run.pool.num_replicas,
         rate_rps=run.rate_rps,
         overload=summary.overload,
+        estimated=run.pool.estimated,
         ttft=_latency(summary.ttft, run.pool.ttft_ms) if steady else None,
         itl=_latency(summary.itl, run.pool.itl_ms) if steady else None,
         e2e=_latency(summary.e2e, _predicted_e2e_ms(run)) if steady else None,
