@@ -100,8 +100,8 @@ def test_two_currencies_in_one_system_are_refused_with_both_places() -> None:
     with pytest.raises(SpecError) as refused:
         load_system(document("$2.50/h", "5.10 EUR/h"))
     assert str(refused.value) == (
-        "accelerators[1].cost: a price in EUR, but accelerators[0].cost is in USD; "
-        "give all prices in one currency"
+        "accelerators[1].cost: a price in EUR; give all prices in one currency: one in USD is at "
+        "accelerators[0].cost"
     )
     running = {"accelerator": "A", "numReplicas": 1, "cost": "1 CHF/h"}
     with pytest.raises(SpecError, match=r"servers\[0\].currentAlloc.cost: a price in CHF"):
