@@ -19,7 +19,7 @@ from optimizer.spec.schema import (
     Server,
     ServiceClass,
 )
-from optimizer.timing import DecodeParms, PrefillParms
+from optimizer.timing import DecodeParms, PerfParms, PrefillParms
 
 EXACT = 2**53
 """Larger whole numbers are left as floats, which they were."""
@@ -69,8 +69,20 @@ def profile_shape(item: ModelProfile) -> dict[str, Any]:
         "atTokens": item.at_tokens,
         "decodeParms": {"alpha": plain(decode.base_ms), "beta": plain(decode.per_request_ms)},
         "prefillParms": {"gamma": plain(prefill.base_ms), "delta": plain(prefill.per_token_ms)},
-        **_beyond(item, ("iteration", "kv_capacity_tokens", "max_num_tokens")),
+        **({} if item.iteration is None else {"perfParms": law_shape(item.iteration)}),
+        **_beyond(item, ("kv_capacity_tokens", "max_num_tokens", "scheduler")),
     }
+
+
+def law_shape(item: PerfParms) -> dict[str, Any]:
+    """Return an iteration law as the newest of the family shows it: its three terms, and others if given."""
+    three = {
+        "alpha": plain(item.base_ms),
+        "beta": plain(item.compute_per_token_ms),
+        "gamma": plain(item.kv_read_per_token_ms),
+    }
+    given: dict[str, Any] = plain(item.model_dump(mode="json", by_alias=True, exclude_unset=True))
+    return given | three
 
 
 def target_shape(item: ModelTarget) -> dict[str, Any]:

@@ -396,7 +396,7 @@ def operations() -> list[tuple[str, str, Json]]:
 
 
 def test_every_operation_documents_its_refusals(operations: list[tuple[str, str, Json]]) -> None:
-    assert len(operations) == 4 + 4 + 5 * 4 + 3 + 3
+    assert len(operations) == 4 + 5 + 5 * 4 + 3 + 3
     for path, method, operation in operations:
         expected = {"401", "403"}
         if "requestBody" in operation:
@@ -430,7 +430,8 @@ def test_operations_have_names_of_their_own(operations: list[tuple[str, str, Jso
 def test_a_stateless_service_has_no_fleet(service: TestClient) -> None:
     paths = service.get("/openapi.json").json()["paths"]
     own = {path for path in paths if path.startswith("/v1/")}
-    planning, studies = {"plan", "candidates", "analyze", "size"}, {"compare", "explain", "report", "figure"}
+    planning = {"plan", "candidates", "analyze", "size"}
+    studies = {"compare", "explain", "report", "figure", "simulate"}
     assert own == {f"/v1/{name}" for name in planning | studies}
     for path in ("/v1/servers", "/v1/optimizer", "/v1/nothing"):
         assert service.get(path).status_code == 404

@@ -197,7 +197,11 @@ def test_a_document_that_is_wrong_changes_nothing(
         ),
         ("service-classes/c", '{"priority": 0}', "priority: must be at least 1"),
         ("service-classes/c", '{"modelTargets": [{"model": "m"}, {"model": "m"}]}', "modelTargets[1].model"),
-        ("service-classes/c", '{"modelTargets": [{"model": "m", "percentile": 99}]}', "modelTargets[0].perc"),
+        (
+            "service-classes/c",
+            '{"modelTargets": [{"model": "m", "percentile": 99, "goodputShare": 0.9}]}',
+            "modelTargets[0]: goodputShare and percentile exclude each other",
+        ),
         (
             "servers/s",
             '{"model": "m", "minNumReplicas": 3, "maxNumReplicas": 2}',

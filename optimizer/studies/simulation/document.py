@@ -71,7 +71,7 @@ class SimulatedPool(Document):
     loss: Interval
     """Share of requests turned away."""
     preemptions: float
-    """Coefficients that a request loses its place, on average."""
+    """Times that a request loses its place, on average."""
     batch: float
     """Mean batch while anything runs."""
     within_ttft: Interval | None = Field(None, alias="withinTTFT")
