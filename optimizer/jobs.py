@@ -7,13 +7,13 @@ fields of this module; the command line says it in terms of its flags, the servi
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optimizer.candidates import find_candidates
+from optimizer.candidates import SizingMemo, find_candidates
 from optimizer.errors import SpecError
 from optimizer.pipeline import Timings, solve
 from optimizer.plan import Plan
@@ -29,7 +29,8 @@ from optimizer.studies.figures.document import Figure
 from optimizer.studies.figures.kinds import PLAN_KINDS, make_figure
 from optimizer.studies.load_changes import scale_loads, vary_loads
 from optimizer.studies.reports.report import make_report
-from optimizer.studies.simulation.document import Simulation
+from optimizer.studies.simulation import repair
+from optimizer.studies.simulation.document import RepairedPlan, Simulation
 from optimizer.studies.simulation.plans import Progress, simulation_of
 from optimizer.studies.simulation.pools import pool_runs, traced
 
@@ -41,6 +42,7 @@ __all__ = [
     "CompareRequest",
     "FigureRequest",
     "LoadChange",
+    "RepairRequest",
     "RequestError",
     "SimulateRequest",
     "SolveOptions",
@@ -51,6 +53,7 @@ __all__ = [
     "explain",
     "find_candidates",
     "make_report",
+    "repair_plan",
     "show_figure",
     "simulate_plan",
     "size_replicas",
@@ -308,3 +311,41 @@ def simulate_plan(request: SimulateRequest, progress: Progress | None = None) ->
             raise RequestError("server", f"{server!r} has no pool with a load in the plan")
         runs = traced([run for run in runs if run.server == server], trace)
     return simulation_of(runs, effort, progress)
+
+
+@dataclass(frozen=True, slots=True)
+class RepairRequest:
+    """A system to plan so that its pools keep their targets in simulation, and how."""
+
+    system: System
+    requests: int = DEFAULT_REQUESTS
+    """Requests sent to the replica of each pool; more where a figure is too close to its limit to tell."""
+    seed: int = DEFAULT_SEED
+    backend: str = "highs"
+    write_model_to: Path | None = None
+    """FILE.lp or FILE.mps for the model of the last plan, if wanted."""
+    timings: Timings = field(default_factory=Timings)
+    """Filled with the time of each stage, all plans together."""
+
+
+def repair_plan(request: RepairRequest, progress: Progress | None = None) -> RepairedPlan:
+    """Return a plan whose pools keep their targets in simulation, and what had to change for that.
+
+    Raises:
+        SpecError: an option or the backend does not exist.
+        AnalysisError: too little is simulated, or a law has iterations that take no time.
+        SolverError: the solver failed.
+    """
+    memo = SizingMemo()  # what is tightened is sized as before
+
+    def plan_of(system: System) -> Plan:
+        return solve(
+            system,
+            backend=request.backend,
+            write_model_to=request.write_model_to,
+            timings=request.timings,
+            memo=memo,
+        )
+
+    effort = Effort(requests=request.requests, seed=request.seed)
+    return repair.repair_plan(request.system, plan_of, effort, progress)

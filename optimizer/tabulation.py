@@ -92,6 +92,8 @@ class SystemArrays:
     profiles: ProfileArrays
     profile_of: IntArray
     """Profile of each pair, -1 where there is none; shape (S, A)."""
+    rate_factor: FloatArray
+    """What a replica may take of its largest rate, shape (S, A); 1 where no simulation showed less."""
     misfits: "dict[int, Misfit]" = field(default_factory=dict)
     """Why the models of estimated profiles do not fit, by profile."""
 
@@ -119,8 +121,18 @@ def tabulate(system: System) -> SystemArrays:
         servers=_server_arrays(system, place_of),
         profiles=_profile_arrays(system, profiles),
         profile_of=frozen(profile_of),
+        rate_factor=_rate_factors(system, place_of),
         misfits=misfits,
     )
+
+
+def _rate_factors(system: System, place_of: dict[str, int]) -> FloatArray:
+    factors = np.ones((len(system.servers), len(place_of)))
+    index = {name: s for s, name in enumerate(system.servers)}
+    for (server, accelerator), factor in system.rate_factors.items():
+        if server in index and accelerator in place_of:
+            factors[index[server], place_of[accelerator]] = factor
+    return frozen(factors)
 
 
 def _with_estimates(

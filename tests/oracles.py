@@ -269,6 +269,7 @@ REASONS = {
     "no_work",
     "not_allowed",
     "replica_limit",
+    "simulation_missed",
     "slo_unattainable",
     "solver_stopped",
 }

@@ -115,7 +115,13 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "simulation.pools",
         ),
         ("comparison.compare", "reports.overview", "simulation.plans"),
-        ("explanation.servers", "explanation.units", "explanation.targets", "reports.report"),
+        (
+            "explanation.servers",
+            "explanation.units",
+            "explanation.targets",
+            "reports.report",
+            "simulation.repair",
+        ),
         ("explanation.repair", "figures.curves", "figures.prices", "figures.plans"),
         ("explanation.explain", "figures.kinds"),
     ),
@@ -201,7 +207,7 @@ HOMES = {
 
 JOBS = {
     "analyze_replicas", "check_documents", "choose", "compare", "explain", "find_candidates", "make_figure",
-    "make_report", "simulate_plan", "simulation_of", "size_replicas", "solve",
+    "make_report", "repair_plan", "simulate_plan", "simulation_of", "size_replicas", "solve",
 }  # fmt: skip
 """What computes for users; the shells have it from `optimizer.jobs`."""
 

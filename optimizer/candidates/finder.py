@@ -160,6 +160,7 @@ def _loaded_candidates(
     if not works.all():
         verdicts.reject(pairs.server[~works], pairs.accelerator[~works], Reason.no_work, np.nan, np.nan)
         pairs = pairs.take(works)
+    pairs, factor = _tightened(arrays, pairs, verdicts)
     if not len(pairs.server):
         return _no_candidates(arrays, pairs)
     servers = arrays.servers
@@ -168,7 +169,7 @@ def _loaded_candidates(
     sized = SizedRows.of(replicas, targets) if memo is None else memo.rows(replicas, targets)
     sizing = sized.sizing
     load = servers.load_rps[pairs.server]
-    rate = np.where(sizing.attainable, sizing.max_rate_rps, np.inf)
+    rate = np.where(sizing.attainable, sizing.max_rate_rps * factor, np.inf)
     needed = np.maximum(np.ceil(load / rate * (1 - COUNT_TOLERANCE)), servers.min_replicas[pairs.server])
     needed = np.maximum(needed, 1.0)
     performance, holds = _settled(replicas, targets, load, needed, sizing.attainable)
@@ -182,7 +183,7 @@ def _loaded_candidates(
         arrays,
         pairs,
         np.minimum(needed, 2.0 * MAX_COUNT).astype(np.int64),
-        sizing.max_rate_rps,
+        sizing.max_rate_rps * factor,
         ttft_ms=performance.ttft_ms,
         itl_ms=performance.itl_ms,
         utilization=performance.utilization,
@@ -190,6 +191,17 @@ def _loaded_candidates(
         below=sized.meets_below,
     )
     return table.take(holds)
+
+
+def _tightened(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts) -> tuple[Pairs, FloatArray]:
+    """Return the pairs that may take something of their largest rates, and what share of them."""
+    factor = arrays.rate_factor[pairs.server, pairs.accelerator]
+    never = factor == 0
+    if never.any():
+        reason = Reason.simulation_missed
+        verdicts.reject(pairs.server[never], pairs.accelerator[never], reason, np.nan, np.nan)
+        pairs, factor = pairs.take(~never), factor[~never]
+    return replace(pairs, best_rate_rps=pairs.best_rate_rps * factor), factor
 
 
 def _settled(

@@ -27,6 +27,7 @@ class Reason(IntEnum):
     slo_unattainable = 7
     slo_missed = 8
     replica_limit = 9
+    simulation_missed = 10
 
     @property
     def label(self) -> str:
@@ -247,5 +248,6 @@ _DETAILS = {
     Reason.no_work: "the service time of a request is zero; give the profile token times",
     Reason.slo_unattainable: "best {measure.label} at batch 1 is {measured}, target {target}",
     Reason.slo_missed: "{measure.label} at the load per replica is {measured}, target {target}",
+    Reason.simulation_missed: "no load at which it was simulated keeps its targets",
     Reason.replica_limit: "needs {value:,.0f} replicas, the limit is {limit:,.0f}",
 }

@@ -12,14 +12,16 @@ from optimizer.cli.solving import (
     add_load,
     add_solving_flags,
     read_system,
+    repaired,
     simulated,
     solving_options,
 )
 
 if TYPE_CHECKING:
+    from optimizer.jobs import Timings
     from optimizer.plan import Plan
     from optimizer.spec.system import System
-    from optimizer.studies.simulation.document import Simulation
+    from optimizer.studies.simulation.document import RepairedPlan, Simulation
 
 
 def _add_solve(parser: argparse.ArgumentParser) -> None:
@@ -42,15 +44,24 @@ def _add_solve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--simulate", action="store_true", help="run the pools of the plan request by request, as `simulate`"
     )
+    parser.add_argument(
+        "--repair", action="store_true", help="with --simulate: plan again until pools keep their targets"
+    )
     parser.add_argument("--timings", action="store_true", help="write the time of each stage to stderr")
 
 
-def _solve(arguments: argparse.Namespace) -> int | None:
+def _solve(arguments: argparse.Namespace) -> None:
+    from optimizer.errors import SpecError
     from optimizer.jobs import SimulateRequest, Timings, solve
     from optimizer.render.progress import working
     from optimizer.spec.writing import write_text
 
+    if arguments.repair and not arguments.simulate:
+        raise SpecError("--repair: repairs what a simulation shows; add --simulate")
     timings = Timings()
+    if arguments.repair:
+        _solve_and_repair(arguments, timings)
+        return
     with working("solving"):
         with timings.stage("read"):
             system = read_system(arguments, solving_options(arguments))
@@ -59,13 +70,44 @@ def _solve(arguments: argparse.Namespace) -> int | None:
         write_text(plan.to_json() + "\n", arguments.output)
     found = simulated(SimulateRequest(system, plan), arguments) if arguments.simulate else None
     _print_plan(plan, found, system, as_json=arguments.json)
+    _finish(plan, arguments, timings)
+
+
+def _solve_and_repair(arguments: argparse.Namespace, timings: "Timings") -> None:
+    from optimizer.jobs import RepairRequest
+    from optimizer.spec.writing import write_text
+
+    with timings.stage("read"):
+        system = read_system(arguments, solving_options(arguments))
+    found = repaired(
+        RepairRequest(
+            system, backend=arguments.backend, write_model_to=arguments.write_model, timings=timings
+        )
+    )
+    if arguments.output is not None:
+        write_text(found.plan.to_json() + "\n", arguments.output)
+    if arguments.json:
+        print(found.to_json())
+    else:
+        _print_plan(found.plan, found.simulation, system, as_json=False)
+        _print_repairs(found)
+    _finish(found.plan, arguments, timings)
+
+
+def _print_repairs(found: "RepairedPlan") -> None:
+    from optimizer.render.simulation_tables import repair_text
+    from optimizer.render.tables import show
+
+    show(repair_text(found), sys.stdout)
+
+
+def _finish(plan: "Plan", arguments: argparse.Namespace, timings: "Timings") -> None:
     if arguments.timings:
         for stage, seconds in timings.stages_s.items():
             tell(f"{stage:<12}{seconds * 1000:10.1f} ms")
     if arguments.require_complete:
         sys.stdout.flush()
         plan.raise_for_status()
-    return None
 
 
 def _print_plan(plan: "Plan", found: "Simulation | None", system: "System", *, as_json: bool) -> None:

@@ -1,16 +1,18 @@
 """The flags that say how to solve and for which load, and what they stand for."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from optimizer.cli.command import number, tell
 from optimizer.units import SECONDS, SHARE
 
 if TYPE_CHECKING:
-    from optimizer.jobs import LoadChange, SimulateRequest, SolveOptions
+    from optimizer.jobs import LoadChange, RepairRequest, SimulateRequest, SolveOptions
     from optimizer.spec.system import System
-    from optimizer.studies.simulation.document import Simulation
+    from optimizer.studies.simulation.document import RepairedPlan, Simulation
+    from optimizer.studies.simulation.plans import Progress
 
 
 def add_batch_sizing(parser: argparse.ArgumentParser) -> None:
@@ -114,6 +116,25 @@ def simulated(request: "SimulateRequest", arguments: argparse.Namespace) -> "Sim
     """
     from optimizer.errors import SpecError
     from optimizer.jobs import RequestError, simulate_plan
+
+    with _simulating() as progress:
+        try:
+            return simulate_plan(request, progress)
+        except RequestError as error:
+            raise SpecError(error.said(lambda field: flag_of(field, arguments))) from None
+
+
+def repaired(request: "RepairRequest") -> "RepairedPlan":
+    """Return a plan that is repaired after its simulation; progress shows on stderr."""
+    from optimizer.jobs import repair_plan
+
+    with _simulating() as progress:
+        return repair_plan(request, progress)
+
+
+@contextmanager
+def _simulating() -> "Iterator[Progress]":
+    """Show progress, and say when the simulator is compiled."""
     from optimizer.render.progress import counting
     from optimizer.simulation.engine import announcing_compilation
 
@@ -121,10 +142,7 @@ def simulated(request: "SimulateRequest", arguments: argparse.Namespace) -> "Sim
         tell("inferplan: compiling the simulator; this happens once and takes up to half a minute")
 
     with counting("simulating") as progress, announcing_compilation(announce):
-        try:
-            return simulate_plan(request, progress)
-        except RequestError as error:
-            raise SpecError(error.said(lambda field: flag_of(field, arguments))) from None
+        yield progress
 
 
 def add_load(parser: argparse.ArgumentParser) -> None:

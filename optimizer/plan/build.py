@@ -67,7 +67,15 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
         ),
         changes=_changes(candidates, pools),
         currency=candidates.system.currency,
+        rate_factors=_rate_factors(candidates),
     )
+
+
+def _rate_factors(candidates: Candidates) -> dict[str, dict[str, float]]:
+    factors: dict[str, dict[str, float]] = {}
+    for (server, accelerator), factor in candidates.system.rate_factors.items():
+        factors.setdefault(server, {})[accelerator] = factor
+    return factors
 
 
 def _served_fraction(problem: Problem, replicas: IntArray, carried_rps: FloatArray) -> FloatArray:

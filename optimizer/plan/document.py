@@ -1,5 +1,6 @@
 """The plan as a document: the same from the library, the command line and REST."""
 
+from collections.abc import Sized
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -12,8 +13,8 @@ from optimizer.spec.schema import AllocationData, EstimateEnd, Load, Server
 from optimizer.spec.system import System
 
 
-def _is_empty(value: tuple[object, ...]) -> bool:
-    return not value
+def _is_empty(value: Sized) -> bool:
+    return not len(value)
 
 
 class TargetFigure(Document):
@@ -149,9 +150,24 @@ class Plan(Document):
     currency: str | None = Field(None, exclude_if=lambda currency: currency is None)
     """The currency that the system's prices name; costs are hundredths of it. Absent where none is named."""
 
+    rate_factors: dict[str, dict[str, float]] = Field(
+        default_factory=dict, alias="rateFactors", exclude_if=_is_empty
+    )
+    """By server and accelerator, the share of its largest rate that a replica keeps its targets at where a
+    simulation showed that it misses them above; 0: at none. Absent without any."""
+
     def to_json(self) -> str:
         """Return the plan as JSON text, the same bytes for the same plan."""
         return self.model_dump_json(by_alias=True, indent=2)
+
+    @property
+    def factor_of_pair(self) -> dict[tuple[str, str], float]:
+        """The factors on largest rates, by server and accelerator."""
+        return {
+            (server, accelerator): factor
+            for server, factors in self.rate_factors.items()
+            for accelerator, factor in factors.items()
+        }
 
     @property
     def estimated_pools(self) -> int:

@@ -20,6 +20,8 @@ from optimizer.tabulation import tabulate
 def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> list[str]:
     """Return what is wrong with a plan for a system, one line each; nothing if it holds.
 
+    Largest rates are those of the system times the factors that the plan states, which only tighten them.
+
     Args:
         plan: what to check.
         system: what it was made for, with the options that it was made with.
@@ -29,6 +31,8 @@ def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> 
     problems = check_names(plan, system)
     if problems:
         return problems
+    if system.rate_factors != plan.factor_of_pair:
+        system = system.with_rate_factors(plan.factor_of_pair)
     at_hand = candidates if candidates is not None and candidates.system is system else None
     facts = Facts(plan, system, tabulate(system) if at_hand is None else at_hand.arrays)
     return [

@@ -8,9 +8,19 @@ from rich.table import Table
 from rich.text import Text
 
 from optimizer.render.estimates import marked
+from optimizer.render.money import Money
 from optimizer.render.tables import empty_table
-from optimizer.render.text import spreadsheet_text
-from optimizer.studies.simulation.document import Interval, SimulatedLatency, SimulatedPool, Simulation
+from optimizer.render.text import printable, spreadsheet_text
+from optimizer.studies.simulation.document import (
+    Interval,
+    LostServer,
+    Repair,
+    RepairedPlan,
+    SimulatedLatency,
+    SimulatedPool,
+    Simulation,
+    TargetCheck,
+)
 
 STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 
@@ -92,6 +102,43 @@ def _missed(pools: list[SimulatedPool]) -> Table:
         if pool.overload and all(check.met for check in pool.targets):
             table.add_row(pool.server, pool.accelerator, "steady state", "-", "-", pool.overload)
     return table
+
+
+def repair_text(found: RepairedPlan) -> Text:
+    """Return what was repaired in a plan and what is lost, a line for each."""
+    before, after = found.cost_before_cents_per_h, found.cost_after_cents_per_h
+    money = Money.of(found.plan)
+    if not found.repairs:
+        return Text("Nothing to repair", style="green" if found.holds else "yellow")
+    change = f" ({after / before - 1:+.1%})" if before > 0 else ""
+    lines = [f"Repaired: cost {money.amount(before)} -> {money.amount(after)} {money.unit}{change}"]
+    lines += [f"  {_repair_line(repair)}" for repair in found.repairs]
+    if found.lost:
+        lines += ["Lost:", *(f"  {_lost_line(item)}" for item in found.lost)]
+    return Text(printable("\n".join(lines), keep="\n"), style="default" if found.holds else "yellow")
+
+
+def _repair_line(repair: Repair) -> str:
+    needs = (
+        "keeps its targets at no load"
+        if repair.replicas_after is None
+        else f"needs {repair.replicas_after} replicas, not {repair.replicas_before} "
+        f"(x {repair.rate_factor:.3g} of the largest rate)"
+    )
+    why = "; ".join(map(_miss, repair.missed)) if repair.overload is None else repair.overload
+    return f"{repair.server} on {repair.accelerator} {needs}: {why}"
+
+
+def _lost_line(item: LostServer) -> str:
+    missed = "; ".join(map(_miss, item.missed))
+    why = f"{item.reason}: {item.detail}"
+    return f"{item.server}: {item.served_fraction:.1%} served, {why}" + (f"; {missed}" if missed else "")
+
+
+def _miss(check: TargetCheck) -> str:
+    """Say by how much a target is missed."""
+    over = "" if check.limit <= 0 else f" ({check.simulated.value / check.limit - 1:+.1%})"
+    return f"{check.target} {_with_width(check.simulated)}, target {_number(check.limit)}{over}"
 
 
 def _with_width(figure: Interval) -> str:

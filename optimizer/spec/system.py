@@ -7,7 +7,7 @@ names; this is what makes every later answer independent of it.
 import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from types import MappingProxyType
@@ -49,6 +49,9 @@ class System:
     capacity: Mapping[str, int]
     """Units by accelerator type."""
     options: OptimizerOptions
+    rate_factors: Mapping[tuple[str, str], float] = field(default_factory=lambda: MappingProxyType({}))
+    """By server and accelerator: what a replica may take of its largest rate, where simulations showed that
+    all of it is too much; 0: nothing. No part of the documents."""
 
     @property
     def currency(self) -> str | None:
@@ -120,6 +123,10 @@ class System:
         }
         capacity = {**self.capacity, **changed}
         return replace(self, capacity=MappingProxyType({kind: capacity[kind] for kind in sorted(capacity)}))
+
+    def with_rate_factors(self, factors: Mapping[tuple[str, str], float]) -> "System":
+        """Return a copy in which replicas take other shares of their largest rates."""
+        return replace(self, rate_factors=MappingProxyType(dict(sorted(factors.items()))))
 
     def profiles_of(self, model: str) -> list[ModelProfile]:
         """Return the profiles of a model."""

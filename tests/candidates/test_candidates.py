@@ -402,6 +402,7 @@ def test_every_reason_has_a_label_of_the_closed_set() -> None:
         "no_work",
         "slo_unattainable",
         "replica_limit",
+        "simulation_missed",
     }
 
 

@@ -53,6 +53,21 @@ TABLE: list[tuple[str, str, Path, Lie, str]] = [
     ("Plan.levels", "fleet", ("levels",), lambda items: items[::-1], "the levels are priority 1: unserved"),
     ("Plan.levels", "fleet", ("levels",), lambda items: items + items[-1:], "the levels are priority 1: uns"),
     ("Plan.total_cost_cents_per_h", "fleet", ("totalCost",), plus(-1), "the allocations cost"),
+    (
+        "Plan.rate_factors",
+        "fleet",
+        ("rateFactors",),
+        to({"free": {"A": 0.5}}),
+        "free: the largest rate on A is",
+    ),
+    ("Plan.rate_factors", "fleet", ("rateFactors",), to({"x": {"A": 0.5}}), "x: a factor on its rate on A"),
+    (
+        "Plan.rate_factors",
+        "fleet",
+        ("rateFactors",),
+        to({"free": {"A": 1.0}}),
+        "free: the factor on its rate",
+    ),
     ("Plan.currency", "fleet", ("currency",), to("USD"), "costs are in None, the plan says USD"),
     (
         "Plan.allocations",

@@ -10,7 +10,7 @@ from optimizer.timing import laws_known
 
 def check_names(plan: Plan, system: System) -> list[str]:
     """Return which names are missing, unknown or repeated; the other checks look up every name."""
-    return [*_servers(plan, system), *_accelerators(plan, system)]
+    return [*_servers(plan, system), *_accelerators(plan, system), *_rate_factors(plan, system)]
 
 
 def _servers(plan: Plan, system: System) -> Iterator[str]:
@@ -48,3 +48,11 @@ def _accelerators(plan: Plan, system: System) -> Iterator[str]:
                 yield f"{name}: no token times of {model} on {pool.accelerator} are known"
             elif pool.estimated != (system.options.estimates if profile.is_estimated else None):
                 yield f"{name}: on {pool.accelerator} estimated is {pool.estimated}, which its profile is not"
+
+
+def _rate_factors(plan: Plan, system: System) -> Iterator[str]:
+    for (name, accelerator), factor in plan.factor_of_pair.items():
+        if name not in system.servers or accelerator not in system.accelerators:
+            yield f"{name}: a factor on its rate on {accelerator}, which the system does not have"
+        elif not 0 <= factor < 1:
+            yield f"{name}: the factor on its rate on {accelerator} is {factor:g}, not from 0 to less than 1"

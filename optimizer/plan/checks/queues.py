@@ -130,7 +130,8 @@ def _figures(arrays: SystemArrays, pairs: Pairs, pools: list[Pool]) -> Iterator[
         if len(works):
             some = pairs.take(works)
             queues, targets = replicas_of(arrays, some), targets_of(arrays, some)
-            yield works, _loaded_figures(queues, targets, rate[works], most[works])
+            factor = arrays.rate_factor[some.server, some.accelerator]
+            yield works, _loaded_figures(queues, targets, rate[works], most[works], factor)
         if len(broken):
             nothing = np.zeros(len(broken))
             measured = np.zeros_like(targets_of(arrays, pairs.take(broken)).limits)
@@ -153,11 +154,12 @@ def _idle_figures(law: Law, pairs: Pairs, targets: Targets) -> _Figures:
 
 
 def _loaded_figures(
-    queues: QueueModel, targets: Targets, rate_rps: FloatArray, said_rps: FloatArray
+    queues: QueueModel, targets: Targets, rate_rps: FloatArray, said_rps: FloatArray, factor: FloatArray
 ) -> _Figures:
+    """Return what pools do at their loads; a factor on the largest rate is taken off to check that rate."""
     found = queues.analyze(rate_rps)
-    most = said_rps.copy()
-    unsettled = np.flatnonzero(~_is_largest(queues, targets, said_rps))
+    most = said_rps / np.where(factor > 0, factor, 1.0)
+    unsettled = np.flatnonzero(~_is_largest(queues, targets, most))
     if len(unsettled):
         most[unsettled] = largest_rate(queues.take(unsettled), targets.take(unsettled)).max_rate_rps
     return _Figures(
@@ -167,7 +169,7 @@ def _loaded_figures(
         found.wait_ms,
         found.utilization,
         found.loss,
-        most,
+        most * np.where(factor > 0, factor, np.nan),
     )
 
 

@@ -292,6 +292,7 @@ def _written(count: int, step: float) -> float:
 
 _MISSING = {
     "slo_unattainable": "a looser target ({accelerator}: {detail})",
+    "simulation_missed": "a looser target ({accelerator}: {detail})",
     "does_not_fit": "a larger kvCapacity ({accelerator}: {detail})",
     "replica_limit": "a higher maxNumReplicas ({accelerator}: {detail})",
     "batch_limit": "a smaller batch ({accelerator}: {detail})",

@@ -3,6 +3,7 @@
 from pydantic import Field
 
 from optimizer.documents import Document
+from optimizer.plan import Plan
 from optimizer.spec.schema import EstimateEnd
 
 
@@ -86,6 +87,8 @@ class SimulatedPool(Document):
     """Requests that the pool serves within all targets [requests/s]."""
     targets: tuple[TargetCheck, ...] = Field((), strict=False)
     """Every target of the server."""
+    requests: int | None = Field(None, exclude_if=lambda count: count is None)
+    """Requests sent to the replica, where these are more than to others; else absent."""
     estimated: EstimateEnd | None = Field(None, exclude_if=lambda end: end is None)
     """The end of the interval that token times were taken from, where they are estimated; else absent."""
 
@@ -93,6 +96,11 @@ class SimulatedPool(Document):
     def holds(self) -> bool:
         """Whether every target is kept."""
         return self.overload is None and all(check.met for check in self.targets)
+
+    @property
+    def missed(self) -> tuple[TargetCheck, ...]:
+        """The targets that are missed."""
+        return tuple(check for check in self.targets if not check.met)
 
 
 class Simulation(Document):
@@ -113,4 +121,65 @@ class Simulation(Document):
 
     def to_json(self) -> str:
         """Return the simulation as JSON text, the same bytes for the same plan and seed."""
+        return self.model_dump_json(by_alias=True, indent=2)
+
+
+class Repair(Document):
+    """A server on an accelerator whose replicas may take less, as they missed targets in a simulation."""
+
+    server: str
+    """The server."""
+    accelerator: str
+    """The accelerator's name."""
+    rate_factor: float = Field(alias="rateFactor")
+    """What a replica may take from here on, as a share of its largest rate; 0: nothing."""
+    replicas_before: int = Field(alias="replicasBefore")
+    """Replicas of the pool that missed."""
+    replicas_after: int | None = Field(None, alias="replicasAfter")
+    """Replicas on which its load keeps the targets; none: no number of them that was tried."""
+    cost_before_cents_per_h: float = Field(alias="costBefore")
+    """Cost of the pool that missed [cents/h]."""
+    cost_after_cents_per_h: float | None = Field(None, alias="costAfter")
+    """Cost of the replicas that keep the targets [cents/h], taken by the plan or not; none: none do."""
+    overload: str | None = None
+    """Why the pool had no steady state; none: it had one."""
+    missed: tuple[TargetCheck, ...] = Field(strict=False)
+    """The targets that the pool missed."""
+
+
+class LostServer(Document):
+    """A server whose targets are not kept for all of its load in the end, and were to be at first."""
+
+    server: str
+    """The server."""
+    served_fraction: float = Field(alias="servedFraction")
+    """Share of its load that is served."""
+    reason: str
+    """Why it is not served in full: one of the reasons of plans; `simulation_missed`: it is, and misses."""
+    detail: str
+    """The reason in numbers."""
+    missed: tuple[TargetCheck, ...] = Field(strict=False)
+    """The targets that it misses, or missed last; none where its units went to others."""
+
+
+class RepairedPlan(Document):
+    """A plan, what its pools do in a simulation, and what was changed until they kept their targets."""
+
+    plan: Plan
+    """The plan."""
+    simulation: Simulation
+    """What its pools do."""
+    holds: bool
+    """Whether every pool keeps every target, and nothing was lost on the way."""
+    cost_before_cents_per_h: float = Field(alias="costBefore")
+    """Cost of the plan before any repair [cents/h]."""
+    cost_after_cents_per_h: float = Field(alias="costAfter")
+    """Cost of the plan [cents/h]."""
+    repairs: tuple[Repair, ...] = Field(strict=False)
+    """What was tightened, in the order in which it was found."""
+    lost: tuple[LostServer, ...] = Field(strict=False)
+    """Servers that lost what the plan before promised them."""
+
+    def to_json(self) -> str:
+        """Return all of it as JSON text, the same bytes for the same system and seed."""
         return self.model_dump_json(by_alias=True, indent=2)

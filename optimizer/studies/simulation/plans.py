@@ -37,6 +37,11 @@ def simulation_of(runs: list[PoolRun], effort: Effort, progress: Progress | None
         pools.append(pool)
         if progress is not None:
             progress(len(pools), len(runs))
+    return simulation_from(runs, pools, effort)
+
+
+def simulation_from(runs: list[PoolRun], pools: list[SimulatedPool], effort: Effort) -> Simulation:
+    """Return what the simulated pools amount to together."""
     return Simulation(
         requests=effort.requests,
         seed=effort.seed,

@@ -1,0 +1,217 @@
+"""A plan whose pools keep their targets in simulation: what misses is tightened, and the plan made again.
+
+A pool that misses a target may take less: the largest rate of its server on its accelerator is cut to what
+the simulator shows to hold, and the system is solved again with that. What missed nothing is not cut. Chances
+belong to server and accelerator, and stay.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from optimizer.parallel import as_done
+from optimizer.plan import Plan
+from optimizer.simulation.replicas import Effort
+from optimizer.simulation.workload import OpenLoad
+from optimizer.spec.system import System
+from optimizer.studies.simulation.document import (
+    LostServer,
+    Repair,
+    RepairedPlan,
+    SimulatedPool,
+    TargetCheck,
+)
+from optimizer.studies.simulation.plans import Progress, simulation_from
+from optimizer.studies.simulation.pools import PoolRun, pool_runs, simulate_pool
+from optimizer.tabulation import SECONDS_PER_MINUTE
+
+LENGTHENING = 4
+"""Times as many requests where the interval of a figure holds its limit."""
+MOST_LENGTHENED = 16
+"""Times as many requests at most; then the figure itself decides."""
+FINEST = 32
+"""Steps of the load of a replica where the replicas of a pool are not all there is to choose."""
+LEAST_SHARE = 1 / 64
+"""Of the load at which a replica misses: below this none is tried."""
+MOST_ROUNDS = 64
+"""Plans at most; what misses then is named as lost."""
+
+Solve = Callable[[System], Plan]
+"""Makes the plan of a system."""
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What was found so far."""
+
+    system: System
+    plan: Plan
+    known: dict[tuple[str, str, int, float], SimulatedPool] = field(default_factory=dict)
+    """Simulated pools by server, accelerator, replicas and load of a replica."""
+    repairs: list[Repair] = field(default_factory=list)
+
+
+def repair_plan(
+    system: System, solve: Solve, effort: Effort, progress: Progress | None = None
+) -> RepairedPlan:
+    """Solve, simulate, tighten what misses a target, and solve again until all that is served holds.
+
+    Args:
+        system: what to plan.
+        solve: makes the plan of a system.
+        effort: how much to simulate, at least.
+        progress: told of every pool that is done, plan by plan.
+    """
+    first = solve(system)
+    state = _Progress(system, first)
+    for round_number in range(MOST_ROUNDS):
+        runs = pool_runs(state.system, state.plan)
+        pools = _simulated(state, runs, effort, progress)
+        missing = [run for run, pool in zip(runs, pools, strict=True) if not pool.holds]
+        if not missing or round_number == MOST_ROUNDS - 1:
+            break
+        _tighten(state, missing, effort)
+        state.plan = solve(state.system)
+    simulation = simulation_from(runs, pools, effort)
+    lost = _lost(first, state, pools)
+    return RepairedPlan(
+        plan=state.plan,
+        simulation=simulation,
+        holds=simulation.holds and not lost,
+        cost_before_cents_per_h=first.total_cost_cents_per_h,
+        cost_after_cents_per_h=state.plan.total_cost_cents_per_h,
+        repairs=tuple(state.repairs),
+        lost=lost,
+    )
+
+
+def judged_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
+    """Simulate a pool, with more requests while the interval of a figure holds its limit."""
+    most, requests = effort.requests * MOST_LENGTHENED, effort.requests
+    pool = simulate_pool(run, effort)
+    while not _is_clear(pool) and requests < most:
+        requests *= LENGTHENING
+        pool = simulate_pool(run, replace(effort, requests=requests))
+    return pool if requests == effort.requests else pool.model_copy(update={"requests": requests})
+
+
+def _is_clear(pool: SimulatedPool) -> bool:
+    """Say whether every figure is on one side of its limit, with all of its interval."""
+    return pool.overload is not None or all(
+        check.simulated.half_width is None
+        or abs(check.simulated.value - check.limit) >= check.simulated.half_width
+        for check in pool.targets
+    )
+
+
+def _simulated(
+    state: _Progress, runs: list[PoolRun], effort: Effort, progress: Progress | None
+) -> list[SimulatedPool]:
+    """Return what each pool does; one whose replicas have the load that they had before is known."""
+    new = [run for run in runs if _key(run) not in state.known]
+    done = as_done(partial(judged_pool, effort=effort), new)
+    for count, (run, pool) in enumerate(zip(new, done, strict=True), start=1):
+        state.known[_key(run)] = pool
+        if progress is not None:
+            progress(count, len(new))
+    return [state.known[_key(run)] for run in runs]
+
+
+def _key(run: PoolRun) -> tuple[str, str, int, float]:
+    return run.server, run.pool.accelerator, run.pool.num_replicas, run.rate_rps
+
+
+# --- tightening ----------------------------------------------------------------------------------------
+
+
+def _tighten(state: _Progress, missing: list[PoolRun], effort: Effort) -> None:
+    """Cut the largest rates of the pools that miss to what holds, and note it."""
+    alone = {run.server: _is_alone(state.plan, run.server) for run in missing}
+    steps = [run.pool.num_replicas if alone[run.server] else FINEST for run in missing]
+    factors = dict(state.system.rate_factors)
+    shares = as_done(partial(_share_that_holds, effort=effort), list(zip(missing, steps, strict=True)))
+    for run, share in zip(missing, shares, strict=True):
+        most_rps = run.pool.max_arrival_rate_rpm / SECONDS_PER_MINUTE / run.pool.num_replicas
+        pair = run.server, run.pool.accelerator
+        factors[pair] = factors.get(pair, 1.0) * share * run.rate_rps / most_rps
+        state.repairs.append(_repair(run, share, factors[pair], state.known[_key(run)]))
+    state.system = state.system.with_rate_factors(factors)
+
+
+def _is_alone(plan: Plan, server: str) -> bool:
+    """Say whether a server is served in full by one pool: then whole replicas are all there is to add."""
+    return len(plan.allocations[server]) == 1 and all(item.server != server for item in plan.unserved)
+
+
+def _share_that_holds(run_and_steps: tuple[PoolRun, int], effort: Effort) -> float:
+    """Return the largest share of a replica's load, steps/(steps + k), at which it holds; 0: none."""
+    run, steps = run_and_steps
+
+    def holds(k: int) -> bool:
+        return judged_pool(_at_share(run, steps / (steps + k)), effort).holds
+
+    most = math.ceil(steps / LEAST_SHARE) - steps
+    below, above = 0, 1
+    while not holds(above):
+        if above == most:
+            return 0.0
+        below, above = above, min(2 * above, most)
+    while above - below > 1:
+        middle = (below + above) // 2
+        below, above = (below, middle) if holds(middle) else (middle, above)
+    return steps / (steps + above)
+
+
+def _at_share(run: PoolRun, share: float) -> PoolRun:
+    """Return a pool whose replicas have a share of their load."""
+    assert isinstance(run.load, OpenLoad)
+    rate_rps = run.rate_rps * share
+    return replace(run, rate_rps=rate_rps, load=replace(run.load, rate_rps=rate_rps))
+
+
+def _repair(run: PoolRun, share: float, factor: float, found: SimulatedPool) -> Repair:
+    before, pool = run.pool.num_replicas, run.pool
+    after = math.ceil(before / share * (1 - 1e-9)) if share > 0 else None
+    return Repair(
+        server=run.server,
+        accelerator=pool.accelerator,
+        rate_factor=factor,
+        replicas_before=before,
+        replicas_after=after,
+        cost_before_cents_per_h=pool.cost_cents_per_h,
+        cost_after_cents_per_h=None if after is None else pool.cost_cents_per_h / before * after,
+        overload=found.overload,
+        missed=found.missed,
+    )
+
+
+# --- what is lost --------------------------------------------------------------------------------------
+
+
+def _lost(first: Plan, state: _Progress, pools: list[SimulatedPool]) -> tuple[LostServer, ...]:
+    """Return the servers that get less than the first plan promised, and those that still miss targets."""
+    promised = {item.server: item.served_fraction for item in first.unserved}
+    missed = {repair.server: repair.missed for repair in state.repairs}  # the last of each
+    lost = [
+        LostServer(
+            server=item.server,
+            served_fraction=item.served_fraction,
+            reason=item.reason,
+            detail=item.detail,
+            missed=missed.get(item.server, ()),
+        )
+        for item in state.plan.unserved
+        if item.served_fraction < promised.get(item.server, 1.0)
+    ]
+    named = {item.server for item in lost}
+    lost += [_still_missing(pool) for pool in pools if not pool.holds and pool.server not in named]
+    return tuple(lost)
+
+
+def _still_missing(pool: SimulatedPool) -> LostServer:
+    missed: tuple[TargetCheck, ...] = pool.missed
+    detail = pool.overload or f"targets are missed on {pool.accelerator} after {MOST_ROUNDS} plans"
+    return LostServer(
+        server=pool.server, served_fraction=1.0, reason="simulation_missed", detail=detail, missed=missed
+    )
