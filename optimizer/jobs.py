@@ -32,6 +32,7 @@ from optimizer.studies.reports.report import make_report
 from optimizer.studies.simulation.document import Simulation
 from optimizer.studies.simulation.plans import Progress, simulation_of
 from optimizer.studies.simulation.pools import pool_runs, traced
+from optimizer.studies.simulation.replicas import simulate_replica
 
 if TYPE_CHECKING:
     from optimizer.starters.document import Start
@@ -53,6 +54,7 @@ __all__ = [
     "make_report",
     "show_figure",
     "simulate_plan",
+    "simulate_replica",
     "size_replicas",
     "solve",
     "start_document",

@@ -114,7 +114,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "figures.placed",
             "simulation.pools",
         ),
-        ("comparison.compare", "reports.overview", "simulation.plans"),
+        ("comparison.compare", "reports.overview", "simulation.plans", "simulation.replicas"),
         ("explanation.servers", "explanation.units", "explanation.targets", "reports.report"),
         ("explanation.repair", "figures.curves", "figures.prices", "figures.plans"),
         ("explanation.explain", "figures.kinds"),
@@ -201,7 +201,7 @@ HOMES = {
 
 JOBS = {
     "analyze_replicas", "check_documents", "choose", "compare", "explain", "find_candidates", "make_figure",
-    "make_report", "simulate_plan", "simulation_of", "size_replicas", "solve",
+    "make_report", "simulate_plan", "simulate_replica", "simulation_of", "size_replicas", "solve",
 }  # fmt: skip
 """What computes for users; the shells have it from `optimizer.jobs`."""
 

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from optimizer.cli.command import number, tell
@@ -115,16 +116,21 @@ def simulated(request: "SimulateRequest", arguments: argparse.Namespace) -> "Sim
     from optimizer.errors import SpecError
     from optimizer.jobs import RequestError, simulate_plan
     from optimizer.render.progress import counting
-    from optimizer.simulation.engine import announcing_compilation
 
-    def announce() -> None:
-        tell("inferplan: compiling the simulator; this happens once and takes up to half a minute")
-
-    with counting("simulating") as progress, announcing_compilation(announce):
+    with counting("simulating") as progress, announced():
         try:
             return simulate_plan(request, progress)
         except RequestError as error:
             raise SpecError(error.said(lambda field: flag_of(field, arguments))) from None
+
+
+def announced() -> AbstractContextManager[None]:
+    """Say on stderr if the simulator is compiled first."""
+    from optimizer.simulation.engine import announcing_compilation
+
+    return announcing_compilation(
+        lambda: tell("inferplan: compiling the simulator; this happens once and takes up to half a minute")
+    )
 
 
 def add_load(parser: argparse.ArgumentParser) -> None:
