@@ -93,12 +93,11 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("explanation.explain", "figures.kinds"),
     ),
     "optimizer.render": (
-        ("text",),
-        ("plots.style", "comparison_words"),
-        ("plots.curves", "plots.bars", "plots.grids"),
-        ("progress", "plots", "sections", "explanation_words"),
-        ("tables", "pages"),
-        ("comparison_tables", "server_tables", "estimate_tables"),
+        ("text", "names", "columns"),
+        ("plots.style", "comparison_words", "tables"),
+        ("plots.curves", "plots.bars", "plots.grids", "explanation_words"),
+        ("progress", "plots", "sections"),
+        ("pages", "plan_tables", "replica_tables", "comparison_tables", "server_tables", "estimate_tables"),
         ("explanation_tables",),
     ),
     "rest_server": (

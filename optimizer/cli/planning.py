@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from optimizer.cli.command import Command, add_json, add_path, print_json, tell
+from optimizer.cli.command import Command, add_output, add_path, print_json, show_tables, tell
 from optimizer.cli.solving import (
     add_batch_sizing,
     add_load,
@@ -18,7 +18,7 @@ def _add_solve(parser: argparse.ArgumentParser) -> None:
     add_path(parser)
     add_solving_flags(parser)
     add_load(parser)
-    add_json(parser)
+    add_output(parser, "allocations", "cards", "unserved", "objectives")
     parser.add_argument(
         "-o", "--output", metavar="FILE", type=Path, help="write the plan as JSON to FILE as well"
     )
@@ -49,9 +49,9 @@ def _solve(arguments: argparse.Namespace) -> int | None:
     if arguments.json:
         print(plan.to_json())
     else:
-        from optimizer.render.tables import plan_tables, show
+        from optimizer.render.plan_tables import plan_tables
 
-        show(plan_tables(plan, system), sys.stdout)
+        show_tables(plan_tables(plan, system), arguments)
     if arguments.timings:
         for stage, seconds in timings.stages_s.items():
             tell(f"{stage:<12}{seconds * 1000:10.1f} ms")
@@ -88,7 +88,7 @@ def _add_candidates(parser: argparse.ArgumentParser) -> None:
     add_path(parser)
     add_load(parser)
     add_batch_sizing(parser)
-    add_json(parser)
+    add_output(parser, "candidates", "rejected")
 
 
 def _candidates(arguments: argparse.Namespace) -> None:
@@ -101,9 +101,9 @@ def _candidates(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(candidates.to_wire())
     else:
-        from optimizer.render.tables import candidate_tables, show
+        from optimizer.render.plan_tables import candidate_tables
 
-        show(candidate_tables(candidates), sys.stdout)
+        show_tables(candidate_tables(candidates), arguments)
 
 
 COMMANDS = {

@@ -2,11 +2,10 @@
 
 import argparse
 import json
-import sys
 from collections.abc import Callable
 from typing import Any
 
-from optimizer.cli.command import Command, add_json, tell
+from optimizer.cli.command import Command, add_output, show_tables, tell
 
 _LAW_FLAGS = {
     "decode": (
@@ -37,7 +36,7 @@ _LAW_FLAGS = {
 _SHAPE_FLAGS = ("in_tokens", "out_tokens", "max_batch", "max_queue", "max_num_tokens")
 
 
-def _add_replica(parser: argparse.ArgumentParser) -> None:
+def _add_replica(parser: argparse.ArgumentParser, *tables: str) -> None:
     parser.add_argument("--in-tokens", metavar="TOKENS", type=float, help="mean input length")
     parser.add_argument("--out-tokens", metavar="TOKENS", type=float, help="mean output length")
     parser.add_argument("--max-batch", metavar="REQUESTS", type=int, help="batch limit")
@@ -61,7 +60,7 @@ def _add_replica(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="JSON lines in the format of the reference's queue-analysis service; - for stdin",
     )
-    add_json(parser)
+    add_output(parser, *tables)
 
 
 def _replica(arguments: argparse.Namespace) -> Any:
@@ -110,7 +109,7 @@ def _flag_of(path: str, replica: Any) -> str:
 
 def _add_analyze(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rate", metavar="REQ/S", type=float, help="arrival rate [requests/s]")
-    _add_replica(parser)
+    _add_replica(parser, "performance")
 
 
 def _analyze(arguments: argparse.Namespace) -> int | None:
@@ -129,9 +128,9 @@ def _analyze(arguments: argparse.Namespace) -> int | None:
     if arguments.json:
         print(found.model_dump_json(by_alias=True, indent=2))
         return None
-    from optimizer.render.tables import performance_table, show
+    from optimizer.render.replica_tables import performance_table
 
-    show(performance_table(found), sys.stdout)
+    show_tables(performance_table(found), arguments)
     if found.offered_rps > found.stable_rate_rps:
         tell(
             f"inferplan: note: rate {found.offered_rps:g} requests/s exceeds the stable maximum "
@@ -152,7 +151,7 @@ def _add_size(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="cap the rate at 0.9 of the largest stable one, as slo-tps does",
     )
-    _add_replica(parser)
+    _add_replica(parser, "rates", "performance")
 
 
 def _size(arguments: argparse.Namespace) -> int | None:
@@ -177,9 +176,9 @@ def _size(arguments: argparse.Namespace) -> int | None:
     if arguments.json:
         print(sizing.model_dump_json(by_alias=True, indent=2))
     else:
-        from optimizer.render.tables import show, sizing_tables
+        from optimizer.render.replica_tables import sizing_tables
 
-        show(sizing_tables(sizing, targets), sys.stdout)
+        show_tables(sizing_tables(sizing, targets), arguments)
     return None
 
 

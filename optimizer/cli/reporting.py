@@ -23,7 +23,7 @@ KINDS = {
     "plan": "all four of the next, on one page",
     "load": "arrival rate and tokens of each model and class",
     "assignment": "accelerator and replicas of each model and class",
-    "types": "units, replicas and cost of each accelerator type",
+    "types": "cards, replicas and cost of each accelerator type",
     "servers": "cost, replicas, batch, token time and wait of each server",
     "targets": "latencies of each server as shares of their targets",
     "occupancy": "how many requests are in a replica, and how often",

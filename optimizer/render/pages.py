@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from optimizer.render.plots import draw
 from optimizer.render.sections import Section, headline, sections, status
-from optimizer.render.text import printable
+from optimizer.render.text import printable, spreadsheet_text
 from optimizer.spec.system import System
 from optimizer.studies.figures.document import Figure
 from optimizer.studies.figures.plans import PANELS, Shown, left_out
@@ -25,8 +25,6 @@ PageFormat = Literal["html", "markdown", "csv"]
 
 _MARKDOWN_SIGNS = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])|:(?=//)")
 """An underscore within a word is one, and stays as it is."""
-_FORMULA_SIGNS = ("=", "+", "-", "@", "\t")
-"""A spreadsheet takes text that begins with one of these for a formula."""
 
 
 def render_report(report: Report, system: System, page_format: PageFormat) -> str:
@@ -120,10 +118,7 @@ def _csv(report: Report) -> str:
 
 
 def _as_text(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    text = value.replace("\r", "?")  # the library does not quote it, and it would end the row
-    return f"'{text}" if text.startswith(_FORMULA_SIGNS) else text
+    return spreadsheet_text(value) if isinstance(value, str) else value
 
 
 def _printable(section: Section) -> Section:

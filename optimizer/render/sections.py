@@ -123,7 +123,7 @@ def _assignment(overview: Overview) -> Section:
 def _types(overview: Overview) -> Section:
     total = overview.plan.total_cost_cents_per_h
     columns = (
-        Column("type", numeric=False), Column("replicas"), Column("units"), Column("cost [cents/h]"),
+        Column("type", numeric=False), Column("replicas"), Column("cards"), Column("cost [cents/h]"),
         Column("share of cost"), Column("power [kW]"),
     )  # fmt: skip
     rows = [
@@ -184,8 +184,8 @@ def _power(overview: Overview) -> Section:
 
 def _capacity(overview: Overview) -> Section:
     columns = (
-        Column("type", numeric=False), Column("used [units]"), Column("exist [units]"),
-        Column("left [units]"), Column("in use"),
+        Column("type", numeric=False), Column("used [cards]"), Column("exist [cards]"),
+        Column("left [cards]"), Column("in use"),
     )  # fmt: skip
     rows = []
     for use in overview.plan.capacity:
@@ -194,7 +194,7 @@ def _capacity(overview: Overview) -> Section:
         share = f"{use.used / limit:.0%}" if limit else "–"
         rows.append((use.type, f"{use.used:,}", "unlimited" if limit is None else f"{limit:,}", left, share))
     none = sorted(use.type for use in overview.plan.capacity if use.limit == 0)
-    text = (f"There are no units of {', '.join(none)}.",) if none else ()
+    text = (f"There are no cards of {', '.join(none)}.",) if none else ()
     return Section("capacity", "Capacity", text, columns, tuple(rows))
 
 

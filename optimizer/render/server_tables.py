@@ -3,18 +3,18 @@
 from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
-from rich.table import Table
 
+from optimizer.render import columns
 from optimizer.render.explanation_words import (
     LIMIT_NAMES,
     binding_text,
-    cost_text,
+    effect_value,
     factor_text,
     more_text,
     sentence,
     service_text,
 )
-from optimizer.render.tables import empty_table
+from optimizer.render.tables import Said, Table
 from optimizer.studies.explanation.document import (
     Alternative,
     Binding,
@@ -99,46 +99,33 @@ def _next_best(alternative: Alternative) -> str:
 
 
 def _candidates(item: ServerExplanation) -> Table:
-    table = empty_table(
-        "Where it can run, and how much more the plan would cost with it there",
-        [
-            ("accelerator\n(* runs there)", False),
-            ("replicas", True),
-            ("batch", True),
-            ("units", True),
-            ("own cost\ncents/h", True),
-            ("binding\nconstraint", False),
-            ("plan cost\ncents/h", True),
-        ],
-    )
+    title = "Where it can run, and what more the plan would then cost (* runs there)"
+    table = Table(title, columns.OPTIONS, "candidates")
     chosen = {pool.accelerator for pool in item.pools}
     for option in item.options:
+        name = option.accelerator
         table.add_row(
-            option.accelerator + (" *" if option.accelerator in chosen else ""),
-            f"{option.num_replicas:,}",
-            str(option.max_batch),
-            f"{option.units:,} {option.type}",
-            f"{option.cost_cents_per_h:,.2f}",
+            Said(f"{name} *", name) if name in chosen else name,
+            option.num_replicas,
+            option.units,
+            option.type,
+            option.max_batch,
+            option.cost_cents_per_h,
             binding_text(option.binding),
             _forced(option),
         )
     return table
 
 
-def _forced(option: Option) -> str:
+def _forced(option: Option) -> Said | str | None:
     if option.forced is None:
-        return "-"
-    if not option.forced.pools:
-        return "not served there"
-    return cost_text(option.forced.effect)
+        return None
+    return effect_value(option.forced.effect) if option.forced.pools else "not served there"
 
 
 def _rejections(item: ServerExplanation) -> Table:
-    table = empty_table(
-        "Where it cannot run",
-        [("accelerator", False), ("misses by", True), ("reason", False), ("detail", False)],
-    )
+    table = Table("Where it cannot run", columns.MISSES, "rejected")
     for pair in item.rejections:
-        miss = "-" if pair.factor is None else f"x {factor_text(pair.factor)}"
+        miss = None if pair.factor is None else Said(f"x {factor_text(pair.factor)}", pair.factor)
         table.add_row(pair.accelerator, miss, pair.reason, pair.detail)
     return table

@@ -272,7 +272,7 @@ def edge(**changes: Any) -> System:
     ("changes", "words"),
     [
         ({"units": {"A": 0, "B": 0}}, ["2 servers are not served in full", "No server runs.", "0 of 0 are"]),
-        ({"units": {"A": 5}}, ["There are no units of B.", "Every server is served in full."]),
+        ({"units": {"A": 5}}, ["There are no cards of B.", "Every server is served in full."]),
         ({"classes": [service_class("gold", itl=0.1)]}, ["best ITL at batch 1", "No server runs."]),
         ({"rate": 0.0}, ["Every server is idle and needs nothing.", "No server runs."]),
         ({"rate": 0.0, "replicas": 1}, ["Every server is served in full.", "idle"]),

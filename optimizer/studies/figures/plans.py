@@ -133,7 +133,7 @@ def _lacks(shown: Shown) -> dict[tuple[str, str], str]:
 
 
 def types_panel(shown: Shown, before: Shown | None = None) -> BarPanel:
-    """Return units, replicas and cost of every accelerator type; with no plan before, what exists."""
+    """Return cards, replicas and cost of every accelerator type; with no plan before, what exists."""
     then = {} if before is None else {row.type: row for row in before.overview.types}
     bars = []
     for row in shown.overview.types:
@@ -149,9 +149,9 @@ def types_panel(shown: Shown, before: Shown | None = None) -> BarPanel:
     limited = any(row.limit is not None for row in shown.overview.types)
     return BarPanel(
         title="Accelerator types",
-        columns=("units", "replicas", "cost\n[cents/h]"),
+        columns=("cards", "replicas", "cost\n[cents/h]"),
         bars=tuple(bars),
-        mark="before" if before is not None else "units that exist" if limited else "",
+        mark="before" if before is not None else "cards that exist" if limited else "",
     )
 
 

@@ -1,0 +1,66 @@
+"""Tables of single replicas, and of how long planning takes; every number with its unit."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Group
+
+from optimizer.render import columns
+from optimizer.render.tables import Said, Table
+from optimizer.replica import LatencyTargets, ReplicaPerformance, ReplicaSizing
+
+
+def performance_table(found: ReplicaPerformance, title: str = "One replica") -> Table:
+    """Return the performance of one replica as a table of figures with their units."""
+    table = Table(title, columns.FIGURES, "performance")
+    rows = (
+        ("offered rate", found.offered_rps, ".6g", "req/s"),
+        ("throughput", found.throughput_rps, ".6g", "req/s"),
+        ("largest stable rate", found.stable_rate_rps, ".6g", "req/s"),
+        ("lost", found.loss, ".4%", ""),
+        ("TTFT, with wait", found.ttft_ms, ".6g", "ms"),
+        ("ITL", found.itl_ms, ".6g", "ms"),
+        ("wait", found.wait_ms, ".6g", "ms"),
+        ("prefill", found.prefill_ms, ".6g", "ms"),
+        ("service", found.service_ms, ".7g", "ms"),
+        ("response", found.response_ms, ".7g", "ms"),
+        ("in system", found.in_service + found.in_queue, ".6g", "requests"),
+        ("in the batch", found.in_service, ".6g", "requests"),
+        ("waiting", found.in_queue, ".6g", "requests"),
+        ("utilisation", found.utilization, ".4g", "of the batch limit"),
+        ("p(empty)", found.p_empty, ".5g", ""),
+        ("p(full)", found.loss, ".5g", ""),
+    )
+    for figure, value, form, unit in rows:
+        table.add_row(figure, Said(format(value, form), value), unit)
+    return table
+
+
+def sizing_tables(sizing: ReplicaSizing, targets: LatencyTargets) -> Group:
+    """Return the largest rate of a replica, target by target, and the performance there."""
+    table = Table("Largest rate", columns.RATES, "rates")
+    for name, asked, rate in (
+        (f"TTFT of {targets.ttft_ms:g} ms alone", targets.ttft_ms, sizing.rate_ttft_rps),
+        (f"ITL of {targets.itl_ms:g} ms alone", targets.itl_ms, sizing.rate_itl_rps),
+        ("throughput target alone", targets.tps, sizing.rate_tps_rps),
+        ("all targets", True, sizing.max_rate_rps),
+    ):
+        if asked and rate is not None:
+            table.add_row(name, rate, rate * 60)
+    return Group(table, performance_table(sizing.at_max_rate, "At the largest rate"))
+
+
+def bench_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return measurements, at least one, as a table, one row a size."""
+    stages = tuple(rows[0]["stages_ms"])
+    table = Table("Median time of each stage", columns.bench_columns(stages), "stages")
+    for row in rows:
+        table.add_row(
+            f"{row['servers']} x {row['accelerators']}",
+            row["columns"],
+            *(row["stages_ms"][stage] for stage in stages),
+            row["gap"],
+            f"{row['complete']} of {row['repeats']}",
+            row["peak_memory_mib"],
+        )
+    return table
