@@ -14,7 +14,10 @@ Size = Callable[[str], float]
 """How wide a text is, in the unit of the width that it must fit."""
 GAP = "…"
 """Stands for what is left out."""
-_PART = re.compile(r"[^-_/:, ]+[-_/:, ]*|[-_/:, ]+")
+_PART = re.compile(r"\d+ x |\d+x(?=[A-Za-z])|[^-_/:, ]+[-_/:, ]*|[-_/:, ]+")
+"""Of a name, with the sign that ends it; how many of a thing is one part."""
+LEAST_BEGIN = 3
+"""Letters of a name's first part that are worth showing."""
 _JOINTS = "-_/:, "
 
 
@@ -24,7 +27,7 @@ def shortened(names: Iterable[str], limit: float, size: Size = len) -> dict[str,
     No two names are shown alike.
     """
     whole = list(dict.fromkeys(names))
-    found = {name: name for name in whole if size(name) <= limit}
+    found = {name: name for name in whole if not name or size(name) <= limit}
     common = Counter(part for name in whole for part in {match[0] for match in _parts(name)})
     long = [name for name in whole if name not in found]
     found |= {name: _by_parts(name, common, limit, size) for name in long}
@@ -79,11 +82,15 @@ def _by_parts(name: str, common: Counter[str], limit: float, size: Size) -> str:
         beside = {i for i in open_parts if {spans[i].start - 1, spans[i].stop} & kept}
         rare = {i for i in open_parts if i == 0 or counts[i] < telling}
         rank = {i: (i not in rare, counts[i], min(i, len(parts) - 1 - i)) for i in open_parts}
-        best = min(rare or beside or open_parts, key=rank.__getitem__)
+        telling_most = {i for i in rare if counts[i] == min(counts) < telling} if not kept else set[int]()
+        best = min(telling_most or rare or beside or open_parts, key=rank.__getitem__)
         open_parts.remove(best)
-        text = _shown(name, kept | set(spans[best]))
-        if size(text) <= limit:
-            kept, shown = kept | set(spans[best]), text
+        least = LEAST_BEGIN if best == 0 else len(spans[best])  # of the first part, a few letters will do
+        for end in range(len(spans[best]), min(least, len(spans[best])) - 1, -1):
+            text = _shown(name, kept | set(spans[best][:end]))
+            if size(text) <= limit:
+                kept, shown = kept | set(spans[best][:end]), text
+                break
     return shown if 2 * size(shown) > limit else _around(name, len(name), limit, size)
 
 

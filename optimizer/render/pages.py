@@ -69,7 +69,9 @@ def _html(report: Report, system: System) -> str:
 
 
 def _picture(shown: Shown, kind: str) -> str:
-    figure = Figure(title="", note=left_out(shown, (kind,)), panels=(PANELS[kind](shown, None),))
+    figure = Figure(
+        title="", note=left_out(shown, (kind,)), panels=PANELS[kind](shown, None), types=shown.types
+    )
     return base64.b64encode(draw(figure, "svg")).decode("ascii")
 
 
