@@ -143,7 +143,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
 
 PUBLIC_FACADE = "optimizer"
 """Names everything for type checkers."""
-FACADE_USERS = ("optimizer.cli.main", "rest_server.app")
+FACADE_USERS = ("optimizer.cli.main", "optimizer.cli.reporting", "rest_server.app")
 """What reads its version."""
 
 HOMES = {

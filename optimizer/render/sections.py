@@ -60,6 +60,7 @@ def headline(overview: Overview) -> tuple[tuple[str, str], ...]:
         ("total cost", f"{plan.total_cost_cents_per_h:,.2f} cents/h"),
         ("served in full", f"{served:,} of {overview.servers:,} servers"),
         ("replicas", f"{replicas:,}"),
+        ("cards", f"{sum(row.used for row in overview.types):,}"),
         ("power", _kilowatts(overview.power_w)),
     ]
     return tuple(figures)
