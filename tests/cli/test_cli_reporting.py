@@ -37,9 +37,7 @@ def test_report_writes_what_the_library_returns(tmp_path: Path, capsys: pytest.C
     system = load_system(SMALL).with_options(unlimited=True)
     report, origin = make_report(system), Origin(__version__, "small")
     for name in names:
-        assert (tmp_path / name).read_text(encoding="utf-8") == render_report(  # type: ignore[arg-type]
-            report, system, name, origin
-        )
+        assert (tmp_path / name).read_text(encoding="utf-8") == render_report(report, system, name, origin)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -307,7 +307,8 @@ def test_an_unlimited_report_compares_the_same_two_plans(large: System, report: 
 
 def test_a_page_says_where_it_comes_from_and_of_which_day_it_is(large: System, report: Report) -> None:
     origin = Origin("1.2.3", "<b>fleet", "2026-11-22")
-    page, text = (render_report(report, large, form, origin) for form in ("html", "markdown"))  # type: ignore[arg-type]
+    page = render_report(report, large, "html", origin)
+    text = render_report(report, large, "markdown", origin)
     assert "Made by inferplan 1.2.3 from &lt;b&gt;fleet as of 2026-11-22." in page
     assert text.endswith("Made by inferplan 1.2.3 from &lt;b&gt;fleet as of 2026-11-22.\n")
     assert "Made by inferplan." in render_report(report, large, "html")
