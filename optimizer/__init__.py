@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from optimizer.candidates import Candidates, CandidateTable, Rejection, SizingMemo, find_candidates
-    from optimizer.errors import AnalysisError, IncompletePlanError, InferplanError, SolverError, SpecError
+    from optimizer.errors import (
+        AnalysisError,
+        IncompletePlanError,
+        InferplanError,
+        MissingExtraError,
+        SolverError,
+        SpecError,
+    )
     from optimizer.pipeline import Timings, solve
     from optimizer.plan import Plan, Pool, Unserved, load_plan, verify
     from optimizer.render.pages import render_report
@@ -46,6 +53,7 @@ __all__ = [
     "IncompletePlanError",
     "InferplanError",
     "LatencyTargets",
+    "MissingExtraError",
     "Plan",
     "Pool",
     "Rejection",
@@ -83,6 +91,7 @@ _HOMES = {
         "AnalysisError",
         "IncompletePlanError",
         "InferplanError",
+        "MissingExtraError",
         "SolverError",
         "SpecError",
     ),
@@ -119,3 +128,8 @@ def __getattr__(name: str) -> Any:
         if name in names:
             return getattr(importlib.import_module(home), name)
     raise AttributeError(f"module 'optimizer' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """List what is public, loaded or not."""
+    return [*__all__, "__version__"]

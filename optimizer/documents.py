@@ -1,14 +1,46 @@
 """What every document is made of: an immutable pydantic model with strict types, and the numbers in it.
 
 Wire names are those of the reference, llm-inferno (docs/glossary.md), matched in any case; Python names carry
-the unit (``arrival_rate_rpm``). Unknown keys, wrong types, NaN and infinity are errors with their path.
+the unit (``arrival_rate_rpm``). Unknown keys, wrong types, NaN and infinity are errors with their path. A
+number may be written with a unit; it is turned into the one that the document counts in as it is read.
 """
 
+from collections.abc import Callable
 from functools import cache
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
+
+from optimizer.money import PRICE_PATTERN, Price, read_price
+from optimizer.units import (
+    GIGABYTES,
+    GIGABYTES_PER_SECOND,
+    MILLISECONDS,
+    MILLISECONDS_PER_REQUEST,
+    MILLISECONDS_PER_TOKEN,
+    REQUESTS_PER_MINUTE,
+    REQUESTS_PER_SECOND,
+    SECONDS,
+    SHARE,
+    TOKENS,
+    TOKENS_PER_SECOND,
+    WATTS,
+    Scale,
+    UnitError,
+    is_number,
+)
 
 MAX_BATCH_LIMIT = 1_000_000
 """Largest batch that is analysed; a queue's table has one entry per batch."""
@@ -24,15 +56,114 @@ def _whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _any_loss(value: object) -> object:
+FOLDER = "folder"
+"""Key of a validation's context: the folder of the document, against which it names files."""
+NUMBERS_ONLY = {"units": False}
+"""Context of a validation in which numbers have no units: the reference's wire knows none."""
+
+
+def _with_unit(value: object, info: ValidationInfo, read: Callable[[str], float]) -> object:
+    """Read text that looks like a number with a unit; anything else is left to the check of the type."""
+    if not isinstance(value, str) or info.context == NUMBERS_ONLY:
+        return value
+    try:
+        return read(value)
+    except UnitError as error:
+        if not any(sign.isdigit() for sign in value) or is_number(value):
+            return value
+        raise PydanticCustomError("unit", "{problem}", {"problem": str(error)}) from None
+
+
+def _in(scale: Scale) -> BeforeValidator:
+    """Return what reads a number with a unit of a scale."""
+    return BeforeValidator(lambda value, info: _with_unit(value, info, scale.number))
+
+
+def _schema(scale: Scale, **limits: float) -> WithJsonSchema:
+    number = {"type": "number", **limits}
+    return WithJsonSchema({"anyOf": [number, {"type": "string", "pattern": scale.pattern}]})
+
+
+def _read_price(value: object, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> object:
+    """Read a price; one that names its currency keeps it."""
+    read = _with_unit(value, info, read_price)
+    number = handler(float(read) if isinstance(read, Price) else read)
+    return Price(number, read.currency) if isinstance(read, Price) else number
+
+
+def _any_loss(value: object, info: ValidationInfo) -> object:
     """Read ``none`` as a bound that nothing exceeds."""
-    return 1.0 if isinstance(value, str) and value.lower() == "none" else value
+    if isinstance(value, str) and value.lower() == "none":
+        return 1.0
+    return _with_unit(value, info, SHARE.number)
 
 
 Name = Annotated[str, Field(min_length=1, max_length=253)]
 Quantity = Annotated[float, Field(ge=0, le=MAX_QUANTITY)]
-Tokens = Annotated[float, Field(ge=0, le=MAX_TOKENS)]
-AnswerTokens = Annotated[float, Field(ge=1, le=MAX_TOKENS)]
+SignedQuantity = Annotated[float, Field(ge=-MAX_QUANTITY, le=MAX_QUANTITY)]
+Milliseconds = Annotated[
+    float, Field(ge=0, le=MAX_QUANTITY), _in(MILLISECONDS),
+    _schema(MILLISECONDS, minimum=0, maximum=MAX_QUANTITY),
+]  # fmt: skip
+MillisecondsPerToken = Annotated[
+    float, Field(ge=0, le=MAX_QUANTITY), _in(MILLISECONDS_PER_TOKEN),
+    _schema(MILLISECONDS_PER_TOKEN, minimum=0, maximum=MAX_QUANTITY),
+]  # fmt: skip
+MillisecondsPerRequest = Annotated[
+    float, Field(ge=0, le=MAX_QUANTITY), _in(MILLISECONDS_PER_REQUEST),
+    _schema(MILLISECONDS_PER_REQUEST, minimum=0, maximum=MAX_QUANTITY),
+]  # fmt: skip
+Seconds = Annotated[
+    float, Field(gt=0, le=1e6), _in(SECONDS), _schema(SECONDS, exclusiveMinimum=0, maximum=1e6)
+]
+RequestsPerMinute = Annotated[
+    float, Field(ge=0, le=MAX_QUANTITY), _in(REQUESTS_PER_MINUTE),
+    _schema(REQUESTS_PER_MINUTE, minimum=0, maximum=MAX_QUANTITY),
+]  # fmt: skip
+RequestsPerSecond = Annotated[
+    float, Field(gt=0, le=MAX_QUANTITY), _in(REQUESTS_PER_SECOND),
+    _schema(REQUESTS_PER_SECOND, exclusiveMinimum=0, maximum=MAX_QUANTITY),
+]  # fmt: skip
+TokensPerSecond = Annotated[
+    float, Field(ge=0, le=MAX_QUANTITY), _in(TOKENS_PER_SECOND),
+    _schema(TOKENS_PER_SECOND, minimum=0, maximum=MAX_QUANTITY),
+]  # fmt: skip
+Gigabytes = Annotated[
+    float, Field(ge=0, le=MAX_QUANTITY), _in(GIGABYTES),
+    _schema(GIGABYTES, minimum=0, maximum=MAX_QUANTITY),
+]  # fmt: skip
+GigabytesPerSecond = Annotated[
+    float, Field(ge=0, le=MAX_QUANTITY), _in(GIGABYTES_PER_SECOND),
+    _schema(GIGABYTES_PER_SECOND, minimum=0, maximum=MAX_QUANTITY),
+]  # fmt: skip
+Watts = Annotated[
+    float,
+    Field(ge=0, le=MAX_QUANTITY),
+    _in(WATTS),
+    _schema(WATTS, minimum=0, maximum=MAX_QUANTITY),
+]
+Share = Annotated[float, Field(ge=0, le=1), _in(SHARE), _schema(SHARE, minimum=0, maximum=1)]
+Cost = Annotated[
+    float,
+    Field(ge=0, le=MAX_QUANTITY),
+    WrapValidator(_read_price),
+    PlainSerializer(lambda cost: str(cost) if isinstance(cost, Price) else cost, when_used="json"),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "minimum": 0, "maximum": MAX_QUANTITY},
+                {"type": "string", "pattern": PRICE_PATTERN},
+            ]
+        }
+    ),
+]
+"""A cost [cents/h]; a `Price` where it was written with its currency."""
+Tokens = Annotated[
+    float, Field(ge=0, le=MAX_TOKENS), _in(TOKENS), _schema(TOKENS, minimum=0, maximum=MAX_TOKENS)
+]
+AnswerTokens = Annotated[
+    float, Field(ge=1, le=MAX_TOKENS), _in(TOKENS), _schema(TOKENS, minimum=1, maximum=MAX_TOKENS)
+]
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT), BeforeValidator(_whole)]
 PositiveCount = Annotated[int, Field(ge=1, le=MAX_COUNT), BeforeValidator(_whole)]
 SliceCount = Annotated[int, Field(ge=1, le=10_000), BeforeValidator(_whole)]
@@ -43,7 +174,15 @@ MaxLoss = Annotated[
     float,
     Field(gt=0, le=1),
     BeforeValidator(_any_loss),
-    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0, "maximum": 1}, {"const": "none"}]}),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+                {"const": "none"},
+                {"type": "string", "pattern": "^[0-9]?[1-9](\\.[0-9]{1,6})?%$"},
+            ]
+        }
+    ),
 ]
 """Largest share of requests that may be lost; 1, or ``none``, for any."""
 DEFAULT_MAX_LOSS = 0.001

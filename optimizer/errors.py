@@ -6,6 +6,7 @@
     ├── SpecError             a document is missing, malformed or inconsistent        exit 2 · HTTP 422
     ├── AnalysisError         a single queue cannot be analysed as asked              exit 2 · HTTP 422
     ├── IncompletePlanError   only from ``Plan.raise_for_status``                     exit 3
+    ├── MissingExtraError     an optional package is not installed                   exit 2
     └── SolverError           the solver failed, or its answer failed verification    exit 4 · HTTP 500
 
 That a load cannot be served is no exception: it is a result (``Plan.unserved``).
@@ -41,6 +42,13 @@ class IncompletePlanError(InferplanError):
 
     exit_code = 3
     http_status = 409
+
+
+class MissingExtraError(InferplanError, ImportError):
+    """Raised when something needs an optional package that is not installed; the text says which."""
+
+    exit_code = 2
+    http_status = 500
 
 
 class SolverError(InferplanError):

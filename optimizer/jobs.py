@@ -4,10 +4,12 @@ The rules of a job stand here once. What contradicts itself in a request is a `R
 fields of this module; the command line says it in terms of its flags, the service in terms of its documents.
 """
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +18,8 @@ from optimizer.errors import SpecError
 from optimizer.pipeline import Timings, solve
 from optimizer.plan import Plan
 from optimizer.replica import analyze_replicas, size_replicas
+from optimizer.simulation.replicas import DEFAULT_REQUESTS, DEFAULT_SEED, Effort
+from optimizer.simulation.trace import read_trace
 from optimizer.spec.loads import with_loads
 from optimizer.spec.system import System
 from optimizer.studies.comparison.compare import compare
@@ -25,23 +29,56 @@ from optimizer.studies.figures.document import Figure
 from optimizer.studies.figures.kinds import PLAN_KINDS, make_figure
 from optimizer.studies.load_changes import scale_loads, vary_loads
 from optimizer.studies.reports.report import make_report
+from optimizer.studies.simulation.document import Simulation
+from optimizer.studies.simulation.plans import Progress, simulation_of
+from optimizer.studies.simulation.pools import pool_runs, traced
+
+if TYPE_CHECKING:
+    from optimizer.starters.document import Start
+    from optimizer.studies.checking import Checked
 
 __all__ = [
     "CompareRequest",
     "FigureRequest",
     "LoadChange",
     "RequestError",
+    "SimulateRequest",
     "SolveOptions",
     "Timings",
     "analyze_replicas",
+    "check_documents",
     "compare_plans",
     "explain",
     "find_candidates",
     "make_report",
     "show_figure",
+    "simulate_plan",
     "size_replicas",
     "solve",
+    "start_document",
 ]
+
+
+def check_documents(path: str | os.PathLike[str]) -> "Checked":
+    """Find everything that is wrong in the documents of a path, then what is odd.
+
+    Raises:
+        SpecError: the path does not exist, or is a directory without a document.
+    """
+    from optimizer.studies import checking  # reads the catalogue
+
+    return checking.check_documents(path)
+
+
+def start_document(start: "Start") -> str:
+    """Return a complete, commented system document from a few facts.
+
+    Raises:
+        SpecError: a name does not exist, a fact is missing, or a model fits nothing that is offered.
+    """
+    from optimizer.starters.document import document_of  # reads the catalogue
+
+    return document_of(start)
 
 
 class RequestError(SpecError):
@@ -74,6 +111,8 @@ class SolveOptions:
     batch_sizing: str | None = None
     gap: float | None = None
     time_limit_s: float | None = None
+    estimates: str | None = None
+    """``upper``, ``middle`` or ``lower``."""
 
     def given(self) -> dict[str, object]:
         """Return the optimizer options that are given, by their Python names.
@@ -92,6 +131,7 @@ class SolveOptions:
             "heterogeneous": self.mixed,
             "milp_solver": True if self.mixed else exact,  # only the exact solver makes mixed plans
             "batch_sizing": self.batch_sizing,
+            "estimates": self.estimates,
         }
         return {name: value for name, value in options.items() if value is not None}
 
@@ -224,3 +264,47 @@ def show_figure(request: FigureRequest) -> Figure:
         before=None if after is request.system else request.system,
         backend=request.backend,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class SimulateRequest:
+    """A plan to simulate, and how."""
+
+    system: System
+    plan: Plan | None = None
+    """A plan of the system; none: the one that is found for it."""
+    requests: int = DEFAULT_REQUESTS
+    """Requests sent to the replica of each pool."""
+    seed: int = DEFAULT_SEED
+    trace: str | Path | None = None
+    """A file of recorded requests, in place of the loads of the system; those of one server."""
+    server: str | None = None
+    """The server that the trace is of."""
+    backend: str = "highs"
+
+
+def simulate_plan(request: SimulateRequest, progress: Progress | None = None) -> Simulation:
+    """Return what every pool of a plan does at its load, predicted beside simulated.
+
+    Raises:
+        SpecError: the plan is not for the system, or the trace cannot be read or is of no server of it.
+        AnalysisError: too little is simulated, or a law has iterations that take no time.
+        SolverError: a plan was needed, and the solver failed.
+    """
+    effort = Effort(requests=request.requests, seed=request.seed)
+    if request.server is not None and request.trace is None:
+        raise RequestError("server", "names whose requests {trace} holds; give that, or remove it")
+    trace = None if request.trace is None else read_trace(request.trace)
+    plan = request.plan or solve(request.system, backend=request.backend)
+    runs = pool_runs(request.system, plan)
+    if trace is not None:
+        loaded = sorted({run.server for run in runs})
+        server = request.server or (loaded[0] if len(loaded) == 1 else None)
+        if server is None:
+            raise RequestError(
+                "server", f"missing; the plan has {len(loaded)} servers, and {{trace}} is of one"
+            )
+        if server not in loaded:
+            raise RequestError("server", f"{server!r} has no pool with a load in the plan")
+        runs = traced([run for run in runs if run.server == server], trace)
+    return simulation_of(runs, effort, progress)

@@ -1,7 +1,7 @@
 """Work on several items at once, in the one place that knows how many threads there may be."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -22,3 +22,14 @@ def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list
         return [work(item) for item in items]
     with ThreadPoolExecutor(thread_count()) as pool:
         return list(pool.map(work, items))
+
+
+def as_done(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterator[_Result]:
+    """Yield what comes of each item, in their order, while others are worked on; for long work of its own.
+
+    The work is that of threads unless the caller has chosen another backend of joblib for its context.
+    """
+    from joblib import Parallel, delayed
+
+    pool = Parallel(n_jobs=min(thread_count(), max(len(items), 1)), prefer="threads", return_as="generator")
+    yield from pool(delayed(work)(item) for item in items)

@@ -5,6 +5,7 @@ reference is read and written by `optimizer.compat.queue_service`.
 """
 
 from collections.abc import Sequence
+from dataclasses import fields
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -15,19 +16,28 @@ from optimizer.documents import (
     ANY_LOSS,
     AnswerTokens,
     BatchLimit,
+    Coefficient,
     Count,
     Document,
     MaxLoss,
-    Quantity,
+    Milliseconds,
     Tokens,
 )
 from optimizer.errors import AnalysisError
-from optimizer.queueing.measures import LATENCIES, MEANS, MetricName
-from optimizer.queueing.performance import QUEUE_TO_BATCH_RATIO, Performance, QueueModel
-from optimizer.queueing.reference import ReplicaQueues
+from optimizer.queueing.measures import LATENCIES, LOSS, LatencyName, Measure
+from optimizer.queueing.performance import (
+    QUEUE_TO_BATCH_RATIO,
+    Performance,
+    QueueModel,
+    Room,
+    Variability,
+)
 from optimizer.queueing.sizing import largest_rate
+from optimizer.queueing.table import QUEUE_MODELS, QueueModelName
 from optimizer.queueing.targets import TARGET_TOLERANCE, Targets, meets_target
-from optimizer.timing import LawFields, RequestShapes, laws_given
+from optimizer.timing import Law, LawFields, RequestShapes, laws_given
+
+VARIABILITY_FIELDS = tuple(field.name for field in fields(Variability))
 
 
 class _ReplicaShape(Document):
@@ -41,6 +51,16 @@ class _ReplicaShape(Document):
     """Mean input length [tokens]."""
     out_tokens: AnswerTokens = Field(alias="outTokens")
     """Mean output length [tokens]."""
+    kv_capacity_tokens: Count | None = Field(None, alias="kvCapacity")
+    """Tokens of KV cache; the queue model `continuous` caps the batch by them."""
+    arrival_cv: Coefficient = Field(1.0, alias="arrivalCV")
+    """Coefficient of variation of the times between arrivals."""
+    in_tokens_cv: Coefficient = Field(1.0, alias="inTokensCV")
+    """Coefficient of variation of the input length."""
+    out_tokens_cv: Coefficient = Field(1.0, alias="outTokensCV")
+    """Coefficient of variation of the output length."""
+    queue_model: QueueModelName = Field("reference", alias="queueModel")
+    """Performance model."""
 
 
 class Replica(LawFields, _ReplicaShape):
@@ -53,11 +73,52 @@ class Replica(LawFields, _ReplicaShape):
                 "one_law",
                 "give either decodeParms and prefillParms (linear law) or perfParms (iteration law)",
             )
+        self._check_queue_model(laws_given(self)[0])
         return self
+
+    def _check_queue_model(self, law: type[Law]) -> None:
+        model = QUEUE_MODELS[self.queue_model]
+        if not model.takes(law):
+            others = [repr(name) for name, other in QUEUE_MODELS.items() if other.takes(law)]
+            raise PydanticCustomError(
+                "queue_model_law",
+                "the queue model {model} does not support the {law} latency model; set queueModel to "
+                "{others}",
+                {"model": repr(model.name), "law": law.name, "others": " or ".join(others) or "another"},
+            )
+        varied = [
+            f"{field.alias}: {getattr(self, name):g}"
+            for name, field in type(self).model_fields.items()
+            if name.endswith("_cv") and getattr(self, name) != 1
+        ]
+        if varied and not model.takes_variability:
+            raise PydanticCustomError(
+                "queue_model_variability",
+                "{varied} is not 1, which the queue model {model} assumes; remove it, or set queueModel to "
+                "'continuous'",
+                {"varied": varied[0], "model": repr(model.name)},
+            )
+
+
+class Percentiles(Document):
+    """A latency that so many percent of the requests do not exceed."""
+
+    p50_ms: float = Field(alias="p50")
+    """Half of them [ms]."""
+    p90_ms: float = Field(alias="p90")
+    """90 % [ms]."""
+    p95_ms: float = Field(alias="p95")
+    """95 % [ms]."""
+    p99_ms: float = Field(alias="p99")
+    """99 % [ms]."""
+
+
+def _is_none(value: object) -> bool:
+    return value is None
 
 
 class ReplicaPerformance(Document):
-    """Long-run means of a replica at one arrival rate."""
+    """Long-run means of a replica at one arrival rate, and percentiles where the queue model knows them."""
 
     offered_rps: float = Field(alias="offeredRate")
     """Arrival rate [requests/s]."""
@@ -87,6 +148,12 @@ class ReplicaPerformance(Document):
     """Share of requests that find the queue full."""
     p_empty: float = Field(alias="pEmpty")
     """Probability of an empty replica."""
+    ttft_percentiles: Percentiles | None = Field(None, alias="ttftPercentiles", exclude_if=_is_none)
+    """Of the time to first token."""
+    itl_percentiles: Percentiles | None = Field(None, alias="itlPercentiles", exclude_if=_is_none)
+    """Of the inter-token latency, each request by its mean."""
+    e2e_percentiles: Percentiles | None = Field(None, alias="e2ePercentiles", exclude_if=_is_none)
+    """Of the time to the last token."""
 
 
 class ReplicaSizing(Document):
@@ -100,6 +167,8 @@ class ReplicaSizing(Document):
     """Meets the ITL target alone; the largest stable rate without one [requests/s]."""
     rate_tps_rps: float | None = Field(None, alias="rateAtTPS")
     """Cap that a throughput target sets; the largest stable rate without one [requests/s]."""
+    rate_e2e_rps: float | None = Field(None, alias="rateAtE2E", exclude_if=_is_none)
+    """Meets the end-to-end target alone [requests/s]; absent without one."""
     rate_loss_rps: float | None = Field(None, alias="rateAtLoss")
     """Keeps to the bound on the loss alone; the largest stable rate without one [requests/s]."""
     at_max_rate: ReplicaPerformance = Field(alias="atMaxRate")
@@ -109,10 +178,14 @@ class ReplicaSizing(Document):
 class LatencyTargets(Document):
     """Targets of one replica; 0 means none."""
 
-    ttft_ms: Quantity = Field(0.0, alias="ttft")
+    ttft_ms: Milliseconds = Field(0.0, alias="ttft")
     """Time to first token [ms]."""
-    itl_ms: Quantity = Field(0.0, alias="itl")
+    itl_ms: Milliseconds = Field(0.0, alias="itl")
     """Inter-token latency [ms]."""
+    e2e_ms: Milliseconds = Field(0.0, alias="e2e")
+    """Time to the last token [ms]."""
+    percentile: float | None = Field(None, gt=0, lt=100)
+    """Percentile at which latencies must hold; none: the mean."""
     tps: bool = False
     """Whether there is a throughput target: the rate is then capped at 0.9 of the largest stable one."""
 
@@ -121,7 +194,13 @@ class LatencyTargets(Document):
 
     def only(self, name: str) -> "LatencyTargets":
         """Return one of the targets, by its Python name, without the others."""
-        return LatencyTargets.model_validate({name: getattr(self, name)})
+        return LatencyTargets.model_validate({name: getattr(self, name), "percentile": self.percentile})
+
+    def limits(self) -> dict[Measure, float]:
+        """Return the limits by what they are on."""
+        latencies = {Measure(metric, self.percentile): getattr(self, f"{metric}_ms") for metric in LATENCIES}
+        loss = {LOSS: self.max_loss} if self.max_loss < ANY_LOSS else {}
+        return {measure: limit for measure, limit in latencies.items() if limit} | loss
 
 
 def analyze_replicas(replicas: Sequence[Replica], rates_rps: Sequence[float]) -> list[ReplicaPerformance]:
@@ -167,6 +246,7 @@ def size_replicas(
         alone = {
             name: largest_rate(queues, _targets([target.only(name) for target in wanted])).max_rate_rps
             for name in LatencyTargets.model_fields
+            if name != "percentile"
         }
         found = queues.analyze(np.where(joint.attainable, joint.max_rate_rps, queues.least_rate_rps))
         for i, row in enumerate(rows):
@@ -176,27 +256,27 @@ def size_replicas(
                     rate_ttft_rps=_or_none(alone["ttft_ms"][i]),
                     rate_itl_rps=_or_none(alone["itl_ms"][i]),
                     rate_tps_rps=_or_none(alone["tps"][i]),
+                    rate_e2e_rps=_or_none(alone["e2e_ms"][i]) if wanted[i].e2e_ms else None,
                     rate_loss_rps=_or_none(alone["max_loss"][i]),
                     at_max_rate=_performance(found, queues.stable_rate_rps, i),
                 )
             else:
-                answers[row] = _unattainable(_targets([targets[row]]), joint.least[:, i])
+                answers[row] = _unattainable(_targets(wanted).take(np.array([i])), joint.least[:, i])
     return answers
 
 
 def _targets(wanted: Sequence[LatencyTargets]) -> Targets:
-    limits: dict[MetricName, FloatArray] = {
-        metric: np.array([getattr(one, f"{metric}_ms") or np.inf for one in wanted]) for metric in LATENCIES
-    }
-    limits["loss"] = np.array([one.max_loss if one.max_loss < ANY_LOSS else np.inf for one in wanted])
-    return Targets.of_means(limits, np.array([target.tps for target in wanted], dtype=np.bool_))
+    tps = np.array([target.tps for target in wanted], dtype=np.bool_)
+    return Targets.of_limits([target.limits() for target in wanted], tps)
 
 
 def _unattainable(targets: Targets, least: FloatArray) -> AnalysisError:
     limits = targets.limits[:, 0]
     missed = [
         f"the best {measure.label} at batch 1 is {measure.text(best, '.4g')}, target {measure.text(limit)}"
-        for measure, best, limit in sorted(zip(MEANS, least, limits, strict=True), reverse=True)
+        for measure, best, limit in sorted(
+            zip(targets.measures, least, limits, strict=True), key=lambda item: item[0].metric, reverse=True
+        )
         if not meets_target(best, limit, TARGET_TOLERANCE)
     ]
     return AnalysisError(
@@ -209,20 +289,32 @@ def _or_none(value: float) -> float | None:
 
 
 def _performance(found: Performance, stable_rate_rps: FloatArray, row: int) -> ReplicaPerformance:
-    figures = {
+    figures: dict[str, object] = {
         name: float(getattr(found, name)[row])
         for name in ReplicaPerformance.model_fields
         if hasattr(found, name)
     }
+    for metric in LATENCIES:
+        figures[f"{metric}_percentiles"] = _percentiles(found, metric, row)
     return ReplicaPerformance.model_validate(figures | {"stable_rate_rps": float(stable_rate_rps[row])})
+
+
+def _percentiles(found: Performance, metric: LatencyName, row: int) -> Percentiles | None:
+    if not found.knows_percentiles:
+        return None
+    values = {
+        name: float(found.figure(Measure(metric, float(name[1:-3])))[row])
+        for name in Percentiles.model_fields
+    }
+    return Percentiles.model_validate(values)
 
 
 def _queues(replicas: Sequence[Replica]) -> list[tuple[IntArray, QueueModel]]:
     """Return the queues of the replicas law by law, each with the rows that it stands for."""
-    given = [laws_given(replica)[0] for replica in replicas]
+    given = [(laws_given(replica)[0], replica.queue_model) for replica in replicas]
     parts: list[tuple[IntArray, QueueModel]] = []
-    for kind in dict.fromkeys(given):
-        rows = np.flatnonzero([law is kind for law in given])
+    for kind, model in dict.fromkeys(given):
+        rows = np.flatnonzero([one == (kind, model) for one in given])
         mine = [replicas[row] for row in rows.tolist()]
         law = kind.of_rows(
             np.array([kind.parameters(replica) for replica in mine]).T,
@@ -239,5 +331,10 @@ def _queues(replicas: Sequence[Replica]) -> list[tuple[IntArray, QueueModel]]:
         max_queue = np.array(
             [QUEUE_TO_BATCH_RATIO * r.max_batch if r.max_queue is None else r.max_queue for r in mine]
         )
-        parts.append((rows, ReplicaQueues.of_law(law, max_batch, max_queue)))
+        tokens = [np.inf if r.kv_capacity_tokens is None else r.kv_capacity_tokens for r in mine]
+        room = Room(max_batch, max_queue, np.array(tokens, dtype=np.float64))
+        variability = Variability(
+            *(np.array([getattr(r, name) for r in mine]) for name in VARIABILITY_FIELDS)
+        )
+        parts.append((rows, QUEUE_MODELS[model].of_law(law, room, variability)))
     return parts

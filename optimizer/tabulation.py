@@ -4,18 +4,22 @@ Takes a `System`, gives `SystemArrays`: one entry per server (s), accelerator (a
 order of the names, and the table of which profile serves which pair.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.documents import ANY_LOSS, DEFAULT_MAX_LOSS, MAX_COUNT
-from optimizer.queueing.measures import LOSS, MEANS, Measure
+from optimizer.queueing.measures import LOSS
 from optimizer.queueing.table import QUEUE_MODELS
 from optimizer.queueing.targets import Targets
-from optimizer.spec.schema import ModelTarget, Server
+from optimizer.spec.schema import ModelProfile, ModelTarget, Server
 from optimizer.spec.system import System
 from optimizer.timing import LawTable
+
+if TYPE_CHECKING:
+    from optimizer.profiles.requested import Misfit
 
 DEFAULT_MAX_BATCH = 256
 """Batch limit where a profile states none (the ceiling of llm-inferno's optimizer-light)."""
@@ -49,6 +53,10 @@ class ServerArrays:
     """Whether the current allocation has an accelerator and replicas."""
     current_cost: FloatArray
     """[cents/h]"""
+    arrival_cv: FloatArray
+    """Coefficient of variation of the times between arrivals; and of the lengths:"""
+    in_tokens_cv: FloatArray
+    out_tokens_cv: FloatArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +92,8 @@ class SystemArrays:
     profiles: ProfileArrays
     profile_of: IntArray
     """Profile of each pair, -1 where there is none; shape (S, A)."""
+    misfits: "dict[int, Misfit]" = field(default_factory=dict)
+    """Why the models of estimated profiles do not fit, by profile."""
 
 
 def tabulate(system: System) -> SystemArrays:
@@ -97,6 +107,9 @@ def tabulate(system: System) -> SystemArrays:
     by_model = np.full((len(models), len(accelerators)), -1)
     for i, (model, accelerator) in enumerate(system.profiles):
         by_model[model_index[model], place_of[accelerator]] = i
+    profiles = list(system.profiles.values())
+    profile_of = by_model[[model_index[server.model] for server in system.servers.values()]]
+    misfits = _with_estimates(system, profiles, profile_of)
     return SystemArrays(
         server_names=tuple(system.servers),
         accelerator_names=tuple(system.accelerators),
@@ -104,9 +117,47 @@ def tabulate(system: System) -> SystemArrays:
         kind=frozen(np.array([type_index[item.type] for item in accelerators], dtype=np.int64)),
         capacity=frozen(np.array([float(system.capacity.get(name, 0)) for name in types])),
         servers=_server_arrays(system, place_of),
-        profiles=_profile_arrays(system),
-        profile_of=frozen(by_model[[model_index[server.model] for server in system.servers.values()]]),
+        profiles=_profile_arrays(system, profiles),
+        profile_of=frozen(profile_of),
+        misfits=misfits,
     )
+
+
+def _with_estimates(
+    system: System, profiles: list[ModelProfile], profile_of: IntArray
+) -> "dict[int, Misfit]":
+    """Give every pair whose profile is to be estimated one for the requests of its server, in place.
+
+    Returns:
+        Why the models of some profiles do not fit, by profile.
+    """
+    asked = np.array([profile.is_estimated for profile in profiles], dtype=np.bool_)
+    if not asked.any():
+        return {}
+    from optimizer.profiles.requested import Requested, requested_profile  # reads the catalogue
+
+    rows: dict[int, tuple[int, Requested]] = {}
+    misfits: dict[int, Misfit] = {}
+    servers, names = list(system.servers.values()), list(system.accelerators)
+    for s, a in np.argwhere((profile_of >= 0) & asked[profile_of]):
+        found = requested_profile(system, servers[s], names[a])  # the same one for the same request
+        row, _ = rows.setdefault(id(found), (len(profiles), found))
+        if row == len(profiles):
+            profiles.append(found.profile)
+            if found.misfit:
+                misfits[row] = found.misfit
+        profile_of[s, a] = row
+    return misfits
+
+
+def profile_of(system: System, server: Server, accelerator: str) -> ModelProfile:
+    """Return the profile of a server's model on an accelerator, estimated for its requests if need be."""
+    profile = system.profiles[server.model, accelerator]
+    if not profile.is_estimated:
+        return profile
+    from optimizer.profiles.requested import requested_profile  # reads the catalogue
+
+    return requested_profile(system, server, accelerator).profile
 
 
 def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
@@ -135,7 +186,7 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
         load_rps=frozen(np.where(idle, 0.0, wanted_rps)),
         priority=integers([system.priority(server) for server in servers]),
         has_target=frozen(np.array([target is not None for target in targets], dtype=np.bool_)),
-        targets=_targets(targets, [_max_loss(system, server) for server in servers], frozen(tps > 0)),
+        targets=_targets(targets, [largest_loss(system, server) for server in servers], frozen(tps > 0)),
         min_replicas=integers([server.min_num_replicas for server in servers]),
         max_replicas=integers([server.max_num_replicas or MAX_COUNT for server in servers]),
         max_batch=integers([server.max_batch_size for server in servers]),
@@ -147,10 +198,13 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
         current_replicas=integers([server.current.num_replicas for server in servers]),
         running=frozen(np.array([server.current.is_running for server in servers], dtype=np.bool_)),
         current_cost=frozen(np.array([current_cost_cents_per_h(system, name) for name in system.servers])),
+        arrival_cv=frozen(np.array([load.arrival_cv for load in loads])),
+        in_tokens_cv=frozen(np.array([load.in_tokens_cv for load in loads])),
+        out_tokens_cv=frozen(np.array([load.out_tokens_cv for load in loads])),
     )
 
 
-def _max_loss(system: System, server: Server) -> float:
+def largest_loss(system: System, server: Server) -> float:
     """Return the largest share of requests that a server may lose.
 
     A queue that is not stated stands for one without a limit, so that there the default asks for nothing.
@@ -167,14 +221,7 @@ def _targets(targets: list[ModelTarget | None], max_loss: list[float], tps: Bool
     for mine, bound in zip(limits, max_loss, strict=True):
         if bound < ANY_LOSS:
             mine[LOSS] = bound
-    asked = {measure for mine in limits for measure in mine}
-    measures = (*MEANS, *sorted(asked - set(MEANS)))
-
-    def row(measure: Measure) -> list[float]:
-        return [mine.get(measure, np.inf) for mine in limits]
-
-    table = np.array([row(measure) for measure in measures]).reshape(len(measures), len(targets))
-    return Targets(measures, frozen(table), tps)
+    return Targets.of_limits(limits, tps, [target.request_limits() if target else {} for target in targets])
 
 
 def current_cost_cents_per_h(system: System, server_name: str) -> float:
@@ -192,8 +239,7 @@ def current_cost_cents_per_h(system: System, server_name: str) -> float:
     return system.accelerators[current.accelerator].cost_cents_per_h * count * current.num_replicas
 
 
-def _profile_arrays(system: System) -> ProfileArrays:
-    profiles = list(system.profiles.values())
+def _profile_arrays(system: System, profiles: list[ModelProfile]) -> ProfileArrays:
     slices = [system.accelerators[profile.accelerator] for profile in profiles]
     count = np.array([profile.acc_count for profile in profiles], dtype=np.int64)
     batch_limit = np.array([float(profile.max_batch_size or DEFAULT_MAX_BATCH) for profile in profiles])

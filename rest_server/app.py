@@ -76,7 +76,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.include_router(queue_router(), prefix="/queue")
     if settings.queue_at_root:
         app.include_router(queue_router())
-    add_description(app)
+    add_description(app, needs_key=bool(settings.api_key_files), stateful=settings.stateful)
     add_error_handlers(app)
     _add_middleware(app, settings)
     return app

@@ -1,26 +1,106 @@
-"""What the service says of itself: OpenAPI, made once, and the pages that show it."""
+"""What the service says of itself: where things are, OpenAPI, made once, and the pages that show it.
+
+The pages work without a network: Swagger UI and Redoc come from the package ``fastapi_offline``.
+"""
 
 import json
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
+from html import escape
+from importlib import resources
+from importlib.metadata import version
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
-from fastapi.openapi.docs import get_redoc_html, get_swagger_ui_html
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 OPENAPI_PATH = "/openapi.json"
+ASSETS_PATH = "/docs/assets"
+START_SCRIPT = "start.js"
+ASSETS = {
+    "swagger-ui-bundle.js": "text/javascript",
+    "swagger-ui.css": "text/css",
+    "redoc.standalone.js": "text/javascript",
+    "favicon.png": "image/png",
+    START_SCRIPT: "text/javascript",
+}
+"""What the pages load, and its media type."""
+OPEN_PAGES = frozenset({"/", "/docs", "/redoc", OPENAPI_PATH, *(f"{ASSETS_PATH}/{name}" for name in ASSETS)})
+"""Say what any copy of the program says, and nothing of a fleet."""
+SECURITY_SCHEMES: dict[str, dict[str, str]] = {
+    "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-KEY", "description": "An API key."},
+    "bearer": {"type": "http", "scheme": "bearer", "description": "The same key as a bearer token."},
+}
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
+_ALWAYS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
+_PLACES = {
+    "/docs": "every route, to read and to try",
+    "/redoc": "the same, to read",
+    OPENAPI_PATH: "the same for programs (OpenAPI)",
+    "/healthz": "is the service alive?",
+    "/readyz": "does it take requests?",
+}
+_PAGE = """\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+{head}
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
+_STYLE = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:42rem;margin:2rem auto;padding:0 1rem}"
+    "@media(prefers-color-scheme:dark){body{background:#16181c;color:#e4e6ea}a{color:#8ab4f8}}"
+)
+_START = """\
+const page = document.currentScript.dataset;
+SwaggerUIBundle({
+  url: page.openapi,
+  dom_id: "#swagger-ui",
+  presets: [SwaggerUIBundle.presets.apis, SwaggerUIBundle.SwaggerUIStandalonePreset],
+  deepLinking: true,
+});
+"""
 
-def add_description(app: FastAPI) -> None:
-    """Add the routes that describe an application which has all its others."""
+
+def add_description(app: FastAPI, *, needs_key: bool, stateful: bool) -> None:
+    """Add the routes that describe an application which has all its others.
+
+    Args:
+        app: the application.
+        needs_key: whether requests need an API key.
+        stateful: whether it holds a fleet.
+    """
+    _add_security(app, needs_key=needs_key)
     app.add_route(OPENAPI_PATH, _Description(app).answer, include_in_schema=False)
-    for path, page in (("/docs", get_swagger_ui_html), ("/redoc", get_redoc_html)):
-        app.add_route(path, _shown(app, page), include_in_schema=False)
+    app.add_route("/", _front_page(app, stateful=stateful), include_in_schema=False)
+    app.add_route("/docs", _shown(app, _swagger, _SWAGGER_POLICY), include_in_schema=False)
+    app.add_route("/redoc", _shown(app, _redoc, _REDOC_POLICY), include_in_schema=False)
+    app.add_route(f"{ASSETS_PATH}/{{name}}", _asset, include_in_schema=False)
+
+
+def _add_security(app: FastAPI, *, needs_key: bool) -> None:
+    """Let the description say how a key is sent, and whether one is needed."""
+    described = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        document = described()
+        document.setdefault("components", {})["securitySchemes"] = SECURITY_SCHEMES
+        document["security"] = [{name: []} for name in SECURITY_SCHEMES] + ([] if needs_key else [{}])
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI has it done
 
 
 class _Description:
@@ -43,9 +123,89 @@ class _Description:
         return Response(made, media_type="application/json")
 
 
-def _shown(app: FastAPI, page: Callable[..., Response]) -> Handler:
+def _root(request: Request) -> str:
+    return str(request.scope.get("root_path", "")).rstrip("/")
+
+
+def _front_page(app: FastAPI, *, stateful: bool) -> Handler:
     async def answer(request: Request) -> Response:
-        url = request.scope.get("root_path", "").rstrip("/") + OPENAPI_PATH
-        return page(openapi_url=url, title=app.title)
+        """Say what this is and where things are: to browsers as a page, to programs as JSON."""
+        own = "the project's own routes" + (", with those of the fleet" if stateful else "")
+        places = {_root(request) + path: text for path, text in (_PLACES | {"/v1": own}).items()}
+        headers = {"Vary": "Accept"}
+        if "text/html" not in request.headers.get("accept", ""):
+            links = {path.rpartition("/")[2].removesuffix(".json"): path for path in places}
+            found = {"name": app.title, "version": app.version, "summary": app.summary, "stateful": stateful}
+            return JSONResponse(found | {"links": links}, headers=headers)
+        pages = "".join(
+            f'<li><a href="{escape(path)}">{escape(path)}</a>: {escape(text)}</li>\n'
+            if not path.endswith("/v1")
+            else f"<li>{escape(path)}: {escape(text)}</li>\n"
+            for path, text in places.items()
+        )
+        mode = "It holds a fleet." if stateful else "It is stateless: every request brings its system."
+        body = (
+            f"<h1>{escape(app.title)} {escape(app.version)}</h1>\n<p>{escape(app.summary or '')} {mode}</p>\n"
+            f"<ul>\n{pages}</ul>"
+        )
+        policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+        return _html(app.title, f"<style>{_STYLE}</style>", body, policy, headers)
 
     return answer
+
+
+def _html(title: str, head: str, body: str, policy: str, headers: Mapping[str, str]) -> Response:
+    text = _PAGE.format(title=escape(title), head=head, body=body)
+    every = {**_ALWAYS, "Content-Security-Policy": policy, **headers}
+    return Response(text, headers=every, media_type="text/html")
+
+
+_SWAGGER_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "connect-src 'self'; frame-ancestors 'none'"
+)
+_REDOC_POLICY = _SWAGGER_POLICY + "; worker-src blob:"
+
+
+def _swagger(assets: Callable[[str], str], openapi: str) -> tuple[str, str]:
+    head = f'<link rel="stylesheet" href="{assets("swagger-ui.css")}">'
+    body = (
+        f'<div id="swagger-ui"></div>\n<script src="{assets("swagger-ui-bundle.js")}"></script>\n'
+        f'<script src="{assets(START_SCRIPT)}" data-openapi="{openapi}"></script>'
+    )
+    return head, body
+
+
+def _redoc(assets: Callable[[str], str], openapi: str) -> tuple[str, str]:
+    script = f'<script src="{assets("redoc.standalone.js")}"></script>'
+    return "", f'<redoc spec-url="{openapi}"></redoc>\n{script}'
+
+
+def _shown(
+    app: FastAPI, page: Callable[[Callable[[str], str], str], tuple[str, str]], policy: str
+) -> Handler:
+    async def answer(request: Request) -> Response:
+        root = escape(_root(request))
+
+        def assets(name: str) -> str:
+            return f"{root}{ASSETS_PATH}/{name}?{version('fastapi-offline')}"
+
+        head, body = page(assets, root + OPENAPI_PATH)
+        icon = f'<link rel="icon" href="{assets("favicon.png")}">'
+        return _html(app.title, f"{icon}\n{head}", body, policy, {})
+
+    return answer
+
+
+async def _asset(request: Request) -> Response:
+    """Answer with what a page loads; its address has the version, so it is kept for a year."""
+    name = request.path_params["name"]
+    if name not in ASSETS:
+        raise HTTPException(404)
+    content = _START.encode() if name == START_SCRIPT else await run_in_threadpool(_packaged, name)
+    headers = _ALWAYS | {"Cache-Control": "public, max-age=31536000, immutable"}
+    return Response(content, headers=headers, media_type=ASSETS[name])
+
+
+def _packaged(name: str) -> bytes:
+    return resources.files("fastapi_offline").joinpath("static", name).read_bytes()

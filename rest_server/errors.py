@@ -36,6 +36,20 @@ _PATH = re.compile(r"([A-Za-z_]\w*(?:[.\[].*?)?)(?::\d+:\d+)?")
 line and column."""
 
 
+class BodyError(SpecError):
+    """Raised when a field of a request's body is wrong that any text may name."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(path, problem)
+        self.path = path
+        """Where in the body."""
+        self.problem = problem
+        """What is wrong there."""
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.problem}"
+
+
 def is_api(path: str) -> bool:
     """Say whether a path belongs to the project's own API."""
     return path == API_PREFIX or path.startswith(f"{API_PREFIX}/")
@@ -117,7 +131,7 @@ async def _of_the_library(request: Request, error: Exception) -> Response:
         headers = {"Retry-After": str(error.retry_after_s)}
     title = next((title for kind, title in _TITLES if isinstance(error, kind)), None)
     message = " ".join(str(error).split())
-    path = field_path(message)
+    path = error.path if isinstance(error, BodyError) else field_path(message)
     return error_response(request.scope, error.http_status, message, title=title, path=path, headers=headers)
 
 

@@ -17,17 +17,18 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from optimizer.errors import SpecError
+from rest_server.description import OPEN_PAGES
 from rest_server.errors import error_response
 from rest_server.logs import SERVICE
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-"""Answered without a key."""
+"""Answered without a key, under any name; pages that say nothing of a fleet need no key either."""
 MAX_FILE_BYTES = 2**20
 """Largest file of keys."""
 _SOLVING = frozenset(
     {
         "/v1/plan", "/v1/candidates", "/v1/analyze", "/v1/size",
-        "/v1/compare", "/v1/explain", "/v1/report", "/v1/figure",
+        "/v1/compare", "/v1/explain", "/v1/simulate", "/v1/report", "/v1/figure",
         "/optimizeOne", "/optimize", "/solve", "/target",
     }
 )  # fmt: skip
@@ -168,7 +169,9 @@ class Gate:
         refusal = None
         if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
             headers = dict(reversed(scope["headers"]))
-            refusal = self._misdirected(scope, headers) or self._locked_out(scope, headers)
+            refusal = self._misdirected(scope, headers)
+            if not refusal and not (scope["path"] in OPEN_PAGES and scope["method"] in {"GET", "HEAD"}):
+                refusal = self._locked_out(scope, headers)
         await (refusal or self._app)(scope, receive, send)
 
     def _misdirected(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Response | None:

@@ -13,8 +13,9 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.documents import Document, Quantity
 from optimizer.errors import SpecError
 from optimizer.queueing.reference import ReplicaQueues
+from optimizer.spec.assumptions import check_profile
 from optimizer.spec.schema import ModelProfile
-from optimizer.spec.system import System, check_profile
+from optimizer.spec.system import System
 from optimizer.timing import RequestShapes, ServiceLaw, TokenTimes, table
 
 TOKEN_MS = 5.0

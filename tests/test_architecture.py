@@ -16,9 +16,11 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("optimizer.errors", "optimizer.arrays", "optimizer.documents", "optimizer.parallel"),
+    ("optimizer.errors", "optimizer.arrays", "optimizer.parallel", "optimizer.units"),
+    ("optimizer.money",),
+    ("optimizer.documents",),
     ("optimizer.timing",),
-    ("optimizer.queueing",),
+    ("optimizer.queueing", "optimizer.simulation"),
     ("optimizer.spec",),
     ("optimizer.profiles",),
     ("optimizer.tabulation",),
@@ -26,7 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("optimizer.solvers",),
     ("optimizer.plan",),
     ("optimizer.compat",),
-    ("optimizer.generate",),
+    ("optimizer.generate", "optimizer.replica_rows", "optimizer.starters"),
     ("optimizer.pipeline",),
     ("optimizer.bench", "optimizer.studies"),
     ("optimizer.jobs", "optimizer.render"),
@@ -37,14 +39,18 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 """Low to high: a module imports only what stands before it; those of one layer do not meet."""
 
 INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
-    "optimizer.timing": (("law",), ("linear", "iteration"), ("table",)),
+    "optimizer.timing": (("law",), ("engine",), ("linear", "iteration"), ("table",)),
     "optimizer.compat": (("queue_service",),),
+    "optimizer.starters": (("use_cases", "prices"), ("document",)),
     "optimizer.spec": (
         ("schema", "yaml_format"),
-        ("messages",),
+        ("messages", "positions"),
+        ("faults", "samples", "assumptions"),
         ("files",),
+        ("names",),
+        ("currency",),
         ("system", "writing"),
-        ("loads",),
+        ("loads", "examination"),
     ),
     "optimizer.profiles": (
         ("facts", "efficiency", "deployment", "config_keys"),
@@ -53,13 +59,26 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("memory", "loops"),
         ("intervals",),
         ("estimate",),
-        ("documents", "points"),
+        ("documents", "points", "requested"),
     ),
     "optimizer.queueing": (
-        ("birth_death", "measures", "roots"),
+        ("birth_death", "measures", "roots", "continuous", "continuous.arrivals"),
         ("performance",),
-        ("reference", "targets"),
+        ("continuous.replicas",),
+        ("continuous.schedulers", "continuous.latencies"),
+        ("continuous.model", "reference", "targets"),
         ("sizing", "table"),
+    ),
+    "optimizer.simulation": (
+        ("law", "limits", "requests", "arrivals", "lengths"),
+        ("machine", "machine.compiling", "machine.state"),
+        ("machine.times", "machine.queue", "machine.decodes"),
+        ("machine.memory",),
+        ("machine.clients", "machine.scheduler"),
+        ("machine.iterations", "machine.sharing"),
+        ("engine", "workload"),
+        ("summary",),
+        ("replicas", "trace"),
     ),
     "optimizer.candidates": (("memo", "table"), ("pairs",), ("batches",), ("finder",)),
     "optimizer.solvers": (
@@ -71,41 +90,50 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("separable", "expansion"),
     ),
     "optimizer.plan": (
-        ("document", "reasons", "checks"),
+        ("tabular", "reasons", "checks"),
+        ("document",),
         ("checks.facts",),
         ("checks.names", "checks.service", "checks.totals", "checks.unserved"),
         ("checks.levels", "checks.queues"),
         ("build", "verify", "files"),
     ),
     "optimizer.studies": (
-        ("load_changes", "comparison", "explanation", "figures", "reports"),
+        ("checking", "load_changes", "comparison", "explanation", "figures", "reports", "simulation"),
         (
             "comparison.document",
             "comparison.sums",
             "explanation.document",
             "figures.document",
             "reports.power",
+            "simulation.document",
         ),
-        ("comparison.rows", "explanation.resolving", "explanation.binding", "figures.placed"),
-        ("comparison.compare", "reports.overview"),
+        (
+            "comparison.rows",
+            "explanation.resolving",
+            "explanation.binding",
+            "figures.placed",
+            "simulation.pools",
+        ),
+        ("comparison.compare", "reports.overview", "simulation.plans"),
         ("explanation.servers", "explanation.units", "explanation.targets", "reports.report"),
         ("explanation.repair", "figures.curves", "figures.prices", "figures.plans"),
         ("explanation.explain", "figures.kinds"),
     ),
     "optimizer.render": (
-        ("text", "names", "columns"),
-        ("plots.style", "comparison_words", "tables"),
-        ("plots.curves", "plots.bars", "plots.grids", "explanation_words"),
+        ("text", "names", "columns", "estimates"),
+        ("plots.style", "money", "tables"),
+        ("comparison_words", "plots.curves", "plots.bars", "plots.grids", "explanation_words"),
         ("progress", "plots", "sections"),
         ("pages", "plan_tables", "replica_tables", "comparison_tables", "server_tables", "estimate_tables"),
+        ("simulation_tables", "starter_tables"),
         ("explanation_tables",),
     ),
     "rest_server": (
         ("settings", "logs", "state", "memory", "sizing_memo"),
         ("solver_processes",),
         ("workers",),
-        ("errors",),
-        ("limits", "security", "connections", "description"),
+        ("errors", "description"),
+        ("limits", "security", "connections"),
         ("compat", "compat.lenient", "compat.shapes", "v1", "v1.examples", "v1.models", "v1.problems"),
         ("compat.bodies", "compat.changes", "compat.slashes", "v1.requests", "v1.kinds", "v1.work"),
         ("v1.study_work",),
@@ -118,13 +146,16 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "v1.planning",
         ),
         ("compat.queue", "compat.planning", "v1.control_loop", "v1.studies"),
-        ("compat.routes", "v1.routes"),
-        ("app",),
+        ("compat.routes", "v1.routes", "client.errors", "client.calls"),
+        ("client.sending",),
+        ("client.blocking", "client.asynchronous"),
+        ("app", "client"),
     ),
     "optimizer.cli": (
         ("command",),
-        ("solving",),
+        ("solving", "asking"),
         (
+            "starting",
             "planning",
             "comparing",
             "explaining",
@@ -135,6 +166,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "documents",
             "bench",
             "serve",
+            "shell",
+            "simulating",
         ),
         ("main",),
     ),
@@ -147,6 +180,8 @@ FACADE_USERS = ("optimizer.cli.main", "optimizer.cli.reporting", "rest_server.ap
 """What reads its version."""
 
 HOMES = {
+    "joblib": ("optimizer.parallel",),
+    "numba": ("optimizer.simulation.machine.compiling",),
     "highspy": ("optimizer.solvers.highs",),
     "pulp": ("optimizer.solvers.backends",),
     "matplotlib": ("optimizer.render.plots",),
@@ -155,14 +190,18 @@ HOMES = {
     "fastapi": ("rest_server",),
     "starlette": ("rest_server",),
     "uvicorn": ("rest_server", "optimizer.cli"),
+    "httpx": ("rest_server.client.sending",),
+    "pandas": ("optimizer.plan.tabular",),
+    "questionary": ("optimizer.cli.asking",),
     "rich": ("optimizer.render",),
+    "shtab": ("optimizer.cli.shell",),
     "yaml": ("optimizer.spec.yaml_format",),
 }
 """The only modules or packages that may import a library."""
 
 JOBS = {
-    "analyze_replicas", "choose", "compare", "explain", "find_candidates", "make_figure", "make_report",
-    "size_replicas", "solve",
+    "analyze_replicas", "check_documents", "choose", "compare", "explain", "find_candidates", "make_figure",
+    "make_report", "simulate_plan", "simulation_of", "size_replicas", "solve",
 }  # fmt: skip
 """What computes for users; the shells have it from `optimizer.jobs`."""
 

@@ -25,6 +25,8 @@ HEAVY = (
     "jinja2",
     "fastapi",
     "asyncio",
+    "pandas",
+    "httpx",
 )
 
 PINNED = [
@@ -37,6 +39,7 @@ PINNED = [
     "IncompletePlanError",
     "InferplanError",
     "LatencyTargets",
+    "MissingExtraError",
     "Plan",
     "Pool",
     "Rejection",
@@ -85,6 +88,15 @@ def test_every_public_name_is_importable_and_documented(name: str) -> None:
     assert found is getattr(importlib.import_module(found.__module__), name)
 
 
+def test_dir_lists_what_is_public_whether_loaded_or_not() -> None:
+    program = "import optimizer; print(dir(optimizer) == sorted([*optimizer.__all__, '__version__']))"
+    found = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert found.stdout == "True\n"
+    assert {*PINNED, "__version__"} == set(dir(optimizer))
+
+
 def test_a_star_import_gives_the_public_names() -> None:
     namespace: dict[str, object] = {}
     exec("from optimizer import *", namespace)  # noqa: S102  the statement is what is tested
@@ -122,6 +134,7 @@ def test_every_exception_is_of_one_tree_with_its_statuses() -> None:
     assert errors == {
         "AnalysisError": (2, 422),
         "IncompletePlanError": (3, 409),
+        "MissingExtraError": (2, 500),
         "SolverError": (4, 500),
         "SpecError": (2, 422),
     }

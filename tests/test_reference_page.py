@@ -16,6 +16,7 @@ from optimizer.spec.schema import SystemSpec
 from optimizer.studies.comparison.document import Comparison
 from optimizer.studies.figures.document import Figure
 from optimizer.studies.reports.report import Report
+from optimizer.studies.simulation.document import Simulation
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
@@ -47,9 +48,9 @@ def wire_names(schema: dict[str, object]) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("document", [SystemSpec, Plan, Comparison, Explanation, Report, Figure])
+@pytest.mark.parametrize("document", [SystemSpec, Plan, Comparison, Explanation, Report, Figure, Simulation])
 def test_the_page_names_every_field(
-    document: type[SystemSpec | Plan | Comparison | Explanation | Report | Figure],
+    document: type[SystemSpec | Plan | Comparison | Explanation | Report | Figure | Simulation],
 ) -> None:
     names = wire_names(document.model_json_schema(by_alias=True))
     assert len(names) > 20

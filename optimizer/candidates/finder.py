@@ -62,15 +62,25 @@ def find_candidates(system: System, memo: SizingMemo | None = None) -> Candidate
 def analyze_pairs(
     arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
 ) -> Performance:
-    """Return the performance of one replica per row at a given arrival rate > 0; all shapes (R,)."""
+    """Return the long-run means of one replica per row at a given arrival rate > 0; all shapes (R,)."""
+    return measure_pairs(arrays, server, accelerator, max_batch, rate_rps)[0]
+
+
+def measure_pairs(
+    arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
+) -> tuple[Performance, FloatArray]:
+    """Return the long-run means of one replica per row, and what its targets measure, shape (K, R)."""
     found = [np.zeros(len(server)) for _ in fields(Performance)]
+    measured = np.zeros((len(arrays.servers.targets.measures), len(server)))
     profile, capacity = arrays.profile_of[server, accelerator], queue_capacity(arrays, server, max_batch)
     pairs = Pairs(server, accelerator, profile, max_batch, capacity, max_batch, np.full(len(server), np.nan))
     for rows in chunks(arrays, pairs, np.arange(len(server))):
-        performance = replicas_of(arrays, pairs.take(rows)).analyze(rate_rps[rows])
+        some = pairs.take(rows)
+        performance = replicas_of(arrays, some).analyze(rate_rps[rows])
+        measured[:, rows] = targets_of(arrays, some).figures(performance)
         for array, field in zip(found, fields(Performance), strict=True):
             array[rows] = getattr(performance, field.name)
-    return Performance(*found)
+    return Performance(*found), measured
 
 
 # --- from pairs to candidates --------------------------------------------------------------------------
@@ -155,7 +165,7 @@ def _loaded_candidates(
     servers = arrays.servers
     targets = targets_of(arrays, pairs)
     replicas = replicas_of(arrays, pairs)
-    sized = _sized_rows(arrays, pairs, replicas, targets, memo)
+    sized = SizedRows.of(replicas, targets) if memo is None else memo.rows(replicas, targets)
     sizing = sized.sizing
     load = servers.load_rps[pairs.server]
     rate = np.where(sizing.attainable, sizing.max_rate_rps, np.inf)
@@ -182,14 +192,6 @@ def _loaded_candidates(
     return table.take(holds)
 
 
-def _sized_rows(
-    arrays: SystemArrays, pairs: Pairs, replicas: QueueModel, targets: Targets, memo: SizingMemo | None
-) -> SizedRows:
-    if memo is None:
-        return SizedRows.of(replicas, targets)
-    return memo.rows(law_of(arrays, pairs), (pairs.max_batch, pairs.max_queue), replicas, targets)
-
-
 def _settled(
     replicas: QueueModel, targets: Targets, load_rps: FloatArray, needed: FloatArray, attainable: BoolArray
 ) -> tuple[Performance, BoolArray]:
@@ -200,16 +202,17 @@ def _settled(
     """
     performance = replicas.analyze(load_rps / needed)
     holds = attainable & targets.met(performance)
+    missed = np.flatnonzero(attainable & ~holds)
+    if not len(missed):
+        return performance, holds
     for _ in range(CHUNK_STEP_TRIES):
-        missed = np.flatnonzero(attainable & ~holds)
-        if not len(missed):
-            break
         needed[missed] += 1
         again = replicas.take(missed).analyze(load_rps[missed] / needed[missed])
-        for field in fields(again):
-            getattr(performance, field.name)[missed] = getattr(again, field.name)
         holds[missed] = targets.take(missed).met(again)
-    return performance, holds
+        missed = missed[~holds[missed]]
+        if not len(missed):
+            break
+    return replicas.analyze(load_rps / needed), holds
 
 
 def _reject_unattainable(

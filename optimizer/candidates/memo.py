@@ -8,16 +8,15 @@ was asked before, the answer is the same.
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, IntArray
+from optimizer.arrays import BoolArray
 from optimizer.queueing.performance import QueueModel
 from optimizer.queueing.sizing import Sizing, largest_rate, meet_targets_below
 from optimizer.queueing.targets import Targets
-from optimizer.timing import Law
 
 MAX_ROWS = 2**15
 """Rows that a memo keeps unless told: those of 50 fleets like specs/large, in about 12 MB."""
@@ -67,18 +66,9 @@ class SizingMemo:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def rows(
-        self, law: Law, room: tuple[IntArray, IntArray], replicas: QueueModel, targets: Targets
-    ) -> SizedRows:
-        """Return what sizing says of R ≥ 1 replicas, and size only those that are not known.
-
-        Args:
-            law: the replicas' law.
-            room: their batch limits and queue capacities.
-            replicas: what was made of these.
-            targets: their targets.
-        """
-        keys = _keys(law, room, replicas, targets)
+    def rows(self, replicas: QueueModel, targets: Targets) -> SizedRows:
+        """Return what sizing says of R ≥ 1 replicas, and size only those that are not known."""
+        keys = _keys(replicas, targets)
         with self._lock:
             found = [self._rows.get(key) for key in keys]
             for key, value in zip(keys, found, strict=True):
@@ -102,13 +92,11 @@ class SizingMemo:
                 self._rows.popitem(last=False)
 
 
-def _keys(
-    law: Law, room: tuple[IntArray, IntArray], replicas: QueueModel, targets: Targets
-) -> list[Hashable]:
+def _keys(replicas: QueueModel, targets: Targets) -> list[Hashable]:
     """Return what the sizing of each row depends on: every number to the last bit, and what they mean."""
     count = len(targets.tps)
-    numbers = [getattr(law, field.name) for field in fields(law)]
-    columns = [*numbers, *room, *targets.limits, targets.tps]
+    per_request = () if targets.per_request is None else targets.per_request
+    columns = [*replicas.columns(), *targets.limits, targets.tps, *per_request]
     parts = [np.ascontiguousarray(column).view(np.uint8).reshape(count, -1) for column in columns]
-    kind = type(replicas), type(law), targets.measures
+    kind = type(replicas), replicas.law_type, targets.measures
     return [(kind, row.tobytes()) for row in np.hstack(parts)]

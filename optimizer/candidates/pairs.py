@@ -8,7 +8,7 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates.table import Reason, Verdicts
 from optimizer.documents import MAX_BATCH_LIMIT
 from optimizer.parallel import in_threads
-from optimizer.queueing.performance import QUEUE_TO_BATCH_RATIO, QueueModel
+from optimizer.queueing.performance import QUEUE_TO_BATCH_RATIO, QueueModel, Room, Variability
 from optimizer.queueing.sizing import largest_rate
 from optimizer.queueing.table import QUEUE_MODELS
 from optimizer.queueing.targets import Targets
@@ -44,6 +44,9 @@ def sizable_pairs(arrays: SystemArrays, verdicts: Verdicts, *, choose_batch: boo
     known = arrays.profile_of >= 0
     timed[known] = profiles.laws.law[arrays.profile_of[known]] >= 0
     verdicts.reason[~timed] = Reason.no_profile
+    for row, misfit in arrays.misfits.items():
+        s, a = np.nonzero(arrays.profile_of == row)
+        verdicts.reject(s, a, Reason.does_not_fit, misfit.needed_gib, misfit.usable_gib)
     verdicts.reason[~servers.has_target] = Reason.no_target
     verdicts.reason[~servers.allowed] = Reason.not_allowed
 
@@ -115,7 +118,14 @@ def law_of(arrays: SystemArrays, pairs: Pairs) -> Law:
 def replicas_of(arrays: SystemArrays, pairs: Pairs) -> QueueModel:
     """Return one replica of each of some pairs (at least one) that all have the same law and queue model."""
     model = list(QUEUE_MODELS.values())[int(arrays.profiles.queue_model[pairs.profile[0]])]
-    return model.of_law(law_of(arrays, pairs), pairs.max_batch, pairs.max_queue)
+    servers, kv_tokens = arrays.servers, arrays.profiles.kv_capacity_tokens[pairs.profile]
+    variability = Variability(
+        servers.arrival_cv[pairs.server],
+        servers.in_tokens_cv[pairs.server],
+        servers.out_tokens_cv[pairs.server],
+    )
+    room = Room(pairs.max_batch, pairs.max_queue, kv_tokens)
+    return model.of_law(law_of(arrays, pairs), room, variability)
 
 
 def targets_of(arrays: SystemArrays, pairs: Pairs) -> Targets:

@@ -10,7 +10,7 @@ from enum import IntEnum
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
-from optimizer.spec.schema import Server
+from optimizer.spec.schema import EstimateEnd, Server
 from optimizer.spec.system import System
 from optimizer.tabulation import SECONDS_PER_MINUTE, SystemArrays
 
@@ -187,10 +187,21 @@ class Candidates:
                 "type": arrays.type_names[table.kind[c]],
                 "units": int(units[c]),
                 "cost": float(cost[c]),
+                **self._mark(int(table.server[c]), int(table.accelerator[c])),
             }
             for c in range(len(table))
         ]
         return {"candidates": rows, "rejections": [asdict(item) for item in self.rejections()]}
+
+    def estimated(self, s: int, a: int) -> EstimateEnd | None:
+        """Return which end of an estimate the figures of a pair rest on; none where its profile was given."""
+        server = self.system.servers[self.arrays.server_names[s]]
+        profile = self.system.profiles[server.model, self.arrays.accelerator_names[a]]
+        return self.system.options.estimates if profile.is_estimated else None
+
+    def _mark(self, s: int, a: int) -> dict[str, object]:
+        end = self.estimated(s, a)
+        return {} if end is None else {"estimated": end}
 
     def _rejection(self, s: int, a: int) -> Rejection:
         reason = Reason(int(self.verdicts.reason[s, a]))
@@ -211,6 +222,9 @@ class Candidates:
             if server.keep_accelerator and server.current.accelerator not in ("", accelerator):
                 return f"keepAccelerator holds it on {server.current.accelerator}"
             return "not in the server's list of accelerators"
+        misfit = self.arrays.misfits.get(int(self.arrays.profile_of[pair]))
+        if reason is Reason.does_not_fit and misfit is not None:
+            return misfit.text
         value, limit = float(self.verdicts.value[pair]), float(self.verdicts.limit[pair])
         measure = self.arrays.servers.targets.measures[self.verdicts.measure[pair]]
         return _DETAILS[reason].format(

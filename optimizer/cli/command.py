@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from optimizer.units import Scale, UnitError
+
 if TYPE_CHECKING:
     from optimizer.render.tables import Tables
 
@@ -21,7 +23,7 @@ class Command(NamedTuple):
 def add_path(parser: argparse.ArgumentParser) -> None:
     """Add the system to work on."""
     parser.add_argument(
-        "path", metavar="PATH", help="system: a YAML or JSON file, a directory, or - for stdin"
+        "path", metavar="PATH", help="system: a YAML or JSON file, a directory, - for stdin, or sample:NAME"
     )
 
 
@@ -32,10 +34,15 @@ def add_output(parser: argparse.ArgumentParser, *tables: str) -> None:
     forms.add_argument(
         "--csv", action="store_true", help="write a table as CSV: the first, or that of --table"
     )
-    forms.add_argument(
+    add_wide(forms)
+    parser.add_argument("--table", metavar="NAME", help=f"write one of the tables only: {', '.join(tables)}")
+
+
+def add_wide(group: argparse._ActionsContainer) -> None:
+    """Add the choice of tables that are as wide as they are."""
+    group.add_argument(
         "--wide", action="store_true", help="all columns and whole names, however long the lines"
     )
-    parser.add_argument("--table", metavar="NAME", help=f"write one of the tables only: {', '.join(tables)}")
 
 
 def show_tables(tables: "Tables", arguments: argparse.Namespace) -> None:
@@ -45,12 +52,29 @@ def show_tables(tables: "Tables", arguments: argparse.Namespace) -> None:
     show(tables, sys.stdout, Output(arguments.wide, arguments.csv, arguments.table))
 
 
-def number(least: float, most: float, what: str, *, open_end: bool = False) -> Callable[[str], float]:
-    """Return a parser of numbers from `least` (itself excluded with `open_end`) to `most`."""
+def quantity(scale: Scale) -> Callable[[str], float]:
+    """Return a parser of numbers, plain or with a unit of a scale."""
 
     def parse(text: str) -> float:
         try:
-            value = float(text)
+            return scale.read(text)
+        except UnitError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parse
+
+
+def number(
+    least: float, most: float, what: str, *, open_end: bool = False, scale: Scale | None = None
+) -> Callable[[str], float]:
+    """Return a parser of numbers from `least` (itself excluded with `open_end`) to `most`.
+
+    With a scale they may have a unit.
+    """
+
+    def parse(text: str) -> float:
+        try:
+            value = float(text) if scale is None else scale.read(text)
         except ValueError:
             value = float("nan")
         if not (least < value if open_end else least <= value) or value > most:
@@ -68,6 +92,11 @@ def tell(text: str) -> None:
     if sys.stdout is not None:
         sys.stdout.flush()
     print(text, file=sys.stderr)
+
+
+def one_line(text: str) -> str:
+    """Return a message as one line, whatever names stand in it."""
+    return " ".join(text.split())
 
 
 def print_json(value: object) -> None:

@@ -4,17 +4,23 @@ import argparse
 from typing import Any
 
 from optimizer.cli.command import Command, add_output, number, print_json, show_tables
+from optimizer.units import SHARE, TOKENS
 
 _SETTINGS: dict[str, tuple[str, Any, str]] = {
     "tp": ("N", int, "devices of a replica, tensor parallelism (1)"),
     "weights": ("FORMAT", str, "bf16, fp8, int8, int4, fp4 or mxfp4 (as published)"),
     "cache": ("FORMAT", str, "format of the KV cache, bf16 or fp8 (bf16)"),
-    "in_tokens": ("TOKENS", number(1, 1e8, "the mean input length"), "mean input length (1024)"),
-    "out_tokens": ("TOKENS", number(1, 1e8, "the mean output length"), "mean output length (256)"),
+    "in_tokens": (
+        "TOKENS", number(1, 1e8, "the mean input length", scale=TOKENS), "mean input length (1024)",
+    ),
+    "out_tokens": (
+        "TOKENS", number(1, 1e8, "the mean output length", scale=TOKENS), "mean output length (256)",
+    ),
     "max_requests": ("N", int, "most requests in the batch (256)"),
     "max_num_tokens": ("TOKENS", int, "token budget of one iteration (8192)"),
     "memory_utilization": (
-        "SHARE", number(0.01, 1, "the share of the memory"), "share of memory the engine takes (0.9)",
+        "SHARE", number(0.01, 1, "the share of the memory", scale=SHARE),
+        "share of memory the engine takes (0.9)",
     ),
 }  # fmt: skip
 """What a flag sets in the deployment: its metavar, its type, its help."""

@@ -19,13 +19,19 @@ from optimizer.cli import (
     replicas,
     reporting,
     serve,
+    shell,
+    simulating,
+    starting,
 )
+from optimizer.cli.command import one_line
 from optimizer.errors import IncompletePlanError, InferplanError
 
 COMMANDS = (
-    planning.COMMANDS
+    starting.COMMANDS
+    | planning.COMMANDS
     | comparing.COMMANDS
     | explaining.COMMANDS
+    | simulating.COMMANDS
     | reporting.COMMANDS
     | replicas.COMMANDS
     | estimating.COMMANDS
@@ -33,6 +39,7 @@ COMMANDS = (
     | documents.COMMANDS
     | bench.COMMANDS
     | serve.COMMANDS
+    | shell.COMMANDS
 )
 """The sub-commands by name, in the order in which help lists them."""
 
@@ -40,8 +47,19 @@ _DESCRIPTION = """\
 Plan an LLM inference fleet: which accelerator, how many replicas and what batch size for every
 (service class, model), so that latency and throughput targets hold at the least cost."""
 _EPILOG = """\
-PATH is a YAML or JSON file, a directory of such files, or - for standard input.
-Exit status: 0 done, 2 bad input, 3 a server is not served in full (--require-complete), 4 solver failure."""
+PATH is a YAML or JSON file, a directory of such files, - for standard input, or sample:NAME.
+
+exit status:
+{codes}"""
+EXIT_CODES = {
+    0: "done; also when servers are unserved, unless --require-complete is given",
+    1: "the answer cannot be written to stdout",
+    2: "bad input or arguments; stderr says what and where",
+    3: "--require-complete, and a server is not served in full; the plan is still written",
+    4: "the solver failed, or its answer did not pass verification",
+    130: "interrupted",
+}
+"""What the statuses mean, as help and docs/reference.md say it."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -91,7 +109,7 @@ def _forget_stdout() -> None:
 
 
 def _fail(error: InferplanError, what: str) -> int:
-    print(f"inferplan: {what}: {' '.join(str(error).split())}", file=sys.stderr)
+    print(f"inferplan: {what}: {one_line(str(error))}", file=sys.stderr)
     return error.exit_code
 
 
@@ -117,7 +135,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="inferplan",
         description=_DESCRIPTION,
-        epilog=_EPILOG,
+        epilog=_EPILOG.format(codes="\n".join(f"  {code:<5}{text}" for code, text in EXIT_CODES.items())),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -128,5 +146,5 @@ def _parser() -> argparse.ArgumentParser:
             name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", allow_abbrev=False
         )
         add_arguments(command)
-        command.set_defaults(run=run)
+        command.set_defaults(run=run, parser=parser)
     return parser

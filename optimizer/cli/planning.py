@@ -4,9 +4,18 @@ import argparse
 import sys
 from pathlib import Path
 
-from optimizer.cli.command import Command, add_output, add_path, print_json, show_tables, tell
+from optimizer.cli.command import (
+    Command,
+    add_output,
+    add_path,
+    one_line,
+    print_json,
+    show_tables,
+    tell,
+)
 from optimizer.cli.solving import (
     add_batch_sizing,
+    add_estimates,
     add_load,
     add_solving_flags,
     read_system,
@@ -61,10 +70,29 @@ def _solve(arguments: argparse.Namespace) -> int | None:
     return None
 
 
-def _check(arguments: argparse.Namespace) -> None:
-    from optimizer.spec.system import load_system
+def _add_check(parser: argparse.ArgumentParser) -> None:
+    add_path(parser)
+    parser.add_argument("--json", action="store_true", help="write what was found as JSON, for editors")
 
-    system = load_system(arguments.path)
+
+def _check(arguments: argparse.Namespace) -> int:
+    from optimizer.jobs import check_documents
+
+    found = check_documents(arguments.path)
+    if arguments.json:
+        print_json({
+            "valid": not found.faults,
+            "errors": [fault.to_wire() for fault in found.faults],
+            "warnings": [fault.to_wire() for fault in found.warnings],
+        })  # fmt: skip
+        return 2 if found.faults else 0
+    for fault in found.faults:
+        tell(f"inferplan: error: {one_line(str(fault))}")
+    for warning in found.warnings:
+        tell(f"inferplan: warning: {one_line(str(warning))}")
+    system = found.system
+    if system is None:
+        return 2
     counts = (
         (len(system.servers), "server"),
         (len(system.service_classes), "service class"),
@@ -74,6 +102,9 @@ def _check(arguments: argparse.Namespace) -> None:
         (len(system.capacity), "capacity"),
     )
     print(f"{arguments.path}: valid: " + ", ".join(_plural(number, noun) for number, noun in counts))
+    if not found.sized:
+        tell("inferplan: note: too many servers and accelerators to size here; 'inferplan candidates' does")
+    return 0
 
 
 def _plural(number: int, noun: str) -> str:
@@ -88,6 +119,7 @@ def _add_candidates(parser: argparse.ArgumentParser) -> None:
     add_path(parser)
     add_load(parser)
     add_batch_sizing(parser)
+    add_estimates(parser)
     add_output(parser, "candidates", "rejected")
 
 
@@ -96,7 +128,8 @@ def _candidates(arguments: argparse.Namespace) -> None:
     from optimizer.render.progress import working
 
     with working("sizing"):
-        asked = {} if arguments.batch_sizing is None else {"batch_sizing": arguments.batch_sizing}
+        flags = {"batch_sizing": arguments.batch_sizing, "estimates": arguments.estimates}
+        asked = {name: value for name, value in flags.items() if value is not None}
         candidates = find_candidates(read_system(arguments, asked))
     if arguments.json:
         print_json(candidates.to_wire())
@@ -108,7 +141,7 @@ def _candidates(arguments: argparse.Namespace) -> None:
 
 COMMANDS = {
     "solve": Command("find the least-cost plan of a system", _add_solve, _solve),
-    "check": Command("check that a system is valid, and count what it contains", add_path, _check),
+    "check": Command("say all that is wrong in a system, and what is odd in it", _add_check, _check),
     "candidates": Command(
         "size every server on every accelerator, or say why it cannot run there", _add_candidates, _candidates
     ),

@@ -5,7 +5,14 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from optimizer.cli.command import Command, add_output, show_tables, tell
+from optimizer.cli.command import Command, add_output, quantity, show_tables, tell
+from optimizer.units import (
+    MILLISECONDS,
+    MILLISECONDS_PER_REQUEST,
+    MILLISECONDS_PER_TOKEN,
+    REQUESTS_PER_SECOND,
+    TOKENS,
+)
 
 _LAW_FLAGS = {
     "decode": (
@@ -30,15 +37,44 @@ _LAW_FLAGS = {
         ("--iteration-base", "base_ms", "ms", "α: iteration of an empty batch"),
         ("--compute-per-token", "compute_per_token_ms", "ms/token", "β: per token computed"),
         ("--kv-read-per-token", "kv_read_per_token_ms", "ms/token", "γ: per token of KV cache read"),
+        ("--per-sequence", "per_sequence_ms", "ms/request", "per request in the iteration"),
+        ("--prompt-attention", "prompt_attention_ms", "ms/pair", "per pair of a prompt's tokens"),
+        ("--prompt-base", "prompt_base_ms", "ms", "more with a prompt in the iteration"),
+        ("--weight-read", "weight_read_ms", "ms", "reading the weights, behind which compute hides"),
+        ("--batch-base", "batch_base_ms", "ms", "more with several requests in the iteration"),
     ),
 }
 
-_SHAPE_FLAGS = ("in_tokens", "out_tokens", "max_batch", "max_queue", "max_num_tokens")
+_TOKENS = quantity(TOKENS)
+_REQUESTS_PER_SECOND = quantity(REQUESTS_PER_SECOND)
+_MILLISECONDS = quantity(MILLISECONDS)
+_SCALES = {scale.unit: scale for scale in (MILLISECONDS, MILLISECONDS_PER_TOKEN, MILLISECONDS_PER_REQUEST)}
+_SHAPE_FLAGS = (
+    "in_tokens",
+    "out_tokens",
+    "max_batch",
+    "max_queue",
+    "max_num_tokens",
+    "scheduler",
+    "kv_capacity",
+    "queue_model",
+    "arrival_cv",
+    "in_tokens_cv",
+    "out_tokens_cv",
+)
+_TARGET_FLAGS: dict[str, object] = {
+    "target_ttft": 0.0,
+    "target_itl": 0.0,
+    "target_e2e": 0.0,
+    "percentile": None,
+    "throughput_target": False,
+}
+"""The flags of targets, and what stands where they are not given."""
 
 
 def _add_replica(parser: argparse.ArgumentParser, *tables: str) -> None:
-    parser.add_argument("--in-tokens", metavar="TOKENS", type=float, help="mean input length")
-    parser.add_argument("--out-tokens", metavar="TOKENS", type=float, help="mean output length")
+    parser.add_argument("--in-tokens", metavar="TOKENS", type=_TOKENS, help="mean input length")
+    parser.add_argument("--out-tokens", metavar="TOKENS", type=_TOKENS, help="mean output length")
     parser.add_argument("--max-batch", metavar="REQUESTS", type=int, help="batch limit")
     parser.add_argument(
         "--max-queue",
@@ -50,17 +86,37 @@ def _add_replica(parser: argparse.ArgumentParser, *tables: str) -> None:
         group = parser.add_argument_group(title)
         for part in parts:
             for flag, _, unit, text in _LAW_FLAGS[part]:
-                group.add_argument(flag, metavar=unit.upper(), type=float, help=f"{text} [{unit}]")
+                kind = quantity(_SCALES[unit]) if unit in _SCALES else float
+                group.add_argument(flag, metavar=unit.upper(), type=kind, help=f"{text} [{unit}]")
         if title == "iteration law":
             group.add_argument(
                 "--max-num-tokens", metavar="TOKENS", type=int, help="token budget of one iteration (8192)"
             )
+            group.add_argument(
+                "--scheduler", metavar="NAME", help="chunked or prefill-first: how prompts are computed"
+            )
+    _add_queue(parser.add_argument_group("queue model"))
     parser.add_argument(
         "--batch",
         metavar="FILE",
         help="JSON lines in the format of the reference's queue-analysis service; - for stdin",
     )
     add_output(parser, *tables)
+
+
+def _add_queue(group: Any) -> None:
+    group.add_argument("--queue-model", metavar="NAME", help="reference (means), or continuous (percentiles)")
+    group.add_argument(
+        "--kv-capacity", metavar="TOKENS", type=int, help="KV cache; continuous caps the batch by it"
+    )
+    for name, text in (
+        ("arrival", "times between arrivals"),
+        ("in-tokens", "input length"),
+        ("out-tokens", "output length"),
+    ):
+        group.add_argument(
+            f"--{name}-cv", metavar="CV", type=float, help=f"coefficient of variation of the {text} (1)"
+        )
 
 
 def _replica(arguments: argparse.Namespace) -> Any:
@@ -72,6 +128,8 @@ def _replica(arguments: argparse.Namespace) -> Any:
     values: dict[str, Any] = {
         name: value for name in _SHAPE_FLAGS if (value := getattr(arguments, name)) is not None
     }
+    if "kv_capacity" in values:
+        values["kv_capacity_tokens"] = values.pop("kv_capacity")
     for part, flags in _LAW_FLAGS.items():
         given = {
             name: value
@@ -91,7 +149,8 @@ def _replica(arguments: argparse.Namespace) -> Any:
         return validated(Replica, values)
     except SpecError as error:
         path, _, problem = str(error).partition(": ")
-        raise SpecError(f"{_flag_of(path, Replica)}: {problem}") from None
+        said = problem.replace("this key is required", "this flag is required")
+        raise SpecError(f"{_flag_of(path, Replica)}: {said}") from None
 
 
 def _flag_of(path: str, replica: Any) -> str:
@@ -108,16 +167,18 @@ def _flag_of(path: str, replica: Any) -> str:
 
 
 def _add_analyze(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rate", metavar="REQ/S", type=float, help="arrival rate [requests/s]")
+    parser.add_argument(
+        "--rate", metavar="REQ/S", type=_REQUESTS_PER_SECOND, help="arrival rate [requests/s]"
+    )
     _add_replica(parser, "performance")
 
 
 def _analyze(arguments: argparse.Namespace) -> int | None:
     if arguments.batch is not None:
-        from optimizer.compat.queue_service import analyze_problem
+        from optimizer.replica_rows import analyze_row
 
         _refuse_beside_batch(arguments, {"rate": None})
-        return _answer_lines(arguments.batch, analyze_problem)
+        return _answer_lines(arguments.batch, analyze_row)
     from optimizer.errors import SpecError
     from optimizer.jobs import analyze_replicas
 
@@ -141,10 +202,28 @@ def _analyze(arguments: argparse.Namespace) -> int | None:
 
 def _add_size(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--target-ttft", metavar="MS", type=float, default=0.0, help="time to first token [ms]; 0: none"
+        "--target-ttft",
+        metavar="MS",
+        type=_MILLISECONDS,
+        default=0.0,
+        help="time to first token [ms]; 0: none",
     )
     parser.add_argument(
-        "--target-itl", metavar="MS", type=float, default=0.0, help="inter-token latency [ms]; 0: none"
+        "--target-itl",
+        metavar="MS",
+        type=_MILLISECONDS,
+        default=0.0,
+        help="inter-token latency [ms]; 0: none",
+    )
+    parser.add_argument(
+        "--target-e2e",
+        metavar="MS",
+        type=_MILLISECONDS,
+        default=0.0,
+        help="time to the last token [ms]; 0: none",
+    )
+    parser.add_argument(
+        "--percentile", metavar="P", type=float, help="percentile at which the targets must hold (the mean)"
     )
     parser.add_argument(
         "--throughput-target",
@@ -156,20 +235,27 @@ def _add_size(parser: argparse.ArgumentParser) -> None:
 
 def _size(arguments: argparse.Namespace) -> int | None:
     if arguments.batch is not None:
-        from optimizer.compat.queue_service import size_problem
+        from optimizer.replica_rows import size_row
 
-        _refuse_beside_batch(arguments, {"target_ttft": 0.0, "target_itl": 0.0, "throughput_target": False})
-        return _answer_lines(arguments.batch, size_problem)
+        _refuse_beside_batch(arguments, _TARGET_FLAGS)
+        return _answer_lines(arguments.batch, size_row)
     from optimizer.errors import AnalysisError, SpecError
     from optimizer.jobs import size_replicas
     from optimizer.replica import LatencyTargets
     from optimizer.spec.messages import validated
 
-    wanted = {"ttft": arguments.target_ttft, "itl": arguments.target_itl, "tps": arguments.throughput_target}
+    wanted = {
+        "ttft": arguments.target_ttft,
+        "itl": arguments.target_itl,
+        "e2e": arguments.target_e2e,
+        "percentile": arguments.percentile,
+        "tps": arguments.throughput_target,
+    }
     try:
         targets = validated(LatencyTargets, wanted)
     except SpecError as error:
-        raise SpecError(f"--target-{error}") from None
+        flag = "--" if str(error).startswith("percentile") else "--target-"
+        raise SpecError(f"{flag}{error}") from None
     sizing = size_replicas([_replica(arguments)], [targets])[0]
     if isinstance(sizing, AnalysisError):
         raise sizing
@@ -195,19 +281,19 @@ def _refuse_beside_batch(arguments: argparse.Namespace, own: dict[str, object]) 
 
 def _answer_lines(path: str, answer: Callable[[Any], Any]) -> int:
     """Answer every line with one line; a bad one with its message, and with exit status 2 in the end."""
-    from optimizer.compat.queue_service import read_problems
     from optimizer.errors import AnalysisError, SpecError
+    from optimizer.replica_rows import read_rows
     from optimizer.spec.files import lines_of, read_text
 
     bad = 0
-    for problem in read_problems(lines_of(read_text(path))):
+    for problem in read_rows(lines_of(read_text(path))):
         if isinstance(problem, SpecError):
             bad += 1
             print(json.dumps({"message": str(problem)}, ensure_ascii=False))
             continue
         try:
             print(answer(problem).model_dump_json(by_alias=True))
-        except AnalysisError as error:
+        except (AnalysisError, SpecError) as error:
             print(json.dumps({"message": str(error)}, ensure_ascii=False))
     if bad:
         tell(f"inferplan: error: {path}: {bad} line{'s' if bad > 1 else ''} could not be read")

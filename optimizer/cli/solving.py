@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from optimizer.cli.command import number
+from optimizer.units import SECONDS, SHARE
 
 if TYPE_CHECKING:
     from optimizer.jobs import LoadChange, SolveOptions
@@ -18,10 +19,20 @@ def add_batch_sizing(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_estimates(parser: argparse.ArgumentParser) -> None:
+    """Add the choice of the end of the intervals of estimates."""
+    parser.add_argument(
+        "--estimates",
+        choices=["upper", "middle", "lower"],
+        help="end of the interval of estimated token times: slow, the middle, or fast (upper)",
+    )
+
+
 def add_exact_flags(parser: argparse.ArgumentParser, time_limit: str) -> None:
     """Add the flags that override the document's options where the exact solver is used in any case."""
     _add_plan_flags(parser)
     add_batch_sizing(parser)
+    add_estimates(parser)
     _add_stopping(parser, time_limit)
 
 
@@ -30,6 +41,7 @@ def add_solving_flags(parser: argparse.ArgumentParser) -> None:
     _add_plan_flags(parser)
     parser.add_argument("--solver", choices=["milp", "greedy"], help="exact, or the greedy baseline")
     add_batch_sizing(parser)
+    add_estimates(parser)
     parser.add_argument(
         "--backend", metavar="NAME", default="highs", help="MILP solver: highs, CBC, … (highs)"
     )
@@ -44,7 +56,8 @@ def _add_plan_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_stopping(parser: argparse.ArgumentParser, time_limit: str) -> None:
-    gap, limit = number(0, 1, "the gap"), number(0, 1e6, "the time limit", open_end=True)
+    gap = number(0, 1, "the gap", scale=SHARE)
+    limit = number(0, 1e6, "the time limit", open_end=True, scale=SECONDS)
     parser.add_argument(
         "--gap", metavar="G", type=gap, help="relative gap at which the solver may stop, 0 … 1"
     )
@@ -67,6 +80,7 @@ def solve_options_of(arguments: argparse.Namespace) -> "SolveOptions":
         batch_sizing=arguments.batch_sizing,
         gap=arguments.gap,
         time_limit_s=arguments.time_limit,
+        estimates=arguments.estimates,
     )
     try:
         options.given()

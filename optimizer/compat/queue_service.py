@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from pydantic import Field
 
-from optimizer.documents import AnswerTokens, BatchLimit, Count, Document, Quantity, Tokens
+from optimizer.documents import NUMBERS_ONLY, AnswerTokens, BatchLimit, Count, Document, Quantity, Tokens
 from optimizer.errors import AnalysisError, SpecError
 from optimizer.replica import LatencyTargets, Replica, ReplicaPerformance, analyze_replicas, size_replicas
 from optimizer.spec.files import json_value
@@ -82,7 +82,9 @@ def read_problems(lines: Iterable[str]) -> Iterator[QueueProblem | SpecError]:
     for number, line in enumerate(lines, start=1):
         if line.strip():
             try:
-                yield validated(QueueProblem, json_value(line, f"line {number}"), f"line {number}: ")
+                yield validated(
+                    QueueProblem, json_value(line, f"line {number}"), f"line {number}: ", NUMBERS_ONLY
+                )
             except SpecError as error:
                 yield error
 

@@ -1,11 +1,22 @@
 """From a solution to a plan: indices become names again, and what is not served gets its reason."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable, Rejection
-from optimizer.candidates.finder import COUNT_TOLERANCE, analyze_pairs
-from optimizer.plan.document import CapacityUse, Change, Level, Placement, Plan, Pool, Unserved
+from optimizer.candidates.finder import COUNT_TOLERANCE, measure_pairs
+from optimizer.plan.document import (
+    CapacityUse,
+    Change,
+    Level,
+    Placement,
+    Plan,
+    Pool,
+    TargetFigure,
+    Unserved,
+)
 from optimizer.plan.reasons import (
     NO_ACCELERATOR,
     STOPPED_UNLIMITED,
@@ -13,10 +24,11 @@ from optimizer.plan.reasons import (
     rejection_reason,
     shortage_reason,
 )
+from optimizer.queueing.measures import MEANS
 from optimizer.solvers.formulation import served_in_full
 from optimizer.solvers.levels import VALUE
 from optimizer.solvers.problem import Problem, Solution, units_used
-from optimizer.tabulation import SECONDS_PER_MINUTE
+from optimizer.tabulation import SECONDS_PER_MINUTE, SystemArrays
 
 
 def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> Plan:
@@ -54,6 +66,7 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
             for t, name in enumerate(candidates.arrays.type_names)
         ),
         changes=_changes(candidates, pools),
+        currency=candidates.system.currency,
     )
 
 
@@ -84,7 +97,7 @@ def _pools(candidates: Candidates, problem: Problem, replicas: IntArray) -> dict
     figures = {name: getattr(table, name)[chosen] for name in ("itl_ms", "ttft_ms", "utilization", "loss")}
     figures["wait_ms"] = np.zeros(len(chosen))  # where there is no load nothing waits
     loaded = np.flatnonzero(carried > 0)
-    found = analyze_pairs(
+    found, measured = measure_pairs(
         arrays,
         server[loaded],
         table.accelerator[chosen[loaded]],
@@ -93,6 +106,7 @@ def _pools(candidates: Candidates, problem: Problem, replicas: IntArray) -> dict
     )
     for name, values in figures.items():
         values[loaded] = getattr(found, name)
+    figures_of = dict(zip(loaded.tolist(), _target_figures(arrays, server[loaded], measured), strict=True))
     pools: dict[str, tuple[Pool, ...]] = {}
     for i, c in enumerate(chosen):
         pool = Pool(
@@ -107,10 +121,30 @@ def _pools(candidates: Candidates, problem: Problem, replicas: IntArray) -> dict
             wait_ms=float(figures["wait_ms"][i]),
             utilization=float(figures["utilization"][i]),
             loss=float(figures["loss"][i]),
+            targets=figures_of.get(i, ()),
+            estimated=candidates.estimated(int(server[i]), int(table.accelerator[c])),
         )
         name = arrays.server_names[server[i]]
         pools[name] = (*pools.get(name, ()), pool)
     return pools
+
+
+def _target_figures(
+    arrays: SystemArrays, server: IntArray, measured: FloatArray
+) -> Iterator[tuple[TargetFigure, ...]]:
+    """Yield what is measured against each row's targets beyond means, shape (K, R)."""
+    targets = arrays.servers.targets.take(server)
+    other = [k for k, measure in enumerate(targets.measures) if measure not in MEANS]
+    for row in range(len(server)):
+        yield tuple(
+            TargetFigure(
+                measure=targets.measures[k].label,
+                value=float(measured[k, row]),
+                limit=float(targets.limits[k, row]),
+            )
+            for k in other
+            if np.isfinite(targets.limits[k, row])
+        )
 
 
 def _changes(candidates: Candidates, pools: dict[str, tuple[Pool, ...]]) -> tuple[Change, ...]:
@@ -141,7 +175,7 @@ def _unserved(candidates: Candidates, problem: Problem, s: int, used: IntArray, 
     if len(mine):
         reason, detail = _shortage(candidates, problem, problem.table.take(mine), used)
     else:
-        reason, detail = _nearest_miss(candidates, s)
+        reason, detail = nearest_miss(candidates, s)
     return Unserved(
         server=candidates.arrays.server_names[s],
         priority=int(problem.priority[s]),
@@ -173,7 +207,7 @@ def _shortage(
     )
 
 
-def _nearest_miss(candidates: Candidates, s: int) -> tuple[str, str]:
+def nearest_miss(candidates: Candidates, s: int) -> tuple[str, str]:
     """Name the rejection that misses by the smallest factor."""
     rejections = list(candidates.rejections(s))
     if not rejections:

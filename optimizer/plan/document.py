@@ -6,9 +6,25 @@ from pydantic import Field
 
 from optimizer.documents import Document
 from optimizer.errors import IncompletePlanError, SpecError
+from optimizer.plan.tabular import data_frame, html_table
 from optimizer.solvers.problem import SolverName
-from optimizer.spec.schema import AllocationData, Load, Server
+from optimizer.spec.schema import AllocationData, EstimateEnd, Load, Server
 from optimizer.spec.system import System
+
+
+def _is_empty(value: tuple[object, ...]) -> bool:
+    return not value
+
+
+class TargetFigure(Document):
+    """A figure beside the limit that it must keep to."""
+
+    measure: str
+    """What is measured: a percentile of a latency, or the share of requests beyond a target."""
+    value: float
+    """The figure at the load [ms; a share is a number up to 1]."""
+    limit: float
+    """The limit, in the same unit."""
 
 
 class Pool(Document):
@@ -36,6 +52,10 @@ class Pool(Document):
     """Mean batch over the batch limit, at the load."""
     loss: float
     """Share of requests that find the queue full, at the load."""
+    targets: tuple["TargetFigure", ...] = Field((), exclude_if=_is_empty, strict=False)
+    """What is measured against targets that are not about means; absent without any."""
+    estimated: EstimateEnd | None = Field(None, exclude_if=lambda end: end is None)
+    """The end of the interval that its figures rest on, where token times are estimated; else absent."""
 
 
 class Unserved(Document):
@@ -126,10 +146,47 @@ class Plan(Document):
     """Use of every accelerator type."""
     changes: tuple[Change, ...] = Field(strict=False)
     """Servers whose allocation changes."""
+    currency: str | None = Field(None, exclude_if=lambda currency: currency is None)
+    """The currency that the system's prices name; costs are hundredths of it. Absent where none is named."""
 
     def to_json(self) -> str:
         """Return the plan as JSON text, the same bytes for the same plan."""
         return self.model_dump_json(by_alias=True, indent=2)
+
+    @property
+    def estimated_pools(self) -> int:
+        """How many pools rest on estimated token times."""
+        return sum(pool.estimated is not None for pools in self.allocations.values() for pool in pools)
+
+    def to_dataframe(self) -> Any:
+        """Return the plan as a pandas data frame: a row for each pool, and one for each server without any.
+
+        The columns are `server`, the fields of `Pool` by their Python names, with their units, and
+        `served_fraction` and `reason`.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+        """
+        return data_frame(self._rows(), _COLUMNS)
+
+    def _repr_html_(self) -> str:
+        """Return the plan as a notebook shows it."""
+        served = (
+            "every server served in full" if self.complete else f"{len(self.unserved)} not served in full"
+        )
+        caption = f"{self.status} plan, {self.total_cost_cents_per_h:,.2f} cents/h, {served}"
+        return html_table(caption, self._rows(), _HEADINGS)
+
+    def _rows(self) -> list[dict[str, object]]:
+        unserved = {item.server: item for item in self.unserved}
+        rows: list[dict[str, object]] = []
+        for name in sorted(self._server_names()):
+            item = unserved.get(name)
+            fraction, reason = (1.0, None) if item is None else (item.served_fraction, item.reason)
+            rest = {"server": name, "served_fraction": fraction, "reason": reason}
+            pools = [dict(pool) for pool in self.allocations.get(name, ())]
+            rows += ({**_NO_POOL, **pool, **rest} for pool in pools or [{}])
+        return rows
 
     def raise_for_status(self) -> None:
         """Raise if a server is not served in full.
@@ -204,6 +261,27 @@ class Plan(Document):
                     raise SpecError(
                         f"allocations.{name}: accelerator {pool.accelerator!r} is not in the system; {hint}"
                     )
+
+
+_NO_POOL: dict[str, object] = {
+    "accelerator": None,
+    "num_replicas": 0,
+    "cost_cents_per_h": 0.0,
+    "arrival_rate_rpm": 0.0,
+    "max_arrival_rate_rpm": 0.0,
+}
+"""A server's row where it runs on nothing; other figures are missing there."""
+_COLUMNS = ("server", *Pool.model_fields, "served_fraction", "reason")
+_HEADINGS = {
+    "server": "server",
+    "accelerator": "accelerator",
+    "num_replicas": "replicas",
+    "arrival_rate_rpm": "load [req/min]",
+    "max_arrival_rate_rpm": "capacity [req/min]",
+    "cost_cents_per_h": "cost [cents/h]",
+    "served_fraction": "served",
+    "reason": "reason",
+}
 
 
 def _as_allocation(pools: tuple[Pool, ...], load: Load) -> AllocationData:

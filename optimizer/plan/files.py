@@ -6,8 +6,9 @@ from pathlib import Path
 
 from optimizer.errors import SpecError
 from optimizer.plan.document import Plan, Pool
-from optimizer.spec.files import Part, is_plan, json_value, parse_part, read_text, spec_from_value
+from optimizer.spec.files import is_plan, json_value, part_of, read_text, text_of
 from optimizer.spec.messages import validated
+from optimizer.spec.samples import sample_or_path
 from optimizer.spec.system import System, join_parts, load_system
 
 COST_TOLERANCE = 1e-6
@@ -34,15 +35,15 @@ def load_system_or_plan(path: str | os.PathLike[str]) -> System | Plan:
     Raises:
         SpecError: it cannot be read, or is neither.
     """
+    path = sample_or_path(path)
     if str(path) != "-" and (Path(path).suffix.lower() in {".yaml", ".yml"} or Path(path).is_dir()):
         return load_system(path)
-    source, text = _source(path), read_text(path)
-    if Path(path).suffix.lower() != ".json" and text.lstrip()[:1] != "{":
-        return join_parts([parse_part(text, source)])
-    raw = json_value(text, source)
-    if is_plan(raw):
-        return plan_from_value(raw, source)
-    return join_parts([Part(spec_from_value(raw, source), source)])
+    json_only = True if Path(path).suffix.lower() == ".json" else None
+    text = text_of(read_text(path), _source(path), json_only=json_only)
+    raw = text.value()
+    if text.json_only and is_plan(raw):
+        return plan_from_value(raw, text.source)
+    return join_parts([part_of(text, raw)])
 
 
 def plan_from_value(raw: object, source: str = "") -> Plan:

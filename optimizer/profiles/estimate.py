@@ -25,6 +25,24 @@ NODE = 8
 _LARGEST_TP = 64
 
 
+class DoesNotFitError(SpecError):
+    """Raised when a model does not fit; the text has the least tensor parallelism and memory that hold it."""
+
+    def __init__(self, memory: Memory) -> None:
+        super().__init__(memory)
+        request = memory.request_bytes(memory.iterations.deployment.request_tokens)
+        self.memory = memory
+        """What does not fit where."""
+        self.needed_gib = (memory.total_bytes - memory.free_bytes[1] + request) / GIB
+        """What a device must hold with one request [GiB]."""
+        self.usable_gib = memory.total_bytes / GIB
+        """What the engine may take of it [GiB]."""
+
+    def __str__(self) -> str:
+        """Say it; what would hold the model is searched for only here."""
+        return _does_not_fit(self)
+
+
 @dataclass(frozen=True)
 class Estimate:
     """An estimated profile of a model on `tp` devices of an accelerator."""
@@ -135,8 +153,9 @@ def estimate_profile(
         efficiency: constants; None: those of this version.
 
     Raises:
-        SpecError: a name is not known, a setting is out of range, or the model does not fit; the message
-        then has the smallest tensor parallelism and the smallest accelerator that hold it.
+        SpecError: a name is not known, a setting is out of range, or the model does not fit
+        (`DoesNotFitError`); the message then has the smallest tensor parallelism and the smallest
+        accelerator that hold it.
     """
     iterations = Iterations(
         find_model(model),
@@ -146,7 +165,7 @@ def estimate_profile(
     )
     memory = Memory(iterations)
     if _max_batch(memory) < 1:
-        raise SpecError(_does_not_fit(memory))
+        raise DoesNotFitError(memory)
     if at_batch is not None and at_batch < 1:
         raise SpecError(f"at-batch: must be at least 1, not {at_batch}")
     return Estimate(iterations, at_batch or max(1, _max_batch(memory) // 2))
@@ -181,20 +200,20 @@ def _max_batch(memory: Memory) -> int:
     return min(memory.requests(memory.free_bytes[1]), memory.iterations.deployment.max_requests)
 
 
-def _does_not_fit(memory: Memory) -> str:
+def _does_not_fit(error: DoesNotFitError) -> str:
     """Return what does not fit where, and the least that would do."""
+    memory = error.memory
     iterations = memory.iterations
     deployment, model = iterations.deployment, iterations.model
-    needed = memory.total_bytes - memory.free_bytes[1] + memory.request_bytes(deployment.request_tokens)
     where = (
         f"{deployment.tp} x {iterations.accelerator.name}"
         if deployment.tp > 1
         else iterations.accelerator.name
     )
     text = (
-        f"{model.name} in {iterations.format.name} does not fit {where}: it needs {needed / GIB:.1f} GiB "
+        f"{model.name} in {iterations.format.name} does not fit {where}: it needs {error.needed_gib:.1f} GiB "
         f"a device with one request of {deployment.request_tokens:g} tokens, the engine may take "
-        f"{memory.total_bytes / GIB:.1f}"
+        f"{error.usable_gib:.1f}"
     )
     larger = next(
         (

@@ -2,8 +2,8 @@
 
 from typing import Literal, NamedTuple
 
-LatencyName = Literal["itl", "ttft"]
-MetricName = Literal["itl", "ttft", "loss"]
+LatencyName = Literal["itl", "ttft", "e2e"]
+MetricName = Literal["itl", "ttft", "e2e", "missed", "loss"]
 
 
 class Metric(NamedTuple):
@@ -21,10 +21,12 @@ class Metric(NamedTuple):
 METRICS: dict[MetricName, Metric] = {
     "itl": Metric("ITL", "ms", "itl_ms"),
     "ttft": Metric("TTFT", "ms", "ttft_ms"),
+    "e2e": Metric("end-to-end latency", "ms", "response_ms"),
+    "missed": Metric("share of requests beyond a target", "%", "missed", 100.0),
     "loss": Metric("loss", "%", "loss", 100.0),
 }
 """All metrics; of two targets that are missed by the same factor the first is named."""
-LATENCIES: tuple[LatencyName, ...] = ("itl", "ttft")
+LATENCIES: tuple[LatencyName, ...] = ("itl", "ttft", "e2e")
 """The metrics that are latencies, in ms."""
 
 
@@ -47,7 +49,9 @@ class Measure(NamedTuple):
         return f"{value * metric.scale:{digits}} {metric.unit}"
 
 
-MEANS: tuple[Measure, ...] = tuple(Measure(metric) for metric in METRICS)
-"""The means of all metrics."""
 LOSS = Measure("loss")
 """The share of requests that find the queue full."""
+MISSED = Measure("missed")
+"""The share of requests that miss at least one of their targets."""
+MEANS: tuple[Measure, ...] = (Measure("itl"), Measure("ttft"), LOSS)
+"""What targets usually are about: those of a fleet are kept over these, and over what else is asked for."""

@@ -14,6 +14,7 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.queueing.measures import METRICS, Measure
 from optimizer.timing import Law
 
+MS_PER_S = 1000.0
 QUEUE_TO_BATCH_RATIO = 10
 """Queue capacity, as a multiple of the batch limit, where none is stated (the reference's first family)."""
 
@@ -39,6 +40,11 @@ class Performance:
     p_empty: FloatArray
     p_full: FloatArray
 
+    @property
+    def knows_percentiles(self) -> bool:
+        """Whether figures include percentiles of latencies."""
+        return False
+
     def figure(self, measure: Measure) -> FloatArray:
         """Return a figure that can have a target, shape (R,).
 
@@ -48,6 +54,39 @@ class Performance:
         if measure.percentile is not None:
             raise ValueError(f"{measure.label}: only means are known")
         return np.asarray(getattr(self, METRICS[measure.metric].figure))
+
+    def missed_share(self, limits_ms: FloatArray) -> FloatArray:  # noqa: ARG002  for those that know more
+        """Return the share of requests that exceed at least one of their limits.
+
+        Args:
+            limits_ms: by latency in the order of `LATENCIES`, shape (3, R).
+
+        Raises:
+            ValueError: only means are known.
+        """
+        raise ValueError("only means are known")
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What R replicas hold, shapes (R,)."""
+
+    max_batch: IntArray
+    """N ≥ 1: requests in the batch."""
+    max_queue: IntArray
+    """Q ≥ 0: requests that may wait behind a full batch."""
+    kv_capacity_tokens: FloatArray
+    """Tokens of KV cache; infinity where the limit is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variability:
+    """How much the requests of R replicas vary: coefficients of variation, shapes (R,)."""
+
+    arrival_cv: FloatArray
+    """Of the times between arrivals; 1: a Poisson process."""
+    in_tokens_cv: FloatArray
+    out_tokens_cv: FloatArray
 
 
 class QueueModel(ABC):
@@ -66,10 +105,22 @@ class QueueModel(ABC):
     def knows(cls, measure: Measure) -> bool:
         """Say whether the figures include a measure."""
 
+    takes_variability: ClassVar[bool] = False
+    """Whether it knows of arrivals that are not Poisson, and of lengths by more than their means."""
+
     @classmethod
     @abstractmethod
-    def of_law(cls, law: Law, max_batch: IntArray, max_queue: IntArray) -> Self:
+    def of_law(cls, law: Law, room: Room, variability: Variability) -> Self:
         """Build the replicas; every request must take time."""
+
+    @property
+    @abstractmethod
+    def law_type(self) -> type[Law]:
+        """The law that drives it: with it the columns mean something."""
+
+    @abstractmethod
+    def columns(self) -> list[FloatArray | IntArray | BoolArray]:
+        """Return all that the figures of a row depend on, each of shape (R,)."""
 
     @property
     @abstractmethod

@@ -6,18 +6,17 @@ The reference is llm-inferno, see docs/glossary.md.
 and requests per millisecond inside. Equation numbers refer to ``docs/math.md``.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar, Self
 
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.queueing.birth_death import BirthDeathQueue
-from optimizer.queueing.measures import Measure
-from optimizer.queueing.performance import Performance, QueueModel
+from optimizer.queueing.measures import MISSED, Measure
+from optimizer.queueing.performance import MS_PER_S, Performance, QueueModel, Room, Variability
 from optimizer.timing import Law, ServiceLaw
 
-MS_PER_S = 1000.0
 STABILITY_MARGIN = 1e-3
 """Rates are sought from this share of μ(1) up to this share below μ(N) (the reference's ε)."""
 LEAST_RATE_RPS = 1e-290
@@ -44,23 +43,24 @@ class ReplicaQueues(QueueModel):
     @classmethod
     def knows(cls, measure: Measure) -> bool:
         """Say whether the figures include a measure: means only."""
-        return measure.percentile is None
+        return measure.percentile is None and measure != MISSED
 
     @classmethod
-    def of_law(cls, law: Law, max_batch: IntArray, max_queue: IntArray) -> Self:
+    def of_law(cls, law: Law, room: Room, variability: Variability) -> Self:  # noqa: ARG003  Poisson arrivals
         """Tabulate the departure rates μ(n) = n / S(n) (eq. 9) of every row up to the largest batch.
 
         Args:
             law: latency model of the R rows; every service time must be positive.
-            max_batch: N ≥ 1, shape (R,).
-            max_queue: Q ≥ 0, shape (R,).
+            room: what the replicas hold.
+            variability: not used: arrivals are Poisson, and lengths count by their means.
         """
         assert isinstance(law, ServiceLaw)
+        max_batch = room.max_batch
         first = np.cumsum(max_batch) - max_batch
         occupancy = np.arange(1, int(max_batch.sum()) + 1) - np.repeat(first, max_batch)
         rows = np.repeat(np.arange(len(max_batch)), max_batch)
         log_rates = np.log(occupancy / law.take(rows).service_time_ms(occupancy.astype(np.float64)))
-        queue = BirthDeathQueue.from_rates(log_rates, max_batch, max_queue)
+        queue = BirthDeathQueue.from_rates(log_rates, max_batch, room.max_queue)
         return cls(law, queue, np.exp(log_rates[first]) * MS_PER_S, np.exp(queue.log_full_rate) * MS_PER_S)
 
     @property
@@ -83,6 +83,16 @@ class ReplicaQueues(QueueModel):
         return type(self)(
             self.law.take(rows), self.queue.take(rows), self.single_rate_rps[rows], self.full_rate_rps[rows]
         )
+
+    @property
+    def law_type(self) -> type[Law]:
+        """The law that drives it."""
+        return type(self.law)
+
+    def columns(self) -> list[FloatArray | IntArray | BoolArray]:
+        """Return all that the figures of a row depend on: the law's parameters, N and Q."""
+        law = [getattr(self.law, field.name) for field in fields(self.law)]
+        return [*law, self.queue.max_batch, self.queue.max_queue]
 
     def analyze(self, rate_rps: FloatArray) -> Performance:
         """Return the long-run means at arrival rates `rate_rps` > 0, shape (R,) (eq. 10-21).

@@ -6,10 +6,11 @@ from typing import Annotated
 from pydantic import AfterValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from optimizer.queueing.continuous.model import ContinuousQueues
 from optimizer.queueing.performance import QueueModel
 from optimizer.queueing.reference import ReplicaQueues
 
-QUEUE_MODELS: dict[str, type[QueueModel]] = {model.name: model for model in (ReplicaQueues,)}
+QUEUE_MODELS: dict[str, type[QueueModel]] = {model.name: model for model in (ReplicaQueues, ContinuousQueues)}
 """All queue models by the names that documents give them."""
 
 

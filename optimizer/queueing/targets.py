@@ -4,12 +4,13 @@ A target is a metric, a statistic of it (the mean, or a percentile) and a limit.
 tables and pictures all compare a figure with its limit here.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
-from optimizer.queueing.measures import MEANS, Measure, MetricName
+from optimizer.queueing.measures import LATENCIES, MEANS, METRICS, MISSED, LatencyName, Measure, MetricName
 from optimizer.queueing.performance import Performance
 
 TARGET_TOLERANCE = 1e-9
@@ -45,31 +46,78 @@ class Targets:
     """In the unit of each measure, shape (K, R); infinity where there is no target."""
     tps: BoolArray
     """Whether the row has a throughput target, which caps its rate; shape (R,)."""
+    per_request: FloatArray | None = None
+    """What a single request must not exceed to count as served in time: limits in ms by latency, shape
+    (3, R); given where a share of requests is a target."""
 
     @classmethod
-    def of_means(cls, limits: dict[MetricName, FloatArray], tps: BoolArray) -> "Targets":
-        """Return targets on means, from limits by metric, each of shape (R,)."""
-        none = np.full(len(tps), np.inf)
-        return cls(MEANS, np.array([limits.get(measure.metric, none) for measure in MEANS]), tps)
+    def of_limits(
+        cls,
+        limits: Sequence[Mapping[Measure, float]],
+        tps: BoolArray,
+        per_request: Sequence[Mapping[LatencyName, float]] = (),
+    ) -> "Targets":
+        """Return targets over every measure that one of the rows has a limit on, means first.
+
+        Args:
+            limits: by measure, one mapping for each row.
+            tps: whether the row has a throughput target, shape (R,).
+            per_request: what single requests must keep to, one mapping for each row; used where a share of
+                requests is a target.
+        """
+        asked = {measure for mine in limits for measure in mine}
+        others = sorted(asked - set(MEANS), key=lambda item: (item.metric, item.percentile or 0.0))
+        measures = (*MEANS, *others)
+        table = [[mine.get(measure, np.inf) for mine in limits] for measure in measures]
+        single = [[mine.get(metric, np.inf) for mine in per_request] for metric in LATENCIES]
+        return cls(
+            measures,
+            frozen(np.array(table).reshape(len(measures), len(limits))),
+            tps,
+            frozen(np.array(single)) if MISSED in asked else None,
+        )
+
+    @property
+    def metrics(self) -> list[MetricName]:
+        """All metrics that limits are on."""
+        asked = {measure.metric for measure in self.measures}
+        if self.per_request is not None:
+            asked |= {*LATENCIES}
+        return [metric for metric in METRICS if metric in asked]
 
     def take(self, rows: IntArray) -> "Targets":
         """Return the targets of the chosen rows, in their order."""
-        return Targets(self.measures, self.limits[:, rows], self.tps[rows])
+        per_request = None if self.per_request is None else self.per_request[:, rows]
+        return Targets(self.measures, self.limits[:, rows], self.tps[rows], per_request)
 
     def scaled(self, factor: float, metric: MetricName | None = None) -> "Targets":
         """Return the targets with the limits on one metric, or on all, times a factor."""
-        concerned = [metric in {None, measure.metric} for measure in self.measures]
-        factors = np.where(concerned, factor, 1.0)[:, np.newaxis]
-        return Targets(self.measures, frozen(self.limits * factors), self.tps)
+
+        def factors(names: list[MetricName]) -> FloatArray:
+            return np.array([[factor if metric in {None, name} else 1.0] for name in names])
+
+        limits = frozen(self.limits * factors([measure.metric for measure in self.measures]))
+        if self.per_request is None:
+            return Targets(self.measures, limits, self.tps)
+        return Targets(self.measures, limits, self.tps, frozen(self.per_request * factors([*LATENCIES])))
 
     def limit(self, metric: MetricName) -> FloatArray:
         """Return the least limit on a metric, whatever the statistic; shape (R,)."""
         mine = [k for k, measure in enumerate(self.measures) if measure.metric == metric]
-        return np.asarray(self.limits[mine].min(axis=0, initial=np.inf))
+        least = self.limits[mine].min(axis=0, initial=np.inf)
+        if self.per_request is not None and metric in LATENCIES:
+            least = np.minimum(least, self.per_request[LATENCIES.index(metric)])
+        return np.asarray(least)
 
     def figures(self, performance: Performance) -> FloatArray:
         """Return the measured figures, shape (K, R)."""
-        return np.array([performance.figure(measure) for measure in self.measures])
+        return np.array([self._figure(performance, measure) for measure in self.measures])
+
+    def _figure(self, performance: Performance, measure: Measure) -> FloatArray:
+        if measure != MISSED:
+            return performance.figure(measure)
+        assert self.per_request is not None
+        return performance.missed_share(self.per_request)
 
     def ratios(self, performance: Performance) -> FloatArray:
         """Return the figures over their limits, shape (K, R)."""

@@ -7,6 +7,7 @@ those of high rank, as far as they fit. Units are data beside the name, so that 
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
+from optimizer.money import CENTS
 from optimizer.studies.figures.document import share_text
 
 NOTHING = "-"
@@ -57,8 +58,10 @@ def words(heading: str, rank: int = 0) -> Column:
     return Column(heading, kind="words", rank=rank)
 
 
-CENTS = "cents/h"
 RPM = "req/min"
+
+ESTIMATED = Column("estimated", kind="name", rank=10, none="")
+"""Which end of the interval figures rest on, where token times are estimated."""
 
 # --- plans ------------------------------------------------------------------------------------------------
 
@@ -78,6 +81,7 @@ ALLOCATIONS = (
     Column("TTFT target", "ms", "g", rank=7, none="none"),
     Column("util", form=".0%", rank=9),
     Column("cost", CENTS, ",.2f"),
+    ESTIMATED,
 )
 CARDS = (
     name("type"),
@@ -112,6 +116,7 @@ CANDIDATES = (
     Column("ITL", "ms", ",.1f", rank=2),
     Column("TTFT", "ms", ",.0f", rank=1),
     Column("cost", CENTS, ",.2f"),
+    ESTIMATED,
 )
 REJECTED = (name("server"), name("accelerator"), name("reason", rank=1), words("detail"))
 FIGURES = (words("figure"), Column("value"), words("unit"))
@@ -129,6 +134,52 @@ def bench_columns(stages: tuple[str, ...]) -> tuple[Column, ...]:
         Column("peak memory", "MiB", ",.0f", rank=2),
     )
 
+
+# --- simulations ------------------------------------------------------------------------------------------
+
+SIMULATED_POOLS = (
+    name("server"),
+    name("accelerator"),
+    Column("replicas", form=",d", rank=5),
+    Column("rate of each", "req/s", ",.3g", rank=6),
+    Column("TTFT plan", "ms", ",.0f", rank=1),
+    Column("TTFT simulated", "ms", ",.0f"),
+    Column("TTFT p95", "ms", ",.0f", rank=3),
+    Column("TTFT p99", "ms", ",.0f", rank=4),
+    Column("ITL plan", "ms", ",.1f", rank=2),
+    Column("ITL simulated", "ms", ",.1f"),
+    Column("ITL p95", "ms", ",.1f", rank=3),
+    Column("ITL p99", "ms", ",.1f", rank=4),
+    Column("within targets", form=".1%"),
+    Column("holds", kind="words"),
+)
+SIMULATED_MISSES = (
+    name("server"),
+    name("accelerator", rank=1),
+    words("target"),
+    Column("limit", form="g"),
+    Column("simulated"),
+    Column("over", form="+.1%", none=""),
+    words("why")._replace(none=""),
+)
+
+# --- starting ---------------------------------------------------------------------------------------------
+
+USE_CASES = (
+    name("name"),
+    words("what", rank=1),
+    Column("input", "tokens", ",.0f"),
+    Column("output", "tokens", ",.0f"),
+    Column("TTFT", "ms", ",.0f"),
+    Column("ITL", "ms", ",.0f"),
+)
+OFFERS = (
+    name("accelerator"),
+    Column("cards", form=",d"),
+    Column("price"),
+    Column("price of a card", rank=1),
+    name("place", rank=2),
+)
 
 # --- estimates --------------------------------------------------------------------------------------------
 

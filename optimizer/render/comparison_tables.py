@@ -8,10 +8,11 @@ from rich.text import Text
 from optimizer.plan import Plan
 from optimizer.render import columns
 from optimizer.render.columns import NOTHING
-from optimizer.render.comparison_words import anything_runs, cost_of, headline, signed
+from optimizer.render.comparison_words import anything_runs, cost_of, headline, money_of
+from optimizer.render.estimates import estimates_note
+from optimizer.render.money import Money, signed
 from optimizer.render.names import shortened
 from optimizer.render.tables import Pair, Paragraph, Said, Table
-from optimizer.render.text import printable
 from optimizer.studies.comparison.document import Comparison, Figures, Row, ServerRow, TypeRow
 
 LABEL_WIDTH = 18
@@ -50,9 +51,11 @@ def _headline(found: Comparison) -> Group:
         Paragraph(_served(found) + _changes(found)),
     ]
     if found.transition_value_cents_per_h is not None and found.changed():
-        value = f"{found.transition_value_cents_per_h:,.2f}"
-        parts.append(Paragraph(f"Transition value: {value} cents/h (with the penalty on moves)"))
-    parts += [Paragraph(f"Note: {printable(note)}.", "yellow") for note in found.notes]
+        value = money_of(found).text(found.transition_value_cents_per_h)
+        parts.append(Paragraph(f"Transition value: {value} (with the penalty on moves)"))
+    estimates = estimates_note(found.first.plan, found.second.plan)
+    notes = (*found.notes, *([estimates] if estimates else []))
+    parts += [Paragraph(f"Note: {note}.", "yellow") for note in notes]
     return Group(*parts, Text(""))
 
 
@@ -101,28 +104,30 @@ def _load_values(row: Row) -> tuple[Value, ...]:
 
 
 def _classes(found: Comparison) -> Table:
-    table = Table("Cost by service class", columns.class_columns(_labels(found)), "classes")
+    money = money_of(found)
+    table = Table("Cost by service class", money.columns(columns.class_columns(_labels(found))), "classes")
     for row in found.classes:
-        table.add_row(row.service_class or "not known", row.priority, *_cost_values(row))
-    table.total = ("all", None, *_cost_values(found.total))
+        table.add_row(row.service_class or "not known", row.priority, *_cost_values(row, money))
+    table.total = ("all", None, *_cost_values(found.total, money))
     return table
 
 
-def _cost_values(row: Row) -> tuple[Value, ...]:
+def _cost_values(row: Row, money: Money) -> tuple[Value, ...]:
     before, difference = cost_of(row.first), row.difference.cost_cents_per_h
     share = difference / before if before and difference else None
     return (
         _both(row, lambda side: side.servers),
-        *(None if side is None else cost_of(side) for side in (row.first, row.second)),
-        _signed(difference, ",.2f"),
+        *(None if side is None else money.number(cost_of(side)) for side in (row.first, row.second)),
+        _change_of_cost(difference, money),
         _signed(share, ".1%"),
     )
 
 
 def _servers(found: Comparison) -> Table:
-    table = Table("Replicas by server", columns.replica_columns(_labels(found)), "replicas")
+    money = money_of(found)
+    table = Table("Replicas by server", money.columns(columns.replica_columns(_labels(found))), "replicas")
     for row in _in_order(found.servers):
-        difference = _signed(row.difference.cost_cents_per_h, ",.2f")
+        difference = _change_of_cost(row.difference.cost_cents_per_h, money)
         table.add_row(row.server, _placed(row.first), _placed(row.second), _change(row), difference)
     return table
 
@@ -170,12 +175,16 @@ def _type_costs(found: Comparison) -> Iterable[Table]:
     known = [row.cost_difference_cents_per_h is not None for row in found.types]
     if not any(known):
         return
-    table = Table("Cost by accelerator type", columns.type_cost_columns(_labels(found)), "costs")
+    money = money_of(found)
+    headings = money.columns(columns.type_cost_columns(_labels(found)))
+    table = Table("Cost by accelerator type", headings, "costs")
     for row in found.types:
-        costs = (None if use is None else use.cost_cents_per_h for use in (row.first, row.second))
-        table.add_row(row.type, *costs, _signed(row.cost_difference_cents_per_h, ",.2f"))
+        costs = (
+            None if use is None else money.number(use.cost_cents_per_h) for use in (row.first, row.second)
+        )
+        table.add_row(row.type, *costs, _change_of_cost(row.cost_difference_cents_per_h, money))
     if all(known):
-        table.total = ("all", *_cost_values(found.total)[1:4])
+        table.total = ("all", *_cost_values(found.total, money)[1:4])
     yield table
 
 
@@ -233,6 +242,10 @@ def _both(row: Row, value: Callable[[Figures], float | str | None]) -> Pair:
     """Return a figure of both sides."""
     first, second = (None if side is None else value(side) for side in (row.first, row.second))
     return Pair(first, second)
+
+
+def _change_of_cost(cents_per_h: float | None, money: Money) -> Said | None:
+    return _signed(money.number(cents_per_h), ",.2f")
 
 
 def _signed(value: float | None, form: str) -> Said | None:

@@ -6,6 +6,7 @@ from typing import TypeGuard
 from rich.console import Group, RenderableType
 
 from optimizer.render import columns
+from optimizer.render.estimates import estimates_note
 from optimizer.render.explanation_words import (
     binding_text,
     changes,
@@ -16,6 +17,7 @@ from optimizer.render.explanation_words import (
     service_text,
     titled_list,
 )
+from optimizer.render.money import Money
 from optimizer.render.server_tables import server_parts
 from optimizer.render.tables import Paragraph, Said, Table
 from optimizer.studies.explanation.document import (
@@ -40,17 +42,20 @@ _BY_POLICY = (
 
 def explanation_tables(explanation: Explanation) -> Group:
     """Return an explanation as tables and sentences."""
+    money = Money.of(explanation.plan)
     parts: list[RenderableType] = [_headline(explanation)]
-    parts += [sentence(f"Note: {note}.") for note in explanation.notes]
+    estimates = estimates_note(explanation.plan)
+    notes = [*explanation.notes, *([estimates] if estimates else [])]
+    parts += [sentence(f"Note: {note}.") for note in notes]
     if explanation.server is None:
-        parts += [*_overview(explanation), *_unserved(explanation), *_types(explanation)]
+        parts += [*_overview(explanation, money), *_unserved(explanation), *_types(explanation, money)]
     else:
         parts += list(server_parts(explanation.servers[0], explanation))
     if explanation.repair is not None:
-        parts += list(_repair(explanation.repair, all_answered=not explanation.unanswered))
-    parts += list(_targets(explanation.targets))
+        parts += list(_repair(explanation.repair, money, all_answered=not explanation.unanswered))
+    parts += list(_targets(explanation.targets, money))
     parts += list(titled_list("Not answered within the time limit", _open_questions(explanation.unanswered)))
-    parts.append(_proof(explanation))
+    parts.append(_proof(explanation, money))
     return Group(*parts)
 
 
@@ -62,15 +67,15 @@ def _headline(explanation: Explanation) -> Paragraph:
     stopped = "" if plan.status == "optimal" else ", the solver stopped early"
     gap = f", gap {plan.gap:.2%}" if plan.gap else ""
     return Paragraph(
-        f"{plan.total_cost_cents_per_h:,.2f} cents/h   {mode} plan{stopped}{gap}, {served}\n", "bold"
+        f"{Money.of(plan).text(plan.total_cost_cents_per_h)}   {mode} plan{stopped}{gap}, {served}\n", "bold"
     )
 
 
 # --- all servers -----------------------------------------------------------------------------------------
 
 
-def _overview(explanation: Explanation) -> Iterator[RenderableType]:
-    table = Table("Why this accelerator", columns.OVERVIEW, "overview")
+def _overview(explanation: Explanation, money: Money) -> Iterator[RenderableType]:
+    table = Table("Why this accelerator", money.columns(columns.OVERVIEW), "overview")
     order = sorted(explanation.servers, key=lambda item: (item.priority, item.server))
     for item in order:
         others = _pools(item)
@@ -81,7 +86,7 @@ def _overview(explanation: Explanation) -> Iterator[RenderableType]:
                 *_runs_on(item, i),
                 *(_headroom(item) if first else (Said("", None), Said("", None))),
                 others[i] if i < len(others) else "",
-                _price(item.next_best) if first else Said("", None),
+                _price(item.next_best, money) if first else Said("", None),
             )
     yield table
     yield from titled_list(
@@ -127,14 +132,14 @@ def _pools(item: ServerExplanation) -> list[str]:
     return [f"{pool.num_replicas:,} x {pool.accelerator}" for pool in item.next_best.pools] or ["none"]
 
 
-def _price(alternative: Alternative | None) -> Said | None:
-    return None if alternative is None else effect_value(alternative.effect)
+def _price(alternative: Alternative | None, money: Money) -> Said | None:
+    return None if alternative is None else effect_value(alternative.effect, money)
 
 
 # --- accelerator types -----------------------------------------------------------------------------------
 
 
-def _types(explanation: Explanation) -> Iterator[RenderableType]:
+def _types(explanation: Explanation, money: Money) -> Iterator[RenderableType]:
     limited = any(item.limit is not None for item in explanation.types)
     if not limited:
         table = Table("Cards", columns.USED, "cards")
@@ -142,23 +147,23 @@ def _types(explanation: Explanation) -> Iterator[RenderableType]:
             table.add_row(item.type, item.used)
         yield table
         return
-    table = Table("What a card is worth", columns.WORTH, "cards")
+    table = Table("What a card is worth", money.columns(columns.WORTH), "cards")
     for item in explanation.types:
         table.add_row(
             item.type,
             item.used,
             item.limit or 0,
             item.left or 0,
-            _card_value(item.one_more),
-            "none to take" if item.limit == 0 else _card_value(item.one_fewer),
-            item.shadow_price_cents_per_h,
+            _card_value(item.one_more, money),
+            "none to take" if item.limit == 0 else _card_value(item.one_fewer, money),
+            money.number(item.shadow_price_cents_per_h),
         )
     yield table
     priced = [item for item in explanation.types if item.shadow_price_cents_per_h]
     if priced:
         yield sentence(
             "Shadow price of a card: what a small fraction of one more card would save of the objective, per "
-            "card, if replicas were divisible [cents/h]."
+            f"card, if replicas were divisible [{money.unit}]."
             + (
                 " Divisible replicas would also use up types of which cards are left."
                 if any(item.left for item in priced)
@@ -168,8 +173,8 @@ def _types(explanation: Explanation) -> Iterator[RenderableType]:
     yield from _service_of_units(explanation.types)
 
 
-def _card_value(effect: Effect | None) -> Said:
-    return Said("not answered", None) if effect is None else effect_value(effect)
+def _card_value(effect: Effect | None, money: Money) -> Said:
+    return Said("not answered", None) if effect is None else effect_value(effect, money)
 
 
 def _service_of_units(types: Sequence[TypeExplanation]) -> Iterator[RenderableType]:
@@ -193,13 +198,13 @@ def _unserved(explanation: Explanation) -> Iterator[RenderableType]:
 # --- repair ----------------------------------------------------------------------------------------------
 
 
-def _repair(repair: Repair, *, all_answered: bool) -> Iterator[RenderableType]:
+def _repair(repair: Repair, money: Money, *, all_answered: bool) -> Iterator[RenderableType]:
     units = [("cheapest plan", repair.cheapest), ("fewest cards", repair.fewest)]
     units += [("one type", item) for item in repair.of_one_type]
-    lines = [f"{title}: {_units(item)}" for title, item in units if item is not None]
+    lines = [f"{title}: {_units(item, money)}" for title, item in units if item is not None]
     lines += [
         f"one target: {item.service_class}/{item.model} {item.metric.upper()} {item.target_ms:g} -> "
-        f"{item.needed_ms:.10g} ms; the plan then costs {more_text(item.effect)}"
+        f"{item.needed_ms:.10g} ms; the plan then costs {more_text(item.effect, money)}"
         for item in repair.relaxations
     ]
     if not repair.relaxations and all_answered:
@@ -211,22 +216,22 @@ def _repair(repair: Repair, *, all_answered: bool) -> Iterator[RenderableType]:
     yield from titled_list(f"What would serve everything{but}; each line is an alternative", lines)
 
 
-def _units(repair: UnitRepair) -> str:
+def _units(repair: UnitRepair, money: Money) -> str:
     if not repair.added:
         return "none; the solver stopped before it used the existing ones, give it more time"
     added = " ".join(f"+{count:,} {kind}" for kind, count in repair.added.items())
     proof = "" if repair.proved else " (not proved to be the least)"
-    change = money_text(repair.effect.cost_change_cents_per_h)
-    return f"{added}; the plan then costs {repair.total_cost_cents_per_h:,.2f} cents/h ({change}){proof}"
+    change = money_text(repair.effect.cost_change_cents_per_h, money)
+    return f"{added}; the plan then costs {money.text(repair.total_cost_cents_per_h)} ({change}){proof}"
 
 
 # --- targets ---------------------------------------------------------------------------------------------
 
 
-def _targets(targets: Sequence[TargetPrice]) -> Iterator[RenderableType]:
+def _targets(targets: Sequence[TargetPrice], money: Money) -> Iterator[RenderableType]:
     changing = [item for item in targets if changes(item.effect)]
     if changing:
-        table = Table("What relaxing a target by 10 % changes", columns.TARGETS, "targets")
+        table = Table("What relaxing a target by 10 % changes", money.columns(columns.TARGETS), "targets")
         for item in changing:
             table.add_row(
                 item.service_class,
@@ -234,7 +239,7 @@ def _targets(targets: Sequence[TargetPrice]) -> Iterator[RenderableType]:
                 item.metric.upper(),
                 item.target_ms,
                 item.relaxed_ms,
-                effect_value(item.effect),
+                effect_value(item.effect, money),
             )
         yield table
     rest = len(targets) - len(changing)
@@ -249,7 +254,7 @@ def _rest(count: int, *, more: bool) -> str:
     return f"Relaxing {which} {targets} by 10 % changes nothing."
 
 
-def _proof(explanation: Explanation) -> Paragraph:
+def _proof(explanation: Explanation, money: Money) -> Paragraph:
     """Say how the numbers were found."""
     found: list[float | None] = [item.effect.open_cents_per_h for item in explanation.targets]
     found += [
@@ -269,5 +274,5 @@ def _proof(explanation: Explanation) -> Paragraph:
     if most == 0:
         return sentence("Every number is the difference between two plans that are proved optimal.")
     return sentence(
-        f"Not every plan is proved optimal: a number may be off by up to {most:,.2f} cents/h of the value."
+        f"Not every plan is proved optimal: a number may be off by up to {money.text(most)} of the value."
     )

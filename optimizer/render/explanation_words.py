@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
+from optimizer.render.money import Money
 from optimizer.render.tables import Paragraph, Said
 from optimizer.studies.explanation.document import Binding, Effect, ServiceChange
 from optimizer.studies.figures.document import share_text
@@ -15,6 +16,8 @@ MANY = 1e6
 LIMIT_NAMES = {
     "itl": "ITL",
     "ttft": "TTFT",
+    "e2e": "end-to-end latency",
+    "missed": "share of requests within their targets",
     "loss": "loss",
     "throughput": "throughput",
     "stability": "stability",
@@ -56,31 +59,35 @@ def binding_text(limits: Sequence[Binding]) -> str:
     return ", ".join(LIMIT_NAMES[item.limit] for item in limits) or "-"
 
 
-def cost_text(effect: Effect) -> str:
+def cost_text(effect: Effect, money: Money) -> str:
     """Return what an effect costs, or, where service changes, what is served: no price says that."""
     if effect.service:
         return f"serves {effect.serves}" if effect.serves != "same" else "serves others"
-    return price_text(effect)
+    return price_text(effect, money)
 
 
-def effect_value(effect: Effect) -> Said:
+def effect_value(effect: Effect, money: Money) -> Said:
     """Return the same as a value of a table; a program reads the change of the cost."""
-    return Said(cost_text(effect), None if effect.service else effect.cost_change_cents_per_h)
+    return Said(
+        cost_text(effect, money), None if effect.service else money.number(effect.cost_change_cents_per_h)
+    )
 
 
-def price_text(effect: Effect) -> str:
+def price_text(effect: Effect, money: Money) -> str:
     """Return the change of the cost, with that of the value where one rises and the other does not."""
     cost, value = effect.cost_change_cents_per_h, effect.value_change_cents_per_h
     same_sign = (cost > 0) == (value > 0) and (cost < 0) == (value < 0)
-    return money_text(cost) if same_sign else f"{money_text(cost)} (value {money_text(value)})"
+    if same_sign:
+        return money_text(cost, money)
+    return f"{money_text(cost, money)} (value {money_text(value, money)})"
 
 
-def more_text(effect: Effect) -> str:
+def more_text(effect: Effect, money: Money) -> str:
     """Return a price as words."""
-    text = price_text(effect)
+    text = price_text(effect, money)
     if text[0] not in "+-" or "value" in text:
-        return "the same" if text == "0" else f"{text} cents/h"
-    return f"{text[1:]} cents/h {'more' if text[0] == '+' else 'less'}"
+        return "the same" if text == "0" else f"{text} {money.unit}"
+    return f"{text[1:]} {money.unit} {'more' if text[0] == '+' else 'less'}"
 
 
 def changes(effect: Effect) -> bool:
@@ -95,6 +102,6 @@ def factor_text(factor: float) -> str:
     return f"{factor:,.0f}" if 999.5 <= factor < MANY else f"{factor:.{digits}g}"
 
 
-def money_text(cents: float) -> str:
+def money_text(cents_per_h: float, money: Money) -> str:
     """Return a change of cost with its sign."""
-    return "0" if cents == 0 else f"{cents:+,.2f}"
+    return "0" if cents_per_h == 0 else f"{'+' * (cents_per_h > 0)}{money.amount(cents_per_h)}"

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from optimizer.render.money import Money
 from optimizer.render.plots import draw
 from optimizer.render.sections import Section, headline, sections, status
 from optimizer.render.text import printable, spreadsheet_text
@@ -83,6 +84,7 @@ def _html(report: Report, system: System, origin: Origin) -> str:
         title=_title(report),
         status=status(report.overview),
         headline=headline(report.overview),
+        cost_unit=Money.of(report.plan).unit,
         sections=found,
         made=origin.sentence(),
         script=script,
@@ -141,15 +143,19 @@ def _csv(report: Report) -> str:
     """
     text = io.StringIO()
     names = {name: field.alias or name for name, field in PoolRow.model_fields.items()}
-    rows = csv.DictWriter(text, list(names.values()), lineterminator="\n")
+    if not report.plan.estimated_pools:
+        del names["estimated"]
+    del names["targets"]
+    measures = dict.fromkeys(figure.measure for pool in report.overview.pools for figure in pool.targets)
+    more = [heading for measure in measures for heading in (measure, f"{measure} limit")]
+    rows = csv.DictWriter(text, [*names.values(), *more], lineterminator="\n")
     rows.writeheader()
     for pool in report.overview.pools:
-        rows.writerow({name: _as_text(value) for name, value in pool.model_dump(by_alias=True).items()})
+        values = pool.model_dump(by_alias=True, exclude={"targets"})
+        for figure in pool.targets:
+            values |= {figure.measure: figure.value, f"{figure.measure} limit": figure.limit}
+        rows.writerow({name: spreadsheet_text(value) for name, value in values.items()})
     return text.getvalue()
-
-
-def _as_text(value: object) -> object:
-    return spreadsheet_text(value) if isinstance(value, str) else value
 
 
 def _printable(section: Section) -> Section:

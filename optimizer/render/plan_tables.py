@@ -6,6 +6,8 @@ from rich.text import Text
 from optimizer.candidates import Candidates
 from optimizer.plan import Plan
 from optimizer.render import columns
+from optimizer.render.estimates import estimates_note, marked
+from optimizer.render.money import Money
 from optimizer.render.tables import Paragraph, Said, Table
 from optimizer.spec.system import System
 from optimizer.studies.reports.overview import PoolRow, describe
@@ -13,8 +15,10 @@ from optimizer.studies.reports.overview import PoolRow, describe
 
 def plan_tables(plan: Plan, system: System) -> Group:
     """Return a plan as tables: allocations against targets, cards, and what could not be served."""
-    tables = _allocations(plan, system), _cards(plan), _unserved(plan), _levels(plan)
-    return Group(_headline(plan, system), *tables)
+    allocations, note = _allocations(plan, system), estimates_note(plan)
+    if note:
+        allocations.notes.append(note)
+    return Group(_headline(plan, system), allocations, _cards(plan), _unserved(plan), _levels(plan))
 
 
 def _headline(plan: Plan, system: System) -> Group:
@@ -32,14 +36,15 @@ def _headline(plan: Plan, system: System) -> Group:
         f"{cards:,} card{'' if cards == 1 else 's'}"
     )
     return Group(
-        Paragraph(f"{plan.total_cost_cents_per_h:,.2f} cents/h   {mode} plan, {proof}{gap}", "bold"),
+        Paragraph(f"{Money.of(plan).text(plan.total_cost_cents_per_h)}   {mode} plan, {proof}{gap}", "bold"),
         Paragraph(said, "green" if plan.complete else "yellow"),
         Text(""),
     )
 
 
 def _allocations(plan: Plan, system: System) -> Table:
-    table = Table("Allocations", columns.ALLOCATIONS)
+    money = Money.of(plan)
+    table = Table("Allocations", money.columns(columns.ALLOCATIONS))
     overview = describe(system, plan)
     pools: dict[str, list[PoolRow]] = {}
     for pool in overview.pools:
@@ -48,16 +53,16 @@ def _allocations(plan: Plan, system: System) -> Table:
     for name in order:
         priority = system.priority(system.servers[name])
         if name not in pools:
-            table.add_row(name, priority, "idle", *[None] * 11, 0.0)
+            table.add_row(name, priority, "idle", *[None] * 11, 0.0, None)
         for i, pool in enumerate(pools.get(name, ())):
             first = (name, priority) if i == 0 else (Said("", name), Said("", priority))
-            table.add_row(*first, *_figures(pool))
+            table.add_row(*first, *_figures(pool, money))
     return table
 
 
-def _figures(pool: PoolRow) -> tuple[str | float | None, ...]:
+def _figures(pool: PoolRow, money: Money) -> tuple[Said | float | str | None, ...]:
     return (
-        pool.accelerator,
+        Said(marked(pool.accelerator, pool.estimated), pool.accelerator),
         pool.num_replicas,
         pool.units,
         pool.max_batch,
@@ -69,7 +74,8 @@ def _figures(pool: PoolRow) -> tuple[str | float | None, ...]:
         pool.ttft_ms,
         pool.ttft_target_ms,
         pool.utilization,
-        pool.cost_cents_per_h,
+        money.number(pool.cost_cents_per_h),
+        pool.estimated,
     )
 
 
@@ -90,21 +96,28 @@ def _unserved(plan: Plan) -> Table:
 
 def _levels(plan: Plan) -> Table:
     table = Table("Objectives not closed", columns.OBJECTIVES, "objectives", may_be_empty=True)
+    money = Money.of(plan)
     for level in plan.levels:
         if level.gap:
-            table.add_row(level.name, level.value, level.bound, level.gap)
+            reached, bound = (
+                money.number(figure) if level.name == "value" else figure
+                for figure in (level.value, level.bound)
+            )
+            table.add_row(level.name, reached, bound, level.gap)
     return table
 
 
 def candidate_tables(candidates: Candidates) -> Group:
     """Return the candidates and the rejected pairs of a system as tables."""
-    arrays, rows = candidates.arrays, candidates.table
-    table = Table(f"Candidates ({len(rows)})", columns.CANDIDATES, "candidates")
+    arrays, rows, money = candidates.arrays, candidates.table, Money(candidates.system.currency)
+    table = Table(f"Candidates ({len(rows)})", money.columns(columns.CANDIDATES), "candidates")
     cards, cost = rows.units, rows.cost_cents_per_h
     for c in range(len(rows)):
+        accelerator = arrays.accelerator_names[rows.accelerator[c]]
+        estimated = candidates.estimated(int(rows.server[c]), int(rows.accelerator[c]))
         table.add_row(
             arrays.server_names[rows.server[c]],
-            arrays.accelerator_names[rows.accelerator[c]],
+            Said(marked(accelerator, estimated), accelerator),
             int(rows.num_replicas[c]),
             int(cards[c]),
             arrays.type_names[rows.kind[c]],
@@ -112,7 +125,8 @@ def candidate_tables(candidates: Candidates) -> Group:
             float(rows.max_rate_rps[c] * 60),
             float(rows.itl_ms[c]),
             float(rows.ttft_ms[c]),
-            float(cost[c]),
+            money.number(float(cost[c])),
+            estimated,
         )
     rejected = Table("Rejected pairs", columns.REJECTED, "rejected", may_be_empty=True)
     for item in candidates.rejections():

@@ -5,6 +5,7 @@ from typing import Any
 
 from rich.console import Group
 
+from optimizer.queueing.measures import LATENCIES, METRICS
 from optimizer.render import columns
 from optimizer.render.tables import Said, Table
 from optimizer.replica import LatencyTargets, ReplicaPerformance, ReplicaSizing
@@ -13,7 +14,7 @@ from optimizer.replica import LatencyTargets, ReplicaPerformance, ReplicaSizing
 def performance_table(found: ReplicaPerformance, title: str = "One replica") -> Table:
     """Return the performance of one replica as a table of figures with their units."""
     table = Table(title, columns.FIGURES, "performance")
-    rows = (
+    rows = [
         ("offered rate", found.offered_rps, ".6g", "req/s"),
         ("throughput", found.throughput_rps, ".6g", "req/s"),
         ("largest stable rate", found.stable_rate_rps, ".6g", "req/s"),
@@ -30,7 +31,10 @@ def performance_table(found: ReplicaPerformance, title: str = "One replica") -> 
         ("utilisation", found.utilization, ".4g", "of the batch limit"),
         ("p(empty)", found.p_empty, ".5g", ""),
         ("p(full)", found.loss, ".5g", ""),
-    )
+    ]
+    for metric in LATENCIES:
+        for name, value in getattr(found, f"{metric}_percentiles") or ():
+            rows.append((f"{METRICS[metric].label}, {name[:-3]}", value, ".6g", "ms"))
     for figure, value, form, unit in rows:
         table.add_row(figure, Said(format(value, form), value), unit)
     return table
@@ -39,9 +43,11 @@ def performance_table(found: ReplicaPerformance, title: str = "One replica") -> 
 def sizing_tables(sizing: ReplicaSizing, targets: LatencyTargets) -> Group:
     """Return the largest rate of a replica, target by target, and the performance there."""
     table = Table("Largest rate", columns.RATES, "rates")
+    of = "" if targets.percentile is None else f"p{targets.percentile:g} "
     for name, asked, rate in (
-        (f"TTFT of {targets.ttft_ms:g} ms alone", targets.ttft_ms, sizing.rate_ttft_rps),
-        (f"ITL of {targets.itl_ms:g} ms alone", targets.itl_ms, sizing.rate_itl_rps),
+        (f"{of}TTFT of {targets.ttft_ms:g} ms alone", targets.ttft_ms, sizing.rate_ttft_rps),
+        (f"{of}ITL of {targets.itl_ms:g} ms alone", targets.itl_ms, sizing.rate_itl_rps),
+        (f"{of}end to end in {targets.e2e_ms:g} ms alone", targets.e2e_ms, sizing.rate_e2e_rps),
         ("throughput target alone", targets.tps, sizing.rate_tps_rps),
         ("all targets", True, sizing.max_rate_rps),
     ):

@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 from optimizer.queueing.targets import target_share
 from optimizer.render.comparison_words import headline as comparison_headline
-from optimizer.render.comparison_words import signed
-from optimizer.studies.comparison.document import Comparison, Figures
+from optimizer.render.comparison_words import money_of
+from optimizer.render.estimates import estimates_note, marked
+from optimizer.render.money import Money
+from optimizer.studies.comparison.document import Comparison, Figures, Row
 from optimizer.studies.figures.document import plain, share_text
 from optimizer.studies.reports.overview import Overview
 from optimizer.studies.reports.report import Report
@@ -57,7 +59,7 @@ def headline(overview: Overview) -> tuple[tuple[str, str], ...]:
     replicas = sum(row.num_replicas for row in overview.pools)
     served = overview.servers - len(plan.unserved)
     figures = [
-        ("total cost", f"{plan.total_cost_cents_per_h:,.2f} cents/h"),
+        ("total cost", Money.of(plan).text(plan.total_cost_cents_per_h)),
         ("served in full", f"{served:,} of {overview.servers:,} servers"),
         ("replicas", f"{replicas:,}"),
         ("cards", f"{sum(row.used for row in overview.types):,}"),
@@ -77,9 +79,10 @@ def status(overview: Overview) -> str:
     }[plan.status]
     bound = f" Its value is at most {plan.gap:.2%} above the optimum." if plan.gap else ""
     if plan.bound is not None and any(change.before for change in plan.changes):
+        money = Money.of(plan)
         bound = (
             f" Its transition value, its extra cost over what runs now plus the penalty on moves, is "
-            f"{plan.objective:,.2f} cents/h; no plan can be below {plan.bound:,.2f}.{bound}"
+            f"{money.text(plan.objective)}; no plan can be below {money.amount(plan.bound)}.{bound}"
         )
     return f"The plan {mode}. It is {proof}.{bound} {_completeness(overview)}"
 
@@ -100,16 +103,17 @@ def _count(number: int, noun: str) -> str:
 
 
 def _assignment(overview: Overview) -> Section:
+    money = Money.of(overview.plan)
     columns = (
         Column("server", numeric=False), Column("class", numeric=False), Column("model", numeric=False),
         Column("priority"), Column("accelerator", numeric=False), Column("replicas"), Column("batch"),
-        Column("load [req/min]"), Column("capacity [req/min]"), Column("cost [cents/h]"),
+        Column("load [req/min]"), Column("capacity [req/min]"), Column(f"cost [{money.unit}]"),
     )  # fmt: skip
     rows = [
         (
-            row.server, row.service_class, row.model, str(row.priority), row.accelerator,
-            f"{row.num_replicas:,}", f"{row.max_batch:,}", plain(row.arrival_rate_rpm),
-            plain(row.max_arrival_rate_rpm), f"{row.cost_cents_per_h:,.2f}",
+            row.server, row.service_class, row.model, str(row.priority),
+            marked(row.accelerator, row.estimated), f"{row.num_replicas:,}", f"{row.max_batch:,}",
+            plain(row.arrival_rate_rpm), plain(row.max_arrival_rate_rpm), money.amount(row.cost_cents_per_h),
         )
         for row in overview.pools
     ]  # fmt: skip
@@ -117,19 +121,20 @@ def _assignment(overview: Overview) -> Section:
         (row.server, row.service_class, row.model, str(row.priority), "idle", "0", "–", "0", "–", "0.00")
         for row in overview.idle
     ]
-    text = () if overview.pools else ("No server runs.",)
+    note = estimates_note(overview.plan)
+    text = (f"{note}.",) if note else () if overview.pools else ("No server runs.",)
     return Section("assignment", "Assignment", text, columns, (*rows, *idle), "assignment")
 
 
 def _types(overview: Overview) -> Section:
-    total = overview.plan.total_cost_cents_per_h
+    total, money = overview.plan.total_cost_cents_per_h, Money.of(overview.plan)
     columns = (
-        Column("type", numeric=False), Column("replicas"), Column("cards"), Column("cost [cents/h]"),
+        Column("type", numeric=False), Column("replicas"), Column("cards"), Column(f"cost [{money.unit}]"),
         Column("share of cost"), Column("power [kW]"),
     )  # fmt: skip
     rows = [
         (
-            row.type, f"{row.replicas:,}", f"{row.used:,}", f"{row.cost_cents_per_h:,.2f}",
+            row.type, f"{row.replicas:,}", f"{row.used:,}", money.amount(row.cost_cents_per_h),
             f"{row.cost_cents_per_h / total:.1%}" if total else "–",
             "–" if row.power_w is None else f"{row.power_w / 1000:,.2f}",
         )
@@ -146,9 +151,10 @@ def _latencies(overview: Overview) -> Section:
     )  # fmt: skip
     rows = [
         (
-            row.server, row.accelerator, f"{row.itl_ms:,.1f}", _target(row.itl_target_ms),
-            _margin(row.itl_ms, row.itl_target_ms), f"{row.ttft_ms:,.0f}", f"{row.wait_ms:,.0f}",
-            _target(row.ttft_target_ms), _margin(row.ttft_ms, row.ttft_target_ms), _lost(row.loss),
+            row.server, marked(row.accelerator, row.estimated), f"{row.itl_ms:,.1f}",
+            _target(row.itl_target_ms), _margin(row.itl_ms, row.itl_target_ms),
+            f"{row.ttft_ms:,.0f}", f"{row.wait_ms:,.0f}", _target(row.ttft_target_ms),
+            _margin(row.ttft_ms, row.ttft_target_ms), _lost(row.loss),
         )
         for row in overview.pools
     ]  # fmt: skip
@@ -165,7 +171,8 @@ def _power(overview: Overview) -> Section:
     )  # fmt: skip
     rows = [
         (
-            row.server, row.accelerator, f"{row.num_replicas:,}", f"{row.utilization:.0%}",
+            row.server, marked(row.accelerator, row.estimated), f"{row.num_replicas:,}",
+            f"{row.utilization:.0%}",
             f"{row.arrival_rate_rpm / row.max_arrival_rate_rpm:.0%}" if row.max_arrival_rate_rpm else "–",
             "–" if row.power_w is None else f"{row.power_w:,.0f}",
             "–" if row.power_w is None or not row.num_replicas else f"{row.power_w / row.num_replicas:,.0f}",
@@ -216,6 +223,7 @@ def _unserved(overview: Overview) -> Section:
 
 def _comparison(comparison: Comparison) -> Section:
     """Return what the limits cost, in total and by class, and the servers that they move."""
+    money = money_of(comparison)
     text = [
         comparison_headline(comparison),
         f"{_count(len(comparison.changed()), 'server')} placed differently.",
@@ -225,17 +233,17 @@ def _comparison(comparison: Comparison) -> Section:
         text = ["The limits change nothing: the limited plan is the unlimited one."]
     columns = (
         Column("what", numeric=False), Column("unlimited", numeric=False), Column("limited", numeric=False),
-        Column("unlimited [cents/h]"), Column("limited [cents/h]"), Column("difference [cents/h]"),
+        Column(f"unlimited [{money.unit}]"), Column(f"limited [{money.unit}]"),
+        Column(f"difference [{money.unit}]"),
     )  # fmt: skip
     total, classes = ("all servers", comparison.total), comparison.classes
     rows = [
-        (name, "", "", _cost(row.first), _cost(row.second), signed(row.difference.cost_cents_per_h, ",.2f"))
+        (name, "", "", *_costs(row, money))
         for name, row in (total, *((f"class {row.service_class}", row) for row in classes))
     ]
     rows += [
         (
-            row.server, _runs_on(row.first), _runs_on(row.second), _cost(row.first), _cost(row.second),
-            signed(row.difference.cost_cents_per_h, ",.2f"),
+            row.server, _runs_on(row.first), _runs_on(row.second), *_costs(row, money),
         )
         for row in sorted(comparison.changed(), key=lambda row: (row.priority or 0, row.server))
     ]  # fmt: skip
@@ -269,8 +277,12 @@ def _lost(share: float) -> str:
     return "0" if share < 1e-6 else f"{share:.2g}" if share < 1e-4 else f"{share:.2%}"
 
 
-def _cost(figures: Figures | None) -> str:
-    return "–" if figures is None else f"{figures.cost_cents_per_h:,.2f}"
+def _costs(row: Row, money: Money) -> tuple[str, str, str]:
+    """Return the costs of both sides, and the difference."""
+    first, second = (
+        "–" if side is None else money.amount(side.cost_cents_per_h) for side in (row.first, row.second)
+    )
+    return first, second, money.change(row.difference.cost_cents_per_h)
 
 
 def _runs_on(figures: Figures | None) -> str:

@@ -14,6 +14,7 @@ from optimizer.render.explanation_words import (
     sentence,
     service_text,
 )
+from optimizer.render.money import Money
 from optimizer.render.tables import Said, Table
 from optimizer.studies.explanation.document import (
     Alternative,
@@ -33,12 +34,13 @@ def server_parts(item: ServerExplanation, explanation: Explanation) -> Iterator[
     )
     yield from (sentence(text) for text in _verdict(item, explanation))
     if item.options:
-        yield _candidates(item)
+        yield _candidates(item, Money.of(explanation.plan))
     if item.rejections:
         yield _rejections(item)
 
 
 def _verdict(item: ServerExplanation, explanation: Explanation) -> Iterator[str]:
+    money = Money.of(explanation.plan)
     if not item.pools and item.served_fraction == 1:
         yield "It is idle and needs no replicas."
         return
@@ -48,7 +50,7 @@ def _verdict(item: ServerExplanation, explanation: Explanation) -> Iterator[str]
     for pool in item.pools:
         yield (
             f"It runs on {pool.num_replicas:,} x {pool.accelerator} with batch {pool.max_batch} for "
-            f"{pool.cost_cents_per_h:,.2f} cents/h. "
+            f"{money.text(pool.cost_cents_per_h)}. "
             + (f"{_named(pool.binding)}: {_gains(pool.binding)}." if pool.binding else "It has no load.")
         )
     if item.headroom_rpm is not None and item.headroom_rpm >= 0:
@@ -57,7 +59,7 @@ def _verdict(item: ServerExplanation, explanation: Explanation) -> Iterator[str]
             "another replica is needed."
         )
     if item.next_best is not None:
-        yield _next_best(item.next_best)
+        yield _next_best(item.next_best, money)
 
 
 def _named(limits: Sequence[Binding]) -> str:
@@ -68,6 +70,8 @@ def _gains(limits: Sequence[Binding]) -> str:
     steps = {
         "itl": "1 % more",
         "ttft": "1 % more",
+        "e2e": "1 % more",
+        "missed": "1 % more requests beyond a target",
         "loss": "1 % more",
         "throughput": "without it",
         "batch": "one request more",
@@ -84,7 +88,7 @@ def _gains(limits: Sequence[Binding]) -> str:
     )
 
 
-def _next_best(alternative: Alternative) -> str:
+def _next_best(alternative: Alternative, money: Money) -> str:
     effect = alternative.effect
     where = ", ".join(f"{pool.num_replicas:,} x {pool.accelerator}" for pool in alternative.pools)
     start = (
@@ -95,12 +99,12 @@ def _next_best(alternative: Alternative) -> str:
     if effect.service:
         serves = "others" if effect.serves == "same" else effect.serves
         return f"{start} would serve {serves}: {service_text(effect)}."
-    return f"{start} would cost {more_text(effect)}."
+    return f"{start} would cost {more_text(effect, money)}."
 
 
-def _candidates(item: ServerExplanation) -> Table:
+def _candidates(item: ServerExplanation, money: Money) -> Table:
     title = "Where it can run, and what more the plan would then cost (* runs there)"
-    table = Table(title, columns.OPTIONS, "candidates")
+    table = Table(title, money.columns(columns.OPTIONS), "candidates")
     chosen = {pool.accelerator for pool in item.pools}
     for option in item.options:
         name = option.accelerator
@@ -110,17 +114,17 @@ def _candidates(item: ServerExplanation) -> Table:
             option.units,
             option.type,
             option.max_batch,
-            option.cost_cents_per_h,
+            money.number(option.cost_cents_per_h),
             binding_text(option.binding),
-            _forced(option),
+            _forced(option, money),
         )
     return table
 
 
-def _forced(option: Option) -> Said | str | None:
+def _forced(option: Option, money: Money) -> Said | str | None:
     if option.forced is None:
         return None
-    return effect_value(option.forced.effect) if option.forced.pools else "not served there"
+    return effect_value(option.forced.effect, money) if option.forced.pools else "not served there"
 
 
 def _rejections(item: ServerExplanation) -> Table:

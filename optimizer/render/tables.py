@@ -323,4 +323,4 @@ def _plain(column: Column, value: Any) -> list[Any]:
         return [item for side in value for item in _plain(column._replace(sides=None), side)]
     if isinstance(value, Said):
         value = value.value
-    return [spreadsheet_text(value) if isinstance(value, str) else value] * len(_sides(column))
+    return [spreadsheet_text(value)] * len(_sides(column))

@@ -1,6 +1,6 @@
 """Text from documents as it may be shown: names are input, and may hold what steers a terminal."""
 
-_FORMULA_SIGNS = ("=", "+", "-", "@", "\t")
+FORMULA_SIGNS = ("=", "+", "-", "@", "\t")
 """A spreadsheet takes text that begins with one of these for a formula."""
 
 
@@ -9,7 +9,9 @@ def printable(text: str, *, keep: str = "") -> str:
     return "".join(c if c.isprintable() or c in keep else "?" for c in text)
 
 
-def spreadsheet_text(text: str) -> str:
-    """Return text for a CSV file; what a spreadsheet would take for a formula has an apostrophe before it."""
-    whole = text.replace("\r", "?")  # the library does not quote it, and it would end the row
-    return f"'{whole}" if whole.startswith(_FORMULA_SIGNS) else whole
+def spreadsheet_text(value: object) -> object:
+    """Return a value as a cell of a CSV file; text that would be a formula has an apostrophe before it."""
+    if not isinstance(value, str):
+        return value
+    text = value.replace("\r", "?")  # the library does not quote it, and it would end the row
+    return f"'{text}" if text.startswith(FORMULA_SIGNS) else text

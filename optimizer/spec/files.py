@@ -7,21 +7,34 @@ occurs twice is an error in both formats.
 import io
 import json
 import os
+import stat
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from optimizer.documents import FOLDER
 from optimizer.errors import SpecError
-from optimizer.spec.messages import UNKNOWN_KEY, kind_of, path_text, validated
+from optimizer.spec.faults import (
+    MAX_FAULTS,
+    Fault,
+    FaultyDocumentsError,
+    Sound,
+    document_problems,
+    sound_part,
+)
+from optimizer.spec.messages import kind_of, path_text, unknown_key, validated
+from optimizer.spec.positions import Location, duplicate_key, find_positions
+from optimizer.spec.samples import sample_or_path
 from optimizer.spec.schema import SystemSpec
 from optimizer.spec.yaml_format import yaml_value
 
 SUFFIXES = (".yaml", ".yml", ".json")
 MAX_YAML_BYTES = 8 * 2**20
-MAX_JSON_BYTES = 512 * 2**20
+MAX_JSON_BYTES = 64 * 2**20
 MAX_WRAPPERS = 3
 """The deepest of the reference (llm-inferno, docs/glossary.md): system, optimizerData, optimizer."""
 
@@ -41,15 +54,63 @@ _SECTIONS = {
 
 
 @dataclass(frozen=True, slots=True)
+class Text:
+    """The text of a document, and where it came from (a file's name, or nothing for text in memory)."""
+
+    content: str
+    source: str = ""
+    json_only: bool = False
+    """Whether it is JSON; else YAML."""
+    folder: Path | None = None
+    """The folder in which the document may name files."""
+
+    @property
+    def context(self) -> dict[str, object]:
+        """What the validation of the document may need beside it."""
+        return {} if self.folder is None else {FOLDER: self.folder}
+
+    def value(self) -> object:
+        """Parse the text as plain values.
+
+        Raises:
+            SpecError: it is not of its format.
+        """
+        if self.json_only:
+            return json_value(self.content, self.source)
+        if len(self.content) > MAX_YAML_BYTES:
+            raise SpecError(f"{self.source}: over the limit of {MAX_YAML_BYTES >> 20} MiB for YAML; use JSON")
+        return yaml_value(self.content, self.source)
+
+    def faults(self, problems: Sequence[tuple[Location, str]]) -> list[Fault]:
+        """Return problems as faults, each with its line and column."""
+        locations = [location for location, _ in problems]
+        found = find_positions(self.content, locations, WRAPPERS, json_only=self.json_only)
+        return [Fault(at, problem, self.source, found.get(at)) for at, problem in problems]
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
-    """A document and where it came from (a file's name, or nothing for a value in memory)."""
+    """A document and the text that it came from (none for a value in memory)."""
 
     spec: SystemSpec
-    source: str = ""
+    text: Text | None = None
+    kept: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Where the items of the spec stand in the text, by section; empty: in the same places."""
 
-    def place(self, path: str) -> str:
-        """Return `path` with the source before it, as messages show it."""
-        return f"{self.source}: {path}" if self.source else path
+    @property
+    def source(self) -> str:
+        """The file; empty for a value in memory."""
+        return "" if self.text is None else self.text.source
+
+    def location(self, section: str, item: int) -> Location:
+        """Return where an item of the spec stands in the text."""
+        return section, self.kept[section][item] if section in self.kept else item
+
+    def faults(self, problems: Sequence[tuple[Location, str]]) -> list[Fault]:
+        """Return problems as faults, with line and column where there is a text."""
+        if self.text is None:
+            return [Fault(location, problem) for location, problem in problems]
+        return self.text.faults(problems)
 
 
 def read_parts(path: str | os.PathLike[str]) -> list[Part]:
@@ -58,18 +119,56 @@ def read_parts(path: str | os.PathLike[str]) -> list[Part]:
     Raises:
         SpecError: the path does not exist, cannot be read or parsed, or a document breaks the schema.
     """
+    texts = map(read_document, document_files(path))
+    return [part_of(text, text.value()) for text in texts]
+
+
+def document_files(path: str | os.PathLike[str]) -> list[str | os.PathLike[str]]:
+    """Return the path itself, or the document files of a directory.
+
+    Raises:
+        SpecError: the path does not exist, or the directory holds no such file.
+    """
     if str(path) == "-":
-        return [parse_part(read_text(path), "standard input")]
-    root = Path(path)
+        return [path]
+    if not str(path):
+        raise SpecError("'': an empty path; name a file, or '.' for the current directory")
+    root = Path(sample_or_path(path))
     with _refusing(root):
-        if not root.is_dir():
-            return [_read_part(root)]
-        files = sorted(
-            entry for entry in root.iterdir() if entry.suffix.lower() in SUFFIXES and entry.is_file()
-        )
+        if not stat.S_ISDIR(root.stat().st_mode):
+            return [root]
+        entries = sorted(entry for entry in root.iterdir() if entry.suffix.lower() in SUFFIXES)
+    files: list[str | os.PathLike[str]] = []
+    for entry in entries:
+        if entry.name.startswith(".") and not entry.exists():
+            continue  # an editor's lock
+        with _refusing(entry):  # a link that leads nowhere, or in a circle, is no reason to plan without it
+            if stat.S_ISREG(entry.stat().st_mode):
+                files.append(entry)
     if not files:
         raise SpecError(f"{root}: the directory holds no {', '.join(SUFFIXES)} file")
-    return [_read_part(file) for file in files]
+    return files
+
+
+def read_document(path: str | os.PathLike[str]) -> Text:
+    """Return the text of a document file, or of standard input for ``-``.
+
+    Raises:
+        SpecError: it cannot be read, is too large, or is not UTF-8 text.
+    """
+    if str(path) == "-":
+        return text_of(read_text(path), "standard input", folder=Path.cwd())
+    json_only = True if Path(path).suffix.lower() == ".json" else None
+    limit = MAX_JSON_BYTES if json_only else MAX_YAML_BYTES
+    with _refusing(Path(path)):
+        size = Path(path).stat().st_size
+    if size > limit:
+        hint = "split it into a directory of files" + ("" if json_only else ", or use JSON")
+        raise SpecError(
+            f"{path}: {size / 2**20:.0f} MiB is over the limit of {limit >> 20} MiB for this format; {hint}"
+        )
+    folder = Path(path).parent.absolute()
+    return text_of(read_text(path), str(path), json_only=json_only, folder=folder)
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
@@ -110,19 +209,6 @@ def _refusing(path: Path) -> Iterator[None]:
         raise SpecError(f"{str(path)!r}: not a path") from None
 
 
-def _read_part(path: Path) -> Part:
-    json_only = path.suffix.lower() == ".json"
-    limit = MAX_JSON_BYTES if json_only else MAX_YAML_BYTES
-    with _refusing(path):
-        size = path.stat().st_size
-    if size > limit:
-        raise SpecError(
-            f"{path}: {size / 2**20:.0f} MiB is over the limit of {limit >> 20} MiB for this format; "
-            "split it into a directory of files, or use JSON"
-        )
-    return parse_part(read_text(path), str(path), json_only=json_only)
-
-
 def _decoded(data: bytes, source: str) -> str:
     try:
         return data.decode("utf-8-sig")
@@ -130,13 +216,42 @@ def _decoded(data: bytes, source: str) -> str:
         raise SpecError(f"{source}: not UTF-8 text (byte {error.start})") from None
 
 
-def parse_part(text: str, source: str = "", *, json_only: bool | None = None) -> Part:
-    """Parse one document; without `json_only`, text that begins with a brace is JSON, other text YAML.
+def text_of(
+    content: str, source: str = "", *, json_only: bool | None = None, folder: Path | None = None
+) -> Text:
+    """Return a text with its format; without `json_only`, what begins with a brace is JSON, the rest YAML.
+
+    With a folder the document may name files in it.
+    """
+    is_json = content.lstrip()[:1] == "{" if json_only is None else json_only
+    return Text(content, source, is_json, folder)
+
+
+def parse_part(content: str, source: str = "", *, json_only: bool | None = None) -> Part:
+    """Parse one document; its format is that of `text_of`.
 
     Raises:
-        SpecError: the text is neither, or the document breaks the schema.
+        FaultyDocumentsError: it breaks the schema; every fault has its line and column.
+        SpecError: the text is not of its format, or no document of a system at all.
     """
-    return Part(spec_from_value(plain_value(text, source, json_only=json_only), source), source)
+    text = text_of(content, source, json_only=json_only)
+    return part_of(text, text.value())
+
+
+def part_of(text: Text, value: object) -> Part:
+    """Return the document whose text was parsed as `value`.
+
+    Raises:
+        FaultyDocumentsError: it breaks the schema; every fault has its line and column.
+        SpecError: it is no document of a system at all.
+    """
+    try:
+        return Part(spec_from_value(value, text.source, text.context), text)
+    except SpecError:
+        problems = list(islice(spec_problems(value, text.context), MAX_FAULTS + 1))
+        if not problems:
+            raise
+    raise FaultyDocumentsError(text.faults(problems[:MAX_FAULTS]), others=max(0, len(problems) - MAX_FAULTS))
 
 
 def plain_value(text: str, source: str, *, json_only: bool | None = None) -> object:
@@ -145,14 +260,29 @@ def plain_value(text: str, source: str, *, json_only: bool | None = None) -> obj
     Raises:
         SpecError: the text is neither.
     """
-    if json_only is None:
-        json_only = text.lstrip()[:1] == "{"
-    if not json_only and len(text) > MAX_YAML_BYTES:
-        raise SpecError(f"{source}: over the limit of {MAX_YAML_BYTES >> 20} MiB for YAML; use JSON")
-    return json_value(text, source) if json_only else yaml_value(text, source)
+    return text_of(text, source, json_only=json_only).value()
 
 
-def spec_from_value(raw: object, source: str = "") -> SystemSpec:
+def spec_problems(raw: object, context: Mapping[str, object]) -> Iterator[tuple[Location, str]]:
+    """Yield everything that breaks the schema in a document given as plain values, with its location."""
+    if not isinstance(raw, Mapping) or is_plan(raw):
+        return
+    unknown: list[tuple[Location, str]] = []
+    try:
+        sections = _unwrapped(raw, unknown=unknown)
+    except SpecError:
+        return
+    yield from unknown
+    yield from document_problems(SystemSpec, sections, context)
+
+
+def sound_spec(raw: object, context: Mapping[str, object]) -> Sound[SystemSpec]:
+    """Return what is sound in a document that has problems."""
+    assert isinstance(raw, Mapping)
+    return sound_part(SystemSpec, _unwrapped(raw, unknown=[]), context)
+
+
+def spec_from_value(raw: object, source: str = "", context: Mapping[str, object] | None = None) -> SystemSpec:
     """Validate a document given as plain values, in the bare or in the reference's wrapped form.
 
     Raises:
@@ -167,7 +297,7 @@ def spec_from_value(raw: object, source: str = "") -> SystemSpec:
     sections = _unwrapped(raw, prefix)
     if not sections:
         raise SpecError(f"{prefix}a document with sections such as 'servers' is expected, this holds none")
-    return validated(SystemSpec, sections, prefix)
+    return validated(SystemSpec, sections, prefix, context)
 
 
 def is_plan(raw: object) -> bool:
@@ -175,8 +305,20 @@ def is_plan(raw: object) -> bool:
     return isinstance(raw, Mapping) and any(str(key).lower() == "allocations" for key in raw)
 
 
-def _unwrapped(raw: Mapping[Any, Any], prefix: str, depth: int = 0) -> dict[Any, Any]:
-    """Return the sections of a document without the reference's wrappers around them."""
+def _unwrapped(
+    raw: Mapping[Any, Any],
+    prefix: str = "",
+    depth: int = 0,
+    unknown: list[tuple[Location, str]] | None = None,
+) -> dict[Any, Any]:
+    """Return the sections of a document without the reference's wrappers around them.
+
+    Args:
+        raw: the document, or a wrapper of it.
+        prefix: stands before messages.
+        depth: wrappers around this one.
+        unknown: takes up keys that are not known, in place of an error.
+    """
     if depth > MAX_WRAPPERS:
         raise SpecError(
             f"{prefix}wrappers within wrappers; the sections are expected at most {MAX_WRAPPERS} deep"
@@ -189,11 +331,15 @@ def _unwrapped(raw: Mapping[Any, Any], prefix: str, depth: int = 0) -> dict[Any,
         if isinstance(value, Mapping) and (
             lower in WRAPPERS or (lower == "optimizer" and [str(k).lower() for k in value] == ["optimizer"])
         ):
-            inner = _unwrapped(value, prefix, depth + 1)
-        else:
-            if lower not in _SECTIONS:
-                raise SpecError(f"{prefix}{path_text([str(key)])}: {UNKNOWN_KEY}")
+            inner = _unwrapped(value, prefix, depth + 1, unknown)
+        elif lower in _SECTIONS:
             inner = {_SECTIONS[lower]: value}
+        else:
+            problem = unknown_key(str(key), _SECTIONS.values())
+            if unknown is None:
+                raise SpecError(f"{prefix}{path_text([str(key)])}: {problem}")
+            unknown.append(((str(key),), problem))
+            continue
         for name in inner:
             if name in sections:
                 raise SpecError(f"{prefix}{name}: the section occurs twice in one document; join the two")
@@ -212,8 +358,11 @@ def json_value(text: str, source: str) -> object:
         mapping = dict(pairs)
         if len(mapping) < len(pairs):
             names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise SpecError(f"{source}: key {twice!r} occurs twice in one object")
+            twice, place = next(name for name in names if names.count(name) > 1), source
+            if found := duplicate_key(text):
+                twice, (line, column) = found
+                place = f"{source}:{line}:{column}"
+            raise SpecError(f"{place}: key {twice!r} occurs twice in one object")
         return mapping
 
     try:

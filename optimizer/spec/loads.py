@@ -1,18 +1,23 @@
 """Loads by server from a CSV file: a snapshot that replaces the loads of a document.
 
 The header names ``server`` and any of ``arrivalRate`` (requests/min), ``avgInTokens`` and ``avgOutTokens``,
-in any case; what a row leaves empty stays as it is in the document.
+in any case, plain or with units; what a row leaves empty stays as it is in the document.
 """
 
 import csv
 import os
 
 from optimizer.errors import SpecError
+from optimizer.spec.assumptions import check_load
 from optimizer.spec.files import lines_of, read_text
 from optimizer.spec.messages import validated
 from optimizer.spec.schema import Load, Server
-from optimizer.spec.system import System, check_load
+from optimizer.spec.system import System
+from optimizer.units import REQUESTS_PER_MINUTE, TOKENS, UnitError
 
+_COLUMN_UNITS = {
+    "arrivalRate": REQUESTS_PER_MINUTE, "avgInTokens": TOKENS, "avgOutTokens": TOKENS
+}  # fmt: skip
 _COLUMNS = {name.lower(): name for name in ("server", "arrivalRate", "avgInTokens", "avgOutTokens")}
 
 
@@ -61,8 +66,8 @@ def _loaded(server: Server, fields: dict[str, str], place: str) -> Server:
     for column, text in fields.items():
         if text:
             try:
-                values[column] = float(text)
-            except ValueError:
+                values[column] = _COLUMN_UNITS[column].read(text)
+            except UnitError:
                 raise SpecError(f"{place}: {column}: must be a number, not {text!r}") from None
     before = server.current.load.model_dump(by_alias=True)
     load = validated(Load, before | values, f"{place}: ")

@@ -3,8 +3,9 @@
 import contextlib
 import difflib
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -20,26 +21,29 @@ MAX_WRITTEN_OUT = 1e9
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-def validated(model: type[_Model], raw: object, prefix: str = "") -> _Model:
-    """Validate plain values as a document of the given kind.
+def validated(
+    model: type[_Model], raw: object, prefix: str = "", context: Mapping[str, object] | None = None
+) -> _Model:
+    """Validate plain values as a document of the given kind, perhaps in a context (`documents.NUMBERS_ONLY`).
 
     Raises:
         SpecError: one line with the path and value of the first offender and how many more there are.
     """
     try:
-        return model.model_validate(raw)
+        return model.model_validate(raw, context=context)
     except ValidationError as error:
-        raise SpecError(prefix + _one_line(error)) from None
+        raise SpecError(prefix + _one_line(error, model)) from None
     except RecursionError:
         raise SpecError(f"{prefix}the document is nested too deeply") from None
 
 
-def _one_line(error: ValidationError) -> str:
+def _one_line(error: ValidationError, model: type[BaseModel]) -> str:
     problems = error.errors(include_url=False)
     first = problems[0]
     path = path_text(first["loc"])
+    text = problem_text(first, model)
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return f"{path}: {problem_text(first)}{more}" if path else f"{problem_text(first)}{more}"
+    return f"{path}: {text}{more}" if path else f"{text}{more}"
 
 
 def path_text(location: Iterable[int | str]) -> str:
@@ -57,9 +61,9 @@ def _short(text: str) -> str:
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
 
 
-UNKNOWN_KEY = "unknown key; remove it or correct its spelling"
+UNKNOWN_KEY = "unknown key; "
+"""How the message on a key begins that is not known, and that may be any text."""
 _TEXTS = {
-    "extra_forbidden": UNKNOWN_KEY,
     "missing": "missing; this key is required",
     "string_too_short": "must not be empty",
     "finite_number": "must be a finite number, not {value}",
@@ -84,13 +88,61 @@ _TEXTS = {
 }
 
 
-def problem_text(problem: Mapping[str, Any]) -> str:
-    """Return what a problem that pydantic found says in our words, without its path."""
+def problem_text(problem: Mapping[str, Any], model: type[BaseModel] | None = None) -> str:
+    """Return what a problem that pydantic found says in our words, without its path.
+
+    Args:
+        problem: one of the errors of a `ValidationError`.
+        model: the document in which it was found, to suggest one of its keys.
+    """
+    if problem["type"] == "extra_forbidden":
+        owner = None if model is None else _document_at(model, problem["loc"][:-1])
+        return unknown_key(str(problem["loc"][-1]), [] if owner is None else _keys_of(owner))
     text = _TEXTS.get(problem["type"])
     if text is None:
         return str(problem["msg"])
     limits = {name: _limit(value) for name, value in problem.get("ctx", {}).items()}
-    return text.format(value=_shown(problem["input"]), **limits)
+    said = text.format(value=_shown(problem["input"]), **limits)
+    if problem["type"] == "literal_error" and isinstance(problem["input"], str):
+        return said + did_you_mean(problem["input"], re.findall(r"'([^']*)'", str(limits["expected"])))
+    return said
+
+
+def unknown_key(key: str, known: Collection[str]) -> str:
+    """Return what to say of a key that is not known, with the nearest of those that are."""
+    hint = did_you_mean(key, known).removeprefix("; ")
+    return UNKNOWN_KEY + (hint or "remove it or correct its spelling")
+
+
+def did_you_mean(given: str, known: Collection[str]) -> str:
+    """Return ``; did you mean 'x'?`` with the known name that is nearest to the one given, or nothing."""
+    spelling = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(given[:MAX_SHOWN].lower(), spelling, n=1)
+    return f"; did you mean {spelling[near[0]]!r}?" if near else ""
+
+
+def _keys_of(model: type[BaseModel]) -> list[str]:
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _document_at(model: type[BaseModel], location: Iterable[int | str]) -> type[BaseModel] | None:
+    """Return the document that stands at a location inside another, as far as the fields tell."""
+    for step in location:
+        if isinstance(step, int):
+            continue  # an item of a list is of the document that the list's type names
+        fields = (field for name, field in model.model_fields.items() if step in {field.alias, name})
+        inner = next((_document_in(field.annotation) for field in fields), None)
+        if inner is None:
+            return None
+        model = inner
+    return model
+
+
+def _document_in(annotation: Any) -> type[BaseModel] | None:
+    """Return the first document that a type names: ``Load``, ``Load | None``, ``tuple[Load, ...]``."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := _document_in(part)) is not None), None)
 
 
 def _limit(value: object) -> str:

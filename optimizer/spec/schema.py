@@ -5,39 +5,53 @@ the unit (``arrival_rate_rpm``). Unknown keys, wrong types, NaN and infinity are
 """
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from math import inf
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from optimizer.documents import (
+    FOLDER,
+    BatchLimit,
     BatchSize,
     Coefficient,
+    Cost,
     Count,
     Document,
+    Gigabytes,
+    GigabytesPerSecond,
     MaxLoss,
+    Milliseconds,
     Name,
     PositiveCount,
     Priority,
     Quantity,
+    RequestsPerMinute,
+    Seconds,
+    Share,
     SliceCount,
     Tokens,
+    TokensPerSecond,
+    Watts,
 )
-from optimizer.queueing.measures import LATENCIES, Measure
+from optimizer.queueing.measures import LATENCIES, MISSED, LatencyName, Measure
 from optimizer.queueing.table import QueueModelName
-from optimizer.timing import LawFields, laws_known
+from optimizer.timing import LawFields, PerfParms, laws_known
+
+MS_PER_S = 1000.0
 
 
 class Power(Document):
     """Power curve of an accelerator: piecewise linear in the utilisation."""
 
-    idle_w: Quantity = Field(0.0, alias="idle")
+    idle_w: Watts = Field(0.0, alias="idle")
     """Power when idle [W]."""
-    full_w: Quantity = Field(0.0, alias="full")
+    full_w: Watts = Field(0.0, alias="full")
     """Power at full utilisation [W]."""
-    mid_power_w: Quantity = Field(0.0, alias="midPower")
+    mid_power_w: Watts = Field(0.0, alias="midPower")
     """Power at the inflection point [W]."""
-    mid_utilization: float = Field(0.0, alias="midUtil", ge=0, le=1)
+    mid_utilization: Share = Field(0.0, alias="midUtil")
     """Utilisation at the inflection point, 0 … 1."""
 
 
@@ -50,13 +64,13 @@ class Accelerator(Document):
     """The kind in stock; capacities are counted per type."""
     multiplicity: SliceCount = 1
     """Cards (units of the type) in the slice."""
-    memory_gb: Quantity = Field(0.0, alias="memSize")
+    memory_gb: Gigabytes = Field(0.0, alias="memSize")
     """Memory of the slice [GB]."""
-    memory_bandwidth_gb_per_s: Quantity = Field(0.0, alias="memBW")
+    memory_bandwidth_gb_per_s: GigabytesPerSecond = Field(0.0, alias="memBW")
     """Memory bandwidth of the slice [GB/s]."""
     power: Power = Power()
     """Power curve."""
-    cost_cents_per_h: Quantity = Field(0.0, alias="cost")
+    cost_cents_per_h: Cost = Field(0.0, alias="cost")
     """Price of the slice [cents/h]."""
 
 
@@ -75,9 +89,81 @@ class _ProfileKey(Document):
     """Request length at which the batch limit was found [output tokens]; 0: the limit is not scaled."""
 
 
+EstimateEnd = Literal["upper", "middle", "lower"]
+"""Which end of an estimate's interval is used: slow times and little memory, the middle, or the opposite."""
+
+
+class EstimateSettings(Document):
+    """What an estimate of the token times is for, as far as the names of the entry do not say it."""
+
+    model: Name | None = None
+    """The model's name in the catalogue; none: that of the entry."""
+    config: Name | None = None
+    """The model's config.json in place of a name, relative to the document; on the command line only."""
+    accelerator: Name | None = None
+    """The accelerator's name in the catalogue; none: that of the accelerator's type, else its own."""
+    tp: PositiveCount | None = None
+    """Devices of a replica (tensor parallelism); none: all of its cards."""
+    weights: Name | None = None
+    """Format of the weights; none: as published."""
+    cache: Name = "bf16"
+    """Format of the KV cache, `bf16` or `fp8`."""
+    eager: bool = False
+    """Whether the engine starts every kernel from the host, without captured graphs."""
+    memory_utilization: Share = Field(0.9, alias="memoryUtilization")
+    """Share of the device's memory that the engine takes."""
+    max_requests: BatchLimit = Field(256, alias="maxRequests")
+    """Most requests in the batch."""
+
+    @field_validator("config")
+    @classmethod
+    def _in_its_folder(cls, config: str | None, info: ValidationInfo) -> str | None:
+        """Find the file beside the document; a document from elsewhere names no files of this machine."""
+        if config is None:
+            return None
+        folder = (info.context or {}).get(FOLDER)
+        if folder is None:
+            raise PydanticCustomError(
+                "config", "files are read for documents in files only; name a model of the catalogue"
+            )
+        return str(folder / config)
+
+
+class ProfileParms(PerfParms):
+    """Iteration law of a profile: its coefficients, or that they are to be estimated."""
+
+    estimate: EstimateSettings | None = Field(None, exclude_if=lambda settings: settings is None)
+    """Estimate them from the architecture and the data sheet; the coefficients are then left out."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_the_word(cls, data: object) -> object:
+        """Read ``perfParms: estimate`` as an estimate whose names are those of the entry."""
+        return {"estimate": {}} if isinstance(data, str) and data.lower() == "estimate" else data
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "ProfileParms":
+        given = [name for name in PerfParms.model_fields if getattr(self, name)]
+        if self.estimate is not None and given:
+            raise PydanticCustomError(
+                "two_sources", "both coefficients and estimate are given; keep one of the two"
+            )
+        return self
+
+
+def _or_the_word_estimate(schema: dict[str, Any]) -> None:
+    schema["anyOf"].append({"const": "estimate"})
+
+
 class ModelProfile(LawFields, _ProfileKey):
     """One model on one accelerator: how many slices a replica takes, its batch limit and token times."""
 
+    iteration: ProfileParms | None = Field(
+        None,
+        alias="perfParms",
+        json_schema_extra=_or_the_word_estimate,
+    )
+    """Iteration law, or `estimate` in place of its coefficients; excludes the linear one."""
     kv_capacity_tokens: Count | None = Field(None, alias="kvCapacity")
     """Tokens of KV cache of one replica; caps the batch at this over the tokens of a request."""
     queue_model: QueueModelName = Field("reference", alias="queueModel")
@@ -91,7 +177,18 @@ class ModelProfile(LawFields, _ProfileKey):
             raise PydanticCustomError(
                 "two_laws", "both {keys} are given; keep one of the two latency models", {"keys": keys}
             )
+        if known and self.is_estimated:
+            raise PydanticCustomError(
+                "two_laws",
+                "both {keys} and an estimate are given; keep one of the two",
+                {"keys": known[0].keys(type(self))},
+            )
         return self
+
+    @property
+    def is_estimated(self) -> bool:
+        """Whether the token times are to be estimated."""
+        return self.iteration is not None and self.iteration.estimate is not None
 
 
 class ModelTarget(Document):
@@ -99,23 +196,53 @@ class ModelTarget(Document):
 
     model: Name
     """The model."""
-    itl_ms: Quantity = Field(0.0, alias="slo-itl")
+    itl_ms: Milliseconds = Field(0.0, alias="slo-itl")
     """Inter-token latency [ms]."""
-    ttft_ms: Quantity = Field(0.0, alias="slo-ttft")
+    ttft_ms: Milliseconds = Field(0.0, alias="slo-ttft")
     """Time to first token [ms]."""
-    tps: Quantity = Field(0.0, alias="slo-tps")
+    e2e_ms: Milliseconds = Field(0.0, alias="slo-e2e")
+    """Time to the last token [ms]."""
+    user_tps: TokensPerSecond = Field(0.0, alias="slo-user-tps")
+    """Tokens/s that a user sees an answer grow by; the same as an inter-token latency of 1000 over it."""
+    tps: TokensPerSecond = Field(0.0, alias="slo-tps")
     """Token throughput [tokens/s]; replaces the arrival rate as the load."""
     percentile: float | None = Field(None, gt=0, lt=100)
     """Percentile at which the latency targets must hold; none: the mean."""
+    goodput_share: float | None = Field(None, alias="goodputShare", gt=0, lt=1)
+    """Share of requests that must keep to all latency targets at once; excludes `percentile`."""
     max_loss: MaxLoss | None = Field(None, alias="maxLoss")
     """Largest share of requests that may find the queue full; absent: that of the options."""
 
-    def latency_targets(self) -> Iterator[tuple[Measure, float]]:
-        """Yield what each latency target measures, and its limit [ms]."""
+    @model_validator(mode="after")
+    def _goodput_has_limits(self) -> "ModelTarget":
+        if self.goodput_share is not None and self.percentile is not None:
+            raise PydanticCustomError(
+                "goodput_percentile", "goodputShare and percentile exclude each other; keep one"
+            )
+        if self.goodput_share is not None and not self.request_limits():
+            raise PydanticCustomError(
+                "goodput_limits", "goodputShare needs a latency target that requests can keep to; add one"
+            )
+        return self
+
+    def request_limits(self) -> dict[LatencyName, float]:
+        """Return the limits on latencies [ms], by metric."""
+        limits: dict[LatencyName, float] = {}
         for metric in LATENCIES:
             limit = getattr(self, f"{metric}_ms")
             if limit:
-                yield Measure(metric, self.percentile), limit
+                limits[metric] = limit
+        if self.user_tps:
+            limits["itl"] = min(limits.get("itl", inf), MS_PER_S / self.user_tps)
+        return limits
+
+    def latency_targets(self) -> Iterator[tuple[Measure, float]]:
+        """Yield what each latency target measures, and its limit."""
+        if self.goodput_share is not None:
+            yield MISSED, 1 - self.goodput_share
+            return
+        for metric, limit in self.request_limits().items():
+            yield Measure(metric, self.percentile), limit
 
 
 class ServiceClass(Document):
@@ -132,9 +259,9 @@ class ServiceClass(Document):
 class Load(Document):
     """The statistics of a server's traffic."""
 
-    arrival_rate_rpm: Quantity = Field(0.0, alias="arrivalRate")
+    arrival_rate_rpm: RequestsPerMinute = Field(0.0, alias="arrivalRate")
     """Arrival rate [requests/min]."""
-    throughput_rpm: Quantity = Field(0.0, alias="throughput")
+    throughput_rpm: RequestsPerMinute = Field(0.0, alias="throughput")
     """Measured throughput [requests/min]; kept, not used."""
     in_tokens: Tokens = Field(0.0, alias="avgInTokens")
     """Mean input length [tokens]."""
@@ -157,11 +284,11 @@ class AllocationData(Document):
     """Replicas."""
     max_batch: Count = Field(0, alias="maxBatch")
     """Batch limit of a replica."""
-    cost_cents_per_h: Quantity = Field(0.0, alias="cost")
+    cost_cents_per_h: Cost = Field(0.0, alias="cost")
     """Cost [cents/h]; 0 with replicas running: recomputed from the specs."""
-    itl_ms: Quantity = Field(0.0, alias="itlAverage")
+    itl_ms: Milliseconds = Field(0.0, alias="itlAverage")
     """Mean inter-token latency [ms]."""
-    ttft_ms: Quantity = Field(0.0, alias="ttftAverage")
+    ttft_ms: Milliseconds = Field(0.0, alias="ttftAverage")
     """Mean time to first token [ms]."""
     avg_concurrency: Quantity = Field(0.0, alias="avgConcurrency")
     """Measured requests in service; kept, not used."""
@@ -249,12 +376,14 @@ class OptimizerOptions(Document):
     """Who gets partial service when not everything fits."""
     batch_sizing: Literal["profile", "optimal"] = Field("profile", alias="batchSizing")
     """Batch limits as in the profiles, or chosen."""
-    gap: float | None = Field(None, ge=0, le=1)
+    gap: Share | None = None
     """Relative gap at which the solver may stop; none: 0 up to 2,000 columns of the model, then 1e-4."""
-    time_limit_s: float = Field(30.0, alias="timeLimit", gt=0, le=1e6)
+    time_limit_s: Seconds = Field(30.0, alias="timeLimit")
     """Time limit of the solve [s]."""
     transition_penalty: float = Field(0.1, alias="transitionPenalty", ge=0, le=1e6)
     """Factor on old plus new cost when a server changes its accelerator."""
+    estimates: EstimateEnd = Field("upper", exclude_if=lambda end: end == "upper")
+    """End of the interval of estimated profiles to plan with: slow and small, middle, or fast and large."""
     max_loss: MaxLoss | None = Field(None, alias="maxLoss")
     """Largest share of requests that may find the queue of a replica full, `none` for any; absent: 0.001 for
     servers that state `maxQueueSize`, any for others."""

@@ -4,18 +4,23 @@ Whatever the order of the input, accelerators, profiles, classes and servers are
 names; this is what makes every later answer independent of it.
 """
 
-import difflib
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
 from optimizer.errors import SpecError
-from optimizer.queueing.measures import LATENCIES, Measure
-from optimizer.queueing.table import QUEUE_MODELS
+from optimizer.spec.assumptions import check_load, check_profile, check_target, check_variability
+from optimizer.spec.currency import currency_problems, first_currency
+from optimizer.spec.faults import MAX_FAULTS, Fault, FaultyDocumentsError
 from optimizer.spec.files import Part, read_parts, spec_from_value
-from optimizer.spec.messages import validated
+from optimizer.spec.messages import did_you_mean, path_text, validated
+from optimizer.spec.names import Entry, Index, Names, Problem, located
+from optimizer.spec.positions import Location
 from optimizer.spec.schema import (
     Accelerator,
     Capacity,
@@ -27,7 +32,6 @@ from optimizer.spec.schema import (
     ServiceClass,
     SystemSpec,
 )
-from optimizer.timing import laws_known
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,11 @@ class System:
     capacity: Mapping[str, int]
     """Units by accelerator type."""
     options: OptimizerOptions
+
+    @property
+    def currency(self) -> str | None:
+        """The currency that a price names; none where costs are plain numbers [cents/h]."""
+        return first_currency(self.accelerators.values(), self.servers.values())
 
     def with_options(self, **changes: object) -> "System":
         """Return a copy with some optimizer options changed, given by their Python names.
@@ -64,8 +73,9 @@ class System:
         Raises:
             SpecError: a server does not exist.
         """
-        for name in changed:
+        for name, server in changed.items():
             _must_exist(name, self.servers, f"servers.{name}", "server")
+            check_variability(server.current.load, f"servers.{name}.load.", self.profiles_of(server.model))
         return replace(self, servers=MappingProxyType({**self.servers, **changed}))
 
     def with_load(self, server_name: str, **changes: float) -> "System":
@@ -88,6 +98,7 @@ class System:
             raise SpecError(f"{place}: class {service_class!r} has no target for {model!r}")
         values = self.targets[service_class, model].model_dump() | changes
         target = validated(ModelTarget, values, f"{place}.")
+        check_target(target, place, self.profiles_of(model))
         owner = self.service_classes[service_class]
         targets = tuple(target if item.model == model else item for item in owner.model_targets)
         changed = owner.model_copy(update={"model_targets": targets})
@@ -109,6 +120,10 @@ class System:
         }
         capacity = {**self.capacity, **changed}
         return replace(self, capacity=MappingProxyType({kind: capacity[kind] for kind in sorted(capacity)}))
+
+    def profiles_of(self, model: str) -> list[ModelProfile]:
+        """Return the profiles of a model."""
+        return [profile for (name, _), profile in self.profiles.items() if name == model]
 
     def priority(self, server: Server) -> int:
         """Return the priority of a server, that of its class."""
@@ -140,114 +155,102 @@ def join_parts(parts: Sequence[Part]) -> System:
     """Join documents into one cross-checked system; one without servers is a system with an empty plan.
 
     Raises:
-        SpecError: a name occurs twice, or refers to nothing; the text has the path of the offender.
+        FaultyDocumentsError: a name occurs twice, or refers to nothing; the text has the first offender.
     """
-    accelerators = _indexed(parts, "accelerators", lambda item: item.name)
-    profiles = _indexed(parts, "models", lambda item: (item.name, item.accelerator))
-    classes = _indexed(parts, "serviceClasses", lambda item: item.name)
-    servers = _indexed(parts, "servers", lambda item: item.name)
-    capacity = _indexed(parts, "count", lambda item: item.type)
-    targets: dict[tuple[str, str], ModelTarget] = {}
-    for place, service_class in classes.values():
-        for i, target in enumerate(service_class.model_targets):
-            here = f"{place}.modelTargets[{i}]"
-            if (service_class.name, target.model) in targets:
-                raise SpecError(
-                    f"{here}.model: {target.model!r} occurs twice in class {service_class.name!r}"
-                )
-            check_target(target, here)
-            targets[service_class.name, target.model] = target
-    for place, profile in profiles.values():
-        _must_exist(profile.accelerator, accelerators, f"{place}.acc", "accelerator")
-        check_profile(profile, place)
-    models = {model for model, _ in profiles}
-    for place, server in servers.values():
-        _check_server(server, place, accelerators, classes, models)
+    index = Index.of(parts)
+    problems = list(islice(_contradictions(index), MAX_FAULTS + 1))
+    if problems:
+        raise FaultyDocumentsError(located(problems[:MAX_FAULTS]), others=max(0, len(problems) - MAX_FAULTS))
 
-    def values(index: Mapping[Any, tuple[str, Any]]) -> Mapping[Any, Any]:
-        return MappingProxyType({name: index[name][1] for name in sorted(index)})
+    def values(section: Mapping[Any, Entry]) -> Mapping[Any, Any]:
+        return MappingProxyType({name: section[name].item for name in sorted(section)})
 
+    targets = {
+        (name, target.model): target
+        for name, entry in index.classes.items()
+        for target in entry.item.model_targets
+    }
+    given = [part.spec.optimizer for part in parts if "optimizer" in part.spec.model_fields_set]
     return System(
-        accelerators=values(accelerators),
-        profiles=values(profiles),
-        service_classes=values(classes),
+        accelerators=values(index.accelerators),
+        profiles=values(index.profiles),
+        service_classes=values(index.classes),
         targets=MappingProxyType({key: targets[key] for key in sorted(targets)}),
-        servers=values(servers),
-        capacity=MappingProxyType({kind: capacity[kind][1].count for kind in sorted(capacity)}),
-        options=_options(parts),
+        servers=values(index.servers),
+        capacity=MappingProxyType({kind: index.capacity[kind].item.count for kind in sorted(index.capacity)}),
+        options=given[0] if given else OptimizerOptions(),
     )
 
 
-def _indexed(parts: Sequence[Part], section: str, key: Callable[[Any], Any]) -> dict[Any, tuple[str, Any]]:
-    """Return the items of a section by name, each with its place; a name that occurs twice is an error."""
-    index: dict[Any, tuple[str, Any]] = {}
-    field = {"serviceClasses": "service_classes"}.get(section, section)
-    for part in parts:
-        for i, item in enumerate(getattr(part.spec, field)):
-            place, name = part.place(f"{section}[{i}]"), key(item)
-            if name in index:
-                shown = " on ".join(map(repr, name)) if isinstance(name, tuple) else repr(name)
-                raise SpecError(f"{place}: {shown} occurs twice; it is also at {index[name][0]}")
-            index[name] = (place, item)
-    return index
+def contradictions(parts: Sequence[Part], incomplete: Collection[str]) -> list[Fault]:
+    """Return what documents say that contradicts them, each with its place.
+
+    Args:
+        parts: what is sound of the documents.
+        incomplete: sections from which something is missing, so that names may refer to it.
+    """
+    return located(list(islice(_contradictions(Index.of(parts), incomplete), MAX_FAULTS)))
 
 
-def _options(parts: Sequence[Part]) -> OptimizerOptions:
-    given = [part for part in parts if "optimizer" in part.spec.model_fields_set]
-    if len(given) > 1:
-        raise SpecError(given[1].place(f"optimizer: the section is also in {given[0].source}; keep one"))
-    return given[0].spec.optimizer if given else OptimizerOptions()
+def _contradictions(index: Index, incomplete: Collection[str] = ()) -> Iterator[Problem]:
+    """Yield everything in which documents contradict themselves or one another."""
+    yield from index.twice
+    yield from currency_problems(index.accelerators.values(), index.servers.values())
+    by_model: dict[str, list[ModelProfile]] = defaultdict(list)
+    for model, accelerator in index.profiles:
+        by_model[model].append(index.profiles[model, accelerator].item)
+    for part, at, service_class in index.classes.values():
+        models: set[str] = set()
+        for i, target in enumerate(service_class.model_targets):
+            here = (*at, "modelTargets", i)
+            if target.model in models:
+                text = f"{target.model!r} occurs twice in class {service_class.name!r}"
+                yield Problem(part, (*here, "model"), text)
+            models.add(target.model)
+            yield from _caught(
+                part, here, partial(check_target, profiles=by_model.get(target.model, ())), target
+            )
+    known = {
+        "accelerators": Names("accelerator", index.accelerators, "accelerators" in incomplete),
+        "classes": Names("service class", index.classes, "serviceClasses" in incomplete),
+        "models": Names("model", {model for model, _ in index.profiles}, "models" in incomplete),
+    }
+    for part, at, profile in index.profiles.values():
+        yield from known["accelerators"].missing(part, (*at, "acc"), profile.accelerator)
+        yield from _caught(part, at, check_profile, profile)
+    for entry in index.servers.values():
+        yield from _server_problems(entry, by_model.get(entry.item.model, ()), **known)
 
 
-def _check_server(
-    server: Server,
-    place: str,
-    accelerators: Mapping[str, object],
-    classes: Mapping[str, object],
-    models: Collection[str],
-) -> None:
+def _caught(part: Part, at: Location, check: Callable[[Any, str], None], item: object) -> Iterator[Problem]:
+    """Yield what a check of one item refuses; `check` names the field after the place that it is given."""
+    place = path_text(at)
+    try:
+        check(item, place)
+    except SpecError as error:
+        path, _, text = str(error).removeprefix(place).partition(": ")
+        yield Problem(part, (*at, *path.strip(".").split(".")) if path.strip(".") else at, text)
+
+
+def _server_problems(
+    entry: Entry, profiles: Sequence[ModelProfile], accelerators: Names, classes: Names, models: Names
+) -> Iterator[Problem]:
+    part, at, server = entry
     default = "" if "service_class" in server.model_fields_set else " (the default)"
-    _must_exist(server.service_class, classes, f"{place}.class", f"service class{default}")
-    _must_exist(server.model, models, f"{place}.model", "model")
+    yield from classes.missing(part, (*at, "class"), server.service_class, default)
+    yield from models.missing(part, (*at, "model"), server.model)
     for i, name in enumerate(server.accelerators or ()):
-        _must_exist(name, accelerators, f"{place}.accelerators[{i}]", "accelerator")
+        yield from accelerators.missing(part, (*at, "accelerators", i), name)
     current = server.current
     if current.accelerator and (
         server.keep_accelerator or (current.num_replicas and not current.cost_cents_per_h)
     ):
-        _must_exist(current.accelerator, accelerators, f"{place}.currentAlloc.accelerator", "accelerator")
-    check_load(current.load, f"{place}.currentAlloc.load.")
-
-
-def check_profile(profile: ModelProfile, place: str) -> None:
-    """Refuse a profile whose queue model cannot express its law; `place` stands before what is wrong.
-
-    Raises:
-        SpecError: it names a queue model that does not take its law.
-    """
-    for law in laws_known(profile):
-        if not QUEUE_MODELS[profile.queue_model].takes(law):
-            raise SpecError(
-                f"{place}: the queue model {profile.queue_model!r} does not support the {law.name} "
-                "latency model; choose another queueModel"
-            )
-
-
-def check_target(target: ModelTarget, place: str) -> None:
-    """Refuse a target that the queue model cannot keep; `place` stands before what is wrong.
-
-    Raises:
-        SpecError: it asks for a percentile.
-    """
-    if target.percentile is None:
-        return
-    measures = [Measure(metric, target.percentile) for metric in LATENCIES]
-    if not any(model.knows(measure) for model in QUEUE_MODELS.values() for measure in measures):
-        models = " or ".join(map(repr, QUEUE_MODELS))
-        raise SpecError(
-            f"{place}.percentile: {target.percentile:g} is a percentile, but the queue model "
-            f"{models} knows means only; remove it"
-        )
+        yield from accelerators.missing(part, (*at, "currentAlloc", "accelerator"), current.accelerator)
+    load = (*at, "currentAlloc", "load")
+    yield from _caught(part, load, lambda item, place: check_load(item, f"{place}."), current.load)
+    yield from _caught(
+        part, load, lambda item, place: check_variability(item, f"{place}.", profiles), current.load
+    )
 
 
 def with_changed_load(server: Server, **changes: float) -> Server:
@@ -262,23 +265,6 @@ def with_changed_load(server: Server, **changes: float) -> Server:
     return server.model_copy(update={"current": server.current.model_copy(update={"load": load})})
 
 
-def check_load(load: Load, prefix: str) -> None:
-    """Check a load beyond its schema.
-
-    Raises:
-        SpecError: the answers are shorter than a token, or the queue model knows nothing of a field.
-    """
-    if 0 < load.out_tokens < 1:
-        raise SpecError(f"{prefix}avgOutTokens: must be 0 (idle) or at least 1, not {load.out_tokens:g}")
-    for field in ("arrival_cv", "in_tokens_cv", "out_tokens_cv"):
-        value = getattr(load, field)
-        if value != 1:
-            wire = Load.model_fields[field].alias
-            raise SpecError(
-                f"{prefix}{wire}: {value:g} is not 1, which the queue model 'reference' assumes; remove it"
-            )
-
-
 def _must_exist(name: str, known: Collection[str], place: str, what: str) -> None:
     """Check a name against those that are known.
 
@@ -287,8 +273,7 @@ def _must_exist(name: str, known: Collection[str], place: str, what: str) -> Non
     """
     if name in known:
         return
-    near = difflib.get_close_matches(name, list(known), n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else f"; add it, or correct {place.rsplit('.', 1)[-1]!r}"
+    hint = did_you_mean(name, known) or f"; add it, or correct {place.rsplit('.', 1)[-1]!r}"
     raise SpecError(f"{place}: {what} {name!r} does not exist{hint}")
 
 

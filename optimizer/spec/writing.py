@@ -54,6 +54,26 @@ def write_bytes(content: bytes, path: Path) -> None:
         raise SpecError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
 
 
+def copy_tree(source: Path, target: Path) -> Path:
+    """Copy a file, or a directory of files, to a path where nothing is yet; return the path.
+
+    Raises:
+        SpecError: something is there, or it cannot be written.
+    """
+    files = sorted(source.iterdir()) if source.is_dir() else [source]
+    if os.path.lexists(target):
+        raise SpecError(f"{target}: is there already; name another directory")
+    try:
+        (target if source.is_dir() else target.parent).mkdir(parents=True)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise SpecError(f"{target}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+    for file in files:
+        write_bytes(file.read_bytes(), target / file.name if source.is_dir() else target)
+    return target
+
+
 def _target(path: Path) -> Path:
     """Return the file that a path leads to through all symbolic links, whether it exists or not.
 

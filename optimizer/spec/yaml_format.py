@@ -55,6 +55,15 @@ def yaml_value(text: str, source: str) -> object:
         loader.dispose()
 
 
+def yaml_root(text: str) -> Any:
+    """Return the root of YAML text that can be parsed as PyYAML's node, which knows where it stands."""
+    loader = _loader()(text)
+    try:
+        return loader.get_single_node()
+    finally:
+        loader.dispose()
+
+
 def _check_aliases(root: Any, source: str) -> None:
     """Refuse a document whose aliases, written out, would hold far more than its text.
 
@@ -75,7 +84,7 @@ def _check_aliases(root: Any, source: str) -> None:
             opened.add(here)
             if any(id(part) in opened and id(part) not in sizes for part in parts):
                 raise SpecError(
-                    f"{source}:{_line(node)}: not valid here: an alias stands inside its own anchor"
+                    f"{source}:{_place(node)}: not valid here: an alias stands inside its own anchor"
                 )
             stack += parts
         else:
@@ -83,7 +92,7 @@ def _check_aliases(root: Any, source: str) -> None:
             sizes[here] = 1 + sum(sizes[id(part)] for part in parts)
             depths[here] = 1 + max((depths[id(part)] for part in parts), default=0)
             if depths[here] > MAX_DEPTH:
-                raise SpecError(f"{source}:{_line(node)}: not valid here: nested more than {MAX_DEPTH} deep")
+                raise SpecError(f"{source}:{_place(node)}: not valid here: nested more than {MAX_DEPTH} deep")
     if sizes[id(root)] > len(sizes) + MAX_ALIASED_NODES:
         raise SpecError(
             f"{source}: its aliases stand for more than {MAX_ALIASED_NODES:,} further values; "
@@ -98,8 +107,8 @@ def _parts(node: Any) -> list[Any]:
     return [part for pair in node.value for part in pair] if node.id == "mapping" else []
 
 
-def _line(node: Any) -> int:
-    return int(node.start_mark.line) + 1
+def _place(node: Any) -> str:
+    return f"{node.start_mark.line + 1}:{node.start_mark.column + 1}"
 
 
 def _nested_too_deeply(text: str) -> bool:

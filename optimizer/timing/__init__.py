@@ -1,6 +1,7 @@
 """Latency models: how long the steps of a request take when a replica runs a given batch, one file a law."""
 
-from optimizer.timing.iteration import DEFAULT_MAX_NUM_TOKENS, IterationLaw, PerfParms
+from optimizer.timing.engine import EngineLaw, IterationTimes, SchedulerName
+from optimizer.timing.iteration import DEFAULT_MAX_NUM_TOKENS, FullIterationLaw, IterationLaw, PerfParms
 from optimizer.timing.law import Law, RequestShapes, ServiceLaw, TokenTimes
 from optimizer.timing.linear import DecodeParms, LinearLaw, PrefillParms
 from optimizer.timing.table import LawFields, LawTable, laws_given, laws_known
@@ -8,7 +9,10 @@ from optimizer.timing.table import LawFields, LawTable, laws_given, laws_known
 __all__ = [
     "DEFAULT_MAX_NUM_TOKENS",
     "DecodeParms",
+    "EngineLaw",
+    "FullIterationLaw",
     "IterationLaw",
+    "IterationTimes",
     "Law",
     "LawFields",
     "LawTable",
@@ -16,6 +20,7 @@ __all__ = [
     "PerfParms",
     "PrefillParms",
     "RequestShapes",
+    "SchedulerName",
     "ServiceLaw",
     "TokenTimes",
     "laws_given",

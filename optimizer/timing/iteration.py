@@ -1,13 +1,28 @@
-"""The iteration law: the time of one pass of the engine over its batch, with chunked prefill."""
+"""The iteration law: the time of one pass of the engine over its batch.
+
+A document gives it as ``perfParms``, with up to eight coefficients. With the reference's three it has a
+service time at a constant batch, and drives the reference's queue; with any other, or with a scheduler that
+computes whole prompts first, it is a law of iterations alone.
+"""
 
 from dataclasses import dataclass
+from math import inf, sqrt
 from typing import ClassVar, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.documents import Document, PositiveCount, Quantity
+from optimizer.documents import (
+    Document,
+    Milliseconds,
+    MillisecondsPerToken,
+    PositiveCount,
+    Quantity,
+    SignedQuantity,
+)
+from optimizer.timing.engine import EngineLaw, IterationTimes, SchedulerName
 from optimizer.timing.law import RequestShapes, ServiceLaw, TokenTimes
 
 DEFAULT_MAX_NUM_TOKENS = 8192
@@ -15,14 +30,59 @@ DEFAULT_MAX_NUM_TOKENS = 8192
 
 
 class PerfParms(Document):
-    """Iteration law: α + β·(tokens computed) + γ·(KV tokens read)."""
+    """Iteration law: α + β·(tokens computed) + γ·(KV tokens read), and five further terms, 0 by default."""
 
-    base_ms: Quantity = Field(0.0, alias="alpha")
+    base_ms: Milliseconds = Field(0.0, alias="alpha")
     """α [ms]."""
-    compute_per_token_ms: Quantity = Field(0.0, alias="beta")
+    compute_per_token_ms: MillisecondsPerToken = Field(0.0, alias="beta")
     """β [ms per token computed]."""
-    kv_read_per_token_ms: Quantity = Field(0.0, alias="gamma")
+    kv_read_per_token_ms: MillisecondsPerToken = Field(0.0, alias="gamma")
     """γ [ms per token of KV cache read]."""
+    per_sequence_ms: SignedQuantity = Field(0.0, alias="perSequence")
+    """Sampling, scheduling and launching [ms per request in the iteration]."""
+    prompt_attention_ms: Quantity = Field(0.0, alias="promptAttention")
+    """Attention within prompts [ms per pair of a prompt's token and one before it]."""
+    prompt_base_ms: SignedQuantity = Field(0.0, alias="promptBase")
+    """What an iteration with a prompt in it takes more [ms]."""
+    weight_read_ms: Milliseconds = Field(0.0, alias="weightRead")
+    """Reading the weights [ms]: the compute of few tokens hides behind it."""
+    batch_base_ms: Milliseconds = Field(0.0, alias="batchBase")
+    """What an iteration of more than one request takes more [ms]."""
+
+    @property
+    def further_terms(self) -> list[str]:
+        """The keys of the terms given beyond the reference's three."""
+        own = list(PerfParms.model_fields.items())[3:]
+        return [field.alias or name for name, field in own if getattr(self, name)]
+
+    @model_validator(mode="after")
+    def _times_are_positive(self) -> "PerfParms":
+        """Refuse coefficients under which an iteration that only decodes would take no time at some batch."""
+        least = self.base_ms + self._least_of_sequences()
+        if self.per_sequence_ms < 0 and least <= 0:
+            raise PydanticCustomError(
+                "negative_iteration",
+                "perSequence {value} makes an iteration take {least} ms at some batch; it must stay above "
+                "{limit} with these alpha, beta and weightRead",
+                {
+                    "value": f"{self.per_sequence_ms:g}",
+                    "least": f"{least:g}",
+                    "limit": f"{-self.compute_per_token_ms:g}",
+                },
+            )
+        return self
+
+    def _least_of_sequences(self) -> float:
+        """Return the least that compute and sequences add to an iteration of any batch [ms].
+
+        √(m² + (βn)²) − m + bn falls first where b < 0, and is least where its slope is 0.
+        """
+        read, compute = self.weight_read_ms, self.compute_per_token_ms
+        if self.per_sequence_ms >= 0:
+            return 0.0
+        if -self.per_sequence_ms > compute:
+            return -inf
+        return read * (sqrt(1 - (self.per_sequence_ms / compute) ** 2) - 1) if compute else -inf
 
 
 class IterationFields(Document):
@@ -31,11 +91,19 @@ class IterationFields(Document):
     iteration: PerfParms | None = Field(None, alias="perfParms")
     """Iteration law; excludes the linear one."""
     max_num_tokens: PositiveCount = Field(DEFAULT_MAX_NUM_TOKENS, alias="maxNumTokens")
-    """Token budget of one iteration (chunked prefill; iteration law)."""
+    """Token budget of one iteration (iteration law)."""
+    scheduler: SchedulerName = "chunked"
+    """How prompts are computed: in chunks beside the answers in progress, or whole ones first."""
+
+    @property
+    def is_of_the_reference(self) -> bool:
+        """Whether the iteration law, where it is given, is one that the reference has."""
+        terms = self.iteration.further_terms if self.iteration else []
+        return not terms and self.scheduler == "chunked"
 
 
 @dataclass(frozen=True, slots=True)
-class IterationLaw(ServiceLaw):
+class IterationLaw(ServiceLaw, EngineLaw):
     """An iteration takes α + β·(tokens computed) + γ·(KV tokens read); all fields have shape (R,).
 
     Prompts are prefilled in chunks under a token budget (eq. 4-8).
@@ -56,6 +124,16 @@ class IterationLaw(ServiceLaw):
     max_num_tokens: FloatArray
 
     @classmethod
+    def is_given(cls, document: Document) -> bool:
+        """Say whether a document gives the law of the reference."""
+        return super(IterationLaw, cls).is_given(document) and _is_plain(document)
+
+    @classmethod
+    def is_known(cls, document: Document) -> bool:
+        """Say whether a document gives the law of the reference with any non-zero parameter."""
+        return super(IterationLaw, cls).is_known(document) and _is_plain(document)
+
+    @classmethod
     def parameters(cls, document: Document) -> tuple[float, ...]:
         """Return α, β, γ and the token budget of an iteration."""
         assert isinstance(document, IterationFields)
@@ -68,6 +146,28 @@ class IterationLaw(ServiceLaw):
         """Return the law of R rows from α, β, γ and the token budget, shape (4, R)."""
         base, compute, kv_read, budget = parameters
         return cls(base, compute, kv_read, shapes.in_tokens, shapes.out_tokens, budget)
+
+    @property
+    def iterations(self) -> IterationTimes:
+        """The coefficients of an iteration's time: the reference's three."""
+        three = self.iteration_base_ms, self.compute_per_token_ms, self.kv_read_per_token_ms
+        none = np.zeros_like(self.iteration_base_ms)
+        return IterationTimes(*three, none, none, none, none, none)
+
+    @property
+    def lengths(self) -> tuple[FloatArray, FloatArray]:
+        """Mean tokens of a prompt and of an answer."""
+        return self.in_tokens, self.out_tokens
+
+    @property
+    def token_budget(self) -> FloatArray:
+        """Most tokens that an iteration computes."""
+        return self.max_num_tokens
+
+    @property
+    def prefills_first(self) -> BoolArray:
+        """Never: prompts are computed in chunks."""
+        return np.zeros(len(self.in_tokens), np.bool_)
 
     def chunks(self, occupancy: FloatArray) -> FloatArray:
         """Return the number of prefill chunks of an input at the given batch; both shapes (R,).
@@ -129,3 +229,87 @@ class IterationLaw(ServiceLaw):
         first = itl + self.kv_read_per_token_ms * max_batch
         times = TokenTimes(np.zeros_like(itl), itl, first)
         return times, first + self.iteration_base_ms + self.compute_per_token_ms * max_batch
+
+
+@dataclass(frozen=True, slots=True)
+class FullIterationLaw(EngineLaw):
+    """An iteration with all its terms (eq. 63), under either scheduler; all fields have shape (R,).
+
+    It has no service time at a constant batch: with weights that hide compute, and prompts that stop the
+    answers, an iteration's time depends on more than the number of requests.
+    """
+
+    name: ClassVar[str] = "full iteration"
+    parts: ClassVar[tuple[str, ...]] = ("iteration",)
+
+    times: FloatArray
+    """The coefficients in the order of `IterationTimes`, shape (R, 8)."""
+    in_tokens: FloatArray
+    out_tokens: FloatArray
+    max_num_tokens: FloatArray
+    whole_prompts: FloatArray
+    """1 where whole prompts are computed first, else 0."""
+
+    @classmethod
+    def is_given(cls, document: Document) -> bool:
+        """Say whether a document gives more than the law of the reference."""
+        return super(FullIterationLaw, cls).is_given(document) and not _is_plain(document)
+
+    @classmethod
+    def is_known(cls, document: Document) -> bool:
+        """Say whether a document gives more than the law of the reference, with any non-zero parameter."""
+        return super(FullIterationLaw, cls).is_known(document) and not _is_plain(document)
+
+    @classmethod
+    def parameters(cls, document: Document) -> tuple[float, ...]:
+        """Return the eight coefficients, the token budget, and whether whole prompts are computed first."""
+        assert isinstance(document, IterationFields)
+        law = document.iteration or PerfParms()
+        coefficients = tuple(getattr(law, name) for name in PerfParms.model_fields)
+        return *coefficients, float(document.max_num_tokens), float(document.scheduler == "prefill-first")
+
+    @classmethod
+    def of_rows(cls, parameters: FloatArray, shapes: RequestShapes) -> Self:
+        """Return the law of R rows from parameters in that order, shape (10, R)."""
+        *coefficients, budget, whole = parameters
+        times = np.column_stack(coefficients)
+        return cls(times, shapes.in_tokens, shapes.out_tokens, budget, whole)
+
+    @property
+    def iterations(self) -> IterationTimes:
+        """The coefficients of an iteration's time."""
+        return IterationTimes(*self.times.T)
+
+    @property
+    def lengths(self) -> tuple[FloatArray, FloatArray]:
+        """Mean tokens of a prompt and of an answer."""
+        return self.in_tokens, self.out_tokens
+
+    @property
+    def token_budget(self) -> FloatArray:
+        """Most tokens that an iteration computes."""
+        return self.max_num_tokens
+
+    @property
+    def prefills_first(self) -> BoolArray:
+        """Whether prompts are computed whole, while answers stand still."""
+        return self.whole_prompts > 0
+
+    def has_work(self) -> BoolArray:
+        """Return whether every iteration of a lone request takes time: its prompt's, and a decode."""
+        prompt, _ = self.lengths
+        piece = np.where(self.prefills_first, prompt, np.minimum(prompt, 1.0))
+        prefill = self.iterations.ms(0.0, 0.0, piece, np.minimum(piece, 1.0), piece * piece / 2)
+        decode = self.iterations.ms(1.0, prompt)
+        return np.asarray((decode > 0) & ((prompt == 0) | (prefill > 0)))
+
+    def idle_times(self, max_batch: IntArray) -> tuple[TokenTimes, FloatArray]:
+        """Return the times of a request with a prompt and an answer of one token, and of a full batch."""
+        first, itl = self.iterations.ms(0.0, 0.0, 1.0, 1.0, 0.5), self.iterations.ms(1.0, 1.0)
+        batch = max_batch.astype(np.float64)
+        full = self.iterations.ms(batch, batch)
+        return TokenTimes(first, itl, first), first + full
+
+
+def _is_plain(document: Document) -> bool:
+    return isinstance(document, IterationFields) and document.is_of_the_reference

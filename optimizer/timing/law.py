@@ -72,7 +72,8 @@ class Law(ABC):
     def is_known(cls, document: Document) -> bool:
         """Say whether a document gives the law with any non-zero parameter."""
         given = (getattr(document, part, None) for part in cls.parts)
-        return any(value != 0 for part in given if part is not None for value in vars(part).values())
+        values = [value for part in given if part is not None for value in vars(part).values()]
+        return any(value != 0 for value in values if isinstance(value, float))
 
     @classmethod
     def keys(cls, document: type[Document]) -> str:

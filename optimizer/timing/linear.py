@@ -7,25 +7,25 @@ import numpy as np
 from pydantic import Field
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.documents import Document, Quantity
+from optimizer.documents import Document, Milliseconds, MillisecondsPerRequest, MillisecondsPerToken
 from optimizer.timing.law import RequestShapes, ServiceLaw, TokenTimes
 
 
 class DecodeParms(Document):
     """Decode step of the linear law: α + β·batch."""
 
-    base_ms: Quantity = Field(0.0, alias="alpha")
+    base_ms: Milliseconds = Field(0.0, alias="alpha")
     """α [ms]."""
-    per_request_ms: Quantity = Field(0.0, alias="beta")
+    per_request_ms: MillisecondsPerRequest = Field(0.0, alias="beta")
     """β [ms per request in the batch]."""
 
 
 class PrefillParms(Document):
     """Prefill of the linear law: γ + δ·input tokens·batch."""
 
-    base_ms: Quantity = Field(0.0, alias="gamma")
+    base_ms: Milliseconds = Field(0.0, alias="gamma")
     """γ [ms]."""
-    per_token_ms: Quantity = Field(0.0, alias="delta")
+    per_token_ms: MillisecondsPerToken = Field(0.0, alias="delta")
     """δ [ms per input token and request in the batch]."""
 
 

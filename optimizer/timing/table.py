@@ -11,7 +11,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray, frozen
 from optimizer.documents import Document
-from optimizer.timing.iteration import IterationFields, IterationLaw
+from optimizer.timing.iteration import FullIterationLaw, IterationFields, IterationLaw
 from optimizer.timing.law import Law, RequestShapes
 from optimizer.timing.linear import LinearFields, LinearLaw
 
@@ -20,7 +20,7 @@ class LawFields(IterationFields, LinearFields):  # pydantic takes the fields of 
     """The fields of a document that gives one law, whichever."""
 
 
-LAWS: tuple[type[Law], ...] = (LinearLaw, IterationLaw)
+LAWS: tuple[type[Law], ...] = (LinearLaw, IterationLaw, FullIterationLaw)
 """All laws, in the order in which messages name them."""
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from optimizer.documents import ANY_LOSS, Document
+from optimizer.documents import ANY_LOSS, NUMBERS_ONLY, Document
 from optimizer.errors import SpecError
 from optimizer.spec.files import MAX_WRAPPERS, WRAPPERS, spec_from_value
 from optimizer.spec.messages import kind_of, path_text
@@ -69,7 +69,7 @@ def read_system(raw: object, ignored: list[str]) -> SystemSpec:
     """
     document = read_object(raw)
     try:
-        spec = spec_from_value(document)
+        spec = spec_from_value(document, context=NUMBERS_ONLY)
     except SpecError:
         sections = _sections(document, "", ignored)
         lists = {name: tuple(_read_items(name, sections.get(name, []), ignored)) for name in SECTIONS}

@@ -13,8 +13,9 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel
 
-from optimizer.documents import Document
+from optimizer.documents import NUMBERS_ONLY, Document
 from optimizer.errors import SpecError
+from optimizer.spec.assumptions import check_load
 from optimizer.spec.messages import kind_of, path_text, validated
 from optimizer.spec.schema import (
     Accelerator,
@@ -24,7 +25,6 @@ from optimizer.spec.schema import (
     Server,
     ServiceClass,
 )
-from optimizer.spec.system import check_load, check_target
 
 _Model = TypeVar("_Model", bound=Document)
 
@@ -108,7 +108,7 @@ def read_entity(model: type[_Model], raw: object, path: str, ignored: list[str])
         SpecError: a value cannot be taken.
     """
     try:
-        entity = validated(model, raw)
+        entity = validated(model, raw, context=NUMBERS_ONLY)
     except SpecError:
         whole = with_flat_target(raw) if model is ServiceClass else raw
         fitted = _fitted(model, whole, path, ignored)
@@ -154,7 +154,7 @@ def with_flat_target(raw: object) -> object:
 def _validated_at(path: str, model: type[_Model], fitted: object) -> _Model:
     """Validate what stands at a path, and name the whole path of an offender."""
     try:
-        return validated(model, fitted)
+        return validated(model, fitted, context=NUMBERS_ONLY)
     except SpecError as error:
         within = "." if _PATH.match(str(error)) else ": "
         raise SpecError(f"{path}{within}{error}" if path else str(error)) from None
@@ -236,8 +236,7 @@ def checked(entity: _Model, path: str) -> _Model:
     if not isinstance(entity, ServiceClass):
         return entity
     targets: dict[str, ModelTarget] = {}
-    for i, target in enumerate(entity.model_targets):
-        check_target(target, f"{path}.modelTargets[{i}]" if path else f"modelTargets[{i}]")
+    for target in entity.model_targets:
         targets[target.model] = target
     if len(targets) == len(entity.model_targets):
         return entity

@@ -5,19 +5,20 @@ that storing it gave, and kept with that revision.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Body, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from optimizer.errors import SpecError
 from optimizer.plan import Plan
-from optimizer.spec.messages import path_text, validated
+from optimizer.spec.assumptions import check_load
+from optimizer.spec.messages import did_you_mean, path_text, validated
 from optimizer.spec.schema import Load, Server, SystemSpec
-from optimizer.spec.system import check_load
+from rest_server.errors import BodyError, field_path
 from rest_server.state import Entities, HeldFleet, PlanRecord, desired_allocations
 from rest_server.v1.entities import Condition, held_fleet
 from rest_server.v1.examples import LOADS
@@ -27,8 +28,9 @@ from rest_server.v1.problems import problems
 from rest_server.v1.requests import JSON, JsonOf, Precondition, RawRoute
 from rest_server.v1.work import plan_spec, value_of
 
-PLACE = "servers."
-"""Stands before the names of servers in messages, as in those of the library."""
+MAX_SUGGESTED = 10_000
+"""Most servers among whose names one is looked for that is meant."""
+_Answer = TypeVar("_Answer")
 
 router = APIRouter(route_class=RawRoute, tags=["control loop"])
 
@@ -72,7 +74,10 @@ class _Storing:
     """The servers at that revision."""
 
     def __call__(self) -> SystemSpec:
-        loads = validated(LoadSnapshot, value_of(self.body), PLACE).root
+        given = value_of(self.body)
+        loads = {
+            name: _of_body(name, partial(validated, LoadChange, change)) for name, change in given.items()
+        }
 
         def store(entities: Entities) -> Entities:
             changed = with_loads(entities, loads)
@@ -92,16 +97,41 @@ def with_loads(entities: Entities, loads: Mapping[str, LoadChange]) -> Entities:
     """
     servers: dict[str, Server] = dict(entities.servers)
     for name, change in loads.items():
-        path = f"{PLACE}{path_text([name])}"
         if name not in servers:
-            raise SpecError(f"{path}: server {name!r} does not exist")
+            hint = did_you_mean(name, servers) if len(servers) <= MAX_SUGGESTED else ""
+            raise BodyError(_place(name), f"server {name!r} does not exist{hint}")
         current = servers[name].current
         given: dict[str, Any] = change.model_dump(exclude_unset=True)
-        load = validated(Load, current.load.model_dump() | given, f"{path}.")
-        check_load(load, f"{path}.")
+        load = _of_body(name, partial(_load, current.load.model_dump() | given))
         allocation = current.model_copy(update={"load": load})
         servers[name] = servers[name].model_copy(update={"current": allocation})
     return replace(entities, servers=servers)
+
+
+def _place(name: str) -> str:
+    return path_text([name]) or repr(name)
+
+
+def _load(values: dict[str, Any]) -> Load:
+    load = validated(Load, values)
+    check_load(load, "")
+    return load
+
+
+def _of_body(name: str, work: Callable[[], _Answer]) -> _Answer:
+    """Return what work gives; what it says is wrong is a field of the server's load in the body.
+
+    Raises:
+        BodyError: something is wrong.
+    """
+    try:
+        return work()
+    except SpecError as error:
+        message, server = str(error), _place(name)
+        field = field_path(message)
+        if field is None:
+            raise BodyError(server, message) from None
+        raise BodyError(f"{server}.{field}", message.removeprefix(f"{field}: ")) from None
 
 
 def _keep(held: HeldFleet, text: bytes, stored: _Storing) -> int:

@@ -10,8 +10,8 @@ from starlette.convertors import PathConvertor, register_url_convertor
 
 from optimizer.documents import Document
 from optimizer.errors import SpecError
+from optimizer.spec.assumptions import check_load
 from optimizer.spec.schema import Accelerator, Capacity, ModelProfile, Server, ServiceClass
-from optimizer.spec.system import check_load, check_target
 from rest_server.state import Entities
 from rest_server.v1.models import (
     AcceleratorList,
@@ -103,7 +103,6 @@ def check_alone(document: Document) -> None:
         for i, target in enumerate(document.model_targets):
             if target.model in seen:
                 raise SpecError(f"modelTargets[{i}].model: {target.model!r} occurs twice")
-            check_target(target, f"modelTargets[{i}]")
             seen.add(target.model)
 
 

@@ -5,13 +5,16 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
-from optimizer.documents import MAX_QUANTITY, Document, Tokens
+from optimizer.documents import Document, RequestsPerMinute, RequestsPerSecond, Tokens
 from optimizer.jobs import SolveOptions
 from optimizer.plan import Plan
 from optimizer.replica import LatencyTargets, Replica, ReplicaPerformance, ReplicaSizing
+from optimizer.simulation.replicas import DEFAULT_REQUESTS, DEFAULT_SEED, MOST_REQUESTS
+from optimizer.simulation.summary import LEAST_REQUESTS
 from optimizer.spec.schema import (
     Accelerator,
     Capacity,
+    EstimateEnd,
     ModelProfile,
     OptimizerOptions,
     Server,
@@ -37,10 +40,17 @@ class ExactOptions(BaseModel):
     time_limit: float | None = Field(None, gt=0, le=1e6)
     """Time for a solve [s]; the request as a whole has the time that the service gives one."""
 
+    estimates: EstimateEnd | None = None
+    """End of the interval of estimated token times to plan with: slow, the middle, or fast."""
+
     def solve(self) -> SolveOptions:
         """Return the options for solving that are given."""
         return SolveOptions(
-            unlimited=self.unlimited, mixed=self.mixed, gap=self.gap, time_limit_s=self.time_limit
+            unlimited=self.unlimited,
+            mixed=self.mixed,
+            gap=self.gap,
+            time_limit_s=self.time_limit,
+            estimates=self.estimates,
         )
 
     def given(self) -> dict[str, object]:
@@ -99,6 +109,15 @@ class FigureOptions(CompareOptions):
     """The accelerator, for a kind that shows one server; by default the plan's, or all."""
 
 
+class SimulateOptions(PlanOptions):
+    """How much to simulate, and options in place of the document's."""
+
+    requests: int = Field(DEFAULT_REQUESTS, ge=LEAST_REQUESTS, le=MOST_REQUESTS)
+    """Requests to the replica of each pool."""
+    seed: int = Field(DEFAULT_SEED, ge=0, lt=2**64)
+    """Where chance begins."""
+
+
 class WrappedSystem(Document):
     """A system document in the reference's wrappers."""
 
@@ -124,7 +143,7 @@ class Analysis(Document):
 
     replica: Replica
     """The replica."""
-    rate_rps: float = Field(alias="rate", gt=0, le=MAX_QUANTITY)
+    rate_rps: RequestsPerSecond = Field(alias="rate")
     """Arrival rate [requests/s]."""
 
 
@@ -138,7 +157,7 @@ class Analyses(Document):
 class Performances(Document):
     """Answers to several analyses, in their order."""
 
-    items: tuple[ReplicaPerformance, ...]
+    items: tuple[ReplicaPerformance, ...] = Field(strict=False)
     """One for each replica."""
 
 
@@ -168,7 +187,7 @@ class Unattainable(Document):
 class Sizings(Document):
     """Answers to several sizings, in their order."""
 
-    items: tuple[ReplicaSizing | Unattainable, ...]
+    items: tuple[ReplicaSizing | Unattainable, ...] = Field(strict=False)
     """One for each replica."""
 
 
@@ -203,6 +222,8 @@ class CandidateColumn(Document):
     """Units of the type."""
     cost_cents_per_h: float = Field(alias="cost")
     """Cost [cents/h]."""
+    estimated: EstimateEnd | None = Field(None, exclude_if=lambda end: end is None)
+    """The end of the interval that its figures rest on, where token times are estimated; else absent."""
 
 
 class RejectedPair(Document):
@@ -225,22 +246,22 @@ class RejectedPair(Document):
 class CandidateAnswer(Document):
     """Every pair of server and accelerator: a candidate, or rejected."""
 
-    candidates: tuple[CandidateColumn, ...]
+    candidates: tuple[CandidateColumn, ...] = Field(strict=False)
     """The candidates."""
-    rejections: tuple[RejectedPair, ...]
+    rejections: tuple[RejectedPair, ...] = Field(strict=False)
     """The pairs that are none."""
 
 
 class LoadChange(Document):
     """The load of a server; what is not given stays as it is."""
 
-    arrival_rate_rpm: float | None = Field(None, alias="arrivalRate", ge=0, le=MAX_QUANTITY)
+    arrival_rate_rpm: RequestsPerMinute | None = Field(None, alias="arrivalRate")
     """Arrival rate [requests/min]."""
     in_tokens: Tokens | None = Field(None, alias="avgInTokens")
     """Mean input length [tokens]."""
     out_tokens: Tokens | None = Field(None, alias="avgOutTokens")
     """Mean output length [tokens]."""
-    throughput_rpm: float | None = Field(None, alias="throughput", ge=0, le=MAX_QUANTITY)
+    throughput_rpm: RequestsPerMinute | None = Field(None, alias="throughput")
     """Measured throughput [requests/min]; kept, not used."""
 
 
@@ -260,33 +281,33 @@ class LastPlan(Plan):
 class AcceleratorList(Document):
     """All accelerators."""
 
-    accelerators: tuple[Accelerator, ...]
+    accelerators: tuple[Accelerator, ...] = Field(strict=False)
     """In the order in which they came."""
 
 
 class ModelList(Document):
     """All model profiles."""
 
-    models: tuple[ModelProfile, ...]
+    models: tuple[ModelProfile, ...] = Field(strict=False)
     """In the order in which they came."""
 
 
 class ServiceClassList(Document):
     """All service classes."""
 
-    service_classes: tuple[ServiceClass, ...] = Field(alias="serviceClasses")
+    service_classes: tuple[ServiceClass, ...] = Field(alias="serviceClasses", strict=False)
     """In the order in which they came."""
 
 
 class ServerList(Document):
     """All servers."""
 
-    servers: tuple[Server, ...]
+    servers: tuple[Server, ...] = Field(strict=False)
     """In the order in which they came."""
 
 
 class CapacityList(Document):
     """All capacities."""
 
-    count: tuple[Capacity, ...]
+    count: tuple[Capacity, ...] = Field(strict=False)
     """In the order in which they came."""

@@ -1,4 +1,4 @@
-"""The routes of /v1 for questions about plans: compare, explain, report, figure. None touches any state."""
+"""The routes of /v1 for questions about plans: compare, explain, simulate, report, figure; without state."""
 
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -10,19 +10,21 @@ from optimizer.studies.comparison.document import Comparison
 from optimizer.studies.explanation.document import Explanation
 from optimizer.studies.figures.document import Figure
 from optimizer.studies.reports.report import Report
+from optimizer.studies.simulation.document import Simulation
 from rest_server.v1.examples import COMPARISONS
 from rest_server.v1.models import (
     CompareOptions,
     ExplainOptions,
     FigureOptions,
     ReportOptions,
+    SimulateOptions,
     TwoSides,
     WrappedSystem,
 )
 from rest_server.v1.planning import REFUSALS, SystemBody
 from rest_server.v1.problems import problems
 from rest_server.v1.requests import JSON, JsonOf, RawRoute, computed
-from rest_server.v1.study_work import compare_body, explain_body, figure_body, report_body
+from rest_server.v1.study_work import compare_body, explain_body, figure_body, report_body, simulate_body
 
 MEDIA_TYPES = {
     "json": JSON,
@@ -84,6 +86,15 @@ async def explain_plan(
     time for a request than the service gives.
     """
     text = await computed(request, explain_body, body, options, study=True)
+    return Response(text, media_type=JSON)
+
+
+@router.post("/simulate", response_model=Simulation, summary="Simulate a plan", responses=problems(*REFUSALS))
+async def simulate_pools(
+    request: Request, body: SystemBody, options: Annotated[SimulateOptions, Query()]
+) -> Response:
+    """Return what the pools of the best plan do, request by request: predicted beside simulated figures."""
+    text = await computed(request, simulate_body, body, options, study=True)
     return Response(text, media_type=JSON)
 
 

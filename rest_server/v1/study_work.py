@@ -13,17 +13,26 @@ from optimizer.jobs import (
     FigureRequest,
     LoadChange,
     RequestError,
+    SimulateRequest,
     compare_plans,
     explain,
     make_report,
     show_figure,
+    simulate_plan,
 )
 from optimizer.plan import Plan, plan_from_value
 from optimizer.spec.files import is_plan
 from optimizer.spec.messages import validated
 from optimizer.spec.system import System
 from rest_server.settings import Settings
-from rest_server.v1.models import CompareOptions, ExplainOptions, FigureOptions, ReportOptions, TwoSides
+from rest_server.v1.models import (
+    CompareOptions,
+    ExplainOptions,
+    FigureOptions,
+    ReportOptions,
+    SimulateOptions,
+    TwoSides,
+)
 from rest_server.v1.work import system_from, system_of, value_of
 
 _NAMES = {"second_options": "secondOptions"}
@@ -82,6 +91,13 @@ def report_body(body: bytes, options: ReportOptions, settings: Settings) -> byte
     from optimizer.render.pages import render_report
 
     return render_report(report, system, options.format).encode()
+
+
+def simulate_body(body: bytes, options: SimulateOptions, settings: Settings) -> bytes:
+    """Return what the pools of the plan of the system in a body do when they are simulated."""
+    system = system_of(body, settings).with_options(**options.given())
+    request = SimulateRequest(system, requests=options.requests, seed=options.seed)
+    return simulate_plan(request).to_json().encode()
 
 
 def figure_body(body: bytes, options: FigureOptions, settings: Settings) -> bytes:

@@ -89,7 +89,8 @@ def falsified(plan: Json, path: Path, lie: Lie) -> Json:
     inner: Any = copy
     for step in way:
         inner = inner[step]
-    inner[last] = lie(inner[last])
+    there = inner.get(last) if isinstance(inner, dict) else inner[last]  # what is absent is null
+    inner[last] = lie(there)
     return copy
 
 

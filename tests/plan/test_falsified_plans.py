@@ -53,6 +53,7 @@ TABLE: list[tuple[str, str, Path, Lie, str]] = [
     ("Plan.levels", "fleet", ("levels",), lambda items: items[::-1], "the levels are priority 1: unserved"),
     ("Plan.levels", "fleet", ("levels",), lambda items: items + items[-1:], "the levels are priority 1: uns"),
     ("Plan.total_cost_cents_per_h", "fleet", ("totalCost",), plus(-1), "the allocations cost"),
+    ("Plan.currency", "fleet", ("currency",), to("USD"), "costs are in None, the plan says USD"),
     (
         "Plan.allocations",
         "fleet",
@@ -244,6 +245,7 @@ TABLE: list[tuple[str, str, Path, Lie, str]] = [
     ("Pool.utilization", "fleet", pool("utilization", "standby"), to(0.5), "standby: utilization on A is 0,"),
     ("Pool.loss", "fleet", pool("loss"), plus(1e-6), "free: loss on A is"),
     ("Pool.loss", "fleet", pool("loss", "standby"), to(0.5), "standby: loss on A is 0,"),
+    ("Pool.estimated", "fleet", pool("estimated"), to("upper"), "free: on A estimated is upper"),
 ]
 
 

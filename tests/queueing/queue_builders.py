@@ -7,6 +7,7 @@ import numpy as np
 from hypothesis import strategies as st
 from queue_oracles import Iteration, Linear, Machine
 
+from optimizer.queueing.performance import Room, Variability
 from optimizer.queueing.reference import ReplicaQueues
 from optimizer.timing import IterationLaw, LinearLaw
 
@@ -42,7 +43,8 @@ def queues_of(machines: Sequence[Machine]) -> ReplicaQueues:
     names = list(type(rows[0]).__slots__)  # they stand in the order of the project's fields
     columns = [np.array([float(getattr(row, name)) for row in rows]) for name in names]
     law = IterationLaw(*columns) if isinstance(rows[0], Iteration) else LinearLaw(*columns)
-    return ReplicaQueues.of_law(law, batch, room)
+    one = np.ones(len(batch))
+    return ReplicaQueues.of_law(law, Room(batch, room, np.inf * one), Variability(one, one, one))
 
 
 def analyzed(machine: Machine, rate_rps: float) -> dict[str, float]:

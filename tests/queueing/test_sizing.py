@@ -28,7 +28,7 @@ ITL, TTFT = (MEANS.index(Measure(metric)) for metric in ("itl", "ttft"))
 
 
 def of_arrays(ttft: FloatArray, itl: FloatArray, tps: BoolArray) -> Targets:
-    return Targets.of_means({"ttft": ttft, "itl": itl}, tps)
+    return Targets(MEANS, np.array([itl, ttft, np.full(len(tps), np.inf)]), tps)
 
 
 def targets(ttft: float = 0, itl: float = 0, *, tps: bool = False) -> Targets:

@@ -325,15 +325,15 @@ def test_an_empty_snapshot_plans_the_fleet_as_it_is(service: TestClient) -> None
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ('{"s": {"arrivalRate": 1}, "x": {"arrivalRate": 1}}', "servers.x"),
-        ('{"s": {"arrivalRate": 1}, "t": {"arrivalRate": NaN}}', "servers.t.arrivalRate"),
-        ('{"s": {"arrivalRate": 1}, "t": {"avgInTokens": -Infinity}}', "servers.t.avgInTokens"),
-        ('{"s": {"arrivalRate": 1}, "t": {"arrivalRate": -1}}', "servers.t.arrivalRate"),
-        ('{"s": {"arrivalRate": 1}, "t": {"arrivalRate": "1"}}', "servers.t.arrivalRate"),
-        ('{"s": {"arrivalRate": 1}, "t": {"avgOutTokens": 0.5}}', "servers.t.avgOutTokens"),
-        ('{"s": {"arrivalRate": 1}, "t": {"colour": 1}}', "servers.t.colour"),
-        ('{"s": {"arrivalRate": 1}, "t": null}', "servers.t"),
-        ('{"s": {"arrivalRate": 1}, "t": 7}', "servers.t"),
+        ('{"s": {"arrivalRate": 1}, "x": {"arrivalRate": 1}}', "x"),
+        ('{"s": {"arrivalRate": 1}, "t": {"arrivalRate": NaN}}', "t.arrivalRate"),
+        ('{"s": {"arrivalRate": 1}, "t": {"avgInTokens": -Infinity}}', "t.avgInTokens"),
+        ('{"s": {"arrivalRate": 1}, "t": {"arrivalRate": -1}}', "t.arrivalRate"),
+        ('{"s": {"arrivalRate": 1}, "t": {"arrivalRate": "1"}}', "t.arrivalRate"),
+        ('{"s": {"arrivalRate": 1}, "t": {"avgOutTokens": 0.5}}', "t.avgOutTokens"),
+        ('{"s": {"arrivalRate": 1}, "t": {"colour": 1}}', "t.colour"),
+        ('{"s": {"arrivalRate": 1}, "t": null}', "t"),
+        ('{"s": {"arrivalRate": 1}, "t": 7}', "t"),
         ('{"s": {"arrivalRate": 1}, "s": {"arrivalRate": 2}}', "'s' occurs twice"),
         ('[{"s": {"arrivalRate": 1}}]', "body"),
         ("", "body"),
@@ -344,10 +344,26 @@ def test_a_snapshot_that_is_wrong_anywhere_changes_nothing(
 ) -> None:
     fleet(service)
     before = service.get("/v1/servers")
-    refused(service.post("/v1/loads", content=text.encode()), 422, place)
+    answer = service.post("/v1/loads", content=text.encode())
+    refused(answer, 422, place)
+    if place != "body" and "twice" not in place:
+        assert answer.json()["path"] == place
     after = service.get("/v1/servers")
     assert (after.content, after.headers["etag"]) == (before.content, before.headers["etag"])
     refused(service.get("/v1/plan"), 404, "no plan")
+
+
+def test_what_is_wrong_in_a_snapshot_is_named_as_it_stands_in_the_body(service: TestClient) -> None:
+    fleet(service)
+    for name in ("Premium-llama: x", "a.b[0]", "t 1"):
+        wrong = service.post("/v1/loads", json={name: {"arrivalRate": -1}}).json()
+        assert wrong["path"] == f"{name}.arrivalRate"
+        assert wrong["detail"] == f"{name}.arrivalRate: must be at least 0, not -1"
+        unknown = service.post("/v1/loads", json={name: {"arivalRate": 1}}).json()
+        assert unknown["path"] == f"{name}.arivalRate"
+        assert unknown["detail"].endswith("unknown key; did you mean 'arrivalRate'?")
+        absent = service.post("/v1/loads", json={name: {}}).json()
+        assert (absent["path"], absent["status"]) == (name, 422)
 
 
 def test_loads_of_a_fleet_that_is_no_system_change_nothing(service: TestClient) -> None:

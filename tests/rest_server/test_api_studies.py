@@ -1,4 +1,4 @@
-"""/v1/compare, /v1/explain, /v1/report, /v1/figure: what the library answers, refusals with their path."""
+"""The routes of /v1 for studies: what the library answers, and refusals with their path."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from optimizer import (
     solve,
     vary_loads,
 )
+from optimizer.jobs import SimulateRequest, simulate_plan
 from optimizer.spec.schema import SystemSpec
 from rest_server.v1 import examples as api_examples
 
@@ -199,3 +200,10 @@ def test_a_study_that_takes_too_long_is_ended() -> None:
     slow["optimizer"] = {"batchSizing": "optimal"}
     with serving(solver_processes=1, max_solves=1, request_timeout_s=0.5) as found:
         assert found.request("POST", "/v1/explain", slow).status == 504
+
+
+def test_a_simulation_is_the_librarys(service: TestClient) -> None:
+    body = scarce()
+    found = simulate_plan(SimulateRequest(load_system(body), requests=600, seed=4))
+    assert service.post("/v1/simulate?requests=600&seed=4", json=body).text == found.to_json()
+    assert service.post("/v1/simulate?requests=20", json=body).status_code == 422

@@ -33,6 +33,7 @@ def keys(tmp_path: Path) -> Path:
         ("POST", "/v1/compare", "solve"),
         ("POST", "/v1/explain", "solve"),
         ("POST", "/v1/report", "solve"),
+        ("POST", "/v1/simulate", "solve"),
         ("POST", "/v1/figure", "solve"),
         ("POST", "/queue/solve", "solve"),
         ("POST", "/optimize", "solve"),

@@ -217,7 +217,7 @@ def test_a_body_that_is_not_text_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "path"), [("PUT", "/setServers"), ("DELETE", "/getServers"), ("GET", "/nosuch"), ("GET", "/")]
+    ("method", "path"), [("PUT", "/setServers"), ("DELETE", "/getServers"), ("GET", "/nosuch"), ("POST", "/")]
 )
 def test_an_unknown_path_or_method_is_not_found(method: str, path: str) -> None:
     answer = wire_client(stateful=True).request(method, path)

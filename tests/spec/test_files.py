@@ -14,6 +14,8 @@ from builders import accelerator, document, server
 
 from optimizer import SpecError, load_system
 from optimizer.spec.files import (
+    MAX_JSON_BYTES,
+    MAX_YAML_BYTES,
     json_value,
     parse_part,
     read_parts,
@@ -90,7 +92,7 @@ def test_standard_input_may_be_either_format(monkeypatch: pytest.MonkeyPatch, te
 def test_what_comes_from_standard_input_is_named_so_in_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     with_stdin(monkeypatch, b'{"servers": [{"name": "s"}]}')
     assert refusal(lambda: read_parts("-")) == (
-        "standard input: servers[0].model: missing; this key is required"
+        "standard input:1:14: servers[0].model: missing; this key is required"
     )
 
 
@@ -181,7 +183,7 @@ def test_the_file_of_the_offender_is_named_in_a_directory(tmp_path: Path) -> Non
     write_document(small(), tmp_path / "a.yaml")
     (tmp_path / "b.yaml").write_text("servers:\n- name: t\n  model: m\n  clas: gold\n")
     assert refusal(lambda: load_system(tmp_path)) == (
-        f"{tmp_path}/b.yaml: servers[0].clas: unknown key; remove it or correct its spelling"
+        f"{tmp_path}/b.yaml:4:3: servers[0].clas: unknown key; did you mean 'class'?"
     )
 
 
@@ -189,6 +191,45 @@ def test_a_directory_without_documents_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("{}")
     assert refusal(lambda: read_parts(tmp_path)) == (
         f"{tmp_path}: the directory holds no .yaml, .yml, .json file"
+    )
+
+
+def test_an_empty_path_is_not_the_current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_document(small(), tmp_path / "system.yaml")
+    monkeypatch.chdir(tmp_path)
+    assert refusal(lambda: load_system("")) == (
+        "'': an empty path; name a file, or '.' for the current directory"
+    )
+    assert load_system(".") == load_system(small())
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [("b.yaml", "too many levels of symbolic links"), ("gone", "no such file or directory")],
+)
+def test_a_link_that_leads_nowhere_is_refused_by_name(tmp_path: Path, target: str, said: str) -> None:
+    write_document(small(), tmp_path / "a.yaml")
+    (tmp_path / "b.yaml").symlink_to(tmp_path / target)
+    assert refusal(lambda: load_system(tmp_path)) == f"{tmp_path}/b.yaml: {said}"
+    assert refusal(lambda: load_system(tmp_path / "b.yaml")) == f"{tmp_path}/b.yaml: {said}"
+
+
+def test_an_editors_lock_is_no_document(tmp_path: Path) -> None:
+    write_document(small(), tmp_path / "a.yaml")
+    (tmp_path / ".#a.yaml").symlink_to("somebody@somewhere.1234")
+    assert load_system(tmp_path) == load_system(small())
+
+
+@pytest.mark.parametrize(("suffix", "limit"), [(".json", MAX_JSON_BYTES), (".yaml", MAX_YAML_BYTES)])
+def test_a_file_over_the_limit_of_its_format_is_refused_unread(
+    tmp_path: Path, suffix: str, limit: int
+) -> None:
+    path = tmp_path / f"big{suffix}"
+    with path.open("wb") as file:
+        file.truncate(3 * limit)
+    mib = limit >> 20
+    assert refusal(lambda: read_parts(path)).startswith(
+        f"{path}: {3 * mib} MiB is over the limit of {mib} MiB for this format; split it into a directory"
     )
 
 
@@ -280,7 +321,7 @@ def test_a_yaml_key_that_occurs_twice_is_refused_with_its_place(text: str, place
 
 def test_a_json_key_that_occurs_twice_is_refused_by_name() -> None:
     text = '{"servers": [{"name": "s", "model": "m", "name": "t"}]}'
-    assert refusal(lambda: parse_part(text, "x")) == "x: key 'name' occurs twice in one object"
+    assert refusal(lambda: parse_part(text, "x")) == "x:1:42: key 'name' occurs twice in one object"
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,11 @@ def at(path: str, value: object) -> Json:
         ("models.accCount", 1.5, "models[0].accCount: must be an integer, not 1.5"),
         ("models.maxBatchSize", -1, "models[0].maxBatchSize: must be at least 0, not -1"),
         ("models.decodeParms.alpha", "fast", 'models[0].decodeParms.alpha: must be a number, not "fast"'),
-        ("models.queueModel", "mmk", "models[0].queueModel: must be 'reference', not \"mmk\""),
+        (
+            "models.queueModel",
+            "mmk",
+            "models[0].queueModel: must be 'reference' or 'continuous', not \"mmk\"",
+        ),
         ("serviceClasses.priority", 0, "serviceClasses[0].priority: must be at least 1, not 0"),
         ("serviceClasses.priority", 101, "serviceClasses[0].priority: must be at most 100, not 101"),
         ("serviceClasses.modelTargets", {}, "serviceClasses[0].modelTargets: must be a list, not an object"),

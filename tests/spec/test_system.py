@@ -53,7 +53,8 @@ def test_a_name_that_occurs_in_two_files_is_refused_with_both_files(tmp_path: Pa
     write_document(sound(), tmp_path / "a.yaml")
     write_document({"servers": [server("u"), server("t")]}, tmp_path / "b.json")
     assert refusal(tmp_path) == (
-        f"{tmp_path}/b.json: servers[1]: 't' occurs twice; it is also at {tmp_path}/a.yaml: servers[1]"
+        f"{tmp_path}/b.json:16:5: servers[1]: 't' occurs twice; "
+        f"it is also at {tmp_path}/a.yaml:51:3: servers[1]"
     )
 
 
@@ -73,7 +74,7 @@ def test_two_optimizer_sections_in_a_directory_are_refused(tmp_path: Path) -> No
     write_document(sound(), tmp_path / "a.yaml")
     write_document({"optimizer": {}}, tmp_path / "b.yaml")
     assert refusal(tmp_path) == (
-        f"{tmp_path}/b.yaml: optimizer: the section is also in {tmp_path}/a.yaml; keep one"
+        f"{tmp_path}/b.yaml:1:1: optimizer: the section is also in {tmp_path}/a.yaml; keep one"
     )
 
 
@@ -131,7 +132,9 @@ def test_a_name_that_refers_to_nothing_is_refused_with_its_path(source: Json, me
 def test_the_file_of_a_dangling_name_is_named_with_the_index_in_that_file(tmp_path: Path) -> None:
     write_document(sound(), tmp_path / "a.yaml")
     write_document({"servers": [server("u", model="llama")]}, tmp_path / "b.yaml")
-    assert refusal(tmp_path).startswith(f"{tmp_path}/b.yaml: servers[0].model: model 'llama' does not exist")
+    assert refusal(tmp_path).startswith(
+        f"{tmp_path}/b.yaml:4:3: servers[0].model: model 'llama' does not exist"
+    )
 
 
 def test_a_class_that_is_missing_by_default_is_said_to_be_the_default() -> None:
@@ -157,7 +160,11 @@ def test_a_class_may_have_targets_for_models_without_profiles() -> None:
 def test_a_percentile_is_refused_as_the_queue_model_knows_means_only() -> None:
     source = sound()
     source["serviceClasses"][0]["modelTargets"][0]["percentile"] = 95
-    assert refusal(source).startswith("serviceClasses[0].modelTargets[0].percentile: 95 is a percentile")
+    assert refusal(source) == (
+        "serviceClasses[0].modelTargets[0].percentile: 95 asks for more than the queue model 'reference' of "
+        "'m' on 'A' knows, which is means; remove "
+        "it, or set queueModel to 'continuous' there"
+    )
 
 
 @pytest.mark.parametrize("field", ["arrivalCV", "inTokensCV", "outTokensCV"])

@@ -44,5 +44,7 @@ def _accelerators(plan: Plan, system: System) -> Iterator[str]:
             profile = system.profiles.get((model, pool.accelerator))
             if profile is None:
                 yield f"{name}: no profile of {model} on {pool.accelerator}"
-            elif not laws_known(profile):
+            elif not laws_known(profile) and not profile.is_estimated:
                 yield f"{name}: no token times of {model} on {pool.accelerator} are known"
+            elif pool.estimated != (system.options.estimates if profile.is_estimated else None):
+                yield f"{name}: on {pool.accelerator} estimated is {pool.estimated}, which its profile is not"

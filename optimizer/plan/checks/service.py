@@ -9,7 +9,7 @@ from optimizer.documents import MAX_BATCH_LIMIT
 from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, close
 from optimizer.plan.document import Pool
 from optimizer.spec.schema import Server
-from optimizer.tabulation import DEFAULT_MAX_BATCH
+from optimizer.tabulation import DEFAULT_MAX_BATCH, profile_of
 
 
 def check_service(facts: Facts) -> list[str]:
@@ -31,7 +31,7 @@ def is_well_formed(facts: Facts, name: str, pool: Pool) -> bool:
 
 def batch_limit(facts: Facts, server: Server, accelerator: str) -> float:
     """Return the batch that the documents give a pool (eq. 25); the largest where batches are chosen."""
-    profile, load = facts.system.profiles[server.model, accelerator], server.current.load
+    profile, load = profile_of(facts.system, server, accelerator), server.current.load
     idle = not facts.load_rpm[server.name]
     limit = float(profile.max_batch_size or DEFAULT_MAX_BATCH)
     if profile.max_batch_size and profile.at_tokens and not idle:

@@ -29,6 +29,8 @@ def _costs(facts: Facts) -> Iterator[str]:
         cost, said = facts.cost_of(name, pool), pool.cost_cents_per_h
         if not close(cost, said):
             yield f"{name}: cost on {pool.accelerator} is {cost:g}, the plan says {said:g}"
+    if facts.plan.currency != facts.system.currency:
+        yield f"costs are in {facts.system.currency}, the plan says {facts.plan.currency}"
     total = math.fsum(facts.cost_cents_per_h.values())
     if not close(total, facts.plan.total_cost_cents_per_h):
         yield f"the allocations cost {total:g}, the plan says {facts.plan.total_cost_cents_per_h:g}"

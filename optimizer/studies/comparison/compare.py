@@ -106,6 +106,7 @@ def _only_limits_differ(one: Case, two: Case) -> bool:
 
 
 def _comparison(kind: Kind, one: Case, two: Case, labels: tuple[str, str]) -> Comparison:
+    _check_currencies(one.plan.currency, two.plan.currency, labels)
     servers = server_rows(one, two)
     total = row_of(figures_of(one, one.shares), figures_of(two, two.shares))
     cost = 0.0 if total.first is None else total.first.cost_cents_per_h
@@ -126,6 +127,12 @@ def _comparison(kind: Kind, one: Case, two: Case, labels: tuple[str, str]) -> Co
         types=type_rows(one, two),
         notes=tuple(_notes(kind, one, two, labels)),
     )
+
+
+def _check_currencies(one: str | None, two: str | None, labels: tuple[str, str]) -> None:
+    """Refuse costs in two currencies, whose difference means nothing; plain numbers go with either."""
+    if one is not None and two is not None and one != two:
+        raise SpecError(f"{labels[0]} has costs in {one}, {labels[1]} in {two}; give both in one currency")
 
 
 def _side(case: Case, label: str) -> Side:

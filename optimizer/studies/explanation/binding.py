@@ -58,13 +58,14 @@ def binding_limits(
 
 def _of_rate(gain: dict[str, float]) -> tuple[Binding, ...]:
     """Name the target that the largest rate runs into, or what stands in its place."""
-    found = [Binding(limit=name, rate_gain=gain[name]) for name in METRICS if gain[name] > LEAST_GAIN]
+    metrics = [name for name in METRICS if name in gain]
+    found = [Binding(limit=name, rate_gain=gain[name]) for name in metrics if gain[name] > LEAST_GAIN]
     if gain["throughput"] > LEAST_GAIN:
         found.append(Binding(limit="throughput", rate_gain=gain["throughput"]))
     if found:
         return tuple(found)
     if gain["all"] > LEAST_GAIN:
-        return tuple(Binding(limit=name, rate_gain=0.0) for name in METRICS)
+        return tuple(Binding(limit=name, rate_gain=0.0) for name in metrics)
     return (Binding(limit="stability" if gain["any"] <= LEAST_GAIN else "step", rate_gain=0.0),)
 
 
@@ -78,7 +79,9 @@ def _of_batch(gain: float, caps: tuple[Limit, ...]) -> tuple[Binding, ...]:
 def _gains(arrays: SystemArrays, rows: CandidateTable, *, choose_batch: bool) -> dict[str, FloatArray]:
     """Return by how much the largest rate rises under each relaxation, as a share; shapes (R,)."""
     own, more = arrays.servers.targets, 1 + RELAXATION
-    questions: dict[str, tuple[Targets, int]] = {metric: (own.scaled(more, metric), 0) for metric in METRICS}
+    questions: dict[str, tuple[Targets, int]] = {
+        metric: (own.scaled(more, metric), 0) for metric in own.metrics
+    }
     questions |= {
         "all": (own.scaled(more), 0),
         "any": (own.scaled(np.inf), 0),

@@ -6,8 +6,9 @@ from pydantic import Field
 
 from optimizer.documents import Document
 from optimizer.plan import Plan
+from optimizer.queueing.measures import LatencyName
 
-Limit = Literal["itl", "ttft", "loss", "throughput", "stability", "step", "batch", "memory"]
+Limit = Literal["itl", "ttft", "e2e", "missed", "loss", "throughput", "stability", "step", "batch", "memory"]
 """What can keep the largest rate of a replica from rising."""
 
 
@@ -185,7 +186,7 @@ class TargetPrice(Document):
     """The service class."""
     model: str
     """The model."""
-    metric: Literal["itl", "ttft"]
+    metric: LatencyName
     """Which target."""
     target_ms: float = Field(alias="target")
     """The target [ms]."""
@@ -217,7 +218,7 @@ class Relaxation(Document):
     """The service class."""
     model: str
     """The model."""
-    metric: Literal["itl", "ttft"]
+    metric: LatencyName
     """Which target."""
     target_ms: float = Field(alias="target")
     """The target [ms]."""

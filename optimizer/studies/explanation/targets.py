@@ -1,13 +1,13 @@
 """What each latency target costs: the plan with it relaxed, less the plan."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import numpy as np
 
 from optimizer.candidates import Candidates
 from optimizer.documents import MAX_QUANTITY
 from optimizer.plan import Plan
+from optimizer.queueing.measures import LATENCIES, METRICS, LatencyName
 from optimizer.solvers.deadline import Deadline
 from optimizer.studies.explanation.document import TargetPrice
 from optimizer.studies.explanation.resolving import Inquiry, effect, no_worse, plan_of, with_targets_of
@@ -15,8 +15,7 @@ from optimizer.studies.explanation.resolving import Inquiry, effect, no_worse, p
 RELAXATION = 0.1
 """Share by which a target is relaxed to see what it costs."""
 
-Metric = Literal["itl", "ttft"]
-Target = tuple[str, str, Metric]
+Target = tuple[str, str, LatencyName]
 """Service class, model and metric."""
 
 
@@ -28,8 +27,7 @@ def targets_of_servers(candidates: Candidates, servers: Sequence[int]) -> list[T
     for key in sorted({(server.service_class, server.model) for server in loaded}):
         target = system.targets.get(key)
         if target is not None:
-            found += [(*key, "itl")] if target.itl_ms else []
-            found += [(*key, "ttft")] if target.ttft_ms else []
+            found += [(*key, metric) for metric in LATENCIES if getattr(target, f"{metric}_ms")]
     return found
 
 
@@ -55,7 +53,7 @@ def relaxed(candidates: Candidates, values_ms: Mapping[Target, float]) -> Candid
 def target_words(target: Target) -> str:
     """Return a target as it is named in sentences."""
     service_class, model, metric = target
-    return f"{service_class}/{model} {metric.upper()}"
+    return f"{service_class}/{model} {METRICS[metric].label}"
 
 
 def price_targets(

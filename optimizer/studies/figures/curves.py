@@ -8,7 +8,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.queueing.measures import LatencyName
-from optimizer.queueing.reference import MS_PER_S
+from optimizer.queueing.performance import MS_PER_S
 from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, plain, target_line
 from optimizer.studies.figures.placed import NothingToShow, Placed, has_targets, numbers
 from optimizer.tabulation import SECONDS_PER_MINUTE

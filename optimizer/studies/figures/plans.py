@@ -7,6 +7,7 @@ Servers stand by model, then by priority: what is compared first stands side by 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from optimizer.money import cost_amount, cost_unit, in_cost_unit
 from optimizer.queueing.targets import target_share
 from optimizer.spec.system import System
 from optimizer.studies.figures.document import (
@@ -163,7 +164,7 @@ def _lacks(shown: Shown) -> dict[tuple[str, str], str]:
 def types_panels(shown: Shown, before: Shown | None = None) -> tuple[BarPanel, ...]:
     """Return cards, replicas and cost of every accelerator type; with no plan before, what exists."""
     then = {} if before is None else {row.type: row for row in before.overview.types}
-    bars = []
+    currency, bars = shown.overview.plan.currency, []
     for row in shown.overview.types:
         old = then.get(row.type)
         if before is None:
@@ -171,13 +172,13 @@ def types_panels(shown: Shown, before: Shown | None = None) -> tuple[BarPanel, .
         elif old is None:
             marks = (None, None, None)
         else:
-            marks = (float(old.used), float(old.replicas), old.cost_cents_per_h)
-        values = float(row.used), float(row.replicas), row.cost_cents_per_h
+            marks = (float(old.used), float(old.replicas), in_cost_unit(old.cost_cents_per_h, currency))
+        values = float(row.used), float(row.replicas), in_cost_unit(row.cost_cents_per_h, currency)
         bars.append(Bar(name=row.type, values=values, marks=marks, type=row.type))
     limited = any(row.limit is not None for row in shown.overview.types)
     panel = BarPanel(
         title="Accelerator types",
-        columns=("cards", "replicas", "cost\n[cents/h]"),
+        columns=("cards", "replicas", f"cost\n[{cost_unit(currency)}]"),
         bars=tuple(bars),
         mark="before" if before is not None else "cards that exist" if limited else "",
     )
@@ -186,12 +187,13 @@ def types_panels(shown: Shown, before: Shown | None = None) -> tuple[BarPanel, .
 
 def servers_panels(shown: Shown, before: Shown | None = None) -> tuple[BarPanel, ...]:
     """Return arrival rate, cost, replicas, batch, token time and wait of every server."""
+    currency = shown.overview.plan.currency
     now, then = _by_server(shown), {} if before is None else _by_server(before)
     panel = BarPanel(
         title="Servers",
         columns=(
             "arrival rate\n[req/min]",
-            "cost\n[cents/h]",
+            f"cost\n[{cost_unit(currency)}]",
             "replicas",
             "batch",
             "token time\n(ITL) [ms]",
@@ -201,8 +203,8 @@ def servers_panels(shown: Shown, before: Shown | None = None) -> tuple[BarPanel,
             _server_bar(
                 shown,
                 name,
-                (_rate(shown, name), *_figures(now.get(name, ()))),
-                () if before is None else (_rate(before, name), *_figures(then.get(name, ()))),
+                (_rate(shown, name), *_figures(now.get(name, ()), currency)),
+                () if before is None else (_rate(before, name), *_figures(then.get(name, ()), currency)),
                 _type_of(now.get(name, ())),
             )
             for name in _shown_servers(shown)
@@ -228,7 +230,7 @@ def _by_server(shown: Shown) -> dict[str, tuple[PoolRow, ...]]:
     return found
 
 
-def _figures(rows: Sequence[PoolRow]) -> tuple[float | None, ...]:
+def _figures(rows: Sequence[PoolRow], currency: str | None) -> tuple[float | None, ...]:
     """Return sums of cost and replicas, and means over the load of batch, token time and wait."""
     if not rows:
         return 0.0, 0.0, None, None, None
@@ -242,7 +244,7 @@ def _figures(rows: Sequence[PoolRow]) -> tuple[float | None, ...]:
         return sum(weight * value(row) for weight, row in zip(weights, rows, strict=True)) / sum(weights)
 
     return (
-        float(sum(row.cost_cents_per_h for row in rows)),
+        in_cost_unit(float(sum(row.cost_cents_per_h for row in rows)), currency),
         float(sum(row.num_replicas for row in rows)),
         mean(lambda row: float(row.max_batch)),
         mean(lambda row: row.itl_ms),
@@ -314,10 +316,14 @@ def plan_figure(shown: Shown, before: Shown | None = None, panels: Sequence[str]
     overview = shown.overview
     mode = "Limited" if overview.limited else "Unlimited"
     served = overview.servers - len(overview.plan.unserved)
-    cost = f"{overview.plan.total_cost_cents_per_h:,.2f} cents/h"
+    currency = overview.plan.currency
+    cost = f"{cost_amount(overview.plan.total_cost_cents_per_h, currency)} {cost_unit(currency)}"
     if before is not None:
-        cost += f" (before: {before.overview.plan.total_cost_cents_per_h:,.2f})"
+        cost += f" (before: {cost_amount(before.overview.plan.total_cost_cents_per_h, currency)})"
     note = f"{cost}; {served:,} of {overview.servers:,} servers served in full"
+    estimated = overview.plan.estimated_pools
+    if estimated:
+        note += f"; token times of {estimated:,} of {len(overview.pools):,} pools are estimated"
     return Figure(
         title=f"{mode} plan" + ("" if before is None else " after a load change"),
         note="; ".join(part for part in (note, left_out(shown, panels)) if part),

@@ -13,8 +13,8 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates
 from optimizer.candidates.finder import COUNT_TOLERANCE, analyze_pairs
 from optimizer.candidates.table import CandidateTable
+from optimizer.money import cost_unit, in_cost_unit
 from optimizer.plan import Plan, Pool
-from optimizer.queueing.measures import LatencyName
 from optimizer.queueing.targets import meets_target
 from optimizer.spec.messages import known_name
 from optimizer.spec.system import System
@@ -29,12 +29,14 @@ from optimizer.studies.figures.placed import (
 )
 from optimizer.tabulation import SECONDS_PER_MINUTE
 
+_Shown = Literal["itl", "ttft"]
+
 
 class _Latency(NamedTuple):
-    """One of the two latencies that have targets."""
+    """One of the two latencies that are shown."""
 
     title: str
-    other: LatencyName
+    other: _Shown
     """The other one, whose target is held where there is one."""
 
 
@@ -50,7 +52,7 @@ COUNTS = 64
 """Numbers of replicas that are looked at for a pair and batch, in geometric steps."""
 WIDE = 8.0
 """An axis of fronts is logarithmic where the largest value is more than this multiple of the least."""
-LATENCIES: dict[LatencyName, _Latency] = {
+LATENCIES: dict[_Shown, _Latency] = {
     "itl": _Latency("Inter-token latency", "ttft"),
     "ttft": _Latency("Time to first token", "itl"),
 }
@@ -71,7 +73,7 @@ def cost_figure(system: System, server: str, accelerator: str | None) -> Figure:
     panel = CurvePanel(
         title=f"Cost of the server{within}, by accelerator",
         x_label="load [requests/min]",
-        y_label="cost [cents/h]",
+        y_label=f"cost [{cost_unit(system.currency)}]",
         series=series,
         guides=(Guide(name="load", value=load * SECONDS_PER_MINUTE, axis="x"),),
         y_most=y_most,
@@ -162,7 +164,7 @@ def _steps(candidates: Candidates, candidate: CandidateTable, load_rps: float) -
     return Series(
         name=candidates.arrays.accelerator_names[candidate.accelerator[0]],
         x=numbers(load * SECONDS_PER_MINUTE),
-        y=numbers(_costs(candidates, candidate, load)[0]),
+        y=numbers(in_cost_unit(_costs(candidates, candidate, load)[0], candidates.system.currency)),
         style="steps",
         type=_type_of(candidates, int(candidate.accelerator[0])),
     )
@@ -185,7 +187,7 @@ class _Ways:
     itl_ms: FloatArray
     ttft_ms: FloatArray
 
-    def latency_ms(self, name: LatencyName) -> FloatArray:
+    def latency_ms(self, name: _Shown) -> FloatArray:
         """Return one of the two latencies: `itl` or `ttft`."""
         return self.itl_ms if name == "itl" else self.ttft_ms
 
@@ -230,14 +232,14 @@ def _counts(replicas: int) -> IntArray:
     return np.unique(np.append(near, replicas))
 
 
-def _held(candidates: Candidates, ways: _Ways, name: LatencyName) -> _Ways:
+def _held(candidates: Candidates, ways: _Ways, name: _Shown) -> _Ways:
     """Return the ways that hold the target of the other latency."""
     other = LATENCIES[name].other
     limit = candidates.arrays.servers.targets.limit(other)[0]
     return ways.take(meets_target(ways.latency_ms(other), limit, 0.0))
 
 
-def _worth_showing(held: Mapping[LatencyName, _Ways]) -> list[int]:
+def _worth_showing(held: Mapping[_Shown, _Ways]) -> list[int]:
     """Return the accelerators on a front, then those that cost least, as many as can be told apart."""
     on_a_front, by_cost = [], []
     for name, ways in held.items():
@@ -247,7 +249,7 @@ def _worth_showing(held: Mapping[LatencyName, _Ways]) -> list[int]:
 
 
 def _front_panel(
-    candidates: Candidates, ways: _Ways, name: LatencyName, shown: Sequence[int], pools: Sequence[Pool]
+    candidates: Candidates, ways: _Ways, name: _Shown, shown: Sequence[int], pools: Sequence[Pool]
 ) -> CurvePanel:
     """Return the front of cost and one latency over all ways, that of each accelerator shown, the plan."""
     latency = ways.latency_ms(name)
@@ -258,7 +260,7 @@ def _front_panel(
         series.append(
             Series(
                 name=candidates.arrays.accelerator_names[a],
-                x=numbers(ways.cost[rows]),
+                x=numbers(in_cost_unit(ways.cost[rows], candidates.system.currency)),
                 y=numbers(latency[rows]),
                 style="points",
                 type=_type_of(candidates, a),
@@ -266,17 +268,18 @@ def _front_panel(
         )
     best = front(ways.cost, latency)
     if len(best):
-        x, y = numbers(ways.cost[best]), numbers(latency[best])
+        x = numbers(in_cost_unit(ways.cost[best], candidates.system.currency))
+        y = numbers(latency[best])
         series.append(Series(name="Pareto front", x=x, y=y, style="front"))
     if len(pools) == 1:
-        series.append(_chosen(pools[0], name))
+        series.append(_chosen(pools[0], name, candidates.system.currency))
     title, other = LATENCIES[name]
     targets = candidates.arrays.servers.targets
     if np.isfinite(targets.limit(other)[0]):
         title += f", with the {other.upper()} target held"
     return CurvePanel(
         title=title,
-        x_label="cost [cents/h]",
+        x_label=f"cost [{cost_unit(candidates.system.currency)}]",
         y_label=f"{name.upper()} [ms]",
         series=tuple(series),
         guides=target_line(float(targets.limit(name)[0])),
@@ -284,10 +287,10 @@ def _front_panel(
     )
 
 
-def _chosen(pool: Pool, name: LatencyName) -> Series:
+def _chosen(pool: Pool, name: _Shown, currency: str | None) -> Series:
     """Return the point that the plan has chosen."""
     latency_ms = pool.itl_ms if name == "itl" else pool.ttft_ms
-    x, y = (pool.cost_cents_per_h,), (latency_ms,)
+    x, y = (in_cost_unit(pool.cost_cents_per_h, currency),), (latency_ms,)
     return Series(name=f"plan: {pool.num_replicas:,} × {pool.accelerator}", x=x, y=y, style="chosen")
 
 

@@ -1,0 +1,84 @@
+"""The sub-command that holds a plan against a simulation: simulate."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from optimizer.cli.command import Command, add_path, add_wide, tell
+from optimizer.cli.solving import add_load, add_solving_flags, flag_of, read_system, solving_options
+
+
+def _add_simulate(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = (
+        "One replica of each pool is run at its share of the load. The first run on a machine compiles the "
+        "simulator, which is then kept."
+    )
+    add_path(parser)
+    parser.add_argument(
+        "--plan", metavar="FILE", help="the plan to simulate (what solve -o wrote); none: solve"
+    )
+    parser.add_argument(
+        "--requests", metavar="N", type=int, help="requests to the replica of each pool (20,000)"
+    )
+    parser.add_argument("--seed", metavar="S", type=int, help="where chance begins (1)")
+    parser.add_argument(
+        "--trace",
+        metavar="FILE",
+        type=Path,
+        help="recorded requests in place of the load: CSV with TIMESTAMP,ContextTokens,GeneratedTokens",
+    )
+    parser.add_argument("--server", metavar="S", help="the server that the trace is of")
+    add_load(parser)
+    add_solving_flags(parser)
+    answer = parser.add_mutually_exclusive_group()
+    answer.add_argument("--json", action="store_true", help="write JSON in place of tables")
+    answer.add_argument("--csv", action="store_true", help="write a row for each pool, with every digit")
+    add_wide(answer)
+
+
+def _simulate(arguments: argparse.Namespace) -> None:
+    from optimizer.errors import SpecError
+    from optimizer.jobs import RequestError, SimulateRequest, simulate_plan
+    from optimizer.plan import load_plan
+    from optimizer.render.progress import counting
+    from optimizer.simulation.engine import announcing_compilation
+
+    given = {
+        name: getattr(arguments, name)
+        for name in ("requests", "seed")
+        if getattr(arguments, name) is not None
+    }
+    request = SimulateRequest(
+        system=read_system(arguments, solving_options(arguments)),
+        plan=None if arguments.plan is None else load_plan(arguments.plan),
+        trace=arguments.trace,
+        server=arguments.server,
+        backend=arguments.backend,
+        **given,
+    )
+    with counting("simulating") as progress, announcing_compilation(_announce):
+        try:
+            found = simulate_plan(request, progress)
+        except RequestError as error:
+            raise SpecError(error.said(lambda field: flag_of(field, arguments))) from None
+    if arguments.json:
+        print(found.to_json())
+        return
+    from optimizer.render.simulation_tables import simulation_csv, simulation_tables
+    from optimizer.render.tables import Output, show
+
+    if arguments.csv:
+        sys.stdout.write(simulation_csv(found))
+    else:
+        show(simulation_tables(found), sys.stdout, Output(arguments.wide))
+
+
+def _announce() -> None:
+    tell("inferplan: compiling the simulator; this happens once and takes up to half a minute")
+
+
+COMMANDS = {
+    "simulate": Command(
+        "run the pools of a plan request by request, and hold them to their targets", _add_simulate, _simulate
+    ),
+}

@@ -1,0 +1,125 @@
+"""Prices as people write them, and the unit that costs are shown in.
+
+Documents count costs in cents/h, hundredths of whatever currency. A price written with a currency
+(``$2.50/h``, ``2.50 EUR/h``) is the same number and says which; a system whose prices say it shows costs in
+that currency.
+"""
+
+import re
+from decimal import Decimal
+from typing import Any, Self, TypeVar
+
+from optimizer.arrays import FloatArray
+from optimizer.units import LONGEST, UnitError, times
+
+_Cost = TypeVar("_Cost", float, FloatArray)
+CENTS = "cents/h"
+"""The unit of costs where no currency is stated."""
+_SYMBOLS = {"$": "USD", "us$": "USD", "€": "EUR", "£": "GBP", "₹": "INR", "₩": "KRW", "₺": "TRY", "zł": "PLN"}
+_AMBIGUOUS = {"¥": "JPY or CNY", "kr": "SEK, NOK or DKK"}
+_CODES = frozenset(
+    re.findall(
+        r"\w+",
+        "AED ARS AUD BDT BGN BHD BRL CAD CHF CLP CNY COP CRC CZK DKK DZD EGP ETB EUR GBP GEL GHS GTQ HKD HUF "
+        "IDR ILS INR ISK JOD JPY KES KRW KWD KZT LBP LKR MAD MXN MYR NGN NOK NZD OMR PEN PHP PKR PLN PYG QAR "
+        "RON RSD RUB SAR SEK SGD THB TND TRY TWD TZS UAH UGX USD UYU UZS VND ZAR ZMW",
+    )
+)
+"""Codes of ISO 4217 that are understood."""
+_HOURS = {"s": Decimal(3600), "sec": Decimal(3600), "min": Decimal(60)}
+_HOURS |= dict.fromkeys(("h", "hr", "hour"), Decimal(1))
+_HOURS |= {"d": 1 / Decimal(24), "day": 1 / Decimal(24)}
+_HOURS |= {"month": 1 / Decimal(730), "year": 1 / Decimal(8760)}
+"""What a price per each span of time is per hour; a month is a twelfth of a year, as clouds count it."""
+_NUMBER = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)"
+_NAMED = r"[^\d\s.,/+-]*"
+_PRICE = re.compile(rf"({_NAMED})\s*([-+]?{_NUMBER})\s*({_NAMED})\s*(?:/\s*([a-z]+))?", re.IGNORECASE)
+PRICE_PATTERN = r"^([0-9]{1,10}(\.[0-9]{1,6})? ?(USD|EUR|GBP|CHF|cents)/h|[$€£][0-9]{1,10}(\.[0-9]{1,6})?/h)$"
+"""A regular expression of the usual ways to write a price, for the JSON schema."""
+_CENT = -2
+"""Digits behind the point that a price is written with at least, as a power of ten."""
+EXAMPLES = "$2.50/h, 2.50 EUR/h or 250 cents/h"
+
+
+class Price(float):
+    """A price [cents/h] that was written with its currency."""
+
+    __slots__ = ("currency",)
+    currency: str
+    """Code of ISO 4217."""
+
+    def __new__(cls, cents_per_h: float, currency: str) -> Self:
+        """Make a price of a number [cents/h] and a code."""
+        made = super().__new__(cls, cents_per_h)
+        made.currency = currency
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Keep the currency in copies and between processes."""
+        return Price, (float(self), self.currency)
+
+    def __str__(self) -> str:
+        """Return the price as documents write it."""
+        amount = Decimal(repr(float(self))) / 100
+        exponent = amount.as_tuple().exponent
+        if isinstance(exponent, int) and exponent > _CENT:
+            amount = amount.quantize(Decimal(1).scaleb(_CENT))
+        return f"{amount:f} {self.currency}/h"
+
+
+def read_price(text: str) -> float:
+    """Return a price in text [cents/h]: a `Price` where it names a currency, a plain number for cents.
+
+    Raises:
+        UnitError: it is no price, names no currency or time, or one that is not known.
+    """
+    found = _PRICE.fullmatch(text.strip()) if len(text) <= LONGEST else None
+    if found is None:
+        raise UnitError(f"{text[:LONGEST]!r}: give a number in cents/h, or a price such as {EXAMPLES}")
+    before, number, after, span = found.groups()
+    if before and after:
+        raise UnitError(f"{text!r}: names two currencies; write {EXAMPLES}")
+    if span is None:
+        raise UnitError(f"{text!r}: per what time? write {EXAMPLES}")
+    if span.lower() not in _HOURS:
+        raise UnitError(f"{text!r}: per {span} is not understood; write {EXAMPLES}")
+    factor, named = _HOURS[span.lower()], before or after
+    if named.lower() in {"cents", "cent", "ct"}:
+        return times(number, factor)
+    return Price(times(number, 100 * factor), currency_named(named, text))
+
+
+def currency_named(name: str, text: str = "") -> str:
+    """Return the code of a currency from its code or sign; `text` is what it stood in, for the message.
+
+    Raises:
+        UnitError: it is not known, or stands for several.
+    """
+    code = _SYMBOLS.get(name.lower()) or name.upper()
+    if code in _CODES:
+        return code
+    where = text or name
+    if name.lower() in _AMBIGUOUS:
+        raise UnitError(f"{where!r}: {name} may be {_AMBIGUOUS[name.lower()]}; write the code")
+    what = f"currency {name!r} is not known" if name else "no currency is named"
+    raise UnitError(f"{where!r}: {what}; write a code such as USD or EUR, or $, €, £, or cents")
+
+
+def currency_of(cost: float) -> str | None:
+    """Return the currency that a cost was written with, if any."""
+    return cost.currency if isinstance(cost, Price) else None
+
+
+def cost_amount(cents_per_h: float, currency: str | None) -> str:
+    """Return a cost as text, in the unit that costs are shown in, which stands elsewhere."""
+    return f"{in_cost_unit(cents_per_h, currency):,.2f}"
+
+
+def cost_unit(currency: str | None) -> str:
+    """Return the unit in which costs are shown."""
+    return CENTS if currency is None else f"{currency}/h"
+
+
+def in_cost_unit(cents_per_h: _Cost, currency: str | None) -> _Cost:
+    """Return a cost, or an array of costs, in the unit that costs are shown in."""
+    return cents_per_h if currency is None else cents_per_h / 100

@@ -1,0 +1,1 @@
+"""Continuous batching in closed form: iterations, prompts and places, means and percentiles."""

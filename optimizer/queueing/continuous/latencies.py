@@ -1,0 +1,249 @@
+"""Means and percentiles of what a user sees, from how iterations and prompts are served.
+
+All arrays have shape (R,), times are in ms and rates in requests/ms. Equation numbers refer to
+``docs/math.md``.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Self
+
+import numpy as np
+from scipy.special import gammainc, gammaincc, gammaincinv, gammaln
+
+from optimizer.arrays import FloatArray, IntArray
+from optimizer.queueing.continuous.arrivals import dispersion
+from optimizer.queueing.continuous.replicas import Iteration, Prompts, Replicas
+from optimizer.queueing.roots import closed_brackets
+
+MOST_LOAD = 0.999
+"""Load of the places at which the wait for one is taken beyond it."""
+LEAST_DISPERSION = 0.05
+LEAST_SCV = 0.02
+SMALLEST_SHARE = 1e-9
+"""Of requests that wait for a place: below, percentiles leave them out."""
+QUANTILE_WIDTH = 1e-12
+LEAST_ITL_SHARE = 0.8
+"""Share of an iteration's least time below which no answer's mean interval falls."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gamma:
+    """A gamma distribution of R rows by its mean and variance."""
+
+    mean: FloatArray
+    variance: FloatArray
+
+    def _shape(self) -> tuple[FloatArray, FloatArray]:
+        mean = np.maximum(self.mean, 1e-12)
+        variance = np.maximum(self.variance, 1e-8 * mean**2)
+        return mean**2 / variance, variance / mean
+
+    def beyond(self, x: FloatArray) -> FloatArray:
+        """Return P(X > x)."""
+        shape, scale = self._shape()
+        return np.asarray(gammaincc(shape, np.maximum(x, 0.0) / scale))
+
+    def quantile(self, share: float) -> FloatArray:
+        """Return x with P(X ≤ x) = share."""
+        shape, scale = self._shape()
+        return np.asarray(gammaincinv(shape, share) * scale)
+
+    def take(self, rows: IntArray) -> Self:
+        """Return the chosen rows."""
+        return type(self)(self.mean[rows], self.variance[rows])
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The wait for a place in the batch (eq. 81-83)."""
+
+    chance: FloatArray
+    """Share of requests that wait for one."""
+    wait_ms: FloatArray
+    """Mean wait of those that do."""
+    variance: FloatArray
+    """Variance of the number of requests inside."""
+
+    @classmethod
+    def of(
+        cls, replicas: Replicas, rate: FloatArray, largest: FloatArray, found: Iteration, own_ms: FloatArray
+    ) -> Self:
+        """Return the wait from a gamma-distributed number of requests, cut at the places."""
+        load = np.minimum(rate / largest, MOST_LOAD)
+        inside = rate * (own_ms + replicas.steps * found.mean_ms)
+        spread = np.maximum(dispersion(inside, replicas.arrival_scv), LEAST_DISPERSION)
+        # Only a share base/mean of an iteration does not grow with those inside (eq. 81).
+        variance = spread * inside * found.mean_ms / np.maximum(replicas.times.base_ms, 1e-12)
+        shape, scale = inside**2 / variance, variance / inside
+        full = replicas.places / scale
+        log_density = (shape - 1) * np.log(full) - full - gammaln(shape) - np.log(scale)
+        tail = np.exp(log_density) * (replicas.arrival_scv + 1) / 2 / (1 - load)
+        # Places come free as often as requests leave; far from saturation it counts how often at most.
+        leaving = np.maximum(rate, largest / 2)
+        spread_of_both = np.maximum(replicas.arrival_scv, LEAST_SCV) + replicas.answer_scv
+        wait = spread_of_both / 2 / (1 - load) / leaving
+        below = gammainc(shape, full)
+        return cls(tail / np.maximum(below + tail, 1e-300), wait, variance)
+
+
+@dataclass(frozen=True, slots=True)
+class Latencies:
+    """Distributions of what a user sees at R replicas, shapes (R,)."""
+
+    prefill_ms: FloatArray
+    """A prompt's own time."""
+    turn_ms: FloatArray
+    """Mean wait for its turn, place in the batch included."""
+    itl_ms: FloatArray
+    """Mean time between the tokens of an answer."""
+    least_ttft_ms: FloatArray
+    turn_mean_ms: FloatArray
+    turn_variance: FloatArray
+    """Of the time to the first token beyond its least, without the wait for a place."""
+    place_chance: FloatArray
+    place_wait_ms: FloatArray
+    least_itl_ms: FloatArray
+    itl_variance: FloatArray
+    most_itl_ms: FloatArray
+    """Time of a full iteration, which no answer's mean interval exceeds."""
+    e2e_ms: FloatArray
+    e2e_variance: FloatArray
+
+    @classmethod
+    def of(
+        cls, replicas: Replicas, rate: FloatArray, found: Iteration, prompts: Prompts, places: Places
+    ) -> Self:
+        """Return the latencies (eq. 78, 79, 84-88)."""
+        scv, steps = replicas.arrival_scv, replicas.steps
+        place_wait = places.chance * places.wait_ms
+        turn = prompts.wait_ms + place_wait
+        ttft = prompts.own_ms + turn
+        itl = _itl(replicas, rate, found, prompts, ttft)
+        least = np.minimum(prompts.least_ms, 0.999 * prompts.own_ms)
+        variance = prompts.wait_variance + prompts.own_variance
+        base = replicas.times.base_ms
+        per_decode = (found.mean_ms - base) / found.seen
+        stall = prompts.stall_ms**2 * (1 + replicas.prompt_scv)
+        life = rate * steps * found.mean_ms
+        stalls = rate * found.mean_ms * stall * dispersion(life, scv) / np.maximum(steps, 1.0)
+        itl_variance = per_decode**2 * places.variance * 2 / 3
+        itl_variance += stalls / (1 - np.minimum(prompts.share, 0.95)) ** 2
+        crowd = np.minimum(found.decodes + 2 * np.sqrt(places.variance), replicas.places)
+        room = np.maximum(replicas.budget - crowd, 1.0)
+        place_variance = np.maximum(2 * places.chance * places.wait_ms**2 - place_wait**2, 0.0)
+        answer = replicas.answer_scv * (steps + 1) ** 2
+        return cls(
+            prefill_ms=prompts.own_ms,
+            turn_ms=turn,
+            itl_ms=itl,
+            least_ttft_ms=least,
+            turn_mean_ms=prompts.own_ms + prompts.wait_ms - least,
+            turn_variance=variance,
+            place_chance=places.chance,
+            place_wait_ms=places.wait_ms,
+            least_itl_ms=LEAST_ITL_SHARE * np.minimum(base, itl),
+            itl_variance=itl_variance,
+            most_itl_ms=np.maximum(replicas.iteration_ms(crowd, room), itl),
+            e2e_ms=ttft + steps * itl,
+            e2e_variance=variance + place_variance + itl**2 * answer + steps**2 * itl_variance,
+        )
+
+    @property
+    def ttft_ms(self) -> FloatArray:
+        """Mean time to the first token."""
+        return self.prefill_ms + self.turn_ms
+
+    def take(self, rows: IntArray) -> Self:
+        """Return the latencies of the chosen rows, in their order."""
+        return type(self)(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+    # --- distributions -------------------------------------------------------------------------------
+
+    @property
+    def _turn(self) -> Gamma:
+        return Gamma(self.turn_mean_ms, self.turn_variance)
+
+    @property
+    def _interval(self) -> Gamma:
+        return Gamma(self.itl_ms - self.least_itl_ms, self.itl_variance)
+
+    @property
+    def _life(self) -> Gamma:
+        return Gamma(self.e2e_ms, self.e2e_variance)
+
+    def ttft_beyond(self, ttft_ms: FloatArray) -> FloatArray:
+        """Return P(TTFT > some time): some wait for a place, the others only for their turn (eq. 85)."""
+        rest = ttft_ms - self.least_ttft_ms
+        turn = self._turn.beyond(rest)
+        with np.errstate(over="ignore"):
+            tail = np.exp(-np.maximum(rest - self.turn_mean_ms, 0.0) / self.place_wait_ms)
+        return np.where(rest < 0, 1.0, turn + self.place_chance * np.maximum(tail - turn, 0.0))
+
+    def ttft_quantile(self, share: float) -> FloatArray:
+        """Return the percentile of the time to the first token."""
+        found = self.least_ttft_ms + self._turn.quantile(share)
+        rows = np.flatnonzero(self.place_chance > SMALLEST_SHARE)
+        if len(rows):
+            some = self.take(rows)
+            late = np.log(np.maximum(2 * some.place_chance / (1 - share), 1.0)) * some.place_wait_ms
+            high = some.least_ttft_ms + np.maximum(
+                some._turn.quantile((1 + share) / 2),  # noqa: SLF001  of its own class
+                some.turn_mean_ms + late,
+            )
+            excess = _Beyond(some, 1 - share)
+            ends = np.stack((found[rows], high))
+            values = np.stack((excess(ends[0]), excess(ends[1])))
+            brackets, _ = closed_brackets(excess, ends, values, QUANTILE_WIDTH)
+            found[rows] = brackets.max(axis=0)
+        return found
+
+    def itl_beyond(self, itl_ms: FloatArray) -> FloatArray:
+        """Return P(mean interval of an answer > some time) (eq. 86)."""
+        found = self._interval.beyond(itl_ms - self.least_itl_ms)
+        return np.where(itl_ms >= self.most_itl_ms, 0.0, found)
+
+    def itl_quantile(self, share: float) -> FloatArray:
+        """Return the percentile of an answer's mean interval between tokens."""
+        found = self.least_itl_ms + self._interval.quantile(share)
+        return np.minimum(found, self.most_itl_ms)
+
+    def e2e_beyond(self, e2e_ms: FloatArray) -> FloatArray:
+        """Return P(time to the last token > some time) (eq. 87)."""
+        return self._life.beyond(e2e_ms)
+
+    def e2e_quantile(self, share: float) -> FloatArray:
+        """Return the percentile of the time to the last token."""
+        return self._life.quantile(share)
+
+
+@dataclass(frozen=True, slots=True)
+class _Beyond:
+    """By how much more than a share of the requests wait longer than some time, as logarithms."""
+
+    latencies: Latencies
+    share: float
+
+    def take(self, rows: IntArray) -> "_Beyond":
+        return _Beyond(self.latencies.take(rows), self.share)
+
+    def __call__(self, x: FloatArray, /) -> FloatArray:
+        return np.log(np.maximum(self.latencies.ttft_beyond(x), 1e-300) / self.share)
+
+
+def _itl(
+    replicas: Replicas, rate: FloatArray, found: Iteration, prompts: Prompts, ttft_ms: FloatArray
+) -> FloatArray:
+    """Return the mean time between the tokens of an answer (eq. 78).
+
+    Beside the mean iteration there is what came while its prompt was computed, and the rest of its burst.
+    """
+    scv, steps, mean = replicas.arrival_scv, replicas.steps, found.mean_ms
+    longest, spread_over = np.maximum(prompts.longest_ms, mean), np.maximum(steps, 1.0)
+    turn = prompts.own_ms + prompts.wait_ms
+    left = prompts.share * turn / (1 - np.minimum(prompts.share, 0.95)) * (1 - mean / longest)
+    # E[1/O]·E[O] of a short answer exceeds 1 by about its squared coefficient of variation.
+    itl = np.minimum(mean + left * (1 + replicas.answer_scv) / spread_over, longest)
+    after = dispersion(rate * (ttft_ms + steps * mean), scv)
+    after = (after - dispersion(rate * prompts.found_ms / 2, scv)) / 2 - np.where(prompts.apart, 0.0, 1.0)
+    burst = np.where(scv > 1, np.maximum(after, 0.0) * prompts.stall_ms / spread_over, 0.0)
+    return np.where(scv <= 0.5, mean, itl + burst)

@@ -1,0 +1,259 @@
+"""The queue model of continuous batching: means and percentiles of R replicas at given rates.
+
+A replica computes iterations; prompts wait for their turn in one, requests for a place among those that
+decode. The model solves for the mean iteration, then describes both waits by two moments.
+Source: own derivation, checked against simulation (docs/fidelity.md); docs/math.md has the equations.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import ClassVar, Self
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.queueing.continuous.latencies import Latencies, Places
+from optimizer.queueing.continuous.replicas import Iteration, Replicas
+from optimizer.queueing.continuous.schedulers import SCHEDULERS, Scheduler
+from optimizer.queueing.measures import LATENCIES, Measure
+from optimizer.queueing.performance import MS_PER_S, Performance, QueueModel, Room, Variability
+from optimizer.queueing.roots import closed_brackets
+from optimizer.timing import EngineLaw, Law
+
+STABILITY_MARGIN = 1e-3
+"""Rates are sought up to this share below the largest."""
+LEAST_LOAD = 1e-6
+"""Rates are sought from this share of the largest."""
+ITERATION_WIDTH = 1e-13
+"""Relative width of the bracket around the mean iteration."""
+SECANT_WIDTH = 4e-15
+MOST_SECANTS = 12
+GROWTH = 1.5
+MOST_GROWTHS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class ContinuousPerformance(Performance):
+    """Long-run means of R replicas, with the distributions of what a user sees."""
+
+    latencies: Latencies
+
+    @property
+    def knows_percentiles(self) -> bool:
+        """Whether figures include percentiles of latencies: they do."""
+        return True
+
+    def figure(self, measure: Measure) -> FloatArray:
+        """Return a figure that can have a target, its mean or a percentile, shape (R,)."""
+        if measure.percentile is None:
+            return super(ContinuousPerformance, self).figure(measure)
+        quantile = getattr(self.latencies, f"{measure.metric}_quantile")
+        return np.asarray(quantile(measure.percentile / 100))
+
+    def missed_share(self, limits_ms: FloatArray) -> FloatArray:
+        """Return the share of requests that exceed a limit, as if latencies did not go together (eq. 88).
+
+        They do: who waits long tends to decode slowly, so that the true share is not larger.
+        """
+        kept = np.ones(limits_ms.shape[1])
+        for metric, limit in zip(LATENCIES, limits_ms, strict=True):
+            kept *= 1 - getattr(self.latencies, f"{metric}_beyond")(limit)
+        return 1 - kept
+
+
+@dataclass(frozen=True, slots=True)
+class ContinuousQueues(QueueModel):
+    """R replicas that batch continuously."""
+
+    name: ClassVar[str] = "continuous"
+    takes_variability: ClassVar[bool] = True
+    replicas: Replicas
+    whole_prompts: BoolArray
+    """Which replicas compute whole prompts first, shape (R,)."""
+    max_queue: IntArray
+    """Requests that may wait for a place, shape (R,)."""
+    max_batch: IntArray
+    largest_rate: FloatArray
+    """With every place taken [requests/ms], shape (R,)."""
+
+    @classmethod
+    def takes(cls, law: type[Law]) -> bool:
+        """Say whether a law can drive this queue: it must know the times of iterations."""
+        return issubclass(law, EngineLaw)
+
+    @classmethod
+    def knows(cls, measure: Measure) -> bool:
+        """Say whether the figures include a measure: all means, and percentiles of latencies."""
+        return measure.percentile is None or measure.metric in LATENCIES
+
+    @classmethod
+    def of_law(cls, law: Law, room: Room, variability: Variability) -> Self:
+        """Build the replicas, and find the rate with every place taken (eq. 80)."""
+        assert isinstance(law, EngineLaw)
+        replicas = Replicas.of(law, variability, room)
+        whole = law.prefills_first
+        largest = np.zeros(len(whole))
+        for scheduler, rows in _by_scheduler(whole):
+            largest[rows] = scheduler.largest_rate(replicas.take(rows))
+        return cls(replicas, whole, room.max_queue, room.max_batch, largest)
+
+    @property
+    def least_rate_rps(self) -> FloatArray:
+        """The lower end of the rates that sizing considers, shape (R,)."""
+        return LEAST_LOAD * self.largest_rate * MS_PER_S
+
+    @property
+    def stable_rate_rps(self) -> FloatArray:
+        """The largest rate that counts as stable, shape (R,)."""
+        return (1 - STABILITY_MARGIN) * self.largest_rate * MS_PER_S
+
+    @property
+    def steps(self) -> BoolArray:
+        """Where whole prompts are computed first: more of them at once can be faster for each."""
+        return self.whole_prompts
+
+    def take(self, rows: IntArray) -> Self:
+        """Return the replicas of the chosen rows, in their order."""
+        arrays = (getattr(self, field.name)[rows] for field in fields(self)[1:])
+        return type(self)(self.replicas.take(rows), *arrays)
+
+    @property
+    def law_type(self) -> type[Law]:
+        """The kind of law that drives it: all of them are told by the same coefficients."""
+        return EngineLaw
+
+    def columns(self) -> list[FloatArray | IntArray | BoolArray]:
+        """Return everything that the figures of a row depend on."""
+        nested = [getattr(self.replicas.times, field.name) for field in fields(self.replicas.times)]
+        nested += [getattr(self.replicas, field.name) for field in fields(self.replicas)[1:]]
+        return [*nested, *(getattr(self, field.name) for field in fields(self)[1:])]
+
+    def analyze(self, rate_rps: FloatArray) -> ContinuousPerformance:
+        """Return means and distributions at arrival rates `rate_rps` > 0, shape (R,) (eq. 68-88).
+
+        Beyond the stable rate there is no steady state; the figures are then those close to it.
+        """
+        rate = np.minimum(rate_rps / MS_PER_S, self.largest_rate)
+        parts = [
+            (rows, _latencies(scheduler, self.replicas.take(rows), rate[rows], self.largest_rate[rows]))
+            for scheduler, rows in _by_scheduler(self.whole_prompts)
+        ]
+        latencies = parts[0][1] if len(parts) == 1 else _scattered(parts, len(rate))
+        wait, itl = latencies.turn_ms, latencies.itl_ms
+        service = latencies.prefill_ms + self.replicas.steps * itl
+        in_queue = rate * latencies.place_chance * latencies.place_wait_ms
+        waiting = latencies.place_wait_ms * rate
+        loss = latencies.place_chance * np.exp(-self.max_queue / np.maximum(waiting, 1e-300))
+        throughput = rate_rps * (1 - loss)
+        in_service = np.minimum(rate * service, self.replicas.places)
+        return ContinuousPerformance(
+            offered_rps=rate_rps,
+            throughput_rps=throughput,
+            response_ms=latencies.e2e_ms,
+            wait_ms=wait,
+            service_ms=service,
+            prefill_ms=latencies.prefill_ms,
+            ttft_ms=latencies.ttft_ms,
+            itl_ms=itl,
+            in_service=in_service,
+            in_queue=in_queue,
+            utilization=in_service / self.max_batch,
+            loss=loss,
+            p_empty=np.exp(-rate * service),
+            p_full=loss,
+            latencies=latencies,
+        )
+
+
+def _by_scheduler(whole_prompts: BoolArray) -> Iterator[tuple[Scheduler, IntArray]]:
+    for scheduler, mine in (
+        (SCHEDULERS["chunked"], ~whole_prompts),
+        (SCHEDULERS["prefill-first"], whole_prompts),
+    ):
+        rows = np.flatnonzero(mine)
+        if len(rows):
+            yield scheduler, rows
+
+
+def _scattered(parts: list[tuple[IntArray, Latencies]], count: int) -> Latencies:
+    """Return the rows of several parts as one, each in its place."""
+    columns = []
+    for field in fields(Latencies):
+        column = np.empty(count)
+        for rows, part in parts:
+            column[rows] = getattr(part, field.name)
+        columns.append(column)
+    return Latencies(*columns)
+
+
+def _latencies(scheduler: Scheduler, replicas: Replicas, rate: FloatArray, largest: FloatArray) -> Latencies:
+    found = _iterations(scheduler, replicas, rate)
+    prompts = scheduler.prompts(replicas, rate, found)
+    places = Places.of(replicas, rate, largest, found, prompts.own_ms)
+    return Latencies.of(replicas, rate, found, prompts, places)
+
+
+@dataclass(frozen=True, slots=True)
+class _Excess:
+    """By how much an iteration takes longer than a guess (a logarithm), given what it then holds."""
+
+    scheduler: Scheduler
+    replicas: Replicas
+    rate: FloatArray
+
+    def take(self, rows: IntArray) -> Self:
+        return type(self)(self.scheduler, self.replicas.take(rows), self.rate[rows])
+
+    def __call__(self, x: FloatArray, /) -> FloatArray:
+        return np.log(self.scheduler.iteration(self.replicas, self.rate, x).mean_ms / x)
+
+
+def _iterations(scheduler: Scheduler, replicas: Replicas, rate: FloatArray) -> Iteration:
+    """Return the iterations whose mean length is the one from which they were made (eq. 70).
+
+    What an iteration holds is nearly linear in its length, so that secants close in fast. Where they do not
+    (whole prompts can have two solutions, of which the shorter one counts) the solution is bracketed.
+    """
+    guess, closed = _secants(scheduler, replicas, rate)
+    rows = np.flatnonzero(~closed)
+    if len(rows):
+        guess[rows] = _bracketed(_Excess(scheduler, replicas.take(rows), rate[rows]), replicas.take(rows))
+    return scheduler.iteration(replicas, rate, guess)
+
+
+def _secants(scheduler: Scheduler, replicas: Replicas, rate: FloatArray) -> tuple[FloatArray, BoolArray]:
+    """Return the lengths at which secants from below end, and where they are solutions."""
+    before = replicas.iteration_ms(1.0)
+    found_before = scheduler.iteration(replicas, rate, before).mean_ms
+    guess = found_before
+    found = scheduler.iteration(replicas, rate, guess).mean_ms
+    sound = found_before >= before
+    for _ in range(MOST_SECANTS):
+        closed = np.abs(found - guess) <= SECANT_WIDTH * guess
+        if (closed | ~sound).all():
+            break
+        step = guess - before
+        slope = (found - found_before) / np.where(step == 0, 1.0, step)
+        sound &= closed | ((slope < 1) & (step != 0))
+        moved = guess + (found - guess) / np.where(slope < 1, 1 - slope, 1.0)
+        before, found_before = guess, found
+        guess = np.where(closed | ~sound, guess, moved)
+        found = scheduler.iteration(replicas, rate, guess).mean_ms
+    closed = np.abs(found - guess) <= SECANT_WIDTH * guess
+    return guess, sound & closed & scheduler.has_one_solution
+
+
+def _bracketed(excess: "_Excess", replicas: Replicas) -> FloatArray:
+    """Return the lengths by brackets that grow from the shortest iteration."""
+    low = 0.999 * replicas.iteration_ms(1.0)
+    at_low = excess(low)
+    high, at_high = low * np.exp(at_low), np.zeros_like(low)
+    rows = np.arange(len(low))
+    for _ in range(MOST_GROWTHS):
+        high[rows] *= GROWTH
+        at_high[rows] = excess.take(rows)(high[rows])
+        rows = rows[at_high[rows] > 0]
+        if not len(rows):
+            break
+    brackets, _ = closed_brackets(excess, np.stack((low, high)), np.stack((at_low, at_high)), ITERATION_WIDTH)
+    return np.asarray(brackets.max(axis=0))

@@ -1,0 +1,292 @@
+"""The two schedulers: what is in an iteration, how prompts are served, and the largest rate.
+
+Both are mean-value models: an iteration's contents depend on its length, and its length on them. All arrays
+have shape (R,), times are in ms and rates in requests/ms. Equation numbers refer to ``docs/math.md``.
+"""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray
+from optimizer.queueing.continuous.arrivals import dispersion, load_found, none_arrive
+from optimizer.queueing.continuous.replicas import Iteration, Prompts, Replicas
+from optimizer.timing import SchedulerName
+
+NEARLY_EVEN = 0.5
+"""Squared coefficient of variation below which arrivals are taken as keeping their distance."""
+MOST_PROMPT_SHARE = 0.98
+MOST_PROMPT_LOAD = 0.995
+BLEND = 8
+"""Power by which the two ways of waiting for a prompt's turn are joined: nearly their maximum."""
+BATCH_ROUNDS = 4
+TINY = 1e-300
+
+
+class Scheduler(ABC):
+    """How prompts get into iterations."""
+
+    has_one_solution: ClassVar[bool] = True
+    """Whether only one length of the iterations agrees with what they hold."""
+
+    @abstractmethod
+    def iteration(self, replicas: Replicas, rate: FloatArray, guess_ms: FloatArray) -> Iteration:
+        """Return what iterations hold, and how long they then are, if they were as long as a guess."""
+
+    @abstractmethod
+    def prompts(self, replicas: Replicas, rate: FloatArray, found: Iteration) -> Prompts:
+        """Return how prompts are served."""
+
+    @abstractmethod
+    def largest_rate(self, replicas: Replicas) -> FloatArray:
+        """Return the rate of completions with every place taken [requests/ms]."""
+
+
+class Chunked(Scheduler):
+    """Prompts are computed in chunks beside the answers in progress, up to the token budget."""
+
+    def iteration(self, replicas: Replicas, rate: FloatArray, guess_ms: FloatArray) -> Iteration:
+        """Return the iterations (eq. 68-70)."""
+        decodes, spread, seen = _decodes(replicas, rate, guess_ms)
+        room = np.maximum(replicas.budget - seen, 1.0)
+        prompts = rate * guess_ms
+        together = np.where(
+            replicas.arrival_scv > NEARLY_EVEN, _mean_of_some(prompts), np.maximum(prompts, 1.0)
+        )
+        tokens = np.minimum(together * replicas.prompt, room)
+        share = np.minimum(prompts * replicas.prompt / tokens, 1.0)
+        without, within = replicas.iteration_ms(seen), replicas.iteration_ms(seen, tokens)
+        mean = (1 - share) * without + share * within
+        return Iteration(mean, decodes, seen, spread, prompts, tokens, 1 - share, share, without, within)
+
+    def prompts(self, replicas: Replicas, rate: FloatArray, found: Iteration) -> Prompts:
+        """Return the service of prompts (eq. 72-77)."""
+        prompt, scv = replicas.prompt, replicas.arrival_scv
+        even = scv < NEARLY_EVEN
+        room = np.maximum(replicas.budget - found.seen, 1.0)
+        full_ms = replicas.iteration_ms(found.seen, room)
+        alone = replicas.lone_prompt_ms(found.seen) - found.decode_ms
+        own_ms = self._own(replicas, found, room, full_ms)
+        whole = prompt < room
+        work = np.minimum(prompt / room * (full_ms - found.decode_ms), alone)
+        service = np.where(whole, found.decode_ms * prompt / room + work, prompt / room * full_ms)
+        slope = replicas.prompt_slope_ms(found.seen, found.prompt_tokens)
+        seen_ms, square = _iteration_found(replicas, rate, found, slope, whole)
+        busy = _busy(found, scv)
+        share = np.minimum(rate * alone, MOST_PROMPT_SHARE)
+        # Those that come in the same iteration are computed together with mine.
+        burst = np.where(scv > 1, dispersion(rate * seen_ms, scv) - 1, 0.0)
+        mates = np.where(even, np.maximum(found.prompts - 1, 0.0) * alone, share * seen_ms + burst * alone)
+        apart = even & (rate * found.prompt_ms < 1)
+        residual = np.where(apart, found.decode_ms, seen_ms)
+        gated = busy * (residual / 2 + mates)
+        end = np.minimum(full_ms - found.decode_ms, alone) * np.minimum(1.0, prompt / room) / 2
+        queue, queue_variance, load = _queue(replicas, rate, service)
+        queue += busy / 2 * found.decode_ms + load * end
+        gated_variance = np.where(
+            even,
+            busy * residual**2 / 3 - (busy * residual / 2) ** 2,
+            _gated_variance(rate, (busy, gated), (found.mean_ms, seen_ms, square), slope * prompt, scv),
+        )
+        wait, variance = _joined((gated, gated_variance), (queue, queue_variance))
+        square_or_spread = np.where(even, replicas.prompt_scv * prompt**2, replicas.prompt_square)
+        return Prompts(
+            own_ms=own_ms,
+            wait_ms=wait,
+            wait_variance=variance + share * slope**2 * square_or_spread,
+            own_variance=slope**2 * replicas.prompt_scv * prompt**2,
+            least_ms=np.minimum(found.decode_ms, own_ms),
+            stall_ms=alone,
+            share=share,
+            longest_ms=np.minimum(own_ms + mates, full_ms),
+            found_ms=seen_ms,
+            apart=whole,
+        )
+
+    def _own(self, replicas: Replicas, found: Iteration, room: FloatArray, full_ms: FloatArray) -> FloatArray:
+        """Return the time of a prompt's own iterations: full ones, and one with the rest (eq. 72)."""
+        prompt = replicas.prompt
+        chunks = np.floor(prompt / room)
+        rest = prompt - chunks * room
+        seen, context = found.seen, found.seen * replicas.context
+        last = replicas.times.ms(seen, context, rest, np.minimum(rest, 1.0), rest * (prompt - rest / 2))
+        pieces = chunks * full_ms + np.where(rest > 0, last, 0.0)
+        return np.where(prompt <= room, replicas.lone_prompt_ms(seen), pieces)
+
+    def largest_rate(self, replicas: Replicas) -> FloatArray:
+        """Return the rate of completions with every place, or the budget, full (eq. 80)."""
+        prompt, steps = replicas.prompt, replicas.steps
+        decodes = np.minimum(replicas.places, replicas.budget / (1 + prompt / steps))
+        prompts = decodes / steps
+        some = -np.expm1(-prompts) * np.maximum(1.0, prompt / np.maximum(replicas.budget - decodes, 1.0))
+        even = replicas.arrival_scv < NEARLY_EVEN
+        share = np.clip(np.where(even, np.minimum(prompts, 1.0), np.minimum(some, 1.0)), TINY, 1.0)
+        within = replicas.iteration_ms(decodes, prompts * prompt / share)
+        return decodes / (steps * ((1 - share) * replicas.iteration_ms(decodes) + share * within))
+
+
+class PrefillFirst(Scheduler):
+    """Whole prompts, as many as the budget takes, are computed first; answers in progress stand still."""
+
+    has_one_solution: ClassVar[bool] = False
+
+    def iteration(self, replicas: Replicas, rate: FloatArray, guess_ms: FloatArray) -> Iteration:
+        """Return the iterations (eq. 71): one with prompts follows another as long as some have come."""
+        decodes, spread, seen = _decodes(replicas, rate, guess_ms)
+        without = replicas.iteration_ms(seen)
+        prompts = rate * guess_ms
+        most = np.maximum(1.0, np.floor(replicas.budget / replicas.prompt))
+        arrivals = rate * without
+        some = np.maximum(1 - none_arrive(arrivals, replicas.arrival_scv), TINY)
+        together = np.clip(arrivals / some, 1.0, most)
+        for _ in range(BATCH_ROUNDS):
+            during = rate * self._batch_ms(replicas, together)
+            again = none_arrive(during, replicas.arrival_scv)
+            together = np.clip(prompts * again / some, 1.0, most)
+        within = self._batch_ms(replicas, together)
+        share = prompts / together
+        tokens = together * replicas.prompt
+        mean, every = without + share * within, np.ones_like(share)
+        return Iteration(mean, decodes, seen, spread, prompts, tokens, every, share, without, within)
+
+    def _batch_ms(self, replicas: Replicas, prompts: FloatArray) -> FloatArray:
+        return replicas.iteration_ms(0.0, prompts * replicas.prompt, prompts)
+
+    def prompts(self, replicas: Replicas, rate: FloatArray, found: Iteration) -> Prompts:
+        """Return the service of prompts (eq. 72-77)."""
+        prompt, scv = replicas.prompt, replicas.arrival_scv
+        own_ms = replicas.lone_prompt_ms(0.0)
+        most = np.maximum(1.0, np.floor(replicas.budget / prompt))
+        average = found.prompt_ms * prompt / found.prompt_tokens
+        # Prompts that queue up fill the batches, but a burst is over before they are full.
+        service = np.where(scv > 1, average, self._batch_ms(replicas, most) / most)
+        slope = replicas.prompt_slope_ms(0.0, found.prompt_tokens)
+        busy = _busy(found, scv)
+        share = np.minimum(rate * average, MOST_PROMPT_SHARE)
+        seen_ms, square = _iteration_found(replicas, rate, found, slope, prompt < replicas.budget)
+        even = scv < NEARLY_EVEN
+        burst = np.where(scv > 1, dispersion(rate * seen_ms, scv) - 1, 0.0)
+        more = np.where(even, np.maximum(found.prompts - 1, 0.0), rate * seen_ms + burst)
+        residual = np.where(even, found.decode_ms, seen_ms)
+        gated = busy * (residual / 2 + np.minimum(more, most - 1) * slope * prompt)
+        gated_variance = np.where(
+            even,
+            busy * residual**2 / 3 - (busy * residual / 2) ** 2,
+            _gated_variance(rate, (busy, gated), (found.mean_ms, seen_ms, square), slope * prompt, scv),
+        )
+        queue, queue_variance, load = _queue(replicas, rate, service)
+        queue += busy / 2 * found.decode_ms + load * np.maximum(seen_ms - service, 0.0) / 2
+        wait, variance = _joined((gated, gated_variance), (queue, queue_variance))
+        return Prompts(
+            own_ms=own_ms,
+            wait_ms=wait,
+            wait_variance=variance,
+            own_variance=slope**2 * replicas.prompt_scv * prompt**2,
+            least_ms=0.8 * own_ms,
+            stall_ms=service,
+            share=share,
+            longest_ms=found.decode_ms + own_ms,
+            found_ms=seen_ms,
+            apart=prompt < replicas.budget,
+        )
+
+    def largest_rate(self, replicas: Replicas) -> FloatArray:
+        """Return the rate of completions with every place taken (eq. 80)."""
+        ends = replicas.places / replicas.steps
+        most = np.maximum(1.0, np.floor(replicas.budget / replicas.prompt))
+        together = np.clip(_mean_of_some(ends), 1.0, most)
+        prompts_ms = replicas.places * self._batch_ms(replicas, together) / together
+        return replicas.places / (prompts_ms + replicas.steps * replicas.iteration_ms(replicas.places))
+
+
+SCHEDULERS: dict[SchedulerName, Scheduler] = {"chunked": Chunked(), "prefill-first": PrefillFirst()}
+"""All schedulers by the names that documents give them."""
+
+
+def _decodes(
+    replicas: Replicas, rate: FloatArray, guess_ms: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return answers in progress, their dispersion, and those that one of them sees (eq. 68)."""
+    decodes = np.minimum(rate * replicas.steps * guess_ms, replicas.places)
+    scv = replicas.arrival_scv
+    spread = dispersion(decodes, scv)
+    seen = np.clip(np.maximum(decodes, 1 - scv) + spread, 1.0, replicas.places)
+    return decodes, spread, seen
+
+
+def _mean_of_some(mean: FloatArray) -> FloatArray:
+    """Return the mean of a Poisson number, given that it is not 0."""
+    small = np.maximum(mean, 1e-12)
+    return small / -np.expm1(-small)
+
+
+def _busy(found: Iteration, scv: FloatArray) -> FloatArray:
+    """Return the chance that an arrival finds an iteration running."""
+    inside = found.decodes + found.prompts
+    return np.where(scv < NEARLY_EVEN, np.minimum(inside, 1.0), -np.expm1(-inside))
+
+
+def _iteration_found(
+    replicas: Replicas, rate: FloatArray, found: Iteration, slope: FloatArray, whole: BoolArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the mean length of the iteration that an arrival falls into, E[t²]/E[t], and E[t²] (eq. 73).
+
+    The spread of prompt tokens adds to the length; a longer iteration meets more prompts in the next.
+    """
+    work = found.prompts * replicas.prompt
+    spread = (found.prompts * replicas.prompt_square + work**2) / np.maximum(found.with_prompt, TINY)
+    spread = np.where(whole, np.maximum(spread - found.prompt_tokens**2, 0.0), 0.0)
+    spread /= 1 - np.minimum(rate * slope * replicas.prompt, 0.95) ** 2
+    within = found.prompt_ms**2 + np.minimum(slope**2 * spread, 4 * found.prompt_ms**2)
+    square = found.without_prompt * found.decode_ms**2 + found.with_prompt * within
+    return square / found.mean_ms, square
+
+
+def _gated_variance(
+    rate: FloatArray,
+    gate: tuple[FloatArray, FloatArray],
+    lengths: tuple[FloatArray, FloatArray, FloatArray],
+    prompt_slope: FloatArray,
+    scv: FloatArray,
+) -> FloatArray:
+    """Return the variance of the wait for an iteration to end and of those computed with mine (eq. 75).
+
+    Args:
+        rate: arrivals.
+        gate: chance of finding an iteration, and the mean wait.
+        lengths: mean length of an iteration, of the one found, and the mean square.
+        prompt_slope: what one prompt more adds to an iteration.
+        scv: squared coefficient of variation of the times between arrivals.
+    """
+    (busy, gated), (mean, seen, square) = gate, lengths
+    relative = np.maximum(square / mean**2 - 1, 0.0)
+    of_seen = np.maximum(mean**2 * (1 + relative) * (1 + 2 * relative) - seen**2, 0.0)
+    residual = (seen**2 + of_seen) / 12 + (0.5 + rate * prompt_slope) ** 2 * of_seen
+    mates = prompt_slope**2 * rate * seen * dispersion(rate * seen, scv)
+    given = gated / np.maximum(busy, 1e-9)
+    return np.asarray(np.maximum(busy * (given**2 + residual + mates) - gated**2, 0.0))
+
+
+def _queue(
+    replicas: Replicas, rate: FloatArray, service: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the wait of prompts for one another, its variance, and the load found (eq. 76)."""
+    load = np.clip(rate * service, 1e-12, MOST_PROMPT_LOAD)
+    found = load_found(load, replicas.arrival_scv)
+    scv, prompt_scv = replicas.arrival_scv, replicas.prompt_scv
+    wait = found / (1 - found) * service * (scv + prompt_scv) / (scv + 1)
+    third = load * service**2 * (1 + prompt_scv) ** 3 / (3 * (1 - load))
+    square = np.maximum(2 * wait**2 / np.maximum(found, TINY), 2 * wait**2 + third)
+    return wait, square - wait**2, found
+
+
+def _joined(
+    gated: tuple[FloatArray, FloatArray], queue: tuple[FloatArray, FloatArray]
+) -> tuple[FloatArray, FloatArray]:
+    """Return mean and variance of a wait that is nearly the longer of two (eq. 77)."""
+    scale = np.maximum(np.maximum(gated[0], queue[0]), TINY)
+    first, second = (gated[0] / scale) ** BLEND, (queue[0] / scale) ** BLEND
+    both = np.maximum(first + second, TINY)
+    wait: FloatArray = scale * both ** (1 / BLEND)
+    return wait, (first * gated[1] + second * queue[1]) / both

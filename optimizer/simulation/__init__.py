@@ -1,0 +1,39 @@
+"""The simulator: requests run through a replica iteration by iteration, and what their times amount to.
+
+Importing it loads no compiler; that happens when the engine first runs.
+"""
+
+from optimizer.simulation.engine import Run, advance, simulate
+from optimizer.simulation.law import Coefficients, IterationCoefficients, SharedCoefficients
+from optimizer.simulation.lengths import Kind, Lengths
+from optimizer.simulation.limits import UNLIMITED, Limits
+from optimizer.simulation.replicas import DEFAULT_REQUESTS, DEFAULT_SEED, Effort, run_replica
+from optimizer.simulation.requests import Requests
+from optimizer.simulation.summary import Distribution, Estimate, Summary, share_within, summarise
+from optimizer.simulation.workload import ClosedLoad, Load, OpenLoad
+
+__all__ = [
+    "DEFAULT_REQUESTS",
+    "DEFAULT_SEED",
+    "UNLIMITED",
+    "ClosedLoad",
+    "Coefficients",
+    "Distribution",
+    "Effort",
+    "Estimate",
+    "IterationCoefficients",
+    "Kind",
+    "Lengths",
+    "Limits",
+    "Load",
+    "OpenLoad",
+    "Requests",
+    "Run",
+    "SharedCoefficients",
+    "Summary",
+    "advance",
+    "run_replica",
+    "share_within",
+    "simulate",
+    "summarise",
+]

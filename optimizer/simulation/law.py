@@ -1,0 +1,53 @@
+"""What the engine must know of time: how long an iteration takes, or how fast a batch progresses.
+
+Both are plain numbers, so that compiled code takes them as they are. Equation numbers refer to
+``docs/math.md``.
+"""
+
+from typing import NamedTuple
+
+
+class IterationCoefficients(NamedTuple):
+    """Time of one iteration with n decodes that read K tokens of KV cache, and T prompt tokens of P prompts.
+
+    a + (√(m² + (d·(n + T))²) − m) + b·(n + P) + g·K, plus q·A + e where there are prompts, plus s where n +
+    P > 1. A is the sum over the chunks of prompts of x·(start + x/2), for x tokens computed behind `start`
+    others.
+    """
+
+    base_ms: float = 0.0
+    """a [ms]."""
+    compute_per_token_ms: float = 0.0
+    """d [ms per token computed]."""
+    kv_read_per_token_ms: float = 0.0
+    """g [ms per token of KV cache read]."""
+    per_sequence_ms: float = 0.0
+    """b [ms per request in the iteration]."""
+    prompt_attention_ms: float = 0.0
+    """q [ms per pair of prompt tokens]."""
+    prompt_base_ms: float = 0.0
+    """e [ms per iteration with prompts]."""
+    weight_read_ms: float = 0.0
+    """m [ms]: computing hides behind reading the weights, up to about m/d tokens."""
+    batch_base_ms: float = 0.0
+    """s [ms per iteration of more than one request]."""
+
+
+class SharedCoefficients(NamedTuple):
+    """The linear law, as the reference means it: all requests of a batch progress at once.
+
+    While n are in the batch, a prompt of I tokens progresses by 1/(γ + δ·I·n) of itself in a millisecond,
+    and an answer by 1/(α + β·n) tokens.
+    """
+
+    decode_base_ms: float
+    """α [ms]."""
+    decode_per_request_ms: float
+    """β [ms per request in the batch]."""
+    prefill_base_ms: float
+    """γ [ms]."""
+    prefill_per_token_ms: float
+    """δ [ms per input token and request in the batch]."""
+
+
+Coefficients = IterationCoefficients | SharedCoefficients

@@ -1,0 +1,55 @@
+"""How long requests are: a mean number of tokens, and how far single ones are from it."""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from optimizer.arrays import IntArray
+
+LONGEST_TO_MEAN = 16
+"""Where a lognormal law is cut: beyond it is one request of ten thousand at a CV of 1."""
+
+
+class Kind(StrEnum):
+    """The shape of a law of lengths."""
+
+    FIXED = "fixed"
+    UNIFORM = "uniform"
+    LOGNORMAL = "lognormal"
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """A law of lengths in whole tokens, `least` at least."""
+
+    kind: Kind
+    mean: float
+    """Mean [tokens]; where it is no whole number, fixed lengths are drawn from the two next to it."""
+    variation: float = 0.0
+    """Uniform: the half-width over the mean, 0 … 1. Lognormal: the coefficient of variation."""
+    least: int = 0
+    """Shortest [tokens]."""
+
+    @classmethod
+    def with_cv(cls, mean: float, cv: float, least: int = 0) -> "Lengths":
+        """Return fixed lengths, or lognormal ones where they vary."""
+        return cls(Kind.LOGNORMAL if cv > 0 else Kind.FIXED, mean, cv, least)
+
+    def draw(self, count: int, rng: np.random.Generator) -> IntArray:
+        """Return `count` lengths, shape (count,)."""
+        if self.kind is Kind.UNIFORM:
+            low = math.ceil(self.mean * (1 - self.variation))
+            high = max(math.floor(self.mean * (1 + self.variation)), low)
+            drawn = rng.integers(low, high, count, endpoint=True)
+        elif self.kind is Kind.LOGNORMAL and self.mean > 0:
+            variance = math.log1p(self.variation * self.variation)
+            lengths = rng.lognormal(math.log(self.mean) - variance / 2, math.sqrt(variance), count)
+            drawn = np.rint(np.minimum(lengths, LONGEST_TO_MEAN * self.mean)).astype(np.int64)
+        else:
+            whole, part = divmod(self.mean, 1)
+            drawn = np.full(count, int(whole), dtype=np.int64)
+            if part > 0:
+                drawn += rng.random(count) < part
+        return np.maximum(drawn, self.least)

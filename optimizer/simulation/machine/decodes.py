@@ -1,0 +1,85 @@
+"""The answers in the works, filed by the iteration with which each ends.
+
+Every decode iteration makes one token for every answer, so its end is known when it begins: nothing is
+counted down, and the cost of an iteration does not depend on the batch.
+"""
+
+from optimizer.simulation.limits import UNLIMITED
+from optimizer.simulation.machine.compiling import compiled
+from optimizer.simulation.machine.state import BLOCK, NOBODY, Machine
+
+
+@compiled
+def held_tokens(machine: Machine, row: int) -> int:
+    """Return the tokens that an answer has in the KV cache."""
+    left = machine.rows[row].end - machine.state[0].iteration
+    return machine.rows[row].in_tokens + machine.rows[row].out_tokens - 1 - left
+
+
+@compiled
+def begin_answer(machine: Machine, row: int, left: int) -> None:
+    """File an answer that needs `left` further iterations, one at least."""
+    state = machine.state[0]
+    end = state.iteration + left
+    machine.rows[row].end = end
+    slot = end & (len(machine.ends) - 1)
+    machine.rows[row].link = machine.ends[slot]
+    machine.ends[slot] = row
+    machine.end_counts[slot // BLOCK] += 1
+    state.next_end = min(state.next_end, end)
+    state.decodes += 1
+    state.decode_tokens += held_tokens(machine, row)
+
+
+@compiled
+def end_answer(machine: Machine) -> int:
+    """Take out an answer that ends with this iteration, and return it; nobody if there is none."""
+    state = machine.state[0]
+    slot = state.iteration & (len(machine.ends) - 1)
+    row = machine.ends[slot]
+    if row != NOBODY:
+        machine.ends[slot] = machine.rows[row].link
+        _forget(machine, row, slot)
+    return row
+
+
+@compiled
+def break_off_answer(machine: Machine, row: int) -> None:
+    """Take out an answer before its end, and remember how much of it is made."""
+    state = machine.state[0]
+    slot = machine.rows[row].end & (len(machine.ends) - 1)
+    if machine.ends[slot] == row:
+        machine.ends[slot] = machine.rows[row].link
+    else:
+        before = machine.ends[slot]
+        while machine.rows[before].link != row:
+            before = machine.rows[before].link
+        machine.rows[before].link = machine.rows[row].link
+    machine.rows[row].made = machine.rows[row].out_tokens - (machine.rows[row].end - state.iteration)
+    _forget(machine, row, slot)
+    find_next_end(machine)
+
+
+@compiled
+def _forget(machine: Machine, row: int, slot: int) -> None:
+    state = machine.state[0]
+    machine.end_counts[slot // BLOCK] -= 1
+    state.decodes -= 1
+    state.decode_tokens -= held_tokens(machine, row)
+
+
+@compiled
+def find_next_end(machine: Machine) -> None:
+    """Look for the iteration with which the next answer ends."""
+    state = machine.state[0]
+    if state.decodes == 0:
+        state.next_end = UNLIMITED
+        return
+    mask = len(machine.ends) - 1
+    iteration = state.iteration + 1
+    slot = iteration & mask
+    while machine.ends[slot] == NOBODY:
+        step = BLOCK if slot % BLOCK == 0 and machine.end_counts[slot // BLOCK] == 0 else 1
+        iteration += step
+        slot = iteration & mask
+    state.next_end = iteration

@@ -1,0 +1,133 @@
+"""The machine that works in iterations: puts one together, lets its time pass, and hands out its tokens.
+
+Where only answers are in the works, nothing changes from one iteration to the next but their context: all
+iterations up to the next event pass in one step, whose time is an arithmetic series.
+"""
+
+import numpy as np
+
+from optimizer.simulation.law import IterationCoefficients
+from optimizer.simulation.limits import Limits
+from optimizer.simulation.machine.clients import (
+    HELD_BACK,
+    ON_TIME,
+    has_place,
+    next_arrival_ms,
+    take_arrivals,
+    think,
+)
+from optimizer.simulation.machine.compiling import compiled, entry
+from optimizer.simulation.machine.decodes import begin_answer, end_answer, find_next_end
+from optimizer.simulation.machine.memory import forget_admission, iterations_that_fit, make_room
+from optimizer.simulation.machine.scheduler import gather_prompts
+from optimizer.simulation.machine.state import NOBODY, Machine
+from optimizer.simulation.machine.times import iteration_ms, iterations_ms, iterations_until
+
+
+@entry
+def run_iterations(machine: Machine, times: IterationCoefficients, limits: Limits, until_ms: float) -> None:
+    """Run all iterations that begin before `until_ms`; the last of them may end after it.
+
+    Who has clocked arrivals up to then, a live client or a file, may add rows and go on from there.
+    """
+    state = machine.state[0]
+    while state.stuck == 0:
+        if state.running + state.waiting == 0:
+            arrival_ms = next_arrival_ms(machine)
+            if arrival_ms >= until_ms or arrival_ms == np.inf:
+                return
+            state.now_ms = max(state.now_ms, arrival_ms)
+            take_arrivals(machine, limits, ON_TIME)
+            continue
+        if state.now_ms >= until_ms:
+            return
+        gather_prompts(machine, limits)
+        if state.work_prompts > 0:
+            _pass_prompts(machine, times, limits)
+        else:
+            _pass_answers(machine, times, limits, until_ms)
+
+
+@compiled
+def _pass_prompts(machine: Machine, times: IterationCoefficients, limits: Limits) -> None:
+    """Let one iteration with prompts pass."""
+    state = machine.state[0]
+    decodes = 0 if limits.prefill_first else state.decodes
+    context = 0 if limits.prefill_first else state.decode_tokens + state.decodes
+    spent_ms = iteration_ms(
+        times, decodes, context, state.work_prompts, state.work_tokens, state.work_attention
+    )
+    _pass_time(machine, limits, spent_ms, 1, 0 if limits.prefill_first else 1)
+    state.partial, state.partial_tokens = state.work_partial, state.work_partial_tokens
+    for i in range(state.work_completed):
+        row = machine.places[i].prompt
+        left = machine.rows[row].out_tokens - machine.rows[row].made - 1
+        if machine.rows[row].made == 0:
+            machine.rows[row].first_ms = state.now_ms
+        if left == 0:
+            _end(machine, limits, row)
+        else:
+            begin_answer(machine, row, left)
+    take_arrivals(machine, limits, HELD_BACK)
+
+
+@compiled
+def _pass_answers(machine: Machine, times: IterationCoefficients, limits: Limits, until_ms: float) -> None:
+    """Let iterations without prompts pass, up to the next event."""
+    state = machine.state[0]
+    preempted = make_room(machine, limits)
+    if state.decodes == 0:
+        state.stuck = 1
+        return
+    first_ms = iteration_ms(times, state.decodes, state.decode_tokens + state.decodes, 0, 0, 0.0)
+    growth_ms = times.kv_read_per_token_ms * state.decodes
+    if not first_ms > 0:
+        state.stuck = 1
+        return
+    count = 1
+    if not preempted:
+        count = min(state.next_end - state.iteration, iterations_that_fit(machine, limits))
+        event_ms = min(until_ms, _next_event_ms(machine, limits))
+        if iterations_ms(first_ms, growth_ms, count) > event_ms - state.now_ms:
+            count = iterations_until(event_ms - state.now_ms, first_ms, growth_ms)
+    _pass_time(machine, limits, iterations_ms(first_ms, growth_ms, count), count, count)
+    take_arrivals(machine, limits, HELD_BACK)
+
+
+@compiled
+def _next_event_ms(machine: Machine, limits: Limits) -> float:
+    """Return when a request comes that could join the batch; who must wait in any case is no event."""
+    state = machine.state[0]
+    joins = state.waiting == 0 and state.partial == NOBODY and state.running < limits.max_batch
+    return next_arrival_ms(machine) if joins and has_place(machine, limits) else np.inf
+
+
+@compiled
+def _pass_time(machine: Machine, limits: Limits, spent_ms: float, iterations: int, tokens_each: int) -> None:
+    """Let time pass, in which every answer gets so many tokens; end those that are complete."""
+    state = machine.state[0]
+    if not spent_ms > 0:
+        state.stuck = 1
+    state.now_ms += spent_ms
+    state.busy_ms += spent_ms
+    state.batch_ms += spent_ms * state.running
+    state.iterations += iterations
+    state.iteration += tokens_each
+    state.decode_tokens += tokens_each * state.decodes
+    take_arrivals(machine, limits, ON_TIME)  # the places of those that end now are still taken
+    if state.iteration == state.next_end and tokens_each > 0:
+        row = end_answer(machine)
+        while row != NOBODY:
+            _end(machine, limits, row)
+            row = end_answer(machine)
+        find_next_end(machine)
+
+
+@compiled
+def _end(machine: Machine, limits: Limits, row: int) -> None:
+    """Give the last token to a request, and its place free."""
+    state = machine.state[0]
+    machine.rows[row].last_ms = state.now_ms
+    state.running -= 1
+    forget_admission(machine, limits, row)
+    think(machine, row, state.now_ms)

@@ -1,0 +1,82 @@
+"""The KV cache: what fits, and who must give way when it is full.
+
+A request takes memory token by token as its prompt is computed and its answer grows. When the next tokens
+do not fit, the request admitted last loses its place; its prompt and what there is of its answer are
+computed again later.
+"""
+
+from optimizer.simulation.limits import UNLIMITED, Limits
+from optimizer.simulation.machine.compiling import compiled
+from optimizer.simulation.machine.decodes import break_off_answer
+from optimizer.simulation.machine.queue import return_to_queue
+from optimizer.simulation.machine.state import NOBODY, Machine
+
+
+@compiled
+def never_fits(machine: Machine, limits: Limits, row: int) -> bool:
+    """Say whether a request needs more than all of the memory."""
+    return machine.rows[row].in_tokens + machine.rows[row].out_tokens - 1 > limits.kv_tokens
+
+
+@compiled
+def fits(machine: Machine, limits: Limits, tokens: int) -> bool:
+    """Say whether further tokens fit beside the next token of every answer."""
+    state = machine.state[0]
+    return state.decode_tokens + state.partial_tokens + state.decodes + tokens <= limits.kv_tokens
+
+
+@compiled
+def iterations_that_fit(machine: Machine, limits: Limits) -> int:
+    """Return how many iterations of the answers fit into the memory."""
+    state = machine.state[0]
+    if limits.kv_tokens >= UNLIMITED:
+        return UNLIMITED
+    return (limits.kv_tokens - state.decode_tokens - state.partial_tokens) // state.decodes
+
+
+@compiled
+def remember_admission(machine: Machine, limits: Limits, row: int) -> None:
+    """Note that a request is the youngest of the batch."""
+    if limits.kv_tokens >= UNLIMITED:
+        return
+    state = machine.state[0]
+    machine.rows[row].older = state.youngest
+    machine.rows[row].younger = NOBODY
+    if state.youngest != NOBODY:
+        machine.rows[state.youngest].younger = row
+    state.youngest = row
+
+
+@compiled
+def forget_admission(machine: Machine, limits: Limits, row: int) -> None:
+    """Note that a request has left the batch."""
+    if limits.kv_tokens >= UNLIMITED:
+        return
+    state = machine.state[0]
+    older, younger = machine.rows[row].older, machine.rows[row].younger
+    if older != NOBODY:
+        machine.rows[older].younger = younger
+    if younger != NOBODY:
+        machine.rows[younger].older = older
+    else:
+        state.youngest = older
+
+
+@compiled
+def make_room(machine: Machine, limits: Limits) -> bool:
+    """Preempt the youngest until the next token of every answer fits; say whether anybody lost a place."""
+    state = machine.state[0]
+    preempted = False
+    while not fits(machine, limits, 0):
+        row = state.youngest
+        if row == state.partial:
+            state.partial, state.partial_tokens = NOBODY, 0
+        else:
+            break_off_answer(machine, row)
+        forget_admission(machine, limits, row)
+        state.running -= 1
+        return_to_queue(machine, row)
+        machine.rows[row].preempted += 1
+        state.preemptions += 1
+        preempted = True
+    return preempted

@@ -1,0 +1,39 @@
+"""Requests that wait for a place, first come, first served; who lost a place comes first."""
+
+from optimizer.simulation.machine.compiling import compiled
+from optimizer.simulation.machine.state import NOBODY, Machine
+
+
+@compiled
+def join_queue(machine: Machine, row: int) -> None:
+    """Let a request wait behind all others."""
+    state = machine.state[0]
+    machine.rows[row].link = NOBODY
+    if state.waiting == 0:
+        state.first_waiting = row
+    else:
+        machine.rows[state.last_waiting].link = row
+    state.last_waiting = row
+    state.waiting += 1
+
+
+@compiled
+def return_to_queue(machine: Machine, row: int) -> None:
+    """Let a request that lost its place wait before all others."""
+    state = machine.state[0]
+    machine.rows[row].link = NOBODY if state.waiting == 0 else state.first_waiting
+    if state.waiting == 0:
+        state.last_waiting = row
+    state.first_waiting = row
+    state.waiting += 1
+
+
+@compiled
+def leave_queue(machine: Machine) -> int:
+    """Take the first of those that wait into the batch, and return it."""
+    state = machine.state[0]
+    row = state.first_waiting
+    state.first_waiting = machine.rows[row].link
+    state.waiting -= 1
+    state.running += 1
+    return row

@@ -1,0 +1,61 @@
+"""Which prompts share the next iteration.
+
+Chunked: decodes come first, and prompts fill what is left of the token budget, the last of them in part.
+Prefill first: whole prompts up to the budget, one at least, while decodes stand still. Both take requests
+in their order, and stop at the first that finds no place or no memory.
+"""
+
+from optimizer.simulation.limits import Limits
+from optimizer.simulation.machine.compiling import compiled
+from optimizer.simulation.machine.memory import fits, remember_admission
+from optimizer.simulation.machine.queue import leave_queue
+from optimizer.simulation.machine.state import NOBODY, Machine
+
+
+@compiled
+def gather_prompts(machine: Machine, limits: Limits) -> None:
+    """Put the prompt work of the next iteration together."""
+    state = machine.state[0]
+    state.work_prompts = state.work_tokens = state.work_completed = 0
+    state.work_attention = 0.0
+    state.work_partial, state.work_partial_tokens = NOBODY, 0
+    budget = limits.max_num_tokens - (0 if limits.prefill_first else state.decodes)
+    if state.partial != NOBODY:
+        tokens = min(prompt_tokens(machine, state.partial) - state.partial_tokens, budget)
+        if tokens <= 0 or not fits(machine, limits, tokens):
+            return
+        _add_chunk(machine, state.partial, state.partial_tokens, tokens)
+    while state.waiting > 0 and state.running < limits.max_batch and state.work_tokens < budget:
+        row = state.first_waiting
+        tokens = prompt_tokens(machine, row)
+        left = budget - state.work_tokens
+        if tokens > left:
+            if not limits.prefill_first:
+                tokens = left
+            elif state.work_tokens > 0:
+                return
+        if not fits(machine, limits, state.work_tokens + tokens):
+            return
+        leave_queue(machine)
+        remember_admission(machine, limits, row)
+        _add_chunk(machine, row, 0, tokens)
+
+
+@compiled
+def prompt_tokens(machine: Machine, row: int) -> int:
+    """Return what to compute before the next token of an answer: the prompt, and what was made and lost."""
+    return machine.rows[row].in_tokens + machine.rows[row].made
+
+
+@compiled
+def _add_chunk(machine: Machine, row: int, start: int, tokens: int) -> None:
+    """Compute so many tokens of the prompt of a request, behind the `start` tokens that are there."""
+    state = machine.state[0]
+    state.work_prompts += 1
+    state.work_tokens += tokens
+    state.work_attention += tokens * (start + tokens / 2)
+    if start + tokens == prompt_tokens(machine, row):
+        machine.places[state.work_completed].prompt = row
+        state.work_completed += 1
+    else:
+        state.work_partial, state.work_partial_tokens = row, start + tokens

@@ -1,0 +1,166 @@
+"""The machine of a batch whose requests all progress at once: the linear law, as the reference means it.
+
+Nobody waits for an iteration to end. While n requests are in the batch, a prompt of I tokens progresses by
+1/(γ + δ·I·n) of itself in a millisecond and an answer by 1/(α + β·n) tokens (eq. 1, 2); the first token
+comes with the end of the prompt.
+"""
+
+import numpy as np
+
+from optimizer.simulation.law import SharedCoefficients
+from optimizer.simulation.limits import Limits
+from optimizer.simulation.machine.clients import (
+    HELD_BACK,
+    ON_TIME,
+    has_place,
+    next_arrival_ms,
+    take_arrivals,
+    think,
+)
+from optimizer.simulation.machine.compiling import compiled, entry
+from optimizer.simulation.machine.queue import leave_queue
+from optimizer.simulation.machine.state import Machine
+
+ROUNDING = 1e-12
+"""Ends that are no further apart than this, relatively, come together."""
+
+
+@entry
+def run_shared(machine: Machine, times: SharedCoefficients, limits: Limits, until_ms: float) -> None:
+    """Run all events before `until_ms`."""
+    state = machine.state[0]
+    while True:
+        while state.waiting > 0 and state.running < limits.max_batch:
+            _admit(machine, leave_queue(machine))
+        arrival_ms = next_arrival_ms(machine) if has_place(machine, limits) else np.inf
+        progress_ms = np.inf if state.running == 0 else state.now_ms + _until_progress_ms(machine, times)
+        event_ms = min(arrival_ms, progress_ms)
+        if event_ms >= until_ms or event_ms == np.inf:
+            return
+        ends = progress_ms <= arrival_ms
+        _pass_time(machine, times, event_ms - state.now_ms, ends)
+        state.now_ms = event_ms
+        take_arrivals(machine, limits, ON_TIME)
+        if ends:
+            _finish_prompts(machine)
+            _finish_answers(machine)
+            take_arrivals(machine, limits, HELD_BACK)
+
+
+@compiled
+def _admit(machine: Machine, row: int) -> None:
+    """Take a request into the batch; one without a prompt has its first token at once."""
+    state = machine.state[0]
+    if machine.rows[row].in_tokens > 0:
+        machine.places[state.work_prompts].prompt = row
+        machine.places[state.work_prompts].prompt_left = 1.0
+        state.work_prompts += 1
+    else:
+        _begin_answer(machine, row)
+
+
+@compiled
+def _prompt_ms(machine: Machine, times: SharedCoefficients, place: int) -> float:
+    """Return what a whole prompt would take in the batch of now."""
+    tokens = machine.rows[machine.places[place].prompt].in_tokens
+    return times.prefill_base_ms + times.prefill_per_token_ms * tokens * machine.state[0].running
+
+
+@compiled
+def _token_ms(machine: Machine, times: SharedCoefficients) -> float:
+    """Return what a token takes in the batch of now."""
+    return times.decode_base_ms + times.decode_per_request_ms * machine.state[0].running
+
+
+@compiled
+def _until_progress_ms(machine: Machine, times: SharedCoefficients) -> float:
+    """Return how long it takes until a prompt is computed or an answer ends, with the batch of now."""
+    state = machine.state[0]
+    least_ms = np.inf
+    if state.decodes > 0:
+        least_ms = max(machine.places[0].answer_end - state.token_clock, 0.0) * _token_ms(machine, times)
+    for place in range(state.work_prompts):
+        least_ms = min(least_ms, machine.places[place].prompt_left * _prompt_ms(machine, times, place))
+    return least_ms
+
+
+@compiled
+def _pass_time(machine: Machine, times: SharedCoefficients, spent_ms: float, ends: bool) -> None:  # noqa: FBT001
+    """Let all progress; with `ends`, what is next to end is left with nothing, whatever the rounding."""
+    state = machine.state[0]
+    if state.running == 0:
+        return
+    state.busy_ms += spent_ms
+    state.batch_ms += spent_ms * state.running
+    ending_ms = _until_progress_ms(machine, times) * (1 + ROUNDING) if ends else -1.0
+    for place in range(state.work_prompts):
+        needed_ms = machine.places[place].prompt_left * _prompt_ms(machine, times, place)
+        over = needed_ms <= ending_ms
+        machine.places[place].prompt_left *= 0.0 if over else max(1 - spent_ms / needed_ms, 0.0)
+    if state.decodes > 0:
+        token_ms = _token_ms(machine, times)
+        left = machine.places[0].answer_end - state.token_clock
+        over = left * token_ms <= ending_ms
+        passed = state.token_clock + (0.0 if over else spent_ms / token_ms)
+        state.token_clock = machine.places[0].answer_end if over else passed
+
+
+@compiled
+def _finish_prompts(machine: Machine) -> None:
+    """Give the first token to those whose prompts are computed."""
+    state = machine.state[0]
+    kept = 0
+    for place in range(state.work_prompts):
+        row = machine.places[place].prompt
+        if machine.places[place].prompt_left > 0:
+            machine.places[kept].prompt = row
+            machine.places[kept].prompt_left = machine.places[place].prompt_left
+            kept += 1
+        else:
+            _begin_answer(machine, row)
+    state.work_prompts = kept
+
+
+@compiled
+def _begin_answer(machine: Machine, row: int) -> None:
+    state = machine.state[0]
+    machine.rows[row].first_ms = state.now_ms
+    end = state.token_clock + machine.rows[row].out_tokens - 1
+    place = state.decodes
+    state.decodes += 1
+    while place > 0 and machine.places[(place - 1) // 2].answer_end > end:
+        machine.places[place].answer = machine.places[(place - 1) // 2].answer
+        machine.places[place].answer_end = machine.places[(place - 1) // 2].answer_end
+        place = (place - 1) // 2
+    machine.places[place].answer, machine.places[place].answer_end = row, end
+
+
+@compiled
+def _finish_answers(machine: Machine) -> None:
+    """Give the last token to those whose answers are complete, and their places free."""
+    state = machine.state[0]
+    while state.decodes > 0 and machine.places[0].answer_end <= state.token_clock:
+        row = machine.places[0].answer
+        machine.rows[row].last_ms = state.now_ms
+        state.running -= 1
+        think(machine, row, state.now_ms)
+        _forget_first_answer(machine)
+
+
+@compiled
+def _forget_first_answer(machine: Machine) -> None:
+    state = machine.state[0]
+    state.decodes -= 1
+    size = state.decodes
+    row, end = machine.places[size].answer, machine.places[size].answer_end
+    place = 0
+    while 2 * place + 1 < size:
+        child = 2 * place + 1
+        if child + 1 < size and machine.places[child + 1].answer_end < machine.places[child].answer_end:
+            child += 1
+        if machine.places[child].answer_end >= end:
+            break
+        machine.places[place].answer = machine.places[child].answer
+        machine.places[place].answer_end = machine.places[child].answer_end
+        place = child
+    machine.places[place].answer, machine.places[place].answer_end = row, end

@@ -1,0 +1,132 @@
+"""What the machine knows between two steps: one record of itself, and one of each request.
+
+Lists are threaded through the requests, so that a step moves no data: a request is linked either into those
+that wait or into those that end with the same iteration. -1 ends a list.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from optimizer.arrays import FloatArray, IntArray
+from optimizer.simulation.limits import UNLIMITED, Limits
+from optimizer.simulation.requests import Requests
+
+NOBODY = -1
+BLOCK = 64
+"""Iterations that share one count of ends, so that a search for the next end can pass over them."""
+
+STATE = np.dtype(
+    [
+        ("now_ms", np.float64),
+        ("iteration", np.int64),  # decode iterations so far: the clock of the ends
+        ("next_end", np.int64),  # the iteration with which the next request ends
+        ("decodes", np.int64),  # requests that are being answered
+        ("decode_tokens", np.int64),  # their tokens in the KV cache
+        ("running", np.int64),  # requests in the batch: decodes and those with prompts in the works
+        ("waiting", np.int64),
+        ("first_waiting", np.int64),
+        ("last_waiting", np.int64),
+        ("partial", np.int64),  # the request whose prompt is computed in part
+        ("partial_tokens", np.int64),  # how much of it
+        ("youngest", np.int64),  # the request admitted last
+        ("next_row", np.int64),  # the request that is sent next
+        ("asleep", np.int64),  # users who think
+        ("work_prompts", np.int64),  # of the iteration that is put together: its prompts,
+        ("work_tokens", np.int64),  # their tokens in it,
+        ("work_attention", np.float64),  # the sum of x·(start + x/2) over them,
+        ("work_completed", np.int64),  # how many of them are computed with it,
+        ("work_partial", np.int64),  # and which of them in part,
+        ("work_partial_tokens", np.int64),  # with how many tokens then
+        ("busy_ms", np.float64),
+        ("batch_ms", np.float64),  # integral of the batch over time
+        (
+            "token_clock",
+            np.float64,
+        ),  # tokens of an answer that has been there from the start, where all progress
+        ("iterations", np.int64),
+        ("preemptions", np.int64),
+        ("rejected", np.int64),
+        ("stuck", np.int64),  # whether an iteration took no time
+    ],
+    align=True,
+)
+"""The replica."""
+
+ROW = np.dtype(
+    [
+        ("arrival_ms", np.float64),  # when its client wants to send it; with users: when its user woke
+        ("in_tokens", np.int64),
+        ("out_tokens", np.int64),
+        ("think_ms", np.float64),  # how long its user thinks after it
+        ("sent_ms", np.float64),  # NaN, like the next two, until it happens
+        ("first_ms", np.float64),
+        ("last_ms", np.float64),
+        ("preempted", np.int64),  # how often it lost its place
+        ("made", np.int64),  # tokens of the answer before it last lost its place
+        ("end", np.int64),  # iteration with which it ends
+        ("link", np.int64),  # next of those that wait, or of those that end with the same iteration
+        ("older", np.int64),  # the one admitted before it that still runs
+        ("younger", np.int64),
+    ],
+    align=True,
+)
+"""A request."""
+
+PLACE = np.dtype(
+    [
+        ("prompt", np.int64),  # the request whose prompt is in the works, or is computed with this iteration
+        ("prompt_left", np.float64),  # where all progress at once: what is left of the prompt, 1 … 0
+        ("answer", np.int64),  # likewise the answers in the works, a heap by their ends
+        ("answer_end", np.float64),  # by the token clock
+    ],
+    align=True,
+)
+"""A place of a list as long as the batch."""
+
+
+class Machine(NamedTuple):
+    """A replica and its clients."""
+
+    state: npt.NDArray[Any]
+    """One record of `STATE`."""
+    rows: npt.NDArray[Any]
+    """Requests as records of `ROW`, in the order in which they are sent; shape (R,)."""
+    places: npt.NDArray[Any]
+    """Records of `PLACE`, one for each request that the batch may hold."""
+    wakes_ms: FloatArray
+    """When users have thought enough: a heap, shape (users,); empty without users."""
+    ends: IntArray
+    """First of those that end with an iteration, by its number modulo the size, a power of two."""
+    end_counts: IntArray
+    """Ends in each block of iterations."""
+
+
+def machine_of(requests: Requests, limits: Limits) -> Machine:
+    """Return a replica at rest, and requests to come."""
+    rows = np.zeros(len(requests), ROW)
+    rows["in_tokens"], rows["out_tokens"] = requests.in_tokens, requests.out_tokens
+    if requests.arrival_ms is not None:
+        rows["arrival_ms"] = requests.arrival_ms
+    if requests.think_ms is not None:
+        rows["think_ms"] = requests.think_ms
+    for name in ("sent_ms", "first_ms", "last_ms"):
+        rows[name] = np.nan
+    state = np.zeros(1, STATE)
+    for name in ("first_waiting", "last_waiting", "partial", "youngest"):
+        state[name] = NOBODY
+    state["next_end"] = UNLIMITED
+    wakes_ms = np.empty(0) if requests.wakes_ms is None else requests.wakes_ms.copy()
+    state["asleep"] = len(wakes_ms)
+    blocks = 1
+    while blocks * BLOCK <= int(requests.out_tokens.max(initial=1)):
+        blocks *= 2
+    return Machine(
+        state=state,
+        rows=rows,
+        places=np.zeros(min(limits.max_batch, len(rows)) + 1, PLACE),
+        wakes_ms=wakes_ms,
+        ends=np.full(blocks * BLOCK, NOBODY, dtype=np.int64),
+        end_counts=np.zeros(blocks, dtype=np.int64),
+    )

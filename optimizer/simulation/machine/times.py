@@ -1,0 +1,41 @@
+"""The iteration law, compiled (eq. 63)."""
+
+import math
+
+from optimizer.simulation.law import IterationCoefficients
+from optimizer.simulation.machine.compiling import compiled
+
+
+@compiled
+def iteration_ms(
+    times: IterationCoefficients, decodes: int, context: int, prompts: int, tokens: int, attention: float
+) -> float:
+    """Return the time of an iteration with so many decodes on `context` tokens, and `tokens` of `prompts`."""
+    compute_ms = times.compute_per_token_ms * (decodes + tokens)
+    hidden_ms = times.weight_read_ms
+    time_ms = times.base_ms + (math.sqrt(hidden_ms * hidden_ms + compute_ms * compute_ms) - hidden_ms)
+    time_ms += times.per_sequence_ms * (decodes + prompts) + times.kv_read_per_token_ms * context
+    if tokens > 0:
+        time_ms += times.prompt_attention_ms * attention + times.prompt_base_ms
+    if decodes + prompts > 1:
+        time_ms += times.batch_base_ms
+    return time_ms
+
+
+@compiled
+def iterations_ms(first_ms: float, growth_ms: float, count: int) -> float:
+    """Return the time of `count` iterations, each `growth_ms` longer than the one before it."""
+    return count * first_ms + growth_ms * (count * (count - 1) / 2)
+
+
+@compiled
+def iterations_until(span_ms: float, first_ms: float, growth_ms: float) -> int:
+    """Return the least number of such iterations, one at least, that take `span_ms` or longer."""
+    half = first_ms - growth_ms / 2
+    count = math.ceil(2 * span_ms / (half + math.sqrt(half * half + 2 * growth_ms * span_ms)))
+    count = max(count, 1)
+    while count > 1 and iterations_ms(first_ms, growth_ms, count - 1) >= span_ms:
+        count -= 1
+    while iterations_ms(first_ms, growth_ms, count) < span_ms:
+        count += 1
+    return count

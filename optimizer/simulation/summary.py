@@ -1,0 +1,192 @@
+"""What runs amount to: means, percentiles and shares, each with its interval.
+
+Counted are the requests from a tenth to nine tenths of a run, in the order in which they are sent: by then
+the replica has filled, and the last that count still meet others behind them. The interval of one run comes
+from the batch means: the counted requests are cut into 20 parts of equal number, in their order, and t is
+taken over the figures of the parts; that of several runs with seeds of their own from t over the runs. A
+figure is that of all counted requests.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray
+from optimizer.simulation.engine import Run
+
+LEFT_OUT = 0.1
+"""Share of a run that is not counted, at its beginning and again at its end."""
+PARTS = 20
+"""Batches of the batch means."""
+LEAST_REQUESTS = 500
+"""Fewer requests make no percentiles in the parts."""
+CONFIDENCE = 0.95
+PERCENTILES = (50, 90, 95, 99)
+
+
+class Estimate(NamedTuple):
+    """A figure with its interval, value ± half-width."""
+
+    value: float
+    half_width: float
+    """Half of the 95 % interval."""
+
+    def may_be(self, truth: float) -> bool:
+        """Say whether a value lies within the interval."""
+        return abs(self.value - truth) <= self.half_width
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """A latency of the counted requests [ms]."""
+
+    mean: Estimate
+    percentiles: dict[int, Estimate]
+    """By percent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What the counted requests of one or more runs amount to."""
+
+    ttft: Distribution
+    itl: Distribution
+    e2e: Distribution
+    throughput_rps: Estimate
+    """Completed [requests/s]."""
+    loss: Estimate
+    """Share of requests that were turned away."""
+    preemptions: float
+    """Losses of a place per request."""
+    batch: float
+    """Mean batch while anything runs [requests]."""
+    counted: int
+    """Requests that count, of all runs."""
+    overload: str | None
+    """Why there is no steady state; none: there is one, as far as the runs show."""
+
+
+def counted_rows(run: Run) -> slice:
+    """Return which requests of a run count."""
+    left_out = int(len(run.requests) * LEFT_OUT)
+    return slice(left_out, len(run.requests) - left_out)
+
+
+def summarise(runs: Sequence[Run]) -> Summary:
+    """Return what runs of one replica amount to; they differ in their seeds alone.
+
+    Args:
+        runs: one run or more, of `LEAST_REQUESTS` or more.
+    """
+    return Summary(
+        ttft=_distribution(runs, "ttft_ms"),
+        itl=_distribution(runs, "itl_ms"),
+        e2e=_distribution(runs, "e2e_ms"),
+        throughput_rps=_throughput(runs),
+        loss=estimate(runs, lambda run: run.rejected.astype(np.float64), _mean),
+        preemptions=float(np.mean([run.preemptions[counted_rows(run)].mean() for run in runs])),
+        batch=sum(run.batch_ms for run in runs) / sum(run.busy_ms for run in runs),
+        counted=sum(len(run.sent_ms[counted_rows(run)]) for run in runs),
+        overload=next((text for run in runs if (text := overload_of(run)) is not None), None),
+    )
+
+
+def share_within(runs: Sequence[Run], within: Callable[[Run], BoolArray]) -> Estimate:
+    """Return the share of requests for which something holds; of one turned away nothing does."""
+    return estimate(runs, lambda run: within(run).astype(np.float64), _mean)
+
+
+Figure = Callable[[FloatArray], FloatArray]
+"""From values of parts, shape (parts, requests), to a figure of each."""
+
+
+def estimate(runs: Sequence[Run], values: Callable[[Run], FloatArray], figure: Figure) -> Estimate:
+    """Return a figure of the counted requests with its interval; NaN does not count."""
+    counted = [values(run)[counted_rows(run)] for run in runs]
+    whole = float(_apply(figure, np.concatenate(counted)[None, :])[0])
+    if len(runs) > 1:
+        return Estimate(whole, half_width(np.array([_apply(figure, one[None, :])[0] for one in counted])))
+    length = len(counted[0]) // PARTS
+    return Estimate(whole, half_width(_apply(figure, counted[0][: length * PARTS].reshape(PARTS, length))))
+
+
+def half_width(figures: FloatArray) -> float:
+    """Return half of the t interval around the mean of independent figures; NaN for fewer than two."""
+    from scipy.special import stdtrit
+
+    kept = figures[~np.isnan(figures)]
+    if len(kept) < 2:
+        return np.nan
+    quantile = float(stdtrit(len(kept) - 1, (1 + CONFIDENCE) / 2))
+    return float(quantile * kept.std(ddof=1) / np.sqrt(len(kept)))
+
+
+def overload_of(run: Run) -> str | None:
+    """Return why a run has no steady state, if it has none.
+
+    The queue grows without end where fewer requests are completed than are taken in, by one in a hundred
+    and over the second half of what counts, and where then even the luckiest of the last quarter waits
+    longer for its first token than the usual one of the first quarter.
+    """
+    rows = counted_rows(run)
+    sent, ttft = run.sent_ms[rows], run.ttft_ms[rows]
+    quarter = len(sent) // 4
+    begin, end = sent[2 * quarter], sent[-1]
+    taken = int((~run.rejected[rows])[2 * quarter :].sum())
+    completed = int(((run.last_ms > begin) & (run.last_ms <= end)).sum())
+    first, last = ttft[:quarter], ttft[-quarter:]
+    if end <= begin or completed >= 0.99 * taken or np.isnan(last).all() or np.isnan(first).all():
+        return None
+    if np.nanmin(last) <= np.nanmedian(first):
+        return None
+    offered, done = (1000 * count / (end - begin) for count in (taken, completed))
+    return (
+        f"{offered:.4g} requests/s come and {done:.4g} are completed: the queue grows without end; "
+        "lower the load, or add replicas"
+    )
+
+
+def _mean(parts: FloatArray) -> FloatArray:
+    return np.asarray(parts.mean(axis=1))
+
+
+def _percentile(percent: float) -> Figure:
+    return lambda parts: np.asarray(np.quantile(parts, percent / 100, axis=1))
+
+
+def _apply(figure: Figure, parts: FloatArray) -> FloatArray:
+    """Return a figure of each part, without what is NaN in it."""
+    if not np.isnan(parts).any():
+        return figure(parts)
+    kept = [part[~np.isnan(part)] for part in parts]
+    return np.array([figure(part[None, :])[0] if len(part) else np.nan for part in kept])
+
+
+def latency_percentile(runs: Sequence[Run], name: str, percent: float) -> Estimate:
+    """Return a percentile of a latency of runs, by its name (`ttft_ms`)."""
+    return estimate(runs, lambda run: _latency(run, name), _percentile(percent))
+
+
+def _latency(run: Run, name: str) -> FloatArray:
+    latency: FloatArray = getattr(run, name)
+    return latency
+
+
+def _distribution(runs: Sequence[Run], name: str) -> Distribution:
+    return Distribution(
+        estimate(runs, lambda run: _latency(run, name), _mean),
+        {percent: latency_percentile(runs, name, percent) for percent in PERCENTILES},
+    )
+
+
+def _throughput(runs: Sequence[Run]) -> Estimate:
+    """Return the rate of completions while the counted requests were sent."""
+    rates = []
+    for run in runs:
+        sent = run.sent_ms[counted_rows(run)]
+        edges = np.linspace(sent[0], sent[-1], PARTS + 1)
+        rates.append(1000 * np.histogram(run.last_ms[~np.isnan(run.last_ms)], edges)[0] / np.diff(edges))
+    means = np.array([rate.mean() for rate in rates])
+    return Estimate(float(means.mean()), half_width(means if len(runs) > 1 else rates[0]))

@@ -1,0 +1,81 @@
+"""Recorded requests from a file in the public Azure format: TIMESTAMP, ContextTokens, GeneratedTokens.
+
+Timestamps are dates with times, or plain seconds. Rows may come in any order; the first request is at zero.
+"""
+
+import csv
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from optimizer.documents import MAX_TOKENS
+from optimizer.errors import SpecError
+from optimizer.simulation.requests import Requests
+
+COLUMNS = ("timestamp", "contexttokens", "generatedtokens")
+"""What the header must name, in any case; other columns are passed over."""
+
+
+def read_trace(path: str | os.PathLike[str]) -> Requests:
+    """Read the requests of a file, in the order of their times.
+
+    Raises:
+        SpecError: the file cannot be read, or a row is no request; the text names file and line.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise SpecError(f"{path}: cannot be read: {reason}") from None
+    rows = csv.reader(text.splitlines())
+    header = [name.strip().lower() for name in next(rows, [])]
+    missing = [name for name in COLUMNS if name not in header]
+    if missing:
+        raise SpecError(
+            f"{path}: no column {missing[0]!r}; the first line must name TIMESTAMP, ContextTokens and "
+            "GeneratedTokens"
+        )
+    places = [header.index(name) for name in COLUMNS]
+    found = [_request(row, places, f"{path}: line {rows.line_num}") for row in rows if row]
+    if not found:
+        raise SpecError(f"{path}: no requests")
+    table = np.array(found)
+    table = table[np.argsort(table[:, 0], kind="stable")]
+    arrival_ms = 1000 * (table[:, 0] - table[0, 0])
+    return Requests(table[:, 1].astype(np.int64), table[:, 2].astype(np.int64), arrival_ms)
+
+
+def _request(row: list[str], places: list[int], line: str) -> tuple[float, int, int]:
+    """Return time [s], prompt and answer of a row."""
+    if len(row) <= max(places):
+        raise SpecError(f"{line}: {len(row)} values; give one for each column of the first line")
+    when, prompt, answer = (row[place].strip() for place in places)
+    return (
+        _seconds(when, line),
+        _tokens(prompt, 0, "ContextTokens", line),
+        _tokens(answer, 1, "GeneratedTokens", line),
+    )
+
+
+def _seconds(text: str, line: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        try:
+            when = datetime.fromisoformat(text)
+        except ValueError:
+            raise SpecError(
+                f"{line}: TIMESTAMP: {text!r} is neither a date with a time nor a number of seconds"
+            ) from None
+        value = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    if not np.isfinite(value):
+        raise SpecError(f"{line}: TIMESTAMP: {text!r} is not finite")
+    return value
+
+
+def _tokens(text: str, least: int, name: str, line: str) -> int:
+    if not text.isascii() or not text.isdigit() or not least <= int(text[:12]) <= MAX_TOKENS:
+        raise SpecError(f"{line}: {name}: must be an integer from {least} to {MAX_TOKENS}, not {text!r}")
+    return int(text)

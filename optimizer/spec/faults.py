@@ -1,0 +1,182 @@
+"""What is wrong in documents, all of it at once, each with its place.
+
+`validated` stops at the first fault of a list, so that rubbish costs little; what is here goes through a
+document that was refused item by item, and keeps what is sound in it for the checks across documents.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any, Generic, TypeVar, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from optimizer.errors import SpecError
+from optimizer.spec.messages import path_text, problem_text
+from optimizer.spec.positions import Location, Position
+
+MAX_FAULTS = 1000
+"""Most faults that are listed."""
+_IDENTITY = frozenset({"name", "type", "acc", "class", "model", "count"})
+"""The keys by which documents refer to one another; what is left of an item of which all else is wrong."""
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that is wrong in a document, and where."""
+
+    location: Location
+    """Where in the document."""
+    problem: str
+    """What is wrong, which limit, what to do."""
+    source: str = ""
+    """The file; empty for a document in memory."""
+    position: Position | None = None
+    """Line and column."""
+
+    @property
+    def path(self) -> str:
+        """The location as messages show it: ``servers[3].model``."""
+        return path_text(self.location)
+
+    @property
+    def place(self) -> str:
+        """File, line and column as compilers write them; empty for a document in memory."""
+        if not self.source or self.position is None:
+            return self.source
+        return f"{self.source}:{self.position[0]}:{self.position[1]}"
+
+    def to_wire(self) -> dict[str, str | int | None]:
+        """Return the fault as plain values, for JSON."""
+        line, column = self.position or (None, None)
+        return {
+            "file": self.source or None,
+            "line": line,
+            "column": column,
+            "path": self.path or None,
+            "message": self.problem,
+        }
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.place, self.path, self.problem) if part)
+
+
+def in_order(faults: Iterable[Fault]) -> list[Fault]:
+    """Return faults in the order of files and lines; those in memory, which have none, as they are."""
+    return sorted(faults, key=lambda fault: (fault.source, fault.position or (0, 0)))
+
+
+class FaultyDocumentsError(SpecError):
+    """Raised when documents have faults; the text has the first and how many more there are."""
+
+    def __init__(self, faults: Sequence[Fault], others: int = 0) -> None:
+        super().__init__(faults, others)
+        self.faults = tuple(in_order(faults))
+        """What was found, in the order of files and lines."""
+        self.others = others
+        """Faults beyond those."""
+
+    def __str__(self) -> str:
+        more = len(self.faults) - 1 + self.others
+        return f"{self.faults[0]}" + (f" (and {more} more)" if more else "")
+
+
+def document_problems(
+    model: type[BaseModel], raw: object, context: Mapping[str, object], at: Location = ()
+) -> Iterator[tuple[Location, str]]:
+    """Yield everything that is wrong with plain values as a document, in the order of its fields."""
+    lists = _lists(model)
+    rest, items = _parted(raw, lists)
+    try:
+        model.model_validate(rest, context=dict(context))
+    except ValidationError as error:
+        for problem in error.errors(include_url=False):
+            yield (*at, *problem["loc"]), problem_text(problem, model)
+    except RecursionError:
+        yield at, "the document is nested too deeply"
+    for name, values in items.items():
+        for i, value in enumerate(values):
+            yield from document_problems(lists[name], value, context, (*at, name, i))
+
+
+@dataclass(frozen=True, slots=True)
+class Sound(Generic[_Model]):
+    """What is left of a document without what is wrong in it."""
+
+    document: _Model
+    kept: Mapping[str, tuple[int, ...]]
+    """Of each list of documents the indices of the items that are left."""
+    incomplete: frozenset[str]
+    """Lists from which something is missing."""
+
+
+def sound_part(model: type[_Model], raw: Mapping[Any, Any], context: Mapping[str, object]) -> Sound[_Model]:
+    """Return plain values as a document whose fields may all be absent, without what is wrong in them."""
+    lists = _lists(model)
+    rest, items = _parted(raw, lists)
+    sound = {
+        name: [_sound_item(lists[name], value, context) for value in values] for name, values in items.items()
+    }
+    kept = {name: tuple(i for i, item in enumerate(mine) if item is not None) for name, mine in sound.items()}
+    values = {name: [sound[name][i] for i in indices] for name, indices in kept.items()}
+    missing = {name for name in items if len(kept[name]) < len(items[name])}
+    missing |= {name for name in lists if name.lower() in {str(key).lower() for key in rest}}
+    return Sound(_without_faults(model, rest, values, context) or model(), kept, frozenset(missing))
+
+
+def _sound_item(model: type[_Model], raw: object, context: Mapping[str, object]) -> _Model | None:
+    """Return what is sound of an item; of lists in it what stands before an item of which nothing is."""
+    if not isinstance(raw, Mapping):
+        return None
+    lists = _lists(model)
+    rest, items = _parted(raw, lists)
+    found = {
+        name: [_sound_item(lists[name], value, context) for value in values] for name, values in items.items()
+    }
+    kept = {name: list(takewhile(lambda item: item is not None, mine)) for name, mine in found.items()}
+    return _without_faults(model, rest, kept, context)
+
+
+def _without_faults(
+    model: type[_Model], rest: Mapping[Any, Any], lists: Mapping[str, Any], context: Mapping[str, object]
+) -> _Model | None:
+    """Validate values without those that are refused; where only their sum is, with the names alone."""
+    for _ in range(3):
+        try:
+            return model.model_validate({**rest, **lists}, context=dict(context))
+        except ValidationError as error:
+            wrong = {str(problem["loc"][0]).lower() if problem["loc"] else "" for problem in error.errors()}
+        rest = {
+            key: value
+            for key, value in rest.items()
+            if str(key).lower() not in wrong and ("" not in wrong or str(key).lower() in _IDENTITY)
+        }
+    return None
+
+
+def _lists(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
+    """Return the documents in the lists of a document, by the lists' wire names."""
+    found = {}
+    for name, field in model.model_fields.items():
+        inner = get_args(field.annotation)
+        if get_origin(field.annotation) is tuple and issubclass(inner[0], BaseModel):
+            found[field.alias or name] = inner[0]
+    return found
+
+
+def _parted(raw: object, lists: Mapping[str, object]) -> tuple[Any, dict[str, Sequence[object]]]:
+    """Part plain values into what is no list of documents, and these lists by their wire names."""
+    if not isinstance(raw, Mapping):
+        return raw, {}
+    spelling = {name.lower(): name for name in lists}
+    items: dict[str, Sequence[object]] = {}
+    rest = {}
+    for key, value in raw.items():
+        name = spelling.get(str(key).lower())
+        if name is not None and name not in items and isinstance(value, list | tuple):
+            items[name] = value
+        else:
+            rest[key] = value
+    return rest, items

@@ -1,0 +1,123 @@
+"""The items of documents by name: what occurs twice, and what refers to nothing."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from optimizer.spec.faults import Fault
+from optimizer.spec.files import Part
+from optimizer.spec.messages import did_you_mean, path_text
+from optimizer.spec.positions import Location
+
+MAX_COMPARED = 200_000
+"""Names compared to suggest one for what does not exist; beyond it none is suggested."""
+
+
+class Entry(NamedTuple):
+    """An item of a section, and where it stands."""
+
+    part: Part
+    at: Location
+    item: Any
+
+
+class Problem(NamedTuple):
+    """What contradicts something, and where; perhaps another place that stands in the text as ``{}``."""
+
+    part: Part
+    at: Location
+    text: str
+    other: tuple[Part, Location] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """The items of documents by name."""
+
+    accelerators: dict[str, Entry]
+    profiles: dict[tuple[str, str], Entry]
+    classes: dict[str, Entry]
+    servers: dict[str, Entry]
+    capacity: dict[str, Entry]
+    twice: list[Problem]
+    """Names that occur twice, and sections that may not."""
+
+    @classmethod
+    def of(cls, parts: Sequence[Part]) -> "Index":
+        """Return the items of some documents."""
+        twice: list[Problem] = []
+        index = cls(
+            accelerators=_indexed(parts, "accelerators", lambda item: item.name, twice),
+            profiles=_indexed(parts, "models", lambda item: (item.name, item.accelerator), twice),
+            classes=_indexed(parts, "serviceClasses", lambda item: item.name, twice),
+            servers=_indexed(parts, "servers", lambda item: item.name, twice),
+            capacity=_indexed(parts, "count", lambda item: item.type, twice),
+            twice=twice,
+        )
+        given = [part for part in parts if "optimizer" in part.spec.model_fields_set]
+        twice += (
+            Problem(part, ("optimizer",), f"the section is also in {given[0].source}; keep one")
+            for part in given[1:]
+        )
+        return index
+
+
+def _indexed(
+    parts: Sequence[Part], section: str, key: Callable[[Any], Any], twice: list[Problem]
+) -> dict[Any, Entry]:
+    """Return the items of a section by name; a name that occurs twice is noted."""
+    index: dict[Any, Entry] = {}
+    field = {"serviceClasses": "service_classes"}.get(section, section)
+    for part in parts:
+        for i, item in enumerate(getattr(part.spec, field)):
+            name, at = key(item), part.location(section, i)
+            if name in index:
+                shown = " on ".join(map(repr, name)) if isinstance(name, tuple) else repr(name)
+                text = f"{shown} occurs twice; it is also at "
+                twice.append(Problem(part, at, text, index[name][:2]))
+            else:
+                index[name] = Entry(part, at, item)
+    return index
+
+
+def located(problems: Sequence[Problem]) -> list[Fault]:
+    """Return problems as faults; each text is read once to find their lines."""
+    wanted: dict[int, list[tuple[Location, str]]] = {}
+    places = [(problem.part, problem.at) for problem in problems]
+    places += [problem.other for problem in problems if problem.other is not None]
+    parts = {id(part): part for part, _ in places}
+    for part, at in places:
+        wanted.setdefault(id(part), []).append((at, ""))
+    found = {
+        (key, fault.location): fault for key, part in parts.items() for fault in part.faults(wanted[key])
+    }
+    faults = []
+    for problem in problems:
+        text = problem.text
+        if problem.other is not None:
+            text += str(found[id(problem.other[0]), problem.other[1]])
+        faults.append(replace(found[id(problem.part), problem.at], problem=text))
+    return faults
+
+
+class Names:
+    """The names of a section, to which others refer."""
+
+    def __init__(self, what: str, known: Collection[str], incomplete: bool) -> None:  # noqa: FBT001  read above
+        self._what = what
+        self._known = known
+        self._incomplete = incomplete
+        self._hints: dict[str, str] = {}
+        self._compared = 0
+
+    def missing(self, part: Part, at: Location, name: str, note: str = "") -> Iterator[Problem]:
+        """Yield a problem if a name refers to nothing; with the nearest that exists."""
+        if name in self._known or self._incomplete:
+            return
+        if name not in self._hints:
+            self._compared += len(self._known)
+            near = did_you_mean(name, self._known) if self._compared <= MAX_COMPARED else ""
+            self._hints[name] = near
+        correct = path_text(at).rsplit(".", 1)[-1]
+        hint = self._hints[name] or f"; add it, or correct {correct!r}"
+        yield Problem(part, at, f"{self._what}{note} {name!r} does not exist{hint}")

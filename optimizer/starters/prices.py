@@ -1,0 +1,183 @@
+"""Prices of accelerators from files: SkyPilot's catalogue, or a plain table of accelerators and prices.
+
+No price is built in. A SkyPilot file (``vms.csv``) has a row for each instance type, region and zone, in
+USD; a plain one has the columns ``accelerator`` and ``price`` and may have ``cards``, ``count``, ``place``.
+"""
+
+import csv
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from optimizer.errors import SpecError
+from optimizer.money import EXAMPLES, Price, read_price
+from optimizer.profiles.catalogue import load_catalogue
+from optimizer.spec.files import lines_of, read_text
+from optimizer.units import UnitError
+
+_SKYPILOT = {"acceleratorname", "acceleratorcount", "price"}
+_PLAIN = {"accelerator", "price"}
+_SKYPILOT_NAMES: Mapping[str, str] = {"a100": "A100-40", "v100": "", "h100-mega": "H100", "l40": ""}
+"""SkyPilot's names that mean something else than the catalogue's; empty: what the catalogue does not have."""
+_CARDS = re.compile(r"^(\d+)\s*[x×]\s*(.+)$", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A slice of cards that can be had at a price."""
+
+    accelerator: str
+    """The card's name in the catalogue."""
+    cards: int
+    price: Price
+    """Of the slice."""
+    place: str = ""
+    """Region, cloud or whatever the file says; empty where it says nothing."""
+    count: int | None = None
+    """Cards that exist; none: the file does not say."""
+
+    @property
+    def name(self) -> str:
+        """What the slice is called: ``H100``, ``8xH100``."""
+        return self.accelerator if self.cards == 1 else f"{self.cards}x{self.accelerator}"
+
+
+@dataclass(frozen=True, slots=True)
+class PriceList:
+    """The offers of a file, the cheapest of each slice."""
+
+    offers: tuple[Offer, ...]
+    """By accelerator and cards."""
+    unknown: tuple[str, ...]
+    """Names of accelerators in the file that the catalogue does not have."""
+
+    def document(self) -> list[dict[str, object]]:
+        """Return the offers as plain values."""
+        return [
+            {"accelerator": offer.accelerator, "cards": offer.cards, "price": str(offer.price)}
+            | ({"place": offer.place} if offer.place else {})
+            | ({} if offer.count is None else {"count": offer.count})
+            for offer in self.offers
+        ]
+
+
+def slice_of(name: str) -> tuple[int, str]:
+    """Return how many cards a name such as ``8xH100`` stands for, and the name of one of them."""
+    found = _CARDS.match(name)
+    return (int(found[1]), found[2]) if found else (1, name)
+
+
+def read_prices(path: str | os.PathLike[str], *, region: str | None = None, spot: bool = False) -> PriceList:
+    """Read the offers of a file, of several for the same slice the cheapest.
+
+    Args:
+        path: a CSV file, or ``-`` for standard input.
+        region: a region (SkyPilot) or place; none: all.
+        spot: the spot prices of a SkyPilot file in place of those on demand.
+
+    Raises:
+        SpecError: the file cannot be read, has neither format, or a price is wrong.
+    """
+    rows = _rows(path)
+    columns = {name.lower() for _, row in rows[:1] for name in row}
+    if columns >= _SKYPILOT:
+        found = list(_skypilot(rows, spot=spot))
+    elif columns >= _PLAIN and not spot:
+        found = list(_plain(rows))
+    else:
+        what = "SpotPrice, which --spot asks for" if spot else "AcceleratorName, AcceleratorCount and Price"
+        raise SpecError(
+            f"{path}: the header must name accelerator and price, or (SkyPilot) {what}; it names "
+            f"{', '.join(sorted(columns)) or 'nothing'}"
+        )
+    unknown = sorted({name for name, offer in found if offer is None})
+    offers = [offer for _, offer in found if offer is not None]
+    chosen = [offer for offer in offers if region is None or region.lower() == offer.place.lower()]
+    if offers and not chosen:
+        places = sorted({offer.place for offer in offers})
+        raise SpecError(f"{path}: nothing is offered in {region!r}; the file has {', '.join(places[:10])}")
+    best: dict[tuple[str, int], Offer] = {}
+    for offer in chosen:
+        key = offer.accelerator, offer.cards
+        if key not in best or (offer.price, offer.place) < (best[key].price, best[key].place):
+            best[key] = offer
+    return PriceList(tuple(best[key] for key in sorted(best)), tuple(unknown))
+
+
+def _rows(path: str | os.PathLike[str]) -> list[tuple[str, dict[str, str]]]:
+    """Return the rows of a CSV file by lower-case column, each with its place."""
+    reader = csv.reader(lines_of(read_text(path)), strict=True)
+    try:
+        header = [name.strip().lower() for name in next(reader, [])]
+        found = []
+        for row in reader:
+            if not any(field.strip() for field in row):
+                continue
+            place = f"{path}:{reader.line_num}"
+            if len(row) != len(header):
+                raise SpecError(f"{place}: {len(row)} fields, the header has {len(header)}")
+            found.append((place, dict(zip(header, (field.strip() for field in row), strict=True))))
+    except csv.Error as error:
+        raise SpecError(f"{path}:{reader.line_num}: not valid CSV: {error}") from None
+    if not found:
+        raise SpecError(f"{path}: the file holds no prices")
+    return found
+
+
+def _skypilot(rows: list[tuple[str, dict[str, str]]], *, spot: bool) -> Iterator[tuple[str, Offer | None]]:
+    for place, row in rows:
+        name, price = row["acceleratorname"], row.get("spotprice", "") if spot else row["price"]
+        if not name or not price:
+            continue
+        cards = _number(row["acceleratorcount"], place, "AcceleratorCount")
+        amount = _number(price, place, "SpotPrice" if spot else "Price")
+        accelerator = _known(_SKYPILOT_NAMES.get(name.lower(), name))
+        if accelerator is None:
+            yield name, None
+        elif cards >= 1 and cards.is_integer():  # a part of a card is no card
+            yield (
+                name,
+                Offer(accelerator, int(cards), Price(round(100 * amount, 6), "USD"), row.get("region", "")),
+            )
+
+
+def _plain(rows: list[tuple[str, dict[str, str]]]) -> Iterator[tuple[str, Offer | None]]:
+    for place, row in rows:
+        name, cards = row["accelerator"], row.get("cards") or "1"
+        several, name = slice_of(name)
+        if several > 1:
+            cards = str(several)
+        try:
+            price = read_price(row["price"])
+        except UnitError as error:
+            raise SpecError(f"{place}: price: {error}") from None
+        if not isinstance(price, Price) or price < 0:
+            raise SpecError(f"{place}: price: {row['price']!r} must name its currency; write {EXAMPLES[:18]}")
+        accelerator = _known(name)
+        if accelerator is None:
+            yield name, None
+            continue
+        number = _number(cards, place, "cards")
+        if number < 1 or not number.is_integer():
+            raise SpecError(f"{place}: cards: must be an integer, at least 1, not {cards!r}")
+        count = int(_number(row["count"], place, "count")) if row.get("count") else None
+        yield name, Offer(accelerator, int(number), price, row.get("place", ""), count)
+
+
+def _number(text: str, place: str, column: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1e9:
+        raise SpecError(f"{place}: {column}: must be a number, at least 0, not {text!r}")
+    return value
+
+
+def _known(name: str) -> str | None:
+    """Return the catalogue's name of an accelerator; none where it has none."""
+    try:
+        return load_catalogue().accelerator(name).name if name else None
+    except SpecError:
+        return None

@@ -1,0 +1,64 @@
+"""Use cases by name: token lengths, variability and targets, each with its reason and source."""
+
+import difflib
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+
+from pydantic import Field
+
+from optimizer.documents import AnswerTokens, Coefficient, Document, Milliseconds, Name, Tokens
+from optimizer.errors import SpecError
+from optimizer.spec.files import plain_value
+from optimizer.spec.messages import validated
+
+_FILE = "use_cases.yaml"
+
+
+class UseCase(Document):
+    """What requests of a use case look like, and what they should be answered within."""
+
+    title: Name
+    """In words."""
+    in_tokens: Tokens = Field(alias="inTokens")
+    """Mean input length [tokens]."""
+    out_tokens: AnswerTokens = Field(alias="outTokens")
+    """Mean output length [tokens]."""
+    in_tokens_cv: Coefficient | None = Field(None, alias="inTokensCV")
+    """Coefficient of variation of the input length; none: the source does not say."""
+    out_tokens_cv: Coefficient | None = Field(None, alias="outTokensCV")
+    """Coefficient of variation of the output length; none: the source does not say."""
+    ttft_ms: Milliseconds = Field(alias="ttft")
+    """Target of the mean time to first token [ms]."""
+    itl_ms: Milliseconds = Field(alias="itl")
+    """Target of the mean inter-token latency [ms]."""
+    why: str
+    """Why these targets."""
+    source: str
+    """Where lengths and targets come from."""
+
+
+@cache
+def use_cases() -> Mapping[str, UseCase]:
+    """Return the use cases of the package by name."""
+    text = resources.files("optimizer.starters").joinpath(_FILE).read_text(encoding="utf-8")
+    raw = plain_value(text, _FILE, json_only=False)
+    assert isinstance(raw, Mapping)
+    return MappingProxyType(
+        {name: validated(UseCase, value, f"{_FILE}: {name}: ") for name, value in raw.items()}
+    )
+
+
+def use_case(name: str) -> UseCase:
+    """Return the use case of a name.
+
+    Raises:
+        SpecError: there is none.
+    """
+    known = use_cases()
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+        raise SpecError(f"use case {name!r} does not exist; {hint}")
+    return known[name]

@@ -1,0 +1,135 @@
+"""What is wrong in documents, and what is odd in a system that is valid.
+
+Takes a path, gives faults and warnings, each with its file, line and column. A warning is about what a plan
+can be made of, though hardly the one that is meant.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from optimizer.candidates import find_candidates
+from optimizer.errors import SpecError
+from optimizer.plan.build import nearest_miss
+from optimizer.profiles import load_catalogue
+from optimizer.profiles.requested import check_request
+from optimizer.spec.examination import examine
+from optimizer.spec.faults import Fault, in_order
+from optimizer.spec.names import Index, Problem, located
+from optimizer.spec.schema import Accelerator
+from optimizer.spec.system import System, join_parts
+from optimizer.timing import laws_known
+
+MAX_SIZED_PAIRS = 200_000
+"""Most pairs of server and accelerator that are sized to find the servers that nothing can serve."""
+LOW_PRICE_PER_TB_PER_S = 5.0
+"""Price below which an accelerator is hardly priced in cents [cents/h per TB/s of memory bandwidth].
+
+Rents in dollars lie between 0.5 and 4 per hour and TB/s (L4, A100, H100, MI300X, B200 by the hour); the same
+figures in cents between 50 and 400, on spot markets down to 10.
+"""
+LOW_PRICE = 1.0
+"""The same for one card whose bandwidth is not known [cents/h]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What was found in documents."""
+
+    faults: tuple[Fault, ...]
+    """What is wrong, in the order of the files and lines."""
+    warnings: tuple[Fault, ...]
+    """What is odd; looked for only where nothing is wrong."""
+    system: System | None
+    """The system, if nothing is wrong."""
+    sized: bool = False
+    """Whether every server was sized on every accelerator."""
+
+
+def check_documents(path: str | os.PathLike[str]) -> Checked:
+    """Find everything that is wrong in the documents of a path, then what is odd.
+
+    Raises:
+        SpecError: the path does not exist, or is a directory without a document.
+    """
+    found = examine(path)
+    if found.faults:
+        return Checked(found.faults, (), None)
+    system, index = join_parts(found.parts), Index.of(found.parts)
+    unanswered = list(_unanswered(system, index))
+    if unanswered:
+        return Checked(tuple(in_order(located(unanswered))), (), None)
+    sized = len(system.servers) * len(system.accelerators) <= MAX_SIZED_PAIRS
+    problems = [
+        *_missing_token_times(index),
+        *_missing_capacities(system, index),
+        *_odd_prices(index),
+        *(_unservable(system, index) if sized else ()),
+    ]
+    return Checked((), tuple(in_order(located(problems))), system, sized)
+
+
+def _unanswered(system: System, index: Index) -> Iterator[Problem]:
+    """Yield the estimates that are asked for and that nobody can make."""
+    for part, at, profile in index.profiles.values():
+        try:
+            check_request(system, profile)
+        except SpecError as error:
+            yield Problem(part, (*at, "perfParms"), str(error).partition(": ")[2])
+
+
+def _missing_token_times(index: Index) -> Iterator[Problem]:
+    for part, at, profile in index.profiles.values():
+        if not laws_known(profile) and not profile.is_estimated:
+            text = "no token times are given, so the model cannot run there; give perfParms or decodeParms"
+            yield Problem(part, at, text)
+
+
+def _missing_capacities(system: System, index: Index) -> Iterator[Problem]:
+    """Yield the first accelerator of each type that has no units, though units are limited."""
+    if system.options.unlimited or not system.servers:
+        return
+    seen: set[str] = set()
+    for part, at, accelerator in index.accelerators.values():
+        kind = accelerator.type
+        if kind not in system.capacity and kind not in seen:
+            seen.add(kind)
+            text = f"type {kind!r} is not listed in count, so a limited plan has no unit of it"
+            yield Problem(part, (*at, "type"), text)
+
+
+def _odd_prices(index: Index) -> Iterator[Problem]:
+    priced = any(entry.item.cost_cents_per_h for entry in index.accelerators.values())
+    for part, at, accelerator in index.accelerators.values():
+        cost = accelerator.cost_cents_per_h
+        if cost and cost < _least_price(accelerator):
+            text = f"{cost:g} cents/h is little for {accelerator.name!r}; cost is in cents, not dollars"
+            yield Problem(part, (*at, "cost"), text)
+        elif priced and "cost_cents_per_h" not in accelerator.model_fields_set:
+            text = f"{accelerator.name!r} has no cost and counts as free beside others that have one"
+            yield Problem(part, at, text)
+
+
+def _least_price(accelerator: Accelerator) -> float:
+    """Return the price below which an accelerator is hardly priced in cents, by its memory bandwidth."""
+    bandwidth = accelerator.memory_bandwidth_gb_per_s
+    if not bandwidth:
+        try:
+            facts = load_catalogue().accelerator(accelerator.type)
+        except SpecError:
+            return LOW_PRICE * accelerator.multiplicity
+        bandwidth = facts.bandwidth_gb_per_s * accelerator.multiplicity
+    return LOW_PRICE_PER_TB_PER_S * bandwidth / 1000
+
+
+def _unservable(system: System, index: Index) -> Iterator[Problem]:
+    """Yield the servers with a load that no accelerator can serve, with the nearest miss."""
+    candidates = find_candidates(system)
+    served = np.unique(candidates.table.server)
+    needed = (candidates.arrays.servers.load_rps > 0) | (candidates.arrays.servers.min_replicas > 0)
+    for s in np.setdiff1d(np.flatnonzero(needed), served):
+        part, at, _ = index.servers[candidates.arrays.server_names[s]]
+        reason, detail = nearest_miss(candidates, int(s))
+        yield Problem(part, at, f"no accelerator can serve it ({reason}): {detail}")

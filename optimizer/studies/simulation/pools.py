@@ -1,0 +1,237 @@
+"""From pools of a plan to what the engine runs: laws, limits, loads; and from its runs to documents."""
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray
+from optimizer.documents import ANY_LOSS
+from optimizer.errors import SpecError
+from optimizer.plan import Plan, Pool
+from optimizer.queueing.measures import LOSS, MISSED, LatencyName, Measure
+from optimizer.queueing.targets import meets_target
+from optimizer.simulation.engine import Run
+from optimizer.simulation.law import Coefficients, IterationCoefficients, SharedCoefficients
+from optimizer.simulation.lengths import Lengths
+from optimizer.simulation.limits import UNLIMITED, Limits
+from optimizer.simulation.replicas import Effort, run_replica
+from optimizer.simulation.requests import Requests
+from optimizer.simulation.summary import (
+    Distribution,
+    Estimate,
+    Summary,
+    latency_percentile,
+    share_within,
+    summarise,
+)
+from optimizer.simulation.workload import Load, OpenLoad, TraceLoad
+from optimizer.spec.schema import ModelProfile
+from optimizer.spec.system import System
+from optimizer.studies.simulation.document import Interval, SimulatedLatency, SimulatedPool, TargetCheck
+from optimizer.tabulation import SECONDS_PER_MINUTE, largest_loss
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRun:
+    """A pool to simulate: one of its replicas, at the load of each."""
+
+    server: str
+    pool: Pool
+    load: Load
+    rate_rps: float
+    """Load of the replica [requests/s]."""
+    out_tokens: float
+    """Mean answer of the plan [tokens]."""
+    times: Coefficients
+    limits: Limits
+    targets: tuple[tuple[Measure, float], ...]
+    """What each target bounds, and its limit."""
+    request_limits: Mapping[LatencyName, float]
+    """The limit on each latency that has one [ms]."""
+
+    @property
+    def stream(self) -> int:
+        """A number of its own, whatever else is in the plan: its chances stay when other pools change."""
+        return zlib.crc32(f"{self.server}\n{self.pool.accelerator}".encode())
+
+
+def pool_runs(system: System, plan: Plan) -> list[PoolRun]:
+    """Return the pools of a plan that have a load, in the order of the names.
+
+    Raises:
+        SpecError: the plan is not for this system.
+    """
+    runs = []
+    for server, pools in sorted(plan.allocations.items()):
+        for pool in pools:
+            rate_rps = pool.arrival_rate_rpm / SECONDS_PER_MINUTE / pool.num_replicas
+            if rate_rps > 0:
+                runs.append(_pool_run(system, server, pool, rate_rps))
+    return runs
+
+
+def traced(runs: list[PoolRun], trace: Requests) -> list[PoolRun]:
+    """Return the pools of one server under recorded requests, each of which goes to a replica by chance.
+
+    A pool gets its share of the load of the plan, whatever the rate of the trace.
+    """
+    total_rps = sum(run.rate_rps * run.pool.num_replicas for run in runs)
+    assert trace.arrival_ms is not None
+    span_s = max(float(trace.arrival_ms[-1]), 1.0) / 1000
+    shares = [run.rate_rps / total_rps for run in runs]
+    return [
+        replace(run, load=TraceLoad(trace, share), rate_rps=share * len(trace) / span_s)
+        for run, share in zip(runs, shares, strict=True)
+    ]
+
+
+def _pool_run(system: System, name: str, pool: Pool, rate_rps: float) -> PoolRun:
+    server = system.servers.get(name)
+    profile = None if server is None else system.profiles.get((server.model, pool.accelerator))
+    if server is None or profile is None:
+        raise SpecError(
+            f"allocations.{name}: {pool.accelerator!r} cannot run it in this system; plan it again"
+        )
+    load = server.current.load
+    target = system.targets.get((server.service_class, server.model))
+    return PoolRun(
+        server=name,
+        pool=pool,
+        load=OpenLoad(
+            rate_rps,
+            Lengths.with_cv(load.in_tokens, load.in_tokens_cv),
+            Lengths.with_cv(load.out_tokens, load.out_tokens_cv, least=1),
+            load.arrival_cv,
+        ),
+        rate_rps=rate_rps,
+        out_tokens=load.out_tokens,
+        times=times_of(profile),
+        limits=Limits(
+            max_batch=pool.max_batch,
+            max_num_tokens=profile.max_num_tokens,
+            kv_tokens=UNLIMITED if profile.kv_capacity_tokens is None else profile.kv_capacity_tokens,
+            max_queue=UNLIMITED if server.max_queue_size is None else server.max_queue_size,
+            prefill_first=profile.scheduler == "prefill-first",
+        ),
+        targets=_targets(system, name),
+        request_limits={} if target is None else target.request_limits(),
+    )
+
+
+def times_of(profile: ModelProfile) -> Coefficients:
+    """Return what the engine runs: iterations, or the linear law as the reference means it."""
+    if profile.iteration is not None:
+        given = (getattr(profile.iteration, name) for name in IterationCoefficients._fields)
+        return IterationCoefficients(*given)
+    decode, prefill = profile.decode, profile.prefill
+    return SharedCoefficients(
+        0.0 if decode is None else decode.base_ms,
+        0.0 if decode is None else decode.per_request_ms,
+        0.0 if prefill is None else prefill.base_ms,
+        0.0 if prefill is None else prefill.per_token_ms,
+    )
+
+
+def _targets(system: System, name: str) -> tuple[tuple[Measure, float], ...]:
+    """Return the targets of a server; the bound on lost requests where its queue is limited."""
+    server = system.servers[name]
+    target = system.targets.get((server.service_class, server.model))
+    latencies = () if target is None else tuple(target.latency_targets())
+    bound = largest_loss(system, server)
+    return latencies if bound >= ANY_LOSS else (*latencies, (LOSS, bound))
+
+
+def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
+    """Run one replica of a pool, and say what comes of it."""
+    runs = run_replica(run.load, run.times, run.limits, effort, run.stream)
+    summary = summarise(runs)
+    within = {metric: _share(runs, {metric: limit}) for metric, limit in run.request_limits.items()}
+    within_all = _share(runs, run.request_limits)
+    steady = summary.overload is None
+    return SimulatedPool(
+        server=run.server,
+        accelerator=run.pool.accelerator,
+        num_replicas=run.pool.num_replicas,
+        rate_rps=run.rate_rps,
+        overload=summary.overload,
+        ttft=_latency(summary.ttft, run.pool.ttft_ms) if steady else None,
+        itl=_latency(summary.itl, run.pool.itl_ms) if steady else None,
+        e2e=_latency(summary.e2e, _predicted_e2e_ms(run)) if steady else None,
+        throughput_rps=_interval(summary.throughput_rps),
+        loss=_interval(summary.loss),
+        preemptions=summary.preemptions,
+        batch=summary.batch,
+        within_ttft=within.get("ttft"),
+        within_itl=within.get("itl"),
+        within_e2e=within.get("e2e"),
+        within_all=within_all,
+        goodput_rps=within_all.value * run.rate_rps * run.pool.num_replicas,
+        targets=tuple(_check(runs, run, summary, measure, limit) for measure, limit in run.targets),
+    )
+
+
+def _share(runs: Sequence[Run], limits: Mapping[LatencyName, float]) -> Interval:
+    """Return the share of requests that are served, and within the given limits."""
+    return _interval(share_within(runs, lambda run: within(run, limits)))
+
+
+def within(run: Run, limits: Mapping[LatencyName, float]) -> BoolArray:
+    """Return which requests of a run are served, and within the given limits [ms]."""
+    kept = ~np.isnan(run.last_ms)
+    for metric, limit in limits.items():
+        values = _latencies(run, metric)
+        kept &= np.isnan(values) | (values <= limit)  # an answer of one token has no ITL to miss
+    return kept
+
+
+def _latencies(run: Run, metric: LatencyName) -> FloatArray:
+    return {"ttft": run.ttft_ms, "itl": run.itl_ms, "e2e": run.e2e_ms}[metric]
+
+
+def _check(
+    runs: Sequence[Run], run: PoolRun, summary: Summary, measure: Measure, limit: float
+) -> TargetCheck:
+    """Hold a target against what was simulated; without a steady state no latency is kept."""
+    predicted = {figure.measure: figure.value for figure in run.pool.targets}
+    means = {"ttft": run.pool.ttft_ms, "itl": run.pool.itl_ms, "e2e": _predicted_e2e_ms(run)}
+    found = _figure(runs, run, summary, measure)
+    steady = summary.overload is None or measure == LOSS
+    return TargetCheck(
+        target=measure.label,
+        limit=limit,
+        predicted=predicted.get(
+            measure.label, run.pool.loss if measure == LOSS else means.get(measure.metric)
+        ),
+        simulated=_interval(found),
+        met=steady and (np.isnan(found.value) or bool(meets_target(found.value, limit))),
+    )
+
+
+def _figure(runs: Sequence[Run], run: PoolRun, summary: Summary, measure: Measure) -> Estimate:
+    """Return the simulated figure that a target is about."""
+    if measure == LOSS:
+        return summary.loss
+    if measure == MISSED:
+        return share_within(runs, lambda one: ~within(one, run.request_limits))
+    if measure.percentile is not None:
+        return latency_percentile(runs, f"{measure.metric}_ms", measure.percentile)
+    return {"ttft": summary.ttft, "itl": summary.itl, "e2e": summary.e2e}[measure.metric].mean
+
+
+def _predicted_e2e_ms(run: PoolRun) -> float:
+    return run.pool.ttft_ms + (run.out_tokens - 1) * run.pool.itl_ms
+
+
+def _latency(found: Distribution, predicted_ms: float) -> SimulatedLatency | None:
+    """Return a latency as a document; none where no request has it."""
+    if np.isnan(found.mean.value):
+        return None
+    percentiles = {f"p{percent}": _interval(value) for percent, value in found.percentiles.items()}
+    return SimulatedLatency(predicted_mean=predicted_ms, mean=_interval(found.mean), **percentiles)
+
+
+def _interval(found: Estimate) -> Interval:
+    known = np.isfinite(found.half_width)
+    return Interval(value=found.value, half_width=found.half_width if known else None)

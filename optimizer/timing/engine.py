@@ -1,0 +1,116 @@
+"""The time of one iteration of a serving engine, whatever is in it, and the laws that know it.
+
+A simulator, and a queue model of continuous batching, ask for the time of an iteration; a birth-death queue
+asks for the service time of a request (`law.ServiceLaw`). Equation numbers refer to ``docs/math.md``.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass, fields
+from typing import Literal, Self
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.timing.law import Law
+
+SchedulerName = Literal["chunked", "prefill-first"]
+"""How prompts are computed: in chunks beside the answers in progress, or whole while these stand still."""
+
+
+@dataclass(frozen=True, slots=True)
+class IterationTimes:
+    """Coefficients of an iteration's time (eq. 63), each of shape (R,).
+
+    Source: own derivation from the work of a transformer's pass; with all but the first three zero it is
+    the iteration law of the reference.
+    """
+
+    base_ms: FloatArray
+    """α: the least time of an iteration [ms]."""
+    compute_per_token_ms: FloatArray
+    """β: compute per token of a prompt or an answer [ms]."""
+    kv_read_per_token_ms: FloatArray
+    """γ: reading one token of the KV cache for a decode [ms]."""
+    per_sequence_ms: FloatArray
+    """b: sampling, scheduling and launching per request [ms]; may be negative."""
+    prompt_attention_ms: FloatArray
+    """q: per pair of a prompt's token and a token before it [ms]."""
+    prompt_base_ms: FloatArray
+    """e: what an iteration with a prompt in it takes more [ms]; may be negative."""
+    weight_read_ms: FloatArray
+    """m: reading the weights, behind which the compute of few tokens hides [ms]."""
+    batch_base_ms: FloatArray
+    """s: what an iteration of more than one request takes more [ms]."""
+
+    def take(self, rows: IntArray) -> Self:
+        """Return the coefficients of the chosen rows, in their order."""
+        return type(self)(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+    def ms(
+        self,
+        decodes: FloatArray | float,
+        kv_tokens: FloatArray | float,
+        prompt_tokens: FloatArray | float = 0.0,
+        prompts: FloatArray | float = 0.0,
+        attention: FloatArray | float = 0.0,
+    ) -> FloatArray:
+        """Return the time of an iteration [ms] (eq. 63); all shapes broadcast with (R,).
+
+        Args:
+            decodes: answers in progress, each of which gets a token.
+            kv_tokens: tokens in the cache that these read, together.
+            prompt_tokens: tokens of prompts that are computed.
+            prompts: requests that these belong to.
+            attention: pairs of a computed token and one before it in its prompt: a chunk of x tokens after
+                y others counts x·(y + x/2).
+        """
+        with_prompt = np.greater(prompt_tokens, 0)
+        several = np.add(decodes, prompts) > 1
+        return np.asarray(
+            self.base_ms
+            + self._compute_ms(np.add(decodes, prompt_tokens))
+            + self.per_sequence_ms * np.add(decodes, prompts)
+            + self.kv_read_per_token_ms * kv_tokens
+            + np.where(with_prompt, self.prompt_attention_ms * attention + self.prompt_base_ms, 0.0)
+            + np.where(several, self.batch_base_ms, 0.0)
+        )
+
+    def compute_slope_ms(self, tokens: FloatArray) -> FloatArray:
+        """Return by how much the compute of some tokens grows with one more [ms]; shapes (R,)."""
+        work = self.compute_per_token_ms * tokens
+        whole = np.hypot(self.weight_read_ms, work)
+        share = np.divide(work, whole, out=np.ones_like(whole), where=whole > 0)
+        return np.where(self.weight_read_ms > 0, self.compute_per_token_ms * share, self.compute_per_token_ms)
+
+    def _compute_ms(self, tokens: FloatArray) -> FloatArray:
+        """Return the compute of some tokens beyond reading the weights: the soft maximum of the two."""
+        work = self.compute_per_token_ms * tokens
+        if not np.any(self.weight_read_ms):
+            return work
+        return np.hypot(self.weight_read_ms, work) - self.weight_read_ms
+
+
+class EngineLaw(Law):
+    """A law that knows the time of every iteration of an engine."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def iterations(self) -> IterationTimes:
+        """The coefficients of an iteration's time, each of shape (R,)."""
+
+    @property
+    @abstractmethod
+    def lengths(self) -> tuple[FloatArray, FloatArray]:
+        """Mean tokens of a prompt and of an answer, shapes (R,)."""
+
+    @property
+    @abstractmethod
+    def token_budget(self) -> FloatArray:
+        """Most tokens that an iteration computes, shape (R,)."""
+
+    @property
+    @abstractmethod
+    def prefills_first(self) -> BoolArray:
+        """Whether prompts are computed whole, while answers stand still; shape (R,)."""

@@ -1,0 +1,149 @@
+"""Numbers with units, as people write them: ``500ms``, ``10/s``, ``20 tokens/s``, ``80 GiB``.
+
+A quantity has one unit in which documents count it and a table of others; text gives a number and one of
+them. Plain numbers never come here: they are in the document's unit. Prices are `optimizer.money`'s.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+
+LONGEST = 60
+"""Characters of the longest text that is read."""
+NUMBER = r"[0-9]{1,15}(\.[0-9]{1,15})?"
+"""A number as the JSON schema has it before a unit; more is understood: a sign, an exponent."""
+NOT_FINITE = {f"{sign}{word}" for sign in ("", "-", "+") for word in ("nan", "inf", "infinity")}
+_NUMBER_AND_UNIT = re.compile(r"\s*([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)\s*(\S.*?)\s*")
+_NUMBER_ALONE = re.compile(r"\s*[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\s*")
+
+
+class UnitError(ValueError):
+    """Raised when text is no number with a unit that is understood; its text says what would be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The units in which one quantity may be written."""
+
+    unit: str
+    """The unit that plain numbers have."""
+    factors: Mapping[str, Decimal]
+    """What one of each unit is in that unit, by its name in lower case without spaces."""
+    shown: tuple[str, ...]
+    """Units that messages name, the usual ones."""
+
+    def number(self, text: str) -> float:
+        """Return a number with a unit in the scale's own unit.
+
+        Raises:
+            UnitError: the text is something else.
+        """
+        found = _NUMBER_AND_UNIT.fullmatch(text) if len(text) <= LONGEST else None
+        factor = None if found is None else self.factors.get(_squeezed(found[2]))
+        if found is None or factor is None:
+            raise UnitError(f"{text[:LONGEST]!r}: give a number, or one with a unit: {self.examples}")
+        return times(found[1], factor)
+
+    def read(self, text: str) -> float:
+        """Return the number in text that may be plain or have a unit; it need not be finite.
+
+        Raises:
+            UnitError: the text is neither.
+        """
+        return float(text) if is_number(text) or text.strip().lower() in NOT_FINITE else self.number(text)
+
+    @property
+    def examples(self) -> str:
+        """The usual units, as messages name them."""
+        return f"{', '.join(self.shown[:-1])} or {self.shown[-1]}" if len(self.shown) > 1 else self.shown[0]
+
+    @property
+    def pattern(self) -> str:
+        """A regular expression of the usual ways to write it, for the JSON schema."""
+        return f"^{NUMBER} ?({'|'.join(self.shown)})$"
+
+
+def is_number(text: str) -> bool:
+    """Say whether text is a number without a unit."""
+    return _NUMBER_ALONE.fullmatch(text) is not None
+
+
+def times(number: str, factor: Decimal) -> float:
+    """Return a number in text times a factor, rounded once.
+
+    Raises:
+        UnitError: the exponent is beyond any number.
+    """
+    try:
+        return float(Decimal(number) * factor)
+    except (InvalidOperation, OverflowError, ArithmeticError):
+        raise UnitError(f"{number!r}: the number is too large") from None
+
+
+def _squeezed(unit: str) -> str:
+    return "".join(unit.lower().split())
+
+
+def _decimal(value: str) -> Decimal:
+    top, _, bottom = value.partition("/")
+    return Decimal(top) / Decimal(bottom or 1)
+
+
+def _scale(unit: str, shown: str, factors: Mapping[str, str]) -> Scale:
+    """Return a scale from its units in words, several names of one divided by spaces."""
+    table = {name: _decimal(value) for names, value in factors.items() for name in names.split()}
+    return Scale(unit, table, tuple(shown.split()))
+
+
+def _per(things: str, second: str, unit: str, shown: str) -> Scale:
+    """Return the scale of a rate: things (several names) per s, min or h, one per second being `second`."""
+    names = things.split()
+    spans = {"s sec second": "1", "min minute": "1/60", "h hr hour": "1/3600"}
+    return Scale(
+        unit,
+        {
+            f"{thing if thing != '-' else ''}/{span}": _decimal(second) * _decimal(share)
+            for thing in names
+            for spelled, share in spans.items()
+            for span in spelled.split()
+        },
+        tuple(shown.split()),
+    )
+
+
+def _joined(scale: Scale, factors: Mapping[str, str]) -> Scale:
+    added = {name: _decimal(value) for name, value in factors.items()}
+    return Scale(scale.unit, {**scale.factors, **added}, scale.shown)
+
+
+_MS = {"us µs μs": "0.001", "ms": "1", "s sec": "1000", "min": "60000"}
+_REQUESTS = "- req request requests"
+MILLISECONDS = _scale("ms", "ms s us min", _MS)
+MILLISECONDS_PER_TOKEN = _scale(
+    "ms/token",
+    "ms us ms/token us/token",
+    {" ".join((key, *(f"{name}/token" for name in key.split()))): value for key, value in _MS.items()},
+)
+MILLISECONDS_PER_REQUEST = _scale(
+    "ms/request",
+    "ms us ms/request us/request",
+    {" ".join((key, *(f"{name}/request" for name in key.split()))): value for key, value in _MS.items()},
+)
+SECONDS = _scale("s", "s ms min h", {"ms": "0.001", "s sec": "1", "min": "60", "h": "3600"})
+REQUESTS_PER_MINUTE = _joined(
+    _per(_REQUESTS, "60", "requests/min", "/s /min rps rpm"), {"rps": "60", "rpm": "1", "rph": "1/60"}
+)
+REQUESTS_PER_SECOND = _joined(
+    _per(_REQUESTS, "1", "requests/s", "/s /min rps rpm"), {"rps": "1", "rpm": "1/60", "rph": "1/3600"}
+)
+TOKENS_PER_SECOND = _joined(
+    _per("token tokens tok", "1", "tokens/s", "tokens/s tokens/min tps"), {"tps": "1", "tpm": "1/60"}
+)
+TOKENS = _scale("tokens", "tokens", {"token tokens tok": "1"})
+_GB = {"mb": "0.001", "gb": "1", "tb": "1000", "mib": "0.001048576", "gib": "1.073741824"}
+_GB |= {"tib": "1099.511627776"}
+GIGABYTES = _scale("GB", "GB GiB TB", _GB)
+GIGABYTES_PER_SECOND = _scale("GB/s", "GB/s TB/s", {f"{name}/s": value for name, value in _GB.items()})
+WATTS = _scale("W", "W kW", {"w": "1", "kw": "1000"})
+SHARE = _scale("1", "%", {"%": "0.01"})

@@ -1,0 +1,44 @@
+"""Clients of the service: one that waits for answers, one for asyncio; typed by the service's documents.
+
+>>> from rest_server.client import Client
+>>> with Client("http://127.0.0.1:8080", api_key="…") as service:  # doctest: +SKIP
+...     plan = service.plan("specs/small")
+
+Both need ``httpx`` (``pip install 'inferplan[client]'``). What goes wrong is an `InferplanError`::
+
+    InferplanError
+    ├── UnreachableError          no connection to the service, or one that broke
+    │   └── NoAnswerInTimeError   the answer did not come in time
+    └── ServiceError              the service answers with an error
+        ├── RefusedRequestError   400, 413, 422: the request or its document is wrong (a SpecError, too)
+        ├── KeyRefusedError       401, 403: no API key, an unknown one, or one without the scope
+        ├── NotThereError         404: what is asked for does not exist
+        ├── ConflictError         409, 412: the fleet is at another revision
+        └── BusyError             503, 504: no worker is free, or the time ran out
+"""
+
+from rest_server.client.asynchronous import AsyncClient
+from rest_server.client.blocking import Client
+from rest_server.client.errors import (
+    BusyError,
+    ConflictError,
+    KeyRefusedError,
+    NoAnswerInTimeError,
+    NotThereError,
+    RefusedRequestError,
+    ServiceError,
+    UnreachableError,
+)
+
+__all__ = [
+    "AsyncClient",
+    "BusyError",
+    "Client",
+    "ConflictError",
+    "KeyRefusedError",
+    "NoAnswerInTimeError",
+    "NotThereError",
+    "RefusedRequestError",
+    "ServiceError",
+    "UnreachableError",
+]

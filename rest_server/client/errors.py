@@ -1,0 +1,71 @@
+"""What a client raises: errors of the connection, and the service's problems (RFC 9457) by their status."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from optimizer.errors import InferplanError, SpecError
+
+
+class UnreachableError(InferplanError):
+    """Raised when there is no connection to the service, or it breaks, at every attempt."""
+
+
+class NoAnswerInTimeError(UnreachableError):
+    """Raised when the service does not answer within the client's time limit."""
+
+
+class ServiceError(InferplanError):
+    """Raised when the service answers with an error; the text is its `detail`."""
+
+    def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
+        super().__init__(status, problem)
+        self.status = status
+        """HTTP status."""
+        self.title = str(problem.get("title") or f"HTTP status {status}")
+        """The kind of problem."""
+        self.detail = str(problem.get("detail") or problem.get("message") or self.title)
+        """What is wrong, which limit, what to do."""
+        self.path = problem.get("path")
+        """The field at fault, ``servers[3].model``, if it is one."""
+        self.request_id = problem.get("requestId")
+        """The request, as the service's logs name it."""
+
+    def __str__(self) -> str:
+        return self.detail
+
+
+class RefusedRequestError(ServiceError, SpecError):
+    """Raised when the request, or the document in it, is wrong."""
+
+
+class KeyRefusedError(ServiceError):
+    """Raised when there is no API key, it is not known, or it lacks the scope."""
+
+
+class NotThereError(ServiceError):
+    """Raised when what is asked for does not exist."""
+
+
+class ConflictError(ServiceError):
+    """Raised when the fleet is at another revision than the one that a write is meant for."""
+
+
+class BusyError(ServiceError):
+    """Raised when the service has no worker free, or runs out of time, at every attempt."""
+
+
+_BY_STATUS: dict[int, type[ServiceError]] = {
+    400: RefusedRequestError, 401: KeyRefusedError, 403: KeyRefusedError, 404: NotThereError,
+    409: ConflictError, 412: ConflictError, 413: RefusedRequestError, 422: RefusedRequestError,
+    503: BusyError, 504: BusyError,
+}  # fmt: skip
+
+
+def service_error(status: int, body: bytes) -> ServiceError:
+    """Return the error that an answer stands for; a proxy's may have any body."""
+    try:
+        problem = json.loads(body)
+    except ValueError:
+        problem = None
+    return _BY_STATUS.get(status, ServiceError)(status, problem if isinstance(problem, dict) else {})

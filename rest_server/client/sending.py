@@ -1,0 +1,91 @@
+"""What both clients do around a request: how often and after what wait it is sent again, and what fails."""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from optimizer.errors import MissingExtraError
+from rest_server.client.calls import Call
+from rest_server.client.errors import NoAnswerInTimeError, ServiceError, UnreachableError, service_error
+
+FIRST_WAIT_S = 0.5
+"""Wait before the second attempt; doubled each time, and varied by half [s]."""
+LONGEST_WAIT_S = 30.0
+"""Longest wait between attempts, whatever the service asks for [s]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Where and how a client sends."""
+
+    url: str
+    api_key: str | None
+    timeout_s: float
+    retries: int
+    """Further attempts after the first."""
+
+    def settings(self) -> dict[str, Any]:
+        """Return what httpx is set up with."""
+        headers = {"Content-Type": "application/json"}
+        if self.api_key is not None:
+            headers["X-API-KEY"] = self.api_key
+        return {"base_url": self.url.rstrip("/"), "timeout": self.timeout_s, "headers": headers}
+
+
+def httpx_module() -> ModuleType:
+    """Return httpx.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    try:
+        import httpx
+    except ImportError:
+        raise MissingExtraError("httpx is not installed; pip install 'inferplan[client]'") from None
+    return httpx
+
+
+def request_of(call: Call[Any]) -> dict[str, Any]:
+    """Return the arguments of a request of httpx."""
+    return {
+        "method": call.method,
+        "url": call.path,
+        "params": dict(call.params),
+        "content": call.body,
+        "headers": dict(call.headers),
+    }
+
+
+def refusal(response: Any) -> ServiceError | None:
+    """Return the error that an answer is, if it is one."""
+    return service_error(response.status_code, response.content) if response.status_code >= 400 else None
+
+
+def transport_error(error: Exception, connection: Connection) -> UnreachableError:
+    """Return the error that stands for a failed transport."""
+    if isinstance(error, httpx_module().TimeoutException):
+        return NoAnswerInTimeError(f"{connection.url}: no answer within {connection.timeout_s:g} s")
+    return UnreachableError(f"{connection.url}: {str(error).lower() or type(error).__name__}")
+
+
+def wait_s(
+    attempt: int,
+    error: ServiceError | UnreachableError,
+    headers: Mapping[str, str],
+    call: Call[Any],
+    connection: Connection,
+) -> float | None:
+    """Return how long to wait before the next attempt, or nothing if there is none [s].
+
+    Sent again is what was not begun (503), and what a broken connection has lost if it may be done twice.
+    What ran out of time would do so again.
+    """
+    lost = isinstance(error, UnreachableError) and not isinstance(error, NoAnswerInTimeError)
+    refused = isinstance(error, ServiceError) and error.status == 503
+    if attempt >= connection.retries or not (refused or (lost and call.repeatable)):
+        return None
+    asked = headers.get("retry-after", "")
+    wait = float(asked) if asked.isdigit() else FIRST_WAIT_S * 2**attempt * random.uniform(0.5, 1.5)  # noqa: S311  spreads clients
+    return min(wait, LONGEST_WAIT_S)

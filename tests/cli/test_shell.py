@@ -1,0 +1,104 @@
+"""What comes with the package: samples by name, completion for shells, and one table of exit codes."""
+
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from optimizer import SpecError, load_system
+from optimizer.cli.main import COMMANDS, EXIT_CODES, main
+from optimizer.errors import InferplanError
+from optimizer.spec.samples import samples
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_every_sample_has_a_name_and_is_read_by_it(capsys: pytest.CaptureFixture[str], specs: Path) -> None:
+    assert main(["samples"]) == 0
+    names = capsys.readouterr().out.split()
+    assert names == ["sample:large", "sample:long-prompts", "sample:small"]
+    for name in names:
+        assert load_system(name) == load_system(samples()[name.removeprefix("sample:")])
+    assert load_system("sample:small") == load_system(specs / "small")
+    assert main(["compare", "sample:long-prompts"]) == 0
+
+
+def test_a_sample_that_does_not_exist_is_refused_with_the_nearest() -> None:
+    with pytest.raises(SpecError, match="sample: 'smal' does not exist; did you mean 'small'"):
+        load_system("sample:smal")
+
+
+def test_the_samples_are_written_whole_and_over_nothing(
+    tmp_path: Path, specs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["samples", str(tmp_path / "mine")]) == 0
+    written = {path.relative_to(tmp_path / "mine"): path for path in (tmp_path / "mine").rglob("*.yaml")}
+    assert written.keys() == {path.relative_to(specs) for path in specs.rglob("*.yaml")}
+    assert all(path.read_bytes() == (specs / name).read_bytes() for name, path in written.items())
+    capsys.readouterr()
+    assert main(["samples", str(tmp_path / "mine")]) == 2
+    assert capsys.readouterr().err == (
+        f"inferplan: error: {tmp_path}/mine/large: is there already; name another directory\n"
+    )
+
+
+def test_a_package_without_samples_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("optimizer.spec.samples.resources.files", lambda _: tmp_path / "optimizer")
+    with pytest.raises(SpecError, match="the samples are not installed"):
+        samples()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_the_completion_knows_every_command_and_flag(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    for word in (*COMMANDS, "--unlimited", "--require-complete", "--api-keys"):
+        assert word.removeprefix("--") in script, word
+
+
+def test_bash_takes_the_completion_and_completes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    main(["completion", "bash"])
+    script = capsys.readouterr().out
+    (tmp_path / "fleet.yaml").touch()
+    ask = (
+        script + '\ncomplete_words() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); '
+        '_shtab_inferplan; printf "%s\\n" "${COMPREPLY[@]}"; }\n'
+        "complete_words inferplan sol; complete_words inferplan solve --unl\n"
+        "complete_words inferplan solve fl\n"
+    )
+    found = subprocess.run(["bash", "-c", ask], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert found.stdout.split() == ["solve", "--unlimited", "fleet.yaml"]
+
+
+def test_the_exit_codes_stand_in_one_table(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    section = page.partition("## Exit codes\n")[2].partition("\n## ")[0]
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    shown = capsys.readouterr().out
+    for code, text in EXIT_CODES.items():
+        assert f"| {code} | {text}" in section
+        assert f"  {code:<5}{text}\n" in shown
+    assert {int(code) for code in re.findall(r"^\| (\d+) \|", section, re.MULTILINE)} == EXIT_CODES.keys()
+    assert {kind.exit_code for kind in InferplanError.__subclasses__()} <= EXIT_CODES.keys()
+
+
+@pytest.mark.slow
+def test_the_wheel_does_without_the_repository(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "-o", str(tmp_path), str(ROOT)]
+    subprocess.run(build, check=True, capture_output=True)
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
+        wheel.extractall(tmp_path / "installed")
+    for words in (["--version"], ["solve", "sample:small"], ["samples", "specs"], ["report", "specs/small"]):
+        found = subprocess.run(
+            [sys.executable, "-m", "optimizer", *words],
+            cwd=tmp_path / "installed",
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (found.returncode, found.stderr) == (0, ""), words
+        assert found.stdout

@@ -1,0 +1,51 @@
+"""Plans as rows: in data frames and in notebooks, with every server of the plan."""
+
+import sys
+
+import pytest
+from builders import accelerator, document, server
+
+from optimizer import InferplanError, MissingExtraError, Plan, load_system, solve
+
+NAMES = ["a<b>&", "t", "z idle"]
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    servers = [server("t", replicas=2), server("a<b>&", 1e6), server("z idle", 0.0)]
+    return solve(load_system(document(servers, [accelerator("A")], {"A": 3})))
+
+
+def test_a_data_frame_has_a_row_for_each_pool_and_for_each_server_without_one(plan: Plan) -> None:
+    frame = plan.to_dataframe()
+    assert list(frame["server"]) == NAMES
+    assert list(frame["num_replicas"]) == [0, 2, 0]
+    assert frame["cost_cents_per_h"].sum() == plan.total_cost_cents_per_h
+    row = frame[frame["server"] == "t"].iloc[0]
+    pool = plan.allocations["t"][0]
+    assert {name: row[name] for name in type(pool).model_fields} == dict(pool)
+    assert list(frame["reason"].fillna("")) == ["capacity", "", ""]
+    assert list(frame["served_fraction"]) == [0.0, 1.0, 1.0]
+    assert frame["ttft_ms"].isna().tolist() == [True, False, True]
+
+
+def test_a_mixed_plan_has_a_row_for_each_pool(specs: object) -> None:
+    found = solve(load_system(f"{specs}/small").with_options(heterogeneous=True))
+    assert len(found.to_dataframe()) >= sum(map(len, found.allocations.values()))
+
+
+def test_a_notebook_shows_names_as_text(plan: Plan) -> None:
+    html = plan._repr_html_()
+    assert html.startswith("<table><caption>optimal plan, 20.00 cents/h, 1 not served in full</caption>")
+    assert html.count("<tr>") == 1 + len(NAMES)
+    assert "<td>a&lt;b&gt;&amp;</td>" in html
+    assert "<b>" not in html
+
+
+def test_without_pandas_one_line_says_what_to_install(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingExtraError) as caught:
+        plan.to_dataframe()
+    assert str(caught.value) == "pandas is not installed; pip install 'inferplan[pandas]'"
+    assert isinstance(caught.value, InferplanError)
+    assert isinstance(caught.value, ImportError)

@@ -1,0 +1,241 @@
+"""The clients against the service itself, over real connections; both have the same methods."""
+
+import asyncio
+import inspect
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from builders import accelerator, document, server
+from service_runs import Service, in_a_thread
+
+from optimizer import InferplanError, MissingExtraError, SpecError, load_system, size_replicas, solve
+from optimizer.spec.schema import Capacity, Server
+from rest_server.client import (
+    AsyncClient,
+    BusyError,
+    Client,
+    ConflictError,
+    KeyRefusedError,
+    NoAnswerInTimeError,
+    NotThereError,
+    RefusedRequestError,
+    ServiceError,
+    UnreachableError,
+)
+from rest_server.v1.models import (
+    Analysis,
+    FigureOptions,
+    LoadChange,
+    PlanOptions,
+    ReportOptions,
+    SizingProblem,
+)
+
+SOURCE = document([server("s")], [accelerator("A"), accelerator("B", cost=5)], {"A": 9, "B": 9})
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    keys = tmp_path_factory.mktemp("keys") / "keys.txt"
+    keys.write_text("sesame\nread looking\n", encoding="utf-8")
+    with in_a_thread(stateful=True, api_key_files=(keys,)) as here:
+        yield here
+
+
+@pytest.fixture
+def client(service: Service) -> Iterator[Client]:
+    with Client(f"http://127.0.0.1:{service.port}/", api_key="sesame") as found:
+        yield found
+
+
+def test_a_plan_is_the_same_as_from_the_library_whatever_the_system_is_given_as(
+    client: Client, tmp_path: Path
+) -> None:
+    system = load_system(SOURCE)
+    path = tmp_path / "system.json"
+    path.write_text(json.dumps(SOURCE))
+    for given in (SOURCE, system, system.to_spec(), path, str(path)):
+        assert client.plan(given) == solve(system)
+    options = PlanOptions(unlimited=True, solver="greedy")
+    assert client.plan(SOURCE, options) == solve(system.with_options(unlimited=True, milp_solver=False))
+
+
+def test_every_question_has_its_typed_answer(client: Client) -> None:
+    assert {item.accelerator for item in client.candidates(SOURCE).candidates} == {"A", "B"}
+    assert client.compare(SOURCE).to_json()
+    assert client.explain(SOURCE).to_json()
+    assert client.report(SOURCE).to_json()
+    assert client.report_page(SOURCE, ReportOptions(format="csv")).startswith("server,")
+    assert client.figure(SOURCE, FigureOptions(kind="load")).panels
+    decode = {"alpha": 19.0, "beta": 1.0}
+    replica = {"decodeParms": decode, "outTokens": 100.0, "inTokens": 0.0, "maxBatch": 32}
+    analysis = Analysis.model_validate({"replica": replica, "rate": 0.5})
+    assert client.analyze(analysis).offered_rps == 0.5
+    problem = SizingProblem.model_validate({"replica": replica, "targets": {"itl": 40.0}})
+    assert client.size(problem) == size_replicas([problem.replica], [problem.targets])[0]
+    assert client.picture(SOURCE, FigureOptions(kind="load", format="png")).startswith(b"\x89PNG")
+
+
+def test_a_fleet_is_kept_planned_and_changed(client: Client) -> None:
+    spec = load_system(SOURCE).to_spec()
+    entities: tuple[Any, ...] = (
+        *spec.accelerators,
+        *spec.models,
+        *spec.service_classes,
+        *spec.servers,
+        *spec.count,
+    )
+    for entity in entities:
+        client.put(entity)
+    assert client.servers() == spec.servers
+    assert client.accelerators() == spec.accelerators
+    assert client.models() == spec.models
+    assert client.service_classes() == spec.service_classes
+    assert client.capacity() == spec.count
+    plan = client.put_loads({"s": LoadChange(arrival_rate_rpm=90.0)})
+    assert client.last_plan().allocations == plan.allocations
+    assert client.apply_plan().servers[0].current.accelerator == plan.allocations["s"][0].accelerator
+    with pytest.raises(ConflictError):
+        client.put_loads({}, if_match='"run-1"')
+    client.put(Server(name="a/b c", model="m", service_class="gold"))
+    client.delete(Server(name="a/b c", model="m"))
+    with pytest.raises(NotThereError):
+        client.delete(Capacity(type="none", count=1))
+
+
+def test_what_is_wrong_is_an_error_of_the_tree_with_the_problem_in_parts(client: Client) -> None:
+    with pytest.raises(RefusedRequestError) as caught:
+        client.plan({"servers": [{"name": "s", "modle": "m"}]})
+    error = caught.value
+    assert isinstance(error, SpecError)
+    assert (error.status, error.path, error.title) == (422, "servers[0].model", "The document is wrong")
+    assert str(error).startswith("servers[0].model: missing; this key is required")
+    assert error.request_id
+    assert error.exit_code == 2
+
+
+@pytest.mark.parametrize("key", [None, "wrong", "looking"])
+def test_a_key_that_is_refused_says_why(service: Service, key: str | None) -> None:
+    with Client(f"http://127.0.0.1:{service.port}", api_key=key) as client, pytest.raises(KeyRefusedError):
+        client.plan(SOURCE)
+
+
+def test_nobody_there_is_one_line() -> None:
+    with (
+        Client("http://127.0.0.1:9", retries=0) as client,
+        pytest.raises(UnreachableError, match=r"^http://127\.0\.0\.1:9: "),
+    ):
+        client.last_plan()
+
+
+# --- attempts ------------------------------------------------------------------------------------------
+
+
+class Answers(httpx.MockTransport):
+    """Answers with one thing after another, and counts."""
+
+    def __init__(self, *things: httpx.Response | Exception) -> None:
+        self.left = list(things)
+        super().__init__(self.answer)
+
+    def answer(self, _: httpx.Request) -> httpx.Response:
+        thing = self.left.pop(0)
+        if isinstance(thing, Exception):
+            raise thing
+        return thing
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Keep the waits, and do not wait."""
+    found: list[float] = []
+    monkeypatch.setattr("rest_server.client.blocking.sleep", found.append)
+
+    async def noted(seconds: float) -> None:
+        found.append(seconds)
+
+    monkeypatch.setattr("rest_server.client.asynchronous.asyncio.sleep", noted)
+    return found
+
+
+def busy(wait: str) -> httpx.Response:
+    return httpx.Response(503, json={"detail": "busy"}, headers={"Retry-After": wait})
+
+
+def made(transport: httpx.BaseTransport, **more: Any) -> Client:
+    return Client("http://service", transport=transport, **more)
+
+
+def test_a_busy_service_is_asked_again_after_the_time_that_it_names(waits: list[float]) -> None:
+    assert made(Answers(busy("7"), busy("999"), httpx.Response(200, json={"servers": []}))).servers() == ()
+    assert waits == [7.0, 30.0]
+    with pytest.raises(BusyError, match="busy"):
+        made(Answers(busy("1"), busy("1")), retries=1).servers()
+
+
+def test_a_broken_connection_is_tried_again_where_that_can_do_no_harm(waits: list[float]) -> None:
+    broken = httpx.ReadError("reset")
+    assert made(Answers(broken, httpx.Response(200, json={"count": []}))).capacity() == ()
+    assert 0.25 <= waits[0] <= 0.75
+    transport = Answers(broken, httpx.Response(200, json={"servers": []}))
+    with pytest.raises(UnreachableError, match="http://service: reset"):
+        made(transport).apply_plan()
+    assert len(transport.left) == 1
+
+
+def test_an_answer_that_does_not_come_in_time_is_not_waited_for_again(waits: list[float]) -> None:
+    with pytest.raises(NoAnswerInTimeError, match=r"no answer within 0\.5 s"):
+        made(Answers(httpx.ReadTimeout("slow")), timeout_s=0.5).servers()
+    assert not waits
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>bad gateway</html>", b"[1]", b'{"message": "no"}'])
+def test_an_error_of_a_proxy_is_an_error_of_the_service_too(body: bytes) -> None:
+    with pytest.raises(ServiceError) as caught:
+        made(Answers(httpx.Response(502, content=body))).servers()
+    assert str(caught.value) == ("no" if b"message" in body else "HTTP status 502")
+    assert isinstance(caught.value, InferplanError)
+
+
+# --- asyncio -------------------------------------------------------------------------------------------
+
+
+def test_the_client_for_asyncio_answers_many_questions_at_once(service: Service) -> None:
+    async def ask() -> list[object]:
+        async with AsyncClient(f"http://127.0.0.1:{service.port}", api_key="sesame") as client:
+            return list(await asyncio.gather(*(client.plan(SOURCE) for _ in range(3))))
+
+    assert asyncio.run(ask()) == [solve(load_system(SOURCE))] * 3
+
+
+def test_the_client_for_asyncio_asks_again_too(waits: list[float]) -> None:
+    async def ask() -> object:
+        async with AsyncClient("http://service", transport=Answers(busy("2"), httpx.Response(404))) as client:
+            return await client.servers()
+
+    with pytest.raises(NotThereError):
+        asyncio.run(ask())
+    assert waits == [2.0]
+
+
+def test_both_clients_have_the_same_methods_and_signatures() -> None:
+    def methods(kind: type) -> dict[str, str]:
+        return {
+            name: str(inspect.signature(value))
+            for name, value in vars(kind).items()
+            if not name.startswith("_") and callable(value)
+        }
+
+    assert methods(Client) == methods(AsyncClient)
+    assert len(methods(Client)) > 20
+
+
+def test_without_httpx_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'inferplan\[client\]'"):
+        Client("http://service")

@@ -1,0 +1,98 @@
+"""The pages on which the service says what it is: complete in themselves, open, and safe to show."""
+
+import re
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+import optimizer
+from rest_server.app import create_app
+from rest_server.settings import Settings
+
+BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8", "host": "localhost"}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
+    keys = tmp_path_factory.mktemp("keys") / "keys.txt"
+    Path(keys).write_text("read sesame\n", encoding="utf-8")
+    return TestClient(create_app(Settings(api_key_files=(keys,))), base_url="http://localhost")
+
+
+def test_programs_are_told_where_things_are(client: TestClient) -> None:
+    answer = client.get("/")
+    assert answer.json() == {
+        "name": "inferplan",
+        "version": optimizer.__version__,
+        "summary": "Capacity planner for LLM inference fleets.",
+        "stateful": False,
+        "links": {
+            "docs": "/docs",
+            "redoc": "/redoc",
+            "openapi": "/openapi.json",
+            "healthz": "/healthz",
+            "readyz": "/readyz",
+            "v1": "/v1",
+        },
+    }
+    assert answer.headers["vary"] == "Accept"
+
+
+def test_browsers_get_a_page_whose_links_work(client: TestClient) -> None:
+    page = client.get("/", headers=BROWSER)
+    assert page.headers["content-type"].startswith("text/html")
+    assert f"inferplan {optimizer.__version__}" in page.text
+    links = re.findall(r'href="([^"]+)"', page.text)
+    assert "/docs" in links
+    for link in links:
+        assert client.get(link).status_code in {200, 503}  # not ready: no worker was started
+
+
+@pytest.mark.parametrize("path", ["/docs", "/redoc"])
+def test_the_pages_load_everything_from_the_service_and_may_keep_it(client: TestClient, path: str) -> None:
+    page = client.get(path, headers=BROWSER)
+    loaded = re.findall(r'(?:src|href|spec-url|data-openapi)="([^"]+)"', page.text)
+    assert len(loaded) >= 3
+    for address in loaded:
+        answer = client.get(address)
+        assert answer.status_code == 200, address
+        if address != "/openapi.json":
+            assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert "?" in address  # the version: another one has another address
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'; script-src 'self';" in policy
+    assert "<script>" not in page.text
+    assert "http" not in policy
+
+
+@pytest.mark.parametrize("name", ["nosuch.js", "..%2Fcore.py", "%2Fetc%2Fpasswd", "../core.py"])
+def test_nothing_else_of_the_package_is_served(client: TestClient, name: str) -> None:
+    assert client.get(f"/docs/assets/{name}", headers={"x-api-key": "sesame"}).status_code == 404
+
+
+def test_the_pages_work_under_the_path_of_a_proxy() -> None:
+    app = create_app(Settings())
+    page = TestClient(app, base_url="http://localhost", root_path="/plans").get("/docs")
+    assert 'data-openapi="/plans/openapi.json"' in page.text
+    assert 'src="/plans/docs/assets/swagger-ui-bundle.js?' in page.text
+
+
+def test_the_description_names_the_ways_to_send_a_key_and_whether_one_is_needed(client: TestClient) -> None:
+    document = client.get("/openapi.json").json()
+    assert document["components"]["securitySchemes"]["apiKey"] == {
+        "type": "apiKey", "in": "header", "name": "X-API-KEY", "description": "An API key.",
+    }  # fmt: skip
+    assert document["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
+    assert document["security"] == [{"apiKey": []}, {"bearer": []}]
+    assert {} in create_app(Settings()).openapi()["security"]
+
+
+def test_the_pages_are_open_but_nothing_else_is(client: TestClient) -> None:
+    for path in ("/", "/docs", "/redoc", "/openapi.json", "/docs/assets/start.js"):
+        assert client.get(path).status_code == 200
+    assert client.post("/").status_code == 401
+    assert client.get("/docs/assets/nosuch.js").status_code == 401
+    assert client.get("/getServers").status_code == 401
+    assert client.get("/docs", headers={"sec-fetch-site": "cross-site"}).status_code == 403

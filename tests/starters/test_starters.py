@@ -1,0 +1,304 @@
+"""From few facts to a document that is valid, planned and reported; prices from files; use cases."""
+
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+from optimizer import load_system, make_report, solve
+from optimizer.cli.asking import Asker
+from optimizer.cli.main import main
+from optimizer.cli.starting import TEMPLATES
+from optimizer.errors import SpecError
+from optimizer.money import Price
+from optimizer.spec.files import plain_value
+from optimizer.spec.system import System
+from optimizer.starters.document import Demand, Start, Template, document_of
+from optimizer.starters.prices import Offer, read_prices
+from optimizer.starters.use_cases import use_case, use_cases
+
+H100 = Offer("H100", 1, Price(350, "USD"), "", 16)
+L40S = Offer("L40S", 1, Price(110, "USD"), "", 8)
+
+
+def system_of(text: str) -> System:
+    raw = plain_value(text, "made")
+    assert isinstance(raw, dict)
+    return load_system(raw)
+
+
+def start(**changes: Any) -> Start:
+    facts: dict[str, Any] = {
+        "template": "fleet",
+        "models": ("llama-3.1-8b", "meta-llama/Llama-3.1-70B-Instruct"),
+        "offers": (H100, L40S),
+        "demands": (Demand("chat", "2/s"), Demand("batch", "60", "llama-3.1-8b")),
+    }
+    return Start(**facts | changes)
+
+
+# --- documents -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("template", get_args(Template))
+def test_every_template_gives_a_document_that_is_valid_planned_and_reported(template: Template) -> None:
+    models = ("llama-3.1-8b",) if template == "one-model" else start().models
+    offers = (
+        (Offer("H100", 8, Price(2800, "USD"), "aws"), Offer("H100", 1, Price(300, "USD"), "gcp"))
+        if template == "clouds"
+        else (H100, L40S)
+    )
+    system = system_of(document_of(start(template=template, models=models, offers=offers)))
+    assert system.options.unlimited == (template == "clouds")
+    assert system.currency == "USD"
+    plan = solve(system)
+    assert plan.complete
+    assert make_report(system).plan == plan
+
+
+def test_the_document_says_what_was_asked_for() -> None:
+    text = document_of(start(file="mine.yaml"))
+    system = system_of(text)
+    assert dict(system.capacity) == {"H100": 16, "L40S": 8}
+    assert list(system.servers) == [
+        "batch-llama-3.1-8b", "chat-llama-3.1-8b", "chat-meta-llama/Llama-3.1-70B-Instruct",
+    ]  # fmt: skip
+    chat, case = system.servers["chat-llama-3.1-8b"].current.load, use_case("chat")
+    assert (chat.arrival_rate_rpm, chat.in_tokens, chat.out_tokens) == (120, case.in_tokens, case.out_tokens)
+    assert system.servers["batch-llama-3.1-8b"].current.load.arrival_rate_rpm == 60
+    assert system.targets["chat", "llama-3.1-8b"].ttft_ms == case.ttft_ms
+    assert ("batch", "meta-llama/Llama-3.1-70B-Instruct") not in system.targets
+    assert [system.service_classes[name].priority for name in ("chat", "batch")] == [1, 2]
+    assert "inferplan check mine.yaml" in text
+    assert "Azure LLM inference trace 2023" in text
+
+
+def test_slices_are_offered_as_far_as_cards_exist_and_models_fit() -> None:
+    system = system_of(document_of(start(offers=(Offer("H100", 1, Price(350, "USD"), "", 4), L40S))))
+    big = [acc for model, acc in system.profiles if model.startswith("meta")]
+    assert sorted(big) == ["2xH100", "4xH100"]  # two L40S do not hold it, and four have only PCIe
+    assert "8xH100" not in system.accelerators
+    assert system.accelerators["4xH100"].cost_cents_per_h == 1400
+    assert all(profile.is_estimated for profile in system.profiles.values())
+
+
+def test_a_config_is_named_relative_to_the_document(tmp_path: Path) -> None:
+    config = {
+        "model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+        "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256,
+        "max_position_embeddings": 131072, "torch_dtype": "bfloat16", "tie_word_embeddings": False,
+    }  # fmt: skip
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.json").write_text(json.dumps(config))
+    path = tmp_path / "docs" / "system.yaml"
+    path.parent.mkdir()
+    flags = ["--accelerator", "H100:8:3.50USD/h", "--rate", "chat=1/s"]
+    assert main(["init", str(path), "--model", str(tmp_path / "mine" / "config.json"), *flags]) == 0
+    assert "config: ../mine/config.json" in path.read_text()
+    plan = solve(load_system(path))
+    assert list(plan.allocations) == ["chat-mine"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"models": ()}, "name a model"),
+        ({"models": ("lama-3.1-8b",), "demands": (Demand("chat", "1/s"),)}, "did you mean"),
+        (
+            {"models": ("llama-3.1-405b",), "demands": (Demand("chat", "1/s"),)},
+            "fits none of the accelerators",
+        ),
+        ({"template": "one-model"}, "takes one model, not 2"),
+        ({"offers": (Offer("H100", 1, Price(350, "USD")),)}, "how many cards exist"),
+        ({"demands": (Demand("chatt", "1/s"),)}, "did you mean 'chat'"),
+        ({"demands": (Demand("chat", "1 parsec"),)}, "rate of chat: '1 parsec'"),
+        ({"demands": (Demand("chat", "1/s"), Demand("chat", "2/s", "llama-3.1-8b"))}, "given twice"),
+        ({"demands": (Demand("chat", "1/s", "phi-4"),)}, "'phi-4' is not among the models"),
+        ({"demands": (Demand("chat", "1/s", "llama-3.1-8b"),)}, "has no requests"),
+    ],
+)
+def test_what_cannot_be_started_from_is_refused(changes: dict[str, Any], problem: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        document_of(start(**changes))
+    assert problem in str(refused.value)
+
+
+def test_names_that_yaml_would_misread_are_quoted() -> None:
+    offers = (Offer("H100", 1, Price(350, "USD"), "eu: west #1"),)
+    demands = (Demand("chat", "1/s"),)
+    made = document_of(start(template="clouds", models=("llama-3.1-8b",), offers=offers, demands=demands))
+    assert list(system_of(made).accelerators) == ["eu: west #1/H100"]
+
+
+# --- the command ---------------------------------------------------------------------------------------
+
+FLAGS = ["--model", "llama-3.1-8b", "--accelerator", "H100:8:3.50USD/h", "--rate", "chat=10/s"]
+
+
+def test_the_command_writes_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "system.yaml"
+    assert main(["init", str(path), *FLAGS]) == 0
+    before = path.read_bytes()
+    assert main(["init", str(path), *FLAGS]) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert main(["init", str(path), *FLAGS, "--force", "--template", "fleet"]) == 0
+    assert path.read_bytes() != before
+    assert main(["check", str(path)]) == 0
+    assert main(["init", str(tmp_path / "system.json"), *FLAGS]) == 2
+    assert main(["init", "-", *FLAGS]) == 0
+    assert system_of(capsys.readouterr().out.partition("\n")[2]).capacity == {"H100": 8}
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        ([], "--model: missing; there is no terminal to ask at"),
+        (["--model", "phi-4"], "--accelerator: missing"),
+        ([*FLAGS[:2], "--accelerator", "H100", *FLAGS[4:]], "no price; write H100:8:2.50USD/h"),
+        ([*FLAGS[:2], "--accelerator", "H100:8:3", *FLAGS[4:]], "per what time?"),
+        ([*FLAGS[:2], "--accelerator", "H100:8:300cents/h", *FLAGS[4:]], "must name its currency"),
+        ([*FLAGS[:2], "--accelerator", "H1:8:3USD/h", *FLAGS[4:]], "'H1' is not in the catalogue"),
+        ([*FLAGS[:4], "--rate", "chat"], "'chat' is not USE-CASE=RATE"),
+        ([*FLAGS[:4], "--use-case", "chat"], "--rate: missing for chat; write --rate chat=10/s"),
+    ],
+)
+def test_a_wrong_or_missing_fact_is_one_line(
+    flags: list[str], problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["init", str(tmp_path / "system.yaml"), *flags]) == 2
+    said = capsys.readouterr().err
+    assert problem in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "system.yaml").exists()
+
+
+def test_the_flags_choices_are_the_librarys() -> None:
+    assert get_args(Template) == TEMPLATES
+
+
+def test_use_cases_have_reasons_and_sources(capsys: pytest.CaptureFixture[str]) -> None:
+    assert {"chat", "code-completion", "retrieval", "summaries", "agents", "batch"} <= use_cases().keys()
+    for case in use_cases().values():
+        assert case.why.endswith(".")
+        assert case.source.startswith("lengths")
+        assert case.ttft_ms > 0
+        assert case.itl_ms > 0
+    assert main(["init", "--use-cases"]) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in use_cases())
+
+
+def test_what_no_flag_says_is_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    path, enter = tmp_path / "system.yaml", "\r"
+    typed = ["llama-3.1-8b", "", "H100", "", "8", "3 dollars", "\x15" + "3.50 USD/h", "chat", "", "10/s"]
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+        # The first template; one model, one accelerator, each list ended by an empty answer.
+        keys.send_text(enter + "".join(text + enter for text in typed))
+        assert main(["init", str(path)]) == 0
+    told = tmp_path / "told.yaml"
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
+    assert main(["init", str(told), *FLAGS]) == 0
+    assert path.read_text() == told.read_text().replace("told.yaml", "system.yaml")
+
+
+def test_whoever_leaves_a_question_leaves_nothing_behind() -> None:
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+        keys.send_text("\x03")
+        with pytest.raises(SpecError, match="nothing is written"):
+            Asker().text("How many?", int)
+
+
+# --- prices --------------------------------------------------------------------------------------------
+
+SKYPILOT = """\
+InstanceType,vCPUs,MemoryGiB,AcceleratorName,AcceleratorCount,GpuInfo,Price,SpotPrice,Region,AvailabilityZone
+p5.48xlarge,192.0,2048.0,H100,8.0,"{'Gpus': []}",98.32,40.5,us-east-1,us-east-1a
+p5.48xlarge,192.0,2048.0,H100,8.0,"{'Gpus': []}",110.0,,eu-west-1,eu-west-1a
+p4d.24xlarge,96.0,1152.0,A100,8.0,,32.7726,9.9,us-east-1,us-east-1b
+p4de.24xlarge,96.0,1152.0,A100-80GB,8.0,,40.97,12.3,us-east-1,us-east-1c
+g6.xlarge,4.0,16.0,L4,1.0,,0.8048,0.3,us-east-1,us-east-1b
+p3.2xlarge,8.0,61.0,V100,1.0,,3.06,0.9,us-east-1,us-east-1b
+half,1,1,L4,0.5,,0.5,0.1,us-east-1,us-east-1b
+m5.large,2.0,8.0,,,,0.096,0.04,us-east-1,us-east-1a
+"""
+"""Rows as in github.com/skypilot-org/skypilot-catalog, schema v5; prices invented."""
+
+
+def test_a_file_of_skypilot_gives_the_cheapest_offer_of_each_slice(tmp_path: Path) -> None:
+    path = tmp_path / "vms.csv"
+    path.write_text(SKYPILOT)
+    found = read_prices(path)
+    assert {offer.name: str(offer.price) for offer in found.offers} == {
+        "8xA100-40": "32.7726 USD/h", "8xA100-80": "40.97 USD/h", "8xH100": "98.32 USD/h",
+        "L4": "0.8048 USD/h",
+    }  # fmt: skip
+    assert found.unknown == ("V100",)
+    spot = {offer.name: float(offer.price) for offer in read_prices(path, spot=True).offers}
+    assert spot["8xH100"] == 4050
+    (there,) = read_prices(path, region="eu-west-1").offers
+    assert (float(there.price), there.place) == (11_000, "eu-west-1")
+    with pytest.raises(SpecError, match="nothing is offered in 'mars'; the file has eu-west-1, us-east-1"):
+        read_prices(path, region="mars")
+
+
+def test_a_plain_file_names_its_currency(tmp_path: Path) -> None:
+    path = tmp_path / "prices.csv"
+    path.write_text("accelerator,price,count\nh100,2.50 EUR/h,16\n8xA100,12 EUR/h,\n")
+    found = read_prices(path)
+    assert [(offer.name, str(offer.price), offer.count) for offer in found.offers] == [
+        ("8xA100-80", "12.00 EUR/h", None), ("H100", "2.50 EUR/h", 16),
+    ]  # fmt: skip
+    made = [*FLAGS[:2], "--accelerator", "H100:8", "--prices", str(path), "--rate", "chat=1/s"]
+    assert main(["init", str(tmp_path / "system.yaml"), *made]) == 0
+    assert load_system(tmp_path / "system.yaml").accelerators["2xH100"].cost_cents_per_h == 500
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("accelerator,price\nH100,2.50\n", ":2: price: '2.50'"),
+        ("accelerator,price\nH100,250 cents/h\n", "must name its currency"),
+        ("gpu,price\nH100,2\n", "the header must name accelerator and price"),
+        ("accelerator,price\n", "holds no prices"),
+        ("accelerator,price\nH100\n", ":2: 1 fields, the header has 2"),
+        ("accelerator,price,cards\nH100,2 EUR/h,0\n", "cards: must be an integer, at least 1"),
+        ("AcceleratorName,AcceleratorCount,Price\nH100,8,dear\n", "Price: must be a number"),
+    ],
+)
+def test_a_wrong_file_of_prices_is_refused(text: str, problem: str, tmp_path: Path) -> None:
+    path = tmp_path / "prices.csv"
+    path.write_text(text)
+    with pytest.raises(SpecError) as refused:
+        read_prices(path)
+    assert problem in str(refused.value)
+
+
+def test_the_command_shows_prices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "vms.csv"
+    path.write_text(SKYPILOT)
+    assert main(["prices", str(path)]) == 0
+    shown = capsys.readouterr()
+    assert "12.29 USD/h" in shown.out
+    assert "left out: V100" in shown.err
+    assert main(["prices", str(path), "--json", "--region", "eu-west-1"]) == 0
+    assert json.loads(capsys.readouterr().out) == [
+        {"accelerator": "H100", "cards": 8, "price": "110.00 USD/h", "place": "eu-west-1"}
+    ]
+
+
+def test_two_clouds_stand_side_by_side(tmp_path: Path) -> None:
+    for name, price in (("one", 98.32), ("two", 80)):
+        rows = f"AcceleratorName,AcceleratorCount,Price,Region\nH100,8,{price},east\n"
+        (tmp_path / f"{name}.csv").write_text(rows)
+    prices = [f"--prices={name}={tmp_path / f'{name}.csv'}" for name in ("one", "two")]
+    path = tmp_path / "clouds.yaml"
+    assert main(["init", str(path), "--model", "llama-3.1-70b", *prices, "--rate", "chat=2/s"]) == 0
+    system = load_system(path)
+    assert list(system.accelerators) == ["one/8xH100", "two/8xH100"]
+    (pool,) = solve(system).allocations["chat-llama-3.1-70b"]
+    assert pool.accelerator == "two/8xH100"

@@ -1,0 +1,176 @@
+"""What `check` finds: all that is wrong at once, with its line, and what is odd in what is valid."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import accelerator, document, server
+
+from optimizer import SpecError, load_system
+from optimizer.jobs import check_documents
+from optimizer.spec.writing import write_document
+
+BROKEN = """\
+accelerators:
+  - {name: H100, type: H100, cost: 250}
+  - name: L4
+    type: L4
+    cost: cheap
+    colour: red
+models:
+  - {name: llama, acc: H10, decodeParms: {alpha: 1, beta: 1}, prefillParms: {gamma: 1, delta: 0}}
+servers:
+  - name: s
+    modle: llama
+    currentAloc: {load: {arrivalrate: 5}}
+  - name: t
+    model: lama
+    class: Gold
+  - {name: t, model: llama, class: Premium, currentAlloc: {load: {arivalRate: 1, avgOutTokens: 0.3}}}
+serviceClases: []
+serviceClasses:
+  - {name: Premium, modelTargets: [{model: llama, slo-itl: -1}, {model: llama}]}
+optimizer: {saturationPolicy: RoundRobbin}
+"""
+FOUND = [
+    ("5:5: accelerators[1].cost", 'must be a number, not "cheap"'),
+    ("6:5: accelerators[1].colour", "unknown key; remove it or correct its spelling"),
+    ("8:19: models[0].acc", "accelerator 'H10' does not exist; did you mean 'H100'?"),
+    ("10:5: servers[0].model", "missing; this key is required"),
+    ("11:5: servers[0].modle", "unknown key; did you mean 'model'?"),
+    ("12:5: servers[0].currentAloc", "unknown key; did you mean 'currentAlloc'?"),
+    ("14:5: servers[1].model", "model 'lama' does not exist; did you mean 'llama'?"),
+    ("15:5: servers[1].class", "service class 'Gold' does not exist; add it, or correct 'class'"),
+    ("16:5: servers[2]", "'t' occurs twice; it is also at PATH:13:5: servers[1]"),
+    ("16:67: servers[2].currentAlloc.load.arivalRate", "unknown key; did you mean 'arrivalRate'?"),
+    ("17:1: serviceClases", "unknown key; did you mean 'serviceClasses'?"),
+    ("19:51: serviceClasses[0].modelTargets[0].slo-itl", "must be at least 0, not -1"),
+    ("19:66: serviceClasses[0].modelTargets[1].model", "'llama' occurs twice in class 'Premium'"),
+    (
+        "20:13: optimizer.saturationPolicy",
+        (
+            "must be 'None', 'PriorityExhaustive', 'PriorityRoundRobin' or 'RoundRobin', "
+            "not \"RoundRobbin\"; did you mean 'RoundRobin'?"
+        ),
+    ),
+]
+
+
+def faults(path: Path) -> list[str]:
+    return [str(fault) for fault in check_documents(path).faults]
+
+
+def warnings(source: dict[str, Any], folder: Path) -> list[str]:
+    path = folder / "system.yaml"
+    write_document(source, path)
+    found = check_documents(path)
+    assert not found.faults
+    return [f"{warning.path}: {warning.problem}" for warning in found.warnings]
+
+
+def test_all_errors_are_found_at_once_each_with_its_line_and_a_suggestion(tmp_path: Path) -> None:
+    path = tmp_path / "broken.yaml"
+    path.write_text(BROKEN)
+    assert faults(path) == [f"{path}:{where}: {text.replace('PATH', str(path))}" for where, text in FOUND]
+
+
+def test_every_other_command_says_the_first_of_them(tmp_path: Path) -> None:
+    path = tmp_path / "broken.yaml"
+    path.write_text(BROKEN)
+    with pytest.raises(SpecError) as caught:
+        load_system(path)
+    where, text = FOUND[0]
+    assert str(caught.value) == f"{path}:{where}: {text} (and 8 more)"
+
+
+def test_each_file_of_a_directory_is_named_and_one_that_is_no_yaml_hides_nothing_of_the_others(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.yaml").write_text("servers:\n- {name: s, model: [}\n")
+    (tmp_path / "b.json").write_text('{"count": [{"type": "A", "count": 1},\n{"type": "A", "count": -2}]}')
+    again = tmp_path / "c.yaml"
+    again.write_text("models:\n- {name: m, acc: Q}\n- {name: m, acc: Q}\n")
+    assert faults(tmp_path) == [
+        (
+            f"{tmp_path}/a.yaml:2:21: "
+            "not valid YAML: while parsing a flow node, did not find expected node content"
+        ),
+        f"{tmp_path}/b.json:2:15: count[1].count: must be at least 0, not -2",
+        f"{again}:3:3: models[1]: 'm' on 'Q' occurs twice; it is also at {again}:2:3: models[0]",
+    ]
+
+
+def test_a_name_is_not_missing_where_the_item_that_may_have_it_is_broken(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text("accelerators: [{nme: A, type: A}]\nmodels: [{name: m, acc: A}]\n")
+    assert faults(path) == [
+        f"{path}:1:16: accelerators[0].name: missing; this key is required",
+        f"{path}:1:17: accelerators[0].nme: unknown key; did you mean 'name'?",
+    ]
+
+
+def test_no_more_than_a_thousand_faults_are_listed(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text('{"servers": [' + ",".join(["7"] * 5000) + "]}")
+    assert len(faults(path)) == 1000
+
+
+# --- warnings ------------------------------------------------------------------------------------------
+
+
+def test_the_samples_are_without_warnings(specs: Path) -> None:
+    for name in ("small", "large", "long-prompts.yaml"):
+        found = check_documents(specs / name)
+        assert (found.faults, found.warnings) == ((), ())
+
+
+def test_a_server_that_no_accelerator_can_serve_is_named_with_the_nearest_miss(tmp_path: Path) -> None:
+    source = document([server("s"), server("t", service="fast")], [accelerator("A")], {"A": 9})
+    source["serviceClasses"].append({"name": "fast", "modelTargets": [{"model": "m", "slo-itl": 1}]})
+    assert warnings(source, tmp_path) == [
+        (
+            "servers[1]: no accelerator can serve it (slo_unattainable): "
+            "A: best ITL at batch 1 is 10.5 ms, target 1 ms"
+        )
+    ]
+
+
+def test_missing_capacities_and_token_times_are_named_once(tmp_path: Path) -> None:
+    slices = [accelerator("A"), accelerator("B"), accelerator("2xB", "B", multiplicity=2)]
+    source = document([server("s")], slices, {"A": 9})
+    source["models"][2] = {"name": "m", "acc": "2xB"}
+    assert warnings(source, tmp_path) == [
+        "accelerators[1].type: type 'B' is not listed in count, so a limited plan has no unit of it",
+        "models[2]: no token times are given, so the model cannot run there; give perfParms or decodeParms",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("item", "odd"),
+    [
+        ({"name": "H100", "cost": 2.5}, True),  # dollars, by the catalogue's bandwidth of 3.35 TB/s
+        ({"name": "H100", "cost": 250.0}, False),
+        (
+            {"name": "8xH100", "type": "H100", "cost": 98.32, "multiplicity": 8},
+            True,
+        ),  # a p5 on demand, in dollars
+        ({"name": "L4", "cost": 0.71}, True),
+        ({"name": "L4", "cost": 6.0}, False),  # as in the samples
+        ({"name": "own", "memBW": 2000.0, "cost": 1.9}, True),
+        ({"name": "own", "memBW": 2000.0, "cost": 40.0}, False),
+        ({"name": "own", "cost": 0.9}, True),
+        ({"name": "own", "cost": 1.1}, False),
+    ],
+)
+def test_a_price_in_dollars_is_noticed(tmp_path: Path, item: dict[str, Any], odd: bool) -> None:  # noqa: FBT001  a parameter
+    source = document([server("s")], [{"type": item["name"]} | item])
+    said = f"{item['cost']:g} cents/h is little for {item['name']!r}; cost is in cents, not dollars"
+    assert warnings(source, tmp_path) == ([f"accelerators[0].cost: {said}"] if odd else [])
+
+
+def test_an_accelerator_without_a_price_is_odd_beside_others_that_have_one(tmp_path: Path) -> None:
+    free = {"name": "B", "type": "B"}
+    source = document([server("s")], [accelerator("A"), free])
+    said = "accelerators[1]: 'B' has no cost and counts as free beside others that have one"
+    assert warnings(source, tmp_path) == [said]
+    assert warnings(document([server("s")], [free]), tmp_path) == []

@@ -1,0 +1,42 @@
+"""What the page about Python shows runs, and prints what it says; the service is a real one."""
+
+import contextlib
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from service_runs import Service, in_a_thread
+
+import rest_server.client
+from rest_server.client import Client
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```\n(?:\n^```text\n(.*?)^```)?", PAGE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with in_a_thread() as here:
+        yield here
+
+
+@pytest.mark.parametrize(("program", "output"), BLOCKS)
+def test_every_block_prints_what_the_page_says(
+    service: Service, program: str, output: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    printed = io.StringIO()
+    here = program.replace(":8080", f":{service.port}").replace('"…"', '"any"')
+    with contextlib.redirect_stdout(printed):
+        exec(here, {"__name__": "page"})  # noqa: S102  the text is our own
+    assert printed.getvalue()
+    assert not output or printed.getvalue() == output
+
+
+def test_the_page_names_every_method_and_error() -> None:
+    methods = {name for name in vars(Client) if not name.startswith("_")} - {"close"}
+    names = methods | {name for name in rest_server.client.__all__ if name.endswith("Error")}
+    assert {name for name in names if f"`{name}`" not in PAGE} <= {"ServiceError"}
