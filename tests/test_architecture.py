@@ -120,12 +120,12 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("explanation.explain", "figures.kinds"),
     ),
     "optimizer.render": (
-        ("text", "money", "estimates"),
-        ("plots.style", "comparison_words"),
-        ("plots.curves", "plots.bars", "plots.grids"),
-        ("progress", "plots", "sections", "explanation_words"),
-        ("tables", "pages"),
-        ("comparison_tables", "server_tables", "estimate_tables", "simulation_tables", "starter_tables"),
+        ("text", "names", "columns", "estimates"),
+        ("plots.style", "money", "tables"),
+        ("comparison_words", "plots.curves", "plots.bars", "plots.grids", "explanation_words"),
+        ("progress", "plots", "sections"),
+        ("pages", "plan_tables", "replica_tables", "comparison_tables", "server_tables", "estimate_tables"),
+        ("simulation_tables", "starter_tables"),
         ("explanation_tables",),
     ),
     "rest_server": (
@@ -176,7 +176,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
 
 PUBLIC_FACADE = "optimizer"
 """Names everything for type checkers."""
-FACADE_USERS = ("optimizer.cli.main", "rest_server.app")
+FACADE_USERS = ("optimizer.cli.main", "optimizer.cli.reporting", "rest_server.app")
 """What reads its version."""
 
 HOMES = {

@@ -5,7 +5,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optimizer.cli.command import Command, add_json, add_path, one_line, print_json, tell
+from optimizer.cli.command import (
+    Command,
+    add_output,
+    add_path,
+    one_line,
+    print_json,
+    show_tables,
+    tell,
+)
 from optimizer.cli.solving import (
     add_batch_sizing,
     add_estimates,
@@ -26,7 +34,7 @@ def _add_solve(parser: argparse.ArgumentParser) -> None:
     add_path(parser)
     add_solving_flags(parser)
     add_load(parser)
-    add_json(parser)
+    add_output(parser, "allocations", "cards", "unserved", "objectives")
     parser.add_argument(
         "-o", "--output", metavar="FILE", type=Path, help="write the plan as JSON to FILE as well"
     )
@@ -58,7 +66,7 @@ def _solve(arguments: argparse.Namespace) -> int | None:
     if arguments.output is not None:
         write_text(plan.to_json() + "\n", arguments.output)
     found = simulated(SimulateRequest(system, plan), arguments) if arguments.simulate else None
-    _print_plan(plan, found, system, as_json=arguments.json)
+    _print_plan(plan, found, system, arguments)
     if arguments.timings:
         for stage, seconds in timings.stages_s.items():
             tell(f"{stage:<12}{seconds * 1000:10.1f} ms")
@@ -68,23 +76,26 @@ def _solve(arguments: argparse.Namespace) -> int | None:
     return None
 
 
-def _print_plan(plan: "Plan", found: "Simulation | None", system: "System", *, as_json: bool) -> None:
+def _print_plan(
+    plan: "Plan", found: "Simulation | None", system: "System", arguments: argparse.Namespace
+) -> None:
     """Write a plan to stdout; with its simulation as one object of both, or as tables one after the other."""
-    if as_json and found is None:
+    if arguments.json and found is None:
         print(plan.to_json())
-    elif as_json and found is not None:
+    elif arguments.json and found is not None:
         print_json({
             "plan": plan.model_dump(mode="json", by_alias=True),
             "simulation": found.model_dump(mode="json", by_alias=True),
         })  # fmt: skip
     else:
-        from optimizer.render.tables import plan_tables, show
+        from optimizer.render.plan_tables import plan_tables
 
-        show(plan_tables(plan, system), sys.stdout)
-    if found is not None and not as_json:
+        show_tables(plan_tables(plan, system), arguments)
+    if found is not None and not arguments.json:
         from optimizer.render.simulation_tables import simulation_tables
+        from optimizer.render.tables import Output, show
 
-        show(simulation_tables(found), sys.stdout)
+        show(simulation_tables(found), sys.stdout, Output(arguments.wide))
 
 
 def _add_check(parser: argparse.ArgumentParser) -> None:
@@ -137,7 +148,7 @@ def _add_candidates(parser: argparse.ArgumentParser) -> None:
     add_load(parser)
     add_batch_sizing(parser)
     add_estimates(parser)
-    add_json(parser)
+    add_output(parser, "candidates", "rejected")
 
 
 def _candidates(arguments: argparse.Namespace) -> None:
@@ -151,9 +162,9 @@ def _candidates(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(candidates.to_wire())
     else:
-        from optimizer.render.tables import candidate_tables, show
+        from optimizer.render.plan_tables import candidate_tables
 
-        show(candidate_tables(candidates), sys.stdout)
+        show_tables(candidate_tables(candidates), arguments)
 
 
 COMMANDS = {

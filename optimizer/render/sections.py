@@ -62,6 +62,7 @@ def headline(overview: Overview) -> tuple[tuple[str, str], ...]:
         ("total cost", Money.of(plan).text(plan.total_cost_cents_per_h)),
         ("served in full", f"{served:,} of {overview.servers:,} servers"),
         ("replicas", f"{replicas:,}"),
+        ("cards", f"{sum(row.used for row in overview.types):,}"),
         ("power", _kilowatts(overview.power_w)),
     ]
     return tuple(figures)
@@ -128,7 +129,7 @@ def _assignment(overview: Overview) -> Section:
 def _types(overview: Overview) -> Section:
     total, money = overview.plan.total_cost_cents_per_h, Money.of(overview.plan)
     columns = (
-        Column("type", numeric=False), Column("replicas"), Column("units"), Column(f"cost [{money.unit}]"),
+        Column("type", numeric=False), Column("replicas"), Column("cards"), Column(f"cost [{money.unit}]"),
         Column("share of cost"), Column("power [kW]"),
     )  # fmt: skip
     rows = [
@@ -191,8 +192,8 @@ def _power(overview: Overview) -> Section:
 
 def _capacity(overview: Overview) -> Section:
     columns = (
-        Column("type", numeric=False), Column("used [units]"), Column("exist [units]"),
-        Column("left [units]"), Column("in use"),
+        Column("type", numeric=False), Column("used [cards]"), Column("exist [cards]"),
+        Column("left [cards]"), Column("in use"),
     )  # fmt: skip
     rows = []
     for use in overview.plan.capacity:
@@ -201,7 +202,7 @@ def _capacity(overview: Overview) -> Section:
         share = f"{use.used / limit:.0%}" if limit else "–"
         rows.append((use.type, f"{use.used:,}", "unlimited" if limit is None else f"{limit:,}", left, share))
     none = sorted(use.type for use in overview.plan.capacity if use.limit == 0)
-    text = (f"There are no units of {', '.join(none)}.",) if none else ()
+    text = (f"There are no cards of {', '.join(none)}.",) if none else ()
     return Section("capacity", "Capacity", text, columns, tuple(rows))
 
 
