@@ -120,7 +120,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("explanation.explain", "figures.kinds"),
     ),
     "optimizer.render": (
-        ("text", "names", "columns", "estimates"),
+        ("text", "names", "columns", "estimates", "target_words"),
         ("plots.style", "money", "tables"),
         ("comparison_words", "plots.curves", "plots.bars", "plots.grids", "explanation_words"),
         ("progress", "plots", "sections"),

@@ -79,6 +79,7 @@ ALLOCATIONS = (
     Column("ITL target", "ms", "g", rank=7, none="none"),
     Column("TTFT", "ms", ",.0f", rank=1),
     Column("TTFT target", "ms", "g", rank=7, none="none"),
+    words("targets", rank=1)._replace(none=""),
     Column("util", form=".0%", rank=9),
     Column("cost", CENTS, ",.2f"),
     ESTIMATED,

@@ -9,6 +9,7 @@ from optimizer.render import columns
 from optimizer.render.estimates import estimates_note, marked
 from optimizer.render.money import Money
 from optimizer.render.tables import Paragraph, Said, Table
+from optimizer.render.target_words import figures_text, of_latency, percentile_text
 from optimizer.spec.system import System
 from optimizer.studies.reports.overview import PoolRow, describe
 
@@ -53,7 +54,7 @@ def _allocations(plan: Plan, system: System) -> Table:
     for name in order:
         priority = system.priority(system.servers[name])
         if name not in pools:
-            table.add_row(name, priority, "idle", *[None] * 11, 0.0, None)
+            table.add_row(name, priority, "idle", *[None] * 12, 0.0, None)
         for i, pool in enumerate(pools.get(name, ())):
             first = (name, priority) if i == 0 else (Said("", name), Said("", priority))
             table.add_row(*first, *_figures(pool, money))
@@ -61,6 +62,8 @@ def _allocations(plan: Plan, system: System) -> Table:
 
 
 def _figures(pool: PoolRow, money: Money) -> tuple[Said | float | str | None, ...]:
+    itl, ttft = (of_latency(pool.targets, label) for label in ("ITL", "TTFT"))
+    others = [figure for figure in pool.targets if figure not in {itl, ttft}]
     return (
         Said(marked(pool.accelerator, pool.estimated), pool.accelerator),
         pool.num_replicas,
@@ -69,10 +72,11 @@ def _figures(pool: PoolRow, money: Money) -> tuple[Said | float | str | None, ..
         pool.arrival_rate_rpm,
         pool.loss if pool.loss > 1e-4 else None,
         pool.max_arrival_rate_rpm,
-        pool.itl_ms,
+        pool.itl_ms if itl is None else Said(percentile_text(itl, 1), pool.itl_ms),
         pool.itl_target_ms,
-        pool.ttft_ms,
+        pool.ttft_ms if ttft is None else Said(percentile_text(ttft, 0), pool.ttft_ms),
         pool.ttft_target_ms,
+        Said(figures_text(others), figures_text(pool.targets)),
         pool.utilization,
         money.number(pool.cost_cents_per_h),
         pool.estimated,

@@ -294,7 +294,8 @@ def _filled(text: str, width: int, indent: str = "", hanging: str | None = None)
 
 
 def _any_value(rows: Iterable[Sequence[Any]], i: int) -> bool:
-    return any(row[i] not in {None, ""} for row in rows)
+    values = (row[i] for row in rows)
+    return any((value.text if isinstance(value, Said) else value) not in {None, ""} for value in values)
 
 
 def _cell(column: Column, value: Any) -> str:
