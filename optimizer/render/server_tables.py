@@ -16,6 +16,7 @@ from optimizer.render.explanation_words import (
 )
 from optimizer.render.money import Money
 from optimizer.render.tables import Said, Table
+from optimizer.render.target_words import figures_text
 from optimizer.studies.explanation.document import (
     Alternative,
     Binding,
@@ -53,6 +54,9 @@ def _verdict(item: ServerExplanation, explanation: Explanation) -> Iterator[str]
             f"{money.text(pool.cost_cents_per_h)}. "
             + (f"{_named(pool.binding)}: {_gains(pool.binding)}." if pool.binding else "It has no load.")
         )
+    for placed in explanation.plan.allocations.get(item.server, ()):
+        if placed.targets:
+            yield f"On {placed.accelerator}, with limits in brackets: {figures_text(placed.targets)}."
     if item.headroom_rpm is not None and item.headroom_rpm >= 0:
         yield (
             f"It can still take {item.headroom_rpm:,.4g} requests/min ({item.headroom_share:.1%}) before "
