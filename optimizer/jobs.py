@@ -33,6 +33,7 @@ from optimizer.studies.simulation import repair
 from optimizer.studies.simulation.document import RepairedPlan, Simulation
 from optimizer.studies.simulation.plans import Progress, simulation_of
 from optimizer.studies.simulation.pools import pool_runs, traced
+from optimizer.studies.simulation.replicas import simulate_replica
 
 if TYPE_CHECKING:
     from optimizer.starters.document import Start
@@ -56,6 +57,7 @@ __all__ = [
     "repair_plan",
     "show_figure",
     "simulate_plan",
+    "simulate_replica",
     "size_replicas",
     "solve",
     "start_document",

@@ -65,6 +65,16 @@ class ReplicaRow(QueueProblem):
             own["max_queue"] = None
         return validated(Replica, own | {"iteration": terms | three})
 
+    def replica_to_simulate(self) -> Replica:
+        """Return the replica that is simulated: of a queue that is not stated nothing is lost.
+
+        Raises:
+            SpecError: the queue model does not take the row's law, or its variability.
+        """
+        replica = self.replica()
+        stated = "max_queue" in self.model_fields_set
+        return replica if stated else replica.model_copy(update={"max_queue": None})
+
 
 class LatencyFigures(Document):
     """Mean and percentiles of what users see [ms]."""

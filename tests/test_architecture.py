@@ -114,7 +114,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "figures.placed",
             "simulation.pools",
         ),
-        ("comparison.compare", "reports.overview", "simulation.plans"),
+        ("comparison.compare", "reports.overview", "simulation.plans", "simulation.replicas"),
         (
             "explanation.servers",
             "explanation.units",
@@ -126,12 +126,12 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("explanation.explain", "figures.kinds"),
     ),
     "optimizer.render": (
-        ("text", "money", "estimates"),
-        ("plots.style", "comparison_words"),
-        ("plots.curves", "plots.bars", "plots.grids"),
-        ("progress", "plots", "sections", "explanation_words"),
-        ("tables", "pages"),
-        ("comparison_tables", "server_tables", "estimate_tables", "simulation_tables", "starter_tables"),
+        ("text", "names", "columns", "estimates", "target_words"),
+        ("plots.style", "money", "tables"),
+        ("comparison_words", "plots.curves", "plots.bars", "plots.grids", "explanation_words"),
+        ("progress", "plots", "sections"),
+        ("pages", "plan_tables", "replica_tables", "comparison_tables", "server_tables", "estimate_tables"),
+        ("simulation_tables", "starter_tables"),
         ("explanation_tables",),
     ),
     "rest_server": (
@@ -182,7 +182,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
 
 PUBLIC_FACADE = "optimizer"
 """Names everything for type checkers."""
-FACADE_USERS = ("optimizer.cli.main", "rest_server.app")
+FACADE_USERS = ("optimizer.cli.main", "optimizer.cli.reporting", "rest_server.app")
 """What reads its version."""
 
 HOMES = {
@@ -207,7 +207,8 @@ HOMES = {
 
 JOBS = {
     "analyze_replicas", "check_documents", "choose", "compare", "explain", "find_candidates", "make_figure",
-    "make_report", "repair_plan", "simulate_plan", "simulation_of", "size_replicas", "solve",
+    "make_report", "repair_plan", "simulate_plan", "simulate_replica", "simulation_of", "size_replicas",
+    "solve",
 }  # fmt: skip
 """What computes for users; the shells have it from `optimizer.jobs`."""
 

@@ -33,12 +33,17 @@ def blocks() -> list[Block]:
     return found
 
 
-def commands() -> list[list[str]]:
-    """Return the arguments of every ``inferplan`` line outside the set-up."""
+FIRST_PLAN = "A first plan from the names of a model and a GPU"
+"""A section whose commands build on one another."""
+
+
+def commands(*sections: str) -> list[list[str]]:
+    """Return the arguments of every ``inferplan`` line of some sections; of none: outside these two."""
     lines = [
         line
         for block in blocks()
-        if block.language == "sh" and block.section != "Set up"
+        if block.language == "sh"
+        and (block.section in sections if sections else block.section not in {"Set up", FIRST_PLAN})
         for line in block.text.replace("\\\n", " ").splitlines()
     ]
     words = [shlex.split(line, comments=True) for line in lines]
@@ -69,7 +74,7 @@ def test_there_are_exactly_two_set_up_commands() -> None:
 
 
 def test_the_readme_shows_the_commands_of_everyday() -> None:
-    assert {line[0] for line in commands()} >= {"solve", "check", "candidates", "convert", "schema"}
+    assert {line[0] for line in commands()} >= {"solve", "candidates", "convert", "schema"}
 
 
 @pytest.mark.usefixtures("workplace")
@@ -86,6 +91,20 @@ def test_every_command_of_the_readme_runs(arguments: list[str], capsys: pytest.C
         status = int(stop.code or 0)
     assert status == 0
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("workplace")
+def test_the_first_plan_is_made_from_two_names(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = commands(FIRST_PLAN)
+    assert [line[0] for line in lines][:2] == ["estimate", "init"]
+    printed = {}
+    for line in lines:
+        assert main(line) == 0, line
+        printed[line[0]] = capsys.readouterr().out
+    assert "0 errors" in printed["check"] or "valid" in printed["check"]
+    assert "EUR/h" in printed["solve"]
+    assert "~" in printed["solve"]
+    assert Path("fleet.html").is_file()
 
 
 @pytest.mark.usefixtures("workplace")
@@ -109,7 +128,7 @@ def test_every_file_that_the_readme_links_to_exists() -> None:
 
 def test_every_flag_that_the_readme_names_exists(capsys: pytest.CaptureFixture[str]) -> None:
     text = ""
-    for command in ("solve", "candidates", "analyze", "size", "convert", "serve"):
+    for command in ("solve", "candidates", "analyze", "size", "convert", "serve", "estimate", "init"):
         with pytest.raises(SystemExit):
             main([command, "--help"])
         text += capsys.readouterr().out

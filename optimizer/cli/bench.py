@@ -1,9 +1,8 @@
 """The sub-command bench: how long each stage takes, on systems made for it."""
 
 import argparse
-import sys
 
-from optimizer.cli.command import Command, add_json, print_json
+from optimizer.cli.command import Command, add_output, print_json, show_tables
 
 
 def _size(text: str) -> tuple[int, int]:
@@ -22,7 +21,7 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
         help="servers x accelerators; may be given several times (15x6, 30x20, 100x20)",
     )
     parser.add_argument("--repeats", metavar="N", type=int, default=3, help="systems of each size (3)")
-    add_json(parser)
+    add_output(parser, "stages")
 
 
 def _bench(arguments: argparse.Namespace) -> None:
@@ -33,9 +32,9 @@ def _bench(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json([result.to_wire() for result in results])
     else:
-        from optimizer.render.tables import bench_table, show
+        from optimizer.render.replica_tables import bench_table
 
-        show(bench_table([result.to_wire() for result in results]), sys.stdout)
+        show_tables(bench_table([result.to_wire() for result in results]), arguments)
 
 
 COMMANDS = {"bench": Command("time every stage on generated systems", _add_bench, _bench)}

@@ -1,14 +1,13 @@
 """The sub-command for what is known without measurements: catalogue."""
 
 import argparse
-import sys
 
-from optimizer.cli.command import Command, add_json, print_json
+from optimizer.cli.command import Command, add_output, print_json, show_tables
 
 
 def _add_catalogue(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", nargs="?", help="an accelerator or a model; none: list all")
-    add_json(parser)
+    add_output(parser, "accelerators", "models", "entry")
 
 
 def _catalogue(arguments: argparse.Namespace) -> None:
@@ -26,9 +25,8 @@ def _catalogue(arguments: argparse.Namespace) -> None:
         })  # fmt: skip
     else:
         from optimizer.render.estimate_tables import catalogue_tables, entry_tables
-        from optimizer.render.tables import show
 
-        show(catalogue_tables(catalogue) if entry is None else entry_tables(entry), sys.stdout)
+        show_tables(catalogue_tables(catalogue) if entry is None else entry_tables(entry), arguments)
 
 
 COMMANDS = {

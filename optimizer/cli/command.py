@@ -4,9 +4,12 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from optimizer.units import Scale, UnitError
+
+if TYPE_CHECKING:
+    from optimizer.render.tables import Tables
 
 
 class Command(NamedTuple):
@@ -24,9 +27,29 @@ def add_path(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
-    """Add the choice of JSON in place of tables."""
-    parser.add_argument("--json", action="store_true", help="write JSON in place of tables")
+def add_output(parser: argparse.ArgumentParser, *tables: str) -> None:
+    """Add the choice of what is written in place of all tables as they fit the terminal."""
+    forms = parser.add_mutually_exclusive_group()
+    forms.add_argument("--json", action="store_true", help="write JSON in place of tables")
+    forms.add_argument(
+        "--csv", action="store_true", help="write a table as CSV: the first, or that of --table"
+    )
+    add_wide(forms)
+    parser.add_argument("--table", metavar="NAME", help=f"write one of the tables only: {', '.join(tables)}")
+
+
+def add_wide(group: argparse._ActionsContainer) -> None:
+    """Add the choice of tables that are as wide as they are."""
+    group.add_argument(
+        "--wide", action="store_true", help="all columns and whole names, however long the lines"
+    )
+
+
+def show_tables(tables: "Tables", arguments: argparse.Namespace) -> None:
+    """Write tables to stdout as the arguments ask for."""
+    from optimizer.render.tables import Output, show
+
+    show(tables, sys.stdout, Output(arguments.wide, arguments.csv, arguments.table))
 
 
 def quantity(scale: Scale) -> Callable[[str], float]:

@@ -1,10 +1,9 @@
 """The sub-command compare: two plans beside each other."""
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
 
-from optimizer.cli.command import Command, add_json
+from optimizer.cli.command import Command, add_output, show_tables
 from optimizer.cli.solving import (
     add_load_change,
     add_solving_flags,
@@ -38,7 +37,7 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
     )
     add_load_change(parser)
     add_solving_flags(parser)
-    add_json(parser)
+    add_output(parser, "load", "classes", "replicas", "figures", "cards", "costs", "unserved")
 
 
 def _compare(arguments: argparse.Namespace) -> None:
@@ -50,9 +49,8 @@ def _compare(arguments: argparse.Namespace) -> None:
         print(found.to_json())
     else:
         from optimizer.render.comparison_tables import comparison_tables
-        from optimizer.render.tables import show
 
-        show(comparison_tables(found), sys.stdout)
+        show_tables(comparison_tables(found), arguments)
 
 
 def _comparison(arguments: argparse.Namespace) -> "Comparison":

@@ -1,10 +1,9 @@
 """The sub-command for profiles without measurements: estimate."""
 
 import argparse
-import sys
 from typing import Any
 
-from optimizer.cli.command import Command, add_json, number, print_json
+from optimizer.cli.command import Command, add_output, number, print_json, show_tables
 from optimizer.units import SHARE, TOKENS
 
 _SETTINGS: dict[str, tuple[str, Any, str]] = {
@@ -46,7 +45,7 @@ def _add_estimate(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="estimate every row of a CSV file, to compare with measurements; - for stdin",
     )
-    add_json(parser)
+    add_output(parser, "estimate", "alpha", "points")
 
 
 def _estimate(arguments: argparse.Namespace) -> None:
@@ -76,9 +75,8 @@ def _estimate(arguments: argparse.Namespace) -> None:
         print_json(estimate_document(found))
         return
     from optimizer.render.estimate_tables import estimate_tables
-    from optimizer.render.tables import show
 
-    show(estimate_tables(found), sys.stdout)
+    show_tables(estimate_tables(found), arguments)
 
 
 def _points(arguments: argparse.Namespace) -> None:
@@ -90,9 +88,8 @@ def _points(arguments: argparse.Namespace) -> None:
         print_json([row.document() for row in rows])
         return
     from optimizer.render.estimate_tables import point_tables
-    from optimizer.render.tables import show
 
-    show(point_tables(rows), sys.stdout)
+    show_tables(point_tables(rows), arguments)
 
 
 COMMANDS = {

@@ -1,9 +1,8 @@
 """The sub-command explain: why a plan is as it is."""
 
 import argparse
-import sys
 
-from optimizer.cli.command import Command, add_json, add_path
+from optimizer.cli.command import Command, add_output, add_path, show_tables
 from optimizer.cli.solving import add_exact_flags, add_load, read_system, solving_options
 
 
@@ -12,7 +11,7 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--server", metavar="S", help="explain one server in depth")
     add_load(parser)
     add_exact_flags(parser, "time limit of the explanation [s]")
-    add_json(parser)
+    add_output(parser, "overview", "cards", "targets", "candidates", "rejected")
 
 
 def _explain(arguments: argparse.Namespace) -> None:
@@ -25,9 +24,8 @@ def _explain(arguments: argparse.Namespace) -> None:
         print(explanation.to_json())
     else:
         from optimizer.render.explanation_tables import explanation_tables
-        from optimizer.render.tables import show
 
-        show(explanation_tables(explanation), sys.stdout)
+        show_tables(explanation_tables(explanation), arguments)
 
 
 COMMANDS = {

@@ -5,7 +5,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optimizer.cli.command import Command, add_json, add_path, one_line, print_json, tell
+from optimizer.cli.command import (
+    Command,
+    add_output,
+    add_path,
+    one_line,
+    print_json,
+    show_tables,
+    tell,
+)
 from optimizer.cli.solving import (
     add_batch_sizing,
     add_estimates,
@@ -28,7 +36,7 @@ def _add_solve(parser: argparse.ArgumentParser) -> None:
     add_path(parser)
     add_solving_flags(parser)
     add_load(parser)
-    add_json(parser)
+    add_output(parser, "allocations", "cards", "unserved", "objectives")
     parser.add_argument(
         "-o", "--output", metavar="FILE", type=Path, help="write the plan as JSON to FILE as well"
     )
@@ -69,7 +77,7 @@ def _solve(arguments: argparse.Namespace) -> None:
     if arguments.output is not None:
         write_text(plan.to_json() + "\n", arguments.output)
     found = simulated(SimulateRequest(system, plan), arguments) if arguments.simulate else None
-    _print_plan(plan, found, system, as_json=arguments.json)
+    _print_plan(plan, found, system, arguments)
     _finish(plan, arguments, timings)
 
 
@@ -89,16 +97,16 @@ def _solve_and_repair(arguments: argparse.Namespace, timings: "Timings") -> None
     if arguments.json:
         print(found.to_json())
     else:
-        _print_plan(found.plan, found.simulation, system, as_json=False)
-        _print_repairs(found)
+        _print_plan(found.plan, found.simulation, system, arguments)
+        _print_repairs(found, arguments)
     _finish(found.plan, arguments, timings)
 
 
-def _print_repairs(found: "RepairedPlan") -> None:
-    from optimizer.render.simulation_tables import repair_text
-    from optimizer.render.tables import show
+def _print_repairs(found: "RepairedPlan", arguments: argparse.Namespace) -> None:
+    from optimizer.render.simulation_tables import repair_lines
+    from optimizer.render.tables import Output, show
 
-    show(repair_text(found), sys.stdout)
+    show(repair_lines(found), sys.stdout, Output(arguments.wide))
 
 
 def _finish(plan: "Plan", arguments: argparse.Namespace, timings: "Timings") -> None:
@@ -110,23 +118,26 @@ def _finish(plan: "Plan", arguments: argparse.Namespace, timings: "Timings") -> 
         plan.raise_for_status()
 
 
-def _print_plan(plan: "Plan", found: "Simulation | None", system: "System", *, as_json: bool) -> None:
+def _print_plan(
+    plan: "Plan", found: "Simulation | None", system: "System", arguments: argparse.Namespace
+) -> None:
     """Write a plan to stdout; with its simulation as one object of both, or as tables one after the other."""
-    if as_json and found is None:
+    if arguments.json and found is None:
         print(plan.to_json())
-    elif as_json and found is not None:
+    elif arguments.json and found is not None:
         print_json({
             "plan": plan.model_dump(mode="json", by_alias=True),
             "simulation": found.model_dump(mode="json", by_alias=True),
         })  # fmt: skip
     else:
-        from optimizer.render.tables import plan_tables, show
+        from optimizer.render.plan_tables import plan_tables
 
-        show(plan_tables(plan, system), sys.stdout)
-    if found is not None and not as_json:
+        show_tables(plan_tables(plan, system), arguments)
+    if found is not None and not arguments.json:
         from optimizer.render.simulation_tables import simulation_tables
+        from optimizer.render.tables import Output, show
 
-        show(simulation_tables(found), sys.stdout)
+        show(simulation_tables(found), sys.stdout, Output(arguments.wide))
 
 
 def _add_check(parser: argparse.ArgumentParser) -> None:
@@ -179,7 +190,7 @@ def _add_candidates(parser: argparse.ArgumentParser) -> None:
     add_load(parser)
     add_batch_sizing(parser)
     add_estimates(parser)
-    add_json(parser)
+    add_output(parser, "candidates", "rejected")
 
 
 def _candidates(arguments: argparse.Namespace) -> None:
@@ -193,9 +204,9 @@ def _candidates(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(candidates.to_wire())
     else:
-        from optimizer.render.tables import candidate_tables, show
+        from optimizer.render.plan_tables import candidate_tables
 
-        show(candidate_tables(candidates), sys.stdout)
+        show_tables(candidate_tables(candidates), arguments)
 
 
 COMMANDS = {

@@ -2,11 +2,10 @@
 
 import argparse
 import json
-import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from optimizer.cli.command import Command, add_json, quantity, tell
+from optimizer.cli.command import Command, add_output, print_json, quantity, show_tables, tell
 from optimizer.units import (
     MILLISECONDS,
     MILLISECONDS_PER_REQUEST,
@@ -14,6 +13,10 @@ from optimizer.units import (
     REQUESTS_PER_SECOND,
     TOKENS,
 )
+
+if TYPE_CHECKING:
+    from optimizer.replica import Replica
+    from optimizer.studies.simulation.replicas import Overload, ReplicaSimulation
 
 _LAW_FLAGS = {
     "decode": (
@@ -73,7 +76,7 @@ _TARGET_FLAGS: dict[str, object] = {
 """The flags of targets, and what stands where they are not given."""
 
 
-def _add_replica(parser: argparse.ArgumentParser) -> None:
+def _add_replica(parser: argparse.ArgumentParser, *tables: str) -> None:
     parser.add_argument("--in-tokens", metavar="TOKENS", type=_TOKENS, help="mean input length")
     parser.add_argument("--out-tokens", metavar="TOKENS", type=_TOKENS, help="mean output length")
     parser.add_argument("--max-batch", metavar="REQUESTS", type=int, help="batch limit")
@@ -102,7 +105,7 @@ def _add_replica(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="JSON lines in the format of the reference's queue-analysis service; - for stdin",
     )
-    add_json(parser)
+    add_output(parser, *tables)
 
 
 def _add_queue(group: Any) -> None:
@@ -171,15 +174,44 @@ def _add_analyze(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rate", metavar="REQ/S", type=_REQUESTS_PER_SECOND, help="arrival rate [requests/s]"
     )
-    _add_replica(parser)
+    _add_replica(parser, "performance", "simulated")
+    group = parser.add_argument_group("simulation")
+    group.add_argument("--simulate", action="store_true", help="simulate the replica as well")
+    group.add_argument("--requests", metavar="N", type=int, help="requests to simulate (20,000)")
+    group.add_argument("--seed", metavar="S", type=int, help="where chance begins (1)")
+
+
+def _simulation(
+    arguments: argparse.Namespace,
+) -> "Callable[[Replica, float], ReplicaSimulation | Overload] | None":
+    """Return what simulates a replica at a rate as the flags say; nothing if it is not asked for."""
+    from optimizer.errors import SpecError
+
+    given = {name: value for name in ("requests", "seed") if (value := getattr(arguments, name)) is not None}
+    if not arguments.simulate:
+        if given:
+            raise SpecError(f"--{next(iter(given))}: nothing is simulated; add --simulate, or remove it")
+        return None
+    from optimizer.cli.solving import announced
+    from optimizer.jobs import simulate_replica
+    from optimizer.simulation.replicas import Effort
+
+    effort = Effort(**given)
+
+    def simulate(replica: "Replica", rate_rps: float) -> "ReplicaSimulation | Overload":
+        with announced():
+            return simulate_replica(replica, rate_rps, effort)
+
+    return simulate
 
 
 def _analyze(arguments: argparse.Namespace) -> int | None:
+    simulate = _simulation(arguments)
     if arguments.batch is not None:
         from optimizer.replica_rows import analyze_row
 
         _refuse_beside_batch(arguments, {"rate": None})
-        return _answer_lines(arguments.batch, analyze_row)
+        return _answer_lines(arguments.batch, analyze_row, simulate)
     from optimizer.errors import SpecError
     from optimizer.jobs import analyze_replicas
 
@@ -187,12 +219,16 @@ def _analyze(arguments: argparse.Namespace) -> int | None:
     if arguments.rate is None:
         raise SpecError("--rate: missing; give the arrival rate in requests/s")
     found = analyze_replicas([replica], [arguments.rate])[0]
+    simulated = None if simulate is None else simulate(replica, arguments.rate)
     if arguments.json:
-        print(found.model_dump_json(by_alias=True, indent=2))
+        values = found.model_dump(by_alias=True)
+        if simulated is not None:
+            values["simulated"] = simulated.model_dump(by_alias=True)
+        print_json(values)
         return None
-    from optimizer.render.tables import performance_table, show
+    from optimizer.render.replica_tables import performance_tables
 
-    show(performance_table(found), sys.stdout)
+    show_tables(performance_tables(found, simulated), arguments)
     if found.offered_rps > found.stable_rate_rps:
         tell(
             f"inferplan: note: rate {found.offered_rps:g} requests/s exceeds the stable maximum "
@@ -231,7 +267,7 @@ def _add_size(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="cap the rate at 0.9 of the largest stable one, as slo-tps does",
     )
-    _add_replica(parser)
+    _add_replica(parser, "rates", "performance")
 
 
 def _size(arguments: argparse.Namespace) -> int | None:
@@ -263,9 +299,9 @@ def _size(arguments: argparse.Namespace) -> int | None:
     if arguments.json:
         print(sizing.model_dump_json(by_alias=True, indent=2))
     else:
-        from optimizer.render.tables import show, sizing_tables
+        from optimizer.render.replica_tables import sizing_tables
 
-        show(sizing_tables(sizing, targets), sys.stdout)
+        show_tables(sizing_tables(sizing, targets), arguments)
     return None
 
 
@@ -280,7 +316,11 @@ def _refuse_beside_batch(arguments: argparse.Namespace, own: dict[str, object]) 
         raise SpecError(f"--batch: its lines give everything; remove --{given[0].replace('_', '-')}")
 
 
-def _answer_lines(path: str, answer: Callable[[Any], Any]) -> int:
+def _answer_lines(
+    path: str,
+    answer: Callable[[Any], Any],
+    simulate: "Callable[[Replica, float], ReplicaSimulation | Overload] | None" = None,
+) -> int:
     """Answer every line with one line; a bad one with its message, and with exit status 2 in the end."""
     from optimizer.errors import AnalysisError, SpecError
     from optimizer.replica_rows import read_rows
@@ -293,7 +333,13 @@ def _answer_lines(path: str, answer: Callable[[Any], Any]) -> int:
             print(json.dumps({"message": str(problem)}, ensure_ascii=False))
             continue
         try:
-            print(answer(problem).model_dump_json(by_alias=True))
+            found = answer(problem)
+            if simulate is None:
+                print(found.model_dump_json(by_alias=True))
+                continue
+            simulated = simulate(problem.replica_to_simulate(), problem.rate_rps)
+            values = found.model_dump(by_alias=True) | {"simulated": simulated.model_dump(by_alias=True)}
+            print(json.dumps(values, ensure_ascii=False, separators=(",", ":")))
         except (AnalysisError, SpecError) as error:
             print(json.dumps({"message": str(error)}, ensure_ascii=False))
     if bad:

@@ -1,7 +1,9 @@
 """The sub-commands that make something to look at: report, plot."""
 
 import argparse
+import os
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,13 +19,14 @@ from optimizer.cli.solving import (
 )
 
 if TYPE_CHECKING:
+    from optimizer.render.pages import Origin
     from optimizer.render.plots import Format
 
 KINDS = {
     "plan": "all four of the next, on one page",
     "load": "arrival rate and tokens of each model and class",
     "assignment": "accelerator and replicas of each model and class",
-    "types": "units, replicas and cost of each accelerator type",
+    "types": "cards, replicas and cost of each accelerator type",
     "servers": "cost, replicas, batch, token time and wait of each server",
     "targets": "latencies of each server as shares of their targets",
     "occupancy": "how many requests are in a replica, and how often",
@@ -51,7 +54,21 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
     )
     add_load(parser)
     add_solving_flags(parser)
+    parser.add_argument(
+        "--date", metavar="TEXT", help="the day to write on the page (SOURCE_DATE_EPOCH's, else none)"
+    )
     parser.add_argument("--json", action="store_true", help="write the report as JSON to stdout")
+
+
+def _origin(arguments: argparse.Namespace) -> "Origin":
+    """Return where the page comes from; its date is given, so that the same input gives the same page."""
+    from optimizer import __version__
+    from optimizer.render.pages import Origin
+
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    given = datetime.fromtimestamp(int(epoch), UTC).date().isoformat() if epoch.isdecimal() else ""
+    source = "standard input" if arguments.path == "-" else Path(arguments.path).name or arguments.path
+    return Origin(__version__, source, given if arguments.date is None else arguments.date)
 
 
 def _report(arguments: argparse.Namespace) -> None:
@@ -69,11 +86,11 @@ def _report(arguments: argparse.Namespace) -> None:
         report = make_report(system, backend=arguments.backend)
         for page_format, path in files.items():
             if path is not None:
-                write_text(render_report(report, system, page_format), path)
+                write_text(render_report(report, system, page_format, _origin(arguments)), path)
     if arguments.json:
         print(report.to_json())
     elif not any(files.values()):
-        sys.stdout.write(render_report(report, system, "markdown"))
+        sys.stdout.write(render_report(report, system, "markdown", _origin(arguments)))
 
 
 def _check_files(arguments: argparse.Namespace) -> None:

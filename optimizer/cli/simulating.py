@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from optimizer.cli.command import Command, add_path
+from optimizer.cli.command import Command, add_path, add_wide
 from optimizer.cli.solving import add_load, add_solving_flags, read_system, simulated, solving_options
 
 
@@ -33,6 +33,7 @@ def _add_simulate(parser: argparse.ArgumentParser) -> None:
     answer = parser.add_mutually_exclusive_group()
     answer.add_argument("--json", action="store_true", help="write JSON in place of tables")
     answer.add_argument("--csv", action="store_true", help="write a row for each pool, with every digit")
+    add_wide(answer)
 
 
 def _simulate(arguments: argparse.Namespace) -> None:
@@ -57,12 +58,12 @@ def _simulate(arguments: argparse.Namespace) -> None:
         print(found.to_json())
         return
     from optimizer.render.simulation_tables import simulation_csv, simulation_tables
-    from optimizer.render.tables import show
+    from optimizer.render.tables import Output, show
 
     if arguments.csv:
         sys.stdout.write(simulation_csv(found))
     else:
-        show(simulation_tables(found), sys.stdout)
+        show(simulation_tables(found), sys.stdout, Output(arguments.wide))
 
 
 COMMANDS = {

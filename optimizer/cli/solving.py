@@ -1,8 +1,8 @@
 """The flags that say how to solve and for which load, and what they stand for."""
 
 import argparse
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from optimizer.cli.command import number, tell
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from optimizer.jobs import LoadChange, RepairRequest, SimulateRequest, SolveOptions
     from optimizer.spec.system import System
     from optimizer.studies.simulation.document import RepairedPlan, Simulation
-    from optimizer.studies.simulation.plans import Progress
 
 
 def add_batch_sizing(parser: argparse.ArgumentParser) -> None:
@@ -116,8 +115,9 @@ def simulated(request: "SimulateRequest", arguments: argparse.Namespace) -> "Sim
     """
     from optimizer.errors import SpecError
     from optimizer.jobs import RequestError, simulate_plan
+    from optimizer.render.progress import counting
 
-    with _simulating() as progress:
+    with counting("simulating") as progress, announced():
         try:
             return simulate_plan(request, progress)
         except RequestError as error:
@@ -127,22 +127,19 @@ def simulated(request: "SimulateRequest", arguments: argparse.Namespace) -> "Sim
 def repaired(request: "RepairRequest") -> "RepairedPlan":
     """Return a plan that is repaired after its simulation; progress shows on stderr."""
     from optimizer.jobs import repair_plan
+    from optimizer.render.progress import counting
 
-    with _simulating() as progress:
+    with counting("simulating") as progress, announced():
         return repair_plan(request, progress)
 
 
-@contextmanager
-def _simulating() -> "Iterator[Progress]":
-    """Show progress, and say when the simulator is compiled."""
-    from optimizer.render.progress import counting
+def announced() -> AbstractContextManager[None]:
+    """Say on stderr if the simulator is compiled first."""
     from optimizer.simulation.engine import announcing_compilation
 
-    def announce() -> None:
-        tell("inferplan: compiling the simulator; this happens once and takes up to half a minute")
-
-    with counting("simulating") as progress, announcing_compilation(announce):
-        yield progress
+    return announcing_compilation(
+        lambda: tell("inferplan: compiling the simulator; this happens once and takes up to half a minute")
+    )
 
 
 def add_load(parser: argparse.ArgumentParser) -> None:

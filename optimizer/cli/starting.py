@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optimizer.cli.asking import Asker
-from optimizer.cli.command import Command, add_json, print_json, tell
+from optimizer.cli.command import Command, add_output, print_json, show_tables, tell
 
 if TYPE_CHECKING:
     from optimizer.starters.document import Demand, Start
@@ -281,7 +281,7 @@ def _add_prices(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("file", metavar="FILE", help="prices as CSV; - for stdin")
     _add_price_flags(parser)
-    add_json(parser)
+    add_output(parser, "offers")
 
 
 def _prices(arguments: argparse.Namespace) -> None:
@@ -292,9 +292,8 @@ def _prices(arguments: argparse.Namespace) -> None:
         print_json(found.document())
         return
     from optimizer.render.starter_tables import price_table
-    from optimizer.render.tables import show
 
-    show(price_table(found), sys.stdout)
+    show_tables(price_table(found), arguments)
     if found.unknown:
         tell(f"inferplan: note: not in the catalogue, left out: {', '.join(found.unknown)}")
 

@@ -1,7 +1,7 @@
 """The answer: a document that names every server, made from a solution and verified by plain arithmetic."""
 
 from optimizer.plan.build import make_plan
-from optimizer.plan.document import CapacityUse, Change, Level, Placement, Plan, Pool, Unserved
+from optimizer.plan.document import CapacityUse, Change, Level, Placement, Plan, Pool, TargetFigure, Unserved
 from optimizer.plan.files import load_plan, load_system_or_plan, plan_from_value
 from optimizer.plan.verify import verify
 
@@ -12,6 +12,7 @@ __all__ = [
     "Placement",
     "Plan",
     "Pool",
+    "TargetFigure",
     "Unserved",
     "load_plan",
     "load_system_or_plan",

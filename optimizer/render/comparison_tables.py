@@ -1,23 +1,24 @@
-"""Tables of a comparison: the sum first, then classes, servers, figures, units."""
+"""Tables of a comparison: the sum first, then classes, servers, figures, cards."""
 
 from collections.abc import Callable, Iterable, Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from optimizer.plan import Plan
+from optimizer.render import columns
+from optimizer.render.columns import NOTHING
 from optimizer.render.comparison_words import anything_runs, cost_of, headline, money_of
 from optimizer.render.estimates import estimates_note
 from optimizer.render.money import Money, signed
-from optimizer.render.tables import empty_table
-from optimizer.render.text import printable
+from optimizer.render.names import shortened
+from optimizer.render.tables import Pair, Paragraph, Said, Table
 from optimizer.studies.comparison.document import Comparison, Figures, Row, ServerRow, TypeRow
-from optimizer.studies.figures.document import share_text
 
 LABEL_WIDTH = 18
-"""Longer labels are cut in the headings of tables."""
-NOTHING = "-"
+"""Longer labels are shortened in the headings of tables."""
+Value = float | str | None | Pair | Said
+"""Of a cell."""
 _CHANGES = {
     "moved": "to another accelerator",
     "scaled": "to other replicas only",
@@ -37,25 +38,25 @@ def comparison_tables(found: Comparison) -> Group:
             parts.append(_loads(found))
         if len(found.classes) > 1:
             parts.append(_classes(found))
-        parts += [_servers(found), _figures(found), _units(found), *_type_costs(found)]
-    if found.first.plan.unserved or found.second.plan.unserved:
-        parts.append(_unserved(found))
-    return Group(*parts)
+        parts += [_servers(found), _figures(found), _cards(found), *_type_costs(found)]
+    return Group(*parts, _unserved(found))
 
 
 # --- what it comes to ------------------------------------------------------------------------------------
 
 
-def _headline(found: Comparison) -> Text:
-    text = Text().append(printable(headline(found), keep="\n"), style="bold")
-    text.append("\n" + printable(_served(found), keep="\n") + _changes(found))
+def _headline(found: Comparison) -> Group:
+    parts: list[RenderableType] = [
+        Paragraph(headline(found), "bold"),
+        Paragraph(_served(found) + _changes(found)),
+    ]
     if found.transition_value_cents_per_h is not None and found.changed():
         value = money_of(found).text(found.transition_value_cents_per_h)
-        text.append(f"\nTransition value: {value} (with the penalty on moves)")
+        parts.append(Paragraph(f"Transition value: {value} (with the penalty on moves)"))
     estimates = estimates_note(found.first.plan, found.second.plan)
-    for note in (*found.notes, *([estimates] if estimates else [])):
-        text.append(f"\nNote: {printable(note)}.", style="yellow")
-    return text.append("\n")
+    notes = (*found.notes, *([estimates] if estimates else []))
+    parts += [Paragraph(f"Note: {note}.", "yellow") for note in notes]
+    return Group(*parts, Text(""))
 
 
 def _served(found: Comparison) -> str:
@@ -82,86 +83,52 @@ def _changes(found: Comparison) -> str:
 
 
 def _loads(found: Comparison) -> Table:
-    table = empty_table(
-        "Load",
-        [
-            ("server", False),
-            ("req/min", True),
-            ("difference", True),
-            ("input\ntokens", True),
-            ("output\ntokens", True),
-        ],
-    )
+    table = Table("Load", columns.load_columns(_labels(found)))
     changed = [row for row in _in_order(found.servers) if _load(row.first) != _load(row.second)]
     for row in changed:
-        table.add_row(row.server, *_load_cells(row))
+        table.add_row(row.server, *_load_values(row))
     rest = len(found.servers) - len(changed)
     if rest:
-        table.add_row(f"… {rest:,} unchanged", *[""] * 4)
-    table.add_section()
-    table.add_row("all", *_load_cells(found.total))
+        table.notes.append(f"… {rest:,} unchanged")
+    table.total = ("all", *_load_values(found.total))
     return table
 
 
-def _load_cells(row: Row) -> list[str]:
-    return [
-        _both(row, lambda side: _quantity(side.arrival_rate_rpm)),
+def _load_values(row: Row) -> tuple[Value, ...]:
+    return (
+        _both(row, lambda side: side.arrival_rate_rpm),
         _signed(row.difference.arrival_rate_rpm, ",.2f"),
-        _both(row, lambda side: _quantity(side.in_tokens)),
-        _both(row, lambda side: _quantity(side.out_tokens)),
-    ]
+        _both(row, lambda side: side.in_tokens),
+        _both(row, lambda side: side.out_tokens),
+    )
 
 
 def _classes(found: Comparison) -> Table:
     money = money_of(found)
-    table = empty_table(
-        f"Cost by service class, {money.unit}",
-        [
-            ("class", False),
-            ("prio", True),
-            ("servers", True),
-            *((label, True) for label in _labels(found)),
-            ("difference", True),
-            ("", True),
-        ],
-    )
+    table = Table("Cost by service class", money.columns(columns.class_columns(_labels(found))), "classes")
     for row in found.classes:
-        priority = NOTHING if row.priority is None else str(row.priority)
-        table.add_row(row.service_class or "not known", priority, *_cost_cells(row, money))
-    table.add_section()
-    table.add_row("all", "", *_cost_cells(found.total, money))
+        table.add_row(row.service_class or "not known", row.priority, *_cost_values(row, money))
+    table.total = ("all", None, *_cost_values(found.total, money))
     return table
 
 
-def _cost_cells(row: Row, money: Money) -> list[str]:
+def _cost_values(row: Row, money: Money) -> tuple[Value, ...]:
     before, difference = cost_of(row.first), row.difference.cost_cents_per_h
-    return [
-        _both(row, lambda side: str(side.servers)),
-        *(NOTHING if side is None else money.amount(cost_of(side)) for side in (row.first, row.second)),
-        money.change(difference),
-        signed(difference / before, ".1%") if before and difference else "",
-    ]
+    share = difference / before if before and difference else None
+    return (
+        _both(row, lambda side: side.servers),
+        *(None if side is None else money.number(cost_of(side)) for side in (row.first, row.second)),
+        _change_of_cost(difference, money),
+        _signed(share, ".1%"),
+    )
 
 
 def _servers(found: Comparison) -> Table:
     money = money_of(found)
-    table = empty_table(
-        "Replicas by server",
-        [
-            ("server", False),
-            *((label, False) for label in _labels(found)),
-            ("change", False),
-            (f"difference\n{money.unit}", True),
-        ],
-    )
+    table = Table("Replicas by server", money.columns(columns.replica_columns(_labels(found))), "replicas")
     for row in _in_order(found.servers):
-        table.add_row(
-            row.server,
-            _placed(row.first),
-            _placed(row.second),
-            _change(row),
-            money.change(row.difference.cost_cents_per_h),
-        )
+        difference = _change_of_cost(row.difference.cost_cents_per_h, money)
+        table.add_row(row.server, _placed(row.first), _placed(row.second), _change(row), difference)
     return table
 
 
@@ -180,42 +147,25 @@ def _placed(figures: Figures | None) -> str:
 
 
 def _figures(found: Comparison) -> Table:
-    first, second = _labels(found)
-    table = empty_table(
-        f"Figures by server, {first} → {second} where they differ",
-        [
-            ("server", False),
-            ("carried\nreq/min", True),
-            ("batch", True),
-            ("ITL ms", True),
-            ("TTFT ms", True),
-            ("wait ms", True),
-        ],
-    )
+    sides = _labels(found)
+    title = f"Figures by server, {sides[0]} → {sides[1]} where they differ"
+    table = Table(title, columns.figure_columns(sides), "figures")
     for row in _in_order(found.servers):
         table.add_row(
             row.server,
-            _both(row, lambda side: _quantity(side.carried_rate_rpm)),
-            _both(row, lambda side: "/".join(str(item.max_batch) for item in side.accelerators) or NOTHING),
-            _both(row, lambda side: _number(side.itl_ms, ",.1f")),
-            _both(row, lambda side: _number(side.ttft_ms, ",.0f")),
-            _both(row, lambda side: _number(side.wait_ms, ",.0f")),
+            _both(row, lambda side: side.carried_rate_rpm),
+            _both(row, lambda side: "/".join(str(item.max_batch) for item in side.accelerators) or None),
+            _both(row, lambda side: side.itl_ms),
+            _both(row, lambda side: side.ttft_ms),
+            _both(row, lambda side: side.wait_ms),
         )
     return table
 
 
-def _units(found: Comparison) -> Table:
-    table = empty_table(
-        "Units by accelerator type",
-        [
-            ("type", False),
-            ("exist", True),
-            *((label, True) for label in _labels(found)),
-            ("difference", True),
-        ],
-    )
+def _cards(found: Comparison) -> Table:
+    table = Table("Cards by accelerator type", columns.card_columns(_labels(found)), "cards")
     for row in found.types:
-        used = (NOTHING if use is None else f"{use.used:,}" for use in (row.first, row.second))
+        used = (None if use is None else use.used for use in (row.first, row.second))
         table.add_row(row.type, _exist(row), *used, _signed(row.used_difference, ",d"))
     return table
 
@@ -226,54 +176,37 @@ def _type_costs(found: Comparison) -> Iterable[Table]:
     if not any(known):
         return
     money = money_of(found)
-    table = empty_table(
-        f"Cost by accelerator type, {money.unit}",
-        [("type", False), *((label, True) for label in _labels(found)), ("difference", True)],
-    )
+    headings = money.columns(columns.type_cost_columns(_labels(found)))
+    table = Table("Cost by accelerator type", headings, "costs")
     for row in found.types:
         costs = (
-            NOTHING if use is None else _amount(use.cost_cents_per_h, money)
-            for use in (row.first, row.second)
+            None if use is None else money.number(use.cost_cents_per_h) for use in (row.first, row.second)
         )
-        change = row.cost_difference_cents_per_h
-        table.add_row(row.type, *costs, NOTHING if change is None else money.change(change))
+        table.add_row(row.type, *costs, _change_of_cost(row.cost_difference_cents_per_h, money))
     if all(known):
-        table.add_section()
-        table.add_row("all", *_cost_cells(found.total, money)[1:4])
+        table.total = ("all", *_cost_values(found.total, money)[1:4])
     yield table
 
 
-def _exist(row: TypeRow) -> str:
-    limits = {use.limit for use in (row.first, row.second) if use is not None and use.limit is not None}
-    if len(limits) == 2 and row.first is not None and row.second is not None:
-        return f"{row.first.limit:,} → {row.second.limit:,}"
-    return f"{limits.pop():,}" if limits else "unlimited"
+def _exist(row: TypeRow) -> Value:
+    limits = [use.limit for use in (row.first, row.second) if use is not None and use.limit is not None]
+    return Pair(*limits) if len(limits) == 2 else limits[0] if limits else None
 
 
 def _unserved(found: Comparison) -> Table:
-    table = empty_table(
-        "Not served in full",
-        [
-            ("server", False),
-            ("prio", True),
-            *((f"served\n{label}", True) for label in _labels(found)),
-            ("reason", False),
-        ],
+    table = Table(
+        "Not served in full", columns.unserved_columns(_labels(found)), "unserved", may_be_empty=True
     )
     missed = [{item.server: item for item in plan.unserved} for plan in _plans(found)]
     for row in _in_order(found.servers):
         items = [some.get(row.server) for some in missed]
-        if any(items):
-            told = items[1] or items[0]
-            table.add_row(
-                row.server,
-                str(told.priority if told else ""),
-                *(
-                    NOTHING if side is None else "100%" if item is None else share_text(item.served_fraction)
-                    for item, side in zip(items, (row.first, row.second), strict=True)
-                ),
-                told.detail if told else "",
-            )
+        told = items[1] or items[0]
+        if told is not None:
+            shares = (
+                None if side is None else 1.0 if item is None else item.served_fraction
+                for item, side in zip(items, (row.first, row.second), strict=True)
+            )  # fmt: skip
+            table.add_row(row.server, told.priority, *shares, told.detail)
     return table
 
 
@@ -300,32 +233,21 @@ def _in_order(rows: Sequence[ServerRow]) -> Iterable[ServerRow]:
     return sorted(rows, key=lambda row: (row.priority is None, row.priority or 0, row.server))
 
 
-def _labels(found: Comparison) -> list[str]:
-    return [_short(printable(side.label, keep="\n")) for side in (found.first, found.second)]
+def _labels(found: Comparison) -> tuple[str, str]:
+    short = shortened((found.first.label, found.second.label), LABEL_WIDTH)
+    return short[found.first.label], short[found.second.label]
 
 
-def _short(label: str) -> str:
-    return label if len(label) <= LABEL_WIDTH else f"…{label[1 - LABEL_WIDTH :]}"
+def _both(row: Row, value: Callable[[Figures], float | str | None]) -> Pair:
+    """Return a figure of both sides."""
+    first, second = (None if side is None else value(side) for side in (row.first, row.second))
+    return Pair(first, second)
 
 
-def _both(row: Row, cell: Callable[[Figures], str]) -> str:
-    """Return a figure of both sides, once where it reads the same."""
-    cells = [NOTHING if side is None else cell(side) for side in (row.first, row.second)]
-    return cells[0] if cells[0] == cells[1] else f"{cells[0]} → {cells[1]}"
+def _change_of_cost(cents_per_h: float | None, money: Money) -> Said | None:
+    return _signed(money.number(cents_per_h), ",.2f")
 
 
-def _amount(cents_per_h: float | None, money: Money) -> str:
-    return NOTHING if cents_per_h is None else money.amount(cents_per_h)
-
-
-def _number(value: float | None, form: str) -> str:
-    return NOTHING if value is None else format(value, form)
-
-
-def _quantity(value: float | None) -> str:
-    """Return a rate or a length with four digits, and large ones in full."""
-    return _number(value, ",.0f" if value is not None and value >= 1000 else ".4g")
-
-
-def _signed(value: float | None, form: str) -> str:
-    return NOTHING if value is None else signed(value, form)
+def _signed(value: float | None, form: str) -> Said | None:
+    """Return a difference with its sign."""
+    return None if value is None else Said(signed(value, form), value)

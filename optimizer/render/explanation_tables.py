@@ -1,16 +1,16 @@
-"""An explanation as tables: an overview of all servers, or one server in depth; at most 100 columns wide."""
+"""An explanation as tables: an overview of all servers, or one server in depth."""
 
 from collections.abc import Iterator, Sequence
 from typing import TypeGuard
 
 from rich.console import Group, RenderableType
-from rich.text import Text
 
+from optimizer.render import columns
 from optimizer.render.estimates import estimates_note
 from optimizer.render.explanation_words import (
     binding_text,
     changes,
-    cost_text,
+    effect_value,
     money_text,
     more_text,
     sentence,
@@ -19,7 +19,7 @@ from optimizer.render.explanation_words import (
 )
 from optimizer.render.money import Money
 from optimizer.render.server_tables import server_parts
-from optimizer.render.tables import empty_table
+from optimizer.render.tables import Paragraph, Said, Table
 from optimizer.studies.explanation.document import (
     Alternative,
     Effect,
@@ -59,48 +59,34 @@ def explanation_tables(explanation: Explanation) -> Group:
     return Group(*parts)
 
 
-def _headline(explanation: Explanation) -> Text:
+def _headline(explanation: Explanation) -> Paragraph:
     plan = explanation.plan
     servers = len({*plan.allocations} | {item.server for item in plan.unserved})
     mode = "limited" if any(item.limit is not None for item in plan.capacity) else "unlimited"
-    text = Text(Money.of(plan).text(plan.total_cost_cents_per_h), style="bold")
     served = f"{servers - len(plan.unserved)} of {servers} servers served in full"
     stopped = "" if plan.status == "optimal" else ", the solver stopped early"
     gap = f", gap {plan.gap:.2%}" if plan.gap else ""
-    text.append(f"   {mode} plan{stopped}{gap}, {served}\n", style="default")
-    return text
+    return Paragraph(
+        f"{Money.of(plan).text(plan.total_cost_cents_per_h)}   {mode} plan{stopped}{gap}, {served}\n", "bold"
+    )
 
 
 # --- all servers -----------------------------------------------------------------------------------------
 
 
 def _overview(explanation: Explanation, money: Money) -> Iterator[RenderableType]:
-    table = empty_table(
-        "Why this accelerator",
-        [
-            ("server", False),
-            ("runs on", False),
-            ("binding\nconstraint", False),
-            ("headroom\nreq/min", True),
-            ("next-best\nalternative", False),
-            (f"would cost\n{money.unit}", True),
-        ],
-    )
+    table = Table("Why this accelerator", money.columns(columns.OVERVIEW), "overview")
     order = sorted(explanation.servers, key=lambda item: (item.priority, item.server))
     for item in order:
-        runs_on = [
-            (f"{pool.num_replicas:,} x {pool.accelerator}", binding_text(pool.binding)) for pool in item.pools
-        ]
         others = _pools(item)
-        for i in range(max(len(runs_on), len(others), 1)):
-            pool, binding = runs_on[i] if i < len(runs_on) else ("", "")
+        for i in range(max(len(item.pools), len(others), 1)):
+            first = i == 0
             table.add_row(
-                item.server if i == 0 else "",
-                pool if item.pools else _why_none(item),
-                binding,
-                _headroom(item) if i == 0 else "",
+                item.server if first else Said("", item.server),
+                *_runs_on(item, i),
+                *(_headroom(item) if first else (Said("", None), Said("", None))),
                 others[i] if i < len(others) else "",
-                _price(item.next_best, money) if i == 0 else "",
+                _price(item.next_best, money) if first else Said("", None),
             )
     yield table
     yield from titled_list(
@@ -120,12 +106,19 @@ def _why_none(item: ServerExplanation) -> str:
     return "not served" if item.served_fraction < 1 else "idle"
 
 
-def _headroom(item: ServerExplanation) -> str:
+def _runs_on(item: ServerExplanation, i: int) -> tuple[str | None, str]:
+    """Return what a pool runs on, and what binds it; nothing where there is no such pool."""
+    if i < len(item.pools):
+        pool = item.pools[i]
+        return f"{pool.num_replicas:,} x {pool.accelerator}", binding_text(pool.binding)
+    return "" if item.pools else _why_none(item), ""
+
+
+def _headroom(item: ServerExplanation) -> tuple[float | Said | None, float | None]:
+    """Return the load that a server can take in addition, and its share of the load that it has."""
     if item.served_fraction < 1:
-        return f"{share_text(item.served_fraction)} served"
-    if item.headroom_rpm is None or item.headroom_share is None:
-        return "-"
-    return f"{item.headroom_rpm:,.4g} ({item.headroom_share:.1%})"
+        return Said(f"{share_text(item.served_fraction)} served", None), None
+    return item.headroom_rpm, item.headroom_share
 
 
 def _open_questions(unanswered: Sequence[str]) -> list[str]:
@@ -139,8 +132,8 @@ def _pools(item: ServerExplanation) -> list[str]:
     return [f"{pool.num_replicas:,} x {pool.accelerator}" for pool in item.next_best.pools] or ["none"]
 
 
-def _price(alternative: Alternative | None, money: Money) -> str:
-    return "-" if alternative is None else cost_text(alternative.effect, money)
+def _price(alternative: Alternative | None, money: Money) -> Said | None:
+    return None if alternative is None else effect_value(alternative.effect, money)
 
 
 # --- accelerator types -----------------------------------------------------------------------------------
@@ -149,41 +142,30 @@ def _price(alternative: Alternative | None, money: Money) -> str:
 def _types(explanation: Explanation, money: Money) -> Iterator[RenderableType]:
     limited = any(item.limit is not None for item in explanation.types)
     if not limited:
-        table = empty_table("Units", [("type", False), ("used", True)])
+        table = Table("Cards", columns.USED, "cards")
         for item in explanation.types:
-            table.add_row(item.type, f"{item.used:,}")
+            table.add_row(item.type, item.used)
         yield table
         return
-    table = empty_table(
-        "What a unit is worth",
-        [
-            ("type", False),
-            ("used", True),
-            ("exist", True),
-            ("left", True),
-            (f"one more\n{money.unit}", True),
-            (f"one fewer\n{money.unit}", True),
-            ("shadow\nprice", True),
-        ],
-    )
+    table = Table("What a card is worth", money.columns(columns.WORTH), "cards")
     for item in explanation.types:
         table.add_row(
             item.type,
-            f"{item.used:,}",
-            f"{item.limit or 0:,}",
-            f"{item.left or 0:,}",
-            _unit_text(item.one_more, money),
-            "none to take" if item.limit == 0 else _unit_text(item.one_fewer, money),
-            "-" if item.shadow_price_cents_per_h is None else money.amount(item.shadow_price_cents_per_h),
+            item.used,
+            item.limit or 0,
+            item.left or 0,
+            _card_value(item.one_more, money),
+            "none to take" if item.limit == 0 else _card_value(item.one_fewer, money),
+            money.number(item.shadow_price_cents_per_h),
         )
     yield table
     priced = [item for item in explanation.types if item.shadow_price_cents_per_h]
     if priced:
         yield sentence(
-            "Shadow price of a unit: what a small fraction of one more unit would save of the objective, per "
-            f"unit, if replicas were divisible [{money.unit}]."
+            "Shadow price of a card: what a small fraction of one more card would save of the objective, per "
+            f"card, if replicas were divisible [{money.unit}]."
             + (
-                " Divisible replicas would also use up types of which units are left."
+                " Divisible replicas would also use up types of which cards are left."
                 if any(item.left for item in priced)
                 else ""
             )
@@ -191,11 +173,11 @@ def _types(explanation: Explanation, money: Money) -> Iterator[RenderableType]:
     yield from _service_of_units(explanation.types)
 
 
-def _unit_text(effect: Effect | None, money: Money) -> str:
-    return "not answered" if effect is None else cost_text(effect, money)
+def _card_value(effect: Effect | None, money: Money) -> Said:
+    return Said("not answered", None) if effect is None else effect_value(effect, money)
 
 
-def _service_of_units(types: Sequence[TypeExplanation]) -> Iterator[Text]:
+def _service_of_units(types: Sequence[TypeExplanation]) -> Iterator[RenderableType]:
     lines = [
         f"{what} {item.type}: {service_text(effect)}"
         for item in types
@@ -204,10 +186,10 @@ def _service_of_units(types: Sequence[TypeExplanation]) -> Iterator[Text]:
     ]
     yield from titled_list("Who is served more or less then", lines)
     if any(item.one_fewer is not None and item.one_fewer.serves == "more" for item in types):
-        yield sentence(f"One unit fewer can serve more: {_BY_POLICY}")
+        yield sentence(f"One card fewer can serve more: {_BY_POLICY}")
 
 
-def _unserved(explanation: Explanation) -> Iterator[Text]:
+def _unserved(explanation: Explanation) -> Iterator[RenderableType]:
     order = sorted(explanation.plan.unserved, key=lambda item: (item.priority, item.server))
     lines = (f"{item.server} ({share_text(item.served_fraction)} served): {item.detail}" for item in order)
     yield from titled_list("Not served in full", lines)
@@ -217,7 +199,7 @@ def _unserved(explanation: Explanation) -> Iterator[Text]:
 
 
 def _repair(repair: Repair, money: Money, *, all_answered: bool) -> Iterator[RenderableType]:
-    units = [("cheapest plan", repair.cheapest), ("fewest units", repair.fewest)]
+    units = [("cheapest plan", repair.cheapest), ("fewest cards", repair.fewest)]
     units += [("one type", item) for item in repair.of_one_type]
     lines = [f"{title}: {_units(item, money)}" for title, item in units if item is not None]
     lines += [
@@ -229,8 +211,8 @@ def _repair(repair: Repair, money: Money, *, all_answered: bool) -> Iterator[Ren
         lines.append("one target: relaxing no single target of an unserved server is enough")
     if repair.common_factor is not None:
         lines.append(f"all their latency targets together: {repair.common_factor:.10g} times as long")
-    lines += [f"no number of units serves {item.server}: {item.detail}" for item in repair.beyond_units]
-    but = ", except what no number of units can serve" if repair.cheapest and repair.beyond_units else ""
+    lines += [f"no number of cards serves {item.server}: {item.detail}" for item in repair.beyond_units]
+    but = ", except what no number of cards can serve" if repair.cheapest and repair.beyond_units else ""
     yield from titled_list(f"What would serve everything{but}; each line is an alternative", lines)
 
 
@@ -249,25 +231,15 @@ def _units(repair: UnitRepair, money: Money) -> str:
 def _targets(targets: Sequence[TargetPrice], money: Money) -> Iterator[RenderableType]:
     changing = [item for item in targets if changes(item.effect)]
     if changing:
-        table = empty_table(
-            "What relaxing a target by 10 % changes",
-            [
-                ("class", False),
-                ("model", False),
-                ("target", False),
-                ("ms", True),
-                ("relaxed\nms", True),
-                (money.unit, True),
-            ],
-        )
+        table = Table("What relaxing a target by 10 % changes", money.columns(columns.TARGETS), "targets")
         for item in changing:
             table.add_row(
                 item.service_class,
                 item.model,
                 item.metric.upper(),
-                f"{item.target_ms:g}",
-                f"{item.relaxed_ms:g}",
-                cost_text(item.effect, money),
+                item.target_ms,
+                item.relaxed_ms,
+                effect_value(item.effect, money),
             )
         yield table
     rest = len(targets) - len(changing)
@@ -282,7 +254,7 @@ def _rest(count: int, *, more: bool) -> str:
     return f"Relaxing {which} {targets} by 10 % changes nothing."
 
 
-def _proof(explanation: Explanation, money: Money) -> Text:
+def _proof(explanation: Explanation, money: Money) -> Paragraph:
     """Say how the numbers were found."""
     found: list[float | None] = [item.effect.open_cents_per_h for item in explanation.targets]
     found += [
@@ -295,7 +267,7 @@ def _proof(explanation: Explanation, money: Money) -> Text:
         if effect is not None
     ]
     if not found:
-        return Text("")
+        return Paragraph("")
     if None in found:
         return sentence("Some solves were stopped early; --json gives the accuracy of every number.")
     most = max(value for value in found if value is not None)

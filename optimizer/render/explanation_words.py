@@ -1,19 +1,17 @@
-"""What explanations say in words: prices, shares, service and binding constraints; text of a fixed width."""
+"""What explanations say in words: prices, shares, service and binding constraints."""
 
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
+from rich.console import RenderableType
 from rich.text import Text
 
 from optimizer.render.money import Money
-from optimizer.render.text import printable
+from optimizer.render.tables import Paragraph, Said
 from optimizer.studies.explanation.document import Binding, Effect, ServiceChange
 from optimizer.studies.figures.document import share_text
 
 MANY = 1e6
 """Factors from here on are written with a power of ten."""
-WIDTH = 98
-"""Characters of a line of text."""
 
 LIMIT_NAMES = {
     "itl": "ITL",
@@ -29,24 +27,18 @@ LIMIT_NAMES = {
 }
 
 
-def sentence(text: str) -> Text:
+def sentence(text: str) -> Paragraph:
     """Return a paragraph."""
-    return Text(_wrapped(text, "") + "\n")
+    return Paragraph(f"{text}\n")
 
 
-def titled_list(title: str, lines: Iterable[str]) -> Iterator[Text]:
+def titled_list(title: str, lines: Iterable[str]) -> Iterator[RenderableType]:
     """Yield a title and its lines; nothing where there are none."""
-    items = [_wrapped(line, "  ") for line in lines]
+    items = [Paragraph(line, indent="  ", hanging="    ") for line in lines]
     if items:
         yield Text(title, style="bold")
-        yield Text("\n".join(items) + "\n")
-
-
-def _wrapped(text: str, indent: str) -> str:
-    """Return text in lines; characters that steer a terminal are shown as a question mark."""
-    return textwrap.fill(
-        printable(text), WIDTH, initial_indent=indent, subsequent_indent=indent + "  " * bool(indent)
-    )
+        yield from items
+        yield Text("")
 
 
 def service_text(effect: Effect, most: int = 2) -> str:
@@ -72,6 +64,13 @@ def cost_text(effect: Effect, money: Money) -> str:
     if effect.service:
         return f"serves {effect.serves}" if effect.serves != "same" else "serves others"
     return price_text(effect, money)
+
+
+def effect_value(effect: Effect, money: Money) -> Said:
+    """Return the same as a value of a table; a program reads the change of the cost."""
+    return Said(
+        cost_text(effect, money), None if effect.service else money.number(effect.cost_change_cents_per_h)
+    )
 
 
 def price_text(effect: Effect, money: Money) -> str:

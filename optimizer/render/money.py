@@ -4,10 +4,12 @@ The one place where tables and pages turn a cost into text: they ask here for th
 that stands above it.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from optimizer.money import cost_amount, cost_unit, in_cost_unit
+from optimizer.money import CENTS, cost_amount, cost_unit, in_cost_unit
 from optimizer.plan import Plan
+from optimizer.render.columns import Column
 
 HALF_A_HUNDREDTH = 0.005
 """An amount below this reads as nothing."""
@@ -41,6 +43,16 @@ class Money:
     def change(self, cents_per_h: float) -> str:
         """Return a difference with its sign; one that reads as nothing has none."""
         return signed(in_cost_unit(cents_per_h, self.currency), ",.2f")
+
+    def number(self, cents_per_h: float | None) -> float | None:
+        """Return a cost as a number for a column of `columns`; none stays none."""
+        return None if cents_per_h is None else in_cost_unit(cents_per_h, self.currency)
+
+    def columns(self, columns: Iterable[Column]) -> tuple[Column, ...]:
+        """Return the columns of a table with this unit above the costs."""
+        return tuple(
+            column._replace(unit=self.unit) if column.unit == CENTS else column for column in columns
+        )
 
     def is_nothing(self, cents_per_h: float) -> bool:
         """Say whether an amount reads as nothing."""

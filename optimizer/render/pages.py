@@ -5,10 +5,12 @@ Names are input: they are escaped wherever they stand.
 
 import base64
 import csv
+import hashlib
 import io
 import re
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from importlib.resources import files
+from typing import Literal, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -28,26 +30,47 @@ _MARKDOWN_SIGNS = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])|:(?=//)")
 """An underscore within a word is one, and stays as it is."""
 
 
-def render_report(report: Report, system: System, page_format: PageFormat) -> str:
+class Origin(NamedTuple):
+    """Where a page comes from; what is not known is not said."""
+
+    version: str = ""
+    """Of the program."""
+    source: str = ""
+    """What was read: the name of a file or a folder."""
+    date: str = ""
+    """The day that the page is of. It is given, never looked up: the same input gives the same page."""
+
+    def sentence(self) -> str:
+        """Return it in words."""
+        parts = [f"Made by inferplan{f' {self.version}' if self.version else ''}"]
+        parts += [f"from {printable(self.source)}"] if self.source else []
+        parts += [f"as of {printable(self.date)}"] if self.date else []
+        return f"{' '.join(parts)}."
+
+
+def render_report(
+    report: Report, system: System, page_format: PageFormat, origin: Origin | None = None
+) -> str:
     """Return a report as a page of text.
 
     Args:
         report: what `make_report` found.
         system: the system that it was found for.
         page_format: html, markdown or csv (one row for each pool).
+        origin: what the page says of where it comes from; CSV says nothing.
     """
     if page_format == "csv":
         return _csv(report)
     if page_format == "markdown":
-        return _markdown(report)
-    return _html(report, system)
+        return _markdown(report, origin or Origin())
+    return _html(report, system, origin or Origin())
 
 
 def _title(report: Report) -> str:
     return f"{'Limited' if report.overview.limited else 'Unlimited'} plan of the inference fleet"
 
 
-def _html(report: Report, system: System) -> str:
+def _html(report: Report, system: System, origin: Origin) -> str:
     environment = Environment(
         loader=PackageLoader("optimizer.render", "."),
         autoescape=True,
@@ -56,12 +79,16 @@ def _html(report: Report, system: System) -> str:
     )
     found = tuple(_printable(section) for section in sections(report))
     shown = Shown(system, report.overview)
+    script = files("optimizer.render").joinpath("sort_tables.js").read_text("utf-8")
     return environment.get_template("page.html.j2").render(
         title=_title(report),
         status=status(report.overview),
         headline=headline(report.overview),
         cost_unit=Money.of(report.plan).unit,
         sections=found,
+        made=origin.sentence(),
+        script=script,
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii"),
         pictures={
             section.name: _picture(shown, section.picture)
             for section in found
@@ -71,11 +98,13 @@ def _html(report: Report, system: System) -> str:
 
 
 def _picture(shown: Shown, kind: str) -> str:
-    figure = Figure(title="", note=left_out(shown, (kind,)), panels=(PANELS[kind](shown, None),))
+    figure = Figure(
+        title="", note=left_out(shown, (kind,)), panels=PANELS[kind](shown, None), types=shown.types
+    )
     return base64.b64encode(draw(figure, "svg")).decode("ascii")
 
 
-def _markdown(report: Report) -> str:
+def _markdown(report: Report, origin: Origin) -> str:
     lines = [f"# {_title(report)}", "", _escaped(status(report.overview)), ""]
     lines += _table(("figure", "value"), (False, True), headline(report.overview))
     for section in sections(report):
@@ -85,6 +114,8 @@ def _markdown(report: Report) -> str:
         if section.rows:
             columns = [column.heading for column in section.columns]
             lines += _table(columns, [column.numeric for column in section.columns], section.rows)
+    if origin != Origin():
+        lines += ["", _escaped(origin.sentence())]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -114,12 +145,16 @@ def _csv(report: Report) -> str:
     names = {name: field.alias or name for name, field in PoolRow.model_fields.items()}
     if not report.plan.estimated_pools:
         del names["estimated"]
-    rows = csv.DictWriter(text, list(names.values()), lineterminator="\n")
+    del names["targets"]
+    measures = dict.fromkeys(figure.measure for pool in report.overview.pools for figure in pool.targets)
+    more = [heading for measure in measures for heading in (measure, f"{measure} limit")]
+    rows = csv.DictWriter(text, [*names.values(), *more], lineterminator="\n")
     rows.writeheader()
     for pool in report.overview.pools:
-        rows.writerow(
-            {name: spreadsheet_text(value) for name, value in pool.model_dump(by_alias=True).items()}
-        )
+        values = pool.model_dump(by_alias=True, exclude={"targets"})
+        for figure in pool.targets:
+            values |= {figure.measure: figure.value, f"{figure.measure} limit": figure.limit}
+        rows.writerow({name: spreadsheet_text(value) for name, value in values.items()})
     return text.getvalue()
 
 

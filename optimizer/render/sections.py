@@ -12,9 +12,10 @@ from optimizer.render.comparison_words import headline as comparison_headline
 from optimizer.render.comparison_words import money_of
 from optimizer.render.estimates import estimates_note, marked
 from optimizer.render.money import Money
+from optimizer.render.target_words import figure_text, of_latency
 from optimizer.studies.comparison.document import Comparison, Figures, Row
 from optimizer.studies.figures.document import plain, share_text
-from optimizer.studies.reports.overview import Overview
+from optimizer.studies.reports.overview import Overview, PoolRow
 from optimizer.studies.reports.report import Report
 
 
@@ -62,6 +63,7 @@ def headline(overview: Overview) -> tuple[tuple[str, str], ...]:
         ("total cost", Money.of(plan).text(plan.total_cost_cents_per_h)),
         ("served in full", f"{served:,} of {overview.servers:,} servers"),
         ("replicas", f"{replicas:,}"),
+        ("cards", f"{sum(row.used for row in overview.types):,}"),
         ("power", _kilowatts(overview.power_w)),
     ]
     return tuple(figures)
@@ -128,7 +130,7 @@ def _assignment(overview: Overview) -> Section:
 def _types(overview: Overview) -> Section:
     total, money = overview.plan.total_cost_cents_per_h, Money.of(overview.plan)
     columns = (
-        Column("type", numeric=False), Column("replicas"), Column("units"), Column(f"cost [{money.unit}]"),
+        Column("type", numeric=False), Column("replicas"), Column("cards"), Column(f"cost [{money.unit}]"),
         Column("share of cost"), Column("power [kW]"),
     )  # fmt: skip
     rows = [
@@ -150,17 +152,36 @@ def _latencies(overview: Overview) -> Section:
     )  # fmt: skip
     rows = [
         (
-            row.server, marked(row.accelerator, row.estimated), f"{row.itl_ms:,.1f}",
-            _target(row.itl_target_ms), _margin(row.itl_ms, row.itl_target_ms),
-            f"{row.ttft_ms:,.0f}", f"{row.wait_ms:,.0f}", _target(row.ttft_target_ms),
-            _margin(row.ttft_ms, row.ttft_target_ms), _lost(row.loss),
+            row.server, marked(row.accelerator, row.estimated), *_latency(row, "ITL", 1),
+            _latency(row, "TTFT", 0)[0], f"{row.wait_ms:,.0f}", *_latency(row, "TTFT", 0)[1:],
+            _lost(row.loss),
         )
         for row in overview.pools
     ]  # fmt: skip
     text = "Means at the load that each pool carries. Margin: how much of the target is left."
-    return Section(
-        "latencies", "Latencies against targets", _said(text, overview), columns, tuple(rows), "targets"
-    )
+    said = (*_said(text, overview), *_other_targets(overview))
+    return Section("latencies", "Latencies against targets", said, columns, tuple(rows), "targets")
+
+
+def _latency(row: PoolRow, label: str, digits: int) -> tuple[str, str, str]:
+    """Return a latency, its target and what is left of it; the percentile where the target is about one."""
+    found = of_latency(row.targets, label)
+    itl = label == "ITL"
+    mean_ms, target_ms = (row.itl_ms, row.itl_target_ms) if itl else (row.ttft_ms, row.ttft_target_ms)
+    value, target = (mean_ms, target_ms) if found is None else (found.value, found.limit)
+    percentile = "" if found is None else f"{found.measure.split()[0]} "
+    return f"{percentile}{value:,.{digits}f}", _target(target), _margin(value, target)
+
+
+def _other_targets(overview: Overview) -> tuple[str, ...]:
+    """Say of each pool what it does against targets that have no column."""
+    said = []
+    for row in overview.pools:
+        shown = [of_latency(row.targets, label) for label in ("ITL", "TTFT")]
+        others = ", ".join(figure_text(figure) for figure in row.targets if figure not in shown)
+        if others:
+            said.append(f"{row.server} on {row.accelerator}: {others}.")
+    return tuple(said)
 
 
 def _power(overview: Overview) -> Section:
@@ -191,8 +212,8 @@ def _power(overview: Overview) -> Section:
 
 def _capacity(overview: Overview) -> Section:
     columns = (
-        Column("type", numeric=False), Column("used [units]"), Column("exist [units]"),
-        Column("left [units]"), Column("in use"),
+        Column("type", numeric=False), Column("used [cards]"), Column("exist [cards]"),
+        Column("left [cards]"), Column("in use"),
     )  # fmt: skip
     rows = []
     for use in overview.plan.capacity:
@@ -201,7 +222,7 @@ def _capacity(overview: Overview) -> Section:
         share = f"{use.used / limit:.0%}" if limit else "–"
         rows.append((use.type, f"{use.used:,}", "unlimited" if limit is None else f"{limit:,}", left, share))
     none = sorted(use.type for use in overview.plan.capacity if use.limit == 0)
-    text = (f"There are no units of {', '.join(none)}.",) if none else ()
+    text = (f"There are no cards of {', '.join(none)}.",) if none else ()
     return Section("capacity", "Capacity", text, columns, tuple(rows))
 
 

@@ -3,19 +3,20 @@
 from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
-from rich.table import Table
 
+from optimizer.render import columns
 from optimizer.render.explanation_words import (
     LIMIT_NAMES,
     binding_text,
-    cost_text,
+    effect_value,
     factor_text,
     more_text,
     sentence,
     service_text,
 )
 from optimizer.render.money import Money
-from optimizer.render.tables import empty_table
+from optimizer.render.tables import Said, Table
+from optimizer.render.target_words import figures_text
 from optimizer.studies.explanation.document import (
     Alternative,
     Binding,
@@ -53,6 +54,9 @@ def _verdict(item: ServerExplanation, explanation: Explanation) -> Iterator[str]
             f"{money.text(pool.cost_cents_per_h)}. "
             + (f"{_named(pool.binding)}: {_gains(pool.binding)}." if pool.binding else "It has no load.")
         )
+    for placed in explanation.plan.allocations.get(item.server, ()):
+        if placed.targets:
+            yield f"On {placed.accelerator}, with limits in brackets: {figures_text(placed.targets)}."
     if item.headroom_rpm is not None and item.headroom_rpm >= 0:
         yield (
             f"It can still take {item.headroom_rpm:,.4g} requests/min ({item.headroom_share:.1%}) before "
@@ -103,46 +107,33 @@ def _next_best(alternative: Alternative, money: Money) -> str:
 
 
 def _candidates(item: ServerExplanation, money: Money) -> Table:
-    table = empty_table(
-        "Where it can run, and how much more the plan would cost with it there",
-        [
-            ("accelerator\n(* runs there)", False),
-            ("replicas", True),
-            ("batch", True),
-            ("units", True),
-            (f"own cost\n{money.unit}", True),
-            ("binding\nconstraint", False),
-            (f"plan cost\n{money.unit}", True),
-        ],
-    )
+    title = "Where it can run, and what more the plan would then cost (* runs there)"
+    table = Table(title, money.columns(columns.OPTIONS), "candidates")
     chosen = {pool.accelerator for pool in item.pools}
     for option in item.options:
+        name = option.accelerator
         table.add_row(
-            option.accelerator + (" *" if option.accelerator in chosen else ""),
-            f"{option.num_replicas:,}",
-            str(option.max_batch),
-            f"{option.units:,} {option.type}",
-            money.amount(option.cost_cents_per_h),
+            Said(f"{name} *", name) if name in chosen else name,
+            option.num_replicas,
+            option.units,
+            option.type,
+            option.max_batch,
+            money.number(option.cost_cents_per_h),
             binding_text(option.binding),
             _forced(option, money),
         )
     return table
 
 
-def _forced(option: Option, money: Money) -> str:
+def _forced(option: Option, money: Money) -> Said | str | None:
     if option.forced is None:
-        return "-"
-    if not option.forced.pools:
-        return "not served there"
-    return cost_text(option.forced.effect, money)
+        return None
+    return effect_value(option.forced.effect, money) if option.forced.pools else "not served there"
 
 
 def _rejections(item: ServerExplanation) -> Table:
-    table = empty_table(
-        "Where it cannot run",
-        [("accelerator", False), ("misses by", True), ("reason", False), ("detail", False)],
-    )
+    table = Table("Where it cannot run", columns.MISSES, "rejected")
     for pair in item.rejections:
-        miss = "-" if pair.factor is None else f"x {factor_text(pair.factor)}"
+        miss = None if pair.factor is None else Said(f"x {factor_text(pair.factor)}", pair.factor)
         table.add_row(pair.accelerator, miss, pair.reason, pair.detail)
     return table

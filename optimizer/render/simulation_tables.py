@@ -4,13 +4,12 @@ import csv
 import io
 
 from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 
+from optimizer.render import columns
 from optimizer.render.estimates import marked
 from optimizer.render.money import Money
-from optimizer.render.tables import empty_table
-from optimizer.render.text import printable, spreadsheet_text
+from optimizer.render.tables import Paragraph, Said, Table
+from optimizer.render.text import spreadsheet_text
 from optimizer.studies.simulation.document import (
     Interval,
     LostServer,
@@ -34,88 +33,75 @@ def simulation_tables(found: Simulation) -> Group:
     return Group(*parts)
 
 
-def _headline(found: Simulation) -> Text:
+def _headline(found: Simulation) -> Group:
     held = sum(pool.holds for pool in found.pools)
-    text = Text(
-        f"{held} of {len(found.pools)} pools keep their targets", style="green" if found.holds else "yellow"
+    return Group(
+        Paragraph(
+            f"{held} of {len(found.pools)} pools keep their targets", "green" if found.holds else "yellow"
+        ),
+        Paragraph(
+            f"goodput {found.goodput_rps:,.4g} of {found.offered_rps:,.4g} requests/s, "
+            f"{found.requests:,} requests to one replica of each pool, seed {found.seed}\n"
+        ),
     )
-    text.append(
-        f"   goodput {found.goodput_rps:,.4g} of {found.offered_rps:,.4g} requests/s   "
-        f"{found.requests:,} requests to one replica of each pool, seed {found.seed}\n",
-        style="default",
-    )
-    return text
 
 
 def _pools(found: Simulation) -> Table:
-    columns = [("server", False), ("accelerator", False), ("replicas", True), ("req/s\neach", True)]
-    for label in ("TTFT ms", "ITL ms"):
-        columns += [(f"{label}\nplan", True), ("simulated", True), ("p95", True), ("p99", True)]
-    table = empty_table("Pools", [*columns, ("within\ntargets", True), ("holds", False)])
+    table = Table("Pools", columns.SIMULATED_POOLS)
     for pool in found.pools:
         table.add_row(
             pool.server,
             marked(pool.accelerator, pool.estimated),
-            str(pool.num_replicas),
-            f"{pool.rate_rps:,.3g}",
-            *_cells(pool.ttft, 0),
-            *_cells(pool.itl, 1),
-            f"{pool.within_all.value:.1%}",
+            pool.num_replicas,
+            pool.rate_rps,
+            *_figures(pool.ttft, 0),
+            *_figures(pool.itl, 1),
+            pool.within_all.value,
             "yes" if pool.holds else "no",
         )
     return table
 
 
-def _cells(latency: SimulatedLatency | None, digits: int) -> list[str]:
+def _figures(latency: SimulatedLatency | None, digits: int) -> tuple[float | Said | None, ...]:
     """Return the mean as planned and as simulated, and percentiles."""
     if latency is None:
-        return ["-"] * 4
+        return None, None, None, None
     mean = latency.mean
     width = "" if mean.half_width is None else f" ±{mean.half_width:,.{digits}f}"
-    planned = "-" if latency.predicted_mean is None else f"{latency.predicted_mean:,.{digits}f}"
-    percentiles = [f"{one.value:,.{digits}f}" for one in (latency.p95, latency.p99)]
-    return [planned, f"{mean.value:,.{digits}f}{width}", *percentiles]
+    simulated = Said(f"{mean.value:,.{digits}f}{width}", mean.value)
+    return latency.predicted_mean, simulated, latency.p95.value, latency.p99.value
 
 
 def _missed(pools: list[SimulatedPool]) -> Table:
-    columns = [
-        ("server", False),
-        ("accelerator", False),
-        ("target", False),
-        ("limit", True),
-        ("simulated", True),
-    ]
-    table = empty_table("Targets that are missed", [*columns, ("", False)])
+    table = Table("Targets that are missed", columns.SIMULATED_MISSES, "missed")
     for pool in pools:
         for check in pool.targets:
             if not check.met:
-                over = "" if check.limit <= 0 else f"{check.simulated.value / check.limit - 1:+.1%}"
-                simulated = "-" if pool.overload else f"{_with_width(check.simulated)} {over}"
+                simulated, over = None, None
+                if not pool.overload:
+                    simulated = Said(_with_width(check.simulated), check.simulated.value)
+                    over = None if check.limit <= 0 else check.simulated.value / check.limit - 1
                 table.add_row(
-                    pool.server,
-                    pool.accelerator,
-                    check.target,
-                    f"{check.limit:g}",
-                    simulated,
-                    pool.overload or "",
+                    pool.server, pool.accelerator, check.target, check.limit, simulated, over, pool.overload
                 )
         if pool.overload and all(check.met for check in pool.targets):
-            table.add_row(pool.server, pool.accelerator, "steady state", "-", "-", pool.overload)
+            table.add_row(pool.server, pool.accelerator, "steady state", None, None, None, pool.overload)
     return table
 
 
-def repair_text(found: RepairedPlan) -> Text:
-    """Return what was repaired in a plan and what is lost, a line for each."""
+def repair_lines(found: RepairedPlan) -> Group:
+    """Return what was repaired in a plan and what is lost, a paragraph for each."""
+    style = "green" if found.holds else "yellow"
+    if not found.repairs:
+        return Group(Paragraph("Nothing to repair", style))
     before, after = found.cost_before_cents_per_h, found.cost_after_cents_per_h
     money = Money.of(found.plan)
-    if not found.repairs:
-        return Text("Nothing to repair", style="green" if found.holds else "yellow")
     change = f" ({after / before - 1:+.1%})" if before > 0 else ""
-    lines = [f"Repaired: cost {money.amount(before)} -> {money.amount(after)} {money.unit}{change}"]
-    lines += [f"  {_repair_line(repair)}" for repair in found.repairs]
-    if found.lost:
-        lines += ["Lost:", *(f"  {_lost_line(item)}" for item in found.lost)]
-    return Text(printable("\n".join(lines), keep="\n"), style="default" if found.holds else "yellow")
+    costs = f"{money.amount(before)} -> {money.amount(after)} {money.unit}"
+    parts = [Paragraph(f"Repaired: cost {costs}{change}", style)]
+    parts += [Paragraph(_repair_line(repair), indent="  ", hanging="    ") for repair in found.repairs]
+    parts += [Paragraph(f"Lost: {_lost_line(item)}", style) for item in found.lost]
+    return Group(*parts)
 
 
 def _repair_line(repair: Repair) -> str:

@@ -1,291 +1,327 @@
-"""Tables for the terminal, from plans, candidates and single replicas; every number with its unit."""
+"""Tables that fit where they are shown: a terminal, a pipe, a file for another program.
 
+A table takes rows of plain values; when it is shown it leaves out the columns that matter least and shortens
+names until the rest fits. Neither numbers nor words are ever broken.
+"""
+
+import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
-from typing import IO, Any
+import os
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from typing import IO, Any, NamedTuple
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, Group, RenderableType
-from rich.table import Table
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.table import Table as Drawn
 from rich.text import Text
 
-from optimizer.candidates import Candidates
-from optimizer.plan import Plan
-from optimizer.queueing.measures import LATENCIES, METRICS
-from optimizer.render.estimates import estimates_note, marked
-from optimizer.render.money import Money
-from optimizer.render.text import printable
-from optimizer.replica import LatencyTargets, ReplicaPerformance, ReplicaSizing
-from optimizer.spec.system import System
-from optimizer.studies.figures.document import share_text
+from optimizer.errors import SpecError
+from optimizer.render.columns import Column
+from optimizer.render.names import shortened
+from optimizer.render.text import printable, spreadsheet_text
 
-WIDTH_WITHOUT_TERMINAL = 160
+WIDTH_WITHOUT_TERMINAL = 80
+"""Characters of a line where there is no terminal and no COLUMNS."""
+UNBOUNDED = 1_000_000
+"""Characters of a line where nothing is left out or shortened."""
+NAME_CHARACTERS, LEAST_NAME_CHARACTERS = 20, 8
+"""A name keeps so many before a column is left out, and so few where no more can be."""
+WORDS_CHARACTERS = 24
+"""Text keeps so many in a line before a column is left out."""
+BETWEEN = 2
+"""Spaces between two columns."""
 
 
-def show(renderable: RenderableType, file: IO[str]) -> None:
-    """Write tables to a file: in colour at a terminal, as plain text of a fixed width elsewhere."""
+Tables = RenderableType
+"""Tables with what stands between them."""
+
+
+class Said(NamedTuple):
+    """A value that is written in a way of its own."""
+
+    text: str
+    value: str | float | None
+    """What a program reads."""
+
+
+class Pair(NamedTuple):
+    """Values of both sides of a comparison, told once where they read the same."""
+
+    first: Any
+    second: Any
+
+
+class Output(NamedTuple):
+    """How tables are to be written."""
+
+    wide: bool = False
+    """All columns and whole names, however long the lines become."""
+    as_csv: bool = False
+    table: str | None = None
+    """The one table that is wanted, by its name; none: all, as CSV the first."""
+
+
+class Table:
+    """A table that is laid out when it is shown."""
+
+    def __init__(
+        self, title: str, columns: Sequence[Column], name: str = "", *, may_be_empty: bool = False
+    ) -> None:
+        """Make a table without rows.
+
+        Args:
+            title: what stands above it.
+            columns: what its rows hold.
+            name: what it is called by who wants this table alone.
+            may_be_empty: whether it is left out where it has no rows.
+        """
+        self.title, self.columns, self.name = title, tuple(columns), name or title.lower()
+        self.may_be_empty = may_be_empty
+        self.rows: list[tuple[Any, ...]] = []
+        self.total: tuple[Any, ...] | None = None
+        self.notes: list[str] = []
+
+    def add_row(self, *values: Any) -> None:
+        """Add a row, one value for each column."""
+        assert len(values) == len(self.columns)
+        self.rows.append(values)
+
+    def csv(self) -> str:
+        """Return all rows under headings with units; every digit, whole names, nothing where no value is."""
+        text = io.StringIO()
+        lines = csv.writer(text, lineterminator="\n")
+        lines.writerow([heading for column in self.columns for heading in _csv_headings(column)])
+        lines.writerows(
+            [item for column, value in zip(self.columns, row, strict=True) for item in _plain(column, value)]
+            for row in self.rows
+        )
+        return text.getvalue()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the table as it fits."""
+        if self.may_be_empty and not self.rows:
+            return
+        rows = [*self.rows, *([] if self.total is None else [self.total])]
+        held = [i for i, column in enumerate(self.columns) if column.none or not rows or _any_value(rows, i)]
+        columns = [self.columns[i] for i in held]
+        cells = [[_cell(self.columns[i], row[i]) for i in held] for row in rows]
+        layout = _layout(columns, cells, options.max_width)
+        yield Paragraph(self.title, "bold")
+        yield _drawn(columns, cells, layout, total=self.total is not None)
+        left_out = [_said(column) for column, width in zip(columns, layout, strict=True) if not width]
+        if left_out:
+            note = f"left out for want of room: {', '.join(left_out)}; --wide shows all"
+            yield Text(_filled(note, options.max_width, " "), style="dim", no_wrap=True)
+        for note in self.notes:
+            yield Text(_filled(printable(note), options.max_width, " "), no_wrap=True)
+        if left_out or self.notes:
+            yield Text("")
+
+
+class Paragraph:
+    """Text in lines as long as there is room for, broken at spaces only."""
+
+    def __init__(self, text: str, style: str = "", *, indent: str = "", hanging: str | None = None) -> None:
+        """Make a paragraph.
+
+        Args:
+            text: what it says; characters that steer a terminal are shown as a question mark.
+            style: its style at a terminal.
+            indent: what its first line begins with.
+            hanging: what the other lines begin with, if not with the same.
+        """
+        self.text, self.style, self.indent = printable(text, keep="\n"), style, indent
+        self.hanging = indent if hanging is None else hanging
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the lines."""
+        for line in self.text.split("\n"):
+            text = _filled(line, options.max_width, self.indent, self.hanging)
+            yield Text(text, style=self.style, no_wrap=True)
+
+
+def show(renderable: Tables, file: IO[str], output: Output | None = None) -> None:
+    """Write tables to a file: in colour and as wide as it is at a terminal, as plain text elsewhere.
+
+    Without a terminal lines are as long as COLUMNS says, or `WIDTH_WITHOUT_TERMINAL`.
+
+    Raises:
+        SpecError: a table is wanted that there is none of.
+    """
+    output = output or Output()
+    if output.as_csv or output.table is not None:
+        chosen = _chosen(renderable, output.table)
+        if output.as_csv:
+            file.write(chosen.csv())
+            return
+        renderable = chosen
+    width = UNBOUNDED if output.wide else _columns()
+    plain: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
     if file.isatty():
-        Console(file=file, highlight=False, markup=False, emoji=False).print(renderable)
+        height = width and 25  # any: of a simple terminal the library takes both, or neither
+        console = Console(file=file, width=width, height=height, **plain)
+        console.print(renderable, crop=False, overflow="ignore")
         return
     text = io.StringIO()
-    Console(file=text, width=WIDTH_WITHOUT_TERMINAL, highlight=False, markup=False, emoji=False).print(
-        renderable
+    console = Console(
+        file=text, width=width or WIDTH_WITHOUT_TERMINAL, force_terminal=False, color_system=None, **plain
     )
-    file.write(text.getvalue())
+    console.print(renderable, crop=False, overflow="ignore")
+    file.writelines(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
 
 
-def plan_tables(plan: Plan, system: System) -> Group:
-    """Return a plan as tables: allocations against targets, units, and what could not be served."""
-    parts: list[RenderableType] = [_headline(plan, system), _allocations(plan, system), _capacity(plan)]
-    note = estimates_note(plan)
-    if note:
-        parts.append(Text(f"{note}\n"))
-    if plan.unserved:
-        parts.append(_unserved(plan))
-    open_levels = [level for level in plan.levels if level.gap]
-    if open_levels:
-        parts.append(_levels(plan))
-    return Group(*parts)
+def _columns() -> int | None:
+    """Return what COLUMNS says, if that is a width."""
+    given = os.environ.get("COLUMNS", "")
+    return int(given) if given.isdecimal() and int(given) > 0 else None
 
 
-class _PlainTable(Table):
-    """A table whose cells are shown as they are, whatever names hold."""
-
-    def add_row(self, *cells: RenderableType | None, **style: Any) -> None:
-        """Add a row of text; characters that steer a terminal are shown as a question mark."""
-        super().add_row(*(Text(printable(str(cell))) for cell in cells), **style)
-
-
-def empty_table(title: str, columns: Iterable[tuple[str, bool]]) -> Table:
-    """Return an empty table; a column is its heading and whether it holds numbers."""
-    table = _PlainTable(
-        title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False
-    )
-    for heading, numeric in columns:
-        table.add_column(heading, justify="right" if numeric else "left", overflow="fold")
-    return table
+def _tables(renderable: RenderableType) -> Iterator[Table]:
+    if isinstance(renderable, Table):
+        yield renderable
+    elif isinstance(renderable, Group):
+        for part in renderable.renderables:
+            yield from _tables(part)
 
 
-def _headline(plan: Plan, system: System) -> Text:
-    served = len(system.servers) - len(plan.unserved)
-    proof = {
-        "optimal": "proved within the gap" if plan.gap else "proved optimal",
-        "feasible": "the solver stopped early",
-        "heuristic": "found by a heuristic, without proof",
-    }[plan.status]
-    gap = "" if plan.gap is None else f", gap {_percent(plan.gap)}"
-    mode = "unlimited" if system.options.unlimited else "limited"
-    style = "green" if plan.complete else "yellow"
-    text = Text(Money.of(plan).text(plan.total_cost_cents_per_h), style="bold")
-    text.append(f"   {mode} plan, {proof}{gap}   ", style="default")
-    text.append(f"{served} of {len(system.servers)} servers served in full", style=style)
-    text.append(f", {len(plan.changes)} changed\n", style="default")
-    return text
+def _chosen(renderable: RenderableType, name: str | None) -> Table:
+    tables = list(_tables(renderable))
+    if not tables:
+        raise SpecError("there is no table here; leave out --csv and --table, or ask for --json")
+    found = [table for table in tables if name in {None, table.name}]
+    if not found:
+        names = ", ".join(table.name for table in tables)
+        raise SpecError(f"--table: {name!r} is not here; there are {names}")
+    return found[0]
 
 
-def _allocations(plan: Plan, system: System) -> Table:
-    money = Money.of(plan)
-    table = empty_table(
-        "Allocations",
-        [
-            ("server", False),
-            ("prio", True),
-            ("accelerator", False),
-            ("replicas", True),
-            ("batch", True),
-            ("load\nreq/min", True),
-            ("capacity\nreq/min", True),
-            ("ITL ms\n(target)", True),
-            ("TTFT ms\n(target)", True),
-            ("util", True),
-            (f"cost\n{money.unit}", True),
-        ],
-    )
-    order = sorted(plan.allocations, key=lambda name: (system.priority(system.servers[name]), name))
-    for name in order:
-        server = system.servers[name]
-        target = system.targets.get((server.service_class, server.model))
-        priority = str(system.priority(server))
-        if not plan.allocations[name]:
-            table.add_row(name, priority, "idle", *["-"] * 7, "0.00")
-        for i, pool in enumerate(plan.allocations[name]):
-            loss = f" ({_percent(pool.loss)} lost)" if pool.loss > 1e-4 else ""
-            table.add_row(
-                name if i == 0 else "",
-                priority if i == 0 else "",
-                marked(pool.accelerator, pool.estimated),
-                str(pool.num_replicas),
-                str(pool.max_batch),
-                f"{pool.arrival_rate_rpm:,.4g}{loss}",
-                f"{pool.max_arrival_rate_rpm:,.4g}",
-                f"{pool.itl_ms:,.1f} ({_target(target.itl_ms if target else 0)})",
-                f"{pool.ttft_ms:,.0f} ({_target(target.ttft_ms if target else 0)})",
-                f"{pool.utilization:.0%}",
-                money.amount(pool.cost_cents_per_h),
-            )
-    return table
+# --- layout -----------------------------------------------------------------------------------------------
 
 
-def _target(value: float) -> str:
-    return f"{value:g}" if value else "none"
-
-
-def _percent(share: float) -> str:
-    return f"{share:.2g}" if share < 1e-4 and share else f"{share:.2%}"
-
-
-def _capacity(plan: Plan) -> Table:
-    table = empty_table(
-        "Units by accelerator type", [("type", False), ("used", True), ("exist", True), ("left", True)]
-    )
-    for item in plan.capacity:
-        limit = item.limit
-        table.add_row(
-            item.type,
-            f"{item.used:,}",
-            "unlimited" if limit is None else f"{limit:,}",
-            "-" if limit is None else f"{limit - item.used:,}",
-        )
-    return table
-
-
-def _unserved(plan: Plan) -> Table:
-    table = empty_table(
-        "Not served in full",
-        [("server", False), ("prio", True), ("served", True), ("reason", False), ("detail", False)],
-    )
-    for item in sorted(plan.unserved, key=lambda item: (item.priority, item.server)):
-        table.add_row(
-            item.server, str(item.priority), share_text(item.served_fraction), item.reason, item.detail
-        )
-    return table
-
-
-def _levels(plan: Plan) -> Table:
-    table = empty_table(
-        "Objectives not closed", [("objective", False), ("reached", True), ("bound", True), ("gap", True)]
-    )
-    money = Money.of(plan)
-    for level in plan.levels:
-        if level.gap:
-            in_money = level.name == "value"
-            reached = money.amount(level.value) if in_money else f"{level.value:,.2f}"
-            bound = "-"
-            if level.bound is not None:
-                bound = money.amount(level.bound) if in_money else f"{level.bound:,.2f}"
-            table.add_row(level.name, reached, bound, _percent(level.gap))
-    return table
-
-
-def candidate_tables(candidates: Candidates) -> Group:
-    """Return the candidates and the rejected pairs of a system as tables."""
-    arrays, rows, money = candidates.arrays, candidates.table, Money(candidates.system.currency)
-    table = empty_table(
-        f"Candidates ({len(rows)})",
-        [
-            ("server", False),
-            ("accelerator", False),
-            ("replicas", True),
-            ("batch", True),
-            ("rate per replica\nreq/min", True),
-            ("ITL\nms", True),
-            ("TTFT\nms", True),
-            ("units", True),
-            (f"cost\n{money.unit}", True),
-        ],
-    )
-    units, cost = rows.units, rows.cost_cents_per_h
-    for c in range(len(rows)):
-        table.add_row(
-            arrays.server_names[rows.server[c]],
-            marked(
-                arrays.accelerator_names[rows.accelerator[c]],
-                candidates.estimated(int(rows.server[c]), int(rows.accelerator[c])),
-            ),
-            str(rows.num_replicas[c]),
-            str(rows.max_batch[c]),
-            f"{rows.max_rate_rps[c] * 60:,.4g}",
-            f"{rows.itl_ms[c]:,.1f}",
-            f"{rows.ttft_ms[c]:,.0f}",
-            f"{units[c]:,} {arrays.type_names[rows.kind[c]]}",
-            money.amount(cost[c]),
-        )
-    rejected = empty_table(
-        "Rejected pairs", [("server", False), ("accelerator", False), ("reason", False), ("detail", False)]
-    )
-    for item in candidates.rejections():
-        rejected.add_row(item.server, item.accelerator, item.reason, item.detail)
-    return Group(table, rejected) if rejected.row_count else Group(table)
-
-
-def performance_table(found: ReplicaPerformance, title: str = "One replica") -> Table:
-    """Return the performance of one replica as a table of figures with their units."""
-    table = empty_table(title, [("figure", False), ("value", True), ("unit", False)])
-    rows = [
-        ("offered rate", f"{found.offered_rps:.6g}", "req/s"),
-        ("throughput", f"{found.throughput_rps:.6g}", "req/s"),
-        ("largest stable rate", f"{found.stable_rate_rps:.6g}", "req/s"),
-        ("lost", f"{found.loss:.4%}", ""),
-        ("TTFT, with wait", f"{found.ttft_ms:.6g}", "ms"),
-        ("ITL", f"{found.itl_ms:.6g}", "ms"),
-        ("wait", f"{found.wait_ms:.6g}", "ms"),
-        ("prefill", f"{found.prefill_ms:.6g}", "ms"),
-        ("service", f"{found.service_ms:.7g}", "ms"),
-        ("response", f"{found.response_ms:.7g}", "ms"),
-        ("in system", f"{found.in_service + found.in_queue:.6g}", "requests"),
-        ("in the batch", f"{found.in_service:.6g}", "requests"),
-        ("waiting", f"{found.in_queue:.6g}", "requests"),
-        ("utilisation", f"{found.utilization:.4g}", "of the batch limit"),
-        ("p(empty)", f"{found.p_empty:.5g}", ""),
-        ("p(full)", f"{found.loss:.5g}", ""),
+def _layout(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Return the width of each column, 0 where it is left out."""
+    natural = [
+        max([_heading_width(column), *(cell_len(row[i]) for row in cells)])
+        for i, column in enumerate(columns)
     ]
-    for metric in LATENCIES:
-        percentiles = getattr(found, f"{metric}_percentiles")
-        if percentiles is not None:
-            label = METRICS[metric].label
-            rows += [(f"{label}, {name[:-3]}", f"{value:.6g}", "ms") for name, value in percentiles]
-    for row in rows:
-        table.add_row(*row)
-    return table
+    least = [_least(column, need, NAME_CHARACTERS) for column, need in zip(columns, natural, strict=True)]
+    room = width - 2
+    chosen = [i for i, column in enumerate(columns) if not column.rank]
+    if sum(least[i] + BETWEEN for i in chosen) - BETWEEN > room:
+        least = [_least(c, need, LEAST_NAME_CHARACTERS) for c, need in zip(columns, natural, strict=True)]
+    room -= sum(least[i] + BETWEEN for i in chosen) - BETWEEN
+    for i in sorted(set(range(len(columns))) - set(chosen), key=lambda i: columns[i].rank):
+        if least[i] + BETWEEN <= room:
+            chosen.append(i)
+            room -= least[i] + BETWEEN
+    found = [least[i] if i in chosen else 0 for i in range(len(columns))]
+    for kind in ("name", "words"):
+        room = _grow(found, natural, [i for i in chosen if columns[i].kind == kind], room)
+    return found
 
 
-def sizing_tables(sizing: ReplicaSizing, targets: LatencyTargets) -> Group:
-    """Return the largest rate of a replica, target by target, and the performance there."""
-    table = empty_table("Largest rate", [("by", False), ("req/s", True), ("req/min", True)])
-    of = "" if targets.percentile is None else f"p{targets.percentile:g} "
-    for name, asked, rate in (
-        (f"{of}TTFT of {targets.ttft_ms:g} ms alone", targets.ttft_ms, sizing.rate_ttft_rps),
-        (f"{of}ITL of {targets.itl_ms:g} ms alone", targets.itl_ms, sizing.rate_itl_rps),
-        (f"{of}end to end in {targets.e2e_ms:g} ms alone", targets.e2e_ms, sizing.rate_e2e_rps),
-        ("throughput target alone", targets.tps, sizing.rate_tps_rps),
-        ("all targets", True, sizing.max_rate_rps),
-    ):
-        if asked and rate is not None:
-            table.add_row(name, f"{rate:.7g}", f"{rate * 60:.7g}")
-    return Group(table, performance_table(sizing.at_max_rate, "At the largest rate"))
+def _heading_width(column: Column) -> int:
+    return max(cell_len(word) for word in (*column.name.split(), column.unit, " "))
 
 
-def bench_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Return measurements, at least one, as a table, one row a size."""
-    stages = list(rows[0]["stages_ms"])
-    table = empty_table(
-        "Median time of each stage",
-        [
-            ("servers x\naccelerators", False),
-            ("columns", True),
-            *((f"{stage}\nms", True) for stage in stages),
-            ("largest\ngap", True),
-            ("complete\nplans", True),
-            ("peak memory\nMiB", True),
-        ],
-    )
-    for row in rows:
-        table.add_row(
-            f"{row['servers']} x {row['accelerators']}",
-            f"{row['columns']:,}",
-            *(f"{row['stages_ms'][stage]:,.1f}" for stage in stages),
-            _percent(row["gap"]),
-            f"{row['complete']} of {row['repeats']}",
-            f"{row['peak_memory_mib']:,.0f}",
-        )
-    return table
+def _least(column: Column, natural: int, name_characters: int) -> int:
+    """Return how narrow a column may become."""
+    if column.kind == "number":
+        return natural
+    least = name_characters if column.kind == "name" else max(name_characters, WORDS_CHARACTERS)
+    return min(natural, max(least, _heading_width(column)))
+
+
+def _grow(found: list[int], natural: Sequence[int], growing: Sequence[int], room: int) -> int:
+    """Give columns the room that there is, evenly, until they need no more; return what is left."""
+    while room > 0:
+        open_columns = [i for i in growing if found[i] < natural[i]]
+        if not open_columns:
+            break
+        for i in open_columns[:room]:
+            found[i] += 1
+        room -= min(len(open_columns), room)
+    return room
+
+
+def _drawn(
+    columns: Sequence[Column], cells: Sequence[Sequence[str]], layout: Sequence[int], *, total: bool
+) -> Drawn:
+    """Return the columns that have a width as a table; the last row may be a total."""
+    shown = [i for i, width in enumerate(layout) if width]
+    width = sum(layout) + BETWEEN * (len(shown) - 1) + 2
+    drawn = Drawn(box=SIMPLE_HEAD, pad_edge=False, padding=(0, BETWEEN - 1, 0, 0), width=width)
+    fitted = []
+    for i in shown:
+        texts = [row[i] for row in cells]
+        fitted.append(_fit(columns[i].kind, texts, layout[i]))
+        right = columns[i].kind == "number"
+        heading = Text(_heading(columns[i], layout[i]))
+        drawn.add_column(heading, justify="right" if right else "left", width=layout[i], no_wrap=True)
+    for r, row in enumerate(zip(*fitted, strict=True)):
+        drawn.add_row(*map(Text, row))
+        if total and r == len(cells) - 2:
+            drawn.add_section()
+    return drawn
+
+
+def _heading(column: Column, width: int) -> str:
+    lines = textwrap.wrap(printable(column.name), max(width, 1), break_long_words=False)
+    return "\n".join([*lines, *([column.unit] if column.unit else [])])
+
+
+def _fit(kind: str, texts: Sequence[str], width: int) -> list[str]:
+    """Return the cells of a column as they fit its width."""
+    if kind == "name":
+        short = shortened(texts, width, cell_len)
+        return [short[text] for text in texts]
+    if kind == "words":
+        short = shortened((word for text in texts for word in text.split()), width, cell_len)
+        return [_filled(" ".join(short[word] for word in text.split()), width) for text in texts]
+    return list(texts)
+
+
+def _filled(text: str, width: int, indent: str = "", hanging: str | None = None) -> str:
+    return textwrap.fill(
+        text, width, initial_indent=indent, subsequent_indent=indent if hanging is None else hanging,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+
+
+# --- cells ------------------------------------------------------------------------------------------------
+
+
+def _any_value(rows: Iterable[Sequence[Any]], i: int) -> bool:
+    values = (row[i] for row in rows)
+    return any((value.text if isinstance(value, Said) else value) not in {None, ""} for value in values)
+
+
+def _cell(column: Column, value: Any) -> str:
+    if isinstance(value, Pair):
+        first, second = (_cell(column, side) for side in value)
+        return first if first == second else f"{first} → {second}"
+    return printable(value.text if isinstance(value, Said) else column.written(value))
+
+
+def _said(column: Column) -> str:
+    return printable(column.name)
+
+
+def _csv_headings(column: Column) -> list[str]:
+    unit = f" [{column.unit}]" if column.unit else ""
+    return [f"{column.name}{side}{unit}" for side in _sides(column)]
+
+
+def _sides(column: Column) -> list[str]:
+    return [""] if column.sides is None else [f" {side}" for side in column.sides]
+
+
+def _plain(column: Column, value: Any) -> list[Any]:
+    """Return a value, or those of both sides, as a program reads them."""
+    if isinstance(value, Pair):
+        return [item for side in value for item in _plain(column._replace(sides=None), side)]
+    if isinstance(value, Said):
+        value = value.value
+    return [spreadsheet_text(value)] * len(_sides(column))

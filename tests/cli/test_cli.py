@@ -89,7 +89,7 @@ def test_solve_shows_the_plan_at_a_glance(run: Run, path: Path) -> None:
     assert "30.00 cents/h" in answer.out
     assert "proved optimal" in answer.out
     assert "2 of 2 servers served in full" in answer.out
-    for heading in ("accelerator", "replicas", "batch", "ITL ms", "TTFT ms", "util", "used", "exist"):
+    for heading in ("accelerator", "replicas", "cards", "ITL", "TTFT", "left out", "used", "exist"):
         assert heading in answer.out
 
 
@@ -488,7 +488,7 @@ def test_help_names_every_command_and_every_exit_status(run: Run) -> None:
     assert {"solve", "check", "candidates", "analyze", "size", "convert", "schema"} <= set(COMMANDS)
     for name in COMMANDS:
         assert re.search(rf"^ +{name}\b", answer.out, re.MULTILINE)
-    for status in ("0 done", "2 bad input", "3 a server", "4 solver"):
+    for status in ("0 done", "2 bad input", "3 --require-complete", "4 the solver"):
         assert status in " ".join(answer.out.split())
 
 

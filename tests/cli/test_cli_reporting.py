@@ -8,9 +8,10 @@ from xml.etree import ElementTree as ET
 import pytest
 from builders import accelerator, document, server, service_class
 
-from optimizer import load_system, make_figure, make_report, render_report, scale_loads, solve
+from optimizer import __version__, load_system, make_figure, make_report, render_report, scale_loads, solve
 from optimizer.cli import reporting
 from optimizer.cli.main import main
+from optimizer.render.pages import Origin
 from optimizer.studies.figures.kinds import KINDS, PLAN_KINDS
 
 ROOT = Path(__file__).parents[2]
@@ -34,9 +35,9 @@ def test_report_writes_what_the_library_returns(tmp_path: Path, capsys: pytest.C
     assert main(["report", SMALL, "--unlimited", *files]) == 0
     assert capsys.readouterr() == ("", "")
     system = load_system(SMALL).with_options(unlimited=True)
-    report = make_report(system)
+    report, origin = make_report(system), Origin(__version__, "small")
     for name in names:
-        assert (tmp_path / name).read_text(encoding="utf-8") == render_report(report, system, name)  # type: ignore[arg-type]
+        assert (tmp_path / name).read_text(encoding="utf-8") == render_report(report, system, name, origin)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,9 @@ def test_a_plan_in_place_of_a_system_is_named_as_one(
 def test_report_without_a_file_prints_markdown(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", SMALL]) == 0
     system = load_system(SMALL)
-    assert capsys.readouterr().out == render_report(make_report(system), system, "markdown")
+    assert capsys.readouterr().out == render_report(
+        make_report(system), system, "markdown", Origin(__version__, "small")
+    )
 
 
 def test_report_as_json_is_the_document(capsys: pytest.CaptureFixture[str]) -> None:
@@ -189,3 +192,25 @@ def test_every_command_answers_where_there_is_little_to_show(
             assert err == ""
             assert out == "" or out.startswith("Nothing to show: s ")
             assert ET.fromstring(picture.read_bytes()).tag.endswith("svg")  # noqa: S314
+
+
+@pytest.mark.parametrize(
+    ("flags", "epoch", "date"),
+    [
+        (["--date", "1 May 2026"], "", " as of 1 May 2026."),
+        ([], "1700000000", " as of 2023-11-14."),
+        (["--date", "today"], "1700000000", " as of today."),
+        ([], "", " from small."),
+        ([], "soon", " from small."),
+    ],
+)
+def test_the_date_of_a_report_is_given_and_never_looked_up(
+    flags: list[str],
+    epoch: str,
+    date: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
+    assert main(["report", SMALL, *flags]) == 0
+    assert capsys.readouterr().out.rstrip().endswith(date)

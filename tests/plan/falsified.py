@@ -57,6 +57,16 @@ def two_kinds(**options: Any) -> Json:
     )
 
 
+def tails() -> Json:
+    """Return a system with a target on a percentile, and one on the share of requests within two limits."""
+    law = {"name": "m", "acc": "A", "perfParms": {"alpha": 10, "beta": 0.2}, "queueModel": "continuous"}
+    classes = [service_class("gold", ttft=400), service_class("silver", 2, itl=40, ttft=400)]
+    classes[0]["modelTargets"][0]["percentile"] = 95
+    classes[1]["modelTargets"][0]["goodputShare"] = 0.9
+    servers = [server("a", 2000), server("b", 1000, service="silver")]
+    return document(servers, [accelerator("A")], {"A": 9}, classes=classes, models=[law])
+
+
 SCENARIOS: dict[str, Json] = {
     "fleet": fleet(),
     "unlimited": fleet() | {"optimizer": {"unlimited": True}},
@@ -64,6 +74,7 @@ SCENARIOS: dict[str, Json] = {
     "partial": scarce(saturationPolicy="PriorityExhaustive"),
     "mixed": two_kinds(heterogeneous=True),
     "chosen batch": patient(),
+    "tails": tails(),
 }
 
 

@@ -260,6 +260,24 @@ TABLE: list[tuple[str, str, Path, Lie, str]] = [
     ("Pool.utilization", "fleet", pool("utilization", "standby"), to(0.5), "standby: utilization on A is 0,"),
     ("Pool.loss", "fleet", pool("loss"), plus(1e-6), "free: loss on A is"),
     ("Pool.loss", "fleet", pool("loss", "standby"), to(0.5), "standby: loss on A is 0,"),
+    ("Pool.targets", "tails", pool("targets", "a"), to([]), "a: on A targets are about"),
+    (
+        "Pool.targets",
+        "fleet",
+        pool("targets"),
+        to([{"measure": "p95 TTFT", "value": 1, "limit": 2}]),
+        "free: on A",
+    ),
+    (
+        "TargetFigure.measure",
+        "tails",
+        (*pool("targets", "a"), 0, "measure"),
+        to("p99 TTFT"),
+        "a: on A targets",
+    ),
+    ("TargetFigure.value", "tails", (*pool("targets", "a"), 0, "value"), times(0.999), "a: p95 TTFT on A is"),
+    ("TargetFigure.value", "tails", (*pool("targets", "b"), 0, "value"), plus(0.01), "b: share of requests"),
+    ("TargetFigure.limit", "tails", (*pool("targets", "a"), 0, "limit"), plus(1), "a: the limit on p95 TTFT"),
     ("Pool.estimated", "fleet", pool("estimated"), to("upper"), "free: on A estimated is upper"),
 ]
 

@@ -5,7 +5,7 @@ import re
 import threading
 import warnings
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -13,7 +13,7 @@ import pytest
 from builders import accelerator, profile, server, service_class
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_hex
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
@@ -22,7 +22,8 @@ from optimizer.generate import generate_document
 from optimizer.render import plots
 from optimizer.render.plots.bars import NUMBER_PT, _label
 from optimizer.render.plots.curves import _apart
-from optimizer.render.plots.style import WIDTH_MM, drawing, width_mm
+from optimizer.render.plots.grids import STRIPE_MM
+from optimizer.render.plots.style import WIDTH_MM, drawing, type_colours, width_mm
 from optimizer.studies.figures.document import Bar, BarPanel, Cell, CurvePanel, GridPanel, Guide, Series
 from optimizer.studies.figures.kinds import KINDS, PLAN_KINDS
 
@@ -143,18 +144,73 @@ def test_nothing_is_cut_off_and_no_text_stands_on_another(kind: str, figures: di
 
 def test_an_accelerator_type_has_one_colour_in_all_pictures_of_a_system(large: System) -> None:
     shades: dict[str, set[str]] = {}
+    full: dict[str, set[str]] = {}
     plans = (large.with_options(unlimited=True), large.with_options(unlimited=False), scale_loads(large, 0.1))
     for system in plans:
         (panel,) = make_figure(system, "assignment").panels
         assert isinstance(panel, GridPanel)
         with drawing():
             canvas = plots._drawn(Figure(title="t", panels=(panel,)))
-        fields = [patch for axes in canvas.axes for patch in axes.patches]
+        patches = [patch for axes in canvas.axes for patch in axes.patches if isinstance(patch, Rectangle)]
+        fields = [patch for patch in patches if patch.get_width() > STRIPE_MM]
+        stripes = [patch for patch in patches if patch.get_width() == STRIPE_MM]
+        assert len(stripes) == len(fields)
         cells = [cell for row in panel.cells for cell in row]
-        for cell, field in zip(cells, fields, strict=True):
+        for cell, field, stripe in zip(cells, fields, stripes, strict=True):
             shades.setdefault(cell.group, set()).add(to_hex(field.get_facecolor()))
+            full.setdefault(cell.group, set()).add(to_hex(stripe.get_facecolor()).upper())
     assert all(len(found) == 1 for found in shades.values())
     assert len({found.pop() for found in shades.values()}) == len(shades)
+    colours = type_colours(make_figure(large, "types").types)
+    assert full == {name: {colours[name]} for name in full}
+
+
+@pytest.mark.parametrize("kind", ["types", "servers", "targets", "cost", "pareto", "occupancy", "latency"])
+def test_whatever_is_about_a_type_has_its_colour_and_nothing_else_has(kind: str, large: System) -> None:
+    figure = make_figure(large, kind, server=None if kind in PLAN_KINDS else "Premium-llama_70b")
+    colours = type_colours(figure.types)
+    assert figure.types == tuple(sorted({item.type for item in large.accelerators.values()}))
+    assert len(set(colours.values())) == len(colours)
+    with drawing():
+        canvas = plots._drawn(figure)
+    for panel, axes in zip(figure.panels, canvas.axes, strict=False):
+        if isinstance(panel, CurvePanel):
+            drawn = {to_hex(line.get_color()).upper() for line in axes.lines}
+            drawn |= {to_hex(patch.get_facecolor()).upper() for patch in axes.patches}
+            about = {series.type for series in panel.series if series.type}
+        else:
+            assert isinstance(panel, BarPanel)
+            drawn = {to_hex(patch.get_facecolor()).upper() for patch in axes.patches}
+            about = {bar.type for bar in panel.bars if bar.values[0]}
+        assert drawn & set(colours.values()) == {colours[name] for name in about}
+        assert about
+
+
+def brightness(colour: Any) -> float:
+    """Return the relative luminance of a colour as WCAG 2 defines it."""
+    parts = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour))
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), parts, strict=True))
+
+
+@pytest.mark.parametrize("kind", [*SHOWN, "many", "crowded"])
+def test_every_text_stands_out_from_what_is_behind_it(kind: str, figures: dict[str, Figure]) -> None:
+    """At least 4.5 to 1, as WCAG 2 asks for."""
+    with drawing():
+        canvas = plots._drawn(figures[kind])
+    white = brightness("white")
+    shades = {
+        brightness(patch.get_facecolor())
+        for panel, axes in zip(figures[kind].panels, canvas.axes, strict=False)
+        if isinstance(panel, GridPanel)
+        for patch in axes.patches
+        if isinstance(patch, Rectangle) and patch.get_width() > STRIPE_MM
+    }
+    for text in canvas.findobj(Text):
+        assert isinstance(text, Text)
+        mine = brightness(text.get_color())
+        for ground in (white, *(shades if mine == 0 else ())):  # only what is black stands in fields
+            assert (ground + 0.05) / (mine + 0.05) >= 4.5, text.get_text()
+    assert shades or not any(isinstance(panel, GridPanel) for panel in figures[kind].panels)
 
 
 def test_text_of_a_field_stays_within_its_field(figures: dict[str, Figure]) -> None:

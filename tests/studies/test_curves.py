@@ -172,8 +172,8 @@ def test_the_occupancy_of_a_very_long_queue_is_shown_as_far_as_it_is_likely() ->
 def test_nothing_beats_a_point_of_the_front_and_every_point_is_what_the_queue_says(fleet: System) -> None:
     """Brute force: every accelerator, every halved batch, every number of replicas that was looked at."""
     panel = curves(make_figure(fleet, "pareto", server="s"), 1)
-    assert panel.series[-1].style == "front"
-    shown = points(panel.series[-1])
+    assert panel.series[-2].style == "front"
+    shown = points(panel.series[-2])
     ways = []
     for (alpha, cost), batch, count in product(((10.0, 30.0), (12.0, 12.0)), (8, 4, 2, 1), range(1, 80)):
         rate = 1500 / 60 / count
@@ -200,9 +200,9 @@ def test_the_front_has_the_dear_and_fast_ways_and_the_cheap_and_slow_ones() -> N
     figure = make_figure(one, "pareto")
     itl, ttft = curves(figure, 0), curves(figure, 1)
     fast = points(next(series for series in itl.series if series.name == "A"))
-    assert fast[-1] == points(itl.series[-1])[-1]
-    assert fast[-1][0] > 3 * points(itl.series[-1])[0][0]
-    assert points(ttft.series[-1])[0][1] > 2 * TTFT
+    assert fast[-1] == points(itl.series[-2])[-1]
+    assert fast[-1][0] > 3 * points(itl.series[-2])[0][0]
+    assert points(ttft.series[-2])[0][1] > 2 * TTFT
     assert ttft.logarithmic == ("x", "y")
 
 
@@ -214,7 +214,7 @@ def test_accelerators_without_points_of_their_own_are_counted_in_the_note() -> N
         models=[profile("m", name) for name in names],
     )
     figure = make_figure(one, "pareto")
-    assert len(curves(figure).series) == 6 + 1
+    assert len(curves(figure).series) == 6 + 2
     assert "shown: 6 accelerators" in figure.note
     assert "2 others" in figure.note
     assert "others" not in make_figure(one, "pareto", accelerator="A").note
@@ -226,8 +226,32 @@ def test_an_accelerator_has_the_same_sign_in_both_panels_of_the_front() -> None:
     figure = make_figure(large, "pareto", server="Premium-llama_70b")
     named = [[series.name for series in curves(figure, panel).series] for panel in (0, 1)]
     assert named[0] == named[1]
-    assert named[0][-1] == "Pareto front"
+    assert named[0][-2] == "Pareto front"
     assert {"4xG2", "4xMI250"} <= set(named[0])
+
+
+def test_the_point_that_the_plan_has_chosen_is_marked(fleet: System) -> None:
+    (pool,) = solve(fleet).allocations["s"]
+    for panel, latency_ms in ((0, pool.itl_ms), (1, pool.ttft_ms)):
+        chosen = curves(make_figure(fleet, "pareto", server="s"), panel).series[-1]
+        assert chosen.style == "chosen"
+        assert chosen.name == f"plan: {pool.num_replicas} × {pool.accelerator}"
+        assert points(chosen) == [(pool.cost_cents_per_h, latency_ms)]
+
+
+def test_one_dear_accelerator_does_not_flatten_the_costs_of_the_others() -> None:
+    one = system(
+        [server("s", rate=1500)],
+        [accelerator("A", cost=10), accelerator("B", cost=15), accelerator("C", cost=9000)],
+        models=[profile("m", name) for name in "ABC"],
+    )
+    figure = make_figure(one, "cost")
+    panel = curves(figure)
+    assert [series.name for series in panel.series] == ["A", "B"]
+    ends = [max(y or 0 for y in series.y) for series in panel.series]
+    assert panel.y_most == 3 * ends[0] >= ends[1]
+    assert figure.note.endswith("far above the axis: C")
+    assert curves(make_figure(one, "cost", accelerator="C")).y_most is None
 
 
 def test_the_front_is_what_no_other_row_beats() -> None:

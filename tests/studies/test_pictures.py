@@ -10,7 +10,7 @@ from optimizer.generate import generate_document
 from optimizer.spec.system import load_system
 from optimizer.studies.figures.document import BarPanel, GridPanel
 from optimizer.studies.figures.kinds import KINDS, PLAN_KINDS
-from optimizer.studies.figures.plans import MOST_CLASSES, MOST_ROWS, WHOLE_PLAN
+from optimizer.studies.figures.plans import CLASSES_BESIDE, MOST_ROWS, WHOLE_PLAN
 from optimizer.studies.reports.overview import describe
 
 ROOT = Path(__file__).parents[2]
@@ -64,14 +64,14 @@ def test_latencies_are_shares_of_their_targets_where_there_is_one() -> None:
     source = system([server("a"), server("b", service="tin")], [accelerator("A")], classes=classes)
     pools = {name: pool for name, (pool,) in solve(source).allocations.items()}
     first, second = bars(make_figure(source, "targets")).bars
+    assert (first.name, second.name) == ("a", "b")  # the tightest first
     assert first.values[0] == pytest.approx(100 * pools["a"].itl_ms / 12)
     assert first.values[1] is None
-    assert first.marks == (100.0, None)
     assert second.values == pytest.approx((5 * pools["b"].itl_ms, pools["b"].ttft_ms / 2))
-    assert second.marks == (100.0, 100.0)
+    assert bars(make_figure(source, "targets")).line == 100.0
     changed = bars(make_figure(scale_loads(source, 3), "targets", before=source))
     assert changed.mark == "before"
-    assert [bar.marks for bar in changed.bars] == [first.values, second.values]
+    assert {bar.name: bar.marks for bar in changed.bars} == {"a": first.values, "b": second.values}
 
 
 def test_the_assignment_names_accelerator_and_replicas(large: System) -> None:
@@ -88,7 +88,7 @@ def test_the_assignment_names_accelerator_and_replicas(large: System) -> None:
 def test_the_types_add_up_to_the_plan_and_are_marked_with_what_exists(large: System) -> None:
     plan = solve(large)
     panel = bars(make_figure(large, "types"))
-    assert panel.mark == "units that exist"
+    assert panel.mark == "cards that exist"
     assert sum(bar.values[2] or 0 for bar in panel.bars) == plan.total_cost_cents_per_h
     assert {bar.name: (bar.values[0], bar.marks[0]) for bar in panel.bars} == {
         use.type: (use.used, use.limit) for use in plan.capacity
@@ -147,17 +147,47 @@ def test_of_very_many_servers_the_dearest_are_shown_and_the_note_says_so() -> No
     figure = make_figure(many, "servers")
     shown = bars(figure).bars
     assert len(shown) == MOST_ROWS
-    assert figure.note.endswith(f"shown: the dearest {MOST_ROWS} of 100 servers")
+    assert figure.note.endswith(f"as many as a page holds: the dearest {MOST_ROWS} of 100 servers")
     costs = sorted(sum(p.cost_cents_per_h for p in pools) for pools in solve(many).allocations.values())
     assert min(bar.values[1] or 0 for bar in shown) >= costs[-MOST_ROWS]
 
 
-def test_a_picture_says_only_what_it_leaves_out_itself() -> None:
+def test_of_very_many_servers_the_tightest_are_shown_first() -> None:
     many = load_system(generate_document(100, 6, 3, seed=1))
-    said = {kind: make_figure(many, kind).note.partition("shown: ")[2] for kind in PLAN_KINDS}
-    assert said["types"] == ""
-    assert said["assignment"] == said["load"] == f"the first {MOST_CLASSES} of 10 service classes"
-    assert said["plan"] == f"{said['servers']}, {said['assignment']}"
+    figure = make_figure(many, "targets")
+    worst = [max(value for value in bar.values if value is not None) for bar in bars(figure).bars]
+    assert worst == sorted(worst, reverse=True)
+    overview = describe(many, solve(many))
+    shares = [
+        100 * max(row.itl_ms / (row.itl_target_ms or 1e9), row.ttft_ms / (row.ttft_target_ms or 1e9))
+        for row in overview.pools
+    ]
+    assert worst == pytest.approx(sorted(shares, reverse=True)[:MOST_ROWS])
+    assert figure.note.endswith(f"the tightest {MOST_ROWS} of 100 servers")
+
+
+def test_every_class_has_its_field_however_many_there_are() -> None:
+    many = load_system(generate_document(100, 6, 3, seed=1))
+    for kind in ("load", "assignment"):
+        figure = make_figure(many, kind)
+        columns = [name for i in range(len(figure.panels)) for name in grid(figure, i).columns]
+        assert sorted(columns) == sorted({item.service_class for item in many.servers.values()})
+        assert all(len(grid(figure, i).columns) <= CLASSES_BESIDE for i in range(len(figure.panels)))
+        assert "shown" not in figure.note
+
+
+def test_as_much_of_a_field_has_the_colour_as_is_served() -> None:
+    source = system(
+        [server("part", rate=1200), server("all", rate=400, model="n")],
+        [accelerator("A"), accelerator("B")],
+        {"A": 1, "B": 9},
+        models=[profile("m", "A"), profile("n", "B")],
+        classes=[service_class("gold", models=["m", "n"])],
+        saturationPolicy="PriorityExhaustive",
+    )
+    shares = [row[0].share for row in grid(make_figure(source, "assignment")).cells]
+    assert shares == pytest.approx([solve(source).unserved[0].served_fraction, 1.0])
+    assert 0 < shares[0] < 1
 
 
 @pytest.mark.parametrize(

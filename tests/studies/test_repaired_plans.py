@@ -156,7 +156,7 @@ def test_random_plans_hold_after_repair(seed: int) -> None:
     for unlimited in (True, False):
         made = load_system(raw).with_options(unlimited=unlimited)
         found = repair_plan(RepairRequest(made, requests=SHORT))
-        assert found.repairs
+        assert found.repairs or not unlimited
         assert found.simulation.holds
         assert verify(found.plan, made) == []
         assert unlimited <= found.holds

@@ -15,6 +15,7 @@ from optimizer.candidates.pairs import Pairs, chunks, law_of, queue_capacity, re
 from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, SHARE_TOLERANCE, Facts, close
 from optimizer.plan.checks.service import batch_limit, is_well_formed
 from optimizer.plan.document import Pool
+from optimizer.queueing.measures import MEANS
 from optimizer.queueing.performance import QueueModel
 from optimizer.queueing.sizing import TPS_STABILITY_SHARE, largest_rate
 from optimizer.queueing.targets import MISS_TOLERANCE, TARGET_TOLERANCE, Targets, meets_target
@@ -105,6 +106,7 @@ def _performance(arrays: SystemArrays, pairs: Pairs, rows: list[tuple[str, Pool]
                 if pool.arrival_rate_rpm > 0 and not meets_target(value, limit, 2 * MISS_TOLERANCE):
                     label = where.format(measure.label)
                     yield f"{label} {measure.text(value)}, target {measure.text(limit)}"
+            yield from _target_figures(name, pool, targets, found.measured[:, i], targets.limits[:, i])
             most = float(found.max_rate_rps[i]) * SECONDS_PER_MINUTE * pool.num_replicas
             if np.isnan(most):
                 yield f"{name}: on {pool.accelerator} no rate meets the targets"
@@ -113,6 +115,23 @@ def _performance(arrays: SystemArrays, pairs: Pairs, rows: list[tuple[str, Pool]
                     f"{where.format('the largest rate')} {most:g} requests/min, "
                     f"the plan says {pool.max_arrival_rate_rpm:g}"
                 )
+
+
+def _target_figures(
+    name: str, pool: Pool, targets: Targets, measured: FloatArray, limits: FloatArray
+) -> Iterator[str]:
+    """A pool with load shows what its targets beyond means measure, each beside its limit."""
+    shown = [k for k, measure in enumerate(targets.measures) if measure not in MEANS and limits[k] < np.inf]
+    expected = [targets.measures[k].label for k in shown] if pool.arrival_rate_rpm > 0 else []
+    said = [item.measure for item in pool.targets]
+    if said != expected:
+        yield f"{name}: on {pool.accelerator} targets are about {said}, they are about {expected}"
+        return
+    for k, item in zip(shown, pool.targets, strict=False):
+        for what, value, claimed in (("", measured[k], item.value), ("the limit on ", limits[k], item.limit)):
+            if not close(float(value), claimed, SHARE_TOLERANCE):
+                text = f"{name}: {what}{item.measure} on {pool.accelerator} is {value:g}"
+                yield f"{text}, the plan says {claimed:g}"
 
 
 def _figures(arrays: SystemArrays, pairs: Pairs, pools: list[Pool]) -> Iterator[tuple[IntArray, _Figures]]:

@@ -6,6 +6,7 @@ mark.
 """
 
 import io
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from matplotlib.figure import Figure as Canvas
@@ -21,6 +22,9 @@ from optimizer.render.plots.style import (
     Page,
     drawing,
     fitted,
+    fitted_names,
+    type_colours,
+    width_mm,
     wrapped,
 )
 from optimizer.studies.figures.document import BarPanel, CurvePanel, Figure, GridPanel
@@ -28,8 +32,9 @@ from optimizer.studies.figures.document import BarPanel, CurvePanel, Figure, Gri
 Format = Literal["svg", "png", "pdf"]
 
 PNG_DPI = 200
-HEAD_MM, NOTE_MM, PANEL_GAP_MM = 7.0, 3.8, 7.0
-MOST_NOTE_LINES = 6
+HEAD_MM, TITLE_MM, NOTE_MM, PANEL_GAP_MM = 7.0, 4.8, 3.8, 7.0
+MOST_TITLE_LINES, MOST_NOTE_LINES = 3, 6
+LEGEND_MM, LEGEND_NAME_MM, LEGEND_GAP_MM, LEGEND_FOOT_MM = 4.0, 52.0, 7.0, 1.5
 TITLE_PT = TEXT_PT + 1.5
 METADATA = {
     "svg": {"Date": None, "Creator": "inferplan"},
@@ -49,27 +54,81 @@ def draw(figure: Figure, file_format: Format) -> bytes:
 
 def _drawn(figure: Figure) -> Canvas:
     width = WIDTH_MM - 2 * EDGE_MM
+    title = wrapped(figure.title, width, MOST_TITLE_LINES, TITLE_PT, bold=True) if figure.title else []
     note = wrapped(figure.note, width, MOST_NOTE_LINES) if figure.note else []
-    title_mm = HEAD_MM if figure.title else 1.0
-    head = EDGE_MM + title_mm + NOTE_MM * len(note)
+    colours = type_colours(figure.types or _types(figure))
+    title_mm = HEAD_MM + TITLE_MM * (len(title) - 1) if title else 1.0
+    legend = _legend(figure, colours)
+    legend_mm = LEGEND_MM * len(legend) + LEGEND_FOOT_MM if legend else 0.0
+    head = EDGE_MM + title_mm + NOTE_MM * len(note) + legend_mm
     heights = [_height_mm(panel) for panel in figure.panels]
     page = Page(head + sum(heights) + PANEL_GAP_MM * len(heights) + EDGE_MM)
-    title = fitted(figure.title, width, TITLE_PT, bold=True)
-    page.text(EDGE_MM, EDGE_MM, title, fontsize=TITLE_PT, fontweight="bold")
+    for i, line in enumerate(title):
+        page.text(EDGE_MM, EDGE_MM + TITLE_MM * i, line, fontsize=TITLE_PT, fontweight="bold")
     for i, line in enumerate(note):
         page.text(EDGE_MM, EDGE_MM + title_mm - 1 + NOTE_MM * i, line, color=GREY)
+    for i, row in enumerate(legend):
+        _draw_legend(page, row, colours, head - LEGEND_FOOT_MM - LEGEND_MM * (len(legend) - i - 0.5))
     top = head + PANEL_GAP_MM
     for panel, height in zip(figure.panels, heights, strict=True):
-        title = fitted(panel.title, width, TEXT_PT, bold=True)
-        page.text(EDGE_MM, top - 5, title, fontsize=TEXT_PT, fontweight="bold")
-        if isinstance(panel, CurvePanel):
-            draw_curves(page, panel, top)
-        elif isinstance(panel, GridPanel):
-            draw_grid(page, panel, top)
-        elif panel.bars:
-            draw_bars(page, panel, top)
+        heading = fitted(panel.title, width, TEXT_PT, bold=True)
+        page.text(EDGE_MM, top - 5, heading, fontsize=TEXT_PT, fontweight="bold")
+        _draw_panel(page, panel, top, colours)
         top += height + PANEL_GAP_MM
     return page.canvas
+
+
+def _draw_panel(
+    page: Page, panel: CurvePanel | BarPanel | GridPanel, top: float, colours: Mapping[str, str]
+) -> None:
+    if isinstance(panel, CurvePanel):
+        draw_curves(page, panel, top, colours)
+    elif isinstance(panel, GridPanel):
+        draw_grid(page, panel, top, colours)
+    elif panel.bars:
+        draw_bars(page, panel, top, colours)
+
+
+def _types(figure: Figure) -> tuple[str, ...]:
+    """Return the types that a figure's panels name, where it does not say all that there are."""
+    named = [group for panel in figure.panels if isinstance(panel, GridPanel) for group in panel.groups]
+    return tuple(dict.fromkeys([*named, *_coloured(figure)]))
+
+
+def _coloured(figure: Figure) -> list[str]:
+    """Return the types whose colours fields and bars have that are not named beside them."""
+    found = list[str]()
+    for panel in figure.panels:
+        if isinstance(panel, GridPanel):
+            found += [cell.group for row in panel.cells for cell in row]
+        elif isinstance(panel, BarPanel):
+            found += [bar.type for bar in panel.bars if bar.type != bar.name]
+    return [name for name in dict.fromkeys(found) if name]
+
+
+def _legend(figure: Figure, colours: Mapping[str, str]) -> list[list[tuple[str, str]]]:
+    """Return what the colours of fields and bars mean, in rows of types with their names as they fit."""
+    shown = set(_coloured(figure))
+    names = fitted_names([name for name in colours if name in shown], LEGEND_NAME_MM)
+    rows, room = list[list[tuple[str, str]]](), 0.0
+    for item in names.items():
+        need = width_mm(item[1]) + LEGEND_GAP_MM
+        if need > room:
+            rows.append([])
+            room = WIDTH_MM - 2 * EDGE_MM
+        rows[-1].append(item)
+        room -= need
+    return rows
+
+
+def _draw_legend(
+    page: Page, row: Sequence[tuple[str, str]], colours: Mapping[str, str], middle: float
+) -> None:
+    left = EDGE_MM
+    for name, short in row:
+        page.square(left, middle, colours[name])
+        page.text(left + 3, middle, short, va="center_baseline")
+        left += width_mm(short) + LEGEND_GAP_MM
 
 
 def _height_mm(panel: CurvePanel | BarPanel | GridPanel) -> float:

@@ -1,29 +1,30 @@
 """Draws panels of bars: rows of things, quantities side by side, each number beside its bar."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 
 from optimizer.render.plots.style import (
-    COLOURS,
     EDGE_MM,
     GREY,
     INK,
     LIGHT,
+    PLAIN,
     SMALL_PT,
     WIDTH_MM,
     Page,
-    fitted,
+    fitted_names,
+    widest_mm,
     width_mm,
 )
 from optimizer.studies.figures.document import Bar, BarPanel
 
 ROW_MM = 3.7
-GROUP_MM, NAME_MM = 25.0, 17.0
-"""Space for the names of groups, and of rows within them."""
-NAME_ALONE_MM = 21.0
-"""Space for the names of rows without groups."""
+GROUP_MM, NAME_MM = (25.0, 34.0), (17.0, 21.0)
+"""Least and most space for the names of groups, and of rows within them."""
+NAME_ALONE_MM = (21.0, 62.0)
+"""The same for the names of rows without groups."""
 NUMBER_PT = SMALL_PT - 0.5
 LEAST_NUMBER = 0.01
 """Smaller ones, such as waits that hardly ever happen, are said to be smaller."""
@@ -40,29 +41,32 @@ def bars_height_mm(panel: BarPanel) -> float:
     return ROW_MM * (len(panel.bars) + _gaps(panel.bars)) + 8
 
 
-def draw_bars(page: Page, panel: BarPanel, top: float) -> None:
+def draw_bars(page: Page, panel: BarPanel, top: float, colours: Mapping[str, str]) -> None:
     """Draw a panel of bars, at least one, whose upper edge is at `top` [mm]."""
     rows, grouped = _rows(panel.bars), any(bar.group for bar in panel.bars)
-    begin_name, name_mm = (EDGE_MM + GROUP_MM + 1, NAME_MM) if grouped else (EDGE_MM, NAME_ALONE_MM)
+    group_names, row_names = ([getattr(bar, part) for bar in panel.bars] for part in ("group", "name"))
+    group_mm = widest_mm(group_names, *GROUP_MM, bold=True) + 1 if grouped else 0.0
+    name_mm = widest_mm(row_names, *(NAME_MM if grouped else NAME_ALONE_MM))
+    groups, names = fitted_names(group_names, group_mm - 1, bold=True), fitted_names(row_names, name_mm)
+    begin_name = EDGE_MM + group_mm
     left = begin_name + name_mm + 1
-    names = list(dict.fromkeys(bar.name for bar in panel.bars))
     spacious = len(panel.columns) <= SPACIOUS_COLUMNS
     width = (WIDTH_MM - left - EDGE_MM) / len(panel.columns)
     head = 6.5
     for i, (bar, row) in enumerate(zip(panel.bars, rows, strict=True)):
         middle = top + head + ROW_MM * (row + 0.5)
         if grouped and (i == 0 or panel.bars[i - 1].group != bar.group):
-            name = fitted(bar.group, GROUP_MM, bold=True)
-            page.text(EDGE_MM, middle, name, va="center", fontweight="bold")
-        page.text(begin_name, middle, fitted(bar.name, name_mm), va="center")
+            page.text(EDGE_MM, middle, groups[bar.group], va="center", fontweight="bold")
+        page.text(begin_name, middle, names[bar.name], va="center")
     for c, heading in enumerate(panel.columns):
         begin = left + width * c
         page.text(begin, top + head, heading, va="bottom", color=GREY, linespacing=1.1)
         axes = page.axes(begin, top + head, width - 2, ROW_MM * (rows[-1] + 1))
-        _draw_column(axes, panel.bars, rows, c, names if grouped else [], spacious=spacious)
+        _draw_column(axes, panel, rows, c, colours, spacious=spacious)
+    signs = [f"line: {panel.line_name}"] if panel.line is not None and panel.line_name else []
     if panel.mark:
-        sign = "tick and (number)" if spacious else "tick"
-        page.text(WIDTH_MM - EDGE_MM, top - 5, f"{sign}: {panel.mark}", ha="right", color=GREY)
+        signs.append(f"{'tick and (number)' if spacious else 'tick'}: {panel.mark}")
+    page.text(WIDTH_MM - EDGE_MM, top - 5, "; ".join(signs), ha="right", color=GREY)
 
 
 def _gaps(bars: Sequence[Bar]) -> float:
@@ -76,25 +80,30 @@ def _rows(bars: Sequence[Bar]) -> list[float]:
 
 
 def _draw_column(
-    axes: Axes, bars: Sequence[Bar], rows: Sequence[float], c: int, names: list[str], *, spacious: bool
+    axes: Axes, panel: BarPanel, rows: Sequence[float], c: int, colours: Mapping[str, str], *, spacious: bool
 ) -> None:
+    bars = panel.bars
     axes.axis("off")
     axes.set_ylim(rows[-1] + 0.5, -0.5)
     values = [bar.values[c] for bar in bars]
     marks = [bar.marks[c] if bar.marks else None for bar in bars]
     labels = [_label(value, mark if spacious else None) for value, mark in zip(values, marks, strict=True)]
-    most = max([LEAST_SCALE, *(value for value in (*values, *marks) if value is not None)])
+    shown = (value for value in (*values, *marks, panel.line) if value is not None)
+    most = max([LEAST_SCALE, *shown])
     space_mm = max(width_mm(label, NUMBER_PT) for label in labels) + 1
     axes.set_xlim(0, most / max(1 - space_mm / (axes.get_position().width * WIDTH_MM), 0.2))
     axes.plot([0, 0], [-0.5, rows[-1] + 0.5], color=LIGHT, linewidth=0.6, clip_on=False)
+    if panel.line is not None:
+        axes.plot([panel.line, panel.line], [-0.5, rows[-1] + 0.5], color=INK, linewidth=0.9, zorder=3)
     for bar, row, value, mark, label in zip(bars, rows, values, marks, labels, strict=True):
-        few = len(names) <= len(COLOURS)
-        colour = COLOURS[names.index(bar.name)] if names and few else COLOURS[0]
+        colour = colours.get(bar.type, PLAIN)
         if value:
             axes.barh(row, value, height=0.72, color=colour, linewidth=0)
         if mark is not None:
             axes.plot([mark, mark], [row - 0.45, row + 0.45], color=INK, linewidth=1.1)
         end = max(value or 0.0, mark or 0.0)
+        if panel.line is not None and end <= panel.line:
+            end = panel.line  # beyond the line, which would cross the number
         axes.annotate(label, (end, row), (2, 0), textcoords="offset points", va="center", fontsize=NUMBER_PT)
 
 

@@ -1,20 +1,22 @@
 """Draws panels of curves: lines, steps, points and bars over one quantity, with targets and loads."""
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from optimizer.render.plots.style import (
-    COLOURS,
     EDGE_MM,
     GREY,
     INK,
+    PLAIN,
     SMALL_PT,
     WIDTH_MM,
     Page,
     fitted,
+    fitted_names,
+    widest_mm,
     width_mm,
 )
 from optimizer.studies.figures.document import CurvePanel, Guide, Series
@@ -24,8 +26,10 @@ LEFT_MM = 17.0
 """Space for the numbers of the upright axis and its label …"""
 LABEL_MM = 7.5
 """… of which the label, the ticks and the gaps between them take so much."""
-NAMES_MM = 30.0
-"""Space for the names of the series, beside the axes."""
+NAMES_MM = (22.0, 44.0)
+"""Least and most space for the names of the series, beside the axes …"""
+SIGN_MM = 6.0
+"""… of which the sign before a name takes so much, with the gaps."""
 MOST_NAME_MM = 60.0
 """Of a line across the panel."""
 LEAST_LABEL_STEP = 0.075
@@ -35,6 +39,9 @@ FAR = 2.5
 MANY_TIMES = 1000
 """On a logarithmic axis over more than this factor only powers of ten have numbers."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+CHOSEN = "o"
+DASHES = ("-", "--", "-.", ":")
+"""Curves of one accelerator type have one colour, and differ in these."""
 
 
 def curves_height_mm(panel: CurvePanel) -> float:
@@ -42,10 +49,11 @@ def curves_height_mm(panel: CurvePanel) -> float:
     return _strip_mm(panel) + CURVE_MM + 10
 
 
-def draw_curves(page: Page, panel: CurvePanel, top: float) -> None:
+def draw_curves(page: Page, panel: CurvePanel, top: float, colours: Mapping[str, str]) -> None:
     """Draw a panel of curves whose upper edge is at `top` [mm]."""
     named = any(series.name for series in panel.series)
-    right = NAMES_MM if named else 6.0
+    names_mm = widest_mm((series.name for series in panel.series), *NAMES_MM)
+    right = names_mm + SIGN_MM + EDGE_MM if named else 6.0
     axes = page.axes(LEFT_MM, top + _strip_mm(panel), WIDTH_MM - LEFT_MM - right, CURVE_MM)
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(panel.y_label)
@@ -53,11 +61,11 @@ def draw_curves(page: Page, panel: CurvePanel, top: float) -> None:
     words = "; ".join(f"{guide.name}: far {where}" for guide, where in far.items())
     page.text(WIDTH_MM - EDGE_MM, top - 5, words, ha="right", color=GREY)
     for i, series in enumerate(panel.series):
-        _draw_series(axes, series, i)
+        _draw_series(axes, panel, i, _colour(series, colours))
     _set_ends(axes, panel, [guide for guide in panel.guides if guide not in far])
     _make_space_for_numbers(axes)
     if named:
-        _name_series(axes, panel)
+        _name_series(axes, panel, colours, names_mm)
     _draw_uprights(axes, [guide for guide in panel.guides if guide.axis == "x"])
     for guide in panel.guides:
         if guide.axis == "y" and guide not in far:
@@ -127,15 +135,22 @@ def _shown(values: Sequence[float | None], guides: Sequence[Guide], axis: str) -
     return shown + [guide.value for guide in guides if guide.axis == axis] or [0.0, 1.0]
 
 
-def _colour(series: Series, i: int) -> str:
-    return INK if series.style == "front" else COLOURS[i % len(COLOURS)]
+def _colour(series: Series, colours: Mapping[str, str]) -> str:
+    return INK if series.style in {"front", "chosen"} else colours.get(series.type, PLAIN)
 
 
-def _draw_series(axes: Axes, series: Series, i: int) -> None:
-    colour, points = _colour(series, i), list(zip(series.x, series.y, strict=True))
+def _dash(panel: CurvePanel, i: int) -> str:
+    """Return how a curve is drawn: each of one type in another way."""
+    series = panel.series[i]
+    before = sum(other.type == series.type and other.style == series.style for other in panel.series[:i])
+    return DASHES[before % len(DASHES)]
+
+
+def _draw_series(axes: Axes, panel: CurvePanel, i: int, colour: str) -> None:
+    series = panel.series[i]
+    points = list(zip(series.x, series.y, strict=True))
     x = [float("nan") if value is None else value for value, _ in points]
     y = [float("nan") if value is None else value for _, value in points]
-    dash = "-" if i < len(COLOURS) else "--"
     if series.style == "bars":
         if len(x) <= 120:
             axes.bar(x, y, width=0.8, color=colour)
@@ -144,31 +159,42 @@ def _draw_series(axes: Axes, series: Series, i: int) -> None:
     elif series.style == "points":
         sign = MARKERS[i % len(MARKERS)]
         axes.plot(x, y, sign, color=colour, markersize=3.2, markeredgewidth=0, zorder=3)  # above the front
+    elif series.style == "chosen":
+        axes.plot(x, y, CHOSEN, markersize=8, markeredgewidth=1.3, color=colour, fillstyle="none", zorder=4)
     else:
+        dash = _dash(panel, i)
         few = "o" if series.style == "line" and len(x) <= 40 else None
         drawn = {"line": "default", "steps": "steps-pre", "front": "steps-post"}[series.style]
         axes.plot(x, y, dash, color=colour, linewidth=1.3, drawstyle=drawn, marker=few, markersize=2.5)
 
 
-def _name_series(axes: Axes, panel: CurvePanel) -> None:
+def _name_series(axes: Axes, panel: CurvePanel, colours: Mapping[str, str], names_mm: float) -> None:
     """Write the names at the right: where each curve ends, or as a list with their signs; not too close."""
     bottom, ends = axes.get_ylim()[0], []
     for i, series in enumerate(panel.series):
         last = next((y for y in reversed(series.y) if y is not None), bottom)
-        listed = series.style in {"points", "bars"}
+        listed = series.style in {"points", "bars", "chosen"}
         ends.append((1 - i / 8 if listed else min(max(_share(axes, last, "y"), 0.0), 1.0), i))
     ends.sort()
     step = min(LEAST_LABEL_STEP, 1.0 / len(ends))
     heights = _apart([share for share, _ in ends], [step] * len(ends))
+    names = fitted_names((series.name for series in panel.series), names_mm)
+    mm = 1 / (axes.get_position().width * WIDTH_MM)
     for height, (_, i) in zip(heights, ends, strict=True):
-        series, colour = panel.series[i], _colour(panel.series[i], i)
-        name = fitted(series.name, NAMES_MM - 5 - EDGE_MM)
-        axes.text(1.03, height, name, color=colour, va="center", fontsize=SMALL_PT, transform=axes.transAxes)
-        if series.style == "points":
-            axes.plot(
-                1.015, height, MARKERS[i % len(MARKERS)], color=colour, markersize=3.2, markeredgewidth=0,
-                transform=axes.transAxes, clip_on=False,
-            )  # fmt: skip
+        series = panel.series[i]
+        style: dict[str, Any] = {"clip_on": False, "transform": axes.transAxes}
+        style["color"] = _colour(series, colours)
+        if series.style in {"points", "chosen"}:
+            sign, size = (CHOSEN, 5.5) if series.style == "chosen" else (MARKERS[i % len(MARKERS)], 3.2)
+            hollow = {"fillstyle": "none"} if series.style == "chosen" else {"markeredgewidth": 0}
+            axes.plot(1 + 2.5 * mm, height, sign, markersize=size, **hollow, **style)
+        elif series.style == "bars":
+            axes.plot(1 + 2.5 * mm, height, "s", markersize=4.5, markeredgewidth=0, **style)
+        elif series.name:
+            dash = _dash(panel, i)
+            axes.plot([1 + 0.5 * mm, 1 + 4.5 * mm], [height, height], dash, linewidth=1.3, **style)
+        place: dict[str, Any] = {"transform": axes.transAxes, "va": "center", "fontsize": SMALL_PT}
+        axes.text(1 + SIGN_MM * mm, height, names[series.name], color=INK, **place)
 
 
 def _share(axes: Axes, value: float, axis: Literal["x", "y"]) -> float:

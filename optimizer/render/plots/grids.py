@@ -1,27 +1,31 @@
 """Draws panels of fields: rows by columns, with text in every field and a colour for each group."""
 
+from collections.abc import Mapping, Sequence
+
 import matplotlib as mpl
 from matplotlib.patches import Rectangle
 
 from optimizer.render.plots.style import (
-    COLOURS,
     EDGE_MM,
     GREY,
     LIGHT,
     WIDTH_MM,
     Page,
-    fitted,
+    fitted_names,
+    widest_mm,
+    width_mm,
     wrapped,
 )
 from optimizer.studies.figures.document import GridPanel
 
 FIELD_MM, LINE_MM = 6.0, 3.2
-HEADING_MM = 34.0
-"""Space for the headings of the rows."""
+HEADING_MM = (24.0, 46.0)
+"""Least and most space for the headings of the rows."""
 MOST_LINES = 3
 """Into which one line of a field's text may be broken."""
-TINTS = (0.28, 0.5)
-"""Strengths of colours behind text, the second for groups that the colours do not suffice for."""
+TINT = 0.28
+"""Strength of a group's colour behind text; a stripe of the full colour stands before it."""
+STRIPE_MM = 1.2
 NO_TINT = 0.4
 """Strength of the grey behind text without a group."""
 Shade = tuple[float, float, float]
@@ -30,58 +34,68 @@ Shade = tuple[float, float, float]
 
 def grid_height_mm(panel: GridPanel) -> float:
     """Return the height of the panel with its headings."""
-    return _field_mm(panel) * len(panel.rows) + 6
+    return _field_mm(_lines(panel)) * len(panel.rows) + 6
 
 
-def draw_grid(page: Page, panel: GridPanel, top: float) -> None:
+def draw_grid(page: Page, panel: GridPanel, top: float, colours: Mapping[str, str]) -> None:
     """Draw a panel of fields whose upper edge is at `top` [mm]."""
-    left, head, height, width = HEADING_MM, 5.0, _field_mm(panel), _column_mm(panel)
-    shades = _shades(panel)
+    left, head, width = _heading_mm(panel), 5.0, _column_mm(panel)
+    lines = _lines(panel)
+    height = _field_mm(lines)
+    headings = fitted_names(panel.columns, width - 2)
+    names = fitted_names(panel.rows, left - EDGE_MM - 1, bold=True)
     axes = page.axes(0, top, WIDTH_MM, head + height * len(panel.rows) + 0.5)
     axes.axis("off")
     axes.set_xlim(0, WIDTH_MM)
     axes.set_ylim(head + height * len(panel.rows) + 0.5, 0)
     for c, heading in enumerate(panel.columns):
-        page.text(left + width * c + 1, top, fitted(heading, width - 2), color=GREY)
+        page.text(left + width * c + 1, top, headings[heading], color=GREY)
     for r, name in enumerate(panel.rows):
         begin = head + height * r
-        page.text(
-            EDGE_MM,
-            top + begin + height / 2,
-            fitted(name, left - EDGE_MM - 1, bold=True),
-            va="center",
-            fontweight="bold",
-        )
+        middle = top + begin + height / 2
+        page.text(EDGE_MM, middle, names[name], va="center", fontweight="bold")
         for c, cell in enumerate(panel.cells[r]):
-            colour = shades.get(cell.group, _tint(LIGHT, NO_TINT))
+            colour = colours.get(cell.group)
+            shade = _tint(LIGHT, NO_TINT) if colour is None else _tint(colour, TINT)
+            corner = (left + width * c, begin)
+            if cell.share < 1:
+                grey = _tint(LIGHT, NO_TINT)
+                axes.add_patch(Rectangle(corner, width - 0.8, height - 0.8, facecolor=grey, linewidth=0))
             axes.add_patch(
-                Rectangle((left + width * c, begin), width - 0.8, height - 0.8, facecolor=colour, linewidth=0)
+                Rectangle(corner, cell.share * (width - 0.8), height - 0.8, facecolor=shade, linewidth=0)
             )
-            text = "\n".join(_lines(cell.text, panel))
-            place = left + width * c + 1, top + begin + (height - 0.8) / 2
+            if colour is not None:
+                axes.add_patch(Rectangle(corner, STRIPE_MM, height - 0.8, facecolor=colour, linewidth=0))
+            text = "\n".join(lines[r][c])
+            place = left + width * c + STRIPE_MM + 0.8, top + begin + (height - 0.8) / 2
             page.text(*place, text, va="center", linespacing=1.25)
 
 
-def _field_mm(panel: GridPanel) -> float:
+def _field_mm(lines: Sequence[Sequence[Sequence[str]]]) -> float:
     """Return the height of the fields: all fit the text of the fullest."""
-    lines = max((len(_lines(cell.text, panel)) for row in panel.cells for cell in row), default=1)
-    return FIELD_MM + LINE_MM * max(lines - 1, 0)
+    most = max((len(cell) for row in lines for cell in row), default=1)
+    return FIELD_MM + LINE_MM * max(most - 1, 0)
+
+
+def _heading_mm(panel: GridPanel) -> float:
+    return EDGE_MM + widest_mm(panel.rows, *HEADING_MM, bold=True) + 1
 
 
 def _column_mm(panel: GridPanel) -> float:
-    return (WIDTH_MM - HEADING_MM - EDGE_MM) / max(len(panel.columns), 1)
+    return (WIDTH_MM - _heading_mm(panel) - EDGE_MM) / max(len(panel.columns), 1)
 
 
-def _lines(text: str, panel: GridPanel) -> list[str]:
-    """Break the text of a field into lines that fit its column."""
-    return [part for line in text.split("\n") for part in wrapped(line, _column_mm(panel) - 2, MOST_LINES)]
-
-
-def _shades(panel: GridPanel) -> dict[str, Shade]:
-    """Return a shade for each group, as far as there are shades: those of the panel, then in their order."""
-    shown = (cell.group for row in panel.cells for cell in row if cell.group)
-    shades = [_tint(colour, strength) for strength in TINTS for colour in COLOURS]
-    return dict(zip(dict.fromkeys([*panel.groups, *shown]), shades, strict=False))
+def _lines(panel: GridPanel) -> list[list[list[str]]]:
+    """Break the texts of the fields into lines that fit a column; long names fit beside a number."""
+    room = _column_mm(panel) - STRIPE_MM - 2
+    texts = {cell.text for row in panel.cells for cell in row}
+    words = sorted({word for text in texts for word in text.replace("\n", " ").split(" ")})
+    short = fitted_names(words, room - width_mm("9,999 × "))
+    broken = {}
+    for text in texts:
+        lines = (" ".join(short[word] for word in line.split(" ")) for line in text.split("\n"))
+        broken[text] = [part for line in lines for part in wrapped(line, room, MOST_LINES)]
+    return [[broken[cell.text] for cell in row] for row in panel.cells]
 
 
 def _tint(colour: str, strength: float) -> Shade:

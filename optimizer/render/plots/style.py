@@ -1,12 +1,13 @@
 """How pictures look, in one place: sizes, colours, text; and the page they are placed on in millimetres."""
 
 import re
+import string
 import threading
 import unicodedata
 import warnings
-from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import cycle
 from typing import Any
 
 import matplotlib as mpl
@@ -14,8 +15,10 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Canvas
 from matplotlib.font_manager import FontProperties
+from matplotlib.patches import Rectangle
 from matplotlib.textpath import TextToPath
 
+from optimizer.render.names import GAP, shortened
 from optimizer.render.text import printable
 
 WIDTH_MM = 160.0
@@ -28,12 +31,17 @@ HINTING = 1.02
 """Signs are moved to whole pixels in a PNG file, which makes lines a little longer."""
 POINTS_PER_INCH = 72
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe and Ito's colours, which people with any colour vision can tell apart; without the yellow, which
-is too light for lines."""
+COLOURS = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9",
+    "#882255", "#999933", "#332288", "#8C564B", "#44AA99", "#AA4499",
+)  # fmt: skip
+"""Of accelerator types and of nothing else, by their place in the order of the names: Okabe and Ito's, which
+people with any colour vision can tell apart, without the yellow, which is too light for lines; then Tol's."""
+PLAIN = "#4d5d6b"
+"""Of what is about no accelerator type."""
 INK = "#000000"
-"""Of what is no thing among others, but read against all of them: a target, a front, a mark."""
-GREY, LIGHT = "#6b6b6b", "#d9d9d9"
+"""Of what is no thing among others, but read against all of them: a target, a front, a mark, a name."""
+GREY, LIGHT = "#595959", "#d9d9d9"
 
 STYLE: dict[Any, Any] = {
     "font.family": [FONT, "sans-serif"],
@@ -89,6 +97,14 @@ class Page:
         )
         return self.canvas.add_axes(box)
 
+    def square(self, left: float, middle: float, colour: str) -> None:
+        """Draw a small square of a colour, its left edge and its middle at the given place."""
+        side = 2.2
+        box = (left / WIDTH_MM, 1 - (middle + side / 2) / self.height_mm)
+        self.canvas.add_artist(
+            Rectangle(box, side / WIDTH_MM, side / self.height_mm, facecolor=colour, linewidth=0)
+        )
+
     def text(self, left: float, top: float, text: str, **style: Any) -> None:
         """Write text whose upper left corner is at the given place."""
         plain: dict[str, Any] = {"ha": "left", "va": "top", "fontsize": SMALL_PT}
@@ -105,17 +121,35 @@ def width_mm(text: str, size_pt: float = SMALL_PT, *, bold: bool = False) -> flo
 
 
 def fitted(text: str, width_limit_mm: float, size_pt: float = SMALL_PT, *, bold: bool = False) -> str:
-    """Return text that fits into a width, its end cut off where it does not."""
-    text = printable(text)
-    if width_mm(text, size_pt, bold=bold) <= width_limit_mm:
-        return text
-    fit = bisect_right(
-        range(1, len(text)), width_limit_mm, key=lambda end: width_mm(f"{text[:end]}…", size_pt, bold=bold)
-    )
-    return f"{text[:fit]}…"
+    """Return text that fits into a width, its middle left out where it does not."""
+    return fitted_names((text,), width_limit_mm, size_pt, bold=bold)[text]
 
 
-def wrapped(text: str, width_limit_mm: float, most_lines: int, size_pt: float = SMALL_PT) -> list[str]:
+def fitted_names(
+    names: Iterable[str], width_limit_mm: float, size_pt: float = SMALL_PT, *, bold: bool = False
+) -> dict[str, str]:
+    """Return for each name what fits into a width: its middle is left out so that no two look alike."""
+    plain = {name: printable(name) for name in names}
+    ends = width_mm("||", size_pt, bold=bold)
+    signs = {sign for text in plain.values() for sign in text} | {*GAP, *string.digits}
+    advance = {sign: (width_mm(f"|{sign * 9}|", size_pt, bold=bold) - ends) / 9 for sign in sorted(signs)}
+    short = shortened(plain.values(), width_limit_mm, lambda text: sum(map(advance.__getitem__, text)))
+    return {name: short[text] for name, text in plain.items()}
+
+
+def widest_mm(names: Iterable[str], least_mm: float, most_mm: float, *, bold: bool = False) -> float:
+    """Return how wide the widest name is drawn, within limits."""
+    return min(max([least_mm, *(width_mm(printable(name), bold=bold) + 1 for name in names)]), most_mm)
+
+
+def type_colours(types: Iterable[str]) -> dict[str, str]:
+    """Return a colour for each accelerator type, by its place; after the last colour they begin again."""
+    return dict(zip(types, cycle(COLOURS), strict=False))
+
+
+def wrapped(
+    text: str, width_limit_mm: float, most_lines: int, size_pt: float = SMALL_PT, *, bold: bool = False
+) -> list[str]:
     """Return text as lines that fit into a width, broken at spaces; what is too much is cut off.
 
     Figures stay with their signs: no line ends before or after × and →.
@@ -123,8 +157,8 @@ def wrapped(text: str, width_limit_mm: float, most_lines: int, size_pt: float = 
     lines: list[str] = []
     for word in re.split("(?<![×→]) (?![×→])", printable(text)):
         longer = f"{lines[-1]} {word}" if lines else word
-        if lines and (len(lines) == most_lines or width_mm(longer, size_pt) <= width_limit_mm):
+        if lines and (len(lines) == most_lines or width_mm(longer, size_pt, bold=bold) <= width_limit_mm):
             lines[-1] = longer
         else:
             lines.append(word)
-    return [fitted(line, width_limit_mm, size_pt) for line in lines]
+    return [fitted(line, width_limit_mm, size_pt, bold=bold) for line in lines]

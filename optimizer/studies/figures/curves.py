@@ -48,8 +48,12 @@ def occupancy_figure(placed: Placed) -> Figure:
                 x=numbers(states[rows].astype(np.float64)),
                 y=numbers(probability[rows]),
                 style="bars",
+                type=kind,
             )
-            for name, rows in (("all in the batch", inside), ("some waiting", ~inside))
+            for name, rows, kind in (
+                ("all in the batch", inside, placed.type),
+                ("some waiting", ~inside, ""),
+            )
             if rows.any()
         ),
         guides=(Guide(name=f"mean {mean:.3g}", value=mean, axis="x"),),
@@ -60,7 +64,8 @@ def occupancy_figure(placed: Placed) -> Figure:
         f"{found.utilization[0]:.0%} in use; empty {float(found.p_empty[0]):.2%} of the time; "
         f"{_lost(float(found.loss[0]))}"
     )
-    return Figure(title=f"Occupancy: {placed.title}", note=note, panels=(panel,))
+    types = placed.arrays.type_names
+    return Figure(title=f"Occupancy: {placed.title}", note=note, panels=(panel,), types=types)
 
 
 def batch_figure(placed: Placed) -> Figure:
@@ -81,7 +86,7 @@ def batch_figure(placed: Placed) -> Figure:
             title=title,
             x_label="batch limit [requests]",
             y_label=label,
-            series=(Series(name="", x=x, y=numbers(values), style="line"),),
+            series=(Series(name="", x=x, y=numbers(values), style="line", type=placed.type),),
             guides=(chosen, *guides),
         )
 
@@ -91,6 +96,7 @@ def batch_figure(placed: Placed) -> Figure:
         return full
 
     return Figure(
+        types=placed.arrays.type_names,
         title=f"Effect of the batch limit: {placed.title}",
         note=f"{placed.remark}; at every batch the replica has the largest {which}load{met}",
         panels=(
@@ -122,12 +128,13 @@ def latency_figure(placed: Placed) -> Figure:
             title=title,
             x_label="load of one replica [requests/min]",
             y_label=label,
-            series=(Series(name="", x=numbers(rpm), y=numbers(values)),),
+            series=(Series(name="", x=numbers(rpm), y=numbers(values), type=placed.type),),
             guides=(*target, *guides),
             y_most=_view(values, target),
         )
 
     return Figure(
+        types=placed.arrays.type_names,
         title=f"Latency against load: {placed.title}",
         note=f"{placed.remark}; largest: up to there {bound}; the curves end at the stable load",
         panels=(
@@ -150,10 +157,11 @@ def timing_figure(placed: Placed) -> Figure:
     shape = f"input of {servers.in_tokens[0]:g} tokens, output of {servers.out_tokens[0]:g}"
 
     def panel(title: str, label: str, values: FloatArray) -> CurvePanel:
-        series = (Series(name="", x=x, y=numbers(values)),)
+        series = (Series(name="", x=x, y=numbers(values), type=placed.type),)
         return CurvePanel(title=title, x_label="batch [requests]", y_label=label, series=series)
 
     return Figure(
+        types=placed.arrays.type_names,
         title=f"Token times: {placed.title}",
         note=f"the fitted latency model of the profile at a constant batch; {shape}",
         panels=(

@@ -24,8 +24,11 @@ class Series(Document):
     """In the unit of the panel's axis."""
     y: Values
     """In the unit of the panel's axis."""
-    style: Literal["line", "steps", "front", "points", "bars"] = "line"
-    """Joined; by steps that go up or down before, or after, each point; single points; bars from zero."""
+    style: Literal["line", "steps", "front", "points", "chosen", "bars"] = "line"
+    """Joined; by steps that go up or down before, or after, each point; single points; what the plan has
+    chosen; bars from zero."""
+    type: str = ""
+    """Accelerator type that it is about, whose colour it has; none: it is about no type."""
 
 
 class Guide(Document):
@@ -71,6 +74,8 @@ class Bar(Document):
     """One for each column."""
     marks: Values = ()
     """What each value is read against: a limit, the value before; one for each column, or nothing."""
+    type: str = ""
+    """Accelerator type that it is about, whose colour it has; none: it is about no type."""
 
 
 class BarPanel(Document):
@@ -86,6 +91,10 @@ class BarPanel(Document):
     """The rows."""
     mark: str = ""
     """What the marks mean."""
+    line: float | None = None
+    """A value that all bars are read against, across all columns, which reach at least as far."""
+    line_name: str = Field("", alias="lineName")
+    """What the line is."""
 
 
 class Cell(Document):
@@ -95,6 +104,8 @@ class Cell(Document):
     """What stands in it; lines are separated by a line feed."""
     group: str = ""
     """Fields of one group have one colour; none: no colour."""
+    share: float = 1.0
+    """As much of the field has the colour: the share of the load that is served."""
 
 
 class GridPanel(Document):
@@ -125,6 +136,8 @@ class Figure(Document):
         (), strict=False
     )
     """From top to bottom; none where there is nothing to show, and `note` says why."""
+    types: tuple[str, ...] = Field((), strict=False)
+    """All accelerator types of the system: each has the colour of its place, in every picture."""
 
     def to_json(self) -> str:
         """Return the figure as JSON text, the same bytes for the same figure."""

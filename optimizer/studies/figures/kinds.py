@@ -24,10 +24,7 @@ REPLICA_KINDS: dict[str, Callable[[Placed], Figure]] = {
     "timing": timing_figure,
 }
 """Of one server on one accelerator."""
-SERVER_KINDS: dict[str, Callable[[System, str, str | None], Figure]] = {
-    "cost": cost_figure,
-    "pareto": pareto_figure,
-}
+SERVER_KINDS = ("cost", "pareto")
 """Of one server, on all its accelerators or on one."""
 PLAN_KINDS = ("plan", *PANELS)
 """Of a plan as a whole."""
@@ -63,8 +60,10 @@ def make_figure(
         return _plan_figure(system, before, WHOLE_PLAN if kind == "plan" else (kind,), backend)
     name = chosen_server(system, server)
     try:
-        if kind in SERVER_KINDS:
-            return SERVER_KINDS[kind](system, name, accelerator)
+        if kind == "pareto":
+            return pareto_figure(system, name, accelerator, solve(system, backend=backend))
+        if kind == "cost":
+            return cost_figure(system, name, accelerator)
         return REPLICA_KINDS[kind](place(system, name, accelerator, backend))
     except NothingToShow as nothing:
         return Figure(title=f"{kind[0].upper()}{kind[1:]}: {name}", note=f"Nothing to show: {nothing}")

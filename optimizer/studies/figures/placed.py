@@ -58,6 +58,11 @@ class Placed:
         return f"{self.server} on {self.accelerator}"
 
     @property
+    def type(self) -> str:
+        """The accelerator's type."""
+        return self.arrays.type_names[int(self.arrays.kind[self.pair.accelerator[0]])]
+
+    @property
     def max_batch(self) -> int:
         """Batch limit."""
         return int(self.pair.max_batch[0])

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 40
 """Servers, or models, that fit on a page."""
-MOST_CLASSES = 5
-"""Service classes that fit beside each other on a page."""
+WHOLE = 100.0
+"""A latency that is all of its target [%]."""
+CLASSES_BESIDE = 5
+"""Service classes that fit beside each other; more stand below, in a panel of their own."""
 
 
 class Shown(NamedTuple):
@@ -37,11 +39,16 @@ class Shown(NamedTuple):
     system: System
     overview: Overview
 
+    @property
+    def types(self) -> tuple[str, ...]:
+        """All accelerator types, in the order of the names."""
+        return tuple(row.type for row in self.overview.types)
 
-def load_panel(shown: Shown, before: Shown | None = None) -> GridPanel:
+
+def load_panels(shown: Shown, before: Shown | None = None) -> tuple[GridPanel, ...]:
     """Return the arrival rate and the tokens of each model in each service class."""
     now, then = _loads(shown), {} if before is None else _loads(before)
-    return _grid(
+    return _grids(
         "Load: requests/min, input → output tokens",
         shown,
         lambda key: Cell(text=_with_before(now.get(key, ""), then.get(key))),
@@ -62,38 +69,43 @@ def _loads(shown: Shown) -> dict[tuple[str, str], str]:
     return words
 
 
-def assignment_panel(shown: Shown, before: Shown | None = None) -> GridPanel:
+def assignment_panels(shown: Shown, before: Shown | None = None) -> tuple[GridPanel, ...]:
     """Return which accelerator each model has in each service class, and how many replicas."""
     now, then = _placements(shown), {} if before is None else _placements(before)
+    shares = _served_shares(shown)
 
     def cell(key: tuple[str, str]) -> Cell:
         text, kind = now.get(key, ("", ""))
-        return Cell(text=_with_before(text, then[key][0] if key in then else None), group=kind)
+        said = _with_before(text, then[key][0] if key in then else None)
+        return Cell(text=said, group=kind, share=shares.get(key, 1.0))
 
-    types = tuple(row.type for row in shown.overview.types)  # so that pictures of one system go together
-    return _grid("Assignment: replicas × accelerator", shown, cell, types)
+    return _grids("Assignment: replicas × accelerator", shown, cell, shown.types)
 
 
 def _with_before(text: str, before: str | None) -> str:
     return text if before is None or before == text else f"{text}\nwas {before}"
 
 
-def _grid(
+def _grids(
     title: str, shown: Shown, cell: Callable[[tuple[str, str]], Cell], groups: tuple[str, ...] = ()
-) -> GridPanel:
-    """Return one field for each model (rows) and service class (columns), by priority."""
+) -> tuple[GridPanel, ...]:
+    """Return one field for each model (rows) and service class (columns), by priority; a few classes each."""
     system = shown.system
     classes = sorted(
         {server.service_class for server in system.servers.values()},
         key=lambda name: (system.service_classes[name].priority, name),
-    )[:MOST_CLASSES]
+    )
+    parts = [classes[i : i + CLASSES_BESIDE] for i in range(0, len(classes), CLASSES_BESIDE)] or [[]]
     models = sorted({server.model for server in system.servers.values()})[:MOST_ROWS]
-    return GridPanel(
-        title=title,
-        columns=tuple(classes),
-        rows=tuple(models),
-        cells=tuple(tuple(cell((model, name)) for name in classes) for model in models),
-        groups=groups,
+    return tuple(
+        GridPanel(
+            title=title if part is parts[0] else f"{title}, continued",
+            columns=tuple(part),
+            rows=tuple(models),
+            cells=tuple(tuple(cell((model, name)) for name in part) for model in models),
+            groups=groups,
+        )
+        for part in parts
     )
 
 
@@ -109,10 +121,26 @@ def _placements(shown: Shown) -> dict[tuple[str, str], tuple[str, str]]:
         count: dict[str, int] = {}
         for row in rows:
             count[row.accelerator] = count.get(row.accelerator, 0) + row.num_replicas
-        largest = max(rows, key=lambda row: row.num_replicas)
         text = " + ".join(f"{number:,} × {name}" for name, number in count.items())
-        found[key] = text + lacks.get(key, ""), largest.type
+        found[key] = text + lacks.get(key, ""), _type_of(rows)
     return found
+
+
+def _served_shares(shown: Shown) -> dict[tuple[str, str], float]:
+    """Return for each model and class the share of its load that is served."""
+    missed = {item.server: 1 - item.served_fraction for item in shown.overview.plan.unserved}
+    asked: dict[tuple[str, str], float] = {}
+    lost: dict[tuple[str, str], float] = {}
+    for name, server in shown.system.servers.items():
+        key, rate = (server.model, server.service_class), server.current.load.arrival_rate_rpm
+        asked[key] = asked.get(key, 0.0) + rate
+        lost[key] = lost.get(key, 0.0) + rate * missed.get(name, 0.0)
+    return {key: 1 - lost[key] / rate for key, rate in asked.items() if rate}
+
+
+def _type_of(rows: Sequence[PoolRow]) -> str:
+    """Return the accelerator type of the largest pool; nothing where nothing runs."""
+    return max(rows, key=lambda row: row.num_replicas).type if rows else ""
 
 
 def _lacks(shown: Shown) -> dict[tuple[str, str], str]:
@@ -133,8 +161,8 @@ def _lacks(shown: Shown) -> dict[tuple[str, str], str]:
     }
 
 
-def types_panel(shown: Shown, before: Shown | None = None) -> BarPanel:
-    """Return units, replicas and cost of every accelerator type; with no plan before, what exists."""
+def types_panels(shown: Shown, before: Shown | None = None) -> tuple[BarPanel, ...]:
+    """Return cards, replicas and cost of every accelerator type; with no plan before, what exists."""
     then = {} if before is None else {row.type: row for row in before.overview.types}
     currency, bars = shown.overview.plan.currency, []
     for row in shown.overview.types:
@@ -146,21 +174,22 @@ def types_panel(shown: Shown, before: Shown | None = None) -> BarPanel:
         else:
             marks = (float(old.used), float(old.replicas), in_cost_unit(old.cost_cents_per_h, currency))
         values = float(row.used), float(row.replicas), in_cost_unit(row.cost_cents_per_h, currency)
-        bars.append(Bar(name=row.type, values=values, marks=marks))
+        bars.append(Bar(name=row.type, values=values, marks=marks, type=row.type))
     limited = any(row.limit is not None for row in shown.overview.types)
-    return BarPanel(
+    panel = BarPanel(
         title="Accelerator types",
-        columns=("units", "replicas", f"cost\n[{cost_unit(currency)}]"),
+        columns=("cards", "replicas", f"cost\n[{cost_unit(currency)}]"),
         bars=tuple(bars),
-        mark="before" if before is not None else "units that exist" if limited else "",
+        mark="before" if before is not None else "cards that exist" if limited else "",
     )
+    return (panel,)
 
 
-def servers_panel(shown: Shown, before: Shown | None = None) -> BarPanel:
+def servers_panels(shown: Shown, before: Shown | None = None) -> tuple[BarPanel, ...]:
     """Return arrival rate, cost, replicas, batch, token time and wait of every server."""
     currency = shown.overview.plan.currency
     now, then = _by_server(shown), {} if before is None else _by_server(before)
-    return BarPanel(
+    panel = BarPanel(
         title="Servers",
         columns=(
             "arrival rate\n[req/min]",
@@ -176,16 +205,18 @@ def servers_panel(shown: Shown, before: Shown | None = None) -> BarPanel:
                 name,
                 (_rate(shown, name), *_figures(now.get(name, ()), currency)),
                 () if before is None else (_rate(before, name), *_figures(then.get(name, ()), currency)),
+                _type_of(now.get(name, ())),
             )
             for name in _shown_servers(shown)
         ),
         mark="" if before is None else "before",
     )
+    return (panel,)
 
 
-def _server_bar(shown: Shown, name: str, values: Values, marks: Values) -> Bar:
+def _server_bar(shown: Shown, name: str, values: Values, marks: Values, kind: str) -> Bar:
     server = shown.system.servers[name]
-    return Bar(name=server.service_class, group=server.model, values=values, marks=marks)
+    return Bar(name=server.service_class, group=server.model, values=values, marks=marks, type=kind)
 
 
 def _rate(shown: Shown, name: str) -> float:
@@ -221,21 +252,33 @@ def _figures(rows: Sequence[PoolRow], currency: str | None) -> tuple[float | Non
     )
 
 
-def targets_panel(shown: Shown, before: Shown | None = None) -> BarPanel:
-    """Return the latencies of every server as shares of their targets, of several pools the largest."""
+def targets_panels(shown: Shown, before: Shown | None = None) -> tuple[BarPanel, ...]:
+    """Return the latencies of every server as shares of their targets, the tightest first."""
     now, then = _by_server(shown), {} if before is None else _by_server(before)
-    bars = []
-    for name in _shown_servers(shown):
-        values = _shares(now.get(name, ()))
-        targets = tuple(None if value is None else 100.0 for value in values)
-        marks = targets if before is None else _shares(then.get(name, ()))
-        bars.append(_server_bar(shown, name, values, marks))
-    return BarPanel(
-        title="Latencies against targets",
+    shares = {name: _shares(now.get(name, ())) for name in shown.system.servers}
+    bars = [
+        Bar(
+            name=name,
+            values=shares[name],
+            marks=() if before is None else _shares(then.get(name, ())),
+            type=_type_of(now.get(name, ())),
+        )
+        for name in sorted(shares, key=lambda name: (-_tightness(shares[name]), name))[:MOST_ROWS]
+    ]
+    panel = BarPanel(
+        title="Latencies against targets, the tightest first",
         columns=("token time (ITL)\n[% of target]", "first token (TTFT)\n[% of target]"),
         bars=tuple(bars),
-        mark="target" if before is None else "before",
+        mark="" if before is None else "before",
+        line=WHOLE,
+        line_name="target",
     )
+    return (panel,)
+
+
+def _tightness(shares: Values) -> float:
+    """Return how much of its tightest target a server uses up [%]."""
+    return max((share for share in shares if share is not None), default=0.0)
 
 
 def _shares(rows: Sequence[PoolRow]) -> tuple[float | None, ...]:
@@ -243,7 +286,7 @@ def _shares(rows: Sequence[PoolRow]) -> tuple[float | None, ...]:
     itl = [target_share(row.itl_ms, row.itl_target_ms) for row in rows]
     ttft = [target_share(row.ttft_ms, row.ttft_target_ms) for row in rows]
     return tuple(
-        max((100 * share for share in shares if share is not None), default=None) for shares in (itl, ttft)
+        max((WHOLE * share for share in shares if share is not None), default=None) for shares in (itl, ttft)
     )
 
 
@@ -257,11 +300,11 @@ def _shown_servers(shown: Shown) -> list[str]:
 
 
 PANELS = {
-    "load": load_panel,
-    "assignment": assignment_panel,
-    "types": types_panel,
-    "servers": servers_panel,
-    "targets": targets_panel,
+    "load": load_panels,
+    "assignment": assignment_panels,
+    "types": types_panels,
+    "servers": servers_panels,
+    "targets": targets_panels,
 }
 """What a plan's picture may show."""
 WHOLE_PLAN = ("load", "assignment", "types", "servers")
@@ -284,23 +327,22 @@ def plan_figure(shown: Shown, before: Shown | None = None, panels: Sequence[str]
     return Figure(
         title=f"{mode} plan" + ("" if before is None else " after a load change"),
         note="; ".join(part for part in (note, left_out(shown, panels)) if part),
-        panels=tuple(PANELS[name](shown, before) for name in panels),
+        panels=tuple(panel for name in panels for panel in PANELS[name](shown, before)),
+        types=shown.types,
     )
 
 
 def left_out(shown: Shown, panels: Sequence[str]) -> str:
     """Say what the panels of a picture leave out; nothing where they show all."""
     servers = shown.system.servers.values()
-    classes, models = {server.service_class for server in servers}, {server.model for server in servers}
-    grids = not {"load", "assignment"}.isdisjoint(panels)
-    rows = not {"servers", "targets"}.isdisjoint(panels)
+    models = {server.model for server in servers}
     parts = [
-        f"{what} {most} of {number:,} {noun}"
-        for what, most, number, noun, concerned in (
-            ("the dearest", MOST_ROWS, len(servers), "servers", rows),
-            ("the first", MOST_CLASSES, len(classes), "service classes", grids),
-            ("the first", MOST_ROWS, len(models), "models", grids),
+        f"{what} {MOST_ROWS} of {number:,} {noun}"
+        for what, number, noun, concerned in (
+            ("the dearest", len(servers), "servers", "servers" in panels),
+            ("the tightest", len(servers), "servers", "targets" in panels),
+            ("the first", len(models), "models", not {"load", "assignment"}.isdisjoint(panels)),
         )
-        if concerned and number > most
+        if concerned and number > MOST_ROWS
     ]
-    return f"shown: {', '.join(parts)}" if parts else ""
+    return f"shown, as many as a page holds: {', '.join(parts)}" if parts else ""

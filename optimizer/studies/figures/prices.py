@@ -14,6 +14,7 @@ from optimizer.candidates import Candidates
 from optimizer.candidates.finder import COUNT_TOLERANCE, analyze_pairs
 from optimizer.candidates.table import CandidateTable
 from optimizer.money import cost_unit, in_cost_unit
+from optimizer.plan import Plan, Pool
 from optimizer.queueing.targets import meets_target
 from optimizer.spec.messages import known_name
 from optimizer.spec.system import System
@@ -43,6 +44,8 @@ MOST_CURVES = 6
 """Accelerators that one panel can tell apart."""
 LOAD_VIEW = 2.0
 """Costs are shown up to this multiple of the load."""
+SIGHT = 3.0
+"""An axis of costs ends at this multiple of the cheapest curve's end where another goes on further."""
 POINTS = 400
 """Points of a curve with more steps than can be seen."""
 COUNTS = 64
@@ -64,7 +67,8 @@ def cost_figure(system: System, server: str, accelerator: str | None) -> Figure:
     load = float(candidates.arrays.servers.load_rps[0])
     at_load = _costs(candidates, table, np.array([load]))[:, 0]
     rows = np.argsort(at_load, kind="stable")[:MOST_CURVES]
-    series = tuple(_steps(candidates, table.take(rows[i : i + 1]), load) for i in range(len(rows)))
+    drawn = [_steps(candidates, table.take(rows[i : i + 1]), load) for i in range(len(rows))]
+    series, y_most, dear = _within_sight(drawn, at_load[rows])
     within = " within its targets" if has_targets(candidates.arrays) else ""
     panel = CurvePanel(
         title=f"Cost of the server{within}, by accelerator",
@@ -72,19 +76,39 @@ def cost_figure(system: System, server: str, accelerator: str | None) -> Figure:
         y_label=f"cost [{cost_unit(system.currency)}]",
         series=series,
         guides=(Guide(name="load", value=load * SECONDS_PER_MINUTE, axis="x"),),
+        y_most=y_most,
     )
     some = f"the {len(rows)} cheapest of {len(table)} accelerators at" if len(rows) < len(table) else "at"
     note = f"{some} a load of {plain(load * SECONDS_PER_MINUTE)} requests/min; replicas are indivisible"
-    return Figure(title=f"Cost against load: {server}", note=note, panels=(panel,))
+    if dear:
+        note += f"; far above the axis: {', '.join(dear)}"
+    types = candidates.arrays.type_names
+    return Figure(title=f"Cost against load: {server}", note=note, panels=(panel,), types=types)
 
 
-def pareto_figure(system: System, server: str, accelerator: str | None) -> Figure:
+def _within_sight(
+    drawn: Sequence[Series], at_load: FloatArray
+) -> tuple[tuple[Series, ...], float | None, list[str]]:
+    """Return the curves that are not far above the cheapest, where the axis ends, the names of the others.
+
+    One dear accelerator would otherwise flatten all curves that a reader chooses between.
+    """
+    ends = [max((value for value in item.y if value is not None), default=0.0) for item in drawn]
+    most = SIGHT * min(ends, default=0.0)
+    if max(ends, default=0.0) <= most:
+        return tuple(drawn), None, []
+    near = tuple(item for item, cost in zip(drawn, at_load, strict=True) if not cost > most)
+    return near, most, [item.name for item in drawn if item not in near]
+
+
+def pareto_figure(system: System, server: str, accelerator: str | None, plan: Plan) -> Figure:
     """Return which latencies can be had at which cost, over accelerators, batches and replicas."""
     candidates, table = _candidates_of(system, server, accelerator)
     ways = _ways(candidates, table)
     held = {name: _held(candidates, ways, name) for name in LATENCIES}
     shown = _worth_showing(held)
-    panels = tuple(_front_panel(candidates, held[name], name, shown) for name in LATENCIES)
+    pools = plan.allocations.get(server, ())
+    panels = tuple(_front_panel(candidates, held[name], name, shown, pools) for name in LATENCIES)
     note = (
         "each point is a batch (the candidate's, a half, a quarter … of it) and a number of replicas (half "
         "to three times the candidate's) that no other of its accelerator beats in both cost and latency; "
@@ -94,7 +118,10 @@ def pareto_figure(system: System, server: str, accelerator: str | None) -> Figur
     if unmarked:
         note += f"; shown: {len(shown)} accelerators, those on a front, then the cheapest; {unmarked} others "
         note += "have no points of their own, but count for the front"
-    return Figure(title=f"Cost and latency: {server}", note=note, panels=panels)
+    if len(pools) > 1:
+        note += f"; not marked: the plan, which mixes {len(pools)} accelerators"
+    types = candidates.arrays.type_names
+    return Figure(title=f"Cost and latency: {server}", note=note, panels=panels, types=types)
 
 
 def _candidates_of(system: System, server: str, accelerator: str | None) -> tuple[Candidates, CandidateTable]:
@@ -139,7 +166,12 @@ def _steps(candidates: Candidates, candidate: CandidateTable, load_rps: float) -
         x=numbers(load * SECONDS_PER_MINUTE),
         y=numbers(in_cost_unit(_costs(candidates, candidate, load)[0], candidates.system.currency)),
         style="steps",
+        type=_type_of(candidates, int(candidate.accelerator[0])),
     )
+
+
+def _type_of(candidates: Candidates, accelerator: int) -> str:
+    return candidates.arrays.type_names[int(candidates.arrays.kind[accelerator])]
 
 
 # --- cost against latency ------------------------------------------------------------------------------
@@ -216,8 +248,10 @@ def _worth_showing(held: Mapping[_Shown, _Ways]) -> list[int]:
     return list(dict.fromkeys([*on_a_front, *(a for _, a in sorted(by_cost))]))[:MOST_CURVES]
 
 
-def _front_panel(candidates: Candidates, ways: _Ways, name: _Shown, shown: Sequence[int]) -> CurvePanel:
-    """Return the front of cost and one latency over all ways, and that of each accelerator to be shown."""
+def _front_panel(
+    candidates: Candidates, ways: _Ways, name: _Shown, shown: Sequence[int], pools: Sequence[Pool]
+) -> CurvePanel:
+    """Return the front of cost and one latency over all ways, that of each accelerator shown, the plan."""
     latency = ways.latency_ms(name)
     series = []
     for a in shown:
@@ -229,6 +263,7 @@ def _front_panel(candidates: Candidates, ways: _Ways, name: _Shown, shown: Seque
                 x=numbers(in_cost_unit(ways.cost[rows], candidates.system.currency)),
                 y=numbers(latency[rows]),
                 style="points",
+                type=_type_of(candidates, a),
             )
         )
     best = front(ways.cost, latency)
@@ -236,6 +271,8 @@ def _front_panel(candidates: Candidates, ways: _Ways, name: _Shown, shown: Seque
         x = numbers(in_cost_unit(ways.cost[best], candidates.system.currency))
         y = numbers(latency[best])
         series.append(Series(name="Pareto front", x=x, y=y, style="front"))
+    if len(pools) == 1:
+        series.append(_chosen(pools[0], name, candidates.system.currency))
     title, other = LATENCIES[name]
     targets = candidates.arrays.servers.targets
     if np.isfinite(targets.limit(other)[0]):
@@ -248,6 +285,13 @@ def _front_panel(candidates: Candidates, ways: _Ways, name: _Shown, shown: Seque
         guides=target_line(float(targets.limit(name)[0])),
         logarithmic=_wide_axes(series),
     )
+
+
+def _chosen(pool: Pool, name: _Shown, currency: str | None) -> Series:
+    """Return the point that the plan has chosen."""
+    latency_ms = pool.itl_ms if name == "itl" else pool.ttft_ms
+    x, y = (in_cost_unit(pool.cost_cents_per_h, currency),), (latency_ms,)
+    return Series(name=f"plan: {pool.num_replicas:,} × {pool.accelerator}", x=x, y=y, style="chosen")
 
 
 def _wide_axes(series: Sequence[Series]) -> tuple[Literal["x", "y"], ...]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pydantic import Field
 
 from optimizer.documents import Document
-from optimizer.plan import Plan
+from optimizer.plan import Plan, TargetFigure
 from optimizer.spec.schema import EstimateEnd
 from optimizer.spec.system import System
 from optimizer.studies.reports.power import pool_power_w
@@ -59,6 +59,8 @@ class PoolRow(Document):
     """Mean batch over the batch limit."""
     loss: float
     """Share of requests that find the queue full."""
+    targets: tuple[TargetFigure, ...] = Field((), exclude_if=lambda figures: not figures, strict=False)
+    """What is measured against targets that are not about means; absent without any."""
     power_w: float | None = Field(None, alias="power")
     """Power of the pool at its utilisation [W]; none: its accelerator has no power curve."""
     estimated: EstimateEnd | None = Field(None, exclude_if=lambda end: end is None)

@@ -27,10 +27,10 @@ from optimizer.simulation.summary import (
     summarise,
 )
 from optimizer.simulation.workload import Load, OpenLoad, TraceLoad
-from optimizer.spec.schema import ModelProfile
 from optimizer.spec.system import System
 from optimizer.studies.simulation.document import Interval, SimulatedLatency, SimulatedPool, TargetCheck
 from optimizer.tabulation import SECONDS_PER_MINUTE, largest_loss, profile_of
+from optimizer.timing import LawFields
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def _pool_run(system: System, name: str, pool: Pool, rate_rps: float) -> PoolRun
     )
 
 
-def times_of(profile: ModelProfile) -> Coefficients:
+def times_of(profile: LawFields) -> Coefficients:
     """Return what the engine runs: iterations, or the linear law as the reference means it."""
     if profile.iteration is not None:
         given = (getattr(profile.iteration, name) for name in IterationCoefficients._fields)

@@ -1,0 +1,354 @@
+"""The columns of all tables: what each holds, how its values are written, which go first for want of room.
+
+`rank` decides what a narrow terminal shows: columns of rank 0 always, of the others those of low rank before
+those of high rank, as far as they fit. Units are data beside the name, so that headings and CSV have them.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+from optimizer.money import CENTS
+from optimizer.studies.figures.document import share_text
+
+NOTHING = "-"
+
+
+def percent(share: float) -> str:
+    """Return a share in hundredths of a percent, and a smaller one in full."""
+    return f"{share:.2g}" if share < 1e-4 and share else f"{share:.2%}"
+
+
+def quantity(value: float) -> str:
+    """Return a rate or a length with four digits, and large ones in full."""
+    return format(value, ",.0f" if value >= 1000 else ".4g")
+
+
+class Column(NamedTuple):
+    """A column of a table."""
+
+    name: str
+    unit: str = ""
+    form: str | Callable[[Any], str] = ""
+    """How numbers are written: a format, or a function."""
+    rank: int = 0
+    """0: always shown; the higher, the sooner the column is left out."""
+    kind: Literal["number", "name", "words"] = "number"
+    """Numbers are never broken; names are shortened in their middle; words are broken between them."""
+    none: str = NOTHING
+    """What stands where there is no value; empty: nothing, and without any value there is no such column."""
+    sides: tuple[str, str] | None = None
+    """Where values are pairs, such as before and after: the names of the two."""
+
+    def written(self, value: Any) -> str:
+        """Return a value as text."""
+        if value is None:
+            return self.none
+        if isinstance(value, str):
+            return value
+        return self.form(value) if callable(self.form) else format(value, self.form)
+
+
+def name(heading: str, rank: int = 0) -> Column:
+    """Return a column of names."""
+    return Column(heading, kind="name", rank=rank, none="")
+
+
+def words(heading: str, rank: int = 0) -> Column:
+    """Return a column of text."""
+    return Column(heading, kind="words", rank=rank)
+
+
+RPM = "req/min"
+
+ESTIMATED = Column("estimated", kind="name", rank=10, none="")
+"""Which end of the interval figures rest on, where token times are estimated."""
+
+# --- plans ------------------------------------------------------------------------------------------------
+
+ALLOCATIONS = (
+    name("server"),
+    Column("prio", rank=6, none=""),
+    name("accelerator"),
+    Column("replicas", form=",d"),
+    Column("cards", form=",d", none="0"),
+    Column("batch", form="d", rank=5),
+    Column("load", RPM, ",.4g", rank=4),
+    Column("lost", form=percent, rank=4, none=""),
+    Column("capacity", RPM, ",.4g", rank=8),
+    Column("ITL", "ms", ",.1f", rank=2),
+    Column("ITL target", "ms", "g", rank=7, none="none"),
+    Column("TTFT", "ms", ",.0f", rank=1),
+    Column("TTFT target", "ms", "g", rank=7, none="none"),
+    words("targets", rank=1)._replace(none=""),
+    Column("util", form=".0%", rank=9),
+    Column("cost", CENTS, ",.2f"),
+    ESTIMATED,
+)
+CARDS = (
+    name("type"),
+    Column("used", form=",d"),
+    Column("exist", form=",d", none="unlimited"),
+    Column("left", form=",d"),
+)
+UNSERVED = (
+    name("server"),
+    Column("prio", rank=2),
+    Column("served", form=share_text),
+    name("reason", rank=1),
+    words("detail"),
+)
+OBJECTIVES = (
+    name("objective"),
+    Column("reached", form=",.2f"),
+    Column("bound", form=",.2f"),
+    Column("gap", form=percent),
+)
+
+# --- candidates, replicas, measurements -------------------------------------------------------------------
+
+CANDIDATES = (
+    name("server"),
+    name("accelerator"),
+    Column("replicas", form=",d"),
+    Column("cards", form=",d"),
+    name("type", rank=5),
+    Column("batch", form="d", rank=3),
+    Column("rate per replica", RPM, ",.4g", rank=4),
+    Column("ITL", "ms", ",.1f", rank=2),
+    Column("TTFT", "ms", ",.0f", rank=1),
+    Column("cost", CENTS, ",.2f"),
+    ESTIMATED,
+)
+REJECTED = (name("server"), name("accelerator"), name("reason", rank=1), words("detail"))
+FIGURES = (words("figure"), Column("value"), words("unit"))
+RATES = (words("by"), Column("rate", "req/s", ".7g"), Column("rate", RPM, ".7g"))
+
+
+def bench_columns(stages: tuple[str, ...]) -> tuple[Column, ...]:
+    """Return the columns of measurements with so many stages."""
+    return (
+        words("servers x accelerators"),
+        Column("columns", form=",d", rank=3),
+        *(Column(stage, "ms", ",.1f") for stage in stages),
+        Column("largest gap", form=percent, rank=1),
+        words("complete plans", rank=1),
+        Column("peak memory", "MiB", ",.0f", rank=2),
+    )
+
+
+# --- simulations ------------------------------------------------------------------------------------------
+
+SIMULATED_POOLS = (
+    name("server"),
+    name("accelerator"),
+    Column("replicas", form=",d", rank=5),
+    Column("rate of each", "req/s", ",.3g", rank=6),
+    Column("TTFT plan", "ms", ",.0f", rank=1),
+    Column("TTFT simulated", "ms", ",.0f"),
+    Column("TTFT p95", "ms", ",.0f", rank=3),
+    Column("TTFT p99", "ms", ",.0f", rank=4),
+    Column("ITL plan", "ms", ",.1f", rank=2),
+    Column("ITL simulated", "ms", ",.1f"),
+    Column("ITL p95", "ms", ",.1f", rank=3),
+    Column("ITL p99", "ms", ",.1f", rank=4),
+    Column("within targets", form=".1%"),
+    Column("holds", kind="words"),
+)
+SIMULATED_MISSES = (
+    name("server"),
+    name("accelerator", rank=1),
+    words("target"),
+    Column("limit", form="g"),
+    Column("simulated"),
+    Column("over", form="+.1%", none=""),
+    words("why")._replace(none=""),
+)
+
+SIMULATED_FIGURES = (
+    name("figure"),
+    Column("predicted", "ms", ".6g"),
+    Column("simulated", "ms", ".6g"),
+    Column("half-width", "ms", ".3g"),
+)
+
+# --- starting ---------------------------------------------------------------------------------------------
+
+USE_CASES = (
+    name("name"),
+    words("what", rank=1),
+    Column("input", "tokens", ",.0f"),
+    Column("output", "tokens", ",.0f"),
+    Column("TTFT", "ms", ",.0f"),
+    Column("ITL", "ms", ",.0f"),
+)
+OFFERS = (
+    name("accelerator"),
+    Column("cards", form=",d"),
+    Column("price"),
+    Column("price of a card", rank=1),
+    name("place", rank=2),
+)
+
+# --- estimates --------------------------------------------------------------------------------------------
+
+ESTIMATE = (
+    words("figure"),
+    Column("estimate", form=".4g"),
+    Column("low", form=".4g"),
+    Column("high", form=".4g", none=""),
+    words("unit"),
+)
+ALPHA_BY_BATCH = (
+    Column("batch", form=",d"),
+    Column("α", "ms", ".4g"),
+    Column("low", "ms", ".4g"),
+    Column("high", "ms", ".4g"),
+)
+POINTS = (
+    Column("row", form="d", rank=1),
+    name("model"),
+    name("accelerator"),
+    Column("tp", form="d", rank=3),
+    Column("kind", kind="name", rank=2),
+    Column("estimate"),
+    Column("low"),
+    Column("high"),
+    Column("measured", form=".6g"),
+)
+ACCELERATORS = (
+    name("name"),
+    Column("memory", "GiB", "g"),
+    Column("bandwidth", "GB/s", "g"),
+    Column("16-bit", "TFLOPS", "g", rank=1),
+    Column("fp8", "TFLOPS", "g", rank=2),
+    Column("link", "GB/s", "g", rank=3),
+    name("also", rank=4),
+)
+MODELS = (
+    name("name"),
+    Column("parameters", "10^9", ".2f"),
+    Column("layers", form="d", rank=1),
+    Column("experts", form="d", rank=2),
+    name("published in", rank=3),
+    name("also", rank=4),
+)
+ENTRY = (words("value"), words("is"))
+
+
+# --- comparisons ------------------------------------------------------------------------------------------
+
+
+def load_columns(sides: tuple[str, str]) -> tuple[Column, ...]:
+    """Return the columns of loads of two sides."""
+    return (
+        name("server"),
+        Column("rate", RPM, quantity, sides=sides),
+        Column("difference", RPM, "+,.2f", rank=3),
+        Column("input length", "tokens", quantity, sides=sides, rank=1),
+        Column("output length", "tokens", quantity, sides=sides, rank=2),
+    )
+
+
+def class_columns(sides: tuple[str, str]) -> tuple[Column, ...]:
+    """Return the columns of the cost by service class."""
+    return (
+        name("class"),
+        Column("prio", rank=2, none=""),
+        Column("servers", form="d", sides=sides, rank=1),
+        *(Column(side, CENTS, ",.2f") for side in sides),
+        Column("difference", CENTS, "+,.2f"),
+        Column("relative", form="+.1%", none="", rank=1),
+    )
+
+
+def replica_columns(sides: tuple[str, str]) -> tuple[Column, ...]:
+    """Return the columns of what each server runs on."""
+    return (
+        name("server"),
+        *(name(side) for side in sides),
+        words("change", rank=1),
+        Column("difference", CENTS, "+,.2f"),
+    )
+
+
+def figure_columns(sides: tuple[str, str]) -> tuple[Column, ...]:
+    """Return the columns of the figures of each server."""
+    return (
+        name("server"),
+        Column("carried", RPM, quantity, sides=sides, rank=4),
+        Column("batch", sides=sides, rank=3),
+        Column("ITL", "ms", ",.1f", sides=sides, rank=2),
+        Column("TTFT", "ms", ",.0f", sides=sides, rank=1),
+        Column("wait", "ms", ",.0f", sides=sides, rank=5),
+    )
+
+
+def card_columns(sides: tuple[str, str]) -> tuple[Column, ...]:
+    """Return the columns of cards by accelerator type."""
+    return (
+        name("type"),
+        Column("exist", form=",d", none="unlimited", sides=sides),
+        *(Column(side, form=",d") for side in sides),
+        Column("difference", form="+,d"),
+    )
+
+
+def type_cost_columns(sides: tuple[str, str]) -> tuple[Column, ...]:
+    """Return the columns of costs by accelerator type."""
+    return (
+        name("type"),
+        *(Column(side, CENTS, ",.2f") for side in sides),
+        Column("difference", CENTS, "+,.2f"),
+    )
+
+
+def unserved_columns(sides: tuple[str, str]) -> tuple[Column, ...]:
+    """Return the columns of what is not served in full on either side."""
+    return (
+        name("server"),
+        Column("prio", rank=1),
+        *(Column(f"served {side}", form=share_text) for side in sides),
+        words("reason"),
+    )
+
+
+# --- explanations -----------------------------------------------------------------------------------------
+
+OVERVIEW = (
+    name("server"),
+    name("runs on"),
+    words("binding constraint", rank=2),
+    Column("headroom", RPM, ",.4g", rank=3),
+    Column("headroom share", form=".1%", rank=5),
+    name("next-best alternative"),
+    Column("would cost", CENTS),
+)
+WORTH = (
+    name("type"),
+    Column("used", form=",d", rank=1),
+    Column("exist", form=",d", rank=1),
+    Column("left", form=",d"),
+    Column("one more", CENTS),
+    Column("one fewer", CENTS),
+    Column("shadow price", CENTS, ",.2f", rank=2),
+)
+USED = (name("type"), Column("used", form=",d"))
+TARGETS = (
+    name("class"),
+    name("model"),
+    Column("target", kind="name"),
+    Column("limit", "ms", "g"),
+    Column("relaxed", "ms", "g", rank=1),
+    Column("cost", CENTS),
+)
+OPTIONS = (
+    name("accelerator"),
+    Column("replicas", form=",d"),
+    Column("cards", form=",d"),
+    name("type", rank=3),
+    Column("batch", form="d", rank=2),
+    Column("own cost", CENTS, ",.2f", rank=1),
+    words("binding constraint"),
+    Column("plan cost", CENTS),
+)
+MISSES = (name("accelerator"), Column("misses by"), name("reason", rank=1), words("detail"))

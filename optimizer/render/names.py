@@ -1,0 +1,116 @@
+"""Long names made short where there is no room for them, so that different names stay different.
+
+Takes the names of one table or picture and a width; gives for each what is shown. Parts of a name that few of
+the others have are kept, what all have in common is left out.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import count, groupby
+from os.path import commonprefix
+
+Size = Callable[[str], float]
+"""How wide a text is, in the unit of the width that it must fit."""
+GAP = "…"
+"""Stands for what is left out."""
+_PART = re.compile(r"\d+ x |\d+x(?=[A-Za-z])|[^-_/:, ]+[-_/:, ]*|[-_/:, ]+")
+"""Of a name, with the sign that ends it; how many of a thing is one part."""
+LEAST_BEGIN = 3
+"""Letters of a name's first part that are worth showing."""
+_JOINTS = "-_/:, "
+
+
+def shortened(names: Iterable[str], limit: float, size: Size = len) -> dict[str, str]:
+    """Return for each name what is shown of it: all where it fits, else parts of it with … between them.
+
+    No two names are shown alike.
+    """
+    whole = list(dict.fromkeys(names))
+    found = {name: name for name in whole if not name or size(name) <= limit}
+    common = Counter(part for name in whole for part in {match[0] for match in _parts(name)})
+    long = [name for name in whole if name not in found]
+    found |= {name: _by_parts(name, common, limit, size) for name in long}
+    for group in _alike(long, found):
+        place = len(commonprefix(group))  # noqa: RUF071  of letters, not of folders
+        found |= {name: _around(name, place, limit, size) for name in group}
+    for group in _alike(long, found):
+        taken = {shown for name, shown in found.items() if name not in group}
+        for name in group:
+            found[name] = _numbered(name, limit, size, taken)
+            taken.add(found[name])
+    return found
+
+
+def _parts(name: str) -> Iterator[re.Match[str]]:
+    return _PART.finditer(name)
+
+
+def _alike(long: Iterable[str], found: dict[str, str]) -> list[list[str]]:
+    """Return the groups of names of which the same is shown; whole ones stay as they are."""
+    taken = {shown for name, shown in found.items() if name == shown}
+    order = sorted(long, key=lambda name: found[name])
+    groups = [list(group) for _, group in groupby(order, key=lambda name: found[name])]
+    return [group for group in groups if len(group) > 1 or found[group[0]] in taken - {group[0]}]
+
+
+def _shown(name: str, kept: Iterable[int]) -> str:
+    """Return the kept characters of a name, with a gap wherever others were; no gap begins at a joint."""
+    pieces, last = list[str](), -1
+    for _, run in groupby(enumerate(sorted(kept)), key=lambda pair: pair[1] - pair[0]):
+        places = [place for _, place in run]
+        piece = name[places[0] : places[-1] + 1]
+        if places[0] > last + 1:
+            pieces.append(GAP)
+            piece = piece.lstrip(_JOINTS) or piece
+        if places[-1] < len(name) - 1:
+            piece = piece.rstrip(_JOINTS) or piece
+        pieces.append(piece)
+        last = places[-1]
+    return "".join(pieces) + (GAP if last < len(name) - 1 else "")
+
+
+def _by_parts(name: str, common: Counter[str], limit: float, size: Size) -> str:
+    """Return a name without the parts that most others have, too; its ends are kept before its middle."""
+    parts = [match[0] for match in _parts(name)]
+    spans = [range(*match.span()) for match in _parts(name)]
+    counts = [common[part] for part in parts]
+    telling = max(counts) if min(counts) < max(counts) else max(counts) + 1  # parts of fewer names than this
+    kept, shown = set[int](), ""
+    open_parts = set(range(len(parts)))
+    while open_parts:
+        beside = {i for i in open_parts if {spans[i].start - 1, spans[i].stop} & kept}
+        rare = {i for i in open_parts if i == 0 or counts[i] < telling}
+        rank = {i: (i not in rare, counts[i], min(i, len(parts) - 1 - i)) for i in open_parts}
+        telling_most = {i for i in rare if counts[i] == min(counts) < telling} if not kept else set[int]()
+        best = min(telling_most or rare or beside or open_parts, key=rank.__getitem__)
+        open_parts.remove(best)
+        least = LEAST_BEGIN if best == 0 else len(spans[best])  # of the first part, a few letters will do
+        for end in range(len(spans[best]), min(least, len(spans[best])) - 1, -1):
+            text = _shown(name, kept | set(spans[best][:end]))
+            if size(text) <= limit:
+                kept, shown = kept | set(spans[best][:end]), text
+                break
+    return shown if 2 * size(shown) > limit else _around(name, len(name), limit, size)
+
+
+def _around(name: str, place: int, limit: float, size: Size) -> str:
+    """Return the begin, the end, and what stands at a place of a name, as much as fits of each."""
+    for most in range(len(name), 0, -1):
+        third = most // 3
+        middle = range(max(place - third // 4, 0), min(place - third // 4 + third, len(name)))
+        begin, end = range(most - third - len(middle)), range(len(name) - third, len(name))
+        text = _shown(name, {*begin, *middle, *end})
+        if size(text) <= limit:
+            return text
+    return GAP
+
+
+def _numbered(name: str, limit: float, size: Size, taken: Collection[str]) -> str:
+    """Return the begin of a name with the first number that makes it unlike all others."""
+    for number in count(1):
+        ends = (f"{name[:end]}{GAP}{number}" for end in range(len(name), -1, -1))
+        text = next((text for text in ends if size(text) <= limit), f"{GAP}{number}")
+        if text not in taken:
+            return text
+    raise AssertionError

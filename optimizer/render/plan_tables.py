@@ -1,0 +1,138 @@
+"""Tables of plans and candidates for the terminal; every number with its unit."""
+
+from rich.console import Group
+from rich.text import Text
+
+from optimizer.candidates import Candidates
+from optimizer.plan import Plan
+from optimizer.render import columns
+from optimizer.render.estimates import estimates_note, marked
+from optimizer.render.money import Money
+from optimizer.render.tables import Paragraph, Said, Table
+from optimizer.render.target_words import figures_text, of_latency, percentile_text
+from optimizer.spec.system import System
+from optimizer.studies.reports.overview import PoolRow, describe
+
+
+def plan_tables(plan: Plan, system: System) -> Group:
+    """Return a plan as tables: allocations against targets, cards, and what could not be served."""
+    allocations, note = _allocations(plan, system), estimates_note(plan)
+    if note:
+        allocations.notes.append(note)
+    return Group(_headline(plan, system), allocations, _cards(plan), _unserved(plan), _levels(plan))
+
+
+def _headline(plan: Plan, system: System) -> Group:
+    served = len(system.servers) - len(plan.unserved)
+    proof = {
+        "optimal": "proved within the gap" if plan.gap else "proved optimal",
+        "feasible": "the solver stopped early",
+        "heuristic": "found by a heuristic, without proof",
+    }[plan.status]
+    gap = "" if plan.gap is None else f", gap {columns.percent(plan.gap)}"
+    mode = "unlimited" if system.options.unlimited else "limited"
+    cards = sum(item.used for item in plan.capacity)
+    said = (
+        f"{served} of {len(system.servers)} servers served in full, {len(plan.changes)} changed; "
+        f"{cards:,} card{'' if cards == 1 else 's'}"
+    )
+    return Group(
+        Paragraph(f"{Money.of(plan).text(plan.total_cost_cents_per_h)}   {mode} plan, {proof}{gap}", "bold"),
+        Paragraph(said, "green" if plan.complete else "yellow"),
+        Text(""),
+    )
+
+
+def _allocations(plan: Plan, system: System) -> Table:
+    money = Money.of(plan)
+    table = Table("Allocations", money.columns(columns.ALLOCATIONS))
+    overview = describe(system, plan)
+    pools: dict[str, list[PoolRow]] = {}
+    for pool in overview.pools:
+        pools.setdefault(pool.server, []).append(pool)
+    order = sorted(plan.allocations, key=lambda name: (system.priority(system.servers[name]), name))
+    for name in order:
+        priority = system.priority(system.servers[name])
+        if name not in pools:
+            table.add_row(name, priority, "idle", *[None] * 12, 0.0, None)
+        for i, pool in enumerate(pools.get(name, ())):
+            first = (name, priority) if i == 0 else (Said("", name), Said("", priority))
+            table.add_row(*first, *_figures(pool, money))
+    return table
+
+
+def _figures(pool: PoolRow, money: Money) -> tuple[Said | float | str | None, ...]:
+    itl, ttft = (of_latency(pool.targets, label) for label in ("ITL", "TTFT"))
+    others = [figure for figure in pool.targets if figure not in {itl, ttft}]
+    return (
+        Said(marked(pool.accelerator, pool.estimated), pool.accelerator),
+        pool.num_replicas,
+        pool.units,
+        pool.max_batch,
+        pool.arrival_rate_rpm,
+        pool.loss if pool.loss > 1e-4 else None,
+        pool.max_arrival_rate_rpm,
+        pool.itl_ms if itl is None else Said(percentile_text(itl, 1), pool.itl_ms),
+        pool.itl_target_ms,
+        pool.ttft_ms if ttft is None else Said(percentile_text(ttft, 0), pool.ttft_ms),
+        pool.ttft_target_ms,
+        Said(figures_text(others), figures_text(pool.targets)),
+        pool.utilization,
+        money.number(pool.cost_cents_per_h),
+        pool.estimated,
+    )
+
+
+def _cards(plan: Plan) -> Table:
+    table = Table("Cards by accelerator type", columns.CARDS, "cards")
+    for item in plan.capacity:
+        left = None if item.limit is None else item.limit - item.used
+        table.add_row(item.type, item.used, item.limit, left)
+    return table
+
+
+def _unserved(plan: Plan) -> Table:
+    table = Table("Not served in full", columns.UNSERVED, "unserved", may_be_empty=True)
+    for item in sorted(plan.unserved, key=lambda item: (item.priority, item.server)):
+        table.add_row(item.server, item.priority, item.served_fraction, item.reason, item.detail)
+    return table
+
+
+def _levels(plan: Plan) -> Table:
+    table = Table("Objectives not closed", columns.OBJECTIVES, "objectives", may_be_empty=True)
+    money = Money.of(plan)
+    for level in plan.levels:
+        if level.gap:
+            reached, bound = (
+                money.number(figure) if level.name == "value" else figure
+                for figure in (level.value, level.bound)
+            )
+            table.add_row(level.name, reached, bound, level.gap)
+    return table
+
+
+def candidate_tables(candidates: Candidates) -> Group:
+    """Return the candidates and the rejected pairs of a system as tables."""
+    arrays, rows, money = candidates.arrays, candidates.table, Money(candidates.system.currency)
+    table = Table(f"Candidates ({len(rows)})", money.columns(columns.CANDIDATES), "candidates")
+    cards, cost = rows.units, rows.cost_cents_per_h
+    for c in range(len(rows)):
+        accelerator = arrays.accelerator_names[rows.accelerator[c]]
+        estimated = candidates.estimated(int(rows.server[c]), int(rows.accelerator[c]))
+        table.add_row(
+            arrays.server_names[rows.server[c]],
+            Said(marked(accelerator, estimated), accelerator),
+            int(rows.num_replicas[c]),
+            int(cards[c]),
+            arrays.type_names[rows.kind[c]],
+            int(rows.max_batch[c]),
+            float(rows.max_rate_rps[c] * 60),
+            float(rows.itl_ms[c]),
+            float(rows.ttft_ms[c]),
+            money.number(float(cost[c])),
+            estimated,
+        )
+    rejected = Table("Rejected pairs", columns.REJECTED, "rejected", may_be_empty=True)
+    for item in candidates.rejections():
+        rejected.add_row(item.server, item.accelerator, item.reason, item.detail)
+    return Group(table, rejected)

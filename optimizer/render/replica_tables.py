@@ -1,0 +1,98 @@
+"""Tables of single replicas, and of how long planning takes; every number with its unit."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+
+from optimizer.queueing.measures import LATENCIES, METRICS
+from optimizer.render import columns
+from optimizer.render.tables import Paragraph, Said, Table
+from optimizer.replica import LatencyTargets, Percentiles, ReplicaPerformance, ReplicaSizing
+from optimizer.studies.simulation.replicas import Overload, ReplicaSimulation
+
+
+def performance_table(found: ReplicaPerformance, title: str = "One replica") -> Table:
+    """Return the performance of one replica as a table of figures with their units."""
+    table = Table(title, columns.FIGURES, "performance")
+    rows = [
+        ("offered rate", found.offered_rps, ".6g", "req/s"),
+        ("throughput", found.throughput_rps, ".6g", "req/s"),
+        ("largest stable rate", found.stable_rate_rps, ".6g", "req/s"),
+        ("lost", found.loss, ".4%", ""),
+        ("TTFT, with wait", found.ttft_ms, ".6g", "ms"),
+        ("ITL", found.itl_ms, ".6g", "ms"),
+        ("wait", found.wait_ms, ".6g", "ms"),
+        ("prefill", found.prefill_ms, ".6g", "ms"),
+        ("service", found.service_ms, ".7g", "ms"),
+        ("response", found.response_ms, ".7g", "ms"),
+        ("in system", found.in_service + found.in_queue, ".6g", "requests"),
+        ("in the batch", found.in_service, ".6g", "requests"),
+        ("waiting", found.in_queue, ".6g", "requests"),
+        ("utilisation", found.utilization, ".4g", "of the batch limit"),
+        ("p(empty)", found.p_empty, ".5g", ""),
+        ("p(full)", found.loss, ".5g", ""),
+    ]
+    for metric in LATENCIES:
+        for name, value in getattr(found, f"{metric}_percentiles") or ():
+            rows.append((f"{METRICS[metric].label}, {name[:-3]}", value, ".6g", "ms"))
+    for figure, value, form, unit in rows:
+        table.add_row(figure, Said(format(value, form), value), unit)
+    return table
+
+
+def performance_tables(
+    found: ReplicaPerformance, simulated: ReplicaSimulation | Overload | None
+) -> RenderableType:
+    """Return the performance of one replica, and beside it what was simulated, if it was."""
+    if simulated is None:
+        return performance_table(found)
+    if isinstance(simulated, Overload):
+        return Group(performance_table(found), Paragraph(f"Simulated: {simulated.overload}", "yellow"))
+    table = Table("Simulated", columns.SIMULATED_FIGURES, "simulated")
+    for metric in LATENCIES:
+        label = METRICS[metric].label
+        predicted = found.response_ms if metric == "e2e" else getattr(found, f"{metric}_ms")
+        table.add_row(label, predicted, *_simulated(simulated, f"{metric}_ms"))
+        percentiles = getattr(found, f"{metric}_percentiles")
+        for name in Percentiles.model_fields:
+            value = None if percentiles is None else getattr(percentiles, name)
+            figures = _simulated(simulated, f"{name[:-3]}_{metric}_ms")
+            table.add_row(f"{label}, {name[:-3]}", value, *figures)
+    return Group(performance_table(found), table)
+
+
+def _simulated(simulated: ReplicaSimulation, name: str) -> tuple[float, float]:
+    return getattr(simulated, name), getattr(simulated.half_width, name)
+
+
+def sizing_tables(sizing: ReplicaSizing, targets: LatencyTargets) -> Group:
+    """Return the largest rate of a replica, target by target, and the performance there."""
+    table = Table("Largest rate", columns.RATES, "rates")
+    of = "" if targets.percentile is None else f"p{targets.percentile:g} "
+    for name, asked, rate in (
+        (f"{of}TTFT of {targets.ttft_ms:g} ms alone", targets.ttft_ms, sizing.rate_ttft_rps),
+        (f"{of}ITL of {targets.itl_ms:g} ms alone", targets.itl_ms, sizing.rate_itl_rps),
+        (f"{of}end to end in {targets.e2e_ms:g} ms alone", targets.e2e_ms, sizing.rate_e2e_rps),
+        ("throughput target alone", targets.tps, sizing.rate_tps_rps),
+        ("all targets", True, sizing.max_rate_rps),
+    ):
+        if asked and rate is not None:
+            table.add_row(name, rate, rate * 60)
+    return Group(table, performance_table(sizing.at_max_rate, "At the largest rate"))
+
+
+def bench_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return measurements, at least one, as a table, one row a size."""
+    stages = tuple(rows[0]["stages_ms"])
+    table = Table("Median time of each stage", columns.bench_columns(stages), "stages")
+    for row in rows:
+        table.add_row(
+            f"{row['servers']} x {row['accelerators']}",
+            row["columns"],
+            *(row["stages_ms"][stage] for stage in stages),
+            row["gap"],
+            f"{row['complete']} of {row['repeats']}",
+            row["peak_memory_mib"],
+        )
+    return table

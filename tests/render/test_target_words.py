@@ -1,0 +1,64 @@
+"""Figures stand beside the limits they must keep to, in the table of a plan and in its report."""
+
+import io
+from pathlib import Path
+
+import pytest
+
+from optimizer import load_system, solve
+from optimizer.plan import TargetFigure
+from optimizer.render.pages import render_report
+from optimizer.render.plan_tables import plan_tables
+from optimizer.render.tables import Output, show
+from optimizer.render.target_words import figure_text
+from optimizer.studies.reports.report import make_report
+
+DOCUMENT = """
+accelerators: [{name: H100, type: H100, cost: 400, multiplicity: 1}]
+models:
+- {name: m, acc: H100, maxBatchSize: 64, perfParms: {alpha: 6.8, beta: 0.0225, gamma: 4.2e-5},
+   kvCapacity: 447936, queueModel: continuous}
+serviceClasses:
+- {name: Chat, priority: 1, modelTargets: [{model: m, slo-ttft: 400, slo-itl: 30, percentile: 95}]}
+- {name: Good, priority: 2, modelTargets: [{model: m, slo-ttft: 800, slo-itl: 50, goodputShare: 0.97}]}
+servers:
+- {name: a, class: Chat, model: m,
+   currentAlloc: {load: {arrivalRate: 60, avgInTokens: 1000, avgOutTokens: 250}}}
+- {name: b, class: Good, model: m,
+   currentAlloc: {load: {arrivalRate: 60, avgInTokens: 1000, avgOutTokens: 250}}}
+count: [{type: H100, count: 4}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("figure", "text"),
+    [
+        (TargetFigure(measure="p95 TTFT", value=512.3, limit=800), "p95 TTFT 512.3 (800)"),
+        (
+            TargetFigure(measure="share of requests beyond a target", value=0.024, limit=0.03),
+            "97.6 % within (97 %)",
+        ),
+    ],
+)
+def test_a_figure_stands_beside_its_limit(figure: TargetFigure, text: str) -> None:
+    assert figure_text(figure) == text
+
+
+def test_tables_and_pages_show_percentiles_and_shares_beside_their_limits(tmp_path: Path) -> None:
+    path = tmp_path / "system.yaml"
+    path.write_text(DOCUMENT, encoding="utf-8")
+    system = load_system(path)
+    plan = solve(system)
+    itl, ttft = plan.allocations["a"][0].targets
+    text = io.StringIO()
+    show(plan_tables(plan, system), text, Output(wide=True))
+    assert f"p95 {itl.value:,.1f} (30)" in text.getvalue()
+    assert f"p95 {ttft.value:,.0f} (400)" in text.getvalue()
+    assert " % within (97 %)" in text.getvalue()
+    report = make_report(system)
+    page = render_report(report, system, "markdown")
+    assert f"| p95 {ttft.value:,.0f} |" in page
+    assert " % within (97 %)" in page
+    head, *rows = render_report(report, system, "csv").splitlines()
+    assert "p95 TTFT,p95 TTFT limit" in head
+    assert f",{ttft.value!r},400.0" in rows[0]

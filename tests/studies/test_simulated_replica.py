@@ -1,0 +1,68 @@
+"""One replica simulated beside the figures of its queue model."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from optimizer.cli.main import main
+from optimizer.replica import Replica, analyze_replicas
+from optimizer.simulation import Effort
+from optimizer.studies.simulation.replicas import Overload, ReplicaSimulation, simulate_replica
+
+ROW = {
+    "maxBatchSize": 64,
+    "avgInputTokens": 500,
+    "avgOutputTokens": 100,
+    "alpha": 6.8,
+    "beta": 0.02,
+    "RPS": 10,
+}
+
+
+@pytest.fixture
+def replica() -> Replica:
+    law = {"alpha": 6.8, "beta": 0.02, "gamma": 3e-5, "weightRead": 4}
+    shape = {"maxBatch": 64, "inTokens": 500, "outTokens": 100}
+    return Replica.model_validate({"perfParms": law, "queueModel": "continuous", **shape})
+
+
+def test_the_closed_form_and_the_simulation_agree_below_saturation(replica: Replica) -> None:
+    """Two ways to the same figures that share nothing but the law; the simulation's interval is 1 to 3 %."""
+    (closed,) = analyze_replicas([replica], [15.0])
+    found = simulate_replica(replica, 15.0, Effort(requests=40_000))
+    assert isinstance(found, ReplicaSimulation)
+    assert closed.ttft_ms == pytest.approx(found.ttft_ms, rel=0.06)
+    assert closed.itl_ms == pytest.approx(found.itl_ms, rel=0.02)
+    assert closed.response_ms == pytest.approx(found.e2e_ms, rel=0.05)
+    assert closed.ttft_percentiles is not None
+    assert closed.ttft_percentiles.p95_ms == pytest.approx(found.p95_ttft_ms, rel=0.1)
+    assert 0 < found.half_width.ttft_ms < 0.05 * found.ttft_ms
+
+
+def test_both_say_where_there_is_no_steady_state(replica: Replica) -> None:
+    (closed,) = analyze_replicas([replica], [60.0])
+    assert closed.stable_rate_rps < 60
+    found = simulate_replica(replica, 60.0, Effort())
+    assert isinstance(found, Overload)
+    assert "grows without end" in found.overload
+
+
+def test_rows_are_simulated_on_demand_and_bad_ones_do_not_stop_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [ROW, ROW | {"weightRead": 4}, ROW | {"queueModel": "continuous", "RPS": 500}]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    assert main(["analyze", "--batch", str(path), "--simulate", "--requests", "5000"]) == 0
+    first, second, third = map(json.loads, capsys.readouterr().out.splitlines())
+    assert first["simulated"]["avgITL"] == pytest.approx(first["avgITL"], rel=0.03)
+    assert set(first["simulated"]["halfWidth"]) == set(first["simulated"]) - {"halfWidth", "requests", "seed"}
+    assert "set queueModel to 'continuous'" in second["message"]
+    assert "no steady state" in third["message"]
+    assert "overload" in third["simulated"]
+
+
+def test_the_effort_without_a_simulation_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["analyze", "--batch", "-", "--seed", "3"]) == 2
+    assert capsys.readouterr().err.endswith("--seed: nothing is simulated; add --simulate, or remove it\n")
