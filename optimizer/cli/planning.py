@@ -66,6 +66,8 @@ def _solve(arguments: argparse.Namespace) -> None:
 
     if arguments.repair and not arguments.simulate:
         raise SpecError("--repair: repairs what a simulation shows; add --simulate")
+    if arguments.simulate and arguments.csv:
+        raise SpecError("--csv: holds one table; take --json, or 'inferplan simulate --csv' for the pools")
     timings = Timings()
     if arguments.repair:
         _solve_and_repair(arguments, timings)

@@ -60,7 +60,9 @@ def words(heading: str, rank: int = 0) -> Column:
 
 RPM = "req/min"
 
-ESTIMATED = Column("estimated", kind="name", rank=10, none="")
+FOR_PROGRAMS = 10
+"""The rank of columns that only say in words what a mark says; nobody misses them at a terminal."""
+ESTIMATED = Column("estimated", kind="name", rank=FOR_PROGRAMS, none="")
 """Which end of the interval figures rest on, where token times are estimated."""
 
 # --- plans ------------------------------------------------------------------------------------------------

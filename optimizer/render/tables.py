@@ -18,7 +18,7 @@ from rich.table import Table as Drawn
 from rich.text import Text
 
 from optimizer.errors import SpecError
-from optimizer.render.columns import Column
+from optimizer.render.columns import FOR_PROGRAMS, Column
 from optimizer.render.names import shortened
 from optimizer.render.text import printable, spreadsheet_text
 
@@ -110,7 +110,11 @@ class Table:
         layout = _layout(columns, cells, options.max_width)
         yield Paragraph(self.title, "bold")
         yield _drawn(columns, cells, layout, total=self.total is not None)
-        left_out = [_said(column) for column, width in zip(columns, layout, strict=True) if not width]
+        left_out = [
+            _said(column)
+            for column, width in zip(columns, layout, strict=True)
+            if not width and column.rank < FOR_PROGRAMS
+        ]
         if left_out:
             note = f"left out for want of room: {', '.join(left_out)}; --wide shows all"
             yield Text(_filled(note, options.max_width, " "), style="dim", no_wrap=True)

@@ -158,6 +158,8 @@ def test_the_command_writes_tables_rows_and_the_document(capsys: pytest.CaptureF
     assert main(["simulate", path, "--requests", "1000", "--seed", "3"]) == 0
     table = capsys.readouterr().out
     assert "pools keep their targets" in table
+    assert main(["solve", path, "--simulate", "--csv"]) == 2
+    assert "--csv: holds one table; take --json" in capsys.readouterr().err
     assert main(["simulate", path, "--requests", "1000", "--seed", "3", "--json"]) == 0
     found = simulate_plan(SimulateRequest(load_system(path), requests=1000, seed=3))
     assert capsys.readouterr().out == found.to_json() + "\n"
