@@ -90,7 +90,9 @@ def test_every_command_of_the_readme_runs(arguments: list[str], capsys: pytest.C
     except SystemExit as stop:
         status = int(stop.code or 0)
     assert status == 0
-    assert capsys.readouterr().err == ""
+    said = capsys.readouterr().err.splitlines()
+    # A fresh installation compiles the simulator once, and says so.
+    assert [line for line in said if not line.startswith("inferplan: compiling the simulator")] == []
 
 
 @pytest.mark.usefixtures("workplace")
