@@ -36,10 +36,9 @@ from optimizer.documents import (
     Watts,
 )
 from optimizer.queueing.measures import LATENCIES, MISSED, LatencyName, Measure
+from optimizer.queueing.performance import MS_PER_S
 from optimizer.queueing.table import QueueModelName
 from optimizer.timing import LawFields, PerfParms, laws_known
-
-MS_PER_S = 1000.0
 
 
 class Power(Document):

@@ -1,6 +1,6 @@
 """The client for asyncio: every method is awaited."""
 
-import asyncio
+from asyncio import sleep
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -182,5 +182,5 @@ class AsyncClient:
             wait = wait_s(attempt, error, headers, call, self._connection)
             if wait is None:
                 raise error
-            await asyncio.sleep(wait)
+            await sleep(wait)
             attempt += 1

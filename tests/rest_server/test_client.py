@@ -159,7 +159,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def noted(seconds: float) -> None:
         found.append(seconds)
 
-    monkeypatch.setattr("rest_server.client.asynchronous.asyncio.sleep", noted)
+    monkeypatch.setattr("rest_server.client.asynchronous.sleep", noted)
     return found
 
 

@@ -10,6 +10,8 @@ from optimizer.arrays import FloatArray
 
 LEAST_SCV = 0.05
 """Where a formula divides by the squared coefficient of variation, it is at least this."""
+NEARLY_EVEN = 0.5
+"""Squared coefficient of variation below which arrivals are taken as keeping their distance."""
 BURST_POWER = 0.28
 REGULAR_SLOPE = 1.6
 NEWTON_STEPS = 14

@@ -11,14 +11,13 @@ import numpy as np
 from scipy.special import gammainc, gammaincc, gammaincinv, gammaln
 
 from optimizer.arrays import FloatArray, IntArray
-from optimizer.queueing.continuous.arrivals import dispersion
+from optimizer.queueing.continuous.arrivals import NEARLY_EVEN, dispersion
 from optimizer.queueing.continuous.replicas import Iteration, Prompts, Replicas
 from optimizer.queueing.roots import closed_brackets
 
 MOST_LOAD = 0.999
 """Load of the places at which the wait for one is taken beyond it."""
 LEAST_DISPERSION = 0.05
-NEARLY_EVEN = 0.5
 LEAST_SCV = 0.02
 SMALLEST_SHARE = 1e-9
 """Of requests that wait for a place: below, percentiles leave them out."""
@@ -48,10 +47,6 @@ class Gamma:
         """Return x with P(X ≤ x) = share."""
         shape, scale = self._shape()
         return np.asarray(gammaincinv(shape, share) * scale)
-
-    def take(self, rows: IntArray) -> Self:
-        """Return the chosen rows."""
-        return type(self)(self.mean[rows], self.variance[rows])
 
 
 @dataclass(frozen=True, slots=True)

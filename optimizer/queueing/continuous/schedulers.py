@@ -10,12 +10,10 @@ from typing import ClassVar
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray
-from optimizer.queueing.continuous.arrivals import dispersion, load_found, none_arrive
+from optimizer.queueing.continuous.arrivals import NEARLY_EVEN, dispersion, load_found, none_arrive
 from optimizer.queueing.continuous.replicas import Iteration, Prompts, Replicas
 from optimizer.timing import SchedulerName
 
-NEARLY_EVEN = 0.5
-"""Squared coefficient of variation below which arrivals are taken as keeping their distance."""
 MOST_PROMPT_SHARE = 0.98
 MOST_PROMPT_LOAD = 0.995
 BLEND = 8

@@ -12,6 +12,7 @@ from optimizer.errors import SpecError
 from optimizer.plan import Plan, Pool
 from optimizer.queueing.measures import LOSS, MISSED, LatencyName, Measure
 from optimizer.queueing.targets import meets_target
+from optimizer.replica import Replica
 from optimizer.simulation.engine import Run
 from optimizer.simulation.law import Coefficients, IterationCoefficients, SharedCoefficients
 from optimizer.simulation.lengths import Lengths
@@ -27,6 +28,7 @@ from optimizer.simulation.summary import (
     summarise,
 )
 from optimizer.simulation.workload import Load, OpenLoad, TraceLoad
+from optimizer.spec import schema
 from optimizer.spec.system import System
 from optimizer.studies.simulation.document import Interval, SimulatedLatency, SimulatedPool, TargetCheck
 from optimizer.tabulation import SECONDS_PER_MINUTE, largest_loss, profile_of
@@ -98,24 +100,35 @@ def _pool_run(system: System, name: str, pool: Pool, rate_rps: float) -> PoolRun
     return PoolRun(
         server=name,
         pool=pool,
-        load=OpenLoad(
-            rate_rps,
-            Lengths.with_cv(load.in_tokens, load.in_tokens_cv),
-            Lengths.with_cv(load.out_tokens, load.out_tokens_cv, least=1),
-            load.arrival_cv,
-        ),
+        load=open_load(load, rate_rps),
         rate_rps=rate_rps,
         out_tokens=load.out_tokens,
         times=times_of(profile),
-        limits=Limits(
-            max_batch=pool.max_batch,
-            max_num_tokens=profile.max_num_tokens,
-            kv_tokens=UNLIMITED if profile.kv_capacity_tokens is None else profile.kv_capacity_tokens,
-            max_queue=UNLIMITED if server.max_queue_size is None else server.max_queue_size,
-            prefill_first=profile.scheduler == "prefill-first",
-        ),
+        limits=limits_of(profile, pool.max_batch, server.max_queue_size),
         targets=_targets(system, name),
         request_limits={} if target is None else target.request_limits(),
+    )
+
+
+def open_load(requests: schema.Load | Replica, rate_rps: float) -> OpenLoad:
+    """Return requests as a document describes them, at a rate."""
+    return OpenLoad(
+        rate_rps,
+        Lengths.with_cv(requests.in_tokens, requests.in_tokens_cv),
+        Lengths.with_cv(requests.out_tokens, requests.out_tokens_cv, least=1),
+        requests.arrival_cv,
+    )
+
+
+def limits_of(profile: schema.ModelProfile | Replica, max_batch: int, max_queue: int | None) -> Limits:
+    """Return the limits of a replica; a queue that is not stated has none."""
+    tokens = profile.kv_capacity_tokens
+    return Limits(
+        max_batch=max_batch,
+        max_num_tokens=profile.max_num_tokens,
+        kv_tokens=UNLIMITED if tokens is None else tokens,
+        max_queue=UNLIMITED if max_queue is None else max_queue,
+        prefill_first=profile.scheduler == "prefill-first",
     )
 
 

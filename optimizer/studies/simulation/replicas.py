@@ -6,12 +6,9 @@ from optimizer.documents import Document
 from optimizer.queueing.measures import LATENCIES
 from optimizer.replica import Replica
 from optimizer.replica_rows import LatencyFigures
-from optimizer.simulation.lengths import Lengths
-from optimizer.simulation.limits import UNLIMITED, Limits
 from optimizer.simulation.replicas import Effort, run_replica
 from optimizer.simulation.summary import Distribution, Estimate, Summary, summarise
-from optimizer.simulation.workload import OpenLoad
-from optimizer.studies.simulation.pools import times_of
+from optimizer.studies.simulation.pools import limits_of, open_load, times_of
 
 
 class SimulatedFigures(LatencyFigures):
@@ -47,25 +44,14 @@ def simulate_replica(replica: Replica, rate_rps: float, effort: Effort) -> Repli
     Raises:
         AnalysisError: too little is simulated, or an iteration would take no time.
     """
-    load = OpenLoad(
-        rate_rps,
-        Lengths.with_cv(replica.in_tokens, replica.in_tokens_cv),
-        Lengths.with_cv(replica.out_tokens, replica.out_tokens_cv, least=1),
-        replica.arrival_cv,
-    )
-    tokens, queue = replica.kv_capacity_tokens, replica.max_queue
-    limits = Limits(
-        max_batch=replica.max_batch,
-        max_num_tokens=replica.max_num_tokens,
-        kv_tokens=UNLIMITED if tokens is None else tokens,
-        max_queue=UNLIMITED if queue is None else queue,
-        prefill_first=replica.scheduler == "prefill-first",
-    )
+    load = open_load(replica, rate_rps)
+    limits = limits_of(replica, replica.max_batch, replica.max_queue)
     found = summarise(run_replica(load, times_of(replica), limits, effort))
     if found.overload is not None:
         return Overload(overload=found.overload)
-    values = {name: estimate.value for name, estimate in _figures(found).items()}
-    half_widths = {name: estimate.half_width for name, estimate in _figures(found).items()}
+    figures = _figures(found)
+    values = {name: estimate.value for name, estimate in figures.items()}
+    half_widths = {name: estimate.half_width for name, estimate in figures.items()}
     return ReplicaSimulation.model_validate(
         values | {"half_width": half_widths, "requests": effort.requests, "seed": effort.seed}
     )
