@@ -209,7 +209,7 @@ def undominated(problem: Problem) -> IntArray:
 def _mixed(problem: Problem) -> Formulation:
     """Write the choice of a number of replicas for every column (eq. 39-48)."""
     table = problem.table
-    columns, most, each = _mixed_columns(problem)
+    columns, most, each = mixed_columns(problem)
     servers, row = np.unique(table.server[columns], return_inverse=True)
     n, m = len(columns), len(servers)
     rows = _Rows()
@@ -252,7 +252,7 @@ def _mixed(problem: Problem) -> Formulation:
     )
 
 
-def _mixed_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
+def mixed_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
     """Return the columns of a mixed plan, the most of each that can be of use, and the replicas of one.
 
     A column whose targets also hold at every lower load can be a pool of any number of replicas. One whose
