@@ -10,8 +10,9 @@ from optimizer.candidates import SizingMemo, find_candidates
 from optimizer.errors import SolverError
 from optimizer.plan import Plan, make_plan, verify
 from optimizer.solvers.deadline import Deadline
+from optimizer.solvers.exact import solve_exactly
 from optimizer.solvers.greedy import solve_greedy
-from optimizer.solvers.milp import SessionFactory, solve_milp
+from optimizer.solvers.milp import SessionFactory
 from optimizer.solvers.problem import Problem, Solution, build_problem
 from optimizer.solvers.separable import solve_separable, solve_separable_mixed
 from optimizer.solvers.staged import solve_in_stages
@@ -114,10 +115,13 @@ def choose(problem: Problem, backend: str = "highs", deadline: Deadline | None =
     if not problem.options.milp_solver:  # which plans one accelerator per server, as the reference does
         single = replace(problem, options=problem.options.model_copy(update={"heterogeneous": False}))
         return solve_in_stages(single, lambda stage, _due: solve_greedy(stage), deadline)
-    session = _session("CPLEX" if problem.options.use_cplex and backend == "highs" else backend)
+    backend = "CPLEX" if problem.options.use_cplex and backend == "highs" else backend
+    session, with_patterns = _session(backend), backend.lower() == "highs"
     if problem.capacity is None:
         return solve_separable_mixed(problem, session, deadline)
-    return solve_in_stages(problem, lambda stage, due: solve_milp(stage, session, due), deadline)
+    return solve_in_stages(
+        problem, lambda stage, due: solve_exactly(stage, session, due, with_patterns=with_patterns), deadline
+    )
 
 
 def _session(backend: str) -> SessionFactory:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray, runs
+from optimizer.arrays import BoolArray, FloatArray, IntArray, pairs_of_equal
 from optimizer.solvers.levels import served, unchanged
 from optimizer.solvers.model import MilpModel
 from optimizer.solvers.problem import Problem
@@ -288,14 +288,13 @@ def _undominated_replicas(problem: Problem, rows: IntArray) -> IntArray:
     group = table.server * (int(table.kind.max(initial=0)) + 1) + table.kind
     keys = (table.max_batch[rows], units[rows], -rate[rows], cost[rows], group[rows])
     order = rows[np.lexsort(keys)]
-    kept: list[int] = []
-    for start, end in runs(group[order]):
-        best: list[int] = []
-        for c in order[start:end]:
-            if on_current[c] or not ((rate[best] >= rate[c]) & (units[best] <= units[c])).any():
-                best.append(int(c))
-        kept += best
-    return np.array(sorted(kept), dtype=np.int64)
+    before, after = pairs_of_equal(group[order])
+    better, worse = order[before], order[after]
+    matched = (rate[better] >= rate[worse]) & (units[better] <= units[worse]) & ~on_current[worse]
+    left_out = np.zeros(len(table), np.bool_)
+    left_out[worse[matched]] = True
+    kept: IntArray = np.sort(order[~left_out[order]])
+    return kept
 
 
 def _add_service(

@@ -19,12 +19,20 @@ from optimizer.solvers.patterns.relaxation import Pool, Relaxed, reduced_costs
 
 CORE_OPTIONS = 1_000
 """Options beside those that the relaxation uses."""
+GUIDED_OPTIONS = 3_000
+"""The same where another measure than the level's own chooses them."""
+STEP_SLACK = 1e-4
+"""Part of a step by which a bound of an integer level must be above the step below."""
 CORE_S = 4.0
 """Most time for the core [s]."""
-ROOMS = (1 / 8, 0.3, 1.0)
-"""Parts of the distance of answer and bound that are searched, one after the other."""
+SIZES = (3_000, 10_000, 30_000)
+"""Options of the models after the core, as far as the distance of answer and bound leaves room for so many."""
+STEP_SHARE = 0.6
+"""Part of the time left that each of these models may use."""
 MOST_OPTIONS = 60_000
 """Options of a model at most."""
+OPTIONS_PER_S = 8_000
+"""Options of a model for each second that it may take: a solver that has begun to simplify cannot be stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +46,7 @@ class Target:
 
     def distance(self, value: float) -> float:
         """Return the distance of value and bound at which a level is proved."""
-        return max(self.gap * abs(value), self.step * (1 - 1e-6), 1e-9 * max(1.0, abs(value)))
+        return max(self.gap * abs(value), self.step * (1 - STEP_SLACK), 1e-9 * max(1.0, abs(value)))
 
 
 class Narrowing:
@@ -83,35 +91,54 @@ class Narrowing:
     @property
     def proved(self) -> bool:
         """Whether value and bound are as near as they have to be."""
-        return self.value - self.bound <= self.target.distance(self.value)
+        return self.feasible and self.value - self.bound <= self.target.distance(self.value)
 
-    def core(self, deadline: Deadline) -> None:
-        """Solve over the options that the relaxation uses, and those that it nearly uses."""
+    def core(self, deadline: Deadline, guide: Relaxed | None = None) -> None:
+        """Solve over the options that the relaxation uses, and those that it nearly uses.
+
+        Args:
+            deadline: when to stop.
+            guide: a relaxation of another measure to choose the options by.
+        """
         if self.proved or deadline.passed:
             return
+        relaxed, reduced = self.relaxed, self.reduced
+        if guide is not None:
+            relaxed, reduced = guide, np.where(self.pool.options.served, np.inf, 0.0)
+            reduced[: len(guide.reduced_cost)] = np.minimum(guide.reduced_cost, reduced[: len(guide.used)])
+            reduced = np.where(np.isfinite(self.reduced), reduced, np.inf)
         used = np.zeros(len(self.reduced), np.bool_)
-        used[: len(self.relaxed.used)] = self.relaxed.used
-        others = np.where(used, np.inf, self.reduced)
-        near = np.argsort(others, kind="stable")[:CORE_OPTIONS]
+        used[: len(relaxed.used)] = relaxed.used
+        others = np.where(used, np.inf, reduced)
+        wanted = CORE_OPTIONS if guide is None else GUIDED_OPTIONS
+        near = np.argsort(others, kind="stable")[:wanted]
         used[near[np.isfinite(others[near])]] = True
         self._solve(np.flatnonzero(used), min(deadline.left_s, CORE_S))
 
     def rooms(self, deadline: Deadline) -> None:
-        """Solve over more and more options, until nothing better can be left out."""
-        for part in ROOMS:
-            if self.proved or deadline.passed or not np.isfinite(self.value):
+        """Solve over more and more options, until nothing better can be left out or it takes too long."""
+        for size in SIZES:
+            if self.proved or deadline.passed or not self.feasible:
                 return
             wanted = self.value - self.target.distance(self.value) - self.relaxed.bound
-            room = max(part * wanted, 0.0) * (1 + 1e-9) + 1e-12
-            if not self._enumerate(room):
-                return
+            wanted = max(wanted, 0.0) * (1 + 1e-9) + 1e-12
+            possible = self.reduced[np.isfinite(self.reduced)]
+            nth = np.partition(possible, size)[size] if size < len(possible) else np.inf
+            room = min(wanted, float(nth))
+            complete = self._enumerate(room)
+            time_s = deadline.left_s * STEP_SHARE
             options = np.flatnonzero(self.reduced <= room)
-            if len(options) > MOST_OPTIONS:
+            most = int(min(MOST_OPTIONS, OPTIONS_PER_S * time_s))
+            if len(options) > most:
+                options = options[np.argsort(self.reduced[options], kind="stable")[:most]]
+                complete = False
+            before = self.value
+            result = self._solve(options, time_s)
+            if complete:
+                within = result.bound if result.outcome is not Outcome.infeasible else np.inf
+                self.bound = max(self.bound, min(within, self.relaxed.bound + room, self.value))
+            if room >= wanted or (result.outcome is Outcome.time_limit and self.value >= before):
                 return
-            share = deadline.left_s / 2 if part < 1 else deadline.left_s
-            result = self._solve(options, share)
-            within = result.bound if result.outcome is not Outcome.infeasible else np.inf
-            self.bound = max(self.bound, min(within, self.relaxed.bound + room, self.value))
 
     def _enumerate(self, room: float) -> bool:
         """Add every pattern of at most that reduced cost to the pool; return whether that was possible."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.arrays import BoolArray, FloatArray, IntArray, pairs_of_equal
 from optimizer.solvers.formulation import keepable
 from optimizer.solvers.patterns.parts import LOAD, Parts
 from optimizer.solvers.problem import Problem
@@ -114,7 +114,61 @@ def first_options(problem: Problem, parts: Parts) -> Options:
     if problem.options.heterogeneous:
         found = found.joined(_of_two(problem, parts))
         found = found.joined(_as_it_runs(problem, parts))
-    return found
+    return found.take(undominated_options(found, len(problem.priority)))
+
+
+@dataclass(frozen=True, slots=True)
+class Cheapest:
+    """For each server and capacity row, the pattern of this type alone that takes the fewest units."""
+
+    units: FloatArray
+    """Infinity where there is none; shape (S, K)."""
+    value: FloatArray
+    """Shape (S, K)."""
+
+    @classmethod
+    def of(cls, options: Options, servers: int) -> "Cheapest":
+        """Return them for some options; ties go to the lesser value."""
+        alone = np.flatnonzero(options.served & ((options.units > 0).sum(axis=1) == 1))
+        kind = options.units[alone].argmax(axis=1)
+        taken = options.units[alone, kind]
+        order = np.lexsort((options.value[alone], taken))[::-1]
+        shape = servers, options.units.shape[1]
+        units, value = np.full(shape, np.inf), np.full(shape, np.inf)
+        at = options.server[alone][order], kind[order]
+        units[at], value[at] = taken[order], options.value[alone][order]
+        return cls(units, value)
+
+    def beats(self, options: Options) -> BoolArray:
+        """Return which changed patterns take as many units of several types and have no less value."""
+        units, value = self.units[options.server], self.value[options.server]
+        several = ((options.units > 0).sum(axis=1) > 1) & (options.changed > 0)
+        better = (units <= options.units) & (value <= options.value[:, None]) & (options.units > 0)
+        beaten: BoolArray = several & better.any(axis=1)
+        return beaten
+
+
+def undominated_options(options: Options, servers: int) -> BoolArray:
+    """Return the options that no other of the server matches in units, value and changes (math.md section 18).
+
+    Compared are patterns of the same types, and those of several types with those of one.
+    """
+    kept = ~Cheapest.of(options, servers).beats(options)
+    rows = np.flatnonzero(kept & options.served)
+    types = (options.units[rows] > 0) @ (2.0 ** np.arange(options.units.shape[1]))
+    order = rows[np.lexsort((options.changed[rows], options.value[rows], types, options.server[rows]))]
+    of_row = np.zeros(len(options))
+    of_row[rows] = types
+    step = (np.diff(options.server[order]) != 0) | (np.diff(of_row[order]) != 0)
+    group = np.cumsum(np.concatenate([np.zeros(min(len(order), 1)), step]))
+    before, after = pairs_of_equal(group)
+    better, worse = order[before], order[after]
+    fewer = np.ones(len(better), np.bool_)
+    for kind in range(options.units.shape[1]):
+        fewer &= options.units[better, kind] <= options.units[worse, kind]
+    fewer &= options.changed[better] <= options.changed[worse]
+    kept[worse[fewer]] = False
+    return kept
 
 
 def needed(missing: FloatArray, share: FloatArray, least: FloatArray) -> FloatArray:
@@ -153,7 +207,7 @@ def _of_two(problem: Problem, parts: Parts) -> Options:
     if numbers.sum() > MOST_PAIRS:
         return patterns(problem, parts, np.zeros((0, 1), np.int64), np.zeros((0, 1), np.int64))
     pair = np.repeat(np.arange(len(first)), numbers)
-    start = np.concatenate([[0], np.cumsum(numbers)[:-1]])
+    start = np.cumsum(numbers) - numbers
     count = np.arange(len(pair)) - np.repeat(start, numbers) + 1
     a, b = first[pair], second[pair]
     other = needed(load[pair] - count * parts.share[a], parts.share[b], least[pair] - count)
@@ -166,10 +220,5 @@ def _of_two(problem: Problem, parts: Parts) -> Options:
 def _pairs(parts: Parts) -> tuple[IntArray, IntArray]:
     """Return every two divisible parts of one server."""
     divisible = np.flatnonzero(parts.divisible)
-    server = parts.server[divisible]
-    first_of, size = np.unique(server, return_index=True, return_counts=True)[1:]
-    later = np.repeat(first_of + size, size) - 1 - np.arange(len(divisible))
-    first = np.repeat(np.arange(len(divisible)), later)
-    start = np.concatenate([[0], np.cumsum(later)[:-1]]) if len(later) else np.zeros(0, np.int64)
-    second = first + 1 + np.arange(len(first)) - np.repeat(start, later)
+    first, second = pairs_of_equal(parts.server[divisible])
     return divisible[first], divisible[second]

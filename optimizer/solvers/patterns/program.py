@@ -23,11 +23,14 @@ class Measure:
     """Shape (S,)."""
     on_value: float = 0.0
     on_changes: float = 0.0
+    on_units: FloatArray | None = None
+    """By capacity row, in multiples of its divisor; none: units do not matter."""
 
     def of(self, options: Options) -> FloatArray:
         """Return what each option adds, shape (P,)."""
         nothing = np.where(options.served, 0.0, self.on_nothing[options.server])
-        return nothing + self.on_value * options.value + self.on_changes * options.changed
+        sums = nothing + self.on_value * options.value + self.on_changes * options.changed
+        return sums if self.on_units is None else sums + options.units @ self.on_units
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.highs import GrowingLp
 from optimizer.solvers.model import Outcome
 from optimizer.solvers.patterns.bounds import bound_of
-from optimizer.solvers.patterns.options import Options, patterns
+from optimizer.solvers.patterns.options import Cheapest, Options, patterns
 from optimizer.solvers.patterns.parts import Parts
 from optimizer.solvers.patterns.program import Program
 from optimizer.solvers.patterns.search import Cases, search
@@ -54,6 +54,8 @@ class Pool:
         self.problem, self.parts, self.options, self.cases = problem, parts, options, cases
         self.gone = np.zeros(len(options), np.bool_)
         """Options that no answer of the levels settled so far can take."""
+        self.cheapest = Cheapest.of(options, len(problem.priority))
+        self.exclusions: tuple[Exclusion, ...] = ()
         rng = np.random.default_rng(0)
         self._marks = rng.integers(1, 2**63, len(parts.row) + len(problem.priority), np.uint64)
         self._keys = self._key(options)
@@ -77,18 +79,60 @@ class Pool:
         order = np.argsort(self._keys, kind="stable")
         return order[np.searchsorted(self._keys[order], key)]
 
+    def settle(self, exclusion: "Exclusion", gone: BoolArray) -> None:
+        """Leave out for good what no answer can take that holds a settled level."""
+        self.exclusions = (*self.exclusions, exclusion)
+        self.gone |= gone
+
+    def reset(self) -> None:
+        """Bring back all that was left out."""
+        self.exclusions = ()
+        self.gone[:] = False
+
     def below(self, program: Program, prices: FloatArray, limit: FloatArray) -> tuple[Options, BoolArray]:
-        """Return patterns whose reduced cost is at most a limit by server, shape (S,), and who was cut short."""
+        """Return patterns whose reduced cost is at most a limit by server, shape (S,), and who was cut short.
+
+        Those that settled levels exclude are left out. Servers with too many patterns below the limit are
+        searched for what a settled level leaves of theirs.
+        """
+        limit = np.where(program.in_play, limit, -np.inf)
+        found, cut = self._searched(program, prices, limit)
+        for settled in self.exclusions[::-1]:
+            if not cut.any():
+                break
+            least = np.where(cut & settled.program.in_play, settled.most, -np.inf)
+            more, still = self._searched(settled.program, settled.prices, least)
+            found, cut = found.joined(more), still | (cut & ~settled.program.in_play)
+        for settled in self.exclusions:
+            cost = reduced_costs(settled.program, found, settled.prices)
+            found = found.take(cost <= settled.most[found.server])
+        if self.exclusions and len(found):
+            found = found.take(reduced_costs(program, found, prices) <= limit[found.server])
+        return found, cut
+
+    def _searched(self, program: Program, prices: FloatArray, limit: FloatArray) -> tuple[Options, BoolArray]:
         value, changes = price_of_sums(program, prices)
         parts, cases = self.parts, self.cases
-        units = prices[: len(parts.limit)] / parts.divisor
-        weight = value * parts.cost + units[parts.kind] * parts.units
+        units = prices[: len(parts.limit)]
+        if program.measure.on_units is not None:
+            units = units + program.measure.on_units
+        weight = value * parts.cost + (units / parts.divisor)[parts.kind] * parts.units
         limits = limit[cases.server] - value * cases.value - changes
-        limits = np.where(program.in_play[cases.server], limits, -np.inf)
         found = search(parts, cases, weight, limits)
         cut = np.zeros(len(self.problem.priority), np.bool_)
         cut[cases.server[found.cut]] = True
-        return patterns(self.problem, parts, found.part, found.count), cut
+        options = patterns(self.problem, parts, found.part, found.count)
+        return options.take(~self.cheapest.beats(options)), cut
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusion:
+    """What a settled level says of options: those of more than some reduced cost are in no answer that holds it."""
+
+    program: Program
+    prices: FloatArray
+    most: FloatArray
+    """By server, shape (S,); infinity where the level says nothing."""
 
 
 def price_of_sums(program: Program, prices: FloatArray) -> tuple[float, float]:

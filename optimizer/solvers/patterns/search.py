@@ -15,8 +15,10 @@ from optimizer.solvers.patterns.options import needed
 from optimizer.solvers.patterns.parts import LOAD, Parts
 from optimizer.solvers.problem import Problem
 
-MOST_NODES = 400_000
+MOST_NODES = 100_000
 """Beginnings of patterns that are looked at beside each other at most."""
+MOST_FOUND = 100_000
+"""Patterns that one search gives at most, or little more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,7 @@ class _Search:
         least = np.minimum.accumulate(self.each[:, ::-1], axis=1)[:, ::-1]
         self.per_count = np.hstack([least, beyond])
         self.cut = np.zeros(len(limit), np.bool_)
+        self.count_found = np.zeros(len(limit), np.int64)
         self.found: list[tuple[IntArray, IntArray, IntArray, FloatArray]] = []
         self._start(parts, weight)
 
@@ -184,6 +187,10 @@ class _Search:
             every = np.arange(len(rows))
             parts[every, place], counts[every, place] = part, number
         self.found.append((self.case[rows], parts, counts, weight))
+        self.count_found += np.bincount(self.case[rows], minlength=len(self.limit))
+        if self.count_found.sum() > MOST_FOUND:
+            self._cut_largest(self.count_found, MOST_FOUND // 2)
+            self.count_found[self.cut] = 0
 
     def _step(self, rank: int) -> None:
         """Complete each beginning with the candidate of a rank, and go on with fewer of it, or none."""
@@ -205,10 +212,9 @@ class _Search:
         case = self.case
         fewest = self._fewest(rank, most)
         numbers = np.maximum(most - fewest + 1, 0).astype(np.int64)
-        while numbers.sum() > MOST_NODES:
-            worst = np.bincount(case, numbers, minlength=len(self.limit)).argmax()
-            self.cut[worst] = True
-            numbers[case == worst] = 0
+        if numbers.sum() > MOST_NODES:
+            self._cut_largest(np.bincount(case, numbers, minlength=len(self.limit)), MOST_NODES)
+            numbers[self.cut[case]] = 0
         row = np.repeat(np.arange(len(case)), numbers)
         start = np.cumsum(numbers) - numbers
         number = fewest[row] + np.arange(len(row)) - start[row]
@@ -220,6 +226,13 @@ class _Search:
         self.cost = self.cost + np.where(taken, number * np.where(taken, each, 0.0), 0.0)
         self._append(np.flatnonzero(taken), self.part[case[row], rank], number.astype(np.int64))
         self._keep(self._below(rank + 1))
+
+    def _cut_largest(self, size: IntArray, most: int) -> None:
+        """Give up the cases that are largest until the sizes of the rest add up to no more than wanted."""
+        order = np.argsort(-size, kind="stable")
+        left = size.sum() - np.cumsum(size[order])
+        self.cut[order[: int((left > most).sum()) + 1]] = True
+        self.limit = np.where(self.cut, -np.inf, self.limit)
 
     def _append(self, rows: IntArray, part: IntArray, number: IntArray) -> None:
         """Write a candidate and its replicas into the first free place of some beginnings."""

@@ -4,7 +4,7 @@ Takes a `Problem` with capacities, gives a `Solution`. Where the relaxation says
 be served, that is believed until no answer turns up.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from optimizer.solvers.patterns.narrowing import Narrowing, Target
 from optimizer.solvers.patterns.options import first_options
 from optimizer.solvers.patterns.parts import Parts, parts_of
 from optimizer.solvers.patterns.program import Measure, Pin, Program
-from optimizer.solvers.patterns.relaxation import Pool, Relaxed, relax
+from optimizer.solvers.patterns.relaxation import Exclusion, Pool, Relaxed, relax
 from optimizer.solvers.patterns.search import cases_of
 from optimizer.solvers.problem import Level, Problem, Solution, Status, gap_target, units_used
 from optimizer.solvers.room import with_more_room
@@ -36,12 +36,20 @@ from optimizer.solvers.seeds import best_seed
 
 WHOLE_TOLERANCE = 0.5
 """Slack of a pinned integer level."""
+LEVEL_SHARE = 0.4
+"""Part of the time left that a level of service may use that others follow."""
+LAST_SHARE = 0.5
+"""The same for the last of them."""
+BISECTIONS = 5
+"""Relaxations by which the units are found that suffice only just."""
 MAX_COMBINED = 1e7
 """Largest weight of a server at a level of rate and number of servers together."""
 ROUNDING = 1e-9
 
 
-def solve_patterns(problem: Problem, deadline: Deadline | None = None, seed: IntArray | None = None) -> Solution:
+def solve_patterns(
+    problem: Problem, deadline: Deadline | None = None, seed: IntArray | None = None
+) -> Solution:
     """Choose one pattern per server within the capacities, level by level.
 
     Args:
@@ -53,6 +61,9 @@ def solve_patterns(problem: Problem, deadline: Deadline | None = None, seed: Int
         SolverError: the solver failed, or what it returned breaks a limit.
     """
     deadline = deadline or Deadline.after(problem.options.time_limit_s)
+    if not len(parts_of(problem).row):
+        replicas = np.zeros(len(problem.table), np.int64)
+        return Solution(replicas, Status.optimal, "milp", levels_of(problem, replicas, proved=True))
     return _Run(problem, deadline, best_seed(problem) if seed is None else seed).solve()
 
 
@@ -74,7 +85,9 @@ class _Run:
     def __init__(self, problem: Problem, deadline: Deadline, seed: IntArray) -> None:
         self.problem, self.deadline = problem, deadline
         self.parts: Parts = parts_of(problem)
-        self.pool = Pool(problem, self.parts, first_options(problem, self.parts), cases_of(problem, self.parts))
+        self.pool = Pool(
+            problem, self.parts, first_options(problem, self.parts), cases_of(problem, self.parts)
+        )
         self.incumbent = Incumbent(problem, self.pool, seed)
         self.gap = gap_target(problem.options, len(self.parts.row))
         self.servers = len(problem.priority)
@@ -88,7 +101,7 @@ class _Run:
         self.to_be_served = np.zeros(self.servers, np.bool_)
         self.bounds: dict[str, float] = {}
         self.proved = True
-        self.pool.gone[:] = False
+        self.pool.reset()
 
     def solve(self) -> Solution:
         """Minimise every level in its order."""
@@ -103,7 +116,7 @@ class _Run:
         """Minimise all levels; return whether what was believed held."""
         steps = self._service_steps()
         for i, step in enumerate(steps):
-            share = self.deadline.share(2 / (len(steps) - i + 3))
+            share = self.deadline.share(LEVEL_SHARE if i < len(steps) - 1 else LAST_SHARE)
             if not self._serve(step, share, believing=believing):
                 return False
         return self._value(believing=believing) and self._changes()
@@ -145,7 +158,8 @@ class _Run:
             self._note_service(step, 0.0, 0.0)
             self.to_be_served |= mine
             return True
-        narrowing = self._narrowed(program, relaxed, step, deadline)
+        guide = self._guide(program, mine) if relaxed.bound <= ROUNDING * weight.sum() else None
+        narrowing = self._narrowed(program, relaxed, step, deadline, guide)
         if not narrowing.feasible:
             return not believing
         bound = float(np.ceil(max(narrowing.bound, 0.0) - 1e-6))
@@ -170,7 +184,7 @@ class _Run:
     def _value(self, *, believing: bool) -> bool:
         """Minimise the value."""
         program = self._program(_Step(Measure(VALUE, np.zeros(self.servers), on_value=1.0), 0.0))
-        deadline = self.deadline.share(2 / 3)
+        deadline = self.deadline.share(2 / 3 if self._changes_vary else 1.0)
         relaxed = relax(program, self.pool, self._start_options(), deadline)
         if relaxed is None:
             value, bound = self.incumbent.of_level(program.measure.of(self.pool.options)), -np.inf
@@ -188,6 +202,11 @@ class _Run:
             bound = value
         self.bounds[VALUE] = bound + (reached - value)
         return True
+
+    @property
+    def _changes_vary(self) -> bool:
+        """Whether there is something to do at the last level."""
+        return bool(np.ptp(self.pool.options.changed) > 0)
 
     def _least_value(self) -> float:
         all_served = bool(self.to_be_served[self.parts.servers].all())
@@ -229,9 +248,36 @@ class _Run:
     def _start_options(self) -> IntArray:
         return np.union1d(self.start, self.incumbent.chosen)
 
-    def _narrowed(self, program: Program, relaxed: Relaxed, step: _Step, deadline: Deadline) -> Narrowing:
+    def _guide(self, program: Program, mine: BoolArray) -> Relaxed | None:
+        """Return the relaxation with as much less of every type as leaves some servers out, if only just.
+
+        A relaxation that serves all of them at no price does not tell which units are scarce.
+        """
+        guide, low, high = None, 0.0, 1.0
+        deadline = self.deadline.share(0.2)
+        total = float(program.measure.on_nothing[mine].sum())
+        for _ in range(BISECTIONS):
+            part = (low + high) / 2 if guide or low else 0.95
+            parts = replace(self.parts, limit=np.floor(self.parts.limit * part))
+            found = relax(replace(program, parts=parts), self.pool, self._start_options(), deadline)
+            if found is None:
+                break
+            if found.bound > ROUNDING * total:
+                guide, low = found, part
+            else:
+                high = part
+        return guide
+
+    def _narrowed(
+        self,
+        program: Program,
+        relaxed: Relaxed,
+        step: _Step,
+        deadline: Deadline,
+        guide: Relaxed | None = None,
+    ) -> Narrowing:
         narrowing = Narrowing(program, self.pool, relaxed, self.incumbent, Target(self.gap, step.step))
-        narrowing.core(deadline)
+        narrowing.core(deadline, guide)
         narrowing.rooms(deadline)
         self.start = np.union1d(self.start, np.flatnonzero(relaxed.used))
         return narrowing
@@ -239,8 +285,11 @@ class _Run:
     def _pin(self, pin: Pin, narrowing: Narrowing) -> None:
         """Hold a level, and drop the options that no answer can take that holds it."""
         self.pins = (*self.pins, pin)
-        over = narrowing.relaxed.bound + narrowing.reduced > pin.most + ROUNDING * abs(pin.most)
-        self.pool.gone |= over & narrowing.program.in_play[self.pool.options.server]
+        room = pin.most + ROUNDING * abs(pin.most) - narrowing.relaxed.bound
+        program = narrowing.program
+        least = np.where(program.in_play & np.isfinite(narrowing.least), narrowing.least, np.inf)
+        gone = (narrowing.reduced > room) & program.in_play[self.pool.options.server]
+        self.pool.settle(Exclusion(program, narrowing.relaxed.prices, least + max(room, 0.0)), gone)
 
     def _note_service(self, step: _Step, value: float, bound: float) -> None:
         """Note the bounds of a priority's levels, those of both where they were minimised together."""
