@@ -1,7 +1,7 @@
 """Which of the two exact formulations answers: patterns, replicas, or one after the other.
 
-One pattern per server is the tighter model and answers large fleets; numbers of replicas are fewer variables where
-few servers take many replicas each, and what other solvers than HiGHS get (math.md section 18).
+One pattern per server is the tighter model and answers large fleets; numbers of replicas are fewer variables
+where few servers take many replicas each, and what other solvers than HiGHS get (math.md section 18).
 """
 
 from dataclasses import replace
@@ -54,10 +54,7 @@ def _joined(problem: Problem, first: Solution, second: Solution) -> Solution:
     A bound of a level counts as long as its run reached the answer's values at all levels before.
     """
     best = second if is_better(problem, second.replicas, first.replicas) else first
-    if Status.optimal in {first.status, second.status}:
-        status = Status.optimal
-    else:
-        status = Status.feasible
+    status = Status.optimal if Status.optimal in {first.status, second.status} else Status.feasible
     levels, runs = [], [first, second]
     for i, level in enumerate(best.levels):
         bounds = [run.levels[i].bound for run in runs]

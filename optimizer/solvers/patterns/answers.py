@@ -30,7 +30,7 @@ class Incumbent:
         return self.take(self._options_of(in_columns(self.pool.parts.row, self.problem, replicas)))
 
     def take(self, chosen: IntArray) -> bool:
-        """Take over options, one for each server that has any, if they are better; return whether they are."""
+        """Take over options, one for each server that has any, if they are better; say if so."""
         better = is_better(self.problem, self._replicas(chosen), self.replicas)
         if better:
             self.chosen = chosen

@@ -1,7 +1,7 @@
-"""One level solved within its gap: over a core of options, then over all whose reduced cost leaves room for better.
+"""One level solved within its gap: over a core of options, then over all that leave room for better.
 
-An answer that takes an option of reduced cost r is above the relaxation's bound by r at least. So what is left
-out of a model because its reduced cost is above some room cannot be part of an answer below bound plus room.
+An answer that takes an option of reduced cost r is above the relaxation's bound by r at least. So what is
+left out of a model, as its reduced cost is above some room, is in no answer below bound plus room.
 Equation numbers refer to ``docs/math.md``.
 """
 
@@ -26,13 +26,13 @@ STEP_SLACK = 1e-4
 CORE_S = 4.0
 """Most time for the core [s]."""
 SIZES = (3_000, 10_000, 30_000)
-"""Options of the models after the core, as far as the distance of answer and bound leaves room for so many."""
+"""Options of the models after the core, as far as there is room for so many."""
 STEP_SHARE = 0.6
 """Part of the time left that each of these models may use."""
 MOST_OPTIONS = 60_000
 """Options of a model at most."""
 OPTIONS_PER_S = 8_000
-"""Options of a model for each second that it may take: a solver that has begun to simplify cannot be stopped."""
+"""Options of a model for each second that it may take: a solver that simplifies cannot be stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +145,10 @@ class Narrowing:
         if not len(self.pool.cases.server):
             return True
         limit = np.where(np.isfinite(self.least), self.least + room, -np.inf)
-        found, cut = self.pool.below(self.program, self.relaxed.prices, limit)
-        if cut.any():
+        below = self.pool.below(self.program, self.relaxed.prices, limit)
+        if not below.complete:
             return False
-        self.pool.add(found)
+        self.pool.add(below.options)
         self._extend()
         return True
 

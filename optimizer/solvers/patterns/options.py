@@ -3,7 +3,7 @@
 Takes `Parts`, gives `Options` as arrays. Equation numbers refer to ``docs/math.md``.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -48,16 +48,15 @@ class Options:
     def joined(self, other: "Options") -> "Options":
         """Return these options and then the others."""
         width = max(self.part.shape[1], other.part.shape[1])
-        first, second = self._widened(width), other._widened(width)
+        first, second = self.widened(width), other.widened(width)
         pairs = [(getattr(first, field.name), getattr(second, field.name)) for field in fields(self)]
         return Options(*(np.concatenate(pair) for pair in pairs))
 
-    def _widened(self, width: int) -> "Options":
+    def widened(self, width: int) -> "Options":
+        """Return the options with room for more parts in a pattern."""
         more = ((0, 0), (0, width - self.part.shape[1]))
         part = np.pad(self.part, more, constant_values=-1)
-        return Options(
-            self.server, part, np.pad(self.count, more), self.units, self.value, self.changed, self.served
-        )
+        return replace(self, part=part, count=np.pad(self.count, more))
 
     def replicas(self, chosen: IntArray, parts: Parts, rows: int) -> IntArray:
         """Return the replicas of each row of the candidate table if some options are taken."""
@@ -69,7 +68,7 @@ class Options:
 
 
 def patterns(problem: Problem, parts: Parts, part: IntArray, count: IntArray) -> Options:
-    """Return patterns as options: replicas by part, both of shape (P, W), each with a part in the first place.
+    """Return patterns as options: replicas by part, both of shape (P, W), with a part in the first place.
 
     Those that take more units of a type than exist are left out.
     """
@@ -90,7 +89,7 @@ def patterns(problem: Problem, parts: Parts, part: IntArray, count: IntArray) ->
         value[kept] = 0.0
     served = np.ones(len(part), np.bool_)
     options = Options(server, part, count, units, value, (~kept).astype(np.float64), served)
-    there = (units <= parts.limit).all(axis=1)
+    there = np.asarray((units <= parts.limit).all(axis=1), np.bool_)
     return options if there.all() else options.take(there)
 
 
@@ -149,7 +148,7 @@ class Cheapest:
 
 
 def undominated_options(options: Options, servers: int) -> BoolArray:
-    """Return the options that no other of the server matches in units, value and changes (math.md section 18).
+    """Return the options that no other of the server matches in units, value and changes (section 18).
 
     Compared are patterns of the same types, and those of several types with those of one.
     """

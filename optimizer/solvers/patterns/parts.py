@@ -88,8 +88,8 @@ def parts_of(problem: Problem) -> Parts:
 def superfluous(problem: Problem, parts: Parts, cost: FloatArray) -> BoolArray:
     """Return the parts in whose place a number of replicas of another could stand, shape (n,).
 
-    The other is of the same server and type, and that many of it cost and take no more and carry no less. A part
-    where the server runs now is never superfluous, nor is one whose server could then have too many replicas.
+    The other is of the same server and type, and that many of it cost and take no more and carry no less. A
+    part where the server runs now is never superfluous, nor one whose server could have too many replicas.
 
     Args:
         problem: what is chosen from.

@@ -1,4 +1,4 @@
-"""One level as a choice of options: its objective, what the levels before have settled, and the rows they share.
+"""One level as a choice of options: its objective, what is settled before it, and the rows they share.
 
 Takes `Options`, gives weights of options and models over some of them. Equation numbers refer to
 ``docs/math.md``.
@@ -16,7 +16,7 @@ from optimizer.solvers.patterns.parts import Parts
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What an option adds to a level: something for a server without an allocation, and shares of two sums."""
+    """What an option adds to a level: for a server without an allocation, and parts of sums."""
 
     name: str
     on_nothing: FloatArray

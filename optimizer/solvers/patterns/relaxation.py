@@ -89,28 +89,30 @@ class Pool:
         self.exclusions = ()
         self.gone[:] = False
 
-    def below(self, program: Program, prices: FloatArray, limit: FloatArray) -> tuple[Options, BoolArray]:
-        """Return patterns whose reduced cost is at most a limit by server, shape (S,), and who was cut short.
+    def below(self, program: Program, prices: FloatArray, limit: FloatArray) -> "Below":
+        """Return the patterns whose reduced cost is at most a limit by server, shape (S,).
 
         Those that settled levels exclude are left out. Servers with too many patterns below the limit are
         searched for what a settled level leaves of theirs.
         """
         limit = np.where(program.in_play, limit, -np.inf)
-        found, cut = self._searched(program, prices, limit)
+        found, cut, floor = self._searched(program, prices, limit)
         for settled in self.exclusions[::-1]:
             if not cut.any():
                 break
             least = np.where(cut & settled.program.in_play, settled.most, -np.inf)
-            more, still = self._searched(settled.program, settled.prices, least)
+            more, still, _ = self._searched(settled.program, settled.prices, least)
             found, cut = found.joined(more), still | (cut & ~settled.program.in_play)
         for settled in self.exclusions:
             cost = reduced_costs(settled.program, found, settled.prices)
             found = found.take(cost <= settled.most[found.server])
         if self.exclusions and len(found):
             found = found.take(reduced_costs(program, found, prices) <= limit[found.server])
-        return found, cut
+        return Below(found, np.where(cut, floor, np.inf))
 
-    def _searched(self, program: Program, prices: FloatArray, limit: FloatArray) -> tuple[Options, BoolArray]:
+    def _searched(
+        self, program: Program, prices: FloatArray, limit: FloatArray
+    ) -> tuple[Options, BoolArray, FloatArray]:
         value, changes = price_of_sums(program, prices)
         parts, cases = self.parts, self.cases
         units = prices[: len(parts.limit)]
@@ -122,12 +124,28 @@ class Pool:
         cut = np.zeros(len(self.problem.priority), np.bool_)
         cut[cases.server[found.cut]] = True
         options = patterns(self.problem, parts, found.part, found.count)
-        return options.take(~self.cheapest.beats(options)), cut
+        least = np.full(len(self.problem.priority), np.inf)
+        np.minimum.at(least, cases.server, found.least + value * cases.value + changes)
+        return options.take(~self.cheapest.beats(options)), cut, least
+
+
+@dataclass(frozen=True, slots=True)
+class Below:
+    """What a search for patterns below limits gives."""
+
+    options: Options
+    floor: FloatArray
+    """Of servers with too many, the least that any pattern of theirs costs, else infinity; shape (S,)."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether no server has too many."""
+        return not np.isfinite(self.floor).any()
 
 
 @dataclass(frozen=True, slots=True)
 class Exclusion:
-    """What a settled level says of options: those of more than some reduced cost are in no answer that holds it."""
+    """What a settled level says: options of more than some reduced cost are in no answer that holds it."""
 
     program: Program
     prices: FloatArray
@@ -237,8 +255,8 @@ class _Relaxation:
             return least, False
         limit = np.where(np.isfinite(least), least, 0.0)
         limit = np.where(np.isfinite(least), limit - self.tolerance, np.inf)
-        found, cut = self.pool.below(self.program, prices, limit)
-        least[cut] = -np.inf
+        below = self.pool.below(self.program, prices, limit)
+        found, least = below.options, np.minimum(least, below.floor)
         if not len(found):
             return least, False
         cost = reduced_costs(self.program, found, prices)

@@ -1,8 +1,8 @@
-"""Every pattern of a server whose weight is below a limit: a search over its candidates, for all servers at once.
+"""Every pattern of a server whose weight is below a limit: a search, for all servers at once.
 
 The weight of a pattern is a sum over its replicas, so that a server's candidates can be taken in the order of
-weight per load: what is still missing then costs at least that of the next candidate. Servers are rows of arrays;
-one step decides how many replicas all of them take of their next candidate. Equation numbers refer to
+weight per load: what is still missing then costs at least that of the next candidate. Servers are rows of
+arrays; one step decides how many replicas all of them take of their next candidate. Equation numbers refer to
 ``docs/math.md``.
 """
 
@@ -55,6 +55,8 @@ class Found:
     """Shape (P,)."""
     cut: BoolArray
     """Cases that were too large to be searched to the end, shape (Q,)."""
+    least: FloatArray
+    """What any pattern of a case weighs at least, by plain arithmetic; shape (Q,)."""
 
 
 def cases_of(problem: Problem, parts: Parts) -> Cases:
@@ -131,6 +133,8 @@ class _Search:
         self.cost = np.where(forced[self.case], weight[mine], 0.0)
         self.path_part = mine[:, None]
         self.path_count = one.astype(np.int64)[:, None]
+        self.least = np.full(len(self.limit), np.inf)
+        self.least[self.case] = self._least(0)
         self._keep(self._below(0))
 
     def run(self) -> Found:
@@ -144,7 +148,7 @@ class _Search:
             self._step(rank)
         if not self.found:
             none = np.zeros((0, 1), np.int64)
-            return Found(np.zeros(0, np.int64), none, none, np.zeros(0), self.cut)
+            return Found(np.zeros(0, np.int64), none, none, np.zeros(0), self.cut, self.least)
         width = max(part.shape[1] for _, part, _, _ in self.found)
         wide = [((0, 0), (0, width - part.shape[1])) for _, part, _, _ in self.found]
         return Found(
@@ -155,6 +159,7 @@ class _Search:
             np.concatenate([np.pad(n, w) for (_, _, n, _), w in zip(self.found, wide, strict=True)]),
             np.concatenate([weight for *_, weight in self.found]),
             self.cut,
+            self.least,
         )
 
     def _below(self, rank: int) -> BoolArray:
@@ -162,7 +167,7 @@ class _Search:
         return self._least(rank) <= self.limit[self.case]
 
     def _least(self, rank: int) -> FloatArray:
-        """Return the least that a pattern weighs that begins so and goes on with candidates from a rank on."""
+        """Return the least that patterns weigh that begin so and go on with candidates from a rank on."""
         case = self.case
         load = np.where(self.missing > 0, self.missing, 0.0)
         more = self.cases.least[case] - self.count

@@ -1,7 +1,7 @@
 """The exact choice as one pattern per server: levels minimised one after the other (math.md section 18).
 
-Takes a `Problem` with capacities, gives a `Solution`. Where the relaxation says that all servers of a priority can
-be served, that is believed until no answer turns up.
+Takes a `Problem` with capacities, gives a `Solution`. Where the relaxation says that all servers of a
+priority can be served, that is believed until no answer turns up.
 """
 
 from dataclasses import dataclass, replace
@@ -40,6 +40,8 @@ LEVEL_SHARE = 0.4
 """Part of the time left that a level of service may use that others follow."""
 LAST_SHARE = 0.5
 """The same for the last of them."""
+FEWEST_SHARE = 0.2
+"""The same for the number of servers of a priority whose rate is not proved."""
 BISECTIONS = 5
 """Relaxations by which the units are found that suffice only just."""
 MAX_COMBINED = 1e7
@@ -99,7 +101,7 @@ class _Run:
     def _reset(self) -> None:
         self.pins: tuple[Pin, ...] = ()
         self.to_be_served = np.zeros(self.servers, np.bool_)
-        self.bounds: dict[str, float] = {}
+        self.bounds: dict[str, float] = {level.name: 0.0 for level in self.service} | {CHANGES: 0.0}
         self.proved = True
         self.pool.reset()
 
@@ -119,7 +121,10 @@ class _Run:
             share = self.deadline.share(LEVEL_SHARE if i < len(steps) - 1 else LAST_SHARE)
             if not self._serve(step, share, believing=believing):
                 return False
-        return self._value(believing=believing) and self._changes()
+        if not self._value(believing=believing) or not self._changes():
+            return False
+        # Bounds of later levels count for answers that keep what was believed of the levels before.
+        return not (self.to_be_served & ~self.incumbent.served).any()
 
     def _service_steps(self) -> list[_Step]:
         steps = []
@@ -149,6 +154,11 @@ class _Run:
             self._note_service(step, 0.0, 0.0)
             self.to_be_served |= mine
             return True
+        return self._serve_by_price(step, mine, deadline, believing=believing)
+
+    def _serve_by_price(self, step: _Step, mine: BoolArray, deadline: Deadline, *, believing: bool) -> bool:
+        """Minimise what is unserved of one priority, of which the best answer leaves some servers out."""
+        weight = step.measure.on_nothing * ~self.columnless
         program = self._program(step)
         relaxed = relax(program, self.pool, self._start_options(), deadline)
         if relaxed is None:
@@ -164,13 +174,31 @@ class _Run:
             return not believing
         bound = float(np.ceil(max(narrowing.bound, 0.0) - 1e-6))
         value = float(np.round(narrowing.value))
-        self.proved &= narrowing.proved
         self._note_service(step, value, min(bound, value))
         if value == 0:
             self.to_be_served |= mine
+        elif step.rate is not None and step.count is not None and bound < value:
+            return self._serve_fewest(step, narrowing, value, believing=believing)
         else:
+            self.proved &= narrowing.proved
             self._pin(Pin(step.measure, value + WHOLE_TOLERANCE), narrowing)
         return True
+
+    def _serve_fewest(self, step: _Step, narrowing: Narrowing, value: float, *, believing: bool) -> bool:
+        """Settle the rate of a priority where it is, and minimise the number of servers by itself."""
+        assert step.rate is not None
+        assert step.count is not None
+        n = float(step.count.weight[~self.columnless].sum())
+        rate = value // (n + 1)
+        least = np.ceil(max(narrowing.bound - n, 0.0) / (n + 1) - ROUNDING)
+        self.proved &= bool(rate - least <= self.gap * rate)
+        self._pin(
+            Pin(Measure(step.rate.name, step.rate.weight), rate + WHOLE_TOLERANCE),
+            narrowing,
+            rate * (n + 1) + n,
+        )
+        fewest = _Step(Measure(step.count.name, step.count.weight), 1.0, None, step.count, step.in_play)
+        return self._serve(fewest, self.deadline.share(FEWEST_SHARE), believing=believing)
 
     def _give_up(self, step: _Step, bound: float, weight: np.ndarray) -> None:
         value = self._reached(weight)
@@ -282,10 +310,17 @@ class _Run:
         self.start = np.union1d(self.start, np.flatnonzero(relaxed.used))
         return narrowing
 
-    def _pin(self, pin: Pin, narrowing: Narrowing) -> None:
-        """Hold a level, and drop the options that no answer can take that holds it."""
+    def _pin(self, pin: Pin, narrowing: Narrowing, most: float | None = None) -> None:
+        """Hold a level, and drop the options that no answer can take that holds it.
+
+        Args:
+            pin: what to hold.
+            narrowing: what was found out about the level.
+            most: what its measure can be then at most; none: as the pin says.
+        """
         self.pins = (*self.pins, pin)
-        room = pin.most + ROUNDING * abs(pin.most) - narrowing.relaxed.bound
+        most = pin.most if most is None else most
+        room = most + ROUNDING * abs(most) - narrowing.relaxed.bound
         program = narrowing.program
         least = np.where(program.in_play & np.isfinite(narrowing.least), narrowing.least, np.inf)
         gone = (narrowing.reduced > room) & program.in_play[self.pool.options.server]
@@ -320,7 +355,7 @@ class _Run:
             raise SolverError("the solver's answer breaks a limit; please report this with the input")
         reached = levels_of(problem, replicas, proved=True)
         levels = tuple(
-            Level(level.name, level.value, min(self.bounds.get(level.name, level.value), level.value))
+            Level(level.name, level.value, min(self.bounds.get(level.name, -np.inf), level.value))
             for level in reached
         )
         status = Status.optimal if self.proved else Status.feasible
