@@ -17,6 +17,7 @@ from optimizer.solvers.problem import Problem, Solution, build_problem
 from optimizer.solvers.separable import solve_separable, solve_separable_mixed
 from optimizer.solvers.staged import solve_in_stages
 from optimizer.spec.system import System
+from optimizer.spec.writing import write_text
 
 
 @dataclass(slots=True)
@@ -38,6 +39,7 @@ def solve(
     *,
     backend: str = "highs",
     write_model_to: Path | None = None,
+    write_proof_to: Path | None = None,
     timings: Timings | None = None,
     deadline: Deadline | None = None,
     memo: SizingMemo | None = None,
@@ -49,6 +51,8 @@ def solve(
         system: what to plan.
         backend: what solves a MILP: ``highs``, or the name of a solver that PuLP knows (``CBC``).
         write_model_to: FILE.lp or FILE.mps for the model of the value level, if wanted.
+        write_proof_to: file for the multipliers that prove the plan's bounds, if wanted; they get up to the
+            time limit once more.
         timings: filled with the time of each stage, if given.
         deadline: when the answer is due; none: the time limit of the options after now. Sizing the
             candidates counts, but is never cut short.
@@ -82,6 +86,12 @@ def solve(
 
         names = candidates.arrays.server_names, candidates.arrays.accelerator_names
         write_model(problem, solution, names, write_model_to)
+    if write_proof_to is not None:
+        from optimizer.plan.proof import prove
+
+        with clock.stage("proof"):
+            proof = prove(plan, candidates, Deadline.after(system.options.time_limit_s))
+        write_text(proof.to_json() + "\n", write_proof_to)
     return plan
 
 

@@ -14,10 +14,10 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.highs import HighsSession
 from optimizer.solvers.levels import is_better, value_of
 from optimizer.solvers.milp import solve_milp
-from optimizer.solvers.patterns.options import first_options
 from optimizer.solvers.patterns.parts import Parts, parts_of
+from optimizer.solvers.patterns.pool import pool_of
 from optimizer.solvers.patterns.program import Measure, Program
-from optimizer.solvers.patterns.relaxation import Pool, relax
+from optimizer.solvers.patterns.relaxation import relax
 from optimizer.solvers.patterns.search import cases_of, search
 from optimizer.solvers.patterns.solve import solve_patterns
 from optimizer.solvers.problem import Problem, Solution, Status, build_problem
@@ -144,7 +144,7 @@ def test_the_bound_of_a_relaxation_is_below_the_best_answer_and_above_the_compac
 ) -> None:
     problem = scarce_problem(40, 1.0, mixed=mixed)
     parts = parts_of(problem)
-    pool = Pool(problem, parts, first_options(problem, parts), cases_of(problem, parts))
+    pool = pool_of(problem, parts)
     everyone = np.ones(len(problem.priority), np.bool_)
     measure = Measure("value", np.zeros(len(problem.priority)), on_value=1.0)
     program = Program(parts, measure, (), everyone, to_be_served=everyone)

@@ -11,7 +11,7 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.solvers.greedy import solve_greedy
 from optimizer.solvers.levels import is_better
 from optimizer.solvers.patterns.options import patterns
-from optimizer.solvers.patterns.relaxation import Pool
+from optimizer.solvers.patterns.pool import Pool
 from optimizer.solvers.problem import Problem, units_used
 from optimizer.solvers.seeds import in_columns
 

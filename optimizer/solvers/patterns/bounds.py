@@ -22,7 +22,7 @@ def bound_of(program: Program, prices: FloatArray, least: FloatArray) -> float:
         prices: one for each shared row, not below zero.
         least: the least reduced cost of each server that chooses, over all options that it has.
     """
-    worth = np.where(prices > 0, prices * program.limits, 0.0)
+    worth = np.multiply(prices, program.limits, out=np.zeros(len(prices)), where=prices > 0)
     total = math.fsum([*least.tolist(), *(-worth).tolist()])
     # Each term is a sum of few products: what rounding can have added to them is taken off.
     terms = len(prices) + 8

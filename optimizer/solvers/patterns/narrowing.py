@@ -14,8 +14,9 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.highs import HighsSession
 from optimizer.solvers.model import Outcome, RunResult
 from optimizer.solvers.patterns.answers import Incumbent
+from optimizer.solvers.patterns.pool import Pool, reduced_costs
 from optimizer.solvers.patterns.program import Program
-from optimizer.solvers.patterns.relaxation import Pool, Relaxed, reduced_costs
+from optimizer.solvers.patterns.relaxation import Relaxed
 
 CORE_OPTIONS = 1_000
 """Options beside those that the relaxation uses."""

@@ -25,11 +25,10 @@ from optimizer.solvers.levels import (
 )
 from optimizer.solvers.patterns.answers import Incumbent
 from optimizer.solvers.patterns.narrowing import Narrowing, Target
-from optimizer.solvers.patterns.options import first_options
 from optimizer.solvers.patterns.parts import Parts, parts_of
+from optimizer.solvers.patterns.pool import Exclusion, pool_of
 from optimizer.solvers.patterns.program import Measure, Pin, Program
-from optimizer.solvers.patterns.relaxation import Exclusion, Pool, Relaxed, relax
-from optimizer.solvers.patterns.search import cases_of
+from optimizer.solvers.patterns.relaxation import Relaxed, relax
 from optimizer.solvers.problem import Level, Problem, Solution, Status, gap_target, units_used
 from optimizer.solvers.room import with_more_room
 from optimizer.solvers.seeds import best_seed
@@ -87,9 +86,7 @@ class _Run:
     def __init__(self, problem: Problem, deadline: Deadline, seed: IntArray) -> None:
         self.problem, self.deadline = problem, deadline
         self.parts: Parts = parts_of(problem)
-        self.pool = Pool(
-            problem, self.parts, first_options(problem, self.parts), cases_of(problem, self.parts)
-        )
+        self.pool = pool_of(problem, self.parts)
         self.incumbent = Incumbent(problem, self.pool, seed)
         self.gap = gap_target(problem.options, len(self.parts.row))
         self.servers = len(problem.priority)
