@@ -54,7 +54,7 @@ def check_variability(load: Load, prefix: str, profiles: Iterable[ModelProfile])
         return
     for profile in profiles:
         model = QUEUE_MODELS[profile.queue_model]
-        if laws_known(profile) and not model.takes_variability:
+        if not model.takes_variability and laws_known(profile):
             wire = Load.model_fields[varied[0]].alias
             raise SpecError(
                 f"{prefix}{wire}: {getattr(load, varied[0]):g} is not 1, which the queue model "
@@ -74,7 +74,7 @@ def check_target(target: ModelTarget, place: str, profiles: Iterable[ModelProfil
     for measure, _ in target.latency_targets():
         for profile in mine:
             model = QUEUE_MODELS[profile.queue_model]
-            if laws_known(profile) and not model.knows(measure):
+            if not model.knows(measure) and laws_known(profile):
                 value = target.percentile if target.percentile is not None else target.goodput_share
                 knowing = _knowing(partial(_knows, measure))
                 raise SpecError(
