@@ -52,7 +52,7 @@ def add_solving_flags(parser: argparse.ArgumentParser) -> None:
 
 def _add_plan_flags(parser: argparse.ArgumentParser) -> None:
     limits = parser.add_mutually_exclusive_group()
-    limits.add_argument("--limited", action="store_true", help="stay within the units that exist")
+    limits.add_argument("--limited", action="store_true", help="stay within the cards that exist")
     limits.add_argument("--unlimited", action="store_true", help="ignore the capacities")
     parser.add_argument("--mixed", action="store_true", help="let a server run on several accelerators")
 

@@ -72,7 +72,7 @@ def headline(overview: Overview) -> tuple[tuple[str, str], ...]:
 def status(overview: Overview) -> str:
     """Say in one sentence what kind of plan it is and how close to the optimum it is known to be."""
     plan = overview.plan
-    mode = "stays within the units that exist" if overview.limited else "ignores how many units exist"
+    mode = "stays within the cards that exist" if overview.limited else "ignores how many cards exist"
     proof = {
         "optimal": "proved optimal",
         "feasible": "the best found before the solver stopped",
