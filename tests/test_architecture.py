@@ -106,6 +106,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "figures.document",
             "reports.power",
             "simulation.document",
+            "simulation.predictions",
         ),
         (
             "comparison.rows",
@@ -126,8 +127,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("explanation.explain", "figures.kinds"),
     ),
     "optimizer.render": (
-        ("text", "names", "columns", "estimates", "target_words"),
-        ("plots.style", "money", "tables"),
+        ("text", "names", "columns", "estimates", "target_words", "section", "simulation_words"),
+        ("plots.style", "money", "tables", "simulation_section"),
         ("comparison_words", "plots.curves", "plots.bars", "plots.grids", "explanation_words"),
         ("progress", "plots", "sections"),
         ("pages", "plan_tables", "replica_tables", "comparison_tables", "server_tables", "estimate_tables"),

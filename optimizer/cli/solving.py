@@ -107,6 +107,29 @@ def solving_options(arguments: argparse.Namespace) -> dict[str, object]:
     return solve_options_of(arguments).given()
 
 
+def add_effort(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that say how much to simulate."""
+    parser.add_argument(
+        "--requests", metavar="N", type=int, help="requests to the replica of each pool (20,000)"
+    )
+    parser.add_argument("--seed", metavar="S", type=int, help="where chance begins (1)")
+
+
+def effort_given(arguments: argparse.Namespace, *, simulates: bool = True) -> dict[str, int]:
+    """Return how much to simulate as far as the flags say it, by the names of the fields.
+
+    Raises:
+        SpecError: they say it where nothing is simulated.
+    """
+    from optimizer.errors import SpecError
+
+    values = {name: getattr(arguments, name) for name in ("requests", "seed")}
+    given = {name: value for name, value in values.items() if value is not None}
+    if given and not simulates:
+        raise SpecError(f"--{next(iter(given))}: says how much to simulate; add --simulate")
+    return given
+
+
 def simulated(request: "SimulateRequest", arguments: argparse.Namespace) -> "Simulation":
     """Return the simulation of a plan; progress and the first compilation show on stderr.
 
