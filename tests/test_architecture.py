@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("optimizer.errors", "optimizer.arrays", "optimizer.parallel", "optimizer.units"),
-    ("optimizer.money",),
+    ("optimizer.cluster", "optimizer.money"),
     ("optimizer.documents",),
     ("optimizer.timing",),
     ("optimizer.queueing", "optimizer.simulation"),
@@ -187,7 +187,8 @@ FACADE_USERS = ("optimizer.cli.main", "optimizer.cli.reporting", "rest_server.ap
 """What reads its version."""
 
 HOMES = {
-    "joblib": ("optimizer.parallel",),
+    "joblib": ("optimizer.parallel", "optimizer.cluster"),
+    "distributed": ("optimizer.cluster",),
     "numba": ("optimizer.simulation.machine.compiling",),
     "highspy": ("optimizer.solvers.highs",),
     "pulp": ("optimizer.solvers.backends",),

@@ -97,12 +97,13 @@ def _solve_and_repair(arguments: argparse.Namespace, effort: "Effort", timings: 
     found = repaired(
         RepairRequest(
             system,
+            requests=effort.requests,
+            seed=effort.seed,
             backend=arguments.backend,
             write_model_to=arguments.write_model,
             timings=timings,
-            requests=effort.requests,
-            seed=effort.seed,
-        )
+        ),
+        arguments,
     )
     if arguments.output is not None:
         write_text(found.plan.to_json() + "\n", arguments.output)

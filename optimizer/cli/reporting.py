@@ -13,11 +13,11 @@ from optimizer.cli.solving import (
     add_load,
     add_load_change,
     add_solving_flags,
-    announced,
     effort_given,
     flag_of,
     load_change,
     read_system,
+    simulating,
     solving_options,
 )
 
@@ -81,7 +81,7 @@ def _origin(arguments: argparse.Namespace) -> "Origin":
 def _report(arguments: argparse.Namespace) -> None:
     from optimizer.jobs import Effort, make_report
     from optimizer.render.pages import PageFormat, render_report
-    from optimizer.render.progress import counting, working
+    from optimizer.render.progress import working
     from optimizer.spec.writing import write_text
 
     system = read_system(arguments, solving_options(arguments))
@@ -91,7 +91,7 @@ def _report(arguments: argparse.Namespace) -> None:
     _check_files(arguments)
     effort = effort_given(arguments, simulates=arguments.simulate)
     if arguments.simulate:
-        with counting("simulating") as progress, announced():
+        with simulating(arguments) as progress:
             report = make_report(
                 system, effort=Effort(**effort), progress=progress, backend=arguments.backend
             )

@@ -158,7 +158,7 @@ SIMULATED_POOLS = (
     Column("ITL p99 plan", "ms", ",.1f", rank=8, none=""),
     Column("ITL p99", "ms", ",.1f", rank=4),
     Column("within targets", form=".1%"),
-    Column("targets", kind="words"),
+    Column("verdict", kind="words"),
 )
 SIMULATED_MISSES = (
     name("server"),

@@ -9,6 +9,7 @@ from optimizer.render import columns
 from optimizer.render.estimates import marked
 from optimizer.render.money import Money
 from optimizer.render.simulation_words import (
+    SHORT_VERDICTS,
     VERDICTS,
     number,
     simulation_effort,
@@ -59,7 +60,7 @@ def _pools(found: Simulation) -> Table:
             *_figures(pool.ttft, 0),
             *_figures(pool.itl, 1),
             pool.within_all.value,
-            VERDICTS[pool.verdict],
+            SHORT_VERDICTS[pool.verdict],
         )
     return table
 

@@ -6,6 +6,8 @@ from optimizer.studies.simulation.document import Interval, Simulation, Verdict
 
 VERDICTS: dict[Verdict, str] = {"held": "held", "missed": "missed", "close": "too close to call"}
 """What is said of a target, or of all targets of a pool."""
+SHORT_VERDICTS: dict[Verdict, str] = {"held": "held", "missed": "missed", "close": "too close"}
+"""The same where there is little room."""
 
 
 def simulation_headline(found: Simulation) -> str:
