@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("optimizer.errors", "optimizer.arrays", "optimizer.parallel", "optimizer.units"),
-    ("optimizer.money",),
+    ("optimizer.cluster", "optimizer.money"),
     ("optimizer.documents",),
     ("optimizer.timing",),
     ("optimizer.queueing", "optimizer.simulation"),
@@ -106,6 +106,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "figures.document",
             "reports.power",
             "simulation.document",
+            "simulation.predictions",
         ),
         (
             "comparison.rows",
@@ -126,8 +127,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("explanation.explain", "figures.kinds"),
     ),
     "optimizer.render": (
-        ("text", "names", "columns", "estimates", "target_words"),
-        ("plots.style", "money", "tables"),
+        ("text", "names", "columns", "estimates", "target_words", "section", "simulation_words"),
+        ("plots.style", "money", "tables", "simulation_section"),
         ("comparison_words", "plots.curves", "plots.bars", "plots.grids", "explanation_words"),
         ("progress", "plots", "sections"),
         ("pages", "plan_tables", "replica_tables", "comparison_tables", "server_tables", "estimate_tables"),
@@ -186,7 +187,8 @@ FACADE_USERS = ("optimizer.cli.main", "optimizer.cli.reporting", "rest_server.ap
 """What reads its version."""
 
 HOMES = {
-    "joblib": ("optimizer.parallel",),
+    "joblib": ("optimizer.parallel", "optimizer.cluster"),
+    "distributed": ("optimizer.cluster",),
     "numba": ("optimizer.simulation.machine.compiling",),
     "highspy": ("optimizer.solvers.highs",),
     "pulp": ("optimizer.solvers.backends",),
