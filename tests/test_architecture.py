@@ -123,7 +123,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "reports.report",
             "simulation.repair",
         ),
-        ("explanation.repair", "figures.curves", "figures.prices", "figures.plans"),
+        ("explanation.repair", "figures.curves", "figures.simulated", "figures.prices", "figures.plans"),
         ("explanation.explain", "figures.kinds"),
     ),
     "optimizer.render": (

@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from optimizer.cli.solving import (
     add_load,
     add_load_change,
     add_solving_flags,
+    announced,
     effort_given,
     flag_of,
     load_change,
@@ -36,10 +38,14 @@ KINDS = {
     "batch": "largest load and latencies by batch limit",
     "latency": "latencies against load, with the targets",
     "timing": "token times of the fitted latency model against batch",
+    "distribution": "how latencies spread over requests: in closed form and simulated",
+    "percentiles": "means and percentiles of latencies against load: the same",
     "cost": "cost against load, by accelerator",
     "pareto": "cost against latency, by accelerator, with the Pareto front",
 }
 """What can be plotted; a test holds it to what the library offers."""
+SIMULATED = {"distribution", "percentiles"}
+"""Of these, what is simulated first."""
 PICTURES: "tuple[Format, ...]" = ("svg", "png", "pdf")
 
 
@@ -153,7 +159,7 @@ def _plot(arguments: argparse.Namespace) -> None:
         load=load_change(arguments),
         backend=arguments.backend,
     )
-    with working("plotting"):
+    with working("plotting"), announced() if arguments.kind in SIMULATED else nullcontext():
         try:
             figure = show_figure(request)
         except RequestError as error:

@@ -63,7 +63,12 @@ class PoolRun:
     @property
     def stream(self) -> int:
         """A number of its own, whatever else is in the plan: its chances stay when other pools change."""
-        return zlib.crc32(f"{self.server}\n{self.pool.accelerator}".encode())
+        return stream_of(self.server, self.pool.accelerator)
+
+
+def stream_of(server: str, accelerator: str) -> int:
+    """Return the number of the chances of a server on an accelerator."""
+    return zlib.crc32(f"{server}\n{accelerator}".encode())
 
 
 def pool_runs(system: System, plan: Plan) -> list[PoolRun]:
