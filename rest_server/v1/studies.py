@@ -45,7 +45,7 @@ PAGE_HEADERS = {
 router = APIRouter(route_class=RawRoute, tags=["studies"])
 
 
-def _also(*formats: str) -> dict[int | str, dict[str, Any]]:
+def also(*formats: str) -> dict[int | str, dict[str, Any]]:
     """Return the documentation of an answer in other formats than JSON."""
     text: dict[str, Any] = {"schema": {"type": "string"}}
     return {200: {"content": {MEDIA_TYPES[name].partition(";")[0]: text for name in formats}}}
@@ -55,7 +55,11 @@ async def _formatted(
     request: Request, work: Callable[..., bytes], body: bytes, options: ReportOptions | FigureOptions
 ) -> Response:
     """Return what work gives, in the format that is asked for."""
-    content = await computed(request, work, body, options, study=True)
+    return as_asked(await computed(request, work, body, options, study=True), options)
+
+
+def as_asked(content: bytes, options: ReportOptions | FigureOptions) -> Response:
+    """Return a page or a picture as an answer, in the format that was asked for."""
     return Response(content, media_type=MEDIA_TYPES[options.format], headers=PAGE_HEADERS)
 
 
@@ -111,7 +115,7 @@ async def simulate_pools(
     "/report",
     response_model=Report,
     summary="Report a plan",
-    responses=problems(*REFUSALS) | _also("html", "markdown", "csv"),
+    responses=problems(*REFUSALS) | also("html", "markdown", "csv"),
 )
 async def report_plan(
     request: Request, body: SystemBody, options: Annotated[ReportOptions, Query()]
@@ -124,7 +128,7 @@ async def report_plan(
     "/figure",
     response_model=Figure,
     summary="Draw a plan or a replica",
-    responses=problems(*REFUSALS) | _also("svg", "png", "pdf"),
+    responses=problems(*REFUSALS) | also("svg", "png", "pdf"),
 )
 async def draw_figure(
     request: Request, body: SystemBody, options: Annotated[FigureOptions, Query()]
