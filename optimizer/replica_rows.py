@@ -4,17 +4,13 @@ A row that names the queue model ``continuous`` gets percentiles beside the mean
 reference's, gets the reference's answer. Rates are requests per second, times ms.
 """
 
-from collections.abc import Iterable, Iterator
-
 from pydantic import Field
 
 from optimizer.compat.queue_service import QueueAnswer, QueueProblem, analyze_problem, size_problem
 from optimizer.documents import Coefficient, Count, Document, PositiveCount, Quantity, SignedQuantity
-from optimizer.errors import SpecError
 from optimizer.queueing.measures import LATENCIES
 from optimizer.queueing.table import QueueModelName
 from optimizer.replica import Percentiles, Replica, ReplicaPerformance, analyze_replicas
-from optimizer.spec.files import json_value
 from optimizer.spec.messages import validated
 from optimizer.timing import DEFAULT_MAX_NUM_TOKENS, PerfParms, SchedulerName
 
@@ -108,16 +104,6 @@ class NoSteadyState(Document):
     """Largest stable rate [requests/s]."""
     message: str
     """What is wrong."""
-
-
-def read_rows(lines: Iterable[str]) -> Iterator[ReplicaRow | SpecError]:
-    """Read rows from JSON lines, skipping empty ones; a bad line yields the error that says why."""
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            try:
-                yield validated(ReplicaRow, json_value(line, f"line {number}"), f"line {number}: ")
-            except SpecError as error:
-                yield error
 
 
 def analyze_row(row: ReplicaRow) -> QueueAnswer | NoSteadyState:

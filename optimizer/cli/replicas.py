@@ -322,12 +322,13 @@ def _answer_lines(
     simulate: "Callable[[Replica, float], ReplicaSimulation | Overload] | None" = None,
 ) -> int:
     """Answer every line with one line; a bad one with its message, and with exit status 2 in the end."""
+    from optimizer.compat.queue_service import read_problems
     from optimizer.errors import AnalysisError, SpecError
-    from optimizer.replica_rows import read_rows
+    from optimizer.replica_rows import ReplicaRow
     from optimizer.spec.files import lines_of, read_text
 
     bad = 0
-    for problem in read_rows(lines_of(read_text(path))):
+    for problem in read_problems(lines_of(read_text(path)), ReplicaRow):
         if isinstance(problem, SpecError):
             bad += 1
             print(json.dumps({"message": str(problem)}, ensure_ascii=False))

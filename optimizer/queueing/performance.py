@@ -5,7 +5,7 @@ knows; `optimizer.queueing.table` lists them.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar, Self
 
 import numpy as np
@@ -87,6 +87,10 @@ class Variability:
     """Of the times between arrivals; 1: a Poisson process."""
     in_tokens_cv: FloatArray
     out_tokens_cv: FloatArray
+
+
+VARIABILITY = tuple(field.name for field in fields(Variability))
+"""What documents call these, in their order."""
 
 
 class QueueModel(ABC):
