@@ -280,11 +280,12 @@ def _performance(found: Performance, stable_rate_rps: FloatArray, row: int) -> R
         if hasattr(found, name)
     }
     for metric in LATENCIES:
-        figures[f"{metric}_percentiles"] = _percentiles(found, metric, row)
+        figures[f"{metric}_percentiles"] = percentiles_of(found, metric, row)
     return ReplicaPerformance.model_validate(figures | {"stable_rate_rps": float(stable_rate_rps[row])})
 
 
-def _percentiles(found: Performance, metric: LatencyName, row: int) -> Percentiles | None:
+def percentiles_of(found: Performance, metric: LatencyName, row: int) -> Percentiles | None:
+    """Return the percentiles of a latency of one row; none where only means are known."""
     if not found.knows_percentiles:
         return None
     values = {

@@ -17,10 +17,11 @@ ROOT = Path(__file__).resolve().parent.parent
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("optimizer.errors", "optimizer.arrays", "optimizer.parallel", "optimizer.units"),
-    ("optimizer.money",),
+    ("optimizer.cluster", "optimizer.money"),
     ("optimizer.documents",),
     ("optimizer.timing",),
-    ("optimizer.queueing", "optimizer.simulation"),
+    ("optimizer.simulation",),
+    ("optimizer.queueing",),
     ("optimizer.spec",),
     ("optimizer.profiles",),
     ("optimizer.tabulation",),
@@ -39,7 +40,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 """Low to high: a module imports only what stands before it; those of one layer do not meet."""
 
 INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
-    "optimizer.timing": (("law",), ("engine",), ("linear", "iteration"), ("table",)),
+    "optimizer.timing": (("law",), ("engine",), ("linear", "iteration", "batch"), ("table",)),
     "optimizer.compat": (("queue_service",),),
     "optimizer.starters": (("use_cases", "prices"), ("document",)),
     "optimizer.spec": (
@@ -66,7 +67,13 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("performance",),
         ("continuous.replicas",),
         ("continuous.schedulers", "continuous.latencies"),
-        ("continuous.model", "reference", "targets"),
+        ("bulk", "bulk.server", "bulk.poisson"),
+        ("bulk.chain",),
+        ("bulk.answers", "bulk.gaps", "bulk.totals"),
+        ("bulk.services", "bulk.windows"),
+        ("bulk.beyond",),
+        ("bulk.steady",),
+        ("continuous.model", "reference", "bulk.model", "targets"),
         ("sizing", "table"),
     ),
     "optimizer.simulation": (
@@ -106,6 +113,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "figures.document",
             "reports.power",
             "simulation.document",
+            "simulation.predictions",
         ),
         (
             "comparison.rows",
@@ -126,8 +134,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("explanation.explain", "figures.kinds"),
     ),
     "optimizer.render": (
-        ("text", "names", "columns", "estimates", "target_words"),
-        ("plots.style", "money", "tables"),
+        ("text", "names", "columns", "estimates", "target_words", "section", "simulation_words"),
+        ("plots.style", "money", "tables", "simulation_section"),
         ("comparison_words", "plots.curves", "plots.bars", "plots.grids", "explanation_words"),
         ("progress", "plots", "sections"),
         ("pages", "plan_tables", "replica_tables", "comparison_tables", "server_tables", "estimate_tables"),
@@ -186,7 +194,8 @@ FACADE_USERS = ("optimizer.cli.main", "optimizer.cli.reporting", "rest_server.ap
 """What reads its version."""
 
 HOMES = {
-    "joblib": ("optimizer.parallel",),
+    "joblib": ("optimizer.parallel", "optimizer.cluster"),
+    "distributed": ("optimizer.cluster",),
     "numba": ("optimizer.simulation.machine.compiling",),
     "highspy": ("optimizer.solvers.highs",),
     "pulp": ("optimizer.solvers.backends",),

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 
 from optimizer.cli.command import Command, add_path
 from optimizer.cli.solving import (
+    add_effort,
     add_load,
     add_load_change,
     add_solving_flags,
+    effort_given,
     flag_of,
     load_change,
     read_system,
+    simulating,
     solving_options,
 )
 
@@ -55,6 +58,10 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
     add_load(parser)
     add_solving_flags(parser)
     parser.add_argument(
+        "--simulate", action="store_true", help="add a section: predicted beside simulated, as `simulate`"
+    )
+    add_effort(parser)
+    parser.add_argument(
         "--date", metavar="TEXT", help="the day to write on the page (SOURCE_DATE_EPOCH's, else none)"
     )
     parser.add_argument("--json", action="store_true", help="write the report as JSON to stdout")
@@ -72,7 +79,7 @@ def _origin(arguments: argparse.Namespace) -> "Origin":
 
 
 def _report(arguments: argparse.Namespace) -> None:
-    from optimizer.jobs import make_report
+    from optimizer.jobs import Effort, make_report
     from optimizer.render.pages import PageFormat, render_report
     from optimizer.render.progress import working
     from optimizer.spec.writing import write_text
@@ -82,8 +89,16 @@ def _report(arguments: argparse.Namespace) -> None:
         "html": arguments.output, "markdown": arguments.markdown, "csv": arguments.csv
     }  # fmt: skip
     _check_files(arguments)
+    effort = effort_given(arguments, simulates=arguments.simulate)
+    if arguments.simulate:
+        with simulating(arguments) as progress:
+            report = make_report(
+                system, effort=Effort(**effort), progress=progress, backend=arguments.backend
+            )
+    else:
+        with working("writing the report"):
+            report = make_report(system, backend=arguments.backend)
     with working("writing the report"):
-        report = make_report(system, backend=arguments.backend)
         for page_format, path in files.items():
             if path is not None:
                 write_text(render_report(report, system, page_format, _origin(arguments)), path)

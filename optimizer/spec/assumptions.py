@@ -46,7 +46,7 @@ def check_variability(load: Load, prefix: str, profiles: Iterable[ModelProfile])
     for profile in profiles if any(value != 1 for value in coefficients.values()) else ():
         owner = f" of {profile.name!r} on {profile.accelerator!r}"
         problem = variability_problem(profile.queue_model, coefficients, owner)
-        if laws_known(profile) and problem is not None:
+        if problem is not None and laws_known(profile):
             raise SpecError(f"{prefix}{problem}")
 
 
@@ -61,7 +61,7 @@ def check_target(target: ModelTarget, place: str, profiles: Iterable[ModelProfil
     for measure, _ in target.latency_targets():
         for profile in mine:
             model = QUEUE_MODELS[profile.queue_model]
-            if laws_known(profile) and not model.knows(measure):
+            if not model.knows(measure) and laws_known(profile):
                 value = target.percentile if target.percentile is not None else target.goodput_share
                 knowing = models_that(partial(_knows, measure))
                 raise SpecError(

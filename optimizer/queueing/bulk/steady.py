@@ -186,7 +186,7 @@ def _starts(
 
 
 def _anchored(band: FloatArray, up: int, size: int, anchor: int) -> FloatArray | None:
-    """Return the long run, found from one state whose equation is left out; none if it is hardly ever taken."""
+    """Return the long run, found from a state whose equation is left out; none if it is too rare for that."""
     from scipy.linalg import solve_banded
 
     matrix, count = band.copy(), band.shape[1]

@@ -64,9 +64,12 @@ def beyond_in_window(
 def beyond_behind_first(
     server: BatchServer, rate: float, limit: float, idle: float, flows: FloatArray, room_counts: FloatArray
 ) -> float:
-    """Return how many that come behind the first of a window, on a free server, are beyond a limit (`oldest`).
+    """Return how many that come behind the first of a window are beyond a limit (`oldest`).
 
     Args:
+        server: the server, which is free.
+        rate: arrivals [1/ms].
+        limit: the limit [ms].
         idle: how often a request finds the server free and nobody there.
         flows: by batch, how often its service leaves nobody over.
         room_counts: which of these count here.
