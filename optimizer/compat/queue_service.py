@@ -3,7 +3,7 @@
 Rates are requests per second, times ms. A missing ``maxQueueSize`` is 0, as there.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from pydantic import Field
@@ -53,7 +53,7 @@ class QueueProblem(Document):
         )
 
 
-_Problem = TypeVar("_Problem", bound=QueueProblem)
+_Problem = TypeVar("_Problem", bound=Document)
 
 
 class QueueAnswer(Document):
@@ -81,16 +81,24 @@ class QueueAnswer(Document):
     """Largest rate that meets the ITL target [requests/s]; 0 in an analysis."""
 
 
-def read_problems(lines: Iterable[str], kind: type[_Problem]) -> Iterator[_Problem | SpecError]:
-    """Read problems of a kind from JSON lines, skipping empty ones; a bad line yields what is wrong with it.
+def read_problems(
+    lines: Iterable[str], kind: type[_Problem] | Callable[[object], type[_Problem]]
+) -> Iterator[_Problem | SpecError]:
+    """Read problems from JSON lines, skipping empty ones; a bad line yields what is wrong with it.
 
     Numbers have no units, as in the reference's format.
+
+    Args:
+        lines: the lines.
+        kind: the kind of problem, or what tells it from the line's value.
     """
     for number, line in enumerate(lines, start=1):
         if line.strip():
             place = f"line {number}"
             try:
-                yield validated(kind, json_value(line, place), f"{place}: ", NUMBERS_ONLY)
+                value = json_value(line, place)
+                mine = kind if isinstance(kind, type) else kind(value)
+                yield validated(mine, value, f"{place}: ", NUMBERS_ONLY)
             except SpecError as error:
                 yield error
 

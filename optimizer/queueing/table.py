@@ -7,12 +7,15 @@ from typing import Annotated
 from pydantic import AfterValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from optimizer.queueing.bulk.model import BulkQueues
 from optimizer.queueing.continuous.model import ContinuousQueues
 from optimizer.queueing.performance import QueueModel
 from optimizer.queueing.reference import ReplicaQueues
 from optimizer.timing import Law
 
-QUEUE_MODELS: dict[str, type[QueueModel]] = {model.name: model for model in (ReplicaQueues, ContinuousQueues)}
+QUEUE_MODELS: dict[str, type[QueueModel]] = {
+    model.name: model for model in (ReplicaQueues, ContinuousQueues, BulkQueues)
+}
 """All queue models by the names that documents give them."""
 
 
@@ -62,7 +65,7 @@ def variability_problem(name: str, coefficients: Mapping[str, float], owner: str
     varied = [f"{wire}: {value:g}" for wire, value in coefficients.items() if value != 1]
     if not varied or QUEUE_MODELS[name].takes_variability:
         return None
-    others = models_that(lambda model: model.takes_variability)
+    others = models_that(lambda model: model.takes_variability and model.has_tokens)
     return (
         f"{varied[0]} is not 1, which the queue model {name!r}{owner} assumes; remove it, or set queueModel "
         f"to {others}{' there' if owner else ''}"

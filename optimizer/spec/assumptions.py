@@ -42,8 +42,10 @@ def check_variability(load: Load, prefix: str, profiles: Iterable[ModelProfile])
     Raises:
         SpecError: a coefficient of variation is not the one that a queue model assumes.
     """
+    if all(getattr(load, name) == 1 for name in VARIABILITY):
+        return
     coefficients = {Load.model_fields[name].alias or name: getattr(load, name) for name in VARIABILITY}
-    for profile in profiles if any(value != 1 for value in coefficients.values()) else ():
+    for profile in profiles:
         owner = f" of {profile.name!r} on {profile.accelerator!r}"
         problem = variability_problem(profile.queue_model, coefficients, owner)
         if problem is not None and laws_known(profile):
@@ -72,4 +74,4 @@ def check_target(target: ModelTarget, place: str, profiles: Iterable[ModelProfil
 
 
 def _knows(measure: Measure, model: type[QueueModel]) -> bool:
-    return model.knows(measure)
+    return model.knows(measure) and model.has_tokens

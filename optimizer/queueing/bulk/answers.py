@@ -7,7 +7,7 @@ import numpy as np
 from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.chain import service_ms
 from optimizer.queueing.bulk.poisson import fill_at_most, fill_chances, largest_count
-from optimizer.queueing.bulk.server import BatchServer
+from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.machine.compiling import compiled_with_arrays
 
 NODES = np.array([0.06943184420297371, 0.33000947820757187, 0.6699905217924281, 0.9305681557970262])

@@ -12,9 +12,9 @@ import numpy as np
 from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.chain import room_beside, service_ms
 from optimizer.queueing.bulk.gaps import gap_table
-from optimizer.queueing.bulk.server import CLOCK, GAP, BatchServer
 from optimizer.queueing.bulk.services import beyond_in_service
 from optimizer.queueing.bulk.windows import beyond_when_free
+from optimizer.simulation.batches import CLOCK, GAP, BatchServer
 from optimizer.simulation.machine.compiling import entry_with_arrays
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.poisson import fill_chances
-from optimizer.queueing.bulk.server import CLOCK, GAP, INTERVAL, OLDEST, BatchServer
+from optimizer.simulation.batches import CLOCK, GAP, INTERVAL, OLDEST, BatchServer
 from optimizer.simulation.machine.compiling import compiled_with_arrays, entry_with_arrays
 
 FIRST_POINTS = 48

@@ -7,7 +7,7 @@ import numpy as np
 from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.chain import service_ms
 from optimizer.queueing.bulk.poisson import fill_chances
-from optimizer.queueing.bulk.server import BatchServer
+from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.machine.compiling import compiled_with_arrays
 
 

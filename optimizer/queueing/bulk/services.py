@@ -9,7 +9,7 @@ from optimizer.queueing.bulk.answers import NEGLIGIBLE, NODES, STEP, WEIGHTS, fi
 from optimizer.queueing.bulk.chain import service_ms
 from optimizer.queueing.bulk.gaps import fill_beyond_gap
 from optimizer.queueing.bulk.poisson import fill_at_most, fill_chances
-from optimizer.queueing.bulk.server import COLLECT, GAP, INTERVAL, OLDEST, BatchServer
+from optimizer.simulation.batches import COLLECT, GAP, INTERVAL, OLDEST, BatchServer
 from optimizer.simulation.machine.compiling import compiled_with_arrays
 
 

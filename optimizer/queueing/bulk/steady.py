@@ -10,7 +10,8 @@ import numpy as np
 
 from optimizer.arrays import FloatArray
 from optimizer.errors import AnalysisError
-from optimizer.queueing.bulk.server import CLOCK, NO_LIMIT, OLDEST, BatchServer
+from optimizer.simulation.batches import CLOCK, OLDEST, BatchServer
+from optimizer.simulation.limits import UNLIMITED
 
 TAIL = 1e-13
 """Chance of a queue beyond the states that are looked at, where there is room for any number."""
@@ -145,7 +146,7 @@ def _states(server: BatchServer, rate: float) -> int:
     most = min(max(server.room, 1), MOST_STATES)
     mean, load = rate * spacing_ms(server), load_of(server, rate)
     if load >= 1:
-        if server.room >= NO_LIMIT:
+        if server.room >= UNLIMITED:
             raise AnalysisError("the queue grows without end; lower the rate, or limit the queue")
         return most
     top = server.size + mean + 9 * math.sqrt(mean) + 25

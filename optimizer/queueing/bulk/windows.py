@@ -9,7 +9,7 @@ from optimizer.queueing.bulk.answers import NODES, STEP, WEIGHTS, fill_beyond, m
 from optimizer.queueing.bulk.chain import FIRST_POINTS, room_beside, service_ms
 from optimizer.queueing.bulk.gaps import beyond_gap
 from optimizer.queueing.bulk.poisson import fill_at_most, fill_chances
-from optimizer.queueing.bulk.server import COLLECT, GAP, INTERVAL, BatchServer
+from optimizer.simulation.batches import COLLECT, GAP, INTERVAL, BatchServer
 from optimizer.simulation.machine.compiling import compiled_with_arrays
 
 
