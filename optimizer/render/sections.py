@@ -147,11 +147,12 @@ def _latencies(overview: Overview) -> Section:
 
 def _latency(row: PoolRow, label: str, digits: int) -> tuple[str, str, str]:
     """Return a latency, its target and what is left of it; the percentile where the target is about one."""
-    found = of_latency(row.targets, label)
     itl = label == "ITL"
-    mean_ms, target_ms = (row.itl_ms, row.itl_target_ms) if itl else (row.ttft_ms, row.ttft_target_ms)
-    value, target = (mean_ms, target_ms) if found is None else (found.value, found.limit)
-    percentile = "" if found is None else f"{found.measure.split()[0]} "
+    found = row.target_on("itl" if itl else "ttft")
+    value, target = (row.itl_ms if itl else row.ttft_ms, None)
+    if found is not None:
+        value, target = found.value, found.limit
+    percentile = "" if found is None or found.measure == label else f"{found.measure.split()[0]} "
     return f"{percentile}{value:,.{digits}f}", _target(target), _margin(value, target)
 
 

@@ -417,3 +417,22 @@ def test_labels_keep_their_distance_and_their_order() -> None:
     assert moved[0] >= 0.05 - 1e-12
     assert moved[-1] <= 0.95 + 1e-12
     assert _apart([0.2, 0.8], [0.1, 0.1]) == [0.2, 0.8]
+
+
+def test_numbers_in_fields_are_never_shortened() -> None:
+    document = generate_document(60, 4, 3, seed=4)
+    long = "meta-llama/Llama-3.1-70B-Instruct-FP8-"
+    for item in document["models"]:
+        item["name"] = long + item["name"]
+    for item in document["serviceClasses"]:
+        for target in item["modelTargets"]:
+            target["model"] = long + target["model"]
+    for item in document["servers"]:
+        item["model"] = long + item["model"]
+    for kind in ("load", "assignment"):
+        figure = make_figure(load_system(document), kind)
+        drawn = " ".join(texts(draw(figure, "svg")))
+        for panel in figure.panels:
+            assert isinstance(panel, GridPanel)
+            words = {word for row in panel.cells for cell in row for word in cell.text.split()}
+            assert {word for word in words if word not in drawn} == set()
