@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CompareRequest",
+    "Effort",
     "FigureRequest",
     "LoadChange",
     "RepairRequest",

@@ -13,16 +13,19 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 import uvicorn
 from fastapi import FastAPI, Request
-from starlette.responses import JSONResponse, Response
+from fastapi.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from uvicorn.supervisors import Multiprocess
 
 import optimizer
 from optimizer.errors import SpecError
+from optimizer.stabilisation.rules import RECOMMENDED, Rules, read_rules
 from rest_server.compat.queue import queue_router
 from rest_server.compat.routes import wire_router
 from rest_server.compat.slashes import TrailingSlash
@@ -32,9 +35,11 @@ from rest_server.errors import API_PREFIX, add_error_handlers
 from rest_server.limits import BodyLimit, RequestLog
 from rest_server.logs import SERVICE, log_configuration
 from rest_server.memory import return_large_memory
+from rest_server.metrics import ServiceMetrics
 from rest_server.security import Gate, KeyFiles
 from rest_server.settings import Settings, load_settings
-from rest_server.state import HeldFleet
+from rest_server.state import HeldFleet, Snapshot
+from rest_server.state_file import open_state
 from rest_server.v1.routes import api_router
 from rest_server.workers import SolverWorkers
 
@@ -64,13 +69,24 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.settings = settings
     app.state.workers, app.state.study_workers = _workers(settings)
-    app.state.held = HeldFleet()
+    rules = _rules(settings)
+    app.state.held = HeldFleet(rules=rules) if settings.state is None else open_state(settings.state, rules)
+    app.state.metrics = _metrics(app, settings)
     app.state.ready = False
     for path, handler, question in (
         ("/healthz", _health, "Is the service alive?"),
         ("/readyz", _readiness, "Does it take requests?"),
     ):
         app.add_api_route(path, handler, methods=["GET"], tags=["health"], summary=question)
+    app.add_api_route(
+        "/metrics",
+        _scraped,
+        methods=["GET"],
+        tags=["health"],
+        summary="What Prometheus scrapes.",
+        response_class=PlainTextResponse,
+        responses={200: {"content": {"application/openmetrics-text": {"schema": {"type": "string"}}}}},
+    )
     app.include_router(api_router(stateful=settings.stateful), prefix=API_PREFIX)
     app.include_router(wire_router(stateful=settings.stateful))
     app.include_router(queue_router(), prefix="/queue")
@@ -93,7 +109,36 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
         accepts_host=settings.accepts_host,
     )
     app.add_middleware(TrailingSlash)
-    app.add_middleware(RequestLog)
+    app.add_middleware(RequestLog, observe=app.state.metrics.observe)
+
+
+def _rules(settings: Settings) -> Rules:
+    """Return what keeps desired replicas from following every plan.
+
+    Raises:
+        SpecError: the file of rules cannot be read, or says something impossible.
+    """
+    if settings.stabilise is None:
+        return Rules()
+    return RECOMMENDED if settings.stabilise == "recommended" else read_rules(Path(settings.stabilise))
+
+
+def _metrics(app: FastAPI, settings: Settings) -> ServiceMetrics:
+    def fleet() -> Snapshot:
+        now: Snapshot = app.state.held.snapshot()
+        return now
+
+    def workers() -> dict[str, SolverWorkers]:
+        return {"plans": app.state.workers, "studies": app.state.study_workers}
+
+    return ServiceMetrics(settings, fleet if settings.stateful else None, workers)
+
+
+def _scraped(request: Request) -> Response:
+    """Return what Prometheus scrapes."""
+    metrics: ServiceMetrics = request.app.state.metrics
+    text, media_type = metrics.exposition(request.headers.get("accept", ""))
+    return Response(text, headers={"Content-Type": media_type})
 
 
 @asynccontextmanager
@@ -106,6 +151,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     yield
     state.ready = False
     await asyncio.gather(state.workers.close(), state.study_workers.close())
+    await run_in_threadpool(state.held.close)
     state.workers, state.study_workers = _workers(state.settings)  # for another life of the same application
 
 

@@ -14,6 +14,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from optimizer.errors import AnalysisError, IncompletePlanError, InferplanError, SolverError, SpecError
 from optimizer.spec.messages import UNKNOWN_KEY, path_text, problem_text
+from rest_server.journal import StateNotWrittenError
 from rest_server.solver_processes import NoSolverProcess
 from rest_server.workers import ClientLeft, RequestTimeout, ServiceBusy
 
@@ -29,6 +30,7 @@ _TITLES: tuple[tuple[type[Exception], str], ...] = (
     (ServiceBusy, "The service is busy"),
     (NoSolverProcess, "The service cannot solve"),
     (RequestTimeout, "The time ran out"),
+    (StateNotWrittenError, "The state cannot be written"),
 )
 """Class of error to title; other errors have the text of their status."""
 _PATH = re.compile(r"([A-Za-z_]\w*(?:[.\[].*?)?)(?::\d+:\d+)?")
@@ -127,7 +129,7 @@ async def _of_the_library(request: Request, error: Exception) -> Response:
     if isinstance(error, ClientLeft):
         return Response(status_code=error.http_status)
     headers = None
-    if isinstance(error, ServiceBusy | NoSolverProcess):
+    if isinstance(error, ServiceBusy | NoSolverProcess | StateNotWrittenError):
         headers = {"Retry-After": str(error.retry_after_s)}
     title = next((title for kind, title in _TITLES if isinstance(error, kind)), None)
     message = " ".join(str(error).split())

@@ -6,6 +6,7 @@ import logging
 import re
 import time
 import uuid
+from collections.abc import Callable
 from typing import NoReturn
 
 from starlette.datastructures import MutableHeaders
@@ -195,8 +196,15 @@ class _Body:
 class RequestLog:
     """Gives every request an id, times it, and logs it in one line."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, observe: Callable[[Scope, int, float], None] | None = None) -> None:
+        """Set up the log.
+
+        Args:
+            app: what answers.
+            observe: is called with every request's scope, status and time [s], too.
+        """
         self._app = app
+        self._observe = observe
         self._logger = logging.getLogger(ACCESS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -223,7 +231,10 @@ class RequestLog:
         try:
             await self._app(scope, receive, noted)
         finally:
-            self._write(scope, status, time.perf_counter() - began)
+            spent_s = time.perf_counter() - began
+            self._write(scope, status, spent_s)
+            if self._observe is not None:
+                self._observe(scope, status, spent_s)
 
     def _write(self, scope: Scope, status: int, spent_s: float) -> None:
         state = scope["state"]

@@ -29,6 +29,8 @@ _SOLVING = frozenset(
     {
         "/v1/plan", "/v1/candidates", "/v1/analyze", "/v1/size",
         "/v1/compare", "/v1/explain", "/v1/simulate", "/v1/report", "/v1/figure",
+        "/v1/fleet/compare", "/v1/fleet/explain", "/v1/fleet/simulate", "/v1/fleet/report",
+        "/v1/fleet/figure",
         "/optimizeOne", "/optimize", "/solve", "/target",
     }
 )  # fmt: skip

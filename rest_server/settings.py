@@ -57,6 +57,16 @@ class Settings(BaseSettings):
     """Processes that answer requests; more than one only if stateless."""
     stateful: bool = False
     """Whether the service holds a fleet."""
+    state: Path | None = None
+    """File that holds the fleet beyond the end of the service; none: it ends with the service."""
+    stabilise: Path | Literal["recommended"] | None = None
+    """What keeps desired replicas from following every plan: ``recommended`` for every rule with the usual
+    values, or a file of rules; none: nothing does."""
+    stale_after_s: float = Field(300.0, gt=0, le=1e9, allow_inf_nan=False)
+    """Age from which on a plan is not followed any more: targets are then refused [s]."""
+    metric_aliases: Annotated[tuple[Literal["inferno", "wva"], ...], NoDecode] = ()
+    """Other names under which ``/metrics`` gives the desired replicas: ``inferno``, ``wva``; in the
+    environment separated by commas."""
     protect_state: bool = False
     """Whether ``/optimizeOne`` leaves the fleet of a stateful service alone."""
     unserved: Literal["keep", "fail", "omit"] = "keep"
@@ -115,10 +125,19 @@ class Settings(BaseSettings):
         names = value.split(",") if isinstance(value, str) else value
         return tuple(name.strip().strip("[]").lower() for name in names if name.strip())
 
+    @field_validator("metric_aliases", mode="before")
+    @classmethod
+    def _names(cls, value: Any) -> Any:
+        """Split what came from the environment."""
+        return tuple(part for part in value.split(",") if part) if isinstance(value, str) else value
+
     def environment(self) -> dict[str, str]:
         """Return the environment variables from which another process reads the same settings."""
         texts = {name: str(value) for name, value in self}
         texts["allowed_hosts"] = ",".join(self.allowed_hosts)
+        texts["state"] = "" if self.state is None else str(self.state.absolute())
+        texts["stabilise"] = "" if self.stabilise is None else str(self.stabilise)
+        texts["metric_aliases"] = ",".join(self.metric_aliases)
         texts["api_key_files"] = os.pathsep.join(str(path.absolute()) for path in self.api_key_files)
         return {f"{PREFIX}{name.upper()}": text for name, text in texts.items()}
 
@@ -152,6 +171,8 @@ class Settings(BaseSettings):
             raise SpecError(
                 "--protect-state: without --stateful there is no fleet; remove one, or add the other"
             )
+        if self.state is not None and not self.stateful:
+            raise SpecError(f"--state {self.state}: without --stateful there is no fleet to keep; add it")
         if not (self.is_loopback() or self.api_key_files or self.insecure):
             raise SpecError(
                 f"--host {self.host}: other machines can reach this address and there are no API keys; "

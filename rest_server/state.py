@@ -7,114 +7,17 @@ before it.
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
-from typing import Any
+from typing import Protocol
 
 from optimizer.plan import Plan
-from optimizer.spec.files import Part
-from optimizer.spec.schema import (
-    Accelerator,
-    AllocationData,
-    Capacity,
-    ModelProfile,
-    OptimizerOptions,
-    Server,
-    ServiceClass,
-    SystemSpec,
-)
-from optimizer.spec.system import System, join_parts
-
-
-def _nothing() -> Mapping[str, Any]:
-    return MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class Entities:
-    """Everything that is known of a fleet, by name, in the order in which it came; names may dangle."""
-
-    accelerators: Mapping[str, Accelerator] = field(default_factory=_nothing)
-    """Accelerators by name."""
-    models: Mapping[str, Mapping[str, ModelProfile]] = field(default_factory=_nothing)
-    """Profiles by model and accelerator; a model may have none."""
-    service_classes: Mapping[str, ServiceClass] = field(default_factory=_nothing)
-    """Service classes by name."""
-    servers: Mapping[str, Server] = field(default_factory=_nothing)
-    """Servers by name, with what they run on and what was last planned for them."""
-    capacity: Mapping[str, int] = field(default_factory=_nothing)
-    """Units by accelerator type."""
-    optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
-    """How to choose."""
-
-    def __post_init__(self) -> None:
-        for name in ("accelerators", "service_classes", "servers", "capacity"):
-            object.__setattr__(self, name, _frozen(getattr(self, name)))
-        models = {model: _frozen(profiles) for model, profiles in self.models.items()}
-        object.__setattr__(self, "models", MappingProxyType(models))
-
-    @classmethod
-    def of(cls, document: SystemSpec) -> "Entities":
-        """Return the entities of a document; of two with one name the last counts."""
-        models: dict[str, dict[str, ModelProfile]] = {}
-        for profile in document.models:
-            models.setdefault(profile.name, {})[profile.accelerator] = profile
-        return cls(
-            {item.name: item for item in document.accelerators},
-            models,
-            {item.name: item for item in document.service_classes},
-            {item.name: item for item in document.servers},
-            {item.type: item.count for item in document.count},
-            document.optimizer,
-        )
-
-    def spec(self) -> SystemSpec:
-        """Return all entities as one document; a model without a profile has no place in it."""
-        return SystemSpec.model_construct(
-            accelerators=tuple(self.accelerators.values()),
-            models=tuple(profile for profiles in self.models.values() for profile in profiles.values()),
-            service_classes=tuple(self.service_classes.values()),
-            servers=tuple(self.servers.values()),
-            count=tuple(Capacity(type=kind, count=units) for kind, units in self.capacity.items()),
-            optimizer=self.optimizer,
-        )
-
-    def system(self) -> System:
-        """Return the cross-checked system, without validating again what was validated when it came in.
-
-        Raises:
-            SpecError: there is no server, or a name refers to nothing.
-        """
-        return join_parts([Part(self.spec())])
-
-    def with_desired(self, desired: Mapping[str, AllocationData]) -> "Entities":
-        """Return a copy with other desired allocations, by server; unknown servers are passed over."""
-        servers = {
-            name: server.model_copy(update={"desired": desired[name]}) if name in desired else server
-            for name, server in self.servers.items()
-        }
-        return replace(self, servers=servers)
-
-    def with_desired_applied(self) -> "Entities":
-        """Return a copy in which every server runs what is desired for it, and keeps its load."""
-        servers = {}
-        for name, server in self.servers.items():
-            current = server.desired.model_copy(update={"load": server.current.load})
-            servers[name] = server.model_copy(update={"current": current})
-        return replace(self, servers=servers)
-
-
-def desired_allocations(plan: Plan, servers: Mapping[str, Server]) -> dict[str, AllocationData]:
-    """Return what a plan desires for each of some servers; nothing for one that it does not serve."""
-    return {
-        name: plan.allocation_of(server) if name in plan.allocations else AllocationData()
-        for name, server in servers.items()
-    }
-
-
-def _frozen(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
-    return mapping if isinstance(mapping, MappingProxyType) else MappingProxyType(dict(mapping))
+from optimizer.spec.schema import AllocationData
+from optimizer.stabilisation.decisions import Decisions, Observation, Replicas
+from optimizer.stabilisation.rules import Rules
+from optimizer.stabilisation.stabilise import stabilise
+from rest_server.fleet import Entities
+from rest_server.history import History
 
 
 class RevisionConflict(Exception):  # noqa: N818  the name says what happened
@@ -160,7 +63,7 @@ class _Arriving:
 
 
 @dataclass(frozen=True, slots=True)
-class _Snapshot:
+class Snapshot:
     """Everything that is held at one revision."""
 
     revision: int
@@ -168,21 +71,62 @@ class _Snapshot:
     changed_at: int = 0
     """Revision of the last change that was more than keeping a plan."""
     plan: PlanRecord | None = None
+    history: History = field(default_factory=History)
+    """What was changed and planned last."""
+    decisions: Decisions | None = None
+    """What is desired since the last plan."""
+    replicas: Mapping[str, Mapping[str, Replicas]] = field(default_factory=dict)
+    """Replicas that are there, by server and accelerator, as they were last reported."""
+    rules: Rules = field(default_factory=Rules, compare=False)
+    """What stands between plans and what is desired."""
     arriving: _Arriving | None = None
     """The fleet that takes the place of the entities as soon as somebody asks for it."""
 
-    def settled(self) -> "_Snapshot":
+    def settled(self) -> "Snapshot":
         """Return this with the fleet that has arrived in its place."""
         if self.arriving is None:
             return self
         entities, plan = self.arriving.built()
-        record = self.plan if plan is None else PlanRecord(plan, self.revision, self.arriving.arrived_at)
-        return replace(self, entities=entities, plan=record, arriving=None)
+        settled = replace(self, entities=entities, arriving=None)
+        return settled if plan is None else settled.planned(plan, self.revision, self.arriving.arrived_at)
 
-    def changed(self, entities: Entities) -> "_Snapshot":
+    def changed(self, entities: Entities, cause: str) -> "Snapshot":
         """Return the next one, after a change of the entities."""
-        revision = self.revision + 1
-        return replace(self, revision=revision, entities=entities, changed_at=revision)
+        revision, now = self.revision + 1, time.time()
+        history = self.history.with_change(revision, now, cause, self.entities, entities)
+        return replace(self, revision=revision, entities=entities, changed_at=revision, history=history)
+
+    def planned(
+        self, plan: Plan, stands_for: int, made_at: float, missing: Collection[str] = ()
+    ) -> "Snapshot":
+        """Return this with a plan as the last one, and what it makes desired.
+
+        Args:
+            plan: the plan.
+            stands_for: revision of the fleet that it was made for.
+            made_at: when [s since the epoch].
+            missing: servers whose loads were not reported.
+        """
+        history = self.history.with_plan(self.revision, made_at, plan, stands_for)
+        seen = Observation(made_at, frozenset(missing), self.replicas)
+        system = self.entities.loose_system()
+        decisions = stabilise(plan, system, self.rules, self.decisions, seen)
+        record = PlanRecord(plan, stands_for, made_at)
+        return replace(self, plan=record, history=history, decisions=decisions)
+
+
+class Journal(Protocol):
+    """What outlives the service: it has every snapshot before anybody else has."""
+
+    def write(self, before: Snapshot, after: Snapshot) -> None:
+        """Write down what turns one snapshot into the next, so that a crash does not undo it.
+
+        Raises:
+            InferplanError: it cannot be written, and nothing of it was.
+        """
+
+    def close(self) -> None:
+        """Let go of what it writes to; another write opens it again."""
 
 
 class HeldFleet:
@@ -190,19 +134,38 @@ class HeldFleet:
 
     Readers take no lock. Nothing is built or computed under the lock of the state: it only puts a finished
     snapshot in place of another. Writers come one after the other, so that each sees the changes before it.
+    Where there is a journal, a snapshot is in it before it is here.
     """
 
-    def __init__(self, entities: Entities | None = None, *, instance: str | None = None) -> None:
-        """Begin with some entities at revision 0.
+    def __init__(
+        self,
+        entities: Entities | None = None,
+        *,
+        instance: str | None = None,
+        resumed: Snapshot | None = None,
+        journal: Journal | None = None,
+        rules: Rules | None = None,
+    ) -> None:
+        """Begin with some entities at revision 0, or where an earlier service stopped.
 
         Args:
             entities: what is held at first; none: nothing.
             instance: what tells the revisions of this service from those of one before; none: a random text.
+            resumed: what is held at first, in place of the entities.
+            journal: what every change is written down in; none: a fleet ends with its service.
+            rules: what stands between plans and what is desired; none: nothing.
         """
         self._instance = secrets.token_hex(4) if instance is None else instance
-        self._now = _Snapshot(0, entities or Entities())
+        self._now = replace(resumed or Snapshot(0, entities or Entities()), rules=rules or Rules())
+        self._journal = journal
         self._lock = threading.Lock()
         self._writing = threading.Lock()
+
+    def close(self) -> None:
+        """Let go of the journal."""
+        with self._writing:
+            if self._journal is not None:
+                self._journal.close()
 
     def etag(self, revision: int) -> str:
         """Return a revision as an entity tag, which no other fleet has."""
@@ -213,22 +176,51 @@ class HeldFleet:
         now = self._settled()
         return now.revision, now.entities
 
+    def snapshot(self) -> Snapshot:
+        """Return everything that is held now."""
+        return self._settled()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether what is held can be read at once, without anything to be built."""
+        return self._now.arriving is None
+
     def replace(self, arrival: Callable[[], Arrival]) -> None:
         """Put another fleet, with its plan, in place of this one; it is built when it is first asked for.
 
-        Most fleets that come with a request are never looked at, so nothing is spent on them.
-        """
-        arriving = _Arriving(arrival)
-        with self._lock:
-            self._now = replace(self._now.changed(self._now.entities), arriving=arriving)
+        Most fleets that come with a request are never looked at, so nothing is spent on them. Where there is
+        a journal it is built at once.
 
-    def _settled(self) -> _Snapshot:
+        Raises:
+            InferplanError: the journal cannot be written; nothing has changed.
+        """
+        if self._journal is None:
+            arriving = _Arriving(arrival)
+            with self._lock:
+                self._now = replace(self._now.changed(self._now.entities, "fleet"), arriving=arriving)
+            return
+        entities, plan = arrival()
+        with self._writing:
+            before = self._now
+            after = before.changed(entities, "fleet")
+            self._put(before, after if plan is None else after.planned(plan, after.revision, time.time()))
+
+    def _settled(self) -> Snapshot:
         """Return what is held now, with what arrived last in its place."""
         while (now := self._now).arriving is not None:
             self._exchanged(now, now.settled())
         return now
 
-    def _exchanged(self, before: _Snapshot, after: _Snapshot) -> bool:
+    def _put(self, before: Snapshot, after: Snapshot) -> bool:
+        """Write a snapshot down, then put it in place; say whether the one before was still there.
+
+        It always is where there is a journal: every writer then holds the lock of the writers.
+        """
+        if self._journal is not None and after is not before:
+            self._journal.write(before, after)
+        return self._exchanged(before, after)
+
+    def _exchanged(self, before: Snapshot, after: Snapshot) -> bool:
         """Put a snapshot in place of the one it was made from, and say whether that was still there."""
         with self._lock:
             there = self._now is before
@@ -237,7 +229,11 @@ class HeldFleet:
             return there
 
     def update(
-        self, change: Callable[[Entities], Entities], *, if_revision: int | None = None
+        self,
+        change: Callable[[Entities], Entities],
+        *,
+        if_revision: int | None = None,
+        cause: str = "change",
     ) -> tuple[int, Entities]:
         """Replace the entities by what `change` makes of them; what it raises leaves them as they are.
 
@@ -245,12 +241,14 @@ class HeldFleet:
             change: is called again if another fleet has arrived meanwhile; returning its argument changes
                 nothing. Other changes wait for it, readers do not.
             if_revision: the revision that the change is meant for; none: whatever is current.
+            cause: what the history says of it.
 
         Returns:
             The revision and the entities after the change.
 
         Raises:
             RevisionConflict: the fleet is at another revision.
+            InferplanError: the journal cannot be written; nothing has changed.
         """
         with self._writing:
             while True:
@@ -258,8 +256,8 @@ class HeldFleet:
                 if if_revision is not None and if_revision != before.revision:
                     raise RevisionConflict(before.revision, if_revision)
                 entities = change(before.entities)
-                after = before if entities is before.entities else before.changed(entities)
-                if self._exchanged(before, after):
+                after = before if entities is before.entities else before.changed(entities, cause)
+                if self._put(before, after):
                     return after.revision, after.entities
 
     @property
@@ -267,7 +265,15 @@ class HeldFleet:
         """The last plan, if any."""
         return self._settled().plan
 
-    def keep_plan(self, plan: Plan, desired: Mapping[str, AllocationData], revision: int) -> int:
+    def keep_plan(
+        self,
+        plan: Plan,
+        desired: Mapping[str, AllocationData],
+        revision: int,
+        *,
+        missing: Collection[str] = (),
+        replicas: Mapping[str, Mapping[str, Replicas]] | None = None,
+    ) -> int:
         """Keep a plan as the last one, and what it desires, also where the fleet has changed since.
 
         Only where a plan for a later revision is there already nothing is kept.
@@ -276,10 +282,15 @@ class HeldFleet:
             plan: the plan.
             desired: desired allocations by server.
             revision: the one that the plan was made from.
+            missing: servers whose loads were not reported.
+            replicas: those that are there, by server and accelerator, as far as they were reported.
 
         Returns:
             The revision that the plan stands for: that after this change, or where the fleet had changed
             before it the one that the plan was made from.
+
+        Raises:
+            InferplanError: the journal cannot be written; nothing has changed.
         """
         with self._writing:
             while True:
@@ -287,11 +298,8 @@ class HeldFleet:
                 if before.plan is not None and before.plan.revision > revision:
                     return revision
                 stands_for = before.revision + 1 if before.changed_at <= revision else revision
-                after = replace(
-                    before,
-                    revision=before.revision + 1,
-                    entities=before.entities.with_desired(desired),
-                    plan=PlanRecord(plan, stands_for, time.time()),
-                )
-                if self._exchanged(before, after):
+                entities = before.entities.with_desired(desired)
+                there = {**before.replicas, **(replicas or {})}
+                after = replace(before, revision=before.revision + 1, entities=entities, replicas=there)
+                if self._put(before, after.planned(plan, stands_for, time.time(), missing)):
                     return stands_for

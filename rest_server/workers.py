@@ -146,6 +146,11 @@ class SolverWorkers:
         return min(60, 1 + int(self.waiting * self._mean_s / self._max_solves))
 
     @property
+    def places(self) -> int:
+        """How many there are."""
+        return self._max_solves
+
+    @property
     def available(self) -> bool:
         """Whether work can be done: false before the first process is ready, and when none can be started."""
         return self._processes.available

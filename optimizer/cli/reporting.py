@@ -3,18 +3,23 @@
 import argparse
 import os
 import sys
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optimizer.cli.command import Command, add_path
 from optimizer.cli.solving import (
+    add_effort,
     add_load,
     add_load_change,
     add_solving_flags,
+    announced,
+    effort_given,
     flag_of,
     load_change,
     read_system,
+    simulating,
     solving_options,
 )
 
@@ -33,10 +38,14 @@ KINDS = {
     "batch": "largest load and latencies by batch limit",
     "latency": "latencies against load, with the targets",
     "timing": "token times of the fitted latency model against batch",
+    "distribution": "how latencies spread over requests: in closed form and simulated",
+    "percentiles": "means and percentiles of latencies against load: the same",
     "cost": "cost against load, by accelerator",
     "pareto": "cost against latency, by accelerator, with the Pareto front",
 }
 """What can be plotted; a test holds it to what the library offers."""
+SIMULATED = {"distribution", "percentiles"}
+"""Of these, what is simulated first."""
 PICTURES: "tuple[Format, ...]" = ("svg", "png", "pdf")
 
 
@@ -55,6 +64,10 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
     add_load(parser)
     add_solving_flags(parser)
     parser.add_argument(
+        "--simulate", action="store_true", help="add a section: predicted beside simulated, as `simulate`"
+    )
+    add_effort(parser)
+    parser.add_argument(
         "--date", metavar="TEXT", help="the day to write on the page (SOURCE_DATE_EPOCH's, else none)"
     )
     parser.add_argument("--json", action="store_true", help="write the report as JSON to stdout")
@@ -72,7 +85,7 @@ def _origin(arguments: argparse.Namespace) -> "Origin":
 
 
 def _report(arguments: argparse.Namespace) -> None:
-    from optimizer.jobs import make_report
+    from optimizer.jobs import Effort, make_report
     from optimizer.render.pages import PageFormat, render_report
     from optimizer.render.progress import working
     from optimizer.spec.writing import write_text
@@ -82,8 +95,16 @@ def _report(arguments: argparse.Namespace) -> None:
         "html": arguments.output, "markdown": arguments.markdown, "csv": arguments.csv
     }  # fmt: skip
     _check_files(arguments)
+    effort = effort_given(arguments, simulates=arguments.simulate)
+    if arguments.simulate:
+        with simulating(arguments) as progress:
+            report = make_report(
+                system, effort=Effort(**effort), progress=progress, backend=arguments.backend
+            )
+    else:
+        with working("writing the report"):
+            report = make_report(system, backend=arguments.backend)
     with working("writing the report"):
-        report = make_report(system, backend=arguments.backend)
         for page_format, path in files.items():
             if path is not None:
                 write_text(render_report(report, system, page_format, _origin(arguments)), path)
@@ -138,7 +159,7 @@ def _plot(arguments: argparse.Namespace) -> None:
         load=load_change(arguments),
         backend=arguments.backend,
     )
-    with working("plotting"):
+    with working("plotting"), announced() if arguments.kind in SIMULATED else nullcontext():
         try:
             figure = show_figure(request)
         except RequestError as error:

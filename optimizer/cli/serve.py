@@ -14,6 +14,33 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="hold a fleet, which requests change; else every request brings its system",
     )
+    parser.add_argument(
+        "--state",
+        metavar="FILE",
+        type=Path,
+        help="file that holds the fleet of a stateful service across restarts; made where none is",
+    )
+    parser.add_argument(
+        "--stabilise",
+        metavar="RULES",
+        nargs="?",
+        const="recommended",
+        help="keep desired replicas from following every plan: by the rules of a file, or without one by the "
+        "recommended rules; 'inferplan replay' shows what they do",
+    )
+    parser.add_argument(
+        "--stale-after",
+        metavar="S",
+        type=float,
+        help="age from which on a plan is not followed any more (300)",
+    )
+    parser.add_argument(
+        "--metric-alias",
+        metavar="NAME",
+        choices=("inferno", "wva"),
+        action="append",
+        help="give desired replicas in /metrics as inferno_… or wva_desired_replicas, too",
+    )
     parser.add_argument("--host", metavar="H", help="address to listen on (INFERNO_HOST, else 127.0.0.1)")
     parser.add_argument(
         "--port", metavar="P", type=int, help="port to listen on; 0: a free one (INFERNO_PORT, else 8080)"
@@ -56,7 +83,12 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
     )
 
 
-_SETTINGS = {"queue": "queue_at_root", "api_keys": "api_key_files"}
+_SETTINGS = {
+    "queue": "queue_at_root",
+    "api_keys": "api_key_files",
+    "stale_after": "stale_after_s",
+    "metric_alias": "metric_aliases",
+}
 """Arguments whose setting has another name."""
 
 
@@ -66,6 +98,10 @@ def _serve(arguments: argparse.Namespace) -> int:
 
     names = (
         "stateful",
+        "state",
+        "stabilise",
+        "stale_after",
+        "metric_alias",
         "host",
         "port",
         "workers",

@@ -147,14 +147,18 @@ SIMULATED_POOLS = (
     Column("rate of each", "req/s", ",.3g", rank=6),
     Column("TTFT plan", "ms", ",.0f", rank=1),
     Column("TTFT simulated", "ms", ",.0f"),
+    Column("TTFT p95 plan", "ms", ",.0f", rank=7, none=""),
     Column("TTFT p95", "ms", ",.0f", rank=3),
+    Column("TTFT p99 plan", "ms", ",.0f", rank=8, none=""),
     Column("TTFT p99", "ms", ",.0f", rank=4),
     Column("ITL plan", "ms", ",.1f", rank=2),
     Column("ITL simulated", "ms", ",.1f"),
+    Column("ITL p95 plan", "ms", ",.1f", rank=7, none=""),
     Column("ITL p95", "ms", ",.1f", rank=3),
+    Column("ITL p99 plan", "ms", ",.1f", rank=8, none=""),
     Column("ITL p99", "ms", ",.1f", rank=4),
     Column("within targets", form=".1%"),
-    Column("holds", kind="words"),
+    Column("verdict", kind="words"),
 )
 SIMULATED_MISSES = (
     name("server"),
@@ -163,6 +167,7 @@ SIMULATED_MISSES = (
     Column("limit", form="g"),
     Column("simulated"),
     Column("over", form="+.1%", none=""),
+    words("verdict"),
     words("why")._replace(none=""),
 )
 

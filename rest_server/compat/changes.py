@@ -6,9 +6,9 @@ from typing import Any
 
 from optimizer.errors import InferplanError, SpecError
 from rest_server.compat.lenient import read_object
+from rest_server.fleet import Entities
 from rest_server.limits import check_size
 from rest_server.settings import Settings
-from rest_server.state import Entities
 
 Changed = tuple[Entities, Any]
 """The entities after a change, and the answer."""

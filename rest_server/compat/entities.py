@@ -19,7 +19,7 @@ from rest_server.compat.shapes import (
     profile_shape,
     server_shape,
 )
-from rest_server.state import Entities
+from rest_server.fleet import Entities
 
 MAX_NAME = 253
 """Longest name."""

@@ -13,7 +13,7 @@ from optimizer.plan import Plan, Unserved
 from optimizer.solvers.deadline import Deadline
 from optimizer.spec.schema import AllocationData, Server
 from optimizer.spec.system import System
-from rest_server.state import Entities
+from rest_server.fleet import Entities
 
 LOWEST = 100
 """Priority of a server whose class is not known."""

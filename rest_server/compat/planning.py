@@ -22,10 +22,11 @@ from rest_server.compat.bodies import read_options, read_system
 from rest_server.compat.keeping import Division, divide
 from rest_server.compat.lenient import json_body
 from rest_server.compat.shapes import kept_shape, plain
+from rest_server.fleet import Entities, desired_allocations
 from rest_server.limits import check_size
 from rest_server.settings import Settings
 from rest_server.sizing_memo import memo_of_process
-from rest_server.state import Arrival, Entities, desired_allocations
+from rest_server.state import Arrival
 
 NOT_PLANNED = HTTPStatus.NOT_FOUND
 """The reference's status for a failed optimisation."""

@@ -20,8 +20,9 @@ from rest_server.compat.answers import WireRoute, json_response, notice_headers
 from rest_server.compat.changes import Change, Changed, WireRefusalError, check_fleet
 from rest_server.compat.lenient import json_body
 from rest_server.compat.planning import Outcome, plan_document, plan_state, planned_fleet, with_outcome
+from rest_server.fleet import Entities
 from rest_server.settings import Settings
-from rest_server.state import Entities, HeldFleet
+from rest_server.state import HeldFleet
 
 _READERS: dict[str, Callable[..., Any]] = {
     "/getAccelerators": entities.accelerators,

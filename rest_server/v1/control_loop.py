@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, TypeVar
+from urllib.parse import quote
 
 from fastapi import APIRouter, Body, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -17,9 +18,12 @@ from optimizer.errors import SpecError
 from optimizer.plan import Plan
 from optimizer.spec.assumptions import check_load
 from optimizer.spec.messages import did_you_mean, path_text, validated
-from optimizer.spec.schema import Load, Server, SystemSpec
+from optimizer.spec.schema import AllocationData, Load, Server, SystemSpec
+from optimizer.stabilisation.decisions import Replicas
+from rest_server.compat.answers import notice_headers
 from rest_server.errors import BodyError, field_path
-from rest_server.state import Entities, HeldFleet, PlanRecord, desired_allocations
+from rest_server.fleet import Entities, desired_allocations
+from rest_server.state import HeldFleet, PlanRecord
 from rest_server.v1.entities import Condition, held_fleet
 from rest_server.v1.examples import LOADS
 from rest_server.v1.models import LastPlan, LoadChange, LoadSnapshot, ServerList
@@ -72,6 +76,8 @@ class _Storing:
     """The revision that storing gave."""
     servers: Mapping[str, Server] = field(default_factory=dict)
     """The servers at that revision."""
+    loads: Mapping[str, LoadChange] = field(default_factory=dict)
+    """What was given, by server."""
 
     def __call__(self) -> SystemSpec:
         given = value_of(self.body)
@@ -84,9 +90,27 @@ class _Storing:
             changed.system()
             return changed
 
-        self.revision, stored = self.condition.update(self.held, store)
-        self.servers = stored.servers
+        self.revision, stored = self.condition.update(self.held, store, "loads")
+        self.servers, self.loads = stored.servers, loads
         return stored.spec()
+
+    @property
+    def missing(self) -> list[str]:
+        """Servers whose rates were not given."""
+        return [
+            name
+            for name in self.servers
+            if name not in self.loads or self.loads[name].arrival_rate_rpm is None
+        ]
+
+    @property
+    def replicas(self) -> dict[str, dict[str, Replicas]]:
+        """Replicas that are there, by server and accelerator, as far as they were given."""
+        return {
+            name: {acc: Replicas(there.ready, there.pending) for acc, there in change.replicas.items()}
+            for name, change in self.loads.items()
+            if change.replicas is not None
+        }
 
 
 def with_loads(entities: Entities, loads: Mapping[str, LoadChange]) -> Entities:
@@ -101,11 +125,35 @@ def with_loads(entities: Entities, loads: Mapping[str, LoadChange]) -> Entities:
             hint = did_you_mean(name, servers) if len(servers) <= MAX_SUGGESTED else ""
             raise BodyError(_place(name), f"server {name!r} does not exist{hint}")
         current = servers[name].current
-        given: dict[str, Any] = change.model_dump(exclude_unset=True)
+        given: dict[str, Any] = change.model_dump(exclude_unset=True, exclude={"replicas"})
         load = _of_body(name, partial(_load, current.load.model_dump() | given))
-        allocation = current.model_copy(update={"load": load})
+        allocation = _running(entities, name, change).model_copy(update={"load": load})
         servers[name] = servers[name].model_copy(update={"current": allocation})
     return replace(entities, servers=servers)
+
+
+def _running(entities: Entities, name: str, change: LoadChange) -> AllocationData:
+    """Return what a server runs, with the replicas that are said to be there."""
+    current, replicas = entities.servers[name].current, change.replicas
+    if replicas is None:
+        return current
+    for accelerator in replicas:
+        if accelerator not in entities.accelerators:
+            hint = did_you_mean(accelerator, entities.accelerators)
+            place = f"{_place(name)}.replicas.{_place(accelerator)}"
+            raise BodyError(place, f"accelerator {accelerator!r} does not exist{hint}")
+    numbers = {accelerator: there.ready + there.pending for accelerator, there in replicas.items()}
+    most = max(
+        numbers,
+        key=lambda accelerator: (numbers[accelerator], accelerator == current.accelerator),
+        default="",
+    )
+    if not numbers.get(most):
+        return AllocationData(load=current.load)
+    if (most, numbers[most]) == (current.accelerator, current.num_replicas):
+        return current
+    changed = {"accelerator": most, "num_replicas": numbers[most], "cost_cents_per_h": 0.0}
+    return current.model_copy(update=changed)
 
 
 def _place(name: str) -> str:
@@ -137,7 +185,8 @@ def _of_body(name: str, work: Callable[[], _Answer]) -> _Answer:
 def _keep(held: HeldFleet, text: bytes, stored: _Storing) -> int:
     """Keep a plan as the last one and as what is desired; return the revision that it stands for."""
     plan = Plan.model_validate_json(text)
-    return held.keep_plan(plan, desired_allocations(plan, stored.servers), stored.revision)
+    desired = desired_allocations(plan, stored.servers)
+    return held.keep_plan(plan, desired, stored.revision, missing=stored.missing, replicas=stored.replicas)
 
 
 @router.get("/plan", response_model=LastPlan, summary="Read the last plan", responses=problems(404))
@@ -167,19 +216,22 @@ def _last(held: HeldFleet) -> PlanRecord:
 def apply_plan(request: Request, condition: Condition) -> Response:
     """Make what the last plan recommends the current allocation of its servers, and return all servers.
 
-    Loads stay as they are, and so do servers that the plan does not know. With the plan's `ETag` in
-    `If-Match` it is done only if nothing has changed since the plan was made.
+    Loads stay as they are, and so do servers that the plan does not know. A server that the plan does not
+    serve keeps what it runs, and is named in `X-Inferplan-Unserved`. With the plan's `ETag` in `If-Match` it
+    is done only if nothing has changed since the plan was made.
     """
     held = held_fleet(request)
     plan = _last(held).plan
-    revision, entities = condition.update(held, lambda now: applied(now, plan))
+    unserved = [quote(item.server, safe="") for item in plan.unserved if item.server not in plan.allocations]
+    revision, entities = condition.update(held, lambda now: applied(now, plan), "applied")
     servers = ServerList.model_construct(servers=tuple(entities.servers.values()))
     text = servers.model_dump_json(by_alias=True, indent=2)
-    return Response(text, media_type=JSON, headers={"ETag": held.etag(revision)})
+    headers = {"ETag": held.etag(revision)} | notice_headers((), unserved=unserved)
+    return Response(text, media_type=JSON, headers=headers)
 
 
 def applied(entities: Entities, plan: Plan) -> Entities:
-    """Return entities whose servers run what a plan says, as far as it knows them."""
+    """Return entities whose servers run what a plan says, as far as it knows and serves them."""
     known = plan.allocations.keys() | {item.server for item in plan.unserved}
     planned = {name: server for name, server in entities.servers.items() if name in known}
     alone = replace(entities, servers=planned).with_desired(desired_allocations(plan, planned))

@@ -14,8 +14,9 @@ from optimizer.documents import Document
 from optimizer.errors import SpecError
 from optimizer.spec.messages import validated
 from optimizer.spec.schema import OptimizerOptions
+from rest_server.fleet import Entities
 from rest_server.limits import check_size
-from rest_server.state import Entities, HeldFleet
+from rest_server.state import HeldFleet
 from rest_server.v1.examples import ENTITIES
 from rest_server.v1.kinds import KINDS, Key, Kind, check_alone
 from rest_server.v1.problems import problems

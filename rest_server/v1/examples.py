@@ -60,6 +60,7 @@ SYSTEMS: Any = _named(bare=SYSTEM, wrapped=WRAPPED)
 COMPARISONS: Any = SYSTEMS | _named(
     two_sides={"first": SYSTEM, "second": SYSTEM, "secondOptions": {"unlimited": True}}
 )
+OTHER_SIDES: Any = _named(other={"second": SYSTEM})
 ANALYSES: Any = _named(
     one={"replica": REPLICA, "rate": 8.0},
     several={"items": [{"replica": REPLICA, "rate": 8.0}, {"replica": REPLICA, "rate": 12.0}]},

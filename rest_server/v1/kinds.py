@@ -12,7 +12,7 @@ from optimizer.documents import Document
 from optimizer.errors import SpecError
 from optimizer.spec.assumptions import check_load
 from optimizer.spec.schema import Accelerator, Capacity, ModelProfile, Server, ServiceClass
-from rest_server.state import Entities
+from rest_server.fleet import Entities
 from rest_server.v1.models import (
     AcceleratorList,
     CapacityList,

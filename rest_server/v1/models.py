@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, RootModel
 
-from optimizer.documents import Document, RequestsPerMinute, RequestsPerSecond, Tokens
+from optimizer.documents import Count, Document, RequestsPerMinute, RequestsPerSecond, Tokens
 from optimizer.jobs import SolveOptions
 from optimizer.plan import Plan
 from optimizer.replica import LatencyTargets, Replica, ReplicaPerformance, ReplicaSizing
@@ -89,8 +89,27 @@ class CompareOptions(PlanOptions):
     """After: rates times 0.5 … 1.5 and token lengths times 0.8 … 1.2 at random, from this seed."""
 
 
-class ReportOptions(PlanOptions):
+class EffortOptions(PlanOptions):
+    """How much to simulate, and options in place of the document's."""
+
+    requests: int = Field(DEFAULT_REQUESTS, ge=LEAST_REQUESTS, le=MOST_REQUESTS)
+    """Requests to the replica of each pool."""
+    seed: int = Field(DEFAULT_SEED, ge=0, lt=2**64)
+    """Where chance begins."""
+
+
+class SimulateOptions(EffortOptions):
+    """What to simulate."""
+
+    repair: bool = False
+    """Plan again until pools keep their targets; the answer is then the plan with its simulation."""
+
+
+class ReportOptions(EffortOptions):
     """In what form to answer, and options in place of the document's."""
+
+    simulate: bool = False
+    """Add a section: predicted beside simulated figures."""
 
     format: Literal["json", "html", "markdown", "csv"] = "json"
     """The numbers, one page with its pictures inside, the same without pictures, or a row for each pool."""
@@ -109,15 +128,6 @@ class FigureOptions(CompareOptions):
     """The accelerator, for a kind that shows one server; by default the plan's, or all."""
 
 
-class SimulateOptions(PlanOptions):
-    """How much to simulate, and options in place of the document's."""
-
-    requests: int = Field(DEFAULT_REQUESTS, ge=LEAST_REQUESTS, le=MOST_REQUESTS)
-    """Requests to the replica of each pool."""
-    seed: int = Field(DEFAULT_SEED, ge=0, lt=2**64)
-    """Where chance begins."""
-
-
 class WrappedSystem(Document):
     """A system document in the reference's wrappers."""
 
@@ -125,17 +135,22 @@ class WrappedSystem(Document):
     """`acceleratorData`, `modelData`, `serviceClassData`, `serverData`, `capacityData`, `optimizerData`."""
 
 
-class TwoSides(Document):
-    """Two systems or plans to compare."""
+class OtherSide(Document):
+    """What to compare a system or a plan with."""
 
-    first: dict[str, Any]
-    """A system, which is planned, or a plan as it is."""
     second: dict[str, Any] | None = None
     """The other system or plan; without it the first system, with other options or another load."""
     second_options: OptimizerOptions | None = Field(None, alias="secondOptions")
     """Options of the second side alone."""
     transition: bool = False
     """Whether the second system follows the first in time: what the first plan says is then what runs."""
+
+
+class TwoSides(OtherSide):
+    """Two systems or plans to compare."""
+
+    first: dict[str, Any]
+    """A system, which is planned, or a plan as it is."""
 
 
 class Analysis(Document):
@@ -252,8 +267,17 @@ class CandidateAnswer(Document):
     """The pairs that are none."""
 
 
+class ReplicaCount(Document):
+    """Replicas of a server on one accelerator that are there."""
+
+    ready: Count
+    """Replicas that answer."""
+    pending: Count = 0
+    """Replicas that have been asked for and do not answer yet."""
+
+
 class LoadChange(Document):
-    """The load of a server; what is not given stays as it is."""
+    """The load of a server, and its replicas; what is not given stays as it is."""
 
     arrival_rate_rpm: RequestsPerMinute | None = Field(None, alias="arrivalRate")
     """Arrival rate [requests/min]."""
@@ -263,6 +287,9 @@ class LoadChange(Document):
     """Mean output length [tokens]."""
     throughput_rpm: RequestsPerMinute | None = Field(None, alias="throughput")
     """Measured throughput [requests/min]; kept, not used."""
+    replicas: dict[str, ReplicaCount] | None = None
+    """Replicas that are there, by accelerator; those that are not named are none. They become what the server
+    runs on: with several accelerators the one with most replicas."""
 
 
 class LoadSnapshot(RootModel[dict[str, LoadChange]]):
@@ -276,6 +303,69 @@ class LastPlan(Plan):
     """Time since it was made [s]."""
     revision: int
     """Revision of the fleet that it is for; later ones have changed since."""
+
+
+class TargetAnswer(Document):
+    """How many replicas are desired of a server on an accelerator."""
+
+    target: str
+    """Server and accelerator."""
+    server: str
+    """The server."""
+    accelerator: str
+    """The accelerator's name."""
+    desired_replicas: int = Field(alias="desiredReplicas")
+    """Replicas that are desired."""
+    current_replicas: int = Field(alias="currentReplicas")
+    """Replicas that are there, as last reported, or as the fleet has them."""
+    max_batch_size: int = Field(alias="maxBatchSize")
+    """Batch limit of a replica; 0 where there is none."""
+    generated_at: AwareDatetime = Field(alias="generatedAt")
+    """When the plan was made."""
+    age_s: float = Field(alias="ageSeconds")
+    """Time since then [s]."""
+    revision: int
+    """Revision of the fleet that the plan is for."""
+    reason: str
+    """Why this number."""
+    held: bool
+    """Whether the plan says another number."""
+    detail: str
+    """What a held number waits for."""
+
+
+class TargetList(Document):
+    """What is desired of every server."""
+
+    targets: tuple[TargetAnswer, ...] = Field(strict=False)
+    """Every server on every accelerator that it can run on."""
+
+
+class FleetEvent(Document):
+    """A change of the fleet, or a plan that was kept."""
+
+    revision: int
+    """Revision of the fleet after it."""
+    made_at: AwareDatetime = Field(alias="at")
+    """When."""
+    cause: str
+    """`change`, `loads`, `plan`, `applied`, `imported`, or `fleet`: `/optimizeOne` brought another one."""
+    changed: dict[str, int] = Field(default_factory=dict)
+    """Items that were added, replaced or removed, by section of the documents."""
+    names: tuple[str, ...] = Field((), strict=False)
+    """Which, as far as they are few: `servers/chat`."""
+    plan: dict[str, Any] = Field(default_factory=dict)
+    """Of a plan the `revision` that it is for, its `status`, `totalCost`, whether it is `complete`, and how
+    many servers it does not serve in full (`unserved`) and changes (`changes`)."""
+
+
+class FleetHistory(Document):
+    """The last changes and plans of the fleet."""
+
+    events: tuple[FleetEvent, ...] = Field(strict=False)
+    """The newest first."""
+    plans: tuple[int, ...] = Field(strict=False)
+    """Revisions of the plans that can be read, the newest first."""
 
 
 class AcceleratorList(Document):

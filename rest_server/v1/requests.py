@@ -11,7 +11,8 @@ from pydantic import GetJsonSchemaHandler, TypeAdapter
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from rest_server.state import Entities, HeldFleet, RevisionConflict
+from rest_server.fleet import Entities
+from rest_server.state import HeldFleet, RevisionConflict
 
 JSON = "application/json"
 _Answer = TypeVar("_Answer")
@@ -80,8 +81,10 @@ class Precondition:
         if self.must_exist and not present:
             raise HTTPException(412, "If-Match: there is nothing here yet that could match")
 
-    def update(self, held: HeldFleet, change: Callable[[Entities], Entities]) -> tuple[int, Entities]:
-        """Change the fleet if the precondition holds, as one step.
+    def update(
+        self, held: HeldFleet, change: Callable[[Entities], Entities], cause: str = "change"
+    ) -> tuple[int, Entities]:
+        """Change the fleet if the precondition holds, as one step; the history names the cause.
 
         Raises:
             HTTPException: 412, the fleet is at another revision.
@@ -94,7 +97,7 @@ class Precondition:
                 meant = ", ".join(sorted(self.tags))
                 raise _refused(f"the fleet is at revision {tag[1:-1]}, not {meant}", tag)
         try:
-            return held.update(change, if_revision=wanted)
+            return held.update(change, if_revision=wanted, cause=cause)
         except RevisionConflict as error:
             tag = held.etag(error.current)
             raise _refused(f"the fleet is now at revision {tag[1:-1]}", tag) from None

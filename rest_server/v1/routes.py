@@ -6,7 +6,7 @@ from fastapi import APIRouter, HTTPException
 from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute
 
-from rest_server.v1 import control_loop, planning, studies
+from rest_server.v1 import control_loop, fleet, planning, studies, targets
 from rest_server.v1.entities import entities_router
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY"})
@@ -20,7 +20,7 @@ def api_router(*, stateful: bool) -> APIRouter:
     """
     parts = [planning.router, studies.router]
     if stateful:
-        parts += [entities_router(), control_loop.router]
+        parts += [entities_router(), fleet.router, control_loop.router, targets.router]
     router = APIRouter()
     for part in parts:
         router.include_router(part)

@@ -10,7 +10,7 @@ from optimizer.studies.comparison.document import Comparison
 from optimizer.studies.explanation.document import Explanation
 from optimizer.studies.figures.document import Figure
 from optimizer.studies.reports.report import Report
-from optimizer.studies.simulation.document import Simulation
+from optimizer.studies.simulation.document import RepairedPlan, Simulation
 from rest_server.v1.examples import COMPARISONS
 from rest_server.v1.models import (
     CompareOptions,
@@ -45,7 +45,7 @@ PAGE_HEADERS = {
 router = APIRouter(route_class=RawRoute, tags=["studies"])
 
 
-def _also(*formats: str) -> dict[int | str, dict[str, Any]]:
+def also(*formats: str) -> dict[int | str, dict[str, Any]]:
     """Return the documentation of an answer in other formats than JSON."""
     text: dict[str, Any] = {"schema": {"type": "string"}}
     return {200: {"content": {MEDIA_TYPES[name].partition(";")[0]: text for name in formats}}}
@@ -55,7 +55,11 @@ async def _formatted(
     request: Request, work: Callable[..., bytes], body: bytes, options: ReportOptions | FigureOptions
 ) -> Response:
     """Return what work gives, in the format that is asked for."""
-    content = await computed(request, work, body, options, study=True)
+    return as_asked(await computed(request, work, body, options, study=True), options)
+
+
+def as_asked(content: bytes, options: ReportOptions | FigureOptions) -> Response:
+    """Return a page or a picture as an answer, in the format that was asked for."""
     return Response(content, media_type=MEDIA_TYPES[options.format], headers=PAGE_HEADERS)
 
 
@@ -89,11 +93,20 @@ async def explain_plan(
     return Response(text, media_type=JSON)
 
 
-@router.post("/simulate", response_model=Simulation, summary="Simulate a plan", responses=problems(*REFUSALS))
+@router.post(
+    "/simulate",
+    response_model=Simulation | RepairedPlan,
+    summary="Simulate a plan, and repair it",
+    responses=problems(*REFUSALS),
+)
 async def simulate_pools(
     request: Request, body: SystemBody, options: Annotated[SimulateOptions, Query()]
 ) -> Response:
-    """Return what the pools of the best plan do, request by request: predicted beside simulated figures."""
+    """Return what the pools of the best plan do, request by request: predicted beside simulated figures.
+
+    With `repair` the plan is made again until its pools keep their targets, or units are short; the answer
+    is then the plan, its simulation, what was changed and what is lost.
+    """
     text = await computed(request, simulate_body, body, options, study=True)
     return Response(text, media_type=JSON)
 
@@ -102,7 +115,7 @@ async def simulate_pools(
     "/report",
     response_model=Report,
     summary="Report a plan",
-    responses=problems(*REFUSALS) | _also("html", "markdown", "csv"),
+    responses=problems(*REFUSALS) | also("html", "markdown", "csv"),
 )
 async def report_plan(
     request: Request, body: SystemBody, options: Annotated[ReportOptions, Query()]
@@ -115,7 +128,7 @@ async def report_plan(
     "/figure",
     response_model=Figure,
     summary="Draw a plan or a replica",
-    responses=problems(*REFUSALS) | _also("svg", "png", "pdf"),
+    responses=problems(*REFUSALS) | also("svg", "png", "pdf"),
 )
 async def draw_figure(
     request: Request, body: SystemBody, options: Annotated[FigureOptions, Query()]

@@ -10,25 +10,30 @@ from typing import Any
 from optimizer.errors import SpecError
 from optimizer.jobs import (
     CompareRequest,
+    Effort,
     FigureRequest,
     LoadChange,
+    RepairRequest,
     RequestError,
     SimulateRequest,
     compare_plans,
     explain,
     make_report,
+    repair_plan,
     show_figure,
     simulate_plan,
 )
 from optimizer.plan import Plan, plan_from_value
 from optimizer.spec.files import is_plan
 from optimizer.spec.messages import validated
+from optimizer.spec.schema import SystemSpec
 from optimizer.spec.system import System
 from rest_server.settings import Settings
 from rest_server.v1.models import (
     CompareOptions,
     ExplainOptions,
     FigureOptions,
+    OtherSide,
     ReportOptions,
     SimulateOptions,
     TwoSides,
@@ -46,20 +51,32 @@ def compare_body(body: bytes, options: CompareOptions, settings: Settings) -> by
         SpecError: a side is wrong, or there is nothing to compare; the text begins with the path.
     """
     value = value_of(body)
-    if any(key.lower() in {"first", "second"} for key in value):
-        sides = validated(TwoSides, value)
-        changed = sides.second_options
-        request = CompareRequest(
-            first=_side("first", sides.first, settings),
-            second=None if sides.second is None else _side("second", sides.second, settings),
-            second_options=None if changed is None else changed.model_dump(exclude_unset=True),
-            transition=sides.transition,
-            load=_load_change(options),
-            solve=options.solve(),
-        )
-    else:
-        system = system_from(value, settings)
-        request = CompareRequest(first=system, load=_load_change(options), solve=options.solve())
+    if not any(key.lower() in {"first", "second"} for key in value):
+        return _compared(system_from(value, settings), OtherSide(), options, settings)
+    sides = validated(TwoSides, value)
+    return _compared(_side("first", sides.first, settings), sides, options, settings)
+
+
+def compare_fleet(fleet: SystemSpec, body: bytes, options: CompareOptions, settings: Settings) -> bytes:
+    """Return the comparison of a fleet with the other side in a body; without one as of a system alone.
+
+    Raises:
+        SpecError: a side is wrong, or there is nothing to compare; the text begins with the path.
+    """
+    other = validated(OtherSide, value_of(body)) if body.strip() else OtherSide()
+    return _compared(system_of(fleet, settings), other, options, settings)
+
+
+def _compared(first: System | Plan, other: OtherSide, options: CompareOptions, settings: Settings) -> bytes:
+    changed = other.second_options
+    request = CompareRequest(
+        first=first,
+        second=None if other.second is None else _side("second", other.second, settings),
+        second_options=None if changed is None else changed.model_dump(exclude_unset=True),
+        transition=other.transition,
+        load=_load_change(options),
+        solve=options.solve(),
+    )
     try:
         return compare_plans(request).to_json().encode()
     except RequestError as error:
@@ -77,15 +94,16 @@ def _load_change(options: CompareOptions) -> LoadChange:
     return LoadChange(scale=options.scale, random_load=options.random_load)
 
 
-def explain_body(body: bytes, options: ExplainOptions, settings: Settings) -> bytes:
+def explain_body(body: bytes | SystemSpec, options: ExplainOptions, settings: Settings) -> bytes:
     """Return why the plan of the system in a body is as it is."""
     return explain(system_of(body, settings), options.server, **options.given()).to_json().encode()
 
 
-def report_body(body: bytes, options: ReportOptions, settings: Settings) -> bytes:
+def report_body(body: bytes | SystemSpec, options: ReportOptions, settings: Settings) -> bytes:
     """Return a page on the plan of the system in a body."""
     system = system_of(body, settings).with_options(**options.given())
-    report = make_report(system)
+    effort = Effort(requests=options.requests, seed=options.seed) if options.simulate else None
+    report = make_report(system, effort=effort)
     if options.format == "json":
         return report.to_json().encode()
     from optimizer.render.pages import render_report
@@ -93,14 +111,17 @@ def report_body(body: bytes, options: ReportOptions, settings: Settings) -> byte
     return render_report(report, system, options.format).encode()
 
 
-def simulate_body(body: bytes, options: SimulateOptions, settings: Settings) -> bytes:
-    """Return what the pools of the plan of the system in a body do when they are simulated."""
+def simulate_body(body: bytes | SystemSpec, options: SimulateOptions, settings: Settings) -> bytes:
+    """Return what the pools of the plan of the system in a body do when simulated, repaired if asked for."""
     system = system_of(body, settings).with_options(**options.given())
+    if options.repair:
+        repair = RepairRequest(system, requests=options.requests, seed=options.seed)
+        return repair_plan(repair).to_json().encode()
     request = SimulateRequest(system, requests=options.requests, seed=options.seed)
     return simulate_plan(request).to_json().encode()
 
 
-def figure_body(body: bytes, options: FigureOptions, settings: Settings) -> bytes:
+def figure_body(body: bytes | SystemSpec, options: FigureOptions, settings: Settings) -> bytes:
     """Return a picture of the system in a body, or what it shows as numbers."""
     figure = show_figure(
         FigureRequest(

@@ -58,13 +58,19 @@ def value_of(body: bytes) -> dict[str, Any]:
     return value
 
 
-def system_of(body: bytes, settings: Settings) -> System:
+def system_of(source: bytes | SystemSpec, settings: Settings) -> System:
     """Return the cross-checked system that a body describes, bare or in the reference's wrappers.
+
+    Args:
+        source: the body, or the document of a fleet, each part of which is known to be valid.
+        settings: how large it may be.
 
     Raises:
         SpecError: the document breaks the schema, contradicts itself, or is larger than the service takes.
     """
-    return system_from(value_of(body), settings)
+    if isinstance(source, SystemSpec):
+        return join_parts([Part(source)])
+    return system_from(value_of(source), settings)
 
 
 def system_from(value: Mapping[str, Any], settings: Settings) -> System:

@@ -438,12 +438,18 @@ def test_a_plan_of_a_fleet_that_has_changed_is_carried_out_only_if_nobody_asks(s
     assert answer[1]["currentAlloc"]["numReplicas"] == 4
 
 
-def test_a_server_that_a_plan_does_not_serve_runs_nothing_once_it_is_carried_out(service: TestClient) -> None:
-    fleet(service, document([server("s", replicas=3, current=running("A", 1))], [accelerator("A")], {"A": 2}))
+def test_a_server_that_a_plan_does_not_serve_keeps_what_it_runs_and_is_named(service: TestClient) -> None:
+    fleet(
+        service, document([server("s x", replicas=3, current=running("A", 1))], [accelerator("A")], {"A": 2})
+    )
     assert service.post("/v1/loads", json={}).json()["complete"] is False
-    current = service.post("/v1/plan/apply").json()["servers"][0]["currentAlloc"]
-    assert (current["accelerator"], current["numReplicas"]) == ("", 0)
+    answer = service.post("/v1/plan/apply")
+    current = answer.json()["servers"][0]["currentAlloc"]
+    assert (current["accelerator"], current["numReplicas"]) == ("A", 1)
     assert current["load"]["arrivalRate"] == 60
+    assert answer.headers["x-inferplan-unserved"] == "s%20x"
+    assert service.get("/applyAllocation").status_code == 200
+    assert service.get("/v1/servers/s%20x").json()["currentAlloc"]["numReplicas"] == 1
 
 
 def test_a_plan_of_a_fleet_that_changed_meanwhile_keeps_its_own_revision(

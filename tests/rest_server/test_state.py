@@ -11,7 +11,8 @@ from builders import accelerator, profile, server, service_class
 from optimizer import load_system, solve
 from optimizer.spec.files import spec_from_value
 from optimizer.spec.schema import Accelerator, Server
-from rest_server.state import Arrival, Entities, HeldFleet, RevisionConflict, desired_allocations
+from rest_server.fleet import Entities, desired_allocations
+from rest_server.state import Arrival, HeldFleet, RevisionConflict
 
 THREADS = 16
 UPDATES = 50

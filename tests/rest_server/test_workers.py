@@ -16,8 +16,8 @@ from wire_client import MODELS, one_server, system
 
 from rest_server import workers
 from rest_server.compat.bodies import read_system
+from rest_server.fleet import Entities
 from rest_server.settings import Settings
-from rest_server.state import Entities
 
 
 def events(*names: str) -> dict[str, threading.Event]:

@@ -68,6 +68,20 @@ class Replicas:
         """Second moment of the prompt's length."""
         return self.prompt**2 * (1 + self.prompt_scv)
 
+    @property
+    def context_variance(self) -> FloatArray:
+        """Variance of what requests that decode hold in the cache, each by its mean over its life (eq. 67).
+
+        Long answers are met more often; the third moment of answers is that of a lognormal length.
+        """
+        scv, answer = self.answer_scv, self.steps + 1
+        return self.prompt**2 * self.prompt_scv + answer**2 * ((1 + scv) ** 3 - (1 + scv) ** 2) / 4
+
+    @property
+    def own_context_variance(self) -> FloatArray:
+        """The same over requests, of which each counts once."""
+        return self.prompt**2 * self.prompt_scv + (self.steps + 1) ** 2 * self.answer_scv / 4
+
     def iteration_ms(
         self, decodes: FloatArray | float, tokens: FloatArray | float = 0.0, prompts: FloatArray | None = None
     ) -> FloatArray:

@@ -15,7 +15,6 @@ from optimizer.solvers.patterns.program import Program
 from optimizer.solvers.patterns.search import Cases, cases_of, search
 from optimizer.solvers.problem import Problem
 
-
 MARGIN = 1e-12
 """Relative difference of two reduced costs that is rounding."""
 

@@ -1,0 +1,79 @@
+"""A lock on a file that lasts as long as this process, or until it is released."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # SQLite's own lock then keeps others from writing
+    fcntl = None  # type: ignore[assignment]
+
+
+class InUseError(Exception):
+    """Raised when another process has the lock."""
+
+
+class FileLock:
+    """The right to use a file alone.
+
+    Closing any descriptor of a file gives up SQLite's own locks on it, so release this one after the
+    connection is closed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+        self.writable = False
+
+    def take(self) -> None:
+        """Open the file, which is made where there is none, and lock it.
+
+        Raises:
+            InUseError: another process has it.
+            OSError: it cannot be opened.
+        """
+        if self._descriptor is not None:
+            return
+        descriptor = self._opened()
+        try:
+            if fcntl is not None:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise InUseError("in use by another service; stop it, or name another file") from None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._descriptor = descriptor
+
+    def _opened(self) -> int:
+        try:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self.writable = True
+        except OSError:
+            if not self._path.is_file():
+                raise
+            descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            self.writable = False
+        return descriptor
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the file."""
+        return 0 if self._descriptor is None else os.fstat(self._descriptor).st_size
+
+    @property
+    def holds_path(self) -> bool:
+        """Whether the file is still what its path leads to."""
+        with suppress(OSError):
+            return self._descriptor is not None and os.path.samestat(
+                os.fstat(self._descriptor), self._path.stat()
+            )
+        return False
+
+    def release(self) -> None:
+        """Give the lock up."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)

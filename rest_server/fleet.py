@@ -1,0 +1,130 @@
+"""The fleet that a stateful service knows, as one immutable value: what is known of it, by name."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from optimizer.plan import Plan
+from optimizer.spec.files import Part
+from optimizer.spec.schema import (
+    Accelerator,
+    AllocationData,
+    Capacity,
+    ModelProfile,
+    OptimizerOptions,
+    Server,
+    ServiceClass,
+    SystemSpec,
+)
+from optimizer.spec.system import System, join_parts
+
+
+def _nothing() -> Mapping[str, Any]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Entities:
+    """Everything that is known of a fleet, by name, in the order in which it came; names may dangle."""
+
+    accelerators: Mapping[str, Accelerator] = field(default_factory=_nothing)
+    """Accelerators by name."""
+    models: Mapping[str, Mapping[str, ModelProfile]] = field(default_factory=_nothing)
+    """Profiles by model and accelerator; a model may have none."""
+    service_classes: Mapping[str, ServiceClass] = field(default_factory=_nothing)
+    """Service classes by name."""
+    servers: Mapping[str, Server] = field(default_factory=_nothing)
+    """Servers by name, with what they run on and what was last planned for them."""
+    capacity: Mapping[str, int] = field(default_factory=_nothing)
+    """Units by accelerator type."""
+    optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
+    """How to choose."""
+
+    def __post_init__(self) -> None:
+        for name in ("accelerators", "service_classes", "servers", "capacity"):
+            object.__setattr__(self, name, _frozen(getattr(self, name)))
+        models = {model: _frozen(profiles) for model, profiles in self.models.items()}
+        object.__setattr__(self, "models", MappingProxyType(models))
+
+    @classmethod
+    def of(cls, document: SystemSpec) -> "Entities":
+        """Return the entities of a document; of two with one name the last counts."""
+        models: dict[str, dict[str, ModelProfile]] = {}
+        for profile in document.models:
+            models.setdefault(profile.name, {})[profile.accelerator] = profile
+        return cls(
+            {item.name: item for item in document.accelerators},
+            models,
+            {item.name: item for item in document.service_classes},
+            {item.name: item for item in document.servers},
+            {item.type: item.count for item in document.count},
+            document.optimizer,
+        )
+
+    def spec(self) -> SystemSpec:
+        """Return all entities as one document; a model without a profile has no place in it."""
+        return SystemSpec.model_construct(
+            accelerators=tuple(self.accelerators.values()),
+            models=tuple(profile for profiles in self.models.values() for profile in profiles.values()),
+            service_classes=tuple(self.service_classes.values()),
+            servers=tuple(self.servers.values()),
+            count=tuple(Capacity(type=kind, count=units) for kind, units in self.capacity.items()),
+            optimizer=self.optimizer,
+        )
+
+    def system(self) -> System:
+        """Return the cross-checked system, without validating again what was validated when it came in.
+
+        Raises:
+            SpecError: there is no server, or a name refers to nothing.
+        """
+        return join_parts([Part(self.spec())])
+
+    def loose_system(self) -> System:
+        """Return a system that nobody has cross-checked: its names may refer to nothing, classes excepted."""
+        named = {server.service_class for server in self.servers.values()} - self.service_classes.keys()
+        return System(
+            accelerators=self.accelerators,
+            profiles={
+                (model, accelerator): profile
+                for model, profiles in self.models.items()
+                for accelerator, profile in profiles.items()
+            },
+            service_classes={
+                **self.service_classes,
+                **{name: ServiceClass.model_construct(name=name) for name in named},
+            },
+            targets={},
+            servers=self.servers,
+            capacity=self.capacity,
+            options=self.optimizer,
+        )
+
+    def with_desired(self, desired: Mapping[str, AllocationData]) -> "Entities":
+        """Return a copy with other desired allocations, by server; unknown servers are passed over."""
+        servers = {
+            name: server.model_copy(update={"desired": desired[name]}) if name in desired else server
+            for name, server in self.servers.items()
+        }
+        return replace(self, servers=servers)
+
+    def with_desired_applied(self) -> "Entities":
+        """Return a copy in which every server runs what is desired for it, and keeps its load."""
+        servers = {}
+        for name, server in self.servers.items():
+            current = server.desired.model_copy(update={"load": server.current.load})
+            servers[name] = server.model_copy(update={"current": current})
+        return replace(self, servers=servers)
+
+
+def desired_allocations(plan: Plan, servers: Mapping[str, Server]) -> dict[str, AllocationData]:
+    """Return what a plan desires for each of some servers; of one that it does not serve, what it runs."""
+    return {
+        name: plan.allocation_of(server) if name in plan.allocations else server.current
+        for name, server in servers.items()
+    }
+
+
+def _frozen(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
+    return mapping if isinstance(mapping, MappingProxyType) else MappingProxyType(dict(mapping))

@@ -1,0 +1,117 @@
+"""What was changed and planned last: a bounded past of the fleet, kept beside it."""
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from optimizer.plan import Plan
+from rest_server.differences import MODELS, sections
+from rest_server.fleet import Entities
+
+MAX_EVENTS = 1_000
+"""Changes that are remembered."""
+MAX_PLANS = 20
+"""Plans that are kept whole."""
+MAX_NAMES = 20
+"""Names of changed items that a change remembers; the others are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A change of the fleet, or a plan that was kept."""
+
+    number: int
+    """One more than that of the event before."""
+    revision: int
+    """Revision of the fleet after it."""
+    made_at: float
+    """When [s since the epoch]."""
+    cause: str
+    """What brought it about: ``change``, ``loads``, ``plan``, ``applied``, ``imported`` or ``fleet``."""
+    changed: Mapping[str, int] = field(default_factory=dict)
+    """Items that were added, replaced or removed, by section of the documents."""
+    names: tuple[str, ...] = ()
+    """Which, as far as they are few: ``servers/chat``."""
+    plan: Mapping[str, Any] = field(default_factory=dict)
+    """Of a plan its cost, status and what it does not serve."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPlan:
+    """A plan of the past, packed."""
+
+    revision: int
+    """Revision of the fleet that it was made for."""
+    made_at: float
+    """When [s since the epoch]."""
+    packed: bytes
+    """Its JSON, compressed."""
+
+    @classmethod
+    def of(cls, plan: Plan, revision: int, made_at: float) -> "KeptPlan":
+        """Pack a plan."""
+        return cls(revision, made_at, zlib.compress(plan.model_dump_json(by_alias=True).encode(), 1))
+
+    def plan(self) -> Plan:
+        """Return the plan."""
+        return Plan.model_validate_json(zlib.decompress(self.packed))
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The last events and plans, oldest first."""
+
+    events: tuple[Event, ...] = ()
+    plans: tuple[KeptPlan, ...] = ()
+
+    @property
+    def number(self) -> int:
+        """Number of the last event; 0 before the first."""
+        return self.events[-1].number if self.events else 0
+
+    def with_change(
+        self, revision: int, made_at: float, cause: str, before: Entities, after: Entities
+    ) -> "History":
+        """Return the history with a change."""
+        changed, names = _changed(before, after)
+        event = Event(self.number + 1, revision, made_at, cause, changed, names)
+        return History((*self.events, event)[-MAX_EVENTS:], self.plans)
+
+    def with_plan(self, revision: int, made_at: float, plan: Plan, stands_for: int) -> "History":
+        """Return the history with a plan.
+
+        Args:
+            revision: revision of the fleet after the plan was kept.
+            made_at: when [s since the epoch].
+            plan: the plan.
+            stands_for: revision of the fleet that it is for.
+        """
+        event = Event(self.number + 1, revision, made_at, "plan", plan=_essence(plan, stands_for))
+        kept = KeptPlan.of(plan, stands_for, made_at)
+        others = tuple(item for item in self.plans if item.revision != stands_for)
+        return History((*self.events, event)[-MAX_EVENTS:], (*others, kept)[-MAX_PLANS:])
+
+
+def _changed(before: Entities, after: Entities) -> tuple[dict[str, int], tuple[str, ...]]:
+    """Return how many items of each section differ, and the names of the first of them."""
+    counts: dict[str, int] = {}
+    names: list[str] = []
+    for section in sections(before, after):
+        name = "models" if section.name == MODELS else section.name
+        for key in (*section.put(), *section.removed()):
+            counts[name] = counts.get(name, 0) + 1
+            if len(names) < MAX_NAMES:
+                names.append("/".join((name, *key)))
+    return counts, tuple(names)
+
+
+def _essence(plan: Plan, stands_for: int) -> dict[str, Any]:
+    return {
+        "revision": stands_for,
+        "status": plan.status,
+        "totalCost": plan.total_cost_cents_per_h,
+        "complete": plan.complete,
+        "unserved": len(plan.unserved),
+        "changes": len(plan.changes),
+    }

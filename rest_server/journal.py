@@ -1,0 +1,187 @@
+"""Writes every snapshot of a fleet into its state file, in one transaction that is on the disk when it ends.
+
+SQLite keeps a write-ahead log (WAL) and syncs it before a transaction counts (``synchronous=FULL``). Only
+what differs is written. What cannot be written leaves the file, and so the fleet, as they were.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from optimizer.errors import InferplanError
+from rest_server.differences import Key, Section, sections
+from rest_server.file_lock import FileLock, InUseError
+from rest_server.history import MAX_EVENTS
+from rest_server.state import Snapshot
+from rest_server.state_rows import decisions_text, document_text, event_text, key_text, read_positions
+
+BUSY_S = 5.0
+"""How long another process that has the file is waited for [s]."""
+_FULL = "SQLITE_FULL"
+
+
+class StateNotWrittenError(InferplanError):
+    """Raised when a change cannot be written to the state file; it is then not made at all."""
+
+    http_status = 503
+    retry_after_s = 10
+
+    def __init__(self, path: Path, problem: str, *, full: bool = False) -> None:
+        super().__init__(f"the change is not made: {path.name} cannot be written: {problem}")
+        if full:
+            self.http_status = 507
+
+
+class FileJournal:
+    """The state file of a fleet, open for writing."""
+
+    def __init__(self, path: Path, lock: FileLock) -> None:
+        """Begin to write to a file.
+
+        Args:
+            path: the file, which has been read.
+            lock: the lock on it, taken.
+        """
+        self._path = path
+        self._lock = lock
+        self._connection: sqlite3.Connection | None = None
+        self._positions: dict[str, dict[Key, int]] = {}
+
+    def write(self, before: Snapshot, after: Snapshot) -> None:
+        """Write down what turns one snapshot into the next.
+
+        Raises:
+            StateNotWrittenError: the disk is full, or the file cannot be written; nothing of it was.
+        """
+        try:
+            connection = self._opened()
+            positions = dict(self._positions)
+            connection.execute("BEGIN IMMEDIATE")
+            _check_revision(connection, before.revision)
+            for section in sections(before.entities, after.entities):
+                positions[section.name] = _write_section(connection, section, positions.get(section.name, {}))
+            _write_rest(connection, before, after)
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._give_up()
+            full = getattr(error, "sqlite_errorname", "") == _FULL
+            raise StateNotWrittenError(self._path, str(error), full=full) from None
+        self._positions = positions
+
+    def _opened(self) -> sqlite3.Connection:
+        """Return the connection; refuse to write to a file that is no longer where it was."""
+        try:
+            self._lock.take()
+        except (OSError, InUseError) as error:
+            raise sqlite3.OperationalError(str(error)) from None
+        if not self._lock.holds_path:
+            raise sqlite3.OperationalError("the file is gone or replaced; restart the service")
+        if self._connection is None:
+            self._connection = open_for_writing(self._path)
+            self._positions = read_positions(self._connection)
+        return self._connection
+
+    def _give_up(self) -> None:
+        """Undo what was begun; where even that fails, open the file anew for the next write."""
+        connection = self._connection
+        try:
+            if connection is not None and connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            self._disconnect()
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(sqlite3.Error):
+                connection.close()
+
+    def close(self) -> None:
+        """Close the file; the next write opens it again."""
+        self._disconnect()
+        self._lock.release()
+
+
+def _check_revision(connection: sqlite3.Connection, revision: int) -> None:
+    """Refuse to write to a file that somebody else has written to."""
+    (written,) = connection.execute("SELECT revision FROM fleet").fetchone()
+    if written != revision:
+        raise sqlite3.OperationalError(f"it is at revision {written}, not {revision}; restart the service")
+
+
+def open_for_writing(path: Path) -> sqlite3.Connection:
+    """Return a connection to a state file that nobody else can write to meanwhile."""
+    connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def _write_section(
+    connection: sqlite3.Connection, section: Section, positions: Mapping[Key, int]
+) -> dict[Key, int]:
+    """Write what differs in a section; return where every item of it stands now.
+
+    Items stand in the order in which they came. Where that order itself has changed, all are written anew.
+    """
+    gone = set(section.removed())
+    placed = {key: place for key, place in positions.items() if key not in gone}
+    free = max(placed.values(), default=-1) + 1
+    items = section.items()
+    for key in items:
+        if key not in placed:
+            placed[key] = free
+            free += 1
+    changed: Iterable[Key] = list(section.put())
+    if not _in_order(items, placed):
+        placed |= {key: free + i for i, key in enumerate(items)}
+        changed = items
+    connection.executemany(
+        "DELETE FROM items WHERE section = ? AND key = ?", ((section.name, key_text(key)) for key in gone)
+    )
+    connection.executemany(
+        "INSERT OR REPLACE INTO items (section, key, position, document) VALUES (?, ?, ?, ?)",
+        ((section.name, key_text(key), placed[key], document_text(items[key])) for key in changed),
+    )
+    return placed
+
+
+def _in_order(keys: Iterable[Key], placed: Mapping[Key, int]) -> bool:
+    """Say whether items of one owner stand behind one another; profiles are ordered within their model."""
+    last: dict[Key, int] = {}
+    for key in keys:
+        owner = key[:-1]
+        if placed[key] < last.get(owner, -1):
+            return False
+        last[owner] = placed[key]
+    return True
+
+
+def _write_rest(connection: sqlite3.Connection, before: Snapshot, after: Snapshot) -> None:
+    """Write the revision, and what the history has more than before."""
+    connection.execute("UPDATE fleet SET revision = ?, changed_at = ?", (after.revision, after.changed_at))
+    if after.decisions is not before.decisions or after.replicas is not before.replicas:
+        connection.execute("UPDATE fleet SET decisions = ?", (decisions_text(after),))
+    known = before.history.number
+    new = [event for event in after.history.events if event.number > known]
+    rows = ((item.number, event_text(item)) for item in new)
+    connection.executemany("INSERT INTO events (number, document) VALUES (?, ?)", rows)
+    connection.execute("DELETE FROM events WHERE number <= ?", (after.history.number - MAX_EVENTS,))
+    plans, kept = {item.revision: item for item in before.history.plans}, set()
+    for item in after.history.plans:
+        kept.add(item.revision)
+        if plans.get(item.revision) is not item:
+            connection.execute("DELETE FROM plans WHERE revision = ?", (item.revision,))
+            connection.execute(
+                "INSERT INTO plans (number, revision, made_at, packed) "
+                "VALUES ((SELECT coalesce(max(number), 0) + 1 FROM plans), ?, ?, ?)",
+                (item.revision, item.made_at, item.packed),
+            )
+    gone = [(revision,) for revision in plans if revision not in kept]
+    connection.executemany("DELETE FROM plans WHERE revision = ?", gone)

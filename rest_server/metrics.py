@@ -1,0 +1,223 @@
+"""What Prometheus scrapes: the fleet as it is read at that moment, and what the service has done so far.
+
+Nothing is kept of the fleet between two scrapes, so that the numbers are those of `/v1/targets`. Where no
+plan is young enough to be believed, what it desires is absent, and not zero.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from rest_server.settings import Settings
+from rest_server.state import Snapshot
+from rest_server.v1.targets import Reading, readings, why_unknown
+from rest_server.workers import SolverWorkers
+
+LABELS = ("server", "model", "service_class", "accelerator")
+ALIAS_LABELS = ("variant_name", "namespace", "accelerator_type")
+"""Labels of the families' own metrics."""
+PREFIXES = ("/v1", "/queue")
+"""Where routers are mounted; their routes do not know it."""
+_SECONDS = (0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+"""Bounds of the buckets of times [s]."""
+
+
+class ServiceMetrics:
+    """The metrics of one service."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        fleet: Callable[[], Snapshot] | None,
+        workers: Callable[[], Mapping[str, SolverWorkers]],
+    ) -> None:
+        """Set up the metrics.
+
+        Args:
+            settings: of the service.
+            fleet: returns what is held; none: the service holds nothing.
+            workers: return the solver workers by kind.
+        """
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # when a counter began is of no use
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "inferplan_requests", "Requests answered.", ("method", "route", "status"), registry=self._registry
+        )
+        self._seconds = Histogram(
+            "inferplan_request_seconds", "Time from a request to its answer.", ("route",),
+            buckets=_SECONDS, registry=self._registry,
+        )  # fmt: skip
+        self._solving = Histogram(
+            "inferplan_solve_seconds", "Time that a solver worker spent on a request.", ("route",),
+            buckets=_SECONDS, registry=self._registry,
+        )  # fmt: skip
+        self._registry.register(_Workers(workers))
+        if fleet is not None:
+            self._registry.register(_Fleet(settings, fleet))
+
+    def observe(self, scope: Mapping[str, Any], status: int, spent_s: float) -> None:
+        """Count a request that was answered."""
+        route = _route(scope)
+        self._requests.labels(scope["method"], route, str(status)).inc()
+        self._seconds.labels(route).observe(spent_s)
+        work_s = scope.get("state", {}).get("stages_s", {}).get("work")
+        if work_s is not None:
+            self._solving.labels(route).observe(work_s)
+
+    def exposition(self, accept: str) -> tuple[bytes, str]:
+        """Return all metrics, and the media type of the text that a client accepts."""
+        encode, media_type = choose_encoder(accept)
+        return encode(self._registry), media_type
+
+
+def _route(scope: Mapping[str, Any]) -> str:
+    """Return the path of the route that a request has found, with names in braces in place of values."""
+    path: str = getattr(scope.get("route"), "path", "other")
+    prefix = next((prefix for prefix in PREFIXES if scope["path"].startswith(f"{prefix}/")), "")
+    return path if path == "other" or path.startswith(f"{prefix}/") else prefix + path
+
+
+class _Workers(Collector):
+    """How busy the solver workers are."""
+
+    def __init__(self, workers: Callable[[], Mapping[str, SolverWorkers]]) -> None:
+        self._workers = workers
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield the metrics as they are now."""
+        number = GaugeMetricFamily("inferplan_solver_workers", "Places to solve.", labels=("kind",))
+        busy = GaugeMetricFamily("inferplan_solver_workers_busy", "Those that are taken.", labels=("kind",))
+        waiting = GaugeMetricFamily(
+            "inferplan_requests_waiting", "Requests that wait for one.", labels=("kind",)
+        )
+        for kind, workers in self._workers().items():
+            number.add_metric((kind,), workers.places)
+            busy.add_metric((kind,), workers.running)
+            waiting.add_metric((kind,), workers.waiting)
+        return (number, busy, waiting)
+
+
+class _Fleet(Collector):
+    """The held fleet."""
+
+    def __init__(self, settings: Settings, fleet: Callable[[], Snapshot]) -> None:
+        self._settings, self._fleet = settings, fleet
+
+    def describe(self) -> Iterable[Metric]:
+        """Return nothing: what there is depends on the fleet."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield the metrics as they are now."""
+        now = self._fleet()
+        yield _gauge("inferplan_revision", "Revision of the fleet.", now.revision)
+        yield from _replicas(now)
+        unknown = why_unknown(now, self._settings.stale_after_s)
+        yield _gauge(
+            "inferplan_plan_usable", "1 where a plan is young enough to be followed.", unknown is None
+        )
+        if now.plan is None:
+            return
+        made_at = now.plan.made_at
+        yield _gauge("inferplan_plan_age_seconds", "Age of the last plan.", max(0.0, time.time() - made_at))
+        if unknown is not None:
+            return
+        yield from _plan(now)
+        yield from _desired(list(readings(now)), now, self._settings.metric_aliases)
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, text, value=float(value))
+
+
+def _labels(now: Snapshot, server: str, accelerator: str) -> tuple[str, ...]:
+    item = now.entities.servers[server]
+    return server, item.model, item.service_class, accelerator
+
+
+def _replicas(now: Snapshot) -> Iterator[Metric]:
+    """Yield the replicas that are there."""
+    current = GaugeMetricFamily("inferplan_current_replicas", "Replicas that are there.", labels=LABELS)
+    ready = GaugeMetricFamily("inferplan_ready_replicas", "Replicas reported as ready.", labels=LABELS)
+    pending = GaugeMetricFamily("inferplan_pending_replicas", "Replicas reported as pending.", labels=LABELS)
+    for name, server in now.entities.servers.items():
+        reported = now.replicas.get(name)
+        if reported is None and server.current.is_running:
+            labels = _labels(now, name, server.current.accelerator)
+            current.add_metric(labels, server.current.num_replicas)
+        for accelerator, there in (reported or {}).items():
+            labels = _labels(now, name, accelerator)
+            current.add_metric(labels, there.ready + there.pending)
+            ready.add_metric(labels, there.ready)
+            pending.add_metric(labels, there.pending)
+    yield from (current, ready, pending)
+
+
+def _plan(now: Snapshot) -> Iterator[Metric]:
+    """Yield what the last plan costs and leaves."""
+    assert now.plan is not None
+    plan = now.plan.plan
+    yield _gauge(
+        "inferplan_plan_cost_per_hour", "Cost of the plan [hundredths/h].", plan.total_cost_cents_per_h
+    )
+    yield _gauge("inferplan_plan_gap_ratio", "Relative gap between the plan and its bound.", plan.gap or 0.0)
+    unserved = GaugeMetricFamily(
+        "inferplan_unserved_requests_per_minute", "Load that is not served.", labels=("server", "reason")
+    )
+    for item in plan.unserved:
+        server = now.entities.servers.get(item.server)
+        load = 0.0 if server is None else server.current.load.arrival_rate_rpm
+        unserved.add_metric((item.server, item.reason), load * (1 - item.served_fraction))
+    yield unserved
+    yield _gauge("inferplan_unserved_servers", "Servers that are not served in full.", len(plan.unserved))
+    yield from _units(now)
+
+
+def _units(now: Snapshot) -> Iterator[Metric]:
+    assert now.plan is not None
+    used = GaugeMetricFamily(
+        "inferplan_units_used", "Units that the plan takes.", labels=("accelerator_type",)
+    )
+    limit = GaugeMetricFamily("inferplan_units", "Units that exist.", labels=("accelerator_type",))
+    for item in now.plan.plan.capacity:
+        used.add_metric((item.type,), item.used)
+        if item.limit is not None:
+            limit.add_metric((item.type,), item.limit)
+    yield from (used, limit)
+
+
+def _desired(found: Sequence[Reading], now: Snapshot, aliases: Sequence[str]) -> Iterator[Metric]:
+    """Yield what is desired of every target."""
+    desired = GaugeMetricFamily("inferplan_desired_replicas", "Replicas that are desired.", labels=LABELS)
+    held = GaugeMetricFamily(
+        "inferplan_held_target", "1 where the plan says another number.", labels=(*LABELS, "reason")
+    )
+    for item in found:
+        labels = _labels(now, item.server, item.accelerator)
+        desired.add_metric(labels, item.target.replicas)
+        if item.target.held:
+            held.add_metric((*labels, item.target.reason), 1)
+    yield from (desired, held, _changes(now))
+    for family in aliases:
+        text = f"Replicas that are desired, under the name of {family}."
+        alias = GaugeMetricFamily(f"{family}_desired_replicas", text, labels=ALIAS_LABELS)
+        for item in found:
+            namespace, _, name = item.server.rpartition("/")
+            alias.add_metric((name, namespace, item.accelerator), item.target.replicas)
+        yield alias
+
+
+def _changes(now: Snapshot) -> Metric:
+    changes = CounterMetricFamily(
+        "inferplan_recommendation_changes", "Changes of what is desired.", labels=("server", "direction")
+    )
+    servers = {} if now.decisions is None else now.decisions.servers
+    for name, decision in servers.items():
+        changes.add_metric((name, "up"), decision.ups)
+        changes.add_metric((name, "down"), decision.downs)
+    return changes

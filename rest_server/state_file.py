@@ -1,0 +1,118 @@
+"""Opens a state file: a new one is made, one of ours is read, any other is refused and left as it is.
+
+Everything is looked at in a copy before the file itself is opened, as opening a database may already change
+it. A lock on the file keeps a second service away from it.
+"""
+
+import contextlib
+import logging
+import secrets
+import shutil
+import sqlite3
+import tempfile
+from pathlib import Path
+
+from optimizer.errors import SpecError
+from optimizer.stabilisation.rules import Rules
+from rest_server.file_lock import FileLock, InUseError
+from rest_server.journal import FileJournal
+from rest_server.logs import SERVICE
+from rest_server.state import HeldFleet, Snapshot
+from rest_server.state_rows import APPLICATION_ID, SCHEMA_VERSION, TABLES, read_snapshot
+
+_MAGIC = b"SQLite format 3\x00"
+_HEADER_BYTES = 100
+_VERSION_AT, _APPLICATION_AT = 60, 68
+_BESIDE = ("-wal", "-journal")
+"""What SQLite may have left beside the file when it was interrupted."""
+
+
+def open_state(path: Path, rules: Rules | None = None) -> HeldFleet:
+    """Return the fleet of a state file, with its last plan, and write every change into it.
+
+    Args:
+        path: the file; a new one is made where none is.
+        rules: what stands between plans and what is desired; none: nothing.
+
+    Raises:
+        SpecError: the file cannot be read or made, is of another program, of a newer version, damaged, or in
+            use by another service; it is left as it is.
+    """
+    shown = f"--state {path}"
+    lock = FileLock(path)
+    try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(lock.release)
+            lock.take()
+            if not lock.size_bytes:
+                _make(path)
+            instance, snapshot = _read(path, shown)
+            undo.pop_all()
+    except InUseError as error:
+        raise SpecError(f"{shown}: {error}") from None
+    except OSError as error:
+        raise SpecError(f"{shown}: {(error.strerror or str(error)).lower()}; name another file") from None
+    except sqlite3.Error as error:
+        raise SpecError(f"{shown}: a state file cannot be made here: {error}") from None
+    if not lock.writable:
+        logging.getLogger(SERVICE).warning("%s: read-only; requests that change the fleet will fail", shown)
+    return HeldFleet(instance=instance, resumed=snapshot, journal=FileJournal(path, lock), rules=rules)
+
+
+def _make(path: Path) -> None:
+    """Make a state file of a fleet without anything in it, whole or not at all."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA synchronous=EXTRA")
+        connection.execute("BEGIN EXCLUSIVE")
+        connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+        for table in TABLES:
+            connection.execute(table)
+        row = "INSERT INTO fleet (only, instance, revision, changed_at, decisions) VALUES (0, ?, 0, 0, '')"
+        connection.execute(row, (secrets.token_hex(4),))
+        connection.execute("COMMIT")
+
+
+def _read(path: Path, shown: str) -> tuple[str, Snapshot]:
+    """Return the instance and the last snapshot of a state file, from a copy of it.
+
+    Raises:
+        SpecError: it is none, or cannot be read by this version.
+        OSError: it cannot be read at all.
+    """
+    _check_header(path, shown)
+    with tempfile.TemporaryDirectory(prefix="inferplan-") as place:
+        copy = Path(place) / "state"
+        shutil.copyfile(path, copy)
+        for suffix in _BESIDE:
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copyfile(f"{path}{suffix}", f"{copy}{suffix}")
+        try:
+            with contextlib.closing(sqlite3.connect(copy)) as connection:
+                return _snapshot(connection)
+        except (sqlite3.Error, ValueError, TypeError, KeyError, ArithmeticError) as error:
+            problem = f"damaged, and left as it is ({' '.join(str(error).split())[:200]})"
+            raise SpecError(f"{shown}: {problem}; restore a copy, or name another file") from None
+
+
+def _check_header(path: Path, shown: str) -> None:
+    """Refuse a file that is no state file, or that of a version to come."""
+    with path.open("rb") as file:
+        header = file.read(_HEADER_BYTES)
+    if not header.startswith(_MAGIC) or len(header) < _HEADER_BYTES:
+        raise SpecError(f"{shown}: not a state file of inferplan, and left as it is; name another file")
+    if int.from_bytes(header[_APPLICATION_AT : _APPLICATION_AT + 4]) != APPLICATION_ID:
+        raise SpecError(f"{shown}: a database of another program, and left as it is; name another file")
+    version = int.from_bytes(header[_VERSION_AT : _VERSION_AT + 4])
+    if version > SCHEMA_VERSION:
+        raise SpecError(
+            f"{shown}: version {version} of state files, written by a newer inferplan; this one reads up to "
+            f"{SCHEMA_VERSION}; start the newer one, or name another file"
+        )
+
+
+def _snapshot(connection: sqlite3.Connection) -> tuple[str, Snapshot]:
+    (sound,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if sound != "ok":
+        raise ValueError(sound)
+    return read_snapshot(connection)

@@ -1,0 +1,189 @@
+"""A fleet as rows of a state file: what each table holds, and how items become text and items again."""
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from optimizer.documents import Document
+from optimizer.spec.schema import (
+    Accelerator,
+    AllocationData,
+    Capacity,
+    Load,
+    ModelProfile,
+    OptimizerOptions,
+    Server,
+    ServiceClass,
+)
+from optimizer.stabilisation.decisions import Decisions, Replicas
+from rest_server.differences import MODELS, Key
+from rest_server.fleet import Entities
+from rest_server.history import Event, History, KeptPlan
+from rest_server.state import PlanRecord, Snapshot
+
+APPLICATION_ID = 0x494E_4650
+"""Marks a state file as inferplan's (``INFP``)."""
+SCHEMA_VERSION = 1
+"""Version of the tables; a file of a later one is not read."""
+TABLES = (
+    """CREATE TABLE fleet (
+        only INTEGER PRIMARY KEY CHECK (only = 0),
+        instance TEXT NOT NULL, revision INTEGER NOT NULL, changed_at INTEGER NOT NULL,
+        decisions TEXT NOT NULL
+    )""",
+    """CREATE TABLE items (
+        section TEXT NOT NULL, key TEXT NOT NULL, position INTEGER NOT NULL, document TEXT NOT NULL,
+        PRIMARY KEY (section, key)
+    ) WITHOUT ROWID""",
+    "CREATE TABLE events (number INTEGER PRIMARY KEY, document TEXT NOT NULL)",
+    """CREATE TABLE plans (
+        number INTEGER PRIMARY KEY,
+        revision INTEGER NOT NULL UNIQUE, made_at REAL NOT NULL, packed BLOB NOT NULL
+    )""",
+)
+_DOCUMENTS: dict[str, type[Document]] = {
+    "accelerators": Accelerator,
+    "models": ModelProfile,
+    "serviceClasses": ServiceClass,
+    "servers": Server,
+    "count": Capacity,
+    "optimizer": OptimizerOptions,
+}
+
+
+def key_text(key: Key) -> str:
+    """Return the names of an item as text."""
+    return json.dumps(key, ensure_ascii=False, separators=(",", ":"))
+
+
+def document_text(item: Document | None) -> str:
+    """Return an item as text, with just the fields that were given."""
+    return "" if item is None else item.model_dump_json(by_alias=True, exclude_unset=True)
+
+
+def event_text(event: Event) -> str:
+    """Return an event as text."""
+    return json.dumps(asdict(event), ensure_ascii=False, separators=(",", ":"))
+
+
+def read_entities(connection: sqlite3.Connection) -> Entities:
+    """Return the fleet of a state file.
+
+    Raises:
+        ValueError: a row is no item.
+        sqlite3.Error: the file is damaged.
+    """
+    found: dict[str, dict[Key, Any]] = {section: {} for section in (*_DOCUMENTS, MODELS)}
+    rows = connection.execute("SELECT section, key, document FROM items ORDER BY position")
+    for section, key, text in rows:
+        found[section][tuple(json.loads(key))] = text and _item(_DOCUMENTS[section], text)
+    models: dict[str, dict[str, Any]] = {model: {} for (model,) in found[MODELS]}
+    for (model, accelerator), profile in found["models"].items():
+        models[model][accelerator] = profile
+    return Entities(
+        _by_name(found["accelerators"]),
+        models,
+        _by_name(found["serviceClasses"]),
+        _by_name(found["servers"]),
+        {kind: item.count for (kind,), item in found["count"].items()},
+        found["optimizer"].get((), OptimizerOptions()),
+    )
+
+
+def read_snapshot(connection: sqlite3.Connection) -> tuple[str, Snapshot]:
+    """Return the instance of the fleet of a state file, and all that it held last.
+
+    Raises:
+        ValueError: a row is not what it should be.
+        sqlite3.Error: the file is damaged.
+    """
+    instance, revision, changed_at, text = connection.execute(
+        "SELECT instance, revision, changed_at, decisions FROM fleet"
+    ).fetchone()
+    history = read_history(connection)
+    last = history.plans[-1] if history.plans else None
+    plan = None if last is None else PlanRecord(last.plan(), last.revision, last.made_at)
+    known = TypeAdapter(_Known).validate_json(text or "{}")
+    snapshot = Snapshot(
+        revision, read_entities(connection), changed_at, plan, history, known.decisions, known.replicas
+    )
+    return instance, snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is desired, and what is there."""
+
+    decisions: Decisions | None = None
+    replicas: Mapping[str, Mapping[str, Replicas]] = field(default_factory=dict)
+
+
+def decisions_text(snapshot: Snapshot) -> str:
+    """Return what is desired, and what is there, as text."""
+    return TypeAdapter(_Known).dump_json(_Known(snapshot.decisions, snapshot.replicas)).decode()
+
+
+def read_positions(connection: sqlite3.Connection) -> dict[str, dict[Key, int]]:
+    """Return where every item stands in its section."""
+    found: dict[str, dict[Key, int]] = {}
+    for section, key, position in connection.execute("SELECT section, key, position FROM items"):
+        found.setdefault(section, {})[tuple(json.loads(key))] = position
+    return found
+
+
+def _by_name(items: Mapping[Key, Any]) -> dict[str, Any]:
+    return {name: item for (name,), item in items.items()}
+
+
+def _item(kind: type[Document], text: str) -> Document:
+    """Return an item from its text.
+
+    An accelerator may have come without a type, and a plan may desire what is dearer than a document may be.
+    """
+    values = json.loads(text)
+    if kind is Accelerator and "type" not in values:
+        named = Accelerator.model_validate_json(json.dumps(values | {"type": values["name"]}))
+        named.model_fields_set.discard("type")
+        return named
+    try:
+        return kind.model_validate_json(text)
+    except ValidationError:
+        if kind is not Server:
+            raise
+    allocations = {name: _allocation(values.pop(name)) for name in _ALLOCATIONS if name in values}
+    server = Server.model_validate_json(json.dumps(values))
+    fields = {_ALLOCATIONS[name]: item for name, item in allocations.items()}
+    return server.model_copy(update=fields)
+
+
+_ALLOCATIONS = {"currentAlloc": "current", "desiredAlloc": "desired"}
+
+
+def _allocation(values: Mapping[str, Any]) -> AllocationData:
+    """Return an allocation that a plan gave, whatever it costs."""
+    names = {field.alias or name: name for name, field in AllocationData.model_fields.items()}
+    given: dict[str, Any] = {names[wire]: value for wire, value in values.items()}
+    if "load" in given:
+        given["load"] = Load.model_validate_json(json.dumps(given["load"]))
+    return AllocationData.model_construct(_fields_set=set(given), **given)
+
+
+def read_history(connection: sqlite3.Connection) -> History:
+    """Return the past that a state file holds."""
+    texts = connection.execute("SELECT document FROM events ORDER BY number")
+    events = (json.loads(text) for (text,) in texts)
+    plans = connection.execute("SELECT revision, made_at, packed FROM plans ORDER BY number")
+    return History(tuple(map(_event, events)), tuple(_plans(plans)))
+
+
+def _event(values: dict[str, Any]) -> Event:
+    return Event(**values | {"names": tuple(values["names"])})
+
+
+def _plans(rows: sqlite3.Cursor) -> Iterator[KeptPlan]:
+    for revision, made_at, packed in rows:
+        yield KeptPlan(revision, made_at, packed)

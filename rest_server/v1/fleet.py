@@ -1,0 +1,226 @@
+"""The held fleet as a whole under /v1: exported, imported, asked about as a document is, and its past."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, HTTPException, Path, Query, Request, Response
+
+from optimizer.errors import SpecError
+from optimizer.plan import Plan
+from optimizer.spec.files import spec_from_value
+from optimizer.spec.schema import SystemSpec
+from optimizer.studies.comparison.document import Comparison
+from optimizer.studies.explanation.document import Explanation
+from optimizer.studies.figures.document import Figure
+from optimizer.studies.reports.report import Report
+from optimizer.studies.simulation.document import Simulation
+from rest_server.fleet import Entities
+from rest_server.history import Event
+from rest_server.limits import check_size
+from rest_server.v1.entities import Condition, held_fleet
+from rest_server.v1.examples import OTHER_SIDES, SYSTEMS
+from rest_server.v1.kinds import KINDS, check_alone
+from rest_server.v1.models import (
+    CompareOptions,
+    ExplainOptions,
+    FigureOptions,
+    FleetEvent,
+    FleetHistory,
+    OtherSide,
+    ReportOptions,
+    SimulateOptions,
+    WrappedSystem,
+)
+from rest_server.v1.planning import REFUSALS
+from rest_server.v1.problems import problems
+from rest_server.v1.requests import JSON, JsonOf, RawRoute
+from rest_server.v1.studies import also, as_asked
+from rest_server.v1.study_work import compare_fleet, explain_body, figure_body, report_body, simulate_body
+from rest_server.v1.work import value_of
+
+_FIELDS = {field.alias or name: name for name, field in SystemSpec.model_fields.items()}
+MAX_SHOWN = 1_000
+"""Most events in one answer."""
+
+router = APIRouter(route_class=RawRoute, tags=["fleet"])
+
+
+@router.get("/fleet", response_model=SystemSpec, summary="Export the fleet", responses=problems())
+def export_fleet(request: Request) -> Response:
+    """Return the whole fleet as one system document, which the library and the command line read.
+
+    A model without a profile has no place in a document.
+    """
+    held = held_fleet(request)
+    revision, entities = held.read()
+    return Response(_text(entities), media_type=JSON, headers={"ETag": held.etag(revision)})
+
+
+def _text(entities: Entities) -> str:
+    """Return a fleet as a document, in which every accelerator has a type, as documents demand."""
+    typed = {
+        name: item.model_copy(update={"type": item.type}) for name, item in entities.accelerators.items()
+    }
+    spec = replace(entities, accelerators=typed).spec()
+    return spec.model_dump_json(by_alias=True, exclude_unset=True, indent=2)
+
+
+@router.put(
+    "/fleet",
+    response_model=SystemSpec,
+    summary="Import a fleet",
+    responses=problems(408, 412, 422),
+)
+def import_fleet(
+    request: Request,
+    body: Annotated[bytes, JsonOf(SystemSpec | WrappedSystem), Body(openapi_examples=SYSTEMS)],
+    condition: Condition,
+) -> Response:
+    """Put the system of a document in place of the whole fleet, in one step, and return it.
+
+    As where items are written one by one, names may refer to nothing until a plan is made. The last plan
+    stays until another is made.
+    """
+    spec = spec_from_value(value_of(body))
+    check_size(spec, request.app.state.settings)
+    _check_items(spec)
+    held = held_fleet(request)
+    revision, entities = condition.update(held, lambda _: Entities.of(spec), "imported")
+    return Response(_text(entities), media_type=JSON, headers={"ETag": held.etag(revision)})
+
+
+def _check_items(spec: SystemSpec) -> None:
+    """Check every item as when it is written by itself, and that no name occurs twice."""
+    for kind in KINDS:
+        seen = set()
+        for i, item in enumerate(getattr(spec, _FIELDS[kind.section])):
+            key = kind.key_of(item)
+            if key in seen:
+                name = " on ".join(map(repr, key))
+                raise SpecError(f"{kind.section}[{i}]: {kind.noun} {name} occurs twice")
+            seen.add(key)
+            try:
+                check_alone(item)
+            except SpecError as error:
+                raise SpecError(f"{kind.section}[{i}].{error}") from None
+
+
+# --- questions about it -----------------------------------------------------------------------------------
+
+
+async def _study(request: Request, work: Callable[..., bytes]) -> bytes:
+    """Return what work gives for the fleet as it is when a worker is free for it."""
+    held = held_fleet(request)
+
+    def fleet() -> SystemSpec:
+        return held.read()[1].spec()
+
+    found: bytes = await request.app.state.study_workers.run(request, work, fleet)
+    return found
+
+
+@router.post(
+    "/fleet/compare", response_model=Comparison, summary="Compare the fleet", responses=problems(*REFUSALS)
+)
+async def compare_held(
+    request: Request,
+    options: Annotated[CompareOptions, Query()],
+    body: Annotated[bytes, JsonOf(OtherSide), Body(openapi_examples=OTHER_SIDES)] = b"",
+) -> Response:
+    """Compare the plan of the fleet with that of another system, or with a plan, under `second`.
+
+    Without a body: its unlimited plan with its limited one, or with `scale` or `random_load` before and
+    after that change.
+    """
+    settings = request.app.state.settings
+    work = partial(compare_fleet, body=body or b"", options=options, settings=settings)
+    return Response(await _study(request, work), media_type=JSON)
+
+
+@router.post(
+    "/fleet/explain", response_model=Explanation, summary="Explain the fleet", responses=problems(*REFUSALS)
+)
+async def explain_held(request: Request, options: Annotated[ExplainOptions, Query()]) -> Response:
+    """Return why the best plan of the fleet is as it is, as `/v1/explain` does for a document."""
+    work = partial(explain_body, options=options, settings=request.app.state.settings)
+    return Response(await _study(request, work), media_type=JSON)
+
+
+@router.post(
+    "/fleet/simulate", response_model=Simulation, summary="Simulate the fleet", responses=problems(*REFUSALS)
+)
+async def simulate_held(request: Request, options: Annotated[SimulateOptions, Query()]) -> Response:
+    """Return what the pools of the best plan of the fleet do, request by request."""
+    work = partial(simulate_body, options=options, settings=request.app.state.settings)
+    return Response(await _study(request, work), media_type=JSON)
+
+
+@router.post(
+    "/fleet/report",
+    response_model=Report,
+    summary="Report the fleet",
+    responses=problems(*REFUSALS) | also("html", "markdown", "csv"),
+)
+async def report_held(request: Request, options: Annotated[ReportOptions, Query()]) -> Response:
+    """Return the best plan of the fleet as a page to hand on, or as its numbers."""
+    work = partial(report_body, options=options, settings=request.app.state.settings)
+    return as_asked(await _study(request, work), options)
+
+
+@router.post(
+    "/fleet/figure",
+    response_model=Figure,
+    summary="Draw the fleet",
+    responses=problems(*REFUSALS) | also("svg", "png", "pdf"),
+)
+async def draw_held(request: Request, options: Annotated[FigureOptions, Query()]) -> Response:
+    """Return a picture of the fleet, or the numbers that it shows."""
+    work = partial(figure_body, options=options, settings=request.app.state.settings)
+    return as_asked(await _study(request, work), options)
+
+
+# --- its past ---------------------------------------------------------------------------------------------
+
+
+@router.get("/history", response_model=FleetHistory, summary="Read the history", responses=problems(422))
+def read_history(
+    request: Request,
+    limit: Annotated[int, Query(ge=1, le=MAX_SHOWN, description="Most events to show.")] = 100,
+) -> Response:
+    """Return the last changes and plans, the newest first, and which plans can still be read whole."""
+    history = held_fleet(request).snapshot().history
+    shown = FleetHistory(
+        events=tuple(_shown(history.events, limit)),
+        plans=tuple(plan.revision for plan in reversed(history.plans)),
+    )
+    return Response(shown.model_dump_json(by_alias=True, exclude_defaults=True, indent=2), media_type=JSON)
+
+
+def _shown(events: tuple[Event, ...], limit: int) -> Iterator[FleetEvent]:
+    for event in reversed(events[-limit:]):
+        yield FleetEvent(
+            revision=event.revision,
+            made_at=datetime.fromtimestamp(event.made_at, UTC),
+            cause=event.cause,
+            changed=dict(event.changed),
+            names=event.names,
+            plan=dict(event.plan),
+        )
+
+
+@router.get(
+    "/history/plans/{revision}",
+    response_model=Plan,
+    summary="Read a plan of the past",
+    responses=problems(404, 422),
+)
+def read_past_plan(request: Request, revision: Annotated[int, Path(ge=0)]) -> Response:
+    """Return the plan that was made for a revision of the fleet, as far back as plans are kept."""
+    plans: dict[int, Any] = {item.revision: item for item in held_fleet(request).snapshot().history.plans}
+    if revision not in plans:
+        kept = ", ".join(map(str, reversed(plans))) or "none"
+        raise HTTPException(404, f"no plan for revision {revision} is kept; those are: {kept}")
+    return Response(plans[revision].plan().to_json(), media_type=JSON)

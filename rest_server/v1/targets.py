@@ -1,0 +1,171 @@
+"""What an autoscaler reads: for every server and accelerator the replicas that are desired, and why.
+
+Never computes a plan, and never waits for one: an answer is read off the last plan, or refused where that is
+too old to be believed. What refuses is for the autoscaler to handle (KEDA: `fallback`).
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, HTTPException, Request, Response
+from fastapi.concurrency import run_in_threadpool
+
+from optimizer.spec.schema import Server
+from optimizer.stabilisation.decisions import Reason, Target
+from rest_server.fleet import Entities
+from rest_server.state import HeldFleet, Snapshot
+from rest_server.v1.entities import held_fleet
+from rest_server.v1.kinds import Key, NameInPath, by_model
+from rest_server.v1.models import TargetAnswer, TargetList
+from rest_server.v1.problems import problems
+from rest_server.v1.requests import JSON, RawRoute
+
+RETRY_S = 15
+"""When to ask again where there is no number; autoscalers ask about as often [s]."""
+State = Literal["no plan", "stale", "unknown"]
+
+router = APIRouter(route_class=RawRoute, tags=["control loop"])
+
+
+def by_server(request: Request, server: NameInPath, accelerator: NameInPath) -> Key:
+    """Return the names of a target; a slash inside a name is written ``%2F``."""
+    return by_model(request, server, accelerator)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What is known of one target."""
+
+    server: str
+    accelerator: str
+    target: Target
+    current: int
+    """Replicas that are there, as last reported, or as the fleet has them."""
+
+
+async def settled(held: HeldFleet) -> Snapshot:
+    """Return what is held; only a fleet that has just come with a request must first be built."""
+    return held.snapshot() if held.is_settled else await run_in_threadpool(held.snapshot)
+
+
+def why_unknown(now: Snapshot, stale_after_s: float) -> str | None:
+    """Return why there are no numbers, if there are none that can be believed."""
+    if now.plan is None or now.decisions is None:
+        return "no plan has been made yet; POST /v1/loads makes one"
+    age_s = time.time() - now.plan.made_at
+    if age_s > stale_after_s:
+        return f"the last plan is {age_s:.0f} s old, over the limit of {stale_after_s:g} s; plan again"
+    return None
+
+
+def accelerators_of(entities: Entities, server: Server, now: Snapshot) -> dict[str, None]:
+    """Return the accelerators that a server can run on, and those that it has replicas on."""
+    profiles = entities.models.get(server.model, {})
+    allowed = profiles if server.accelerators is None else server.accelerators
+    found = {name: None for name in profiles if name in allowed and name in entities.accelerators}
+    if server.current.is_running:
+        found[server.current.accelerator] = None
+    decision = None if now.decisions is None else now.decisions.servers.get(server.name)
+    return found | dict.fromkeys(decision.targets if decision is not None else ())
+
+
+def reading(now: Snapshot, server: Server, accelerator: str) -> Reading | None:
+    """Return what is known of a target; nothing where the last plan does not know the server."""
+    decision = None if now.decisions is None else now.decisions.servers.get(server.name)
+    if decision is None:
+        return None
+    target = decision.targets.get(accelerator) or Target(0, Reason.not_chosen)
+    return Reading(server.name, accelerator, target, current_replicas(now, server, accelerator))
+
+
+def current_replicas(now: Snapshot, server: Server, accelerator: str) -> int:
+    """Return how many replicas there are."""
+    reported = now.replicas.get(server.name)
+    if reported is not None:
+        there = reported.get(accelerator)
+        return 0 if there is None else there.ready + there.pending
+    return server.current.num_replicas if server.current.accelerator == accelerator else 0
+
+
+def readings(now: Snapshot) -> Iterator[Reading]:
+    """Yield what is known of every target."""
+    for server in now.entities.servers.values():
+        for accelerator in accelerators_of(now.entities, server, now):
+            found = reading(now, server, accelerator)
+            if found is not None:
+                yield found
+
+
+def _answer(found: Reading, now: Snapshot) -> TargetAnswer:
+    assert now.plan is not None
+    made = datetime.fromtimestamp(now.plan.made_at, UTC)
+    target = found.target
+    return TargetAnswer(
+        target=f"{found.server}/{found.accelerator}",
+        server=found.server,
+        accelerator=found.accelerator,
+        desired_replicas=target.replicas,
+        current_replicas=found.current,
+        max_batch_size=target.max_batch,
+        generated_at=made,
+        age_s=round(max(0.0, time.time() - now.plan.made_at), 3),
+        revision=now.plan.revision,
+        reason=target.reason,
+        held=target.held,
+        detail=target.detail,
+    )
+
+
+def _refusal(problem: str) -> HTTPException:
+    return HTTPException(503, problem, headers={"Retry-After": str(RETRY_S)})
+
+
+@router.get(
+    "/targets/{server:any_text}/{accelerator:any_text}",
+    response_model=TargetAnswer,
+    summary="Read the replicas desired of a server on an accelerator",
+    responses=problems(404, 422, 503),
+)
+async def read_target(request: Request, key: Annotated[Key, Depends(by_server)]) -> Response:
+    """Return how many replicas are desired of a server on an accelerator, 0 where another one was chosen.
+
+    For KEDA's `metrics-api`, with `valueLocation: desiredReplicas`. 503 where there is no plan, or none that
+    is young enough: then nothing is known, and the autoscaler must hold what there is.
+    """
+    held, (name, accelerator) = held_fleet(request), key
+    now = await settled(held)
+    server = now.entities.servers.get(name)
+    if server is None:
+        raise HTTPException(404, f"server {name!r} does not exist")
+    if accelerator not in accelerators_of(now.entities, server, now):
+        if accelerator not in now.entities.accelerators:
+            raise HTTPException(404, f"accelerator {accelerator!r} does not exist")
+        raise HTTPException(
+            404, f"server {name!r} cannot run on {accelerator!r}: it may not, or has no profile"
+        )
+    unknown = why_unknown(now, request.app.state.settings.stale_after_s)
+    if unknown is not None:
+        raise _refusal(unknown)
+    found = reading(now, server, accelerator)
+    if found is None:
+        raise _refusal(f"the last plan does not know the server {name!r}; plan again")
+    return Response(_answer(found, now).model_dump_json(by_alias=True), media_type=JSON)
+
+
+@router.get(
+    "/targets",
+    response_model=TargetList,
+    summary="Read what is desired of every server",
+    responses=problems(503),
+)
+async def list_targets(request: Request) -> Response:
+    """Return every target of the last plan, those without replicas too."""
+    now = await settled(held_fleet(request))
+    unknown = why_unknown(now, request.app.state.settings.stale_after_s)
+    if unknown is not None:
+        raise _refusal(unknown)
+    found = TargetList(targets=tuple(_answer(item, now) for item in readings(now)))
+    return Response(found.model_dump_json(by_alias=True), media_type=JSON)

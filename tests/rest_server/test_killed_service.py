@@ -1,0 +1,151 @@
+"""A service with a state file that is killed at any moment: every acknowledged write is there afterwards."""
+
+import contextlib
+import http.client
+import itertools
+import random
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from forked_services import Forked, Nursery, nursery
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks and kills processes")
+
+WRITERS = 3
+ITEMS = 12
+"""Items that one write changes together."""
+
+
+@pytest.fixture(scope="module")
+def services() -> Iterator[Nursery]:
+    with nursery() as found:
+        yield found
+
+
+def one_write(here: Forked, writer: int, number: int) -> int:
+    """Write a number into all items of a writer at once; return the status."""
+    counts = [{"type": f"w{writer}-{i}", "count": number} for i in range(ITEMS)]
+    return here.ask("POST", "/setCapacities", {"count": counts}).status
+
+
+def write_on(here: Forked, writer: int, acknowledged: list[int]) -> None:
+    """Write one number after the other until the service is gone."""
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        while True:
+            assert one_write(here, writer, acknowledged[writer] + 1) == 200
+            acknowledged[writer] += 1
+
+
+def until_it_answers(here: Forked) -> None:
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError):
+            if here.ask("GET", "/healthz").status == 200:
+                return
+        time.sleep(0.01)
+    pytest.fail("the service does not answer")
+
+
+def held(here: Forked) -> dict[str, int]:
+    return {item["type"]: item["count"] for item in here.ask("GET", "/v1/capacity").json["count"]}
+
+
+@pytest.mark.parametrize("kills", [10, pytest.param(100, marks=pytest.mark.slow)])
+def test_every_acknowledged_write_survives_a_kill_and_none_is_there_by_half(
+    tmp_path: Path, services: Nursery, kills: int
+) -> None:
+    chance, acknowledged, path = random.Random(18), [0] * WRITERS, tmp_path / "fleet.db"
+    for _ in range(kills):
+        here = services.serve(path)
+        until_it_answers(here)
+        check_fleet(here, acknowledged)
+        wanted = sum(acknowledged) + chance.randrange(1, 15)
+        with ThreadPoolExecutor(WRITERS) as threads:
+            writing = [threads.submit(write_on, here, i, acknowledged) for i in range(WRITERS)]
+            while sum(acknowledged) < wanted and not any(each.done() for each in writing):
+                time.sleep(0.001)
+            time.sleep(chance.uniform(0.0, 0.02))
+            here.kill()
+            assert [each.exception() for each in writing] == [None] * WRITERS
+        services.buried()
+    here = services.serve(path)
+    until_it_answers(here)
+    check_fleet(here, acknowledged)
+    here.kill()
+    services.buried()
+    assert sum(acknowledged) >= kills
+
+
+def check_fleet(here: Forked, acknowledged: list[int]) -> None:
+    """Check what is there of every writer, and go on from it: what was under way may have been written."""
+    found = held(here)
+    for writer, number in enumerate(acknowledged):
+        values = {found.get(f"w{writer}-{i}", 0) for i in range(ITEMS)}
+        assert len(values) == 1, f"a write of writer {writer} is there by half: {values}"
+        assert number <= min(values) <= number + 1
+        acknowledged[writer] = min(values)
+
+
+def test_the_last_plan_and_its_age_go_on_after_a_kill(tmp_path: Path, services: Nursery) -> None:
+    from wire_client import one_server, system
+
+    path = tmp_path / "fleet.db"
+    here = services.serve(path)
+    until_it_answers(here)
+    assert here.ask("PUT", "/v1/fleet", system(one_server("s"))).status == 200
+    made = here.ask("POST", "/v1/loads", {"s": {"arrivalRate": 77}})
+    assert made.status == 200
+    began = time.time()
+    here.kill()
+    services.buried()
+    here = services.serve(path)
+    until_it_answers(here)
+    found = here.ask("GET", "/v1/plan")
+    here.kill()
+    services.buried()
+    assert found.headers["etag"] == made.headers["etag"]
+    plan = found.json
+    assert time.time() - began - 1 < plan.pop("age") < time.time() - began + 5
+    assert plan.pop("revision") == 3
+    assert plan == made.json
+
+
+def may_trace() -> bool:
+    if shutil.which("strace") is None:
+        return False
+    return (
+        subprocess.run(["strace", "-o", "/dev/null", "true"], check=False, capture_output=True).returncode
+        == 0
+    )
+
+
+def test_a_write_is_on_the_disk_before_its_answer_is_sent(tmp_path: Path) -> None:
+    """A kill does not lose what the system has not yet written; a crash of the machine would."""
+    if not may_trace():
+        pytest.skip("strace is not installed, or may not trace")
+    log, path, writes = tmp_path / "calls", tmp_path / "fleet.db", 8
+    calls = "trace=fsync,fdatasync,sendto,write"
+    with nursery("strace", "-f", "-y", "-s", "32", "-e", calls, "-o", str(log)) as services:
+        here = services.serve(path)
+        until_it_answers(here)
+        for number in range(writes):
+            assert one_write(here, 0, number) == 200
+            assert here.ask("GET", "/v1/capacity").status == 200
+        here.kill()
+        services.buried()
+    events = []
+    for line in log.read_text("utf-8", "replace").splitlines():
+        if re.search(r"f(data)?sync\(\d+<[^>]*fleet\.db-wal>", line):
+            events.append("sync")
+        elif "sendto(" in line and "HTTP/1.1 200" in line:
+            events.append("answer")
+    answers = [i for i, event in enumerate(events) if event == "answer"][-2 * writes - 1 :]
+    synced = ["sync" in events[before:after] for before, after in itertools.pairwise(answers)]
+    assert synced == [True, False] * writes

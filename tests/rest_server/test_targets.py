@@ -1,0 +1,261 @@
+"""What autoscalers read: a number for every target, or a refusal, and never a solve."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from api_clients import PROBLEM, client
+from builders import accelerator, document, profile, running, server, service_class
+from fastapi.testclient import TestClient
+from prometheus_client.parser import text_string_to_metric_families
+from service_runs import in_a_thread
+
+from rest_server.state import HeldFleet
+
+Json = dict[str, Any]
+SLASHED, SPACED = "serving/llama 70b", "4x A100/80GB"
+CLASSES = {SLASHED: "gold", "idle": "gold", "lost": "hard", "none": "hard"}
+
+
+def source() -> Json:
+    """Return a fleet with names that need encoding, a server that cannot be served, and an idle one."""
+    found = document(
+        [
+            server(SLASHED, current=running("A", 1)),
+            server("lost", current=running("A", 2)) | {"class": "hard"},
+            server("none") | {"class": "hard"},
+            server("idle", 0.0),
+        ],
+        [accelerator("A"), accelerator(SPACED), accelerator("C")],
+        {"A": 9},
+    )
+    found["models"] = [profile("m", "A"), profile("m", SPACED)]
+    found["serviceClasses"] = [service_class("gold", itl=50), service_class("hard", itl=0.01)]
+    return found
+
+
+@pytest.fixture(scope="module")
+def running_service() -> Iterator[TestClient]:
+    with client(stateful=True) as found:
+        yield found
+
+
+@pytest.fixture
+def service(running_service: TestClient) -> TestClient:
+    app: Any = running_service.app
+    app.state.held = HeldFleet(instance="run")
+    assert running_service.put("/v1/fleet", json=source()).status_code == 200
+    return running_service
+
+
+def read(service: TestClient, name: str, on: str) -> Any:
+    return service.get(f"/v1/targets/{quote(name, safe='')}/{quote(on, safe='')}")
+
+
+def planned(service: TestClient, loads: Json | None = None) -> Json:
+    answer = service.post("/v1/loads", json=loads or {})
+    assert answer.status_code == 200, answer.text
+    found: Json = answer.json()
+    return found
+
+
+def test_every_accelerator_that_a_server_can_run_on_has_a_number(service: TestClient) -> None:
+    plan = planned(service)
+    (pool,) = plan["allocations"][SLASHED]
+    for on in ("A", SPACED):
+        answer = read(service, SLASHED, on)
+        assert answer.status_code == 200
+        assert answer.headers["content-type"] == "application/json"
+        found = answer.json()
+        chosen = on == pool["accelerator"]
+        assert found["desiredReplicas"] == (pool["numReplicas"] if chosen else 0)
+        assert (found["server"], found["accelerator"], found["held"]) == (SLASHED, on, False)
+        assert found["reason"] == ("New" if chosen else "NotChosen")
+        assert 0 <= found["ageSeconds"] < 10
+        assert found["revision"] == service.get("/v1/plan").json()["revision"]
+    assert read(service, "idle", "A").json()["desiredReplicas"] == 0
+
+
+def test_kedas_path_leads_to_a_number(service: TestClient) -> None:
+    """`valueLocation: desiredReplicas` is a GJSON path: a key of the outermost object, without a dot."""
+    planned(service)
+    found = json.loads(read(service, SLASHED, "A").content)
+    location = "desiredReplicas"
+    assert "." not in location
+    assert type(found[location]) is int
+
+
+@pytest.mark.parametrize(
+    ("name", "on", "text"),
+    [
+        ("nobody", "A", "server 'nobody' does not exist"),
+        (SLASHED, "Z", "accelerator 'Z' does not exist"),
+        (SLASHED, "C", "cannot run on 'C'"),
+    ],
+)
+def test_a_target_that_does_not_exist_is_a_404_with_or_without_a_plan(
+    service: TestClient, name: str, on: str, text: str
+) -> None:
+    for _ in range(2):
+        answer = read(service, name, on)
+        assert (answer.status_code, answer.headers["content-type"]) == (404, PROBLEM)
+        assert text in answer.json()["detail"]
+        planned(service)
+
+
+def test_without_a_plan_there_is_no_number(service: TestClient) -> None:
+    for answer in (read(service, SLASHED, "A"), service.get("/v1/targets")):
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "15")
+        assert answer.headers["content-type"] == PROBLEM
+        assert "no plan has been made yet" in answer.json()["detail"]
+    planned(service)
+    service.put("/v1/servers/new", json=server("new"))
+    answer = read(service, "new", "A")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "15")
+    assert "does not know the server 'new'" in answer.json()["detail"]
+
+
+def test_a_server_that_cannot_be_served_holds_what_it_runs_and_says_why(service: TestClient) -> None:
+    planned(service)
+    found = read(service, "lost", "A").json()
+    assert (found["desiredReplicas"], found["held"], found["reason"]) == (2, True, "Unserved")
+    assert "target" in found["detail"]
+    assert read(service, "none", "A").json()["desiredReplicas"] == 0
+
+
+def test_replicas_that_are_reported_are_what_is_there(service: TestClient) -> None:
+    replicas = {"A": {"ready": 1, "pending": 2}, SPACED: {"ready": 1}}
+    plan = planned(service, {SLASHED: {"replicas": replicas}})
+    assert service.get(f"/v1/servers/{quote(SLASHED, safe='')}").json()["currentAlloc"]["numReplicas"] == 3
+    assert next(item for item in plan["changes"] if item["server"] == SLASHED)["from"][0]["numReplicas"] == 3
+    assert read(service, SLASHED, "A").json()["currentReplicas"] == 3
+    assert read(service, SLASHED, SPACED).json()["currentReplicas"] == 1
+    planned(service, {SLASHED: {"replicas": {}}})
+    assert read(service, SLASHED, "A").json()["currentReplicas"] == 0
+    wrong = service.post("/v1/loads", json={SLASHED: {"replicas": {"B": {"ready": 1}}}})
+    assert wrong.status_code == 422
+    assert "accelerator 'B' does not exist" in wrong.json()["detail"]
+
+
+def test_all_targets_can_be_read_at_once(service: TestClient) -> None:
+    planned(service)
+    found = service.get("/v1/targets").json()["targets"]
+    assert {(item["server"], item["accelerator"]) for item in found} == {
+        (name, on) for name in (SLASHED, "lost", "none", "idle") for on in ("A", SPACED)
+    }
+
+
+def test_a_fleet_that_came_with_a_request_of_the_wire_has_targets(service: TestClient) -> None:
+    assert service.post("/optimizeOne", json=source()).status_code == 200
+    assert read(service, SLASHED, "A").status_code == 200
+    assert read(service, "lost", "A").json()["desiredReplicas"] == 2
+
+
+def test_a_plan_is_followed_for_the_promised_time_and_no_longer() -> None:
+    with client(stateful=True, stale_after_s=1.0) as service:
+        service.put("/v1/fleet", json=source())
+        planned(service)
+        made = time.monotonic()
+        assert read(service, SLASHED, "A").status_code == 200
+        assert b"\ninferplan_desired_replicas{" in service.get("/metrics").content
+        while read(service, SLASHED, "A").status_code == 200:
+            assert time.monotonic() - made < 1.5
+            time.sleep(0.02)
+        assert time.monotonic() - made > 0.9
+        answer = read(service, SLASHED, "A")
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "15")
+        assert "over the limit of 1 s" in answer.json()["detail"]
+        text = service.get("/metrics").text
+        assert "inferplan_plan_usable 0.0" in text
+        assert "inferplan_desired_replicas{" not in text
+        planned(service)
+        assert read(service, SLASHED, "A").status_code == 200
+
+
+def test_a_number_is_read_while_every_solver_worker_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = {"a": threading.Event(), "b": threading.Event()}
+    with in_a_thread(busy, stateful=True) as here:
+        assert here.ask("PUT", "/v1/fleet", json.dumps(source()).encode()).status == 200
+        assert here.ask("POST", "/v1/loads", b"{}").status == 200
+
+        def no_solve(*_: object, **__: object) -> None:
+            pytest.fail("a number is not worth a solve")
+
+        monkeypatch.setattr("rest_server.v1.work.solve", no_solve)
+        waiting = [here.connect(f"/wait/{name}") for name in busy]
+        here.until(1, 1)
+        began = time.monotonic()
+        assert here.ask("GET", f"/v1/targets/{quote(SLASHED, safe='')}/A").status == 200
+        assert here.ask("GET", "/metrics").status == 200
+        assert time.monotonic() - began < 3.0  # KEDA's own limit
+        for connection in waiting:
+            connection.close()
+
+
+# --- metrics ----------------------------------------------------------------------------------------------
+
+
+def samples(text: str) -> dict[tuple[str, ...], float]:
+    """Return the value of every sample by its name and the values of its labels, ordered by their names."""
+    return {
+        (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_the_metrics_are_those_of_the_targets_and_the_plan(service: TestClient) -> None:
+    before = samples(service.get("/metrics").text)
+    assert before["inferplan_plan_usable",] == 0
+    assert not [name for name, *_ in before if name.startswith("inferplan_desired")]
+    plan = planned(service, {SLASHED: {"replicas": {"A": {"ready": 1, "pending": 1}}}})
+    found = samples(service.get("/metrics").text)
+    targets = service.get("/v1/targets").json()["targets"]
+    desired = {key[1:]: value for key, value in found.items() if key[0] == "inferplan_desired_replicas"}
+    assert desired == {
+        (item["accelerator"], "m", item["server"], CLASSES[item["server"]]): item["desiredReplicas"]
+        for item in targets
+    }
+    assert found["inferplan_plan_cost_per_hour",] == plan["totalCost"]
+    assert found["inferplan_unserved_requests_per_minute", "no_candidate", "lost"] == 60
+    assert found["inferplan_unserved_servers",] == 2
+    assert found["inferplan_solver_workers", "plans"] >= 1
+    assert found["inferplan_requests_total", "POST", "/v1/loads", "200"] >= 1
+    assert found["inferplan_solve_seconds_count", "/v1/loads"] >= 1
+    assert 0 <= found["inferplan_plan_age_seconds",] < 10
+    assert found["inferplan_pending_replicas", "A", "m", SLASHED, "gold"] == 1
+    assert found["inferplan_held_target", "A", "m", "Unserved", "lost", "hard"] == 1
+
+
+def test_other_names_are_given_only_where_they_are_asked_for(service: TestClient) -> None:
+    planned(service)
+    assert "wva_desired" not in service.get("/metrics").text
+    with client(stateful=True, metric_aliases=("wva", "inferno")) as other:
+        other.put("/v1/fleet", json=source())
+        planned(other)
+        found = samples(other.get("/metrics").text)
+    wanted = read(service, SLASHED, "A").json()["desiredReplicas"]
+    for family in ("wva", "inferno"):
+        assert found[f"{family}_desired_replicas", "A", "serving", "llama 70b"] == wanted
+
+
+def test_a_stateless_service_has_metrics_of_itself_alone() -> None:
+    with client() as service:
+        assert service.post("/v1/plan", json=source()).status_code == 200
+        found = samples(service.get("/metrics").text)
+    assert found["inferplan_requests_total", "POST", "/v1/plan", "200"] == 1
+    assert not [name for name, *_ in found if "desired" in name or "revision" in name]
+
+
+def test_metrics_need_a_key_as_every_reading_does(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("read reader\n")
+    with client(stateful=True, api_key_files=(keys,)) as service:
+        assert service.get("/metrics").status_code == 401
+        assert service.get("/metrics", headers={"Authorization": "Bearer reader"}).status_code == 200
+        assert service.get("/v1/targets/s/A", headers={"X-API-KEY": "reader"}).status_code == 404
