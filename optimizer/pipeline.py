@@ -128,7 +128,7 @@ def choose(problem: Problem, backend: str = "highs", deadline: Deadline | None =
     backend = "CPLEX" if problem.options.use_cplex and backend == "highs" else backend
     session, with_patterns = _session(backend), backend.lower() == "highs"
     if problem.capacity is None:
-        return solve_separable_mixed(problem, session, deadline)
+        return solve_separable_mixed(problem, session, deadline, by_patterns=with_patterns)
     return solve_in_stages(
         problem, lambda stage, due: solve_exactly(stage, session, due, with_patterns=with_patterns), deadline
     )

@@ -9,6 +9,7 @@ from optimizer.solvers.bounds import least_values
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.levels import CHANGES, VALUE, levels_of
 from optimizer.solvers.milp import SessionFactory, solve_milp
+from optimizer.solvers.patterns.alone import cheapest_alone
 from optimizer.solvers.problem import Level, Problem, Solution, Status
 from optimizer.solvers.seeds import ways_of_one_pool
 
@@ -27,9 +28,15 @@ def solve_separable(problem: Problem) -> Solution:
 
 
 def solve_separable_mixed(
-    problem: Problem, session: SessionFactory, deadline: Deadline | None = None
+    problem: Problem,
+    session: SessionFactory,
+    deadline: Deadline | None = None,
+    *,
+    by_patterns: bool = False,
 ) -> Solution:
     """Give each server its mixture of least value, then fewest changes, one server at a time.
+
+    With patterns most servers need no solver: their patterns are searched, all servers at once.
 
     A server whose turn does not come before the deadline has the best of single pools and what runs now.
 
@@ -40,6 +47,11 @@ def solve_separable_mixed(
     ways, replicas = ways_of_one_pool(problem).best(), np.zeros(len(problem.table), np.int64)
     replicas[ways.row] = ways.replicas
     servers, settled = np.unique(problem.table.server), 0
+    if by_patterns and not deadline.passed:
+        alone = cheapest_alone(problem)
+        rows = alone.settled[problem.table.server]
+        replicas[rows] = alone.replicas[rows]
+        servers = servers[~alone.settled[servers]]
     open_value = open_changes = 0.0
     status = Status.optimal
     for server in servers:

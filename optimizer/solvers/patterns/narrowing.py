@@ -18,15 +18,15 @@ from optimizer.solvers.patterns.pool import Pool, reduced_costs
 from optimizer.solvers.patterns.program import Program
 from optimizer.solvers.patterns.relaxation import Relaxed
 
-CORE_OPTIONS = 1_000
-"""Options beside those that the relaxation uses."""
-GUIDED_OPTIONS = 3_000
+CORE_SIZES = (2_000, 8_000)
+"""Options beside those that the relaxation uses; the more only where the fewer hold no answer."""
+GUIDED_SIZES = (3_000,)
 """The same where another measure than the level's own chooses them."""
 STEP_SLACK = 1e-4
 """Part of a step by which a bound of an integer level must be above the step below."""
 CORE_S = 4.0
 """Most time for the core [s]."""
-SIZES = (3_000, 10_000, 30_000)
+SIZES = (8_000, 30_000)
 """Options of the models after the core, as far as there is room for so many."""
 STEP_SHARE = 0.6
 """Part of the time left that each of these models may use."""
@@ -111,10 +111,13 @@ class Narrowing:
         used = np.zeros(len(self.reduced), np.bool_)
         used[: len(relaxed.used)] = relaxed.used
         others = np.where(used, np.inf, reduced)
-        wanted = CORE_OPTIONS if guide is None else GUIDED_OPTIONS
-        near = np.argsort(others, kind="stable")[:wanted]
-        used[near[np.isfinite(others[near])]] = True
-        self._solve(np.flatnonzero(used), min(deadline.left_s, CORE_S))
+        for wanted in CORE_SIZES if guide is None else GUIDED_SIZES:
+            near = np.argsort(others, kind="stable")[:wanted]
+            core = used.copy()
+            core[near[np.isfinite(others[near])]] = True
+            result = self._solve(np.flatnonzero(core), min(deadline.left_s, CORE_S))
+            if self.feasible or result.outcome is not Outcome.infeasible:
+                return
 
     def rooms(self, deadline: Deadline) -> None:
         """Solve over more and more options, until nothing better can be left out or it takes too long."""

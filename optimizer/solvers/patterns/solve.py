@@ -282,7 +282,7 @@ class _Run:
         deadline = self.deadline.share(0.2)
         total = float(program.measure.on_nothing[mine].sum())
         for _ in range(BISECTIONS):
-            part = (low + high) / 2 if guide or low else 0.95
+            part = (low + high) / 2 if low else high - (1.05 - high)
             parts = replace(self.parts, limit=np.floor(self.parts.limit * part))
             found = relax(replace(program, parts=parts), self.pool, self._start_options(), deadline)
             if found is None:
