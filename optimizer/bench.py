@@ -27,6 +27,10 @@ class Measurement:
     """Median time of each stage."""
     gap: float
     """Largest gap of the value."""
+    service_gap: float
+    """Largest gap of an unserved rate."""
+    proved: int
+    """Plans that are proved within the gap that the options ask for."""
     complete: int
     """Plans that serve every server in full."""
     repeats: int
@@ -37,8 +41,20 @@ class Measurement:
         return asdict(self)
 
 
-def measure(servers: int, accelerators: int, repeats: int) -> Measurement:
-    """Measure systems of one size in a new process.
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What kind of systems is measured."""
+
+    servers: int
+    accelerators: int
+    tightness: float = 1.0
+    """How scarce the units are; at 1 about what is needed exists, at 2 half of that."""
+    mixed: bool = False
+    """Whether a server may run on several accelerators."""
+
+
+def measure(fleet: Fleet, repeats: int) -> Measurement:
+    """Measure systems of one kind in a new process.
 
     Raises:
         SpecError: there is nothing to repeat.
@@ -46,14 +62,16 @@ def measure(servers: int, accelerators: int, repeats: int) -> Measurement:
     if repeats < 1:
         raise SpecError(f"--repeats: must be at least 1, not {repeats}")
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(_measured, (servers, accelerators, repeats))
+        return pool.apply(_measured, (fleet, repeats))
 
 
-def _measured(servers: int, accelerators: int, repeats: int) -> Measurement:
+def _measured(fleet: Fleet, repeats: int) -> Measurement:
     runs: list[dict[str, float]] = []
-    columns, gaps, complete = [], [], 0
+    columns, gaps, service_gaps, complete, proved = [], [], [0.0], 0, 0
     for seed in range(repeats):
-        made = generate_system(servers, accelerators, min(accelerators, MAX_TYPES), seed)
+        types = min(fleet.accelerators, MAX_TYPES)
+        made = generate_system(fleet.servers, fleet.accelerators, types, seed, fleet.tightness)
+        made = made.with_options(heterogeneous=fleet.mixed)
         text = made.to_spec().model_dump_json(by_alias=True)
         timings = Timings()
         with timings.stage("read"):
@@ -62,14 +80,18 @@ def _measured(servers: int, accelerators: int, repeats: int) -> Measurement:
         runs.append(timings.stages_s)
         columns.append(len(find_candidates(system).table))
         gaps.append(plan.gap or 0.0)
+        service_gaps += [level.gap or 0.0 for level in plan.levels if level.name.endswith("unserved rate")]
         complete += plan.complete
+        proved += plan.status == "optimal"
     scale = 1.0 if sys.platform == "darwin" else 1024.0
     return Measurement(
-        servers=servers,
-        accelerators=accelerators,
+        servers=fleet.servers,
+        accelerators=fleet.accelerators,
         columns=round(statistics.median(columns)),
         stages_ms={name: statistics.median(run[name] for run in runs) * 1000 for name in runs[0]},
         gap=max(gaps),
+        service_gap=max(service_gaps),
+        proved=proved,
         complete=complete,
         repeats=repeats,
         peak_memory_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale / 2**20,

@@ -2,7 +2,7 @@
 
 import argparse
 
-from optimizer.cli.command import Command, add_output, print_json, show_tables
+from optimizer.cli.command import Command, add_output, number, print_json, show_tables
 
 
 def _size(text: str) -> tuple[int, int]:
@@ -21,14 +21,20 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
         help="servers x accelerators; may be given several times (15x6, 30x20, 100x20)",
     )
     parser.add_argument("--repeats", metavar="N", type=int, default=3, help="systems of each size (3)")
+    scarce = number(0, 1e6, "the tightness", open_end=True)
+    parser.add_argument(
+        "--tightness", metavar="X", type=scarce, default=1.0, help="how scarce the units are (1); 2 is half"
+    )
+    parser.add_argument("--mixed", action="store_true", help="let a server run on several accelerators")
     add_output(parser, "stages")
 
 
 def _bench(arguments: argparse.Namespace) -> None:
-    from optimizer.bench import measure
+    from optimizer.bench import Fleet, measure
 
     sizes = arguments.size or [(15, 6), (30, 20), (100, 20)]
-    results = [measure(servers, accelerators, arguments.repeats) for servers, accelerators in sizes]
+    fleets = [Fleet(*size, arguments.tightness, arguments.mixed) for size in sizes]
+    results = [measure(fleet, arguments.repeats) for fleet in fleets]
     if arguments.json:
         print_json([result.to_wire() for result in results])
     else:

@@ -205,7 +205,7 @@ class _Search:
         least, most = self.cases.least[case], self.cases.most[case]
         need = np.maximum(needed(self.missing, share, least - self.count), 1.0)
         total = self.cost + np.where(there, need * np.where(there, each, 0.0), np.inf)
-        ends = np.flatnonzero((total <= self.limit[case]) & (self.count + need <= most))
+        ends = np.flatnonzero(there & (total <= self.limit[case]) & (self.count + need <= most))
         before = self.cost
         self.cost = total
         self._note(ends, part[ends], need[ends].astype(np.int64))

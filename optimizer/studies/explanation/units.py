@@ -32,9 +32,10 @@ def explain_types(candidates: Candidates, plan: Plan, inquiry: Inquiry) -> tuple
     def solved(step: tuple[int, int], deadline: Deadline) -> Plan:
         return plan_of(with_units(candidates, one_of(step[0], types) * step[1]), deadline)
 
-    plans = inquiry.ask(
+    same = {(t, -1): plan for t in range(types) if _spares_one(plan, candidates, t)}
+    plans = same | inquiry.ask(
         solved,
-        {step: step for step in steps},
+        {step: step for step in steps if step not in same},
         lambda step: f"one card {'more' if step[1] > 0 else 'fewer'} of {kinds[step[0]]}",
     )
     effects = {step: effect(plan, other, candidates.system) for step, other in plans.items()}
@@ -54,6 +55,13 @@ def explain_types(candidates: Candidates, plan: Plan, inquiry: Inquiry) -> tuple
         )
         for t, item in enumerate(plan.capacity)
     )
+
+
+def _spares_one(plan: Plan, candidates: Candidates, kind: int) -> bool:
+    """Return whether one unit fewer changes nothing, as the best plan leaves one and no policy gives it out."""
+    limit = plan.capacity[kind].limit
+    policy = candidates.system.options.saturation_policy != "None" and not plan.complete
+    return plan.status == "optimal" and not policy and limit is not None and plan.capacity[kind].used < limit
 
 
 def one_of(kind: int, types: int) -> IntArray:
