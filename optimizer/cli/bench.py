@@ -33,7 +33,8 @@ def _bench(arguments: argparse.Namespace) -> None:
     from optimizer.bench import Fleet, measure
 
     sizes = arguments.size or [(15, 6), (30, 20), (100, 20)]
-    fleets = [Fleet(*size, arguments.tightness, arguments.mixed) for size in sizes]
+    kind = arguments.tightness, arguments.mixed
+    fleets = [Fleet(servers, accelerators, *kind) for servers, accelerators in sizes]
     results = [measure(fleet, arguments.repeats) for fleet in fleets]
     if arguments.json:
         print_json([result.to_wire() for result in results])

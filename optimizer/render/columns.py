@@ -133,7 +133,9 @@ def bench_columns(stages: tuple[str, ...]) -> tuple[Column, ...]:
         Column("columns", form=",d", rank=3),
         *(Column(stage, "ms", ",.1f") for stage in stages),
         Column("largest gap", form=percent, rank=1),
+        Column("of service", form=percent, rank=4),
         words("complete plans", rank=1),
+        words("proved", rank=4),
         Column("peak memory", "MiB", ",.0f", rank=2),
     )
 

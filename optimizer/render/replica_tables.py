@@ -127,7 +127,9 @@ def bench_table(rows: Sequence[Mapping[str, Any]]) -> Table:
             row["columns"],
             *(row["stages_ms"][stage] for stage in stages),
             row["gap"],
+            row["service_gap"],
             f"{row['complete']} of {row['repeats']}",
+            f"{row['proved']} of {row['repeats']}",
             row["peak_memory_mib"],
         )
     return table

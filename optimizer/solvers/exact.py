@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from optimizer.solvers.bounds import least_values
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.formulation import undominated
-from optimizer.solvers.levels import is_better
+from optimizer.solvers.levels import VALUE, is_better, levels_of
 from optimizer.solvers.milp import SessionFactory, solve_milp
 from optimizer.solvers.problem import Level, Problem, Solution, Status
 
@@ -18,6 +19,8 @@ PATTERNS_FROM_COLUMNS = 5_000
 """Plans of one accelerator per server are patterns from this many columns on; below, their model is small."""
 REPLICAS_TO_SERVERS = 200
 """Mixed plans of up to this many servers go on with numbers of replicas where patterns prove too little."""
+MIXED_SHARE = 0.9
+"""Part of the time left for a mixed plan after which the single one is looked at, if that is not proved."""
 PATTERNS_SHARE = 0.5
 """Part of the time left that patterns get where another model may follow."""
 
@@ -42,10 +45,39 @@ def solve_exactly(
     from optimizer.solvers.patterns.solve import solve_patterns
 
     followed = mixed and len(np.unique(problem.table.server)) <= REPLICAS_TO_SERVERS
-    found = solve_patterns(problem, deadline.share(PATTERNS_SHARE) if followed else deadline)
-    if not followed or found.status is Status.optimal or deadline.passed:
+    share = PATTERNS_SHARE if followed else MIXED_SHARE if mixed else 1.0
+    found = solve_patterns(problem, deadline.share(share))
+    if not mixed or found.status is Status.optimal or deadline.passed:
         return found
+    if not followed:
+        return _not_worse_than_single(problem, found, deadline)
     return _joined(problem, found, solve_milp(problem, session, deadline, found.replicas))
+
+
+def _not_worse_than_single(problem: Problem, found: Solution, deadline: Deadline) -> Solution:
+    """Return a mixed solution, or that of one accelerator per server in its place if it is better."""
+    from optimizer.solvers.patterns.solve import solve_patterns
+
+    options = problem.options.model_copy(update={"heterogeneous": False})
+    single = solve_patterns(replace(problem, options=options), deadline).replicas
+    if not is_better(problem, single, found.replicas):
+        return found
+    # What was proved of later levels counts for answers that are no better at the levels before.
+    same, bounded = True, []
+    for now, then in zip(levels_of(problem, single, proved=True), found.levels, strict=True):
+        known = then.bound if same and then.bound is not None else _least(problem, now.name)
+        bounded.append(Level(now.name, now.value, min(known, now.value)))
+        same = same and now.value >= then.value
+    return replace(found, replicas=single, levels=tuple(bounded))
+
+
+def _least(problem: Problem, level: str) -> float:
+    """Return a bound of a level that needs no solver."""
+    if level != VALUE:
+        return 0.0
+    has_candidate = np.isin(np.arange(len(problem.priority)), problem.table.server)
+    least = least_values(problem, np.arange(len(problem.table)), all_served=False)
+    return float(least.sum() + problem.none_value[~has_candidate].sum())
 
 
 def _joined(problem: Problem, first: Solution, second: Solution) -> Solution:

@@ -49,8 +49,8 @@ def solve_separable_mixed(
     servers, settled = np.unique(problem.table.server), 0
     if by_patterns and not deadline.passed:
         alone = cheapest_alone(problem)
-        rows = alone.settled[problem.table.server]
-        replicas[rows] = alone.replicas[rows]
+        theirs = alone.settled[problem.table.server]
+        replicas[theirs] = alone.replicas[theirs]
         servers = servers[~alone.settled[servers]]
     open_value = open_changes = 0.0
     status = Status.optimal

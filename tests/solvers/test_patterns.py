@@ -1,7 +1,6 @@
 """One pattern per server: against the compact model, exhaustive search and plain enumeration."""
 
 import itertools
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -11,6 +10,7 @@ from mixed_oracles import mixed_brute_force, random_mixed_document
 from optimizer import find_candidates, load_system
 from optimizer.generate import generate_system
 from optimizer.solvers.deadline import Deadline
+from optimizer.solvers.exact import solve_exactly
 from optimizer.solvers.highs import HighsSession
 from optimizer.solvers.levels import is_better, value_of
 from optimizer.solvers.milp import solve_milp
@@ -174,8 +174,20 @@ def test_a_stopped_solve_is_never_worse_than_its_seed_and_its_bounds_hold(
         assert level.bound <= level.value
 
 
-def test_a_mixed_plan_that_starts_from_a_single_one_is_not_worse() -> None:
+@pytest.mark.parametrize("limit_s", [0.0, 0.3])
+def test_a_mixed_plan_that_starts_from_a_single_one_is_not_worse(limit_s: float) -> None:
     mixed = scarce_problem(40, 1.9, mixed=True)
-    single = replace(mixed, options=mixed.options.model_copy(update={"heterogeneous": False}))
-    plain = solve_patterns(single)
-    assert not is_better(mixed, plain.replicas, solve_patterns(mixed, Deadline.after(0.5)).replicas)
+    plain = solve_patterns(scarce_problem(40, 1.9, mixed=False))
+    found = solve_patterns(mixed, Deadline.after(limit_s), plain.replicas)
+    assert not is_better(mixed, plain.replicas, found.replicas)
+
+
+@pytest.mark.parametrize("limit_s", [0.01, 0.5])
+def test_a_stopped_mixed_plan_of_many_servers_gives_way_to_a_better_single_one(
+    limit_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("optimizer.solvers.exact.REPLICAS_TO_SERVERS", 0)
+    problem = scarce_problem(40, 1.9, mixed=True)
+    found = solve_exactly(problem, HighsSession, Deadline.after(limit_s), with_patterns=True)
+    assert not is_better(problem, best_seed(problem), found.replicas)
+    assert all(level.bound is not None and level.bound <= level.value for level in found.levels)

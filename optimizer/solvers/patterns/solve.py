@@ -355,5 +355,6 @@ class _Run:
             Level(level.name, level.value, min(self.bounds.get(level.name, -np.inf), level.value))
             for level in reached
         )
-        status = Status.optimal if self.proved else Status.feasible
+        proved = self.proved or all((level.gap or 0.0) <= max(self.gap, ROUNDING) for level in levels)
+        status = Status.optimal if proved else Status.feasible
         return Solution(replicas, status, "milp", levels)

@@ -58,7 +58,7 @@ def explain_types(candidates: Candidates, plan: Plan, inquiry: Inquiry) -> tuple
 
 
 def _spares_one(plan: Plan, candidates: Candidates, kind: int) -> bool:
-    """Return whether one unit fewer changes nothing, as the best plan leaves one and no policy gives it out."""
+    """Return whether one unit fewer changes nothing: the best plan leaves one that no policy gives out."""
     limit = plan.capacity[kind].limit
     policy = candidates.system.options.saturation_policy != "None" and not plan.complete
     return plan.status == "optimal" and not policy and limit is not None and plan.capacity[kind].used < limit
