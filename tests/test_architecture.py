@@ -52,6 +52,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("currency",),
         ("system", "writing"),
         ("loads", "examination"),
+        ("load_traces",),
     ),
     "optimizer.profiles": (
         ("facts", "efficiency", "deployment", "config_keys"),
@@ -108,7 +109,16 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "optimizer.stabilisation": (("rules", "loads"), ("decisions",), ("pools",), ("stabilise",)),
     "optimizer.studies": (
-        ("checking", "load_changes", "comparison", "explanation", "figures", "reports", "simulation"),
+        (
+            "checking",
+            "load_changes",
+            "comparison",
+            "explanation",
+            "figures",
+            "replay",
+            "reports",
+            "simulation",
+        ),
         (
             "comparison.document",
             "comparison.sums",
@@ -117,6 +127,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "reports.power",
             "simulation.document",
             "simulation.predictions",
+            "replay.document",
+            "replay.pods",
         ),
         (
             "comparison.rows",
@@ -126,6 +138,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "simulation.pools",
         ),
         ("comparison.compare", "reports.overview", "simulation.plans", "simulation.replicas"),
+        ("replay.replay", "replay.figure"),
         (
             "explanation.servers",
             "explanation.units",
@@ -142,7 +155,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("comparison_words", "plots.curves", "plots.bars", "plots.grids", "explanation_words"),
         ("progress", "plots", "sections"),
         ("pages", "plan_tables", "replica_tables", "comparison_tables", "server_tables", "estimate_tables"),
-        ("simulation_tables", "starter_tables"),
+        ("simulation_tables", "starter_tables", "replay_tables"),
         ("explanation_tables",),
     ),
     "rest_server": (
@@ -192,6 +205,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "serve",
             "shell",
             "simulating",
+            "replaying",
         ),
         ("main",),
     ),
@@ -227,8 +241,8 @@ HOMES = {
 
 JOBS = {
     "analyze_replicas", "check_documents", "choose", "compare", "explain", "find_candidates", "make_figure",
-    "make_report", "repair_plan", "simulate_plan", "simulate_replica", "simulation_of", "size_replicas",
-    "solve",
+    "make_report", "repair_plan", "replay", "simulate_plan", "simulate_replica", "simulation_of",
+    "size_replicas", "solve",
 }  # fmt: skip
 """What computes for users; the shells have it from `optimizer.jobs`."""
 
