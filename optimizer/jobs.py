@@ -20,14 +20,18 @@ from optimizer.plan import Plan
 from optimizer.replica import analyze_replicas, size_replicas
 from optimizer.simulation.replicas import DEFAULT_REQUESTS, DEFAULT_SEED, Effort
 from optimizer.simulation.trace import read_trace
+from optimizer.spec.load_traces import read_load_trace
 from optimizer.spec.loads import with_loads
 from optimizer.spec.system import System
+from optimizer.stabilisation.rules import RECOMMENDED, Rules, read_rules
 from optimizer.studies.comparison.compare import compare
 from optimizer.studies.comparison.document import Comparison
 from optimizer.studies.explanation.explain import explain
 from optimizer.studies.figures.document import Figure
 from optimizer.studies.figures.kinds import PLAN_KINDS, make_figure
 from optimizer.studies.load_changes import scale_loads, vary_loads
+from optimizer.studies.replay.document import Replay
+from optimizer.studies.replay.replay import FOLLOWED, each_alone, replay
 from optimizer.studies.reports.report import make_report
 from optimizer.studies.simulation import repair
 from optimizer.studies.simulation.document import RepairedPlan, Simulation
@@ -45,6 +49,7 @@ __all__ = [
     "FigureRequest",
     "LoadChange",
     "RepairRequest",
+    "ReplayRequest",
     "RequestError",
     "SimulateRequest",
     "SolveOptions",
@@ -56,6 +61,7 @@ __all__ = [
     "find_candidates",
     "make_report",
     "repair_plan",
+    "replay_loads",
     "show_figure",
     "simulate_plan",
     "simulate_replica",
@@ -352,3 +358,34 @@ def repair_plan(request: RepairRequest, progress: Progress | None = None) -> Rep
 
     effort = Effort(requests=request.requests, seed=request.seed)
     return repair.repair_plan(request.system, plan_of, effort, progress)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayRequest:
+    """Loads of the past to run through planning and stabilisation."""
+
+    system: System
+    loads: str | Path
+    """A CSV file of loads over time."""
+    rules: Path | None = None
+    """A file of rules; none: every rule, with the recommended values."""
+    each: bool = False
+    """Whether each of the rules is shown alone, too."""
+    startup_s: float = 180.0
+    """Time that a replica takes to start [s]."""
+
+
+def replay_loads(request: ReplayRequest) -> Replay:
+    """Return what becomes of a fleet when every plan is followed, and with rules between.
+
+    Raises:
+        SpecError: a file cannot be read, or its loads are not of the system.
+        SolverError: the solver failed.
+    """
+    rules = RECOMMENDED if request.rules is None else read_rules(request.rules)
+    variants = {FOLLOWED: Rules()}
+    if request.each:
+        variants |= each_alone(rules)
+    variants["recommended rules" if request.rules is None else "the rules"] = rules
+    steps = read_load_trace(request.system, request.loads)
+    return replay(request.system, steps, variants, request.startup_s)

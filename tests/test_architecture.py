@@ -20,11 +20,12 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("optimizer.cluster", "optimizer.money"),
     ("optimizer.documents",),
     ("optimizer.timing",),
-    ("optimizer.queueing", "optimizer.simulation"),
+    ("optimizer.simulation",),
+    ("optimizer.queueing",),
     ("optimizer.spec",),
     ("optimizer.profiles",),
     ("optimizer.tabulation",),
-    ("optimizer.candidates", "optimizer.replica"),
+    ("optimizer.batch_rows", "optimizer.candidates", "optimizer.replica"),
     ("optimizer.solvers",),
     ("optimizer.plan",),
     ("optimizer.compat", "optimizer.stabilisation"),
@@ -39,7 +40,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 """Low to high: a module imports only what stands before it; those of one layer do not meet."""
 
 INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
-    "optimizer.timing": (("law",), ("engine",), ("linear", "iteration"), ("table",)),
+    "optimizer.timing": (("law",), ("engine",), ("linear", "iteration", "batch"), ("table",)),
     "optimizer.compat": (("queue_service",),),
     "optimizer.starters": (("use_cases", "prices"), ("document",)),
     "optimizer.spec": (
@@ -51,6 +52,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("currency",),
         ("system", "writing"),
         ("loads", "examination"),
+        ("load_traces",),
     ),
     "optimizer.profiles": (
         ("facts", "efficiency", "deployment", "config_keys"),
@@ -66,16 +68,24 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("performance",),
         ("continuous.replicas",),
         ("continuous.schedulers", "continuous.latencies"),
-        ("continuous.model", "reference", "targets"),
+        ("bulk", "bulk.limits", "bulk.poisson"),
+        ("bulk.chain",),
+        ("bulk.answers", "bulk.gaps", "bulk.totals"),
+        ("bulk.services", "bulk.windows"),
+        ("bulk.beyond",),
+        ("bulk.steady", "bulk.sampled"),
+        ("continuous.model", "reference", "bulk.model", "targets"),
         ("sizing", "table"),
     ),
     "optimizer.simulation": (
-        ("law", "limits", "requests", "arrivals", "lengths"),
+        ("limits", "requests", "arrivals", "lengths"),
+        ("batches",),
+        ("law",),
         ("machine", "machine.compiling", "machine.state"),
         ("machine.times", "machine.queue", "machine.decodes"),
         ("machine.memory",),
         ("machine.clients", "machine.scheduler"),
-        ("machine.iterations", "machine.sharing"),
+        ("machine.iterations", "machine.sharing", "machine.collecting"),
         ("engine", "workload"),
         ("summary",),
         ("replicas", "trace"),
@@ -99,7 +109,16 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "optimizer.stabilisation": (("rules", "loads"), ("decisions",), ("pools",), ("stabilise",)),
     "optimizer.studies": (
-        ("checking", "load_changes", "comparison", "explanation", "figures", "reports", "simulation"),
+        (
+            "checking",
+            "load_changes",
+            "comparison",
+            "explanation",
+            "figures",
+            "replay",
+            "reports",
+            "simulation",
+        ),
         (
             "comparison.document",
             "comparison.sums",
@@ -108,6 +127,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "reports.power",
             "simulation.document",
             "simulation.predictions",
+            "replay.document",
+            "replay.pods",
         ),
         (
             "comparison.rows",
@@ -117,6 +138,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "simulation.pools",
         ),
         ("comparison.compare", "reports.overview", "simulation.plans", "simulation.replicas"),
+        ("replay.replay", "replay.figure"),
         (
             "explanation.servers",
             "explanation.units",
@@ -133,7 +155,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("comparison_words", "plots.curves", "plots.bars", "plots.grids", "explanation_words"),
         ("progress", "plots", "sections"),
         ("pages", "plan_tables", "replica_tables", "comparison_tables", "server_tables", "estimate_tables"),
-        ("simulation_tables", "starter_tables"),
+        ("simulation_tables", "starter_tables", "replay_tables"),
         ("explanation_tables",),
     ),
     "rest_server": (
@@ -183,6 +205,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "serve",
             "shell",
             "simulating",
+            "replaying",
         ),
         ("main",),
     ),
@@ -218,8 +241,8 @@ HOMES = {
 
 JOBS = {
     "analyze_replicas", "check_documents", "choose", "compare", "explain", "find_candidates", "make_figure",
-    "make_report", "repair_plan", "simulate_plan", "simulate_replica", "simulation_of", "size_replicas",
-    "solve",
+    "make_report", "repair_plan", "replay", "simulate_plan", "simulate_replica", "simulation_of",
+    "size_replicas", "solve",
 }  # fmt: skip
 """What computes for users; the shells have it from `optimizer.jobs`."""
 

@@ -16,6 +16,7 @@ from optimizer.cli import (
     estimating,
     explaining,
     planning,
+    replaying,
     replicas,
     reporting,
     serve,
@@ -32,6 +33,7 @@ COMMANDS = (
     | comparing.COMMANDS
     | explaining.COMMANDS
     | simulating.COMMANDS
+    | replaying.COMMANDS
     | reporting.COMMANDS
     | replicas.COMMANDS
     | estimating.COMMANDS

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optimizer.cli.command import Command, add_path
+from optimizer.cli.command import Command, add_path, picture_format
 from optimizer.cli.solving import (
     add_effort,
     add_load,
@@ -46,7 +46,6 @@ KINDS = {
 """What can be plotted; a test holds it to what the library offers."""
 SIMULATED = {"distribution", "percentiles"}
 """Of these, what is simulated first."""
-PICTURES: "tuple[Format, ...]" = ("svg", "png", "pdf")
 
 
 def _add_report(parser: argparse.ArgumentParser) -> None:
@@ -176,16 +175,11 @@ def _picture_format(arguments: argparse.Namespace) -> "Format | None":
     """Return the format that the name of the output file asks for; none where only JSON is wanted."""
     from optimizer.errors import SpecError
 
-    if arguments.output is None:
-        if arguments.json:
-            return None
-        raise SpecError("-o: missing; name the file to write, such as plot.svg, or ask for --json")
-    suffix = arguments.output.suffix.lower().removeprefix(".")
-    for known in PICTURES:
-        if suffix == known:
-            return known
-    names = ", ".join(f".{name}" for name in PICTURES)
-    raise SpecError(f"-o: {arguments.output}: the name must end in one of {names}")
+    if arguments.output is not None:
+        return picture_format(arguments.output)
+    if arguments.json:
+        return None
+    raise SpecError("-o: missing; name the file to write, such as plot.svg, or ask for --json")
 
 
 COMMANDS = {

@@ -14,6 +14,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.errors import AnalysisError
+from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.law import Coefficients, IterationCoefficients
 from optimizer.simulation.limits import Limits
 from optimizer.simulation.machine.state import Machine, machine_of
@@ -41,7 +42,7 @@ class Run:
     batch_ms: float
     """Integral of the batch over time."""
     iterations: int
-    """Iterations run; 0 where all progress at once."""
+    """Iterations run, or batches of a batch server; 0 where all progress at once."""
 
     @property
     def rejected(self) -> BoolArray:
@@ -71,6 +72,8 @@ def simulate(requests: Requests, times: Coefficients, limits: Limits) -> Run:
     Raises:
         AnalysisError: an iteration would take no time, or an answer is too long.
     """
+    if isinstance(times, BatchServer):
+        return _batched(requests, times)
     longest = int(requests.out_tokens.max(initial=1))
     if longest > LONGEST_ANSWER:
         raise AnalysisError(
@@ -91,6 +94,20 @@ def simulate(requests: Requests, times: Coefficients, limits: Limits) -> Run:
     )
 
 
+def _batched(requests: Requests, server: BatchServer) -> Run:
+    """Run requests through a batch server; the first token of an answer is its last."""
+    from optimizer.simulation.machine.collecting import run_batches
+
+    assert requests.arrival_ms is not None
+    count = len(requests)
+    start_ms, last_ms = np.empty(count), np.empty(count)
+    come_ms = np.array(requests.arrival_ms)
+    busy_ms, batch_ms, batches = run_batches(server, come_ms, start_ms, last_ms, np.empty(count, np.int64))
+    answered_ms = frozen(last_ms)
+    none = frozen(np.zeros(count, np.int64))
+    return Run(requests, frozen(come_ms), answered_ms, answered_ms, none, busy_ms, batch_ms, batches)
+
+
 def advance(machine: Machine, times: Coefficients, limits: Limits, until_ms: float = math.inf) -> None:
     """Run a machine on; with iterations, all that begin before `until_ms`.
 
@@ -104,6 +121,7 @@ def advance(machine: Machine, times: Coefficients, limits: Limits, until_ms: flo
     else:
         from optimizer.simulation.machine.sharing import run_shared
 
+        assert not isinstance(times, BatchServer)  # it needs no machine of iterations
         run_shared(machine, times, limits, float(until_ms))
     if machine.state[0]["stuck"]:
         raise AnalysisError(

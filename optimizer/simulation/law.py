@@ -6,6 +6,8 @@ Both are plain numbers, so that compiled code takes them as they are. Equation n
 
 from typing import NamedTuple
 
+from optimizer.simulation.batches import BatchServer
+
 
 class IterationCoefficients(NamedTuple):
     """Time of one iteration with n decodes that read K tokens of KV cache, and T prompt tokens of P prompts.
@@ -50,4 +52,4 @@ class SharedCoefficients(NamedTuple):
     """δ [ms per input token and request in the batch]."""
 
 
-Coefficients = IterationCoefficients | SharedCoefficients
+Coefficients = IterationCoefficients | SharedCoefficients | BatchServer

@@ -1,5 +1,6 @@
 """Latency models: how long the steps of a request take when a replica runs a given batch, one file a law."""
 
+from optimizer.timing.batch import BatchLaw, BatchParms
 from optimizer.timing.engine import EngineLaw, IterationTimes, SchedulerName
 from optimizer.timing.iteration import DEFAULT_MAX_NUM_TOKENS, FullIterationLaw, IterationLaw, PerfParms
 from optimizer.timing.law import Law, RequestShapes, ServiceLaw, TokenTimes
@@ -8,6 +9,8 @@ from optimizer.timing.table import LawFields, LawTable, laws_given, laws_known
 
 __all__ = [
     "DEFAULT_MAX_NUM_TOKENS",
+    "BatchLaw",
+    "BatchParms",
     "DecodeParms",
     "EngineLaw",
     "FullIterationLaw",
