@@ -16,7 +16,7 @@ import numpy as np
 from optimizer.candidates import SizingMemo, find_candidates
 from optimizer.errors import SpecError
 from optimizer.pipeline import Timings, solve
-from optimizer.plan import Plan
+from optimizer.plan import Plan, verify
 from optimizer.replica import analyze_replicas, size_replicas
 from optimizer.simulation.replicas import DEFAULT_REQUESTS, DEFAULT_SEED, Effort
 from optimizer.simulation.trace import read_trace
@@ -40,6 +40,7 @@ from optimizer.studies.simulation.pools import pool_runs, traced
 from optimizer.studies.simulation.replicas import simulate_replica
 
 if TYPE_CHECKING:
+    from optimizer.plan.proof import Proof
     from optimizer.starters.document import Start
     from optimizer.studies.checking import Checked
 
@@ -68,6 +69,7 @@ __all__ = [
     "size_replicas",
     "solve",
     "start_document",
+    "verify_plan",
 ]
 
 
@@ -91,6 +93,33 @@ def start_document(start: "Start") -> str:
     from optimizer.starters.document import document_of  # reads the catalogue
 
     return document_of(start)
+
+
+def verify_plan(plan: Plan, system: System, proof: "Proof | None" = None) -> "Verified":
+    """Check a plan against its system by arithmetic, and the proof of its bounds, if it is given.
+
+    Args:
+        plan: what to check.
+        system: what it was made for, with the options that it was made with.
+        proof: the multipliers that were written with it.
+    """
+    from optimizer.plan.proof import check_proof
+
+    wrong = verify(plan, system)
+    if wrong or proof is None:
+        return Verified(tuple(wrong))
+    mistakes, open_points = check_proof(plan, system, proof)
+    return Verified(tuple(f"proof: {item}" for item in mistakes), tuple(open_points))
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What a verification found."""
+
+    wrong: tuple[str, ...]
+    """What does not hold, one line each."""
+    open_points: tuple[str, ...] = ()
+    """What is not proved by multipliers, one line each."""
 
 
 class RequestError(SpecError):

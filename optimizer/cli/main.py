@@ -23,6 +23,7 @@ from optimizer.cli import (
     shell,
     simulating,
     starting,
+    verifying,
 )
 from optimizer.cli.command import one_line
 from optimizer.errors import IncompletePlanError, InferplanError
@@ -30,6 +31,7 @@ from optimizer.errors import IncompletePlanError, InferplanError
 COMMANDS = (
     starting.COMMANDS
     | planning.COMMANDS
+    | verifying.COMMANDS
     | comparing.COMMANDS
     | explaining.COMMANDS
     | simulating.COMMANDS
