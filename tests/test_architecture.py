@@ -28,7 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("optimizer.solvers",),
     ("optimizer.plan",),
     ("optimizer.compat",),
-    ("optimizer.generate", "optimizer.replica_rows", "optimizer.starters"),
+    ("optimizer.fitting", "optimizer.generate", "optimizer.replica_rows", "optimizer.starters"),
     ("optimizer.pipeline",),
     ("optimizer.bench", "optimizer.studies"),
     ("optimizer.jobs", "optimizer.render"),
@@ -71,6 +71,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "optimizer.simulation": (
         ("law", "limits", "requests", "arrivals", "lengths"),
+        ("clients",),
         ("machine", "machine.compiling", "machine.state"),
         ("machine.times", "machine.queue", "machine.decodes"),
         ("machine.memory",),
@@ -80,6 +81,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("summary",),
         ("replicas", "trace"),
     ),
+    "optimizer.fitting": (("runs",), ("replay",)),
     "optimizer.candidates": (("memo", "table"), ("pairs",), ("batches",), ("finder",)),
     "optimizer.solvers": (
         ("problem", "deadline"),
