@@ -43,6 +43,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.compat": (("queue_service",),),
     "optimizer.starters": (("use_cases", "prices"), ("document",)),
     "optimizer.spec": (
+        ("provenance",),
         ("schema", "yaml_format"),
         ("messages", "positions"),
         ("faults", "samples", "assumptions"),
@@ -81,7 +82,28 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("summary",),
         ("replicas", "trace"),
     ),
-    "optimizer.fitting": (("runs",), ("replay",)),
+    "optimizer.fitting": (
+        ("runs", "server"),
+        ("replay", "parameters", "readers.report"),
+        (
+            "readers.guidellm",
+            "readers.vllm_bench",
+            "readers.inference_perf",
+            "readers.aiperf",
+            "readers.points",
+        ),
+        (
+            "readers.guidellm_json",
+            "readers.guidellm_html",
+            "readers.guidellm_rows",
+            "readers.guidellm_columns",
+        ),
+        ("readers",),
+        ("readers.table", "estimation"),
+        ("separation", "accuracy"),
+        ("profile",),
+        ("fit", "prediction", "adding"),
+    ),
     "optimizer.candidates": (("memo", "table"), ("pairs",), ("batches",), ("finder",)),
     "optimizer.solvers": (
         ("problem", "deadline"),
@@ -114,6 +136,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "explanation.resolving",
             "explanation.binding",
             "figures.placed",
+            "figures.fits",
             "simulation.pools",
         ),
         ("comparison.compare", "reports.overview", "simulation.plans", "simulation.replicas"),
@@ -133,6 +156,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("comparison_words", "plots.curves", "plots.bars", "plots.grids", "explanation_words"),
         ("progress", "plots", "sections"),
         ("pages", "plan_tables", "replica_tables", "comparison_tables", "server_tables", "estimate_tables"),
+        ("fit_tables",),
         ("simulation_tables", "starter_tables"),
         ("explanation_tables",),
     ),
@@ -170,6 +194,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "reporting",
             "replicas",
             "estimating",
+            "fitting",
             "catalogue",
             "documents",
             "bench",
@@ -208,9 +233,9 @@ HOMES = {
 """The only modules or packages that may import a library."""
 
 JOBS = {
-    "analyze_replicas", "check_documents", "choose", "compare", "explain", "find_candidates", "make_figure",
-    "make_report", "repair_plan", "simulate_plan", "simulate_replica", "simulation_of", "size_replicas",
-    "solve",
+    "add_profile", "analyze_replicas", "check_documents", "choose", "compare", "explain",
+    "find_candidates", "fit_reports", "make_figure", "make_report", "predict_points", "repair_plan",
+    "show_fit", "simulate_plan", "simulate_replica", "simulation_of", "size_replicas", "solve",
 }  # fmt: skip
 """What computes for users; the shells have it from `optimizer.jobs`."""
 

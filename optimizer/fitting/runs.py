@@ -12,6 +12,9 @@ from typing import NamedTuple
 from optimizer.simulation.lengths import Kind, Lengths
 from optimizer.simulation.limits import UNLIMITED
 
+NEARLY_FIXED = 0.005
+"""A coefficient of variation below which lengths count as fixed."""
+
 
 class Arrivals(StrEnum):
     """How a client sends."""
@@ -24,6 +27,9 @@ class Arrivals(StrEnum):
     """Always as many as it may have in flight."""
 
 
+CVS = {Arrivals.CONSTANT: 0.0, Arrivals.POISSON: 1.0, Arrivals.CLOSED: 0.0}
+
+
 class TokenCounts(NamedTuple):
     """The lengths of prompts or answers [tokens]."""
 
@@ -31,6 +37,14 @@ class TokenCounts(NamedTuple):
     cv: float = 0.0
     """Coefficient of variation."""
     kind: Kind = Kind.UNIFORM
+
+    @classmethod
+    def of(cls, mean: float, deviation: float) -> "TokenCounts":
+        """Return lengths of a mean and a standard deviation: uniform where those may be, else lognormal."""
+        cv = deviation / mean if mean > 0 else 0.0
+        if cv < NEARLY_FIXED:
+            return cls(mean, 0.0, Kind.FIXED)
+        return cls(mean, cv, Kind.UNIFORM if cv <= 1 / sqrt(3) else Kind.LOGNORMAL)
 
     def lengths(self, least: int = 0) -> Lengths:
         """Return the law of lengths that the simulator draws from."""
@@ -56,7 +70,11 @@ NOTHING = Measured()
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkRun:
-    """One run of a benchmark, from an empty server; without a duration, a steady state."""
+    """One run of a benchmark, from an empty server.
+
+    With a duration, what ends later does not count. With a number of requests and no duration, all of them
+    count, however long it takes. With neither, it is a steady state.
+    """
 
     prompts: TokenCounts
     answers: TokenCounts
@@ -64,14 +82,35 @@ class BenchmarkRun:
     rate_rps: float | None = None
     """Offered [requests/s]; none where the client sends as fast as it may."""
     duration_s: float | None = None
-    """Requests that end later do not count [s]; none: a steady state."""
+    """How long it took [s]."""
     requests: int | None = None
     """The client sends no more than these; none: no limit."""
     max_in_flight: int | None = None
     """Requests that the client has on the way at once; none: no limit."""
+    burst: int = 0
+    """Requests that a client sends at once before it keeps to its rate."""
+    arrival_cv: float | None = None
+    """Coefficient of variation of the times between arrivals; none: that of the arrivals' name."""
     measured: Measured = NOTHING
+    completed: int | None = None
+    """Requests that were completed; what is measured over few of them is less certain."""
     source: str = ""
     """Where it comes from: a file, and which run in it."""
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether it has no end."""
+        return self.duration_s is None and self.requests is None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the client sends all that it may, for others beside one."""
+        return self.arrivals is Arrivals.CLOSED and not self.is_alone
+
+    @property
+    def cv(self) -> float:
+        """Coefficient of variation of the times between arrivals."""
+        return CVS[self.arrivals] if self.arrival_cv is None else self.arrival_cv
 
     @property
     def shape(self) -> tuple[int, int]:
