@@ -29,7 +29,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("optimizer.solvers",),
     ("optimizer.plan",),
     ("optimizer.compat", "optimizer.stabilisation"),
-    ("optimizer.generate", "optimizer.replica_rows", "optimizer.starters"),
+    ("optimizer.fitting", "optimizer.generate", "optimizer.replica_rows", "optimizer.starters"),
     ("optimizer.pipeline",),
     ("optimizer.bench", "optimizer.studies"),
     ("optimizer.jobs", "optimizer.render"),
@@ -44,6 +44,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.compat": (("queue_service",),),
     "optimizer.starters": (("use_cases", "prices"), ("document",)),
     "optimizer.spec": (
+        ("provenance",),
         ("schema", "yaml_format"),
         ("messages", "positions"),
         ("faults", "samples", "assumptions"),
@@ -81,6 +82,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("limits", "requests", "arrivals", "lengths"),
         ("batches",),
         ("law",),
+        ("clients",),
         ("machine", "machine.compiling", "machine.state"),
         ("machine.times", "machine.queue", "machine.decodes"),
         ("machine.memory",),
@@ -89,6 +91,28 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("engine", "workload"),
         ("summary",),
         ("replicas", "trace"),
+    ),
+    "optimizer.fitting": (
+        ("runs", "server"),
+        ("replay", "parameters", "readers.report"),
+        (
+            "readers.guidellm",
+            "readers.vllm_bench",
+            "readers.inference_perf",
+            "readers.aiperf",
+            "readers.points",
+        ),
+        (
+            "readers.guidellm_json",
+            "readers.guidellm_html",
+            "readers.guidellm_rows",
+            "readers.guidellm_columns",
+        ),
+        ("readers",),
+        ("readers.table", "estimation"),
+        ("separation", "accuracy"),
+        ("profile",),
+        ("fit", "prediction", "adding"),
     ),
     "optimizer.candidates": (("memo", "table"), ("pairs",), ("batches",), ("finder",)),
     "optimizer.solvers": (
@@ -143,6 +167,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "explanation.resolving",
             "explanation.binding",
             "figures.placed",
+            "figures.fits",
             "simulation.pools",
         ),
         ("comparison.compare", "reports.overview", "simulation.plans", "simulation.replicas"),
@@ -163,6 +188,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("comparison_words", "plots.curves", "plots.bars", "plots.grids", "explanation_words"),
         ("progress", "plots", "sections"),
         ("pages", "plan_tables", "replica_tables", "comparison_tables", "server_tables", "estimate_tables"),
+        ("fit_tables",),
         ("simulation_tables", "starter_tables", "replay_tables"),
         ("explanation_tables",),
     ),
@@ -207,6 +233,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "reporting",
             "replicas",
             "estimating",
+            "fitting",
             "catalogue",
             "documents",
             "bench",
@@ -249,9 +276,10 @@ HOMES = {
 """The only modules or packages that may import a library."""
 
 JOBS = {
-    "analyze_replicas", "check_documents", "choose", "compare", "explain", "find_candidates", "make_figure",
-    "make_report", "repair_plan", "replay", "simulate_plan", "simulate_replica", "simulation_of",
-    "size_replicas", "solve",
+    "add_profile", "analyze_replicas", "check_documents", "choose", "compare", "explain",
+    "find_candidates", "fit_reports", "make_figure", "make_report", "predict_points", "repair_plan",
+    "replay", "show_fit", "simulate_plan", "simulate_replica", "simulation_of", "size_replicas",
+    "solve",
 }  # fmt: skip
 """What computes for users; the shells have it from `optimizer.jobs`."""
 

@@ -15,6 +15,7 @@ from optimizer.cli import (
     documents,
     estimating,
     explaining,
+    fitting,
     planning,
     replaying,
     replicas,
@@ -39,6 +40,7 @@ COMMANDS = (
     | reporting.COMMANDS
     | replicas.COMMANDS
     | estimating.COMMANDS
+    | fitting.COMMANDS
     | catalogue.COMMANDS
     | documents.COMMANDS
     | bench.COMMANDS
