@@ -15,6 +15,7 @@ from optimizer.cli import (
     documents,
     estimating,
     explaining,
+    fitting,
     planning,
     replaying,
     replicas,
@@ -23,6 +24,7 @@ from optimizer.cli import (
     shell,
     simulating,
     starting,
+    verifying,
 )
 from optimizer.cli.command import one_line
 from optimizer.errors import IncompletePlanError, InferplanError
@@ -30,6 +32,7 @@ from optimizer.errors import IncompletePlanError, InferplanError
 COMMANDS = (
     starting.COMMANDS
     | planning.COMMANDS
+    | verifying.COMMANDS
     | comparing.COMMANDS
     | explaining.COMMANDS
     | simulating.COMMANDS
@@ -37,6 +40,7 @@ COMMANDS = (
     | reporting.COMMANDS
     | replicas.COMMANDS
     | estimating.COMMANDS
+    | fitting.COMMANDS
     | catalogue.COMMANDS
     | documents.COMMANDS
     | bench.COMMANDS

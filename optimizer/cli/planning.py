@@ -49,6 +49,9 @@ def _add_solve(parser: argparse.ArgumentParser) -> None:
         help="write the model to FILE.lp or FILE.mps",
     )
     parser.add_argument(
+        "--proof", metavar="FILE", type=Path, help="write the multipliers that prove the bounds to FILE"
+    )
+    parser.add_argument(
         "--require-complete", action="store_true", help="exit with 3 unless every server is served in full"
     )
     parser.add_argument(
@@ -69,6 +72,8 @@ def _solve(arguments: argparse.Namespace) -> None:
 
     if arguments.repair and not arguments.simulate:
         raise SpecError("--repair: repairs what a simulation shows; add --simulate")
+    if arguments.repair and arguments.proof is not None:
+        raise SpecError("--proof: is for a plan as it was solved, not for one that --repair plans again")
     if arguments.simulate and arguments.csv:
         raise SpecError("--csv: holds one table; take --json, or 'inferplan simulate --csv' for the pools")
     effort = Effort(**effort_given(arguments, simulates=arguments.simulate))
@@ -79,7 +84,13 @@ def _solve(arguments: argparse.Namespace) -> None:
     with working("solving"):
         with timings.stage("read"):
             system = read_system(arguments, solving_options(arguments))
-        plan = solve(system, backend=arguments.backend, write_model_to=arguments.write_model, timings=timings)
+        plan = solve(
+            system,
+            backend=arguments.backend,
+            write_model_to=arguments.write_model,
+            write_proof_to=arguments.proof,
+            timings=timings,
+        )
     if arguments.output is not None:
         write_text(plan.to_json() + "\n", arguments.output)
     request = SimulateRequest(system, plan, requests=effort.requests, seed=effort.seed)

@@ -26,6 +26,7 @@ from optimizer.cli.solving import (
 if TYPE_CHECKING:
     from optimizer.render.pages import Origin
     from optimizer.render.plots import Format
+    from optimizer.studies.figures.document import Figure
 
 KINDS = {
     "plan": "all four of the next, on one page",
@@ -43,9 +44,11 @@ KINDS = {
     "cost": "cost against load, by accelerator",
     "pareto": "cost against latency, by accelerator, with the Pareto front",
 }
-"""What can be plotted; a test holds it to what the library offers."""
+"""What can be plotted of a system; a test holds it to what the library offers."""
+OF_PROFILES = {"fit": "measured and predicted times of a fitted profile, which PATH then names"}
+"""What can be plotted of a profile."""
 SIMULATED = {"distribution", "percentiles"}
-"""Of these, what is simulated first."""
+"""What is simulated first."""
 
 
 def _add_report(parser: argparse.ArgumentParser) -> None:
@@ -127,9 +130,11 @@ def _check_files(arguments: argparse.Namespace) -> None:
 
 def _add_plot(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    kinds = "\n".join(f"  {name:<12}{text}" for name, text in KINDS.items())
+    kinds = "\n".join(f"  {name:<14}{text}" for name, text in (KINDS | OF_PROFILES).items())
     parser.epilog = f"what to plot:\n{kinds}"
-    parser.add_argument("kind", metavar="KIND", choices=tuple(KINDS), help="what to plot; see below")
+    parser.add_argument(
+        "kind", metavar="KIND", choices=(*KINDS, *OF_PROFILES), help="what to plot; see below"
+    )
     add_path(parser)
     parser.add_argument(
         "-o", "--output", metavar="FILE", type=Path, help="write FILE.svg, FILE.png or FILE.pdf"
@@ -142,14 +147,32 @@ def _add_plot(parser: argparse.ArgumentParser) -> None:
 
 
 def _plot(arguments: argparse.Namespace) -> None:
-    from optimizer.errors import SpecError
-    from optimizer.jobs import FigureRequest, RequestError, show_figure
     from optimizer.render.plots import draw
     from optimizer.render.progress import working
-    from optimizer.spec.system import load_system
     from optimizer.spec.writing import write_bytes
 
     file_format = _picture_format(arguments)
+    with working("plotting"), announced() if arguments.kind in SIMULATED else nullcontext():
+        figure = _figure_of_profile(arguments) if arguments.kind in OF_PROFILES else _figure(arguments)
+        if file_format is not None:
+            write_bytes(draw(figure, file_format), arguments.output)
+    if arguments.json:
+        print(figure.to_json())
+    elif not figure.panels:
+        print(figure.note)
+
+
+def _figure_of_profile(arguments: argparse.Namespace) -> "Figure":
+    from optimizer.jobs import show_fit
+
+    return show_fit(arguments.path)
+
+
+def _figure(arguments: argparse.Namespace) -> "Figure":
+    from optimizer.errors import SpecError
+    from optimizer.jobs import FigureRequest, RequestError, show_figure
+    from optimizer.spec.system import load_system
+
     request = FigureRequest(
         system=load_system(arguments.path).with_options(**solving_options(arguments)),
         kind=arguments.kind,
@@ -158,17 +181,10 @@ def _plot(arguments: argparse.Namespace) -> None:
         load=load_change(arguments),
         backend=arguments.backend,
     )
-    with working("plotting"), announced() if arguments.kind in SIMULATED else nullcontext():
-        try:
-            figure = show_figure(request)
-        except RequestError as error:
-            raise SpecError(error.said(lambda field: flag_of(field, arguments))) from None
-        if file_format is not None:
-            write_bytes(draw(figure, file_format), arguments.output)
-    if arguments.json:
-        print(figure.to_json())
-    elif not figure.panels:
-        print(figure.note)
+    try:
+        return show_figure(request)
+    except RequestError as error:
+        raise SpecError(error.said(lambda field: flag_of(field, arguments))) from None
 
 
 def _picture_format(arguments: argparse.Namespace) -> "Format | None":
