@@ -145,7 +145,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("comparison_words", "plots.curves", "plots.bars", "plots.grids", "explanation_words"),
         ("progress", "plots", "sections"),
         ("pages", "plan_tables", "replica_tables", "comparison_tables", "server_tables", "estimate_tables"),
-        ("simulation_tables", "starter_tables", "replay_tables"),
+        ("simulation_tables", "starter_tables", "replay_tables", "manifests"),
         ("explanation_tables",),
     ),
     "rest_server": (
@@ -196,6 +196,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "shell",
             "simulating",
             "replaying",
+            "manifesting",
         ),
         ("main",),
     ),

@@ -15,6 +15,7 @@ from optimizer.cli import (
     documents,
     estimating,
     explaining,
+    manifesting,
     planning,
     replaying,
     replicas,
@@ -41,6 +42,7 @@ COMMANDS = (
     | documents.COMMANDS
     | bench.COMMANDS
     | serve.COMMANDS
+    | manifesting.COMMANDS
     | shell.COMMANDS
 )
 """The sub-commands by name, in the order in which help lists them."""
