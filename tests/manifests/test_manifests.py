@@ -49,7 +49,7 @@ def found_tool(name: str) -> str | None:
     return shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
 
 
-def needs(tool: str, where: str) -> Any:
+def needs(tool: str, where: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(found_tool(tool) is None, reason=f"{tool} is not installed ({where})")
 
 
