@@ -1,4 +1,4 @@
-"""Third example: within the units that exist.
+"""Third example: within the cards that exist.
 
 As one command: inferplan solve specs/large --limited
 """

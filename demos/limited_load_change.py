@@ -1,4 +1,4 @@
-"""Fourth example: within the units that exist, before and after a random load change.
+"""Fourth example: within the cards that exist, before and after a random load change.
 
 As one command: inferplan compare specs/large --limited --random-load 7
 """

@@ -1,4 +1,4 @@
-"""First example: as if there were any number of units.
+"""First example: as if there were any number of cards.
 
 As one command: inferplan solve specs/large --unlimited
 """

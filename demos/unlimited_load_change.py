@@ -1,4 +1,4 @@
-"""Second example: as if there were any number of units, before and after a random load change.
+"""Second example: as if there were any number of cards, before and after a random load change.
 
 As one command: inferplan compare specs/large --unlimited --random-load 7
 """

@@ -31,3 +31,15 @@ def runs(keys: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
         return iter(())
     bounds = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1], [True]]))
     return pairwise(bounds.tolist())
+
+
+def pairs_of_equal(keys: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:
+    """Return every two positions with equal keys, the earlier and the later; equal keys stand together."""
+    _, first, size = np.unique(keys, return_index=True, return_counts=True)
+    order = np.argsort(first)
+    first, size = first[order], size[order]
+    after = np.repeat(first + size, size) - 1 - np.arange(len(keys))
+    earlier = np.repeat(np.arange(len(keys)), after)
+    start = np.cumsum(after) - after
+    later = earlier + 1 + np.arange(len(earlier)) - np.repeat(start, after)
+    return earlier, later

@@ -5,10 +5,12 @@ the unit (``arrival_rate_rpm``). Unknown keys, wrong types, NaN and infinity are
 number may be written with a unit; it is turned into the one that the document counts in as it is read.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, NamedTuple
 
+from annotated_types import GroupedMetadata
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -74,14 +76,21 @@ def _with_unit(value: object, info: ValidationInfo, read: Callable[[str], float]
         raise PydanticCustomError("unit", "{problem}", {"problem": str(error)}) from None
 
 
-def _in(scale: Scale) -> BeforeValidator:
-    """Return what reads a number with a unit of a scale."""
-    return BeforeValidator(lambda value, info: _with_unit(value, info, scale.number))
+@dataclass(frozen=True, eq=False)  # compared as itself: scales hold tables
+class In(GroupedMetadata):
+    """A number that may be written with a unit of a scale, within limits in the scale's own unit."""
 
+    scale: Scale
+    ge: float | None = 0
+    gt: float | None = None
+    le: float = MAX_QUANTITY
 
-def _schema(scale: Scale, **limits: float) -> WithJsonSchema:
-    number = {"type": "number", **limits}
-    return WithJsonSchema({"anyOf": [number, {"type": "string", "pattern": scale.pattern}]})
+    def __iter__(self) -> Iterator[object]:
+        least = {"minimum": self.ge} if self.gt is None else {"exclusiveMinimum": self.gt}
+        number = {"type": "number", **least, "maximum": self.le}
+        yield Field(ge=self.ge, le=self.le) if self.gt is None else Field(gt=self.gt, le=self.le)
+        yield BeforeValidator(lambda value, info: _with_unit(value, info, self.scale.number))
+        yield WithJsonSchema({"anyOf": [number, {"type": "string", "pattern": self.scale.pattern}]})
 
 
 def _read_price(value: object, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> object:
@@ -101,48 +110,17 @@ def _any_loss(value: object, info: ValidationInfo) -> object:
 Name = Annotated[str, Field(min_length=1, max_length=253)]
 Quantity = Annotated[float, Field(ge=0, le=MAX_QUANTITY)]
 SignedQuantity = Annotated[float, Field(ge=-MAX_QUANTITY, le=MAX_QUANTITY)]
-Milliseconds = Annotated[
-    float, Field(ge=0, le=MAX_QUANTITY), _in(MILLISECONDS),
-    _schema(MILLISECONDS, minimum=0, maximum=MAX_QUANTITY),
-]  # fmt: skip
-MillisecondsPerToken = Annotated[
-    float, Field(ge=0, le=MAX_QUANTITY), _in(MILLISECONDS_PER_TOKEN),
-    _schema(MILLISECONDS_PER_TOKEN, minimum=0, maximum=MAX_QUANTITY),
-]  # fmt: skip
-MillisecondsPerRequest = Annotated[
-    float, Field(ge=0, le=MAX_QUANTITY), _in(MILLISECONDS_PER_REQUEST),
-    _schema(MILLISECONDS_PER_REQUEST, minimum=0, maximum=MAX_QUANTITY),
-]  # fmt: skip
-Seconds = Annotated[
-    float, Field(gt=0, le=1e6), _in(SECONDS), _schema(SECONDS, exclusiveMinimum=0, maximum=1e6)
-]
-RequestsPerMinute = Annotated[
-    float, Field(ge=0, le=MAX_QUANTITY), _in(REQUESTS_PER_MINUTE),
-    _schema(REQUESTS_PER_MINUTE, minimum=0, maximum=MAX_QUANTITY),
-]  # fmt: skip
-RequestsPerSecond = Annotated[
-    float, Field(gt=0, le=MAX_QUANTITY), _in(REQUESTS_PER_SECOND),
-    _schema(REQUESTS_PER_SECOND, exclusiveMinimum=0, maximum=MAX_QUANTITY),
-]  # fmt: skip
-TokensPerSecond = Annotated[
-    float, Field(ge=0, le=MAX_QUANTITY), _in(TOKENS_PER_SECOND),
-    _schema(TOKENS_PER_SECOND, minimum=0, maximum=MAX_QUANTITY),
-]  # fmt: skip
-Gigabytes = Annotated[
-    float, Field(ge=0, le=MAX_QUANTITY), _in(GIGABYTES),
-    _schema(GIGABYTES, minimum=0, maximum=MAX_QUANTITY),
-]  # fmt: skip
-GigabytesPerSecond = Annotated[
-    float, Field(ge=0, le=MAX_QUANTITY), _in(GIGABYTES_PER_SECOND),
-    _schema(GIGABYTES_PER_SECOND, minimum=0, maximum=MAX_QUANTITY),
-]  # fmt: skip
-Watts = Annotated[
-    float,
-    Field(ge=0, le=MAX_QUANTITY),
-    _in(WATTS),
-    _schema(WATTS, minimum=0, maximum=MAX_QUANTITY),
-]
-Share = Annotated[float, Field(ge=0, le=1), _in(SHARE), _schema(SHARE, minimum=0, maximum=1)]
+Milliseconds = Annotated[float, In(MILLISECONDS)]
+MillisecondsPerToken = Annotated[float, In(MILLISECONDS_PER_TOKEN)]
+MillisecondsPerRequest = Annotated[float, In(MILLISECONDS_PER_REQUEST)]
+Seconds = Annotated[float, In(SECONDS, gt=0, le=1e6)]
+RequestsPerMinute = Annotated[float, In(REQUESTS_PER_MINUTE)]
+RequestsPerSecond = Annotated[float, In(REQUESTS_PER_SECOND, gt=0)]
+TokensPerSecond = Annotated[float, In(TOKENS_PER_SECOND)]
+Gigabytes = Annotated[float, In(GIGABYTES)]
+GigabytesPerSecond = Annotated[float, In(GIGABYTES_PER_SECOND)]
+Watts = Annotated[float, In(WATTS)]
+Share = Annotated[float, In(SHARE, le=1)]
 Cost = Annotated[
     float,
     Field(ge=0, le=MAX_QUANTITY),
@@ -158,12 +136,8 @@ Cost = Annotated[
     ),
 ]
 """A cost [cents/h]; a `Price` where it was written with its currency."""
-Tokens = Annotated[
-    float, Field(ge=0, le=MAX_TOKENS), _in(TOKENS), _schema(TOKENS, minimum=0, maximum=MAX_TOKENS)
-]
-AnswerTokens = Annotated[
-    float, Field(ge=1, le=MAX_TOKENS), _in(TOKENS), _schema(TOKENS, minimum=1, maximum=MAX_TOKENS)
-]
+Tokens = Annotated[float, In(TOKENS, le=MAX_TOKENS)]
+AnswerTokens = Annotated[float, In(TOKENS, ge=1, le=MAX_TOKENS)]
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT), BeforeValidator(_whole)]
 PositiveCount = Annotated[int, Field(ge=1, le=MAX_COUNT), BeforeValidator(_whole)]
 SliceCount = Annotated[int, Field(ge=1, le=10_000), BeforeValidator(_whole)]

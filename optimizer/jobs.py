@@ -6,17 +6,17 @@ fields of this module; the command line says it in terms of its flags, the servi
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from optimizer.candidates import SizingMemo, find_candidates
 from optimizer.errors import SpecError
 from optimizer.pipeline import Timings, solve
-from optimizer.plan import Plan
+from optimizer.plan import Plan, verify
 from optimizer.replica import analyze_replicas, size_replicas
 from optimizer.simulation.replicas import DEFAULT_REQUESTS, DEFAULT_SEED, Effort
 from optimizer.simulation.trace import read_trace
@@ -40,11 +40,16 @@ from optimizer.studies.simulation.pools import pool_runs, traced
 from optimizer.studies.simulation.replicas import simulate_replica
 
 if TYPE_CHECKING:
+    from optimizer.fitting.fit import FitOptions
+    from optimizer.fitting.prediction import Predicted
+    from optimizer.fitting.profile import FittedProfile
+    from optimizer.plan.proof import Proof
     from optimizer.starters.document import Start
     from optimizer.studies.checking import Checked
 
 __all__ = [
     "CompareRequest",
+    "Effort",
     "FigureRequest",
     "LoadChange",
     "RepairRequest",
@@ -53,20 +58,25 @@ __all__ = [
     "SimulateRequest",
     "SolveOptions",
     "Timings",
+    "add_profile",
     "analyze_replicas",
     "check_documents",
     "compare_plans",
     "explain",
     "find_candidates",
+    "fit_reports",
     "make_report",
+    "predict_points",
     "repair_plan",
     "replay_loads",
     "show_figure",
+    "show_fit",
     "simulate_plan",
     "simulate_replica",
     "size_replicas",
     "solve",
     "start_document",
+    "verify_plan",
 ]
 
 
@@ -90,6 +100,33 @@ def start_document(start: "Start") -> str:
     from optimizer.starters.document import document_of  # reads the catalogue
 
     return document_of(start)
+
+
+def verify_plan(plan: Plan, system: System, proof: "Proof | None" = None) -> "Verified":
+    """Check a plan against its system by arithmetic, and the proof of its bounds, if it is given.
+
+    Args:
+        plan: what to check.
+        system: what it was made for, with the options that it was made with.
+        proof: the multipliers that were written with it.
+    """
+    from optimizer.plan.proof import check_proof
+
+    wrong = verify(plan, system)
+    if wrong or proof is None:
+        return Verified(tuple(wrong))
+    mistakes, open_points = check_proof(plan, system, proof)
+    return Verified(tuple(f"proof: {item}" for item in mistakes), tuple(open_points))
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What a verification found."""
+
+    wrong: tuple[str, ...]
+    """What does not hold, one line each."""
+    open_points: tuple[str, ...] = ()
+    """What is not proved by multipliers, one line each."""
 
 
 class RequestError(SpecError):
@@ -388,3 +425,65 @@ def replay_loads(request: ReplayRequest) -> Replay:
     variants["recommended rules" if request.rules is None else "the rules"] = rules
     steps = read_load_trace(request.system, request.loads)
     return replay(request.system, steps, variants, request.startup_s)
+
+
+# --- profiles from benchmarks ----------------------------------------------------------------------------
+
+
+def fit_reports(
+    paths: Sequence[str], options: "FitOptions", progress: Callable[[str], None] = lambda _: None
+) -> "FittedProfile":
+    """Return the profile that fits the runs of some benchmark reports best.
+
+    Raises:
+        FitError: a report is not known or incomplete, or too little was measured.
+        SpecError: a file cannot be read.
+    """
+    from optimizer.fitting.fit import fit
+    from optimizer.fitting.readers.table import read_benchmark
+
+    return fit([read_benchmark(path) for path in paths], options, progress)
+
+
+def predict_points(profile: str, points: str) -> "list[Predicted]":
+    """Return what a fitted profile predicts for the rows of a file of points, or the runs of a report.
+
+    Raises:
+        FitError: the profile is none, or a row is wrong.
+        SpecError: a file cannot be read.
+    """
+    from optimizer.fitting.prediction import predict
+    from optimizer.fitting.profile import read_profile
+    from optimizer.fitting.readers.table import read_benchmark
+
+    return predict(read_profile(profile), read_benchmark(points).runs)
+
+
+def add_profile(profile: str, system: str, model: str | None, accelerator: str | None) -> dict[str, Any]:
+    """Return a system as one document, in plain values, with a fitted profile in it.
+
+    Raises:
+        FitError: the profile is none.
+        SpecError: the system cannot be read, or has no such accelerator.
+    """
+    from optimizer.fitting.adding import with_profile
+    from optimizer.fitting.profile import read_profile
+    from optimizer.spec.files import read_parts
+    from optimizer.spec.system import joined_document, load_system
+
+    document = with_profile(joined_document(read_parts(system)), read_profile(profile), model, accelerator)
+    load_system(document)  # what contradicts itself is not passed on
+    return document
+
+
+def show_fit(profile: str) -> Figure:
+    """Return the figure of a fitted profile: measured beside predicted.
+
+    Raises:
+        FitError: the profile is none.
+        SpecError: it cannot be read.
+    """
+    from optimizer.fitting.profile import read_profile
+    from optimizer.studies.figures.fits import fit_figure
+
+    return fit_figure(read_profile(profile))

@@ -27,7 +27,8 @@ def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list
 def as_done(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterator[_Result]:
     """Yield what comes of each item, in their order, while others are worked on; for long work of its own.
 
-    The work is that of threads unless the caller has chosen another backend of joblib for its context.
+    The work is that of threads unless the caller has chosen another backend of joblib for its context, as
+    `optimizer.cluster` does.
     """
     from joblib import Parallel, delayed
 

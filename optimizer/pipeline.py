@@ -10,12 +10,14 @@ from optimizer.candidates import SizingMemo, find_candidates
 from optimizer.errors import SolverError
 from optimizer.plan import Plan, make_plan, verify
 from optimizer.solvers.deadline import Deadline
+from optimizer.solvers.exact import solve_exactly
 from optimizer.solvers.greedy import solve_greedy
-from optimizer.solvers.milp import SessionFactory, solve_milp
+from optimizer.solvers.milp import SessionFactory
 from optimizer.solvers.problem import Problem, Solution, build_problem
 from optimizer.solvers.separable import solve_separable, solve_separable_mixed
 from optimizer.solvers.staged import solve_in_stages
 from optimizer.spec.system import System
+from optimizer.spec.writing import write_text
 
 
 @dataclass(slots=True)
@@ -37,6 +39,7 @@ def solve(
     *,
     backend: str = "highs",
     write_model_to: Path | None = None,
+    write_proof_to: Path | None = None,
     timings: Timings | None = None,
     deadline: Deadline | None = None,
     memo: SizingMemo | None = None,
@@ -48,6 +51,8 @@ def solve(
         system: what to plan.
         backend: what solves a MILP: ``highs``, or the name of a solver that PuLP knows (``CBC``).
         write_model_to: FILE.lp or FILE.mps for the model of the value level, if wanted.
+        write_proof_to: file for the multipliers that prove the plan's bounds, if wanted; they get up to the
+            time limit once more.
         timings: filled with the time of each stage, if given.
         deadline: when the answer is due; none: the time limit of the options after now. Sizing the
             candidates counts, but is never cut short.
@@ -81,6 +86,12 @@ def solve(
 
         names = candidates.arrays.server_names, candidates.arrays.accelerator_names
         write_model(problem, solution, names, write_model_to)
+    if write_proof_to is not None:
+        from optimizer.plan.proof import prove
+
+        with clock.stage("proof"):
+            proof = prove(plan, candidates, Deadline.after(system.options.time_limit_s))
+        write_text(proof.to_json() + "\n", write_proof_to)
     return plan
 
 
@@ -114,10 +125,13 @@ def choose(problem: Problem, backend: str = "highs", deadline: Deadline | None =
     if not problem.options.milp_solver:  # which plans one accelerator per server, as the reference does
         single = replace(problem, options=problem.options.model_copy(update={"heterogeneous": False}))
         return solve_in_stages(single, lambda stage, _due: solve_greedy(stage), deadline)
-    session = _session("CPLEX" if problem.options.use_cplex and backend == "highs" else backend)
+    backend = "CPLEX" if problem.options.use_cplex and backend == "highs" else backend
+    session, with_patterns = _session(backend), backend.lower() == "highs"
     if problem.capacity is None:
         return solve_separable_mixed(problem, session, deadline)
-    return solve_in_stages(problem, lambda stage, due: solve_milp(stage, session, due), deadline)
+    return solve_in_stages(
+        problem, lambda stage, due: solve_exactly(stage, session, due, with_patterns=with_patterns), deadline
+    )
 
 
 def _session(backend: str) -> SessionFactory:

@@ -5,7 +5,6 @@ reference is read and written by `optimizer.compat.queue_service`.
 """
 
 from collections.abc import Sequence
-from dataclasses import fields
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -27,17 +26,16 @@ from optimizer.errors import AnalysisError
 from optimizer.queueing.measures import LATENCIES, LOSS, LatencyName, Measure
 from optimizer.queueing.performance import (
     QUEUE_TO_BATCH_RATIO,
+    VARIABILITY,
     Performance,
     QueueModel,
     Room,
     Variability,
 )
 from optimizer.queueing.sizing import largest_rate
-from optimizer.queueing.table import QUEUE_MODELS, QueueModelName
+from optimizer.queueing.table import QUEUE_MODELS, QueueModelName, law_problem, variability_problem
 from optimizer.queueing.targets import TARGET_TOLERANCE, Targets, meets_target
 from optimizer.timing import Law, LawFields, RequestShapes, laws_given
-
-VARIABILITY_FIELDS = tuple(field.name for field in fields(Variability))
 
 
 class _ReplicaShape(Document):
@@ -77,27 +75,14 @@ class Replica(LawFields, _ReplicaShape):
         return self
 
     def _check_queue_model(self, law: type[Law]) -> None:
-        model = QUEUE_MODELS[self.queue_model]
-        if not model.takes(law):
-            others = [repr(name) for name, other in QUEUE_MODELS.items() if other.takes(law)]
-            raise PydanticCustomError(
-                "queue_model_law",
-                "the queue model {model} does not support the {law} latency model; set queueModel to "
-                "{others}",
-                {"model": repr(model.name), "law": law.name, "others": " or ".join(others) or "another"},
-            )
-        varied = [
-            f"{field.alias}: {getattr(self, name):g}"
-            for name, field in type(self).model_fields.items()
-            if name.endswith("_cv") and getattr(self, name) != 1
-        ]
-        if varied and not model.takes_variability:
-            raise PydanticCustomError(
-                "queue_model_variability",
-                "{varied} is not 1, which the queue model {model} assumes; remove it, or set queueModel to "
-                "'continuous'",
-                {"varied": varied[0], "model": repr(model.name)},
-            )
+        named = {field.alias or name: name for name, field in type(self).model_fields.items()}
+        varied = {wire: getattr(self, name) for wire, name in named.items() if name in VARIABILITY}
+        for kind, problem in (
+            ("queue_model_law", law_problem(self.queue_model, law)),
+            ("queue_model_variability", variability_problem(self.queue_model, varied)),
+        ):
+            if problem is not None:
+                raise PydanticCustomError(kind, "{problem}", {"problem": problem})
 
 
 class Percentiles(Document):
@@ -295,11 +280,12 @@ def _performance(found: Performance, stable_rate_rps: FloatArray, row: int) -> R
         if hasattr(found, name)
     }
     for metric in LATENCIES:
-        figures[f"{metric}_percentiles"] = _percentiles(found, metric, row)
+        figures[f"{metric}_percentiles"] = percentiles_of(found, metric, row)
     return ReplicaPerformance.model_validate(figures | {"stable_rate_rps": float(stable_rate_rps[row])})
 
 
-def _percentiles(found: Performance, metric: LatencyName, row: int) -> Percentiles | None:
+def percentiles_of(found: Performance, metric: LatencyName, row: int) -> Percentiles | None:
+    """Return the percentiles of a latency of one row; none where only means are known."""
     if not found.knows_percentiles:
         return None
     values = {
@@ -333,8 +319,6 @@ def _queues(replicas: Sequence[Replica]) -> list[tuple[IntArray, QueueModel]]:
         )
         tokens = [np.inf if r.kv_capacity_tokens is None else r.kv_capacity_tokens for r in mine]
         room = Room(max_batch, max_queue, np.array(tokens, dtype=np.float64))
-        variability = Variability(
-            *(np.array([getattr(r, name) for r in mine]) for name in VARIABILITY_FIELDS)
-        )
+        variability = Variability(*(np.array([getattr(r, name) for r in mine]) for name in VARIABILITY))
         parts.append((rows, QUEUE_MODELS[model].of_law(law, room, variability)))
     return parts

@@ -4,17 +4,21 @@ A row that names the queue model ``continuous`` gets percentiles beside the mean
 reference's, gets the reference's answer. Rates are requests per second, times ms.
 """
 
-from collections.abc import Iterable, Iterator
-
 from pydantic import Field
 
+from optimizer.batch_rows import (
+    BatchAnswer,
+    BatchRow,
+    BatchSizing,
+    NoLongRun,
+    analyze_batch,
+    size_batch,
+)
 from optimizer.compat.queue_service import QueueAnswer, QueueProblem, analyze_problem, size_problem
 from optimizer.documents import Coefficient, Count, Document, PositiveCount, Quantity, SignedQuantity
-from optimizer.errors import SpecError
 from optimizer.queueing.measures import LATENCIES
 from optimizer.queueing.table import QueueModelName
 from optimizer.replica import Percentiles, Replica, ReplicaPerformance, analyze_replicas
-from optimizer.spec.files import json_value
 from optimizer.spec.messages import validated
 from optimizer.timing import DEFAULT_MAX_NUM_TOKENS, PerfParms, SchedulerName
 
@@ -32,6 +36,12 @@ class ReplicaRow(QueueProblem):
     """Of the iteration law [ms]."""
     batch_base_ms: Quantity = Field(0.0, alias="batchBase")
     """Of the iteration law [ms]."""
+    client_offset_ms: Quantity = Field(0.0, alias="clientOffset")
+    """What a client sees beyond it [ms]."""
+    pipeline_depth: Quantity = Field(0.0, alias="pipelineDepth")
+    """The same in iterations, while other requests are in progress."""
+    front_end_lag: Quantity = Field(0.0, alias="frontEndLag")
+    """The same for each of them."""
     queue_model: QueueModelName = Field("reference", alias="queueModel")
     """Performance model."""
     scheduler: SchedulerName = "chunked"
@@ -110,23 +120,21 @@ class NoSteadyState(Document):
     """What is wrong."""
 
 
-def read_rows(lines: Iterable[str]) -> Iterator[ReplicaRow | SpecError]:
-    """Read rows from JSON lines, skipping empty ones; a bad line yields the error that says why."""
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            try:
-                yield validated(ReplicaRow, json_value(line, f"line {number}"), f"line {number}: ")
-            except SpecError as error:
-                yield error
+def kind_of_row(value: object) -> type[ReplicaRow | BatchRow]:
+    """Return what a row is: a batch server where it says how long batches take."""
+    keys = {str(key).lower() for key in value} if isinstance(value, dict) else set()
+    return BatchRow if "batchparms" in keys else ReplicaRow
 
 
-def analyze_row(row: ReplicaRow) -> QueueAnswer | NoSteadyState:
+def analyze_row(row: ReplicaRow | BatchRow) -> QueueAnswer | NoSteadyState | BatchAnswer | NoLongRun:
     """Return the performance at the row's rate, or that there is none in the long run.
 
     Raises:
         AnalysisError: the rate or a service time is zero.
         SpecError: the queue model does not take the row's law, or its variability.
     """
+    if isinstance(row, BatchRow):
+        return analyze_batch(row)
     if row.queue_model == "reference":
         return analyze_problem(row)
     found = analyze_replicas([row.replica()], [row.rate_rps])[0]
@@ -140,14 +148,14 @@ def analyze_row(row: ReplicaRow) -> QueueAnswer | NoSteadyState:
     return _answer(found)
 
 
-def size_row(row: ReplicaRow) -> QueueAnswer:
+def size_row(row: ReplicaRow | BatchRow) -> QueueAnswer | BatchSizing:
     """Return the largest rates that meet a row's targets, and the performance at the smaller of them.
 
     Raises:
         AnalysisError: no rate meets the targets.
         SpecError: the queue model does not take the row's law, or its variability.
     """
-    return size_problem(row)
+    return size_batch(row) if isinstance(row, BatchRow) else size_problem(row)
 
 
 def _answer(found: ReplicaPerformance) -> RowAnswer:

@@ -19,6 +19,8 @@ TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LONG_NUMBER = re.compile(r"\d+\.\d{10,}(e[+-]?\d+)?")
 LEFT_OUT = "…"
+CALL = re.compile(r"(inferplan [^|<>&;$`*]*)([|>][^;&]*)?", re.DOTALL)
+"""A call of the program, and where what it prints goes."""
 
 
 def commands_and_outputs() -> list[tuple[str, str]]:
@@ -70,26 +72,47 @@ def test_the_commands_print_what_the_tutorial_shows(folder: Path, monkeypatch: p
         (programs / name).chmod(0o755)
     paths = {"PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     for command, output in commands_and_outputs():  # in their order: later ones use files of earlier ones
-        words = alone(command)
-        printed = in_bash(command, folder, paths) if words is None else in_this_process(words, folder)
+        printed = "".join(done(step, folder, paths) for step in steps(command))
         if output and "--timings" not in command:
             assert matches(lines_of(output), lines_of(printed)), f"{command}\n{printed}"
 
 
-def alone(command: str) -> list[str] | None:
-    """Return the arguments of a block that is one call of inferplan and needs no shell, else nothing."""
-    line = command.replace("\\\n", " ").strip()
-    if "\n" in line or re.search(r"[|<>&;$`*]", line) or not line.startswith("inferplan "):
-        return None
-    return shlex.split(line)[1:]
+def steps(command: str) -> list[str]:
+    """Return the commands of a block, each with the lines of text that it is given; a loop is one."""
+    found: list[str] = []
+    lines = iter(command.replace("\\\n", " ").strip().splitlines())
+    for line in lines:
+        step = line
+        text = re.search(r"<<'(\w+)'", line)
+        end = text[1] if text else "done" if line.startswith("for ") else ""
+        while (end and step.splitlines()[-1] != end) or step.count('"') % 2:
+            step += "\n" + next(lines)
+        found.append(step)
+    return found
 
 
-def in_this_process(words: list[str], folder: Path) -> str:
-    """Run a command here, which saves starting Python and importing everything for each of them."""
-    printed = io.StringIO()
-    with contextlib.chdir(folder), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+def done(step: str, folder: Path, paths: dict[str, str]) -> str:
+    """Run a command; a call of inferplan in this process, which saves starting Python for each.
+
+    What stands after the call, a pipe or a redirection, is left to the shell.
+    """
+    found = CALL.fullmatch(step)
+    if found is None:
+        return in_bash(step, folder, paths)
+    call, rest = found.groups()
+    printed, said = in_this_process(shlex.split(call)[1:], folder)
+    if rest:
+        (folder / ".printed").write_text(printed, encoding="utf-8")
+        printed = in_bash(f"cat .printed {rest}", folder, paths)
+    return printed + said
+
+
+def in_this_process(words: list[str], folder: Path) -> tuple[str, str]:
+    """Run a command here; return what it prints on standard output, and on standard error."""
+    printed, said = io.StringIO(), io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(said):
         main(words)
-    return printed.getvalue()
+    return printed.getvalue(), said.getvalue()
 
 
 def in_bash(command: str, folder: Path, paths: dict[str, str]) -> str:

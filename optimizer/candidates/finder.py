@@ -4,6 +4,7 @@ All pairs are worked on at once. Sizing runs law by law in chunks of rows with s
 memory stays small and the time per pair is the same for one pair and for a million.
 """
 
+from collections.abc import Iterator
 from dataclasses import fields, replace
 
 import numpy as np
@@ -72,15 +73,22 @@ def measure_pairs(
     """Return the long-run means of one replica per row, and what its targets measure, shape (K, R)."""
     found = [np.zeros(len(server)) for _ in fields(Performance)]
     measured = np.zeros((len(arrays.servers.targets.measures), len(server)))
-    profile, capacity = arrays.profile_of[server, accelerator], queue_capacity(arrays, server, max_batch)
-    pairs = Pairs(server, accelerator, profile, max_batch, capacity, max_batch, np.full(len(server), np.nan))
-    for rows in chunks(arrays, pairs, np.arange(len(server))):
-        some = pairs.take(rows)
-        performance = replicas_of(arrays, some).analyze(rate_rps[rows])
+    for rows, some, performance in performances(arrays, server, accelerator, max_batch, rate_rps):
         measured[:, rows] = targets_of(arrays, some).figures(performance)
         for array, field in zip(found, fields(Performance), strict=True):
             array[rows] = getattr(performance, field.name)
     return Performance(*found), measured
+
+
+def performances(
+    arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
+) -> Iterator[tuple[IntArray, Pairs, Performance]]:
+    """Yield what one replica per row does at its rate, queue model by queue model: rows, pairs, figures."""
+    profile, capacity = arrays.profile_of[server, accelerator], queue_capacity(arrays, server, max_batch)
+    pairs = Pairs(server, accelerator, profile, max_batch, capacity, max_batch, np.full(len(server), np.nan))
+    for rows in chunks(arrays, pairs, np.arange(len(server))):
+        some = pairs.take(rows)
+        yield rows, some, replicas_of(arrays, some).analyze(rate_rps[rows])
 
 
 # --- from pairs to candidates --------------------------------------------------------------------------

@@ -38,15 +38,16 @@ class SizedRows:
 
     def values(self) -> list[bytes]:
         """Return each row as bytes."""
-        table = np.vstack((self.sizing.max_rate_rps, self.meets_below, self.sizing.least))
+        sizing = self.sizing
+        table = np.vstack((sizing.max_rate_rps, sizing.lowest_rate_rps, self.meets_below, sizing.least))
         return [row.tobytes() for row in table.T]
 
     @classmethod
     def of_values(cls, values: Sequence[bytes]) -> Self:
         """Return the rows that some bytes hold, at least one."""
         table = np.frombuffer(b"".join(values)).reshape(len(values), -1).T
-        max_rate_rps, meets_below, *least = table.copy()
-        return cls(Sizing(max_rate_rps, np.array(least)), meets_below > 0)
+        max_rate_rps, lowest_rate_rps, meets_below, *least = table.copy()
+        return cls(Sizing(max_rate_rps, np.array(least), lowest_rate_rps), meets_below > 0)
 
 
 class SizingMemo:

@@ -48,7 +48,7 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
         metavar="X",
         type=number(0, 1e6, "the tightness", open_end=True),
         default=1.0,
-        help="how scarce the units are: 1 about enough, 2 half of that (1)",
+        help="how scarce the cards are: 1 about enough, 2 half of that (1)",
     )
     parser.add_argument(
         "-o", "--output", metavar="FILE", type=Path, help="FILE.yaml or FILE.json; else JSON to stdout"

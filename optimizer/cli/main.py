@@ -15,6 +15,7 @@ from optimizer.cli import (
     documents,
     estimating,
     explaining,
+    fitting,
     manifesting,
     planning,
     replaying,
@@ -24,6 +25,7 @@ from optimizer.cli import (
     shell,
     simulating,
     starting,
+    verifying,
 )
 from optimizer.cli.command import one_line
 from optimizer.errors import IncompletePlanError, InferplanError
@@ -31,6 +33,7 @@ from optimizer.errors import IncompletePlanError, InferplanError
 COMMANDS = (
     starting.COMMANDS
     | planning.COMMANDS
+    | verifying.COMMANDS
     | comparing.COMMANDS
     | explaining.COMMANDS
     | simulating.COMMANDS
@@ -38,6 +41,7 @@ COMMANDS = (
     | reporting.COMMANDS
     | replicas.COMMANDS
     | estimating.COMMANDS
+    | fitting.COMMANDS
     | catalogue.COMMANDS
     | documents.COMMANDS
     | bench.COMMANDS

@@ -16,9 +16,11 @@ from optimizer.cli.command import (
 )
 from optimizer.cli.solving import (
     add_batch_sizing,
+    add_effort,
     add_estimates,
     add_load,
     add_solving_flags,
+    effort_given,
     read_system,
     repaired,
     simulated,
@@ -26,7 +28,7 @@ from optimizer.cli.solving import (
 )
 
 if TYPE_CHECKING:
-    from optimizer.jobs import Timings
+    from optimizer.jobs import Effort, Timings
     from optimizer.plan import Plan
     from optimizer.spec.system import System
     from optimizer.studies.simulation.document import RepairedPlan, Simulation
@@ -47,6 +49,9 @@ def _add_solve(parser: argparse.ArgumentParser) -> None:
         help="write the model to FILE.lp or FILE.mps",
     )
     parser.add_argument(
+        "--proof", metavar="FILE", type=Path, help="write the multipliers that prove the bounds to FILE"
+    )
+    parser.add_argument(
         "--require-complete", action="store_true", help="exit with 3 unless every server is served in full"
     )
     parser.add_argument(
@@ -55,35 +60,46 @@ def _add_solve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--repair", action="store_true", help="with --simulate: plan again until pools keep their targets"
     )
+    add_effort(parser)
     parser.add_argument("--timings", action="store_true", help="write the time of each stage to stderr")
 
 
 def _solve(arguments: argparse.Namespace) -> None:
     from optimizer.errors import SpecError
-    from optimizer.jobs import SimulateRequest, Timings, solve
+    from optimizer.jobs import Effort, SimulateRequest, Timings, solve
     from optimizer.render.progress import working
     from optimizer.spec.writing import write_text
 
     if arguments.repair and not arguments.simulate:
         raise SpecError("--repair: repairs what a simulation shows; add --simulate")
+    if arguments.repair and arguments.proof is not None:
+        raise SpecError("--proof: is for a plan as it was solved, not for one that --repair plans again")
     if arguments.simulate and arguments.csv:
         raise SpecError("--csv: holds one table; take --json, or 'inferplan simulate --csv' for the pools")
+    effort = Effort(**effort_given(arguments, simulates=arguments.simulate))
     timings = Timings()
     if arguments.repair:
-        _solve_and_repair(arguments, timings)
+        _solve_and_repair(arguments, effort, timings)
         return
     with working("solving"):
         with timings.stage("read"):
             system = read_system(arguments, solving_options(arguments))
-        plan = solve(system, backend=arguments.backend, write_model_to=arguments.write_model, timings=timings)
+        plan = solve(
+            system,
+            backend=arguments.backend,
+            write_model_to=arguments.write_model,
+            write_proof_to=arguments.proof,
+            timings=timings,
+        )
     if arguments.output is not None:
         write_text(plan.to_json() + "\n", arguments.output)
-    found = simulated(SimulateRequest(system, plan), arguments) if arguments.simulate else None
+    request = SimulateRequest(system, plan, requests=effort.requests, seed=effort.seed)
+    found = simulated(request, arguments) if arguments.simulate else None
     _print_plan(plan, found, system, arguments)
     _finish(plan, arguments, timings)
 
 
-def _solve_and_repair(arguments: argparse.Namespace, timings: "Timings") -> None:
+def _solve_and_repair(arguments: argparse.Namespace, effort: "Effort", timings: "Timings") -> None:
     from optimizer.jobs import RepairRequest
     from optimizer.spec.writing import write_text
 
@@ -91,8 +107,14 @@ def _solve_and_repair(arguments: argparse.Namespace, timings: "Timings") -> None
         system = read_system(arguments, solving_options(arguments))
     found = repaired(
         RepairRequest(
-            system, backend=arguments.backend, write_model_to=arguments.write_model, timings=timings
-        )
+            system,
+            requests=effort.requests,
+            seed=effort.seed,
+            backend=arguments.backend,
+            write_model_to=arguments.write_model,
+            timings=timings,
+        ),
+        arguments,
     )
     if arguments.output is not None:
         write_text(found.plan.to_json() + "\n", arguments.output)

@@ -3,7 +3,7 @@
 import argparse
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from optimizer.cli.command import Command, add_output, print_json, quantity, show_tables, tell
 from optimizer.units import (
@@ -15,8 +15,10 @@ from optimizer.units import (
 )
 
 if TYPE_CHECKING:
+    from optimizer.batch_rows import BatchRow
     from optimizer.replica import Replica
-    from optimizer.studies.simulation.replicas import Overload, ReplicaSimulation
+    from optimizer.simulation.replicas import Effort
+    from optimizer.studies.simulation.replicas import BatchSimulation, Overload, ReplicaSimulation
 
 _LAW_FLAGS = {
     "decode": (
@@ -46,6 +48,9 @@ _LAW_FLAGS = {
         ("--prompt-base", "prompt_base_ms", "ms", "more with a prompt in the iteration"),
         ("--weight-read", "weight_read_ms", "ms", "reading the weights, behind which compute hides"),
         ("--batch-base", "batch_base_ms", "ms", "more with several requests in the iteration"),
+        ("--client-offset", "client_offset_ms", "ms", "a client's own time before the first token"),
+        ("--pipeline-depth", "pipeline_depth", "iterations", "first token later while others progress"),
+        ("--front-end-lag", "front_end_lag", "iterations/request", "first token later for each of these"),
     ),
 }
 
@@ -66,6 +71,14 @@ _SHAPE_FLAGS = (
     "in_tokens_cv",
     "out_tokens_cv",
 )
+_BATCH_FLAGS = (
+    ("--service-base", "base", "MS", "time of any batch"),
+    ("--service-slope", "slope", "MS/REQUEST", "more for each request in it"),
+    ("--trigger", "trigger", "NAME", "what starts a batch: oldest, collect, gap, interval, clock (oldest)"),
+    ("--window", "window", "MS", "how long a batch is collected (0)"),
+    ("--queue-counts", "queueCounts", "NAME", "whom --max-queue counts: waiting, system (waiting)"),
+)
+"""The flags of batch servers, and the fields that they give."""
 _TARGET_FLAGS: dict[str, object] = {
     "target_ttft": 0.0,
     "target_itl": 0.0,
@@ -99,6 +112,10 @@ def _add_replica(parser: argparse.ArgumentParser, *tables: str) -> None:
             group.add_argument(
                 "--scheduler", metavar="NAME", help="chunked or prefill-first: how prompts are computed"
             )
+    group = parser.add_argument_group("batch server, which answers requests without tokens together")
+    for flag, _, metavar, text in _BATCH_FLAGS:
+        scale = {"MS": MILLISECONDS, "MS/REQUEST": MILLISECONDS_PER_REQUEST}.get(metavar)
+        group.add_argument(flag, metavar=metavar, type=quantity(scale) if scale else str, help=text)
     _add_queue(parser.add_argument_group("queue model"))
     parser.add_argument(
         "--batch",
@@ -121,6 +138,39 @@ def _add_queue(group: Any) -> None:
         group.add_argument(
             f"--{name}-cv", metavar="CV", type=float, help=f"coefficient of variation of the {text} (1)"
         )
+
+
+def _batch_server(arguments: argparse.Namespace, rate_rps: float, **targets: object) -> "BatchRow | None":
+    """Return the batch server that the flags describe; none: they describe no such server."""
+    given = {
+        name: value
+        for flag, name, *_ in _BATCH_FLAGS
+        if (value := getattr(arguments, flag[2:].replace("-", "_"))) is not None
+    }
+    if not given:
+        return None
+    from optimizer.batch_rows import BatchRow
+    from optimizer.errors import SpecError
+    from optimizer.spec.messages import validated
+
+    shared = {"max_batch": "maxBatchSize", "max_queue": "maxQueueSize", "arrival_cv": "arrivalCV"}
+    flags = [flag[2:].replace("-", "_") for part in _LAW_FLAGS.values() for flag, *_ in part]
+    for name in (*_SHAPE_FLAGS, *flags):
+        value = getattr(arguments, name)
+        if value is not None and name not in shared:
+            raise SpecError(f"--{name.replace('_', '-')}: a batch server has no use for it; remove it")
+        if value is not None:
+            given[shared[name]] = value
+    parms = {name: given.pop(name) for name in ("base", "slope") if name in given}
+    names = {name: flag for flag, name, *_ in _BATCH_FLAGS} | {
+        wire: f"--{name.replace('_', '-')}" for name, wire in shared.items()
+    }
+    try:
+        return validated(BatchRow, given | {"RPS": rate_rps, "batchParms": parms} | targets)
+    except SpecError as error:
+        path, _, problem = str(error).partition(": ")
+        said = problem.replace("this key is required", "this flag is required")
+        raise SpecError(f"{names.get(path.rpartition('.')[2], path)}: {said}") from None
 
 
 def _replica(arguments: argparse.Namespace) -> Any:
@@ -181,10 +231,8 @@ def _add_analyze(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--seed", metavar="S", type=int, help="where chance begins (1)")
 
 
-def _simulation(
-    arguments: argparse.Namespace,
-) -> "Callable[[Replica, float], ReplicaSimulation | Overload] | None":
-    """Return what simulates a replica at a rate as the flags say; nothing if it is not asked for."""
+def _effort(arguments: argparse.Namespace) -> "Effort | None":
+    """Return how much to simulate; none: nothing is simulated."""
     from optimizer.errors import SpecError
 
     given = {name: value for name in ("requests", "seed") if (value := getattr(arguments, name)) is not None}
@@ -192,34 +240,47 @@ def _simulation(
         if given:
             raise SpecError(f"--{next(iter(given))}: nothing is simulated; add --simulate, or remove it")
         return None
-    from optimizer.cli.solving import announced
-    from optimizer.jobs import simulate_replica
     from optimizer.simulation.replicas import Effort
 
-    effort = Effort(**given)
+    return Effort(**given)
 
-    def simulate(replica: "Replica", rate_rps: float) -> "ReplicaSimulation | Overload":
-        with announced():
-            return simulate_replica(replica, rate_rps, effort)
 
-    return simulate
+@overload
+def _simulated(replica: "Replica", rate_rps: float, effort: "Effort") -> "ReplicaSimulation | Overload": ...
+
+
+@overload
+def _simulated(replica: "BatchRow", rate_rps: float, effort: "Effort") -> "BatchSimulation | Overload": ...
+
+
+def _simulated(replica: "Replica | BatchRow", rate_rps: float, effort: "Effort") -> Any:
+    from optimizer.cli.solving import announced
+    from optimizer.jobs import simulate_replica
+
+    with announced():
+        return simulate_replica(replica, rate_rps, effort)
 
 
 def _analyze(arguments: argparse.Namespace) -> int | None:
-    simulate = _simulation(arguments)
+    effort = _effort(arguments)
     if arguments.batch is not None:
         from optimizer.replica_rows import analyze_row
 
         _refuse_beside_batch(arguments, {"rate": None})
-        return _answer_lines(arguments.batch, analyze_row, simulate)
+        return _answer_lines(arguments.batch, analyze_row, effort)
     from optimizer.errors import SpecError
-    from optimizer.jobs import analyze_replicas
 
-    replica = _replica(arguments)
+    row = _batch_server(arguments, arguments.rate or 0.0)
+    replica: Any = row or _replica(arguments)
     if arguments.rate is None:
         raise SpecError("--rate: missing; give the arrival rate in requests/s")
+    if row is not None:
+        _analyze_batch(arguments, row, effort)
+        return None
+    from optimizer.jobs import analyze_replicas
+
     found = analyze_replicas([replica], [arguments.rate])[0]
-    simulated = None if simulate is None else simulate(replica, arguments.rate)
+    simulated = None if effort is None else _simulated(replica, arguments.rate, effort)
     if arguments.json:
         values = found.model_dump(by_alias=True)
         if simulated is not None:
@@ -235,6 +296,25 @@ def _analyze(arguments: argparse.Namespace) -> int | None:
             f"{found.stable_rate_rps:g}; {found.loss:.1%} is lost, and the latencies are those of the rest"
         )
     return None
+
+
+def _analyze_batch(arguments: argparse.Namespace, row: "BatchRow", effort: "Effort | None") -> None:
+    from optimizer.batch_rows import NoLongRun, analyze_batch
+    from optimizer.errors import AnalysisError
+
+    found = analyze_batch(row)
+    if isinstance(found, NoLongRun):
+        raise AnalysisError(f"{found.message}; lower it, or limit the queue")
+    simulated = None if effort is None else _simulated(row, row.rate_rps, effort)
+    if arguments.json:
+        values = found.model_dump(by_alias=True)
+        if simulated is not None:
+            values["simulated"] = simulated.model_dump(by_alias=True)
+        print_json(values)
+        return
+    from optimizer.render.replica_tables import batch_tables
+
+    show_tables(batch_tables(found, simulated), arguments)
 
 
 def _add_size(parser: argparse.ArgumentParser) -> None:
@@ -288,6 +368,10 @@ def _size(arguments: argparse.Namespace) -> int | None:
         "percentile": arguments.percentile,
         "tps": arguments.throughput_target,
     }
+    row = _batch_server(arguments, 0.0, latency=_latency(arguments, wanted))
+    if row is not None:
+        _size_batch(arguments, row)
+        return None
     try:
         targets = validated(LatencyTargets, wanted)
     except SpecError as error:
@@ -305,11 +389,37 @@ def _size(arguments: argparse.Namespace) -> int | None:
     return None
 
 
+def _latency(arguments: argparse.Namespace, wanted: dict[str, object]) -> list[dict[str, object]]:
+    """Return the target of a batch server: of the time to the answer."""
+    if not arguments.target_e2e:
+        return []
+    percentile = {} if wanted["percentile"] is None else {"percentile": wanted["percentile"]}
+    return [{"ms": arguments.target_e2e, **percentile}]
+
+
+def _size_batch(arguments: argparse.Namespace, row: "BatchRow") -> None:
+    from optimizer.batch_rows import size_batch
+    from optimizer.errors import SpecError
+
+    for name in ("target_ttft", "target_itl", "throughput_target"):
+        if getattr(arguments, name):
+            flag = f"--{name.replace('_', '-')}"
+            raise SpecError(f"{flag}: a batch server answers without tokens; give --target-e2e")
+    sizing = size_batch(row)
+    if arguments.json:
+        print(sizing.model_dump_json(by_alias=True, indent=2))
+        return
+    from optimizer.render.replica_tables import batch_tables
+
+    show_tables(batch_tables(sizing, None), arguments)
+
+
 def _refuse_beside_batch(arguments: argparse.Namespace, own: dict[str, object]) -> None:
     """Refuse flags that describe a replica beside ``--batch``, whose lines describe theirs."""
     from optimizer.errors import SpecError
 
     flags = [flag[2:].replace("-", "_") for part in _LAW_FLAGS.values() for flag, *_ in part]
+    flags += [flag[2:].replace("-", "_") for flag, *_ in _BATCH_FLAGS]
     defaults = dict.fromkeys((*_SHAPE_FLAGS, *flags)) | own
     given = [name for name, default in defaults.items() if getattr(arguments, name) != default]
     if given:
@@ -319,25 +429,26 @@ def _refuse_beside_batch(arguments: argparse.Namespace, own: dict[str, object]) 
 def _answer_lines(
     path: str,
     answer: Callable[[Any], Any],
-    simulate: "Callable[[Replica, float], ReplicaSimulation | Overload] | None" = None,
+    effort: "Effort | None" = None,
 ) -> int:
     """Answer every line with one line; a bad one with its message, and with exit status 2 in the end."""
+    from optimizer.compat.queue_service import read_problems
     from optimizer.errors import AnalysisError, SpecError
-    from optimizer.replica_rows import read_rows
+    from optimizer.replica_rows import kind_of_row
     from optimizer.spec.files import lines_of, read_text
 
     bad = 0
-    for problem in read_rows(lines_of(read_text(path))):
+    for problem in read_problems(lines_of(read_text(path)), kind_of_row):
         if isinstance(problem, SpecError):
             bad += 1
             print(json.dumps({"message": str(problem)}, ensure_ascii=False))
             continue
         try:
             found = answer(problem)
-            if simulate is None:
+            if effort is None:
                 print(found.model_dump_json(by_alias=True))
                 continue
-            simulated = simulate(problem.replica_to_simulate(), problem.rate_rps)
+            simulated = _simulated(problem.replica_to_simulate(), problem.rate_rps, effort)
             values = found.model_dump(by_alias=True) | {"simulated": simulated.model_dump(by_alias=True)}
             print(json.dumps(values, ensure_ascii=False, separators=(",", ":")))
         except (AnalysisError, SpecError) as error:

@@ -3,24 +3,30 @@
 import argparse
 import os
 import sys
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optimizer.cli.command import Command, add_path, picture_format
 from optimizer.cli.solving import (
+    add_effort,
     add_load,
     add_load_change,
     add_solving_flags,
+    announced,
+    effort_given,
     flag_of,
     load_change,
     read_system,
+    simulating,
     solving_options,
 )
 
 if TYPE_CHECKING:
     from optimizer.render.pages import Origin
     from optimizer.render.plots import Format
+    from optimizer.studies.figures.document import Figure
 
 KINDS = {
     "plan": "all four of the next, on one page",
@@ -33,10 +39,16 @@ KINDS = {
     "batch": "largest load and latencies by batch limit",
     "latency": "latencies against load, with the targets",
     "timing": "token times of the fitted latency model against batch",
+    "distribution": "how latencies spread over requests: in closed form and simulated",
+    "percentiles": "means and percentiles of latencies against load: the same",
     "cost": "cost against load, by accelerator",
     "pareto": "cost against latency, by accelerator, with the Pareto front",
 }
-"""What can be plotted; a test holds it to what the library offers."""
+"""What can be plotted of a system; a test holds it to what the library offers."""
+OF_PROFILES = {"fit": "measured and predicted times of a fitted profile, which PATH then names"}
+"""What can be plotted of a profile."""
+SIMULATED = {"distribution", "percentiles"}
+"""What is simulated first."""
 
 
 def _add_report(parser: argparse.ArgumentParser) -> None:
@@ -53,6 +65,10 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
     )
     add_load(parser)
     add_solving_flags(parser)
+    parser.add_argument(
+        "--simulate", action="store_true", help="add a section: predicted beside simulated, as `simulate`"
+    )
+    add_effort(parser)
     parser.add_argument(
         "--date", metavar="TEXT", help="the day to write on the page (SOURCE_DATE_EPOCH's, else none)"
     )
@@ -71,7 +87,7 @@ def _origin(arguments: argparse.Namespace) -> "Origin":
 
 
 def _report(arguments: argparse.Namespace) -> None:
-    from optimizer.jobs import make_report
+    from optimizer.jobs import Effort, make_report
     from optimizer.render.pages import PageFormat, render_report
     from optimizer.render.progress import working
     from optimizer.spec.writing import write_text
@@ -81,8 +97,16 @@ def _report(arguments: argparse.Namespace) -> None:
         "html": arguments.output, "markdown": arguments.markdown, "csv": arguments.csv
     }  # fmt: skip
     _check_files(arguments)
+    effort = effort_given(arguments, simulates=arguments.simulate)
+    if arguments.simulate:
+        with simulating(arguments) as progress:
+            report = make_report(
+                system, effort=Effort(**effort), progress=progress, backend=arguments.backend
+            )
+    else:
+        with working("writing the report"):
+            report = make_report(system, backend=arguments.backend)
     with working("writing the report"):
-        report = make_report(system, backend=arguments.backend)
         for page_format, path in files.items():
             if path is not None:
                 write_text(render_report(report, system, page_format, _origin(arguments)), path)
@@ -106,9 +130,11 @@ def _check_files(arguments: argparse.Namespace) -> None:
 
 def _add_plot(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    kinds = "\n".join(f"  {name:<12}{text}" for name, text in KINDS.items())
+    kinds = "\n".join(f"  {name:<14}{text}" for name, text in (KINDS | OF_PROFILES).items())
     parser.epilog = f"what to plot:\n{kinds}"
-    parser.add_argument("kind", metavar="KIND", choices=tuple(KINDS), help="what to plot; see below")
+    parser.add_argument(
+        "kind", metavar="KIND", choices=(*KINDS, *OF_PROFILES), help="what to plot; see below"
+    )
     add_path(parser)
     parser.add_argument(
         "-o", "--output", metavar="FILE", type=Path, help="write FILE.svg, FILE.png or FILE.pdf"
@@ -121,14 +147,32 @@ def _add_plot(parser: argparse.ArgumentParser) -> None:
 
 
 def _plot(arguments: argparse.Namespace) -> None:
-    from optimizer.errors import SpecError
-    from optimizer.jobs import FigureRequest, RequestError, show_figure
     from optimizer.render.plots import draw
     from optimizer.render.progress import working
-    from optimizer.spec.system import load_system
     from optimizer.spec.writing import write_bytes
 
     file_format = _picture_format(arguments)
+    with working("plotting"), announced() if arguments.kind in SIMULATED else nullcontext():
+        figure = _figure_of_profile(arguments) if arguments.kind in OF_PROFILES else _figure(arguments)
+        if file_format is not None:
+            write_bytes(draw(figure, file_format), arguments.output)
+    if arguments.json:
+        print(figure.to_json())
+    elif not figure.panels:
+        print(figure.note)
+
+
+def _figure_of_profile(arguments: argparse.Namespace) -> "Figure":
+    from optimizer.jobs import show_fit
+
+    return show_fit(arguments.path)
+
+
+def _figure(arguments: argparse.Namespace) -> "Figure":
+    from optimizer.errors import SpecError
+    from optimizer.jobs import FigureRequest, RequestError, show_figure
+    from optimizer.spec.system import load_system
+
     request = FigureRequest(
         system=load_system(arguments.path).with_options(**solving_options(arguments)),
         kind=arguments.kind,
@@ -137,17 +181,10 @@ def _plot(arguments: argparse.Namespace) -> None:
         load=load_change(arguments),
         backend=arguments.backend,
     )
-    with working("plotting"):
-        try:
-            figure = show_figure(request)
-        except RequestError as error:
-            raise SpecError(error.said(lambda field: flag_of(field, arguments))) from None
-        if file_format is not None:
-            write_bytes(draw(figure, file_format), arguments.output)
-    if arguments.json:
-        print(figure.to_json())
-    elif not figure.panels:
-        print(figure.note)
+    try:
+        return show_figure(request)
+    except RequestError as error:
+        raise SpecError(error.said(lambda field: flag_of(field, arguments))) from None
 
 
 def _picture_format(arguments: argparse.Namespace) -> "Format | None":

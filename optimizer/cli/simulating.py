@@ -5,7 +5,15 @@ import sys
 from pathlib import Path
 
 from optimizer.cli.command import Command, add_path, add_wide
-from optimizer.cli.solving import add_load, add_solving_flags, read_system, simulated, solving_options
+from optimizer.cli.solving import (
+    add_effort,
+    add_load,
+    add_solving_flags,
+    effort_given,
+    read_system,
+    simulated,
+    solving_options,
+)
 
 
 def _add_simulate(parser: argparse.ArgumentParser) -> None:
@@ -17,10 +25,7 @@ def _add_simulate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plan", metavar="FILE", help="the plan to simulate (what solve -o wrote); none: solve"
     )
-    parser.add_argument(
-        "--requests", metavar="N", type=int, help="requests to the replica of each pool (20,000)"
-    )
-    parser.add_argument("--seed", metavar="S", type=int, help="where chance begins (1)")
+    add_effort(parser)
     parser.add_argument(
         "--trace",
         metavar="FILE",
@@ -40,18 +45,13 @@ def _simulate(arguments: argparse.Namespace) -> None:
     from optimizer.jobs import SimulateRequest
     from optimizer.plan import load_plan
 
-    given = {
-        name: getattr(arguments, name)
-        for name in ("requests", "seed")
-        if getattr(arguments, name) is not None
-    }
     request = SimulateRequest(
         system=read_system(arguments, solving_options(arguments)),
         plan=None if arguments.plan is None else load_plan(arguments.plan),
         trace=arguments.trace,
         server=arguments.server,
         backend=arguments.backend,
-        **given,
+        **effort_given(arguments),
     )
     found = simulated(request, arguments)
     if arguments.json:

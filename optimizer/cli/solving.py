@@ -1,8 +1,8 @@
 """The flags that say how to solve and for which load, and what they stand for."""
 
 import argparse
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 from optimizer.cli.command import number, tell
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from optimizer.jobs import LoadChange, RepairRequest, SimulateRequest, SolveOptions
     from optimizer.spec.system import System
     from optimizer.studies.simulation.document import RepairedPlan, Simulation
+    from optimizer.studies.simulation.plans import Progress
 
 
 def add_batch_sizing(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +53,7 @@ def add_solving_flags(parser: argparse.ArgumentParser) -> None:
 
 def _add_plan_flags(parser: argparse.ArgumentParser) -> None:
     limits = parser.add_mutually_exclusive_group()
-    limits.add_argument("--limited", action="store_true", help="stay within the units that exist")
+    limits.add_argument("--limited", action="store_true", help="stay within the cards that exist")
     limits.add_argument("--unlimited", action="store_true", help="ignore the capacities")
     parser.add_argument("--mixed", action="store_true", help="let a server run on several accelerators")
 
@@ -107,6 +108,34 @@ def solving_options(arguments: argparse.Namespace) -> dict[str, object]:
     return solve_options_of(arguments).given()
 
 
+def add_effort(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that say how much to simulate."""
+    parser.add_argument(
+        "--requests", metavar="N", type=int, help="requests to the replica of each pool (20,000)"
+    )
+    parser.add_argument("--seed", metavar="S", type=int, help="where chance begins (1)")
+    parser.add_argument(
+        "--cluster", metavar="ADDRESS", help="simulate on a dask cluster: tcp://HOST:PORT of its scheduler"
+    )
+
+
+def effort_given(arguments: argparse.Namespace, *, simulates: bool = True) -> dict[str, int]:
+    """Return how much to simulate as far as the flags say it, by the names of the fields.
+
+    Raises:
+        SpecError: they say it where nothing is simulated.
+    """
+    from optimizer.errors import SpecError
+
+    values = {name: getattr(arguments, name) for name in ("requests", "seed")}
+    given = {name: value for name, value in values.items() if value is not None}
+    if given and not simulates:
+        raise SpecError(f"--{next(iter(given))}: says how much to simulate; add --simulate")
+    if arguments.cluster is not None and not simulates:
+        raise SpecError("--cluster: says where to simulate; add --simulate")
+    return given
+
+
 def simulated(request: "SimulateRequest", arguments: argparse.Namespace) -> "Simulation":
     """Return the simulation of a plan; progress and the first compilation show on stderr.
 
@@ -115,22 +144,35 @@ def simulated(request: "SimulateRequest", arguments: argparse.Namespace) -> "Sim
     """
     from optimizer.errors import SpecError
     from optimizer.jobs import RequestError, simulate_plan
-    from optimizer.render.progress import counting
 
-    with counting("simulating") as progress, announced():
+    with simulating(arguments) as progress:
         try:
             return simulate_plan(request, progress)
         except RequestError as error:
             raise SpecError(error.said(lambda field: flag_of(field, arguments))) from None
 
 
-def repaired(request: "RepairRequest") -> "RepairedPlan":
+def repaired(request: "RepairRequest", arguments: argparse.Namespace) -> "RepairedPlan":
     """Return a plan that is repaired after its simulation; progress shows on stderr."""
     from optimizer.jobs import repair_plan
+
+    with simulating(arguments) as progress:
+        return repair_plan(request, progress)
+
+
+@contextmanager
+def simulating(arguments: argparse.Namespace) -> "Iterator[Progress]":
+    """Simulate in the body, here or on the cluster that is named; progress shows on stderr."""
     from optimizer.render.progress import counting
 
-    with counting("simulating") as progress, announced():
-        return repair_plan(request, progress)
+    if arguments.cluster is None:
+        with counting("simulating") as progress, announced():
+            yield progress
+    else:
+        from optimizer.cluster import on_cluster
+
+        with on_cluster(arguments.cluster), counting("simulating") as progress:
+            yield progress
 
 
 def announced() -> AbstractContextManager[None]:

@@ -3,7 +3,8 @@
 Rates are requests per second, times ms. A missing ``maxQueueSize`` is 0, as there.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 from pydantic import Field
 
@@ -52,6 +53,9 @@ class QueueProblem(Document):
         )
 
 
+_Problem = TypeVar("_Problem", bound=Document)
+
+
 class QueueAnswer(Document):
     """One answer of the reference's queue-analysis service."""
 
@@ -77,14 +81,24 @@ class QueueAnswer(Document):
     """Largest rate that meets the ITL target [requests/s]; 0 in an analysis."""
 
 
-def read_problems(lines: Iterable[str]) -> Iterator[QueueProblem | SpecError]:
-    """Read problems from JSON lines, skipping empty ones; a bad line yields the error that says why."""
+def read_problems(
+    lines: Iterable[str], kind: type[_Problem] | Callable[[object], type[_Problem]]
+) -> Iterator[_Problem | SpecError]:
+    """Read problems from JSON lines, skipping empty ones; a bad line yields what is wrong with it.
+
+    Numbers have no units, as in the reference's format.
+
+    Args:
+        lines: the lines.
+        kind: the kind of problem, or what tells it from the line's value.
+    """
     for number, line in enumerate(lines, start=1):
         if line.strip():
+            place = f"line {number}"
             try:
-                yield validated(
-                    QueueProblem, json_value(line, f"line {number}"), f"line {number}: ", NUMBERS_ONLY
-                )
+                value = json_value(line, place)
+                mine = kind if isinstance(kind, type) else kind(value)
+                yield validated(mine, value, f"{place}: ", NUMBERS_ONLY)
             except SpecError as error:
                 yield error
 

@@ -22,7 +22,7 @@ class Shortage:
     """Whether the system says how many exist."""
 
 
-STOPPED_UNLIMITED = "solver_stopped", "there are enough units, but the solver stopped before it used them"
+STOPPED_UNLIMITED = "solver_stopped", "there are enough cards, but the solver stopped before it used them"
 NO_ACCELERATOR = "no_candidate", "there is no accelerator in the system"
 
 
@@ -31,7 +31,7 @@ def shortage_reason(found: Shortage) -> tuple[str, str]:
     what, verb = (
         ("1 replica", "takes") if found.num_replicas == 1 else (f"{found.num_replicas:,} replicas", "take")
     )
-    text = f"{what} on {found.accelerator} {verb} {found.units:,} units of {found.type}; "
+    text = f"{what} on {found.accelerator} {verb} {found.units:,} cards of {found.type}; "
     if found.units <= found.left:
         return "solver_stopped", text + f"{found.left:,} are left, but the solver stopped before it used them"
     if not found.is_listed:

@@ -5,7 +5,8 @@ knows; `optimizer.queueing.table` lists them.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import ClassVar, Self
 
 import numpy as np
@@ -41,6 +42,16 @@ class Performance:
     p_full: FloatArray
 
     @property
+    def busy(self) -> FloatArray:
+        """Share of the time in which a batch server is busy; NaN for others, as the next."""
+        return np.full(len(self.loss), np.nan)
+
+    @property
+    def mean_batch(self) -> FloatArray:
+        """Mean number of requests that a batch server answers together."""
+        return np.full(len(self.loss), np.nan)
+
+    @property
     def knows_percentiles(self) -> bool:
         """Whether figures include percentiles of latencies."""
         return False
@@ -68,6 +79,19 @@ class Performance:
 
 
 @dataclass(frozen=True, slots=True)
+class Collecting:
+    """How R batch servers collect requests, shapes (R,)."""
+
+    trigger: IntArray
+    """What starts a batch that is not full, an index into `TRIGGERS`."""
+    window_ms: FloatArray
+    room: IntArray
+    """Requests that may wait, or be in the system; `UNLIMITED`: any number."""
+    counts_system: BoolArray
+    """Whether the room holds those in service as well."""
+
+
+@dataclass(frozen=True, slots=True)
 class Room:
     """What R replicas hold, shapes (R,)."""
 
@@ -77,6 +101,8 @@ class Room:
     """Q ≥ 0: requests that may wait behind a full batch."""
     kv_capacity_tokens: FloatArray
     """Tokens of KV cache; infinity where the limit is not known."""
+    collecting: Collecting | None = None
+    """How batch servers collect their requests; none: they start at once, and any number may wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +113,10 @@ class Variability:
     """Of the times between arrivals; 1: a Poisson process."""
     in_tokens_cv: FloatArray
     out_tokens_cv: FloatArray
+
+
+VARIABILITY = tuple(field.name for field in fields(Variability))
+"""What documents call these, in their order."""
 
 
 class QueueModel(ABC):
@@ -107,6 +137,10 @@ class QueueModel(ABC):
 
     takes_variability: ClassVar[bool] = False
     """Whether it knows of arrivals that are not Poisson, and of lengths by more than their means."""
+    has_tokens: ClassVar[bool] = True
+    """Whether its requests have tokens; where they do not, it is not one to change to for those that have."""
+    judges_shares: ClassVar[bool] = False
+    """Whether `excess` tells of targets more cheaply than figures do."""
 
     @classmethod
     @abstractmethod
@@ -140,6 +174,15 @@ class QueueModel(ABC):
     @abstractmethod
     def analyze(self, rate_rps: FloatArray) -> Performance:
         """Return the long-run figures at arrival rates > 0, shape (R,)."""
+
+    def excess(self, rate_rps: FloatArray, limits: Sequence[Mapping[Measure, float]]) -> FloatArray:
+        """Return by how much the worst of some targets is exceeded, shape (R,): at most 0 where all hold.
+
+        Args:
+            rate_rps: arrival rates > 0, shape (R,).
+            limits: the targets of each row.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def take(self, rows: IntArray) -> Self:

@@ -5,8 +5,10 @@ answer. Where latencies step with the rate, all targets are one function, the la
 numbers refer to ``docs/math.md``.
 """
 
+import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -25,6 +27,10 @@ _WORST = -1
 """Row of `_ratios` that has the worst of them."""
 LOADS_BELOW_MAX_RATE = 32
 """Loads, in equal steps up to the largest rate, at which targets are looked at where chunks step."""
+RATES_SCANNED = 24
+"""Rates at which targets are looked at, from the largest down, where windows make answers late."""
+SHARE_TOLERANCE = 1e-7
+"""Relative width of the bracket around a rate that is found by probabilities."""
 SMALLEST_RATIO = 1e-30
 """Stands for a latency of zero (no prompt, no wait) where its logarithm is taken."""
 
@@ -37,6 +43,8 @@ class Sizing:
     """Largest rate that meets every target; NaN where none does."""
     least: FloatArray
     """What each target measures at the lower end of the rates, the best that a row can do; shape (K, R)."""
+    lowest_rate_rps: FloatArray
+    """Lower end of the rates up to the largest that meet every target; below it windows are too long."""
 
     @property
     def attainable(self) -> BoolArray:
@@ -50,6 +58,8 @@ def largest_rate(replicas: QueueModel, targets: Targets) -> Sizing:
     Latencies grow with the rate, except where they step (with the number of prefill chunks): there the answer
     meets its targets but need not be the largest such rate.
     """
+    if replicas.judges_shares:
+        return _highest_interval(replicas, targets)
     low = replicas.least_rate_rps
     high = np.where(targets.tps, TPS_STABILITY_SHARE, 1.0) * replicas.stable_rate_rps
     least, most = replicas.analyze(low), replicas.analyze(high)
@@ -66,7 +76,7 @@ def largest_rate(replicas: QueueModel, targets: Targets) -> Sizing:
         excess = _Excess(replicas.take(row), targets.take(row), which, slack)
         rates, ratios = np.stack((low[row], high[row])), np.stack((at_low[which, row], at_high[which, row]))
         np.minimum.at(rate, row, _crossing(excess, rates, excess.of(ratios)))
-    return Sizing(rate, targets.figures(least))
+    return Sizing(rate, targets.figures(least), low)
 
 
 def meet_targets_below(replicas: QueueModel, targets: Targets, max_rate_rps: FloatArray) -> BoolArray:
@@ -83,6 +93,64 @@ def meet_targets_below(replicas: QueueModel, targets: Targets, max_rate_rps: Flo
             found = some.analyze(share * max_rate_rps[rows])
             meets[rows] &= wanted.met(found)
     return meets
+
+
+def _highest_interval(replicas: QueueModel, targets: Targets) -> Sizing:
+    """Return the highest rates of each row between which its targets hold, by one probability a rate.
+
+    Without a window latencies grow with the rate. With one they are long at low rates as well, so that rates
+    are looked at downwards, and the first that hold are the answer.
+    """
+    count = len(targets.tps)
+    found, lowest = np.full(count, np.nan), np.zeros(count)
+    least = np.zeros((len(targets.measures), count))
+    low, high = replicas.least_rate_rps, replicas.stable_rate_rps
+    for row in range(count):
+        one, wanted = replicas.take(np.array([row])), targets.take(np.array([row]))
+        limits = [wanted.limits_of(0)]
+
+        def excess(rate_rps: float, one: QueueModel = one, limits: Any = limits) -> float:
+            return float(one.excess(np.array([rate_rps]), limits)[0])
+
+        scanned = RATES_SCANNED if replicas.steps[row] else 2
+        rates = np.geomspace(high[row], low[row], scanned).tolist()
+        found[row], lowest[row], best = _interval(excess, rates)
+        if np.isnan(found[row]):
+            least[:, row] = wanted.figures(one.analyze(np.array([best])))[:, 0]
+    return Sizing(found, least, lowest)
+
+
+def _interval(excess: Callable[[float], float], rates: list[float]) -> tuple[float, float, float]:
+    """Return the ends of the highest interval without excess, and the rate with the least of it.
+
+    Args:
+        excess: at most zero where all targets hold.
+        rates: descending.
+    """
+    values = [excess(rates[0])]
+    for rate in rates[1:]:
+        if values[-1] <= 0:
+            break
+        values.append(excess(rate))
+    best = rates[int(np.argmin(values))]
+    if values[-1] > 0:
+        return np.nan, 0.0, best
+    top = rates[0]
+    i = len(values) - 1
+    if i > 0:
+        top = _edge(excess, rates[i], rates[i - 1])
+    for above, below in itertools.pairwise(rates[i:]):
+        if excess(below) > 0:
+            return top, _edge(excess, above, below), best
+    return top, rates[-1], best
+
+
+def _edge(excess: Callable[[float], float], inside: float, outside: float) -> float:
+    """Return where the excess begins between a rate without and one with, on the side without."""
+    while abs(outside - inside) > SHARE_TOLERANCE * inside:
+        middle = (inside + outside) / 2
+        inside, outside = (middle, outside) if excess(middle) <= 0 else (inside, middle)
+    return inside
 
 
 def _ratios(targets: Targets, performance: Performance) -> FloatArray:

@@ -109,6 +109,11 @@ class Targets:
             least = np.minimum(least, self.per_request[LATENCIES.index(metric)])
         return np.asarray(least)
 
+    def limits_of(self, row: int) -> dict[Measure, float]:
+        """Return the limits of a row that bind, by what they are on."""
+        mine = self.limits[:, row].tolist()
+        return {measure: limit for measure, limit in zip(self.measures, mine, strict=True) if limit < np.inf}
+
     def figures(self, performance: Performance) -> FloatArray:
         """Return the measured figures, shape (K, R)."""
         return np.array([self._figure(performance, measure) for measure in self.measures])

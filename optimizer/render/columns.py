@@ -147,14 +147,18 @@ SIMULATED_POOLS = (
     Column("rate of each", "req/s", ",.3g", rank=6),
     Column("TTFT plan", "ms", ",.0f", rank=1),
     Column("TTFT simulated", "ms", ",.0f"),
+    Column("TTFT p95 plan", "ms", ",.0f", rank=7, none=""),
     Column("TTFT p95", "ms", ",.0f", rank=3),
+    Column("TTFT p99 plan", "ms", ",.0f", rank=8, none=""),
     Column("TTFT p99", "ms", ",.0f", rank=4),
     Column("ITL plan", "ms", ",.1f", rank=2),
     Column("ITL simulated", "ms", ",.1f"),
+    Column("ITL p95 plan", "ms", ",.1f", rank=7, none=""),
     Column("ITL p95", "ms", ",.1f", rank=3),
+    Column("ITL p99 plan", "ms", ",.1f", rank=8, none=""),
     Column("ITL p99", "ms", ",.1f", rank=4),
     Column("within targets", form=".1%"),
-    Column("holds", kind="words"),
+    Column("verdict", kind="words"),
 )
 SIMULATED_MISSES = (
     name("server"),
@@ -163,6 +167,7 @@ SIMULATED_MISSES = (
     Column("limit", form="g"),
     Column("simulated"),
     Column("over", form="+.1%", none=""),
+    words("verdict"),
     words("why")._replace(none=""),
 )
 
@@ -354,3 +359,30 @@ OPTIONS = (
     Column("plan cost", CENTS),
 )
 MISSES = (name("accelerator"), Column("misses by"), name("reason", rank=1), words("detail"))
+FITTED_LAW = (
+    name("parameter"),
+    Column("value", form=".4g"),
+    Column("error", form=".2g"),
+    Column("relative", form=".0%", rank=1),
+    Column("unit", kind="name", rank=2),
+)
+FIT_ERRORS = (
+    name("runs of"),
+    Column("runs", form="d", rank=2),
+    Column("TTFT", form=".1%"),
+    Column("ITL", form=".1%"),
+    Column("median TTFT", form=".1%", rank=1),
+    Column("median ITL", form=".1%", rank=1),
+)
+PREDICTIONS = (
+    Column("row", form="d"),
+    Column("kind", kind="name", rank=3),
+    Column("TTFT", "ms", ".4g"),
+    Column("p95 TTFT", "ms", ".4g", rank=2),
+    Column("ITL", "ms", ".4g"),
+    Column("p95 ITL", "ms", ".4g", rank=2),
+    Column("throughput", "requests/s", ".4g", rank=1),
+    Column("TTFT off", form="+.1%", none=""),
+    Column("ITL off", form="+.1%", none=""),
+    Column("throughput off", form="+.1%", rank=1, none=""),
+)

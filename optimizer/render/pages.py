@@ -16,7 +16,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from optimizer.render.money import Money
 from optimizer.render.plots import draw
-from optimizer.render.sections import Section, headline, sections, status
+from optimizer.render.section import Section
+from optimizer.render.sections import headline, sections, status
 from optimizer.render.text import printable, spreadsheet_text
 from optimizer.spec.system import System
 from optimizer.studies.figures.document import Figure

@@ -5,11 +5,12 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 
+from optimizer.batch_rows import BatchAnswer, BatchSizing
 from optimizer.queueing.measures import LATENCIES, METRICS
 from optimizer.render import columns
 from optimizer.render.tables import Paragraph, Said, Table
 from optimizer.replica import LatencyTargets, Percentiles, ReplicaPerformance, ReplicaSizing
-from optimizer.studies.simulation.replicas import Overload, ReplicaSimulation
+from optimizer.studies.simulation.replicas import BatchSimulation, Overload, ReplicaSimulation
 
 
 def performance_table(found: ReplicaPerformance, title: str = "One replica") -> Table:
@@ -62,7 +63,41 @@ def performance_tables(
     return Group(performance_table(found), table)
 
 
-def _simulated(simulated: ReplicaSimulation, name: str) -> tuple[float, float]:
+def batch_tables(found: BatchAnswer, simulated: BatchSimulation | Overload | None) -> RenderableType:
+    """Return what a batch server does at a rate, or at its largest, and beside it what was simulated."""
+    table = Table("One batch server", columns.FIGURES, "performance")
+    lowest = found.lowest_rps if isinstance(found, BatchSizing) else None
+    rows = [
+        ("lowest rate that meets the targets", lowest, ".6g", "req/s"),
+        ("offered rate" if lowest is None else "largest rate", found.offered_rps, ".6g", "req/s"),
+        ("throughput", found.throughput_rps, ".6g", "req/s"),
+        ("largest stable rate", found.stable_rate_rps, ".6g", "req/s"),
+        ("rejected", found.rejected, ".4%", ""),
+        ("latency, mean", found.mean_ms, ".6g", "ms"),
+        ("latency, p50", found.p50_ms, ".6g", "ms"),
+        ("latency, p90", found.p90_ms, ".6g", "ms"),
+        ("latency, p95", found.p95_ms, ".6g", "ms"),
+        ("latency, p99", found.p99_ms, ".6g", "ms"),
+        ("latency, p99.9", found.p999_ms, ".6g", "ms"),
+        ("wait", found.wait_ms, ".6g", "ms"),
+        ("load", found.utilization, ".4g", "of full batches"),
+        ("busy", found.busy, ".4g", "of the time"),
+        ("mean batch", found.mean_batch, ".6g", "requests"),
+    ]
+    for figure, value, form, unit in rows:
+        if value is not None:
+            table.add_row(figure, Said(format(value, form), value), unit)
+    if simulated is None:
+        return table
+    if isinstance(simulated, Overload):
+        return Group(table, Paragraph(f"Simulated: {simulated.overload}", "yellow"))
+    beside = Table("Simulated", columns.SIMULATED_FIGURES, "simulated")
+    for label, name in (("latency", "mean_ms"), *((f"latency, p{p}", f"p{p}_ms") for p in (50, 90, 95, 99))):
+        beside.add_row(label, getattr(found, name), *_simulated(simulated, name))
+    return Group(table, beside)
+
+
+def _simulated(simulated: ReplicaSimulation | BatchSimulation, name: str) -> tuple[float, float]:
     return getattr(simulated, name), getattr(simulated.half_width, name)
 
 

@@ -5,13 +5,14 @@ stands under its unit.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from optimizer.queueing.targets import target_share
 from optimizer.render.comparison_words import headline as comparison_headline
 from optimizer.render.comparison_words import money_of
 from optimizer.render.estimates import estimates_note, marked
 from optimizer.render.money import Money
+from optimizer.render.section import Column, Section
+from optimizer.render.simulation_section import simulation_section
 from optimizer.render.target_words import figure_text, of_latency
 from optimizer.studies.comparison.document import Comparison, Figures, Row
 from optimizer.studies.figures.document import plain, share_text
@@ -19,34 +20,15 @@ from optimizer.studies.reports.overview import Overview, PoolRow
 from optimizer.studies.reports.report import Report
 
 
-class Column(NamedTuple):
-    """A column of a table."""
-
-    heading: str
-    numeric: bool = True
-
-
-class Section(NamedTuple):
-    """A part of a report."""
-
-    name: str
-    """Short, for links."""
-    title: str
-    text: tuple[str, ...] = ()
-    """Paragraphs."""
-    columns: tuple[Column, ...] = ()
-    rows: tuple[tuple[str, ...], ...] = ()
-    picture: str = ""
-    """Kind of the picture that belongs to it, if any."""
-
-
 def sections(report: Report) -> tuple[Section, ...]:
     """Return the sections of a report, in their order."""
     overview = report.overview
+    simulated = () if report.simulation is None else (simulation_section(report.simulation),)
     return (
         _assignment(overview),
         _types(overview),
         _latencies(overview),
+        *simulated,
         _power(overview),
         _capacity(overview),
         _unserved(overview),
@@ -72,7 +54,7 @@ def headline(overview: Overview) -> tuple[tuple[str, str], ...]:
 def status(overview: Overview) -> str:
     """Say in one sentence what kind of plan it is and how close to the optimum it is known to be."""
     plan = overview.plan
-    mode = "stays within the units that exist" if overview.limited else "ignores how many units exist"
+    mode = "stays within the cards that exist" if overview.limited else "ignores how many cards exist"
     proof = {
         "optimal": "proved optimal",
         "feasible": "the best found before the solver stopped",
@@ -165,11 +147,12 @@ def _latencies(overview: Overview) -> Section:
 
 def _latency(row: PoolRow, label: str, digits: int) -> tuple[str, str, str]:
     """Return a latency, its target and what is left of it; the percentile where the target is about one."""
-    found = of_latency(row.targets, label)
     itl = label == "ITL"
-    mean_ms, target_ms = (row.itl_ms, row.itl_target_ms) if itl else (row.ttft_ms, row.ttft_target_ms)
-    value, target = (mean_ms, target_ms) if found is None else (found.value, found.limit)
-    percentile = "" if found is None else f"{found.measure.split()[0]} "
+    found = row.target_on("itl" if itl else "ttft")
+    value, target = (row.itl_ms if itl else row.ttft_ms, None)
+    if found is not None:
+        value, target = found.value, found.limit
+    percentile = "" if found is None or found.measure == label else f"{found.measure.split()[0]} "
     return f"{percentile}{value:,.{digits}f}", _target(target), _margin(value, target)
 
 

@@ -8,6 +8,14 @@ from rich.console import Group, RenderableType
 from optimizer.render import columns
 from optimizer.render.estimates import marked
 from optimizer.render.money import Money
+from optimizer.render.simulation_words import (
+    SHORT_VERDICTS,
+    VERDICTS,
+    number,
+    simulation_effort,
+    simulation_headline,
+    with_width,
+)
 from optimizer.render.tables import Paragraph, Said, Table
 from optimizer.render.text import spreadsheet_text
 from optimizer.studies.simulation.document import (
@@ -21,28 +29,23 @@ from optimizer.studies.simulation.document import (
     TargetCheck,
 )
 
-STATISTICS = ("mean", "p50", "p90", "p95", "p99")
+PERCENTILES = ("p50", "p90", "p95", "p99")
+STATISTICS = ("mean", *PERCENTILES)
 
 
 def simulation_tables(found: Simulation) -> Group:
-    """Return a simulation as tables: predicted beside simulated, and the targets that are missed."""
+    """Return a simulation as tables: predicted beside simulated, and the targets that are not surely held."""
     parts: list[RenderableType] = [_headline(found), _pools(found)]
-    missed = [pool for pool in found.pools if not pool.holds]
-    if missed:
-        parts.append(_missed(missed))
+    doubtful = [pool for pool in found.pools if pool.verdict != "held"]
+    if doubtful:
+        parts.append(_doubtful(doubtful))
     return Group(*parts)
 
 
 def _headline(found: Simulation) -> Group:
-    held = sum(pool.holds for pool in found.pools)
     return Group(
-        Paragraph(
-            f"{held} of {len(found.pools)} pools keep their targets", "green" if found.holds else "yellow"
-        ),
-        Paragraph(
-            f"goodput {found.goodput_rps:,.4g} of {found.offered_rps:,.4g} requests/s, "
-            f"{found.requests:,} requests to one replica of each pool, seed {found.seed}\n"
-        ),
+        Paragraph(simulation_headline(found), "green" if found.holds else "yellow"),
+        Paragraph(f"{simulation_effort(found)}\n"),
     )
 
 
@@ -57,35 +60,40 @@ def _pools(found: Simulation) -> Table:
             *_figures(pool.ttft, 0),
             *_figures(pool.itl, 1),
             pool.within_all.value,
-            "yes" if pool.holds else "no",
+            SHORT_VERDICTS[pool.verdict],
         )
     return table
 
 
 def _figures(latency: SimulatedLatency | None, digits: int) -> tuple[float | Said | None, ...]:
-    """Return the mean as planned and as simulated, and percentiles."""
+    """Return the mean and percentiles, each as planned and as simulated."""
     if latency is None:
-        return None, None, None, None
-    mean = latency.mean
-    width = "" if mean.half_width is None else f" ±{mean.half_width:,.{digits}f}"
-    simulated = Said(f"{mean.value:,.{digits}f}{width}", mean.value)
-    return latency.predicted_mean, simulated, latency.p95.value, latency.p99.value
+        return (None,) * 6
+    _, _, p95, p99 = _percentiles_of(latency)
+    simulated = Said(with_width(latency.mean, digits), latency.mean.value)
+    return latency.predicted_mean, simulated, p95, latency.p95.value, p99, latency.p99.value
 
 
-def _missed(pools: list[SimulatedPool]) -> Table:
-    table = Table("Targets that are missed", columns.SIMULATED_MISSES, "missed")
+def _doubtful(pools: list[SimulatedPool]) -> Table:
+    all_missed = all(check.verdict != "close" for pool in pools for check in pool.targets)
+    title = "Targets that are missed" if all_missed else "Targets missed or too close to call"
+    table = Table(title, columns.SIMULATED_MISSES, "missed")
     for pool in pools:
         for check in pool.targets:
-            if not check.met:
+            if check.verdict != "held":
                 simulated, over = None, None
                 if not pool.overload:
-                    simulated = Said(_with_width(check.simulated), check.simulated.value)
+                    simulated = Said(with_width(check.simulated), check.simulated.value)
                     over = None if check.limit <= 0 else check.simulated.value / check.limit - 1
                 table.add_row(
-                    pool.server, pool.accelerator, check.target, check.limit, simulated, over, pool.overload
-                )
-        if pool.overload and all(check.met for check in pool.targets):
-            table.add_row(pool.server, pool.accelerator, "steady state", None, None, None, pool.overload)
+                    pool.server, pool.accelerator, check.target, check.limit, simulated, over,
+                    VERDICTS[check.verdict], pool.overload,
+                )  # fmt: skip
+        if pool.overload and not pool.missed:
+            table.add_row(
+                pool.server, pool.accelerator, "steady state", None, None, None, VERDICTS["missed"],
+                pool.overload,
+            )  # fmt: skip
     return table
 
 
@@ -124,15 +132,7 @@ def _lost_line(item: LostServer) -> str:
 def _miss(check: TargetCheck) -> str:
     """Say by how much a target is missed."""
     over = "" if check.limit <= 0 else f" ({check.simulated.value / check.limit - 1:+.1%})"
-    return f"{check.target} {_with_width(check.simulated)}, target {_number(check.limit)}{over}"
-
-
-def _with_width(figure: Interval) -> str:
-    return _number(figure.value) + ("" if figure.half_width is None else f" ±{_number(figure.half_width)}")
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{check.target} {with_width(check.simulated)}, target {number(check.limit)}{over}"
 
 
 def simulation_csv(found: Simulation) -> str:
@@ -153,9 +153,10 @@ def simulation_csv(found: Simulation) -> str:
         "withinAll",
         "goodput",
         "holds",
+        "verdict",
     ]
     predicted = [f"predicted{name.upper()}" for name in latencies]
-    writer.writerow([*head, *predicted, *figures, *widths, *tail])
+    writer.writerow([*head, *predicted, *figures, *widths, *tail, *_percentile_names(found)])
     for pool in found.pools:
         shown = [getattr(pool, name) for name in latencies]
         cells = [getattr(one, name, None) for one in shown for name in STATISTICS]
@@ -167,8 +168,28 @@ def simulation_csv(found: Simulation) -> str:
         row += [_value(cell) for cell in cells]
         row += [None if cell is None else cell.half_width for cell in cells]
         row += [pool.throughput_rps.value, pool.loss.value, pool.preemptions, *shares, pool.goodput_rps]
-        writer.writerow([spreadsheet_text(value) for value in (*row, "true" if pool.holds else "false")])
+        row += ["true" if pool.holds else "false", pool.verdict]
+        if _percentile_names(found):
+            row += [value for one in shown for value in _percentiles_of(one)]
+        writer.writerow([spreadsheet_text(value) for value in row])
     return text.getvalue()
+
+
+def _percentile_names(found: Simulation) -> list[str]:
+    """Return the headings of predicted percentiles; none where no queue model knows them."""
+    known = any(
+        latency is not None and latency.predicted_percentiles is not None
+        for pool in found.pools
+        for latency in (pool.ttft, pool.itl, pool.e2e)
+    )
+    names = [f"{statistic.upper()}{name}" for name in ("TTFT", "ITL", "E2E") for statistic in PERCENTILES]
+    return [f"predicted{name}" for name in names] if known else []
+
+
+def _percentiles_of(latency: SimulatedLatency | None) -> list[float | None]:
+    """Return the predicted percentiles of a latency, empty where they are not known."""
+    known = None if latency is None else latency.predicted_percentiles
+    return [None if known is None else getattr(known, f"{name}_ms") for name in PERCENTILES]
 
 
 def _value(figure: Interval | None) -> float | None:

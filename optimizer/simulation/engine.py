@@ -14,6 +14,8 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.errors import AnalysisError
+from optimizer.simulation.batches import BatchServer
+from optimizer.simulation.clients import client_ms
 from optimizer.simulation.law import Coefficients, IterationCoefficients
 from optimizer.simulation.limits import Limits
 from optimizer.simulation.machine.state import Machine, machine_of
@@ -34,6 +36,8 @@ class Run:
     """First token."""
     last_ms: FloatArray
     """Last token."""
+    client_ms: FloatArray
+    """By how much later than the engine's time the client saw the tokens of each."""
     preemptions: IntArray
     """How often each lost its place."""
     busy_ms: float
@@ -41,7 +45,7 @@ class Run:
     batch_ms: float
     """Integral of the batch over time."""
     iterations: int
-    """Iterations run; 0 where all progress at once."""
+    """Iterations run, or batches of a batch server; 0 where all progress at once."""
 
     @property
     def rejected(self) -> BoolArray:
@@ -50,8 +54,8 @@ class Run:
 
     @property
     def ttft_ms(self) -> FloatArray:
-        """Time to first token."""
-        return self.first_ms - self.sent_ms
+        """Time to first token, as the client sees it."""
+        return self.first_ms - self.sent_ms + self.client_ms
 
     @property
     def itl_ms(self) -> FloatArray:
@@ -61,8 +65,8 @@ class Run:
 
     @property
     def e2e_ms(self) -> FloatArray:
-        """Time to last token."""
-        return self.last_ms - self.sent_ms
+        """Time to last token, as the client sees it."""
+        return self.last_ms - self.sent_ms + self.client_ms
 
 
 def simulate(requests: Requests, times: Coefficients, limits: Limits) -> Run:
@@ -71,6 +75,8 @@ def simulate(requests: Requests, times: Coefficients, limits: Limits) -> Run:
     Raises:
         AnalysisError: an iteration would take no time, or an answer is too long.
     """
+    if isinstance(times, BatchServer):
+        return _batched(requests, times)
     longest = int(requests.out_tokens.max(initial=1))
     if longest > LONGEST_ANSWER:
         raise AnalysisError(
@@ -78,16 +84,46 @@ def simulate(requests: Requests, times: Coefficients, limits: Limits) -> Run:
         )
     machine = machine_of(requests, limits)
     advance(machine, times, limits)
+    return run_of(machine, requests, times)
+
+
+def run_of(machine: Machine, requests: Requests, times: Coefficients) -> Run:
+    """Return what has become of the requests of a machine by now."""
     state = machine.state[0]
     return Run(
         requests=requests,
         sent_ms=frozen(machine.rows["sent_ms"].copy()),
         first_ms=frozen(machine.rows["first_ms"].copy()),
         last_ms=frozen(machine.rows["last_ms"].copy()),
+        client_ms=frozen(client_ms(machine.rows, times)),
         preemptions=frozen(machine.rows["preempted"].copy()),
         busy_ms=float(state["busy_ms"]),
         batch_ms=float(state["batch_ms"]),
         iterations=int(state["iterations"]),
+    )
+
+
+def _batched(requests: Requests, server: BatchServer) -> Run:
+    """Run requests through a batch server; the first token of an answer is its last."""
+    from optimizer.simulation.machine.collecting import run_batches
+
+    assert requests.arrival_ms is not None
+    count = len(requests)
+    start_ms, last_ms = np.empty(count), np.empty(count)
+    come_ms = np.array(requests.arrival_ms)
+    busy_ms, batch_ms, batches = run_batches(server, come_ms, start_ms, last_ms, np.empty(count, np.int64))
+    answered_ms = frozen(last_ms)
+    none = frozen(np.zeros(count, np.int64))
+    return Run(
+        requests=requests,
+        sent_ms=frozen(come_ms),
+        first_ms=answered_ms,
+        last_ms=answered_ms,
+        client_ms=frozen(np.zeros(count)),
+        preemptions=none,
+        busy_ms=busy_ms,
+        batch_ms=batch_ms,
+        iterations=batches,
     )
 
 
@@ -104,6 +140,7 @@ def advance(machine: Machine, times: Coefficients, limits: Limits, until_ms: flo
     else:
         from optimizer.simulation.machine.sharing import run_shared
 
+        assert not isinstance(times, BatchServer)  # it needs no machine of iterations
         run_shared(machine, times, limits, float(until_ms))
     if machine.state[0]["stuck"]:
         raise AnalysisError(

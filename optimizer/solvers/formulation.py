@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray, runs
+from optimizer.arrays import BoolArray, FloatArray, IntArray, pairs_of_equal
 from optimizer.solvers.levels import served, unchanged
 from optimizer.solvers.model import MilpModel
 from optimizer.solvers.problem import Problem
@@ -209,7 +209,7 @@ def undominated(problem: Problem) -> IntArray:
 def _mixed(problem: Problem) -> Formulation:
     """Write the choice of a number of replicas for every column (eq. 39-48)."""
     table = problem.table
-    columns, most, each = _mixed_columns(problem)
+    columns, most, each = mixed_columns(problem)
     servers, row = np.unique(table.server[columns], return_inverse=True)
     n, m = len(columns), len(servers)
     rows = _Rows()
@@ -252,7 +252,7 @@ def _mixed(problem: Problem) -> Formulation:
     )
 
 
-def _mixed_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
+def mixed_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
     """Return the columns of a mixed plan, the most of each that can be of use, and the replicas of one.
 
     A column whose targets also hold at every lower load can be a pool of any number of replicas. One whose
@@ -288,14 +288,13 @@ def _undominated_replicas(problem: Problem, rows: IntArray) -> IntArray:
     group = table.server * (int(table.kind.max(initial=0)) + 1) + table.kind
     keys = (table.max_batch[rows], units[rows], -rate[rows], cost[rows], group[rows])
     order = rows[np.lexsort(keys)]
-    kept: list[int] = []
-    for start, end in runs(group[order]):
-        best: list[int] = []
-        for c in order[start:end]:
-            if on_current[c] or not ((rate[best] >= rate[c]) & (units[best] <= units[c])).any():
-                best.append(int(c))
-        kept += best
-    return np.array(sorted(kept), dtype=np.int64)
+    before, after = pairs_of_equal(group[order])
+    better, worse = order[before], order[after]
+    matched = (rate[better] >= rate[worse]) & (units[better] <= units[worse]) & ~on_current[worse]
+    left_out = np.zeros(len(table), np.bool_)
+    left_out[worse[matched]] = True
+    kept: IntArray = np.sort(order[~left_out[order]])
+    return kept
 
 
 def _add_service(

@@ -106,6 +106,17 @@ class HighsSession:
         self._lp.col_cost_ = objective
         return self._run(None, 0.0, time_limit_s, relaxed=True)
 
+    def solve_at_once(
+        self, objective: FloatArray, start: FloatArray | None, gap: float, time_limit_s: float
+    ) -> RunResult:
+        """Minimise objective·x in one run, whatever the size of the model.
+
+        Raises:
+            SolverError: HiGHS reports an error, or a status that is no answer.
+        """
+        self._lp.col_cost_ = objective
+        return self._run(start, gap, time_limit_s)
+
     def _core(self, gap: float, time_limit_s: float) -> tuple[RunResult, RunResult | None]:
         """Solve the relaxation, then the model on its core columns."""
         relaxed = self._run(None, gap, time_limit_s, relaxed=True)
@@ -145,6 +156,45 @@ class HighsSession:
             return RunResult(_OUTCOMES[status], x, float(bound), run_s)
         duals = np.array(solution.col_dual), np.array(solution.row_dual)
         return RunResult(_OUTCOMES[status], x, float(bound), run_s, *duals)
+
+
+class GrowingLp:
+    """A linear model over x ≥ 0 that is solved, given more columns, and solved again from where it stands.
+
+    Columns have no upper bounds: rows keep them within theirs, and a bound would hide a column's price.
+    """
+
+    def __init__(self, row_lower: FloatArray, row_upper: FloatArray) -> None:
+        self._highs = _quiet_highs(solve_relaxation=True)
+        none, rows = np.zeros(0, np.int32), len(row_lower)
+        added = self._highs.addRows(rows, row_lower, row_upper, 0, none, none, np.zeros(0))
+        _check(added, "add rows")
+
+    def add(self, cost: FloatArray, start: IntArray, row: IntArray, value: FloatArray) -> None:
+        """Add columns: the cost of each, and where its entries start among the rows and values."""
+        count, endless = len(cost), np.full(len(cost), highspy.kHighsInf)
+        entries = start.astype(np.int32), row.astype(np.int32), value
+        added = self._highs.addCols(count, cost, np.zeros(count), endless, len(row), *entries)
+        _check(added, "add columns")
+
+    def minimise(self, time_limit_s: float) -> RunResult:
+        """Minimise over the columns there are; the result has the prices of the rows.
+
+        Raises:
+            SolverError: HiGHS reports an error, or a status that is no answer.
+        """
+        begin = time.perf_counter()
+        # The clock of a HiGHS that has run before goes on.
+        due = self._highs.getRunTime() + time_limit_s
+        _check(self._highs.setOptionValue("time_limit", due), "set the time limit")
+        _check(self._highs.run(), "run")
+        status = self._highs.getModelStatus()
+        if status not in _OUTCOMES:
+            raise SolverError(f"HiGHS ended with status {self._highs.modelStatusToString(status)!r}")
+        solution, value = self._highs.getSolution(), self._highs.getInfo().objective_function_value
+        x, row_price = np.array(solution.col_value), np.array(solution.row_dual)
+        run_s = time.perf_counter() - begin
+        return RunResult(_OUTCOMES[status], x, float(value), run_s, row_price=row_price)
 
 
 def _quiet_highs(**options: bool | float) -> highspy.Highs:

@@ -89,7 +89,7 @@ class _Run:
 
     def _first_point(self, seed: IntArray) -> FloatArray:
         """Return the point of the seed; of nothing, which is always possible, if the model refuses it."""
-        point = self.formulation.point(self.problem, in_columns(self.formulation, self.problem, seed))
+        point = self.formulation.point(self.problem, in_columns(self.formulation.columns, self.problem, seed))
         if self.formulation.model.holds(point):
             return point
         return self.formulation.point(self.problem, np.zeros(len(self.problem.table), np.int64))

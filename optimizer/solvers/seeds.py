@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.solvers.formulation import Formulation, keepable
+from optimizer.solvers.formulation import keepable
 from optimizer.solvers.greedy import solve_greedy
 from optimizer.solvers.levels import is_better
 from optimizer.solvers.problem import Problem, units_used
@@ -96,13 +96,13 @@ def _staying(problem: Problem) -> IntArray:
     return replicas
 
 
-def in_columns(formulation: Formulation, problem: Problem, replicas: IntArray) -> IntArray:
-    """Return an answer of one pool per server in the columns of a model.
+def in_columns(columns: IntArray, problem: Problem, replicas: IntArray) -> IntArray:
+    """Return an answer of one pool per server in the columns that a model has, rows of the candidate table.
 
     A candidate that the model leaves out for a better one of its server and type is taken over by that, as it
     was sized.
     """
-    table, columns, answer = problem.table, formulation.columns, replicas.copy()
+    table, answer = problem.table, replicas.copy()
     outside = replicas > 0
     outside[columns] = False
     for c in np.flatnonzero(outside):

@@ -1,17 +1,14 @@
 """What queue models assume of the documents: a law, a target or a load that one cannot express is refused."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 
 from optimizer.errors import SpecError
 from optimizer.queueing.measures import Measure
-from optimizer.queueing.performance import QueueModel
-from optimizer.queueing.table import QUEUE_MODELS
+from optimizer.queueing.performance import VARIABILITY, QueueModel
+from optimizer.queueing.table import QUEUE_MODELS, law_problem, models_that, variability_problem
 from optimizer.spec.schema import Load, ModelProfile, ModelTarget
 from optimizer.timing import laws_known
-
-VARIABILITY = ("arrival_cv", "in_tokens_cv", "out_tokens_cv")
-"""The fields of a load that say how much its requests vary."""
 
 
 def check_profile(profile: ModelProfile, place: str) -> None:
@@ -20,17 +17,13 @@ def check_profile(profile: ModelProfile, place: str) -> None:
     Raises:
         SpecError: it names a queue model that does not take its law.
     """
+    terms = profile.iteration.further_terms if profile.iteration else []
+    if profile.scheduler != "chunked":
+        terms.append(f"scheduler: {profile.scheduler}")
     for law in laws_known(profile):
-        if not QUEUE_MODELS[profile.queue_model].takes(law):
-            others = [repr(name) for name, model in QUEUE_MODELS.items() if model.takes(law)]
-            terms = profile.iteration.further_terms if profile.iteration else []
-            if profile.scheduler != "chunked":
-                terms.append(f"scheduler: {profile.scheduler}")
-            given = f" ({', '.join(terms)})" if terms else ""
-            raise SpecError(
-                f"{place}: the queue model {profile.queue_model!r} does not support the {law.name} latency "
-                f"model{given}; set queueModel to {' or '.join(others) or 'another'}"
-            )
+        problem = law_problem(profile.queue_model, law, f" ({', '.join(terms)})" if terms else "")
+        if problem is not None:
+            raise SpecError(f"{place}: {problem}")
 
 
 def check_load(load: Load, prefix: str) -> None:
@@ -49,18 +42,14 @@ def check_variability(load: Load, prefix: str, profiles: Iterable[ModelProfile])
     Raises:
         SpecError: a coefficient of variation is not the one that a queue model assumes.
     """
-    varied = [name for name in VARIABILITY if getattr(load, name) != 1]
-    if not varied:
+    if all(getattr(load, name) == 1 for name in VARIABILITY):
         return
+    coefficients = {Load.model_fields[name].alias or name: getattr(load, name) for name in VARIABILITY}
     for profile in profiles:
-        model = QUEUE_MODELS[profile.queue_model]
-        if laws_known(profile) and not model.takes_variability:
-            wire = Load.model_fields[varied[0]].alias
-            raise SpecError(
-                f"{prefix}{wire}: {getattr(load, varied[0]):g} is not 1, which the queue model "
-                f"{model.name!r} of {profile.name!r} on {profile.accelerator!r} assumes; remove it, or set "
-                f"queueModel to {_knowing(lambda other: other.takes_variability)} there"
-            )
+        owner = f" of {profile.name!r} on {profile.accelerator!r}"
+        problem = variability_problem(profile.queue_model, coefficients, owner)
+        if problem is not None and laws_known(profile):
+            raise SpecError(f"{prefix}{problem}")
 
 
 def check_target(target: ModelTarget, place: str, profiles: Iterable[ModelProfile]) -> None:
@@ -74,9 +63,9 @@ def check_target(target: ModelTarget, place: str, profiles: Iterable[ModelProfil
     for measure, _ in target.latency_targets():
         for profile in mine:
             model = QUEUE_MODELS[profile.queue_model]
-            if laws_known(profile) and not model.knows(measure):
+            if not model.knows(measure) and laws_known(profile):
                 value = target.percentile if target.percentile is not None else target.goodput_share
-                knowing = _knowing(partial(_knows, measure))
+                knowing = models_that(partial(_knows, measure))
                 raise SpecError(
                     f"{place}.{field}: {value:g} asks for more than the queue model {model.name!r} of "
                     f"{profile.name!r} on {profile.accelerator!r} knows, which is means; remove it, or set "
@@ -85,9 +74,4 @@ def check_target(target: ModelTarget, place: str, profiles: Iterable[ModelProfil
 
 
 def _knows(measure: Measure, model: type[QueueModel]) -> bool:
-    return model.knows(measure)
-
-
-def _knowing(can: Callable[[type[QueueModel]], bool]) -> str:
-    """Return the names of the queue models that can do something."""
-    return " or ".join(repr(name) for name, model in QUEUE_MODELS.items() if can(model))
+    return model.knows(measure) and model.has_tokens

@@ -18,7 +18,7 @@ from optimizer.spec.assumptions import check_load, check_profile, check_target, 
 from optimizer.spec.currency import currency_problems, first_currency
 from optimizer.spec.faults import MAX_FAULTS, Fault, FaultyDocumentsError
 from optimizer.spec.files import Part, read_parts, spec_from_value
-from optimizer.spec.messages import did_you_mean, path_text, validated
+from optimizer.spec.messages import did_you_mean, validated
 from optimizer.spec.names import Entry, Index, Names, Problem, located
 from optimizer.spec.positions import Location
 from optimizer.spec.schema import (
@@ -231,11 +231,10 @@ def _contradictions(index: Index, incomplete: Collection[str] = ()) -> Iterator[
 
 def _caught(part: Part, at: Location, check: Callable[[Any, str], None], item: object) -> Iterator[Problem]:
     """Yield what a check of one item refuses; `check` names the field after the place that it is given."""
-    place = path_text(at)
     try:
-        check(item, place)
+        check(item, "")
     except SpecError as error:
-        path, _, text = str(error).removeprefix(place).partition(": ")
+        path, _, text = str(error).partition(": ")
         yield Problem(part, (*at, *path.strip(".").split(".")) if path.strip(".") else at, text)
 
 

@@ -96,7 +96,7 @@ def _missing_capacities(system: System, index: Index) -> Iterator[Problem]:
         kind = accelerator.type
         if kind not in system.capacity and kind not in seen:
             seen.add(kind)
-            text = f"type {kind!r} is not listed in count, so a limited plan has no unit of it"
+            text = f"type {kind!r} is not listed in count, so a limited plan has no card of it"
             yield Problem(part, (*at, "type"), text)
 
 

@@ -71,9 +71,8 @@ class Law(ABC):
     @classmethod
     def is_known(cls, document: Document) -> bool:
         """Say whether a document gives the law with any non-zero parameter."""
-        given = (getattr(document, part, None) for part in cls.parts)
-        values = [value for part in given if part is not None for value in vars(part).values()]
-        return any(value != 0 for value in values if isinstance(value, float))
+        given = [part for name in cls.parts if (part := getattr(document, name, None)) is not None]
+        return any(value != 0 for part in given for value in vars(part).values() if isinstance(value, float))
 
     @classmethod
     def keys(cls, document: type[Document]) -> str:

@@ -11,16 +11,19 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray, frozen
 from optimizer.documents import Document
+from optimizer.timing.batch import BatchFields, BatchLaw
 from optimizer.timing.iteration import FullIterationLaw, IterationFields, IterationLaw
 from optimizer.timing.law import Law, RequestShapes
 from optimizer.timing.linear import LinearFields, LinearLaw
 
 
-class LawFields(IterationFields, LinearFields):  # pydantic takes the fields of the last base first
+class LawFields(
+    BatchFields, IterationFields, LinearFields
+):  # pydantic takes the fields of the last base first
     """The fields of a document that gives one law, whichever."""
 
 
-LAWS: tuple[type[Law], ...] = (LinearLaw, IterationLaw, FullIterationLaw)
+LAWS: tuple[type[Law], ...] = (LinearLaw, IterationLaw, FullIterationLaw, BatchLaw)
 """All laws, in the order in which messages name them."""
 
 

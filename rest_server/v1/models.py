@@ -89,8 +89,27 @@ class CompareOptions(PlanOptions):
     """After: rates times 0.5 … 1.5 and token lengths times 0.8 … 1.2 at random, from this seed."""
 
 
-class ReportOptions(PlanOptions):
+class EffortOptions(PlanOptions):
+    """How much to simulate, and options in place of the document's."""
+
+    requests: int = Field(DEFAULT_REQUESTS, ge=LEAST_REQUESTS, le=MOST_REQUESTS)
+    """Requests to the replica of each pool."""
+    seed: int = Field(DEFAULT_SEED, ge=0, lt=2**64)
+    """Where chance begins."""
+
+
+class SimulateOptions(EffortOptions):
+    """What to simulate."""
+
+    repair: bool = False
+    """Plan again until pools keep their targets; the answer is then the plan with its simulation."""
+
+
+class ReportOptions(EffortOptions):
     """In what form to answer, and options in place of the document's."""
+
+    simulate: bool = False
+    """Add a section: predicted beside simulated figures."""
 
     format: Literal["json", "html", "markdown", "csv"] = "json"
     """The numbers, one page with its pictures inside, the same without pictures, or a row for each pool."""
@@ -107,15 +126,6 @@ class FigureOptions(CompareOptions):
     """The server, for a kind that shows one."""
     accelerator: str | None = None
     """The accelerator, for a kind that shows one server; by default the plan's, or all."""
-
-
-class SimulateOptions(PlanOptions):
-    """How much to simulate, and options in place of the document's."""
-
-    requests: int = Field(DEFAULT_REQUESTS, ge=LEAST_REQUESTS, le=MOST_REQUESTS)
-    """Requests to the replica of each pool."""
-    seed: int = Field(DEFAULT_SEED, ge=0, lt=2**64)
-    """Where chance begins."""
 
 
 class WrappedSystem(Document):

@@ -10,7 +10,7 @@ from optimizer.studies.comparison.document import Comparison
 from optimizer.studies.explanation.document import Explanation
 from optimizer.studies.figures.document import Figure
 from optimizer.studies.reports.report import Report
-from optimizer.studies.simulation.document import Simulation
+from optimizer.studies.simulation.document import RepairedPlan, Simulation
 from rest_server.v1.examples import COMPARISONS
 from rest_server.v1.models import (
     CompareOptions,
@@ -93,11 +93,20 @@ async def explain_plan(
     return Response(text, media_type=JSON)
 
 
-@router.post("/simulate", response_model=Simulation, summary="Simulate a plan", responses=problems(*REFUSALS))
+@router.post(
+    "/simulate",
+    response_model=Simulation | RepairedPlan,
+    summary="Simulate a plan, and repair it",
+    responses=problems(*REFUSALS),
+)
 async def simulate_pools(
     request: Request, body: SystemBody, options: Annotated[SimulateOptions, Query()]
 ) -> Response:
-    """Return what the pools of the best plan do, request by request: predicted beside simulated figures."""
+    """Return what the pools of the best plan do, request by request: predicted beside simulated figures.
+
+    With `repair` the plan is made again until its pools keep their targets, or units are short; the answer
+    is then the plan, its simulation, what was changed and what is lost.
+    """
     text = await computed(request, simulate_body, body, options, study=True)
     return Response(text, media_type=JSON)
 

@@ -10,13 +10,16 @@ from typing import Any
 from optimizer.errors import SpecError
 from optimizer.jobs import (
     CompareRequest,
+    Effort,
     FigureRequest,
     LoadChange,
+    RepairRequest,
     RequestError,
     SimulateRequest,
     compare_plans,
     explain,
     make_report,
+    repair_plan,
     show_figure,
     simulate_plan,
 )
@@ -99,7 +102,8 @@ def explain_body(body: bytes | SystemSpec, options: ExplainOptions, settings: Se
 def report_body(body: bytes | SystemSpec, options: ReportOptions, settings: Settings) -> bytes:
     """Return a page on the plan of the system in a body."""
     system = system_of(body, settings).with_options(**options.given())
-    report = make_report(system)
+    effort = Effort(requests=options.requests, seed=options.seed) if options.simulate else None
+    report = make_report(system, effort=effort)
     if options.format == "json":
         return report.to_json().encode()
     from optimizer.render.pages import render_report
@@ -108,8 +112,11 @@ def report_body(body: bytes | SystemSpec, options: ReportOptions, settings: Sett
 
 
 def simulate_body(body: bytes | SystemSpec, options: SimulateOptions, settings: Settings) -> bytes:
-    """Return what the pools of the plan of the system in a body do when they are simulated."""
+    """Return what the pools of the plan of the system in a body do when simulated, repaired if asked for."""
     system = system_of(body, settings).with_options(**options.given())
+    if options.repair:
+        repair = RepairRequest(system, requests=options.requests, seed=options.seed)
+        return repair_plan(repair).to_json().encode()
     request = SimulateRequest(system, requests=options.requests, seed=options.seed)
     return simulate_plan(request).to_json().encode()
 

@@ -1,9 +1,10 @@
-"""Measure the simulator: ``python tests/benchmarks/simulation.py [--reference DIR] [--requests N]``.
+"""Measure the simulator: ``python tests/benchmarks/simulation.py [--reference DIR | --unseen N]``.
 
 Without `--reference` its speed on one core, and that of plans. With it, what docs/fidelity.md states of the
 engine: its figures against those of other simulators, `simulated/grid.json` (400 cases by a simulator of
 the same rules, with other random numbers) and `simulated/vidur.json` (Vidur, given fits of its iteration
-times; its own runs have 800 to 1,600 requests that count). Errors are absolute relative ones.
+times; its own runs have 800 to 1,600 requests that count). With `--unseen` the closed form against
+the engine in new cases. Errors are absolute relative ones.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import numpy as np
 from optimizer import load_system, solve
 from optimizer.generate import generate_system
 from optimizer.parallel import as_done
+from optimizer.replica import analyze_replicas
 from optimizer.replica_rows import ReplicaRow, analyze_row
 from optimizer.simulation import (
     Effort,
@@ -171,6 +173,92 @@ def closed(folder: Path) -> None:
     _show(_closed_errors([_closed_vidur_row(row) for row in recorded], figures))
 
 
+def unseen(count: int, requests: int) -> None:
+    """Compare the closed form with the simulator in cases that nobody has seen before, drawn at random."""
+    for name, draw, seed in (("like the grid", _like_the_grid, 20261), ("reads weigh", _reads_weigh, 777)):
+        rng = np.random.default_rng(seed)
+        cases = [draw(rng) for _ in range(count)]
+        stable = _stable_rates([_closed_unseen_row(case) for case in cases])
+        for case, rate_rps in zip(cases, stable, strict=True):
+            case["lam"] = case["load"] * rate_rps / 1000
+        found = list(as_done(partial(_unseen_case, requests=requests), cases))
+        kept = [i for i, summary in enumerate(found) if summary.overload is None]
+        figures = []
+        for i in kept:
+            latencies = {"ttft": found[i].ttft, "itl": found[i].itl, "e2e": found[i].e2e}
+            figures.append(
+                {f"{m} mean": one.mean.value for m, one in latencies.items()}
+                | {f"{m} p95": one.percentiles[95].value for m, one in latencies.items()}
+            )
+        print(f"closed form, unseen, {name}: {len(kept)} of {count} cases, {requests:,} requests each")
+        _show(_closed_errors([_closed_unseen_row(cases[i]) for i in kept], figures))
+
+
+def _like_the_grid(rng: np.random.Generator) -> dict[str, Any]:
+    """Draw a case from what the grid was drawn from, as its counts say."""
+    return {
+        "law": GRID_LAWS[str(rng.choice(list(GRID_LAWS)))],
+        "kind": Kind(str(rng.choice(["fixed", "uniform", "lognormal"]))),
+        "I": int(rng.choice([64, 256, 512, 1024, 2048, 4096])),
+        "O": int(rng.choice([32, 64, 128, 256, 1024])),
+        "mode": int(rng.random() < 0.37),
+        "M": int(rng.choice([512, 2048, 8192])),
+        "N": int(rng.choice([32, 64, 256])),
+        "cv": float(rng.choice([0, 1, 2, 3], p=[0.19, 0.41, 0.22, 0.18])),
+        "load": float(rng.uniform(0.2, 0.95)),
+    }
+
+
+def _reads_weigh(rng: np.random.Generator) -> dict[str, Any]:
+    """Draw a case with lognormal lengths whose iterations depend on what is in the cache."""
+    base = rng.uniform(4, 30)
+    answer = int(rng.choice([64, 128, 256, 512, 1024]))
+    compute, read = base * 10 ** rng.uniform(-3, -1.8), base * 10 ** rng.uniform(-2.5, -1) / answer
+    return {
+        "law": IterationCoefficients(base, compute, read),
+        "kind": Kind.LOGNORMAL,
+        "I": int(rng.choice([128, 256, 512, 1024, 2048, 4096])),
+        "O": answer,
+        "mode": 0,
+        "M": 8192,
+        "N": int(rng.choice([16, 32, 64, 128, 256])),
+        "cv": float(rng.choice([1, 1, 2])),
+        "load": float(rng.uniform(0.2, 0.9)),
+    }
+
+
+VARIATION = {Kind.FIXED: (0.0, 0.0), Kind.UNIFORM: (0.5, 0.5 / 3**0.5), Kind.LOGNORMAL: (1.0, 1.0)}
+"""What lengths of a kind are drawn with, and their coefficient of variation."""
+
+
+def _unseen_case(case: dict[str, Any], requests: int) -> Summary:
+    spread, _ = VARIATION[case["kind"]]
+    lengths = Lengths(case["kind"], case["I"], spread), Lengths(case["kind"], case["O"], spread, least=1)
+    limits = Limits(case["N"], case["M"], prefill_first=case["mode"] == 1)
+    load = OpenLoad(1000 * case["lam"], *lengths, case["cv"])
+    return summarise(run_replica(load, case["law"], limits, Effort(requests=requests, seed=99)))
+
+
+def _closed_unseen_row(case: dict[str, Any]) -> dict[str, Any]:
+    _, variation = VARIATION[case["kind"]]
+    return _closed_row(
+        case["law"],
+        Limits(case["N"], case["M"], prefill_first=case["mode"] == 1),
+        RPS=1000 * case.get("lam", 0.0),
+        avgInputTokens=case["I"],
+        avgOutputTokens=case["O"],
+        arrivalCV=case["cv"],
+        inTokensCV=variation,
+        outTokensCV=variation,
+    )
+
+
+def _stable_rates(rows: list[dict[str, Any]]) -> list[float]:
+    """Return the largest stable rate of each row [requests/s]."""
+    replicas = [ReplicaRow.model_validate(row | {"RPS": 1e-3}).replica() for row in rows]
+    return [found.stable_rate_rps for found in analyze_replicas(replicas, [1e-3] * len(replicas))]
+
+
 def _closed_errors(rows: list[dict[str, Any]], figures: list[dict[str, float]]) -> dict[str, list[float]]:
     errors: dict[str, list[float]] = {}
     unsteady = 0
@@ -241,9 +329,12 @@ def main() -> None:
     """Measure what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--reference", type=Path, metavar="DIR", help="folder that holds simulated/*.json")
+    parser.add_argument("--unseen", type=int, metavar="N", help="compare in N new cases of each kind")
     parser.add_argument("--requests", type=int, default=50_000, metavar="N", help="requests of each case")
     arguments = parser.parse_args()
-    if arguments.reference is None:
+    if arguments.unseen is not None:
+        unseen(arguments.unseen, arguments.requests)
+    elif arguments.reference is None:
         speed()
         plans()
     else:

@@ -146,7 +146,7 @@ def test_an_incomplete_plan_is_a_result_and_names_what_is_missing_and_why(run: R
     assert (answer.status, answer.err) == (0, "")
     assert "1 of 3 servers served in full" in answer.out
     assert "Not served in full" in answer.out
-    assert "2 replicas on A take 2 units of A" in " ".join(answer.out.split())
+    assert "2 replicas on A take 2 cards of A" in " ".join(answer.out.split())
 
 
 def test_timings_go_to_stderr_and_leave_stdout_as_it_is(run: Run, path: Path) -> None:
@@ -198,7 +198,7 @@ def test_check_counts_what_a_system_holds(run: Run, path: Path) -> None:
     assert answer.status == 0
     assert answer.err == (
         f"inferplan: warning: {path}:7:3: accelerators[1].type: type 'B' is not listed in count, "
-        "so a limited plan has no unit of it\n"
+        "so a limited plan has no card of it\n"
     )
     assert answer.out == (
         f"{path}: valid: 2 servers, 1 service class, 1 model, 2 profiles, 2 accelerators, 1 capacity\n"

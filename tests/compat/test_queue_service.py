@@ -15,6 +15,7 @@ from optimizer.compat.queue_service import (
     size_problem,
 )
 from optimizer.errors import AnalysisError, SpecError
+from optimizer.replica_rows import ReplicaRow
 
 EXAMPLE: dict[str, Any] = {  # the reference's own example
     "RPS": 3,
@@ -33,7 +34,7 @@ def problem(**changes: Any) -> QueueProblem:
 
 
 def read(*lines: str) -> list[QueueProblem | SpecError]:
-    return list(read_problems(lines))
+    return list(read_problems(lines, QueueProblem))
 
 
 def wire(answer: QueueAnswer) -> dict[str, Any]:
@@ -172,3 +173,10 @@ def test_a_bad_line_yields_one_clear_error_and_the_next_is_read(line: str, text:
     assert str(bad).startswith(text)
     assert "\n" not in str(bad)
     assert good == problem()
+
+
+@pytest.mark.parametrize("kind", [QueueProblem, ReplicaRow])
+def test_a_number_with_a_unit_is_refused_whatever_kind_of_row_is_read(kind: type[QueueProblem]) -> None:
+    (bad,) = read_problems([json.dumps(EXAMPLE | {"avgInputTokens": "128 tokens"})], kind)
+    assert isinstance(bad, SpecError)
+    assert str(bad).startswith("line 1: avgInputTokens: must be a number")

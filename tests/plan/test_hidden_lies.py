@@ -135,10 +135,10 @@ def test_a_server_cannot_be_left_out_where_units_are_left_for_it() -> None:
     plan["capacity"][0]["limit"] = 2
     plan["unserved"][0] |= {
         "reason": "solver_stopped",
-        "detail": "2 replicas on A take 2 units of A; 2 are left, but the solver stopped before it used them",
+        "detail": "2 replicas on A take 2 cards of A; 2 are left, but the solver stopped before it used them",
     }
     (line,) = found_in(plan, load_system(source))
-    assert line == "a: there are enough units to serve it, so the plan is not optimal"
+    assert line == "a: there are enough cards to serve it, so the plan is not optimal"
     assert found_in(plan | {"status": "feasible"}, load_system(source)) == []
 
 

@@ -139,13 +139,13 @@ def test_the_total_cost_is_that_of_the_pools() -> None:
 def test_no_room_is_named_with_the_units_that_are_missing() -> None:
     accelerators = [accelerator("A", multiplicity=2), accelerator("B", multiplicity=4)]
     source = system([server("a", replicas=3)], accelerators, {"A": 5, "B": 2})
-    assert only_unserved(source) == ("capacity", "3 replicas on A take 6 units of A; 5 of 5 are left")
+    assert only_unserved(source) == ("capacity", "3 replicas on A take 6 cards of A; 5 of 5 are left")
 
 
 def test_room_that_others_took_is_not_counted_as_left() -> None:
     servers = [server("a", 60, replicas=3), server("b", 30, replicas=3)]
     source = system(servers, [accelerator("A")], {"A": 5})
-    assert only_unserved(source) == ("capacity", "3 replicas on A take 3 units of A; 2 of 5 are left")
+    assert only_unserved(source) == ("capacity", "3 replicas on A take 3 cards of A; 2 of 5 are left")
 
 
 def test_a_class_without_a_target_for_the_model_is_named() -> None:

@@ -185,16 +185,16 @@ def test_a_good_plan_holds(good: Json, system: System) -> None:
         pytest.param(
             listed_with(4), "listed: 4 replicas, at most 3 are allowed", id="more replicas than the maximum"
         ),
-        pytest.param(listed_with(3), "A: 5 units are used, 4 exist|listed: ITL", id="units over the limit"),
+        pytest.param(listed_with(3), "A: 5 cards are used, 4 exist|listed: ITL", id="units over the limit"),
         pytest.param(
-            lambda p: change(p, "listed", numReplicas=3), "A: . units are used, the plan says", id="replicas"
+            lambda p: change(p, "listed", numReplicas=3), "A: . cards are used, the plan says", id="replicas"
         ),
         pytest.param(
-            lambda p: p["capacity"][1].update(used=0), "B: . units are used, the plan says 0", id="units used"
+            lambda p: p["capacity"][1].update(used=0), "B: . cards are used, the plan says 0", id="units used"
         ),
         pytest.param(
             lambda p: p["capacity"].pop(1),
-            "B: . units are used, the plan does not list them",
+            "B: . cards are used, the plan does not list them",
             id="a type is missing",
         ),
         pytest.param(move_listed_to_b, "listed: B is not in its list of accelerators", id="not on its list"),

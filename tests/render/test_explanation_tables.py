@@ -64,7 +64,7 @@ def test_the_overview_names_pool_limit_headroom_and_next_best_alternative() -> N
 
 def test_units_that_are_short_show_who_gains_and_what_repairs() -> None:
     text = text_of(explain(two_servers(3)))
-    assert "a (0% served): 4 replicas on A1 take 4 units of A1; 2 of 2 are left" in text
+    assert "a (0% served): 4 replicas on A1 take 4 cards of A1; 2 of 2 are left" in text
     assert "+1 A0: a 0% -> 100% (+900 req/min)" in text
     assert "cheapest plan: +3 A0; the plan then costs 60.00 cents/h (+40.00)" in text
     assert "one type: +1 A0; the plan then costs 90.00 cents/h (+70.00)" in text

@@ -283,7 +283,7 @@ def edge(**changes: Any) -> System:
         ({"classes": [service_class("gold", itl=0.1)]}, ["best ITL at batch 1", "No server runs."]),
         ({"rate": 0.0}, ["Every server is idle and needs nothing.", "No server runs."]),
         ({"rate": 0.0, "replicas": 1}, ["Every server is served in full.", "idle"]),
-        ({"units": None}, ["ignores how many units exist", "unlimited"]),
+        ({"units": None}, ["ignores how many cards exist", "unlimited"]),
         ({}, ["No power curve is given for B", "not known", "The limits change nothing"]),
     ],
 )  # fmt: skip
@@ -302,7 +302,7 @@ def test_every_case_has_its_words(changes: dict[str, Any], words: list[str]) -> 
 def test_an_unlimited_report_compares_the_same_two_plans(large: System, report: Report) -> None:
     other = make_report(large, unlimited=True)
     assert other.comparison == report.comparison
-    assert "ignores how many units exist" in render_report(other, large, "markdown")
+    assert "ignores how many cards exist" in render_report(other, large, "markdown")
 
 
 def test_a_page_says_where_it_comes_from_and_of_which_day_it_is(large: System, report: Report) -> None:

@@ -22,7 +22,7 @@ from optimizer import (
     solve,
     vary_loads,
 )
-from optimizer.jobs import SimulateRequest, simulate_plan
+from optimizer.jobs import Effort, RepairRequest, SimulateRequest, repair_plan, simulate_plan
 from optimizer.spec.schema import SystemSpec
 from rest_server.v1 import examples as api_examples
 
@@ -207,3 +207,16 @@ def test_a_simulation_is_the_librarys(service: TestClient) -> None:
     found = simulate_plan(SimulateRequest(load_system(body), requests=600, seed=4))
     assert service.post("/v1/simulate?requests=600&seed=4", json=body).text == found.to_json()
     assert service.post("/v1/simulate?requests=20", json=body).status_code == 422
+
+
+def test_a_repaired_plan_is_the_librarys(service: TestClient) -> None:
+    body = scarce()
+    found = repair_plan(RepairRequest(load_system(body), requests=600, seed=4))
+    answer = service.post("/v1/simulate?repair=true&requests=600&seed=4", json=body)
+    assert answer.text == found.to_json()
+
+
+def test_a_report_may_hold_a_simulation(service: TestClient) -> None:
+    body = scarce()
+    report = make_report(load_system(body), effort=Effort(600, seed=4))
+    assert service.post("/v1/report?simulate=true&requests=600&seed=4", json=body).text == report.to_json()

@@ -293,7 +293,7 @@ def _keeps_fairly(seen: Outcome, i: str, j: str) -> bool:
 @pytest.mark.parametrize("delayed", DELAYS)
 @pytest.mark.parametrize("policy", ["None", *POLICIES])
 @pytest.mark.parametrize("divisor", [2, 4])
-@pytest.mark.parametrize("name", ["small", "large"])
+@pytest.mark.parametrize("name", ["small", pytest.param("large", marks=pytest.mark.slow)])
 def test_every_policy_keeps_its_promises_on_the_samples(
     name: str, divisor: int, policy: str, solver: str, *, delayed: bool
 ) -> None:

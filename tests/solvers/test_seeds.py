@@ -118,7 +118,7 @@ def test_a_seed_is_a_point_of_the_model_with_the_same_levels(
     """The rows of the model and the levels in whole numbers are two counts of the same answer."""
     problem = problem_of(in_operation(seed, mixed=mixed, tightness=tightness))
     formulation, replicas = formulate(problem), best_seed(problem)
-    answer = in_columns(formulation, problem, replicas)
+    answer = in_columns(formulation.columns, problem, replicas)
     point = formulation.point(problem, answer)
     assert formulation.model.holds(point)
     assert not is_better(problem, replicas, answer)
@@ -139,7 +139,7 @@ def test_seeds_of_small_mixed_systems_are_points_of_their_models(seed: int) -> N
     problem = problem_of(load_system(random_mixed_document(seed)))
     formulation = formulate(problem)
     if len(formulation.columns):
-        answer = in_columns(formulation, problem, best_seed(problem))
+        answer = in_columns(formulation.columns, problem, best_seed(problem))
         assert formulation.model.holds(formulation.point(problem, answer))
 
 

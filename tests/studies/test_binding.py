@@ -16,7 +16,7 @@ from optimizer.studies.explanation.binding import binding_limits
 
 Pair = tuple[str, str]
 RISE = 1e-8
-SEEDS = range(10)
+SEEDS = range(6)
 
 
 def a_random_system(seed: int) -> System:

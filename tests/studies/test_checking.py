@@ -140,7 +140,7 @@ def test_missing_capacities_and_token_times_are_named_once(tmp_path: Path) -> No
     source = document([server("s")], slices, {"A": 9})
     source["models"][2] = {"name": "m", "acc": "2xB"}
     assert warnings(source, tmp_path) == [
-        "accelerators[1].type: type 'B' is not listed in count, so a limited plan has no unit of it",
+        "accelerators[1].type: type 'B' is not listed in count, so a limited plan has no card of it",
         "models[2]: no token times are given, so the model cannot run there; give perfParms or decodeParms",
     ]
 

@@ -1,5 +1,6 @@
 """Pictures of a plan and the overview behind them: every number is the plan's."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -235,5 +236,33 @@ def test_the_report_is_about_the_plan_that_solve_finds(large: System) -> None:
 
 
 def test_every_kind_has_a_name_of_one_word() -> None:
-    assert len(set(KINDS)) == len(KINDS) == 12
+    assert len(set(KINDS)) == len(KINDS) == 14
     assert all(kind.isalpha() and kind.islower() for kind in KINDS)
+
+
+def test_a_percentile_and_a_share_of_requests_are_held_against_their_own_targets() -> None:
+    """Not the mean against the limit of a percentile, nor against that of single requests."""
+    chat = load_system(ROOT / "specs" / "chat.yaml")
+    (pool,) = solve(chat).allocations["Chat-chat_8b"]
+    panel = bars(make_figure(chat, "targets"))
+    limits = {figure.measure: figure for figure in pool.targets}
+    assert panel.bars[0].values == pytest.approx(
+        [100 * limits[name].value / limits[name].limit for name in ("p95 ITL", "p95 TTFT")]
+    )
+    assert panel.bars[0].values[0] != pytest.approx(100 * pool.itl_ms / 40)
+
+    key = ("Chat", "chat_8b")
+    target = chat.targets[key].model_copy(
+        update={"percentile": None, "goodput_share": 0.97, "e2e_ms": 20_000.0}
+    )
+    shared = replace(chat, targets={key: target})
+    (pool,) = solve(shared).allocations["Chat-chat_8b"]
+    panel = bars(make_figure(shared, "targets"))
+    assert [column.split(" [")[0].split("\n")[0] for column in panel.columns] == [
+        "token time (ITL)",
+        "first token (TTFT)",
+        "beyond a target",
+    ]
+    *latencies, missed = panel.bars[0].values
+    assert latencies == [None, None]
+    assert missed == pytest.approx(100 * pool.targets[0].value / 0.03)

@@ -1,6 +1,8 @@
 """Plans held against a simulation of their pools: figures, shares, targets, the same bytes for a seed."""
 
+import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +11,23 @@ from joblib import parallel_config
 
 from optimizer.cli.main import main
 from optimizer.errors import AnalysisError, SpecError
-from optimizer.jobs import RequestError, SimulateRequest, simulate_plan, solve
+from optimizer.jobs import (
+    Effort,
+    RequestError,
+    SimulateRequest,
+    analyze_replicas,
+    make_report,
+    simulate_plan,
+    solve,
+)
+from optimizer.queueing.measures import Measure
+from optimizer.render.pages import render_report
+from optimizer.render.simulation_section import simulation_section
+from optimizer.render.simulation_tables import simulation_csv
+from optimizer.replica import Replica
 from optimizer.spec.system import System, load_system
 from optimizer.studies.simulation.document import SimulatedPool
+from optimizer.studies.simulation.pools import pool_runs, simulate_pool
 
 ROOT = Path(__file__).parents[2]
 SHORT = 2_000
@@ -191,3 +207,110 @@ def test_solve_simulates_its_plan_where_asked(capsys: pytest.CaptureFixture[str]
     assert main(["solve", path, "--simulate"]) == 0
     shown = capsys.readouterr().out
     assert shown.index("Allocations") < shown.index("pools keep their targets")
+
+
+# --- what was predicted --------------------------------------------------------------------------------
+
+
+def continuous() -> System:
+    """One server under the closed form, whose percentiles are known."""
+    made = system()
+    profiles = [
+        profile.model_copy(update={"queue_model": "continuous"}) if profile.name == "i" else profile
+        for profile in made.profiles.values()
+    ]
+    return replace(made, profiles={(profile.name, profile.accelerator): profile for profile in profiles})
+
+
+def test_percentiles_stand_beside_what_the_queue_model_says_of_them() -> None:
+    made = continuous()
+    plan = solve(made)
+    pool = one_pool(made, "iteration")
+    planned = plan.allocations["iteration"][0]
+    replica = Replica.model_validate({
+        "maxBatch": planned.max_batch, "inTokens": 128, "outTokens": 64, "queueModel": "continuous",
+        "perfParms": {"alpha": 6, "beta": 0.02, "gamma": 0.0001},
+    })  # fmt: skip
+    (alone,) = analyze_replicas([replica], [pool.rate_rps])
+    assert pool.ttft is not None
+    assert pool.e2e is not None
+    assert pool.ttft.predicted_percentiles == alone.ttft_percentiles is not None
+    assert pool.e2e.predicted_percentiles == alone.e2e_percentiles
+    assert pool.e2e.predicted_mean == pytest.approx(alone.response_ms, rel=1e-12)
+    assert pool.e2e.predicted_mean == pytest.approx(pool.e2e.mean.value, rel=0.05)
+    assert pool.e2e.p95.value == pytest.approx(alone.e2e_percentiles.p95_ms, rel=0.1)  # type: ignore[union-attr]
+    linear = one_pool(made, "linear")
+    assert linear.ttft is not None
+    assert linear.ttft.predicted_percentiles is None
+    assert "predictedPercentiles" not in linear.model_dump_json(by_alias=True)
+
+
+def test_predicted_percentiles_are_columns_where_any_are_known() -> None:
+    made = continuous()
+    rows = list(csv.DictReader(simulation_csv(simulate_plan(SimulateRequest(made))).splitlines()))
+    assert float(rows[0]["predictedP95TTFT"]) > 0
+    assert rows[1]["predictedP95TTFT"] == ""
+    (plain, *_) = csv.DictReader(simulation_csv(simulate_plan(SimulateRequest(system()))).splitlines())
+    assert "predictedP95TTFT" not in plain
+
+
+# --- verdicts ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("times", "verdict", "met"),
+    [(2.0, "held", True), (1.0001, "close", True), (0.9999, "close", False), (0.5, "missed", False)],
+)
+def test_a_target_within_the_interval_is_too_close_to_call(*, times: float, verdict: str, met: bool) -> None:
+    made = system()
+    (run, _) = pool_runs(made, solve(made))
+    found = simulate_pool(run, Effort(SHORT))
+    assert found.ttft is not None
+    limit = found.ttft.mean.value * times
+    pool = simulate_pool(replace(run, targets=((Measure("ttft"), limit),)), Effort(SHORT))
+    (check,) = pool.targets
+    assert (check.verdict, check.met) == (verdict, met)
+    assert pool.verdict == verdict
+    assert pool.holds == (verdict != "missed")
+    assert pool.missed == ((check,) if verdict == "missed" else ())
+
+
+# --- reports -------------------------------------------------------------------------------------------
+
+
+def test_a_report_has_a_section_on_the_simulation_where_it_was_asked_for() -> None:
+    made = continuous()
+    assert make_report(made).simulation is None
+    assert "simulation" not in make_report(made).to_json()
+    report = make_report(made, effort=Effort(SHORT))
+    assert report.simulation == simulate_plan(SimulateRequest(made, report.plan, requests=SHORT))
+    page = render_report(report, made, "markdown")
+    assert "## Predicted and simulated" in page
+    assert "2 of 2 pools keep their targets." in page
+    (row,) = [line for line in page.splitlines() if line.startswith("| iteration | A | TTFT |")]
+    pool = report.simulation.pools[0]
+    assert pool.ttft is not None
+    assert pool.ttft.predicted_percentiles is not None
+    assert f"| {pool.ttft.predicted_percentiles.p95_ms:,.0f} | {pool.ttft.p95.value:,.0f} ±" in row
+    html = render_report(report, made, "html")
+    assert '<section id="simulation">' in html
+
+
+def test_a_report_says_which_targets_are_missed() -> None:
+    made = system()
+    missed = simulate_plan(SimulateRequest(made, requests=SHORT))
+    check = missed.pools[0].targets[0].model_copy(update={"met": False, "verdict": "missed"})
+    pool = missed.pools[0].model_copy(update={"targets": (check,)})
+    section = simulation_section(missed.model_copy(update={"pools": (pool, missed.pools[1])}))
+    assert section.text[0] == "1 of 2 pools keep their targets, 1 miss."
+    assert section.text[2].startswith("iteration on A: ITL ")
+    assert section.text[2].endswith("target 20: missed.")
+
+
+def test_the_report_command_simulates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, page = str(ROOT / "specs/small"), tmp_path / "page.html"
+    assert main(["report", path, "--simulate", "--requests", "600", "--seed", "2", "-o", str(page)]) == 0
+    assert "600 requests to one replica of each pool, seed 2" in page.read_text(encoding="utf-8")
+    for command in ("report", "solve"):
+        assert main([command, path, "--requests", "600"]) == 2
+        assert "--requests: says how much to simulate; add --simulate" in capsys.readouterr().err

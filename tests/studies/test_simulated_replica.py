@@ -1,6 +1,7 @@
 """One replica simulated beside the figures of its queue model."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,27 @@ def test_rows_are_simulated_on_demand_and_bad_ones_do_not_stop_the_others(
 def test_the_effort_without_a_simulation_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["analyze", "--batch", "-", "--seed", "3"]) == 2
     assert capsys.readouterr().err.endswith("--seed: nothing is simulated; add --simulate, or remove it\n")
+
+
+def test_what_each_request_holds_in_the_cache_spreads_the_times_between_tokens() -> None:
+    """Where reading the cache weighs, lengths count as much as the number of requests: 26 % of the p95."""
+    law = {"alpha": 25.46, "beta": 0.0469, "gamma": 0.00829}
+    shape = {"maxBatch": 256, "inTokens": 4096, "outTokens": 128}
+    made = Replica.model_validate({"perfParms": law, "queueModel": "continuous", **shape})
+    found = simulate_replica(made, 0.0823, Effort(40_000))
+    (closed,) = analyze_replicas([made], [0.0823])
+    assert isinstance(found, ReplicaSimulation)
+    assert closed.itl_percentiles is not None
+    assert closed.itl_percentiles.p95_ms == pytest.approx(found.p95_itl_ms, rel=0.08)
+
+
+def test_with_lognormal_answers_the_end_to_end_latency_is_lognormal() -> None:
+    law = {"alpha": 10.0, "beta": 1e-6, "gamma": 1e-9}
+    shape = {"maxBatch": 64, "inTokens": 1, "outTokens": 400}
+    made = Replica.model_validate({"perfParms": law, "queueModel": "continuous", **shape})
+    (closed,) = analyze_replicas([made], [0.001])
+    assert closed.e2e_percentiles is not None
+    deviation = math.log(2) ** 0.5  # of the logarithm, where the coefficient of variation is 1
+    for share, normal in ((0.5, 0.0), (0.95, 1.6448536), (0.99, 2.3263479)):
+        value = getattr(closed.e2e_percentiles, f"p{100 * share:.0f}_ms")
+        assert value / closed.response_ms == pytest.approx(math.exp(normal * deviation) / 2**0.5, rel=0.01)

@@ -46,18 +46,18 @@ def _units(facts: Facts) -> Iterator[str]:
         if kind not in known:
             yield f"{kind}: in capacity, but not in the system"
         elif item is None:
-            yield f"{kind}: {units[kind]} units are used, the plan does not list them"
+            yield f"{kind}: {units[kind]} cards are used, the plan does not list them"
         else:
             if units[kind] != item.used:
-                yield f"{kind}: {units[kind]} units are used, the plan says {item.used}"
+                yield f"{kind}: {units[kind]} cards are used, the plan says {item.used}"
             if limit != item.limit:
                 yield f"{kind}: {_count(limit)} exist, the plan says {_count(item.limit)}"
         if limit is not None and units[kind] > limit:
-            yield f"{kind}: {units[kind]} units are used, {limit} exist"
+            yield f"{kind}: {units[kind]} cards are used, {limit} exist"
 
 
 def _count(limit: int | None) -> str:
-    return "units without limit" if limit is None else f"{limit} units"
+    return "cards without limit" if limit is None else f"{limit} cards"
 
 
 def _completeness(facts: Facts) -> Iterator[str]:

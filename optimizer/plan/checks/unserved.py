@@ -60,7 +60,7 @@ def _item(facts: Facts, candidates: Candidates, s: int, item: Unserved) -> Itera
     options = facts.system.options
     exact = gap_target(options, len(facts.system.servers) * len(facts.system.accelerators)) == 0
     if reason == "solver_stopped" and facts.plan.status == "optimal" and exact:
-        yield "there are enough units to serve it, so the plan is not optimal"
+        yield "there are enough cards to serve it, so the plan is not optimal"
 
 
 def _reason(facts: Facts, candidates: Candidates, s: int, name: str) -> tuple[str, str]:

@@ -4,11 +4,12 @@ All arrays have shape (R,), times are in ms and rates in requests/ms. Equation n
 ``docs/math.md``.
 """
 
+import math
 from dataclasses import dataclass, fields
 from typing import Self
 
 import numpy as np
-from scipy.special import gammainc, gammaincc, gammaincinv, gammaln
+from scipy.special import gammainc, gammaincc, gammaincinv, gammaln, ndtr, ndtri
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.queueing.continuous.arrivals import NEARLY_EVEN, dispersion
@@ -22,6 +23,10 @@ LEAST_SCV = 0.02
 SMALLEST_SHARE = 1e-9
 """Of requests that wait for a place: below, percentiles leave them out."""
 QUANTILE_WIDTH = 1e-12
+FIXED_LIFE = 2 / 3
+"""Variance of the batch's mean over a life over that of the batch, where all lives are of one length …"""
+RANDOM_LIFE = 4 * math.log(2) - 2
+"""… and where they are exponential; both of an infinite server (eq. 79)."""
 LEAST_ITL_SHARE = 0.8
 """Share of an iteration's least time below which no answer's mean interval falls."""
 
@@ -47,6 +52,30 @@ class Gamma:
         """Return x with P(X ≤ x) = share."""
         shape, scale = self._shape()
         return np.asarray(gammaincinv(shape, share) * scale)
+
+
+@dataclass(frozen=True, slots=True)
+class Lognormal:
+    """A lognormal distribution of R rows by its mean and variance."""
+
+    mean: FloatArray
+    variance: FloatArray
+
+    def _logarithm(self) -> tuple[FloatArray, FloatArray]:
+        """Return mean and deviation of the logarithm."""
+        mean = np.maximum(self.mean, 1e-12)
+        square = np.log1p(np.maximum(self.variance / mean**2, 1e-8))
+        return np.log(mean) - square / 2, np.sqrt(square)
+
+    def beyond(self, x: FloatArray) -> FloatArray:
+        """Return P(X > x)."""
+        middle, deviation = self._logarithm()
+        return np.asarray(ndtr((middle - np.log(np.maximum(x, 1e-300))) / deviation))
+
+    def quantile(self, share: float) -> FloatArray:
+        """Return x with P(X ≤ x) = share."""
+        middle, deviation = self._logarithm()
+        return np.asarray(np.exp(middle + ndtri(share) * deviation))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +119,8 @@ class Latencies:
     """A prompt's own time."""
     turn_ms: FloatArray
     """Mean wait for its turn, place in the batch included."""
+    client_ms: FloatArray
+    """By how much later a client sees the tokens."""
     itl_ms: FloatArray
     """Mean time between the tokens of an answer."""
     least_ttft_ms: FloatArray
@@ -109,21 +140,17 @@ class Latencies:
     def of(
         cls, replicas: Replicas, rate: FloatArray, found: Iteration, prompts: Prompts, places: Places
     ) -> Self:
-        """Return the latencies (eq. 78, 79, 84-88)."""
-        scv, steps = replicas.arrival_scv, replicas.steps
+        """Return the latencies (eq. 78, 79, 84-88), as a client sees them."""
+        steps = replicas.steps
         place_wait = places.chance * places.wait_ms
         turn = prompts.wait_ms + place_wait
         ttft = prompts.own_ms + turn
         itl, of_tokens = _itl(replicas, rate, found, prompts, ttft)
+        client = replicas.client.ms(found.decodes, itl)
         least = np.minimum(prompts.least_ms, 0.999 * prompts.own_ms)
         variance = prompts.wait_variance + prompts.own_variance
         base = replicas.times.base_ms
-        per_decode = (found.mean_ms - base) / found.seen
-        stall = prompts.stall_ms**2 * (1 + replicas.prompt_scv)
-        life = rate * steps * found.mean_ms
-        stalls = rate * found.mean_ms * stall * dispersion(life, scv) / np.maximum(steps, 1.0)
-        itl_variance = per_decode**2 * places.variance * 2 / 3
-        itl_variance += stalls / (1 - np.minimum(prompts.share, 0.95)) ** 2
+        itl_variance, of_tokens_variance = _itl_variance(replicas, rate, found, prompts, places)
         crowd = np.minimum(found.decodes + 2 * np.sqrt(places.variance), replicas.places)
         room = np.maximum(replicas.budget - crowd, 1.0)
         place_variance = np.maximum(2 * places.chance * places.wait_ms**2 - place_wait**2, 0.0)
@@ -131,8 +158,9 @@ class Latencies:
         return cls(
             prefill_ms=prompts.own_ms,
             turn_ms=turn,
+            client_ms=client,
             itl_ms=itl,
-            least_ttft_ms=least,
+            least_ttft_ms=least + client,
             turn_mean_ms=prompts.own_ms + prompts.wait_ms - least,
             turn_variance=variance,
             place_chance=places.chance,
@@ -140,14 +168,14 @@ class Latencies:
             least_itl_ms=LEAST_ITL_SHARE * np.minimum(base, itl),
             itl_variance=itl_variance,
             most_itl_ms=np.maximum(replicas.iteration_ms(crowd, room), itl),
-            e2e_ms=ttft + steps * of_tokens,
-            e2e_variance=variance + place_variance + of_tokens**2 * answer + steps**2 * itl_variance,
+            e2e_ms=ttft + steps * of_tokens + client,
+            e2e_variance=variance + place_variance + of_tokens**2 * answer + steps**2 * of_tokens_variance,
         )
 
     @property
     def ttft_ms(self) -> FloatArray:
         """Mean time to the first token."""
-        return self.prefill_ms + self.turn_ms
+        return self.prefill_ms + self.turn_ms + self.client_ms
 
     def take(self, rows: IntArray) -> Self:
         """Return the latencies of the chosen rows, in their order."""
@@ -164,8 +192,8 @@ class Latencies:
         return Gamma(self.itl_ms - self.least_itl_ms, self.itl_variance)
 
     @property
-    def _life(self) -> Gamma:
-        return Gamma(self.e2e_ms, self.e2e_variance)
+    def _life(self) -> Lognormal:
+        return Lognormal(self.e2e_ms, self.e2e_variance)
 
     def ttft_beyond(self, ttft_ms: FloatArray) -> FloatArray:
         """Return P(TTFT > some time): some wait for a place, the others only for their turn (eq. 85)."""
@@ -246,3 +274,25 @@ def _itl(
     burst = np.where(scv > 1, np.maximum(after, 0.0) * prompts.stall_ms / spread_over, 0.0)
     even = scv <= NEARLY_EVEN
     return np.where(even, mean, of_answers + burst), np.where(even, mean, of_tokens + burst)
+
+
+def _itl_variance(
+    replicas: Replicas, rate: FloatArray, found: Iteration, prompts: Prompts, places: Places
+) -> tuple[FloatArray, FloatArray]:
+    """Return the variance of the mean time between tokens, over requests and over tokens (eq. 79).
+
+    Iterations differ by how many requests are inside, by what each of them holds in the cache, and by
+    prompts. A short answer averages over few of these, so that requests differ by more than tokens do.
+    """
+    steps, answer_scv = replicas.steps, replicas.answer_scv
+    per_decode = (found.mean_ms - replicas.times.base_ms) / found.seen
+    read_square = replicas.times.kv_read_per_token_ms**2
+    inside = rate * steps * found.mean_ms * found.mean_ms / np.maximum(replicas.times.base_ms, 1e-12)
+    averaged = FIXED_LIFE + (RANDOM_LIFE - FIXED_LIFE) * np.minimum(answer_scv, 1.0)
+    batch = averaged * (per_decode**2 * places.variance + read_square * replicas.context_variance * inside)
+    batch += read_square * replicas.own_context_variance
+    stall = prompts.stall_ms**2 * (1 + replicas.prompt_scv)
+    life = rate * steps * found.mean_ms
+    stalls = rate * found.mean_ms * stall * dispersion(life, replicas.arrival_scv) / np.maximum(steps, 1.0)
+    stalls /= (1 - np.minimum(prompts.share, 0.95)) ** 2
+    return batch + stalls * (1 + answer_scv), batch + stalls

@@ -1,5 +1,6 @@
 """Draws panels of fields: rows by columns, with text in every field and a colour for each group."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 import matplotlib as mpl
@@ -26,6 +27,10 @@ MOST_LINES = 3
 TINT = 0.28
 """Strength of a group's colour behind text; a stripe of the full colour stands before it."""
 STRIPE_MM = 1.2
+COUNTED = re.compile(r"([\d,]+ × )(\S+)")
+"""A number of replicas, and of what."""
+FIGURES = re.compile(r"[\d,]+ → [\d,]+")
+"""Numbers that stay on one line."""
 NO_TINT = 0.4
 """Strength of the grey behind text without a group."""
 Shade = tuple[float, float, float]
@@ -78,7 +83,12 @@ def _field_mm(lines: Sequence[Sequence[Sequence[str]]]) -> float:
 
 
 def _heading_mm(panel: GridPanel) -> float:
-    return EDGE_MM + widest_mm(panel.rows, *HEADING_MM, bold=True) + 1
+    """Return the space for the headings of the rows: less where the figures in the fields need it."""
+    figures = {part for row in panel.cells for cell in row for part in FIGURES.findall(cell.text)}
+    need = max(map(width_mm, figures), default=0.0) + STRIPE_MM + 2
+    left = WIDTH_MM - 2 * EDGE_MM - 1 - need * len(panel.columns)
+    wished = widest_mm(panel.rows, *HEADING_MM, bold=True)
+    return EDGE_MM + max(min(wished, left), min(wished, HEADING_MM[0])) + 1
 
 
 def _column_mm(panel: GridPanel) -> float:
@@ -86,14 +96,18 @@ def _column_mm(panel: GridPanel) -> float:
 
 
 def _lines(panel: GridPanel) -> list[list[list[str]]]:
-    """Break the texts of the fields into lines that fit a column; long names fit beside a number."""
+    """Break the texts of the fields into lines that fit a column.
+
+    Numbers are never shortened; a name, what stands after a number and a times sign, so that it fits there.
+    """
     room = _column_mm(panel) - STRIPE_MM - 2
     texts = {cell.text for row in panel.cells for cell in row}
-    words = sorted({word for text in texts for word in text.replace("\n", " ").split(" ")})
-    short = fitted_names(words, room - width_mm("9,999 × "))
+    counted = [found for text in texts for found in COUNTED.findall(text)]
+    beside = max((width_mm(number) for number, _ in counted), default=0.0)
+    short = fitted_names(sorted({name for _, name in counted}), room - beside)
     broken = {}
     for text in texts:
-        lines = (" ".join(short[word] for word in line.split(" ")) for line in text.split("\n"))
+        lines = (" ".join(short.get(word, word) for word in line.split(" ")) for line in text.split("\n"))
         broken[text] = [part for line in lines for part in wrapped(line, room, MOST_LINES)]
     return [[broken[cell.text] for cell in row] for row in panel.cells]
 

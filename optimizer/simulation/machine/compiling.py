@@ -6,6 +6,7 @@ entry's own file alone; the digest of all of them is therefore part of the name.
 """
 
 import hashlib
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
@@ -20,6 +21,8 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _jit: Any = partial(njit, nogil=True, error_model="numpy", _nrt=False)
 """Without checks of divisors, which are positive, and counts of references, as nothing is allocated."""
+_allocating_jit: Any = partial(njit, nogil=True, error_model="numpy")
+"""The same for what makes arrays of its own."""
 
 
 def compiled(function: _Function) -> _Function:
@@ -28,13 +31,26 @@ def compiled(function: _Function) -> _Function:
     return part
 
 
+def compiled_with_arrays(function: _Function) -> _Function:
+    """Compile a part that makes arrays; it is kept with the entries that call it."""
+    part: _Function = _allocating_jit(function)
+    return part
+
+
 def entry(function: _Function) -> _Function:
     """Compile what Python calls, and keep it on disk."""
-    point: Any = _jit(function)
+    return _kept(_jit(function))
+
+
+def entry_with_arrays(function: _Function) -> _Function:
+    """Compile what Python calls and what makes arrays, and keep it on disk."""
+    return _kept(_allocating_jit(function))
+
+
+def _kept(point: Any) -> Any:
     cached: Any = _MachineCache
-    point._cache = cached(function)  # noqa: SLF001  # as numba's own enable_caching does
-    kept: _Function = point
-    return kept
+    point._cache = cached(point.py_func)  # noqa: SLF001  # as numba's own enable_caching does
+    return point
 
 
 @contextmanager
@@ -66,9 +82,14 @@ class _Files(CompileResultCacheImpl):
     The code of another version is thus never opened: it holds classes that may be there no longer.
     """
 
+    def __init__(self, py_func: Callable[..., Any]) -> None:
+        self._folder = Path(inspect.getfile(py_func)).parent  # its parent asks for the name at once
+        plain: Any = super()
+        plain.__init__(py_func)
+
     def get_filename_base(self, fullname: str, abiflags: str) -> str:
         plain: Any = super()
-        return f"{plain.get_filename_base(fullname, abiflags)}-{_digest()}"
+        return f"{plain.get_filename_base(fullname, abiflags)}-{_digest(self._folder)}"
 
 
 class _MachineCache(FunctionCache):
@@ -78,7 +99,7 @@ class _MachineCache(FunctionCache):
 
 
 @cache
-def _digest() -> str:
-    package = Path(__file__).parents[1]
-    sources = sorted([*package.glob("*.py"), *package.glob("machine/*.py")])
+def _digest(folder: Path) -> str:
+    """Return what names the sources of a package of compiled code, and of the package around it."""
+    sources = sorted([*folder.parent.glob("*.py"), *folder.glob("*.py")])
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]

@@ -69,5 +69,5 @@ def _notes(system: System) -> tuple[str, ...]:
             "value); where the two differ in sign, both are given"
         )
     if system.options.unlimited:
-        notes.append("the plan ignores the capacities, so that units have no price")
+        notes.append("the plan ignores the capacities, so that cards have no price")
     return tuple(notes)

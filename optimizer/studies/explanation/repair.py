@@ -102,9 +102,9 @@ def _of_units(
     for kind in np.unique(problem.table.kind).tolist():
         questions[f"of {kind}"] = (partial(_smallest_of, kind=kind), one_of(kind, types))
     names = candidates.arrays.type_names
-    words = {f"of {t}": f"the fewest units of {name} that repair" for t, name in enumerate(names)}
+    words = {f"of {t}": f"the fewest cards of {name} that repair" for t, name in enumerate(names)}
     words |= {key: f"the repair of {key}" for key in ("least value", "least cost")}
-    words["fewest"] = "the repair of the fewest units"
+    words["fewest"] = "the repair of the fewest cards"
 
     def repaired(question: tuple[_Ask, IntArray], deadline: Deadline) -> UnitRepair | None:
         return _unit_repair(candidates, plan, problem, *question, deadline)
@@ -324,14 +324,14 @@ def _factor(item: Rejection) -> float:
 
 def _summary(repair: Repair, *, all_answered: bool) -> str:
     if repair.cheapest is not None and not repair.cheapest.added:
-        return "the units that exist are enough, but the solver stopped too early; give it more time"
+        return "the cards that exist are enough, but the solver stopped too early; give it more time"
     ways = list(dict.fromkeys(_ways(repair)))
     gone = ", ".join(item.server for item in repair.beyond_units)
     if not ways and not all_answered:
         return "no repair was found within the time limit; give it more time"
     if not ways:
-        return f"no number of units and no single target serves {gone}"
-    beyond = f"; no number of units serves {gone}" if gone and not repair.relaxations else ""
+        return f"no number of cards and no single target serves {gone}"
+    beyond = f"; no number of cards serves {gone}" if gone and not repair.relaxations else ""
     return ", or ".join(ways) + beyond
 
 

@@ -35,7 +35,7 @@ def explain_types(candidates: Candidates, plan: Plan, inquiry: Inquiry) -> tuple
     plans = inquiry.ask(
         solved,
         {step: step for step in steps},
-        lambda step: f"one unit {'more' if step[1] > 0 else 'fewer'} of {kinds[step[0]]}",
+        lambda step: f"one card {'more' if step[1] > 0 else 'fewer'} of {kinds[step[0]]}",
     )
     effects = {step: effect(plan, other, candidates.system) for step, other in plans.items()}
     found = inquiry.ask(

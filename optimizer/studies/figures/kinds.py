@@ -15,6 +15,7 @@ from optimizer.studies.figures.document import Figure
 from optimizer.studies.figures.placed import NothingToShow, Placed, chosen_server, place
 from optimizer.studies.figures.plans import PANELS, WHOLE_PLAN, Shown, plan_figure
 from optimizer.studies.figures.prices import cost_figure, pareto_figure
+from optimizer.studies.figures.simulated import distribution_figure, percentiles_figure
 from optimizer.studies.reports.overview import describe
 
 REPLICA_KINDS: dict[str, Callable[[Placed], Figure]] = {
@@ -22,6 +23,8 @@ REPLICA_KINDS: dict[str, Callable[[Placed], Figure]] = {
     "batch": batch_figure,
     "latency": latency_figure,
     "timing": timing_figure,
+    "distribution": distribution_figure,
+    "percentiles": percentiles_figure,
 }
 """Of one server on one accelerator."""
 SERVER_KINDS = ("cost", "pareto")

@@ -3,6 +3,7 @@
 Without an accelerator's name it is the one that the plan chooses, which takes a solve.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates import CandidateTable, find_candidates
-from optimizer.candidates.finder import analyze_pairs
+from optimizer.candidates.finder import analyze_pairs, performances
 from optimizer.candidates.pairs import (
     Pairs,
     largest_rates,
@@ -24,7 +25,7 @@ from optimizer.candidates.table import Candidates, Reason, Verdicts
 from optimizer.pipeline import solve
 from optimizer.plan import Plan
 from optimizer.queueing.birth_death import BirthDeathQueue
-from optimizer.queueing.measures import LATENCIES
+from optimizer.queueing.measures import LATENCIES, LatencyName, Measure
 from optimizer.queueing.performance import Performance, QueueModel
 from optimizer.queueing.reference import ReplicaQueues
 from optimizer.spec.messages import known_name
@@ -41,6 +42,7 @@ class NothingToShow(Exception):  # noqa: N818  it is no error: its text is the a
 class Placed:
     """A server on one accelerator."""
 
+    system: System
     arrays: SystemArrays
     """Of this server alone."""
     pair: Pairs
@@ -102,6 +104,29 @@ class Placed:
         pairs = self._rows(len(max_batch))
         return analyze_pairs(self.arrays, pairs.server, pairs.accelerator, max_batch, rate_rps)
 
+    @property
+    def queue_model(self) -> str:
+        """The name of its queue model."""
+        return self._replica().name
+
+    def knows(self, measure: Measure) -> bool:
+        """Say whether the queue model knows a figure."""
+        return type(self._replica()).knows(measure)
+
+    def figures(
+        self, max_batch: IntArray, rate_rps: FloatArray, measures: Sequence[Measure]
+    ) -> dict[Measure, FloatArray]:
+        """Return what its queue model knows of some figures at batch limits and rates > 0, shapes (R,)."""
+        pairs = self._rows(len(rate_rps))
+        known = [measure for measure in measures if self.knows(measure)]
+        found = {measure: np.zeros(len(rate_rps)) for measure in known}
+        for rows, _, performance in performances(
+            self.arrays, pairs.server, pairs.accelerator, max_batch, rate_rps
+        ):
+            for measure, values in found.items():
+                values[rows] = performance.figure(measure)
+        return found
+
     def _rows(self, rows: int) -> Pairs:
         return self.pair.take(np.zeros(rows, np.int64))
 
@@ -151,6 +176,23 @@ def has_targets(arrays: SystemArrays) -> bool:
     return bool(targets.tps[0]) or any(np.isfinite(targets.limit(metric)[0]) for metric in LATENCIES)
 
 
+def target_of(arrays: SystemArrays, metric: LatencyName) -> tuple[Measure, float]:
+    """Return what the target of the one server on a latency is about, and its limit [ms].
+
+    Without a target it is the mean, and infinity; so it is where a share of the requests must keep to limits.
+    """
+    targets = arrays.servers.targets
+    for measure, limit in zip(targets.measures, targets.limits[:, 0].tolist(), strict=True):
+        if measure.metric == metric and np.isfinite(limit):
+            return measure, limit
+    return Measure(metric), np.inf
+
+
+def of_statistic(title: str, measure: Measure) -> str:
+    """Return a title with the percentile that is shown, if it is one."""
+    return title if measure.percentile is None else f"{title}, p{measure.percentile:g}"
+
+
 def joined_candidates(candidates: Candidates) -> CandidateTable:
     """Return the candidates, with those that need more replicas than the server may have."""
     return CandidateTable.joined([candidates.table, candidates.over_limit])
@@ -186,12 +228,12 @@ def _as_candidate(system: System, server: str, accelerator: str) -> Placed:
     row = np.flatnonzero(table.accelerator == pair.accelerator[0])
     why = rejection(candidates, accelerator)
     if not len(row):
-        return Placed(candidates.arrays, pair, server, accelerator, 0.0, f"not a candidate: {why}")
+        return Placed(system, candidates.arrays, pair, server, accelerator, 0.0, f"not a candidate: {why}")
     count = int(table.num_replicas[row[0]])
     rate = float(candidates.arrays.servers.load_rps[0]) / count
     remark = f"not a candidate: {why}" if why else f"as a candidate, with {_replicas(count)}"
     pair = replace(pair, max_batch=table.max_batch[row])
-    return Placed(candidates.arrays, pair, server, accelerator, 0.0 if why else rate, remark)
+    return Placed(system, candidates.arrays, pair, server, accelerator, 0.0 if why else rate, remark)
 
 
 def _as_planned(system: System, server: str, plan: Plan) -> Placed:
@@ -206,7 +248,7 @@ def _as_planned(system: System, server: str, plan: Plan) -> Placed:
     remark = f"as planned, with {_replicas(pool.num_replicas)}"
     if len(pools) > 1:
         remark += f", the largest of its {len(pools)} pools"
-    return Placed(candidates.arrays, pair, server, pool.accelerator, rate, remark)
+    return Placed(system, candidates.arrays, pair, server, pool.accelerator, rate, remark)
 
 
 def _replicas(count: int) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from optimizer.money import cost_amount, cost_unit, in_cost_unit
+from optimizer.plan import TargetFigure
+from optimizer.queueing.measures import MetricName
 from optimizer.queueing.targets import target_share
 from optimizer.spec.system import System
 from optimizer.studies.figures.document import (
@@ -252,22 +254,38 @@ def _figures(rows: Sequence[PoolRow], currency: str | None) -> tuple[float | Non
     )
 
 
+TARGETS: dict[MetricName, str] = {
+    "itl": "token time (ITL)\n[% of target]",
+    "ttft": "first token (TTFT)\n[% of target]",
+    "e2e": "last token (E2E)\n[% of target]",
+    "missed": "beyond a target\n[% of allowed]",
+}
+"""What a target may be about, and what it is called above its bars."""
+
+
 def targets_panels(shown: Shown, before: Shown | None = None) -> tuple[BarPanel, ...]:
-    """Return the latencies of every server as shares of their targets, the tightest first."""
+    """Return what every server has targets for as shares of these, the tightest first."""
     now, then = _by_server(shown), {} if before is None else _by_server(before)
-    shares = {name: _shares(now.get(name, ())) for name in shown.system.servers}
+    rows = [*shown.overview.pools, *(() if before is None else before.overview.pools)]
+    # The two that most documents have stand there in any case.
+    metrics = [
+        metric
+        for metric in TARGETS
+        if metric in {"itl", "ttft"} or any(row.target_on(metric) is not None for row in rows)
+    ]
+    shares = {name: _shares(now.get(name, ()), metrics) for name in shown.system.servers}
     bars = [
         Bar(
             name=name,
             values=shares[name],
-            marks=() if before is None else _shares(then.get(name, ())),
+            marks=() if before is None else _shares(then.get(name, ()), metrics),
             type=_type_of(now.get(name, ())),
         )
         for name in sorted(shares, key=lambda name: (-_tightness(shares[name]), name))[:MOST_ROWS]
     ]
     panel = BarPanel(
         title="Latencies against targets, the tightest first",
-        columns=("token time (ITL)\n[% of target]", "first token (TTFT)\n[% of target]"),
+        columns=tuple(TARGETS[metric] for metric in metrics),
         bars=tuple(bars),
         mark="" if before is None else "before",
         line=WHOLE,
@@ -281,13 +299,14 @@ def _tightness(shares: Values) -> float:
     return max((share for share in shares if share is not None), default=0.0)
 
 
-def _shares(rows: Sequence[PoolRow]) -> tuple[float | None, ...]:
-    """Return ITL and TTFT as shares of their targets [%], none where there is no target or nothing runs."""
-    itl = [target_share(row.itl_ms, row.itl_target_ms) for row in rows]
-    ttft = [target_share(row.ttft_ms, row.ttft_target_ms) for row in rows]
-    return tuple(
-        max((WHOLE * share for share in shares if share is not None), default=None) for shares in (itl, ttft)
-    )
+def _shares(rows: Sequence[PoolRow], metrics: Sequence[MetricName]) -> tuple[float | None, ...]:
+    """Return what targets are about as shares of them [%], none where there is no target or nothing runs."""
+    return tuple(_largest_share([row.target_on(metric) for row in rows]) for metric in metrics)
+
+
+def _largest_share(figures: Sequence[TargetFigure | None]) -> float | None:
+    shares = (target_share(figure.value, figure.limit) for figure in figures if figure is not None)
+    return max((WHOLE * share for share in shares if share is not None), default=None)
 
 
 def _shown_servers(shown: Shown) -> list[str]:

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from optimizer.documents import Document
 from optimizer.plan import Plan, TargetFigure
+from optimizer.queueing.measures import METRICS, MISSED, MetricName
 from optimizer.spec.schema import EstimateEnd
 from optimizer.spec.system import System
 from optimizer.studies.reports.power import pool_power_w
@@ -65,6 +66,23 @@ class PoolRow(Document):
     """Power of the pool at its utilisation [W]; none: its accelerator has no power curve."""
     estimated: EstimateEnd | None = Field(None, exclude_if=lambda end: end is None)
     """The end of the interval that its figures rest on, where token times are estimated; else absent."""
+
+    def target_on(self, metric: MetricName) -> TargetFigure | None:
+        """Return what a target is about, its mean or a percentile, beside its limit; none without a target.
+
+        Where a share of the requests must keep to limits, these are no targets of their own.
+        """
+        label = METRICS[metric].label
+        for figure in self.targets:
+            if figure.measure == label or figure.measure.endswith(f" {label}"):
+                return figure
+        value, limit = {
+            "itl": (self.itl_ms, self.itl_target_ms),
+            "ttft": (self.ttft_ms, self.ttft_target_ms),
+        }.get(metric, (0.0, None))
+        if limit is None or any(figure.measure == MISSED.label for figure in self.targets):
+            return None
+        return TargetFigure(measure=label, value=value, limit=limit)
 
 
 class TypeRow(Document):

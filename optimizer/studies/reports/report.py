@@ -3,12 +3,17 @@
 Takes a `System`, gives a `Report`; `optimizer.render.pages` turns it into HTML, Markdown or CSV.
 """
 
+from pydantic import Field
+
 from optimizer.documents import Document
 from optimizer.plan import Plan
+from optimizer.simulation.replicas import Effort
 from optimizer.spec.system import System
 from optimizer.studies.comparison.compare import compare
 from optimizer.studies.comparison.document import Comparison
 from optimizer.studies.reports.overview import Overview, describe
+from optimizer.studies.simulation.document import Simulation
+from optimizer.studies.simulation.plans import Progress, simulate_plan
 
 
 class Report(Document):
@@ -18,6 +23,8 @@ class Report(Document):
     """The plan, pool by pool and type by type."""
     comparison: Comparison
     """The unlimited plan beside the limited one; the plan is one of the two."""
+    simulation: Simulation | None = Field(None, exclude_if=lambda found: found is None)
+    """What the pools of the plan do in a simulation; absent where none was asked for."""
 
     @property
     def plan(self) -> Plan:
@@ -29,19 +36,33 @@ class Report(Document):
         return self.model_dump_json(by_alias=True, indent=2)
 
 
-def make_report(system: System, *, backend: str = "highs", **options: object) -> Report:
+def make_report(
+    system: System,
+    *,
+    effort: Effort | None = None,
+    progress: Progress | None = None,
+    backend: str = "highs",
+    **options: object,
+) -> Report:
     """Solve a system, with its limits and without, and return all that a reader asks for.
 
     Args:
         system: what to plan.
+        effort: how much to simulate of the plan; none: nothing.
+        progress: told of every pool that is simulated.
         backend: what solves a MILP: ``highs``, or the name of a solver that PuLP knows (``CBC``).
         options: optimizer options by their Python names (``unlimited=True``), in place of the document's.
 
     Raises:
         SpecError: an option does not exist or its value is out of range.
         SolverError: the solver failed, or a plan does not pass verification.
+        AnalysisError: a law to be simulated has iterations that take no time.
     """
     system = system.with_options(**options)
     comparison = compare(system, backend=backend)
-    side = comparison.first if system.options.unlimited else comparison.second
-    return Report(overview=describe(system, side.plan), comparison=comparison)
+    plan = (comparison.first if system.options.unlimited else comparison.second).plan
+    return Report(
+        overview=describe(system, plan),
+        comparison=comparison,
+        simulation=None if effort is None else simulate_plan(system, plan, effort, progress),
+    )

@@ -1,10 +1,16 @@
 """What a simulation of a plan shows, as a document: the same from the library, the command line and REST."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from optimizer.documents import Document
 from optimizer.plan import Plan
+from optimizer.replica import Percentiles
 from optimizer.spec.schema import EstimateEnd
+
+Verdict = Literal["held", "missed", "close"]
+"""Whether a target is kept, missed, or too close to its limit to call."""
 
 
 class Interval(Document):
@@ -21,6 +27,10 @@ class SimulatedLatency(Document):
 
     predicted_mean: float | None = Field(None, alias="predictedMean")
     """What the plan says [ms]."""
+    predicted_percentiles: Percentiles | None = Field(
+        None, alias="predictedPercentiles", exclude_if=lambda found: found is None
+    )
+    """What the queue model says of percentiles [ms]; absent where it knows means only."""
     mean: Interval
     """Mean [ms]."""
     p50: Interval
@@ -45,7 +55,9 @@ class TargetCheck(Document):
     simulated: Interval
     """What was simulated, in the same unit."""
     met: bool
-    """Whether the simulated figure is within the limit."""
+    """Whether the simulated figure itself is within the limit."""
+    verdict: Verdict
+    """`held` or `missed`: with all of its interval; `close`: the limit lies within it, too close to call."""
 
 
 class SimulatedPool(Document):
@@ -93,13 +105,26 @@ class SimulatedPool(Document):
     """The end of the interval that token times were taken from, where they are estimated; else absent."""
 
     @property
+    def verdict(self) -> Verdict:
+        """What holds of all targets together: the worst verdict on one of them."""
+        verdicts = {check.verdict for check in self.targets}
+        if self.overload is not None or "missed" in verdicts:
+            return "missed"
+        return "close" if "close" in verdicts else "held"
+
+    @property
     def holds(self) -> bool:
-        """Whether every target is kept."""
-        return self.overload is None and all(check.met for check in self.targets)
+        """Whether no target is missed."""
+        return self.verdict != "missed"
 
     @property
     def missed(self) -> tuple[TargetCheck, ...]:
         """The targets that are missed."""
+        return tuple(check for check in self.targets if check.verdict == "missed")
+
+    @property
+    def beyond(self) -> tuple[TargetCheck, ...]:
+        """The targets whose figures are beyond the limit, be it by less than is known for sure."""
         return tuple(check for check in self.targets if not check.met)
 
 
@@ -111,7 +136,7 @@ class Simulation(Document):
     seed: int
     """Where chance began."""
     holds: bool
-    """Whether every pool keeps every target."""
+    """Whether no pool misses a target; one that is too close to call is not missed."""
     offered_rps: float = Field(alias="offered")
     """Load of all pools [requests/s]."""
     goodput_rps: float = Field(alias="goodput")

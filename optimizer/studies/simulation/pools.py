@@ -12,7 +12,7 @@ from optimizer.errors import SpecError
 from optimizer.plan import Plan, Pool
 from optimizer.queueing.measures import LOSS, MISSED, LatencyName, Measure
 from optimizer.queueing.targets import meets_target
-from optimizer.replica import Replica
+from optimizer.replica import Percentiles, Replica
 from optimizer.simulation.engine import Run
 from optimizer.simulation.law import Coefficients, IterationCoefficients, SharedCoefficients
 from optimizer.simulation.lengths import Lengths
@@ -30,7 +30,14 @@ from optimizer.simulation.summary import (
 from optimizer.simulation.workload import Load, OpenLoad, TraceLoad
 from optimizer.spec import schema
 from optimizer.spec.system import System
-from optimizer.studies.simulation.document import Interval, SimulatedLatency, SimulatedPool, TargetCheck
+from optimizer.studies.simulation.document import (
+    Interval,
+    SimulatedLatency,
+    SimulatedPool,
+    TargetCheck,
+    Verdict,
+)
+from optimizer.studies.simulation.predictions import Prediction, predictions
 from optimizer.tabulation import SECONDS_PER_MINUTE, largest_loss, profile_of
 from optimizer.timing import LawFields
 
@@ -44,8 +51,8 @@ class PoolRun:
     load: Load
     rate_rps: float
     """Load of the replica [requests/s]."""
-    out_tokens: float
-    """Mean answer of the plan [tokens]."""
+    prediction: Prediction
+    """What the queue model says of the replica at the load of the plan."""
     times: Coefficients
     limits: Limits
     targets: tuple[tuple[Measure, float], ...]
@@ -56,7 +63,12 @@ class PoolRun:
     @property
     def stream(self) -> int:
         """A number of its own, whatever else is in the plan: its chances stay when other pools change."""
-        return zlib.crc32(f"{self.server}\n{self.pool.accelerator}".encode())
+        return stream_of(self.server, self.pool.accelerator)
+
+
+def stream_of(server: str, accelerator: str) -> int:
+    """Return the number of the chances of a server on an accelerator."""
+    return zlib.crc32(f"{server}\n{accelerator}".encode())
 
 
 def pool_runs(system: System, plan: Plan) -> list[PoolRun]:
@@ -65,13 +77,23 @@ def pool_runs(system: System, plan: Plan) -> list[PoolRun]:
     Raises:
         SpecError: the plan is not for this system.
     """
-    runs = []
-    for server, pools in sorted(plan.allocations.items()):
-        for pool in pools:
-            rate_rps = pool.arrival_rate_rpm / SECONDS_PER_MINUTE / pool.num_replicas
-            if rate_rps > 0:
-                runs.append(_pool_run(system, server, pool, rate_rps))
-    return runs
+    loaded = [
+        (name, pool)
+        for name, pools in sorted(plan.allocations.items())
+        for pool in pools
+        if pool.arrival_rate_rpm > 0
+    ]
+    for name, pool in loaded:
+        server = system.servers.get(name)
+        if server is None or (server.model, pool.accelerator) not in system.profiles:
+            raise SpecError(
+                f"allocations.{name}: {pool.accelerator!r} cannot run it in this system; plan it again"
+            )
+    found = predictions(system, loaded)
+    return [
+        _pool_run(system, name, pool, prediction)
+        for (name, pool), prediction in zip(loaded, found, strict=True)
+    ]
 
 
 def traced(runs: list[PoolRun], trace: Requests) -> list[PoolRun]:
@@ -89,12 +111,9 @@ def traced(runs: list[PoolRun], trace: Requests) -> list[PoolRun]:
     ]
 
 
-def _pool_run(system: System, name: str, pool: Pool, rate_rps: float) -> PoolRun:
-    server = system.servers.get(name)
-    if server is None or (server.model, pool.accelerator) not in system.profiles:
-        raise SpecError(
-            f"allocations.{name}: {pool.accelerator!r} cannot run it in this system; plan it again"
-        )
+def _pool_run(system: System, name: str, pool: Pool, prediction: Prediction) -> PoolRun:
+    server = system.servers[name]
+    rate_rps = pool.arrival_rate_rpm / SECONDS_PER_MINUTE / pool.num_replicas
     load, profile = server.current.load, profile_of(system, server, pool.accelerator)
     target = system.targets.get((server.service_class, server.model))
     return PoolRun(
@@ -102,7 +121,7 @@ def _pool_run(system: System, name: str, pool: Pool, rate_rps: float) -> PoolRun
         pool=pool,
         load=open_load(load, rate_rps),
         rate_rps=rate_rps,
-        out_tokens=load.out_tokens,
+        prediction=prediction,
         times=times_of(profile),
         limits=limits_of(profile, pool.max_batch, server.max_queue_size),
         targets=_targets(system, name),
@@ -161,7 +180,7 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
     summary = summarise(runs)
     within = {metric: _share(runs, {metric: limit}) for metric, limit in run.request_limits.items()}
     within_all = _share(runs, run.request_limits)
-    steady = summary.overload is None
+    steady, of = summary.overload is None, run.prediction.percentiles
     return SimulatedPool(
         server=run.server,
         accelerator=run.pool.accelerator,
@@ -169,9 +188,9 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
         rate_rps=run.rate_rps,
         overload=summary.overload,
         estimated=run.pool.estimated,
-        ttft=_latency(summary.ttft, run.pool.ttft_ms) if steady else None,
-        itl=_latency(summary.itl, run.pool.itl_ms) if steady else None,
-        e2e=_latency(summary.e2e, _predicted_e2e_ms(run)) if steady else None,
+        ttft=_latency(summary.ttft, run.pool.ttft_ms, of.get("ttft")) if steady else None,
+        itl=_latency(summary.itl, run.pool.itl_ms, of.get("itl")) if steady else None,
+        e2e=_latency(summary.e2e, run.prediction.e2e_ms, of.get("e2e")) if steady else None,
         throughput_rps=_interval(summary.throughput_rps),
         loss=_interval(summary.loss),
         preemptions=summary.preemptions,
@@ -208,8 +227,8 @@ def _check(
 ) -> TargetCheck:
     """Hold a target against what was simulated; without a steady state no latency is kept."""
     predicted = {figure.measure: figure.value for figure in run.pool.targets}
-    means = {"ttft": run.pool.ttft_ms, "itl": run.pool.itl_ms, "e2e": _predicted_e2e_ms(run)}
-    found = _figure(runs, run, summary, measure)
+    means = {"ttft": run.pool.ttft_ms, "itl": run.pool.itl_ms, "e2e": run.prediction.e2e_ms}
+    found = _interval(_figure(runs, run, summary, measure))
     steady = summary.overload is None or measure == LOSS
     return TargetCheck(
         target=measure.label,
@@ -217,9 +236,20 @@ def _check(
         predicted=predicted.get(
             measure.label, run.pool.loss if measure == LOSS else means.get(measure.metric)
         ),
-        simulated=_interval(found),
+        simulated=found,
         met=steady and (np.isnan(found.value) or bool(meets_target(found.value, limit))),
+        verdict=_verdict(found, limit) if steady else "missed",
     )
+
+
+def _verdict(found: Interval, limit: float) -> Verdict:
+    """Say on which side of its limit a figure is with all of its interval; what no request has is kept."""
+    if np.isnan(found.value):
+        return "held"
+    width = found.half_width or 0.0
+    if meets_target(found.value + width, limit):
+        return "held"
+    return "close" if meets_target(found.value - width, limit) else "missed"
 
 
 def _figure(runs: Sequence[Run], run: PoolRun, summary: Summary, measure: Measure) -> Estimate:
@@ -233,16 +263,19 @@ def _figure(runs: Sequence[Run], run: PoolRun, summary: Summary, measure: Measur
     return {"ttft": summary.ttft, "itl": summary.itl, "e2e": summary.e2e}[measure.metric].mean
 
 
-def _predicted_e2e_ms(run: PoolRun) -> float:
-    return run.pool.ttft_ms + (run.out_tokens - 1) * run.pool.itl_ms
-
-
-def _latency(found: Distribution, predicted_ms: float) -> SimulatedLatency | None:
+def _latency(
+    found: Distribution, predicted_ms: float, predicted: Percentiles | None
+) -> SimulatedLatency | None:
     """Return a latency as a document; none where no request has it."""
     if np.isnan(found.mean.value):
         return None
     percentiles = {f"p{percent}": _interval(value) for percent, value in found.percentiles.items()}
-    return SimulatedLatency(predicted_mean=predicted_ms, mean=_interval(found.mean), **percentiles)
+    return SimulatedLatency(
+        predicted_mean=predicted_ms,
+        predicted_percentiles=predicted,
+        mean=_interval(found.mean),
+        **percentiles,
+    )
 
 
 def _interval(found: Estimate) -> Interval:

@@ -68,7 +68,7 @@ def repair_plan(
     for round_number in range(MOST_ROUNDS):
         runs = pool_runs(state.system, state.plan)
         pools = _simulated(state, runs, effort, progress)
-        missing = [run for run, pool in zip(runs, pools, strict=True) if not pool.holds]
+        missing = [run for run, pool in zip(runs, pools, strict=True) if not _keeps(pool)]
         if not missing or round_number == MOST_ROUNDS - 1:
             break
         _tighten(state, missing, effort)
@@ -90,19 +90,15 @@ def judged_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
     """Simulate a pool, with more requests while the interval of a figure holds its limit."""
     most, requests = effort.requests * MOST_LENGTHENED, effort.requests
     pool = simulate_pool(run, effort)
-    while not _is_clear(pool) and requests < most:
+    while pool.verdict == "close" and requests < most:
         requests *= LENGTHENING
         pool = simulate_pool(run, replace(effort, requests=requests))
     return pool if requests == effort.requests else pool.model_copy(update={"requests": requests})
 
 
-def _is_clear(pool: SimulatedPool) -> bool:
-    """Say whether every figure is on one side of its limit, with all of its interval."""
-    return pool.overload is not None or all(
-        check.simulated.half_width is None
-        or abs(check.simulated.value - check.limit) >= check.simulated.half_width
-        for check in pool.targets
-    )
+def _keeps(pool: SimulatedPool) -> bool:
+    """Say whether every figure is within its limit; one that stays too close to call counts as it is."""
+    return pool.overload is None and not pool.beyond
 
 
 def _simulated(
@@ -149,7 +145,7 @@ def _share_that_holds(run_and_steps: tuple[PoolRun, int], effort: Effort) -> flo
     run, steps = run_and_steps
 
     def holds(k: int) -> bool:
-        return judged_pool(_at_share(run, steps / (steps + k)), effort).holds
+        return _keeps(judged_pool(_at_share(run, steps / (steps + k)), effort))
 
     most = math.ceil(steps / LEAST_SHARE) - steps
     below, above = 0, 1
@@ -182,7 +178,7 @@ def _repair(run: PoolRun, share: float, factor: float, found: SimulatedPool) -> 
         cost_before_cents_per_h=pool.cost_cents_per_h,
         cost_after_cents_per_h=None if after is None else pool.cost_cents_per_h / before * after,
         overload=found.overload,
-        missed=found.missed,
+        missed=found.beyond,
     )
 
 
@@ -205,12 +201,12 @@ def _lost(first: Plan, state: _Progress, pools: list[SimulatedPool]) -> tuple[Lo
         if item.served_fraction < promised.get(item.server, 1.0)
     ]
     named = {item.server for item in lost}
-    lost += [_still_missing(pool) for pool in pools if not pool.holds and pool.server not in named]
+    lost += [_still_missing(pool) for pool in pools if not _keeps(pool) and pool.server not in named]
     return tuple(lost)
 
 
 def _still_missing(pool: SimulatedPool) -> LostServer:
-    missed: tuple[TargetCheck, ...] = pool.missed
+    missed: tuple[TargetCheck, ...] = pool.beyond
     detail = pool.overload or f"targets are missed on {pool.accelerator} after {MOST_ROUNDS} plans"
     return LostServer(
         server=pool.server, served_fraction=1.0, reason="simulation_missed", detail=detail, missed=missed

@@ -1,0 +1,243 @@
+"""Batch servers to analyse, one a row: what they do at a rate, and the largest rate that meets their targets.
+
+Takes `BatchRow` documents and gives documents back. Rates are requests per second, times ms.
+"""
+
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from optimizer.documents import BatchLimit, Coefficient, Count, Document, MaxLoss, Milliseconds, Quantity
+from optimizer.errors import AnalysisError
+from optimizer.queueing.bulk.limits import server_problem
+from optimizer.queueing.bulk.model import BulkPerformance, BulkQueues
+from optimizer.queueing.measures import LOSS, Measure
+from optimizer.queueing.performance import Collecting, Room, Variability
+from optimizer.queueing.sizing import largest_rate
+from optimizer.queueing.targets import Targets
+from optimizer.simulation.batches import TRIGGERS, BatchServer
+from optimizer.simulation.limits import UNLIMITED
+from optimizer.timing import BatchLaw, BatchParms, RequestShapes
+
+TriggerName = Literal["oldest", "collect", "gap", "interval", "clock"]
+QueueCounts = Literal["waiting", "system"]
+
+_WIRE = {
+    "size": "maxBatchSize",
+    "room": "maxQueueSize",
+    "window_ms": "window",
+    "counts_system": "queueCounts",
+    "arrival_cv": "arrivalCV",
+}
+
+
+class LatencyTarget(Document):
+    """A limit on the time to the answer."""
+
+    percentile: Annotated[float, Field(gt=0, lt=100)] | None = None
+    """Percentile at which it must hold; none: the mean."""
+    limit_ms: Annotated[Milliseconds, Field(gt=0)] = Field(alias="ms")
+    """The limit [ms]."""
+
+    @property
+    def measure(self) -> Measure:
+        """What it is about."""
+        return Measure("e2e", self.percentile)
+
+
+class BatchRow(Document):
+    """One batch server at one rate."""
+
+    rate_rps: Quantity = Field(0.0, alias="RPS")
+    """Arrival rate [requests/s]; of no matter for sizing."""
+    batch: BatchParms = Field(alias="batchParms")
+    """Time of a batch of n requests: base + slope·n [ms]."""
+    max_batch: BatchLimit = Field(alias="maxBatchSize")
+    """Batch limit."""
+    trigger: TriggerName = "oldest"
+    """What starts a batch that is not full."""
+    window_ms: Milliseconds = Field(0.0, alias="window")
+    """How long a batch is collected [ms]."""
+    max_queue: Count | None = Field(None, alias="maxQueueSize")
+    """Requests that may wait, or be in the system; none: any number."""
+    queue_counts: QueueCounts = Field("waiting", alias="queueCounts")
+    """Whether `maxQueueSize` counts those who wait, or those in service as well."""
+    arrival_cv: Coefficient = Field(1.0, alias="arrivalCV")
+    """Coefficient of variation of the times between arrivals."""
+    latency: tuple[LatencyTarget, ...] = Field((), strict=False)
+    """Limits on the time to the answer, for sizing."""
+    max_rejected: MaxLoss | None = Field(None, alias="maxRejected")
+    """Largest share of requests that may be turned away, for sizing."""
+
+    @model_validator(mode="after")
+    def _can_be_analysed(self) -> "BatchRow":
+        if self.batch.base_ms + self.batch.slope_ms <= 0:
+            raise PydanticCustomError(
+                "no_work", "the service time of a request is zero; give batchParms a base or a slope"
+            )
+        problem = server_problem(self.server(), self.arrival_cv)
+        if problem is not None:
+            part, why = problem
+            raise PydanticCustomError("batch_server", "{problem}", {"problem": f"{_WIRE[part]}: {why}"})
+        return self
+
+    def server(self) -> BatchServer:
+        """Return the server as plain numbers."""
+        return BatchServer(
+            self.max_batch,
+            self.window_ms,
+            self.batch.base_ms,
+            self.batch.slope_ms,
+            UNLIMITED if self.max_queue is None else self.max_queue,
+            self.queue_counts == "system",
+            TRIGGERS.index(self.trigger),
+        )
+
+    def replica_to_simulate(self) -> "BatchRow":
+        """Return what is simulated: the server as it is."""
+        return self
+
+    def queues(self) -> BulkQueues:
+        """Return the queue model of the one server."""
+        server = self.server()
+        none = np.zeros(1)
+        law = BatchLaw.of_rows(
+            np.array([[self.batch.base_ms], [self.batch.slope_ms]]), RequestShapes(none, none)
+        )
+        collecting = Collecting(
+            np.array([server.trigger]),
+            np.array([self.window_ms]),
+            np.array([server.room]),
+            np.array([server.counts_system]),
+        )
+        room = Room(np.array([self.max_batch]), np.array([0]), none, collecting)
+        return BulkQueues.of_law(law, room, Variability(np.array([self.arrival_cv]), none, none))
+
+    def targets(self) -> Targets:
+        """Return the targets of the one server."""
+        limits = {target.measure: target.limit_ms for target in self.latency}
+        if self.max_rejected is not None:
+            limits[LOSS] = self.max_rejected
+        return Targets.of_limits([limits], np.zeros(1, np.bool_))
+
+
+class BatchLatencies(Document):
+    """Mean and percentiles of the time to the answer [ms]."""
+
+    mean_ms: float = Field(alias="avgLatency")
+    """Mean."""
+    p50_ms: float = Field(alias="p50Latency")
+    p90_ms: float = Field(alias="p90Latency")
+    p95_ms: float = Field(alias="p95Latency")
+    p99_ms: float = Field(alias="p99Latency")
+    p999_ms: float = Field(alias="p999Latency")
+
+
+class BatchAnswer(BatchLatencies):
+    """What a batch server does at a rate."""
+
+    offered_rps: float = Field(alias="offeredRPS")
+    """Arrival rate [requests/s]."""
+    throughput_rps: float = Field(alias="throughput")
+    """Answered [requests/s]."""
+    stable_rate_rps: float = Field(alias="maxRPS")
+    """Largest stable rate [requests/s]: what full batches answer, less a thousandth."""
+    wait_ms: float = Field(alias="avgWaitTime")
+    """Mean time before the batch starts [ms]."""
+    rejected: float
+    """Share of requests that find no room."""
+    utilization: float
+    """Load: arrival rate over what full batches answer."""
+    busy: float
+    """Share of the time in which the server is busy."""
+    mean_batch: float = Field(alias="avgBatch")
+    """Mean number of requests that are answered together."""
+
+
+class NoLongRun(Document):
+    """The answer for a row whose queue grows without end."""
+
+    offered_rps: float = Field(alias="offeredRPS")
+    """Arrival rate [requests/s]."""
+    stable_rate_rps: float = Field(alias="maxRPS")
+    """Largest stable rate [requests/s]."""
+    message: str
+    """What is wrong."""
+
+
+class BatchSizing(BatchAnswer):
+    """The largest rate at which a batch server meets its targets, and what it does there."""
+
+    lowest_rps: float = Field(alias="minRPS")
+    """Lower end of the rates up to there that meet them [requests/s]: below it a window is too long."""
+
+
+PERCENTILES = {"p50_ms": 50.0, "p90_ms": 90.0, "p95_ms": 95.0, "p99_ms": 99.0, "p999_ms": 99.9}
+"""Percentiles of answers by their fields."""
+
+
+def analyze_batch(row: BatchRow) -> BatchAnswer | NoLongRun:
+    """Return what a batch server does at its rate, or that its queue grows without end.
+
+    Raises:
+        AnalysisError: the rate is zero.
+    """
+    if row.rate_rps <= 0:
+        raise AnalysisError(f"rate: must be more than 0 requests/s, not {row.rate_rps:g}")
+    queues = row.queues()
+    stable_rps = float(queues.stable_rate_rps[0])
+    if row.max_queue is None and row.rate_rps > stable_rps:
+        return NoLongRun(
+            offered_rps=row.rate_rps,
+            stable_rate_rps=stable_rps,
+            message=f"no steady state: the rate {row.rate_rps:g} requests/s exceeds the largest stable rate "
+            f"{stable_rps:.6g}",
+        )
+    return BatchAnswer.model_validate(_figures(queues, row.rate_rps))
+
+
+def size_batch(row: BatchRow) -> BatchSizing:
+    """Return the largest rate at which a batch server meets its targets, and what it does there.
+
+    Raises:
+        AnalysisError: no rate meets the targets.
+    """
+    queues = row.queues()
+    targets = row.targets()
+    found = largest_rate(queues, targets)
+    if not found.attainable[0]:
+        missed = [
+            f"the best {measure.label} is {measure.text(best, '.4g')}, target {measure.text(limit)}"
+            for measure, best, limit in zip(
+                targets.measures, found.least[:, 0], targets.limits[:, 0], strict=True
+            )
+            if best > limit
+        ]
+        raise AnalysisError(
+            f"no rate meets the targets: {' and '.join(missed)}; relax the target, or shorten the window"
+        )
+    rate_rps = float(found.max_rate_rps[0])
+    return BatchSizing.model_validate(
+        _figures(queues, rate_rps) | {"lowest_rps": float(found.lowest_rate_rps[0])}
+    )
+
+
+def _figures(queues: BulkQueues, rate_rps: float) -> dict[str, float]:
+    found = queues.analyze(np.array([rate_rps]))
+    assert isinstance(found, BulkPerformance)
+    figures = {
+        name: float(np.asarray(getattr(found, name))[0])
+        for name in BatchAnswer.model_fields
+        if hasattr(found, name)
+    }
+    percentiles = {
+        name: float(found.figure(Measure("e2e", percent))[0]) for name, percent in PERCENTILES.items()
+    }
+    own = {
+        "mean_ms": float(found.response_ms[0]),
+        "rejected": float(found.loss[0]),
+        "stable_rate_rps": float(queues.stable_rate_rps[0]),
+    }
+    return figures | percentiles | own

@@ -1,0 +1,52 @@
+"""The sub-command for plans that exist: verify."""
+
+import argparse
+from pathlib import Path
+
+from optimizer.cli.command import Command, print_json, tell
+from optimizer.cli.solving import add_load, add_solving_flags, read_system, solving_options
+
+NOT_HELD = 4
+"""Exit status where a plan or its proof does not hold, as for an answer that does not pass verification."""
+
+
+def _add_verify(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("plan", metavar="PLAN", help="plan: a JSON file of `solve -o`, or - for stdin")
+    parser.add_argument("path", metavar="SYSTEM", help="system that it was made for, with the same flags")
+    add_solving_flags(parser)
+    add_load(parser)
+    parser.add_argument(
+        "--proof", metavar="FILE", type=Path, help="check the plan's bounds by the multipliers in FILE"
+    )
+    parser.add_argument("--json", action="store_true", help="write what was found as JSON")
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    from optimizer.jobs import verify_plan
+    from optimizer.plan import load_plan
+    from optimizer.plan.proof import load_proof
+
+    plan = load_plan(arguments.plan)
+    proof = None if arguments.proof is None else load_proof(arguments.proof)
+    found = verify_plan(plan, read_system(arguments, solving_options(arguments)), proof)
+    if arguments.json:
+        print_json({"holds": not found.wrong, "wrong": found.wrong, "open": found.open_points})
+        return NOT_HELD if found.wrong else 0
+    for line in found.wrong:
+        tell(f"inferplan: error: {line}")
+    for line in found.open_points:
+        tell(f"inferplan: note: {line}")
+    if found.wrong:
+        return NOT_HELD
+    proved = "" if proof is None else f"; {_of_levels(len(plan.levels) - len(found.open_points))} proved"
+    print(f"{arguments.plan}: the plan holds{proved}")
+    return 0
+
+
+def _of_levels(count: int) -> str:
+    return f"the bound of {count} level" if count == 1 else f"the bounds of {count} levels"
+
+
+COMMANDS = {
+    "verify": Command("check a plan and the proof of its bounds by arithmetic", _add_verify, _verify),
+}

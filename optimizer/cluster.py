@@ -1,0 +1,72 @@
+"""Long work on a cluster: what runs in threads of this machine runs on the workers of a dask scheduler."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from optimizer.errors import MissingExtraError, SpecError
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+PATIENCE_S = 10.0
+"""How long a scheduler may take to answer."""
+ADDRESS = re.compile(r"(?:(?:tcp|tls)://)?(?:\[[0-9A-Fa-f:.]+\]|[^\s/:\[\]]+):\d{1,5}")
+
+
+@contextmanager
+def on_cluster(address: str) -> Iterator[None]:
+    """Run what `optimizer.parallel.as_done` is given in the body on the workers of an existing dask cluster.
+
+    Pools are plain values and have chances of their own, so that the answer is that of one process, to the
+    byte.
+
+    Args:
+        address: of the scheduler, such as ``tcp://10.0.0.5:8786``.
+
+    Raises:
+        MissingExtraError: dask.distributed is not installed.
+        SpecError: no scheduler answers at the address, or its workers do not have this version.
+    """
+    try:
+        from distributed import Client
+    except ModuleNotFoundError:
+        raise MissingExtraError(
+            "dask.distributed is not installed; pip install 'inferplan[cluster]'"
+        ) from None
+    from joblib import parallel_config
+
+    if not ADDRESS.fullmatch(address):
+        raise SpecError(f"cluster: {address!r} is no address of a scheduler; give tcp://HOST:PORT")
+    try:
+        client = Client(address, timeout=PATIENCE_S, set_as_default=False)
+    except OSError:
+        raise SpecError(
+            f"cluster: no scheduler answers at {address} within {PATIENCE_S:g} s; start one: 'dask scheduler'"
+        ) from None
+    with client:
+        _check_workers(client, address)
+        with parallel_config("dask", client=client):
+            yield
+
+
+def _check_workers(client: "Client", address: str) -> None:
+    """Refuse workers that would not give the same answer, and a cluster without any."""
+
+    def installed() -> str | None:  # within a function: it is sent as it is, to workers without this package
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version("inferplan")
+        except PackageNotFoundError:
+            return None
+
+    mine = installed()
+    versions: dict[str, str | None] = client.run(installed)
+    if not versions:
+        raise SpecError(f"cluster: {address} has no workers; start some with 'dask worker {address}'")
+    for worker, theirs in sorted(versions.items()):
+        if theirs != mine:
+            has = "does not have inferplan" if theirs is None else f"has inferplan {theirs}"
+            raise SpecError(f"cluster: the worker {worker} {has}; install inferplan {mine} there")

@@ -1,0 +1,167 @@
+"""What multipliers prove of a plan: written with it, checked later by arithmetic alone.
+
+The bounds of a plan come from a search, of which the multipliers of the relaxation prove most. They are kept
+out of the plan, in a document of their own. Equation numbers refer to ``docs/math.md``.
+"""
+
+import os
+from collections.abc import Iterator
+
+import numpy as np
+from pydantic import Field
+
+from optimizer.candidates import Candidates, find_candidates
+from optimizer.documents import Document
+from optimizer.plan.document import Plan
+from optimizer.solvers.deadline import Deadline
+from optimizer.solvers.levels import VALUE
+from optimizer.solvers.patterns.proofs import Multipliers, Provable
+from optimizer.solvers.problem import build_problem
+from optimizer.spec.files import json_value, read_text
+from optimizer.spec.messages import validated
+from optimizer.spec.system import System
+
+TOLERANCE = 1e-9
+"""Relative difference of two bounds that is rounding."""
+
+
+class LevelProof(Document):
+    """What multipliers prove of one level."""
+
+    name: str
+    """The level."""
+    bound: float
+    """No plan that is as good at the levels before can have less."""
+    units: dict[str, float] = Field(default_factory=dict)
+    """Price of one unit of an accelerator type, in steps of the level; a type that is not named has none."""
+    levels: dict[str, float] = Field(default_factory=dict)
+    """Price of one step of a level before."""
+
+
+class Proof(Document):
+    """Multipliers for the levels of a plan, in their order."""
+
+    levels: tuple[LevelProof, ...] = Field(strict=False)
+    """One for each level that has multipliers."""
+
+    def to_json(self) -> str:
+        """Return the proof as JSON."""
+        return self.model_dump_json(by_alias=True, indent=2)
+
+
+def load_proof(path: str | os.PathLike[str]) -> Proof:
+    """Read a proof from a JSON file, or from ``-`` (standard input).
+
+    Raises:
+        SpecError: the file cannot be read, or is no proof.
+    """
+    source = "standard input" if str(path) == "-" else str(path)
+    return validated(Proof, json_value(read_text(path), source), f"{source}: ")
+
+
+def prove(plan: Plan, candidates: Candidates, deadline: Deadline) -> Proof:
+    """Return multipliers for the levels of a plan, as far as there is time.
+
+    Under a saturation policy that gives out what is left, only levels of service up to the first that is not
+    reached are proved: the rest follows from a procedure and has no multipliers.
+
+    Raises:
+        SolverError: the solver failed.
+    """
+    from optimizer.solvers.patterns.multipliers import multipliers_of
+
+    names = candidates.arrays.type_names
+    proofs = []
+    wanted = provable_levels(plan, candidates)
+    reached = {level.name: level.value if level.name in wanted else -np.inf for level in plan.levels}
+    provable = _provable(plan, candidates)
+    for level, multipliers, bound in multipliers_of(provable, reached, len(names), deadline):
+        if level.name in wanted:
+            units = dict(zip(names, multipliers.units.tolist(), strict=True))
+            priced = {name: price for name, price in units.items() if price}
+            proofs.append(
+                LevelProof(name=level.name, bound=bound, units=priced, levels=dict(multipliers.levels))
+            )
+    return Proof(levels=tuple(proofs))
+
+
+def provable_levels(plan: Plan, candidates: Candidates) -> set[str]:
+    """Return the names of the levels of a plan that multipliers can prove."""
+    names = [level.name for level in plan.levels]
+    partly = candidates.system.options.saturation_policy != "None" and not plan.complete
+    if not partly:
+        return set(names)
+    service = [level for level in plan.levels if level.name.startswith("priority ")]
+    short = next((i for i, level in enumerate(service) if level.value > 0), len(service))
+    if candidates.system.options.delayed_best_effort:
+        short = len(service)
+    return {level.name for level in service[: short + 2]}
+
+
+def check_proof(plan: Plan, system: System, proof: Proof) -> tuple[list[str], list[str]]:
+    """Return what is wrong with a proof, and what it leaves to the solver's word, one line each.
+
+    Everything is computed again from the system: candidates, patterns and what the prices prove. No solver is
+    asked.
+    """
+    if system.rate_factors != plan.factor_of_pair:
+        system = system.with_rate_factors(plan.factor_of_pair)
+    candidates = find_candidates(system)
+    provable = _provable(plan, candidates)
+    wrong, open_points = list(_misnamed(plan, candidates, proof)), []
+    if wrong:
+        return wrong, []
+    wanted, proofs = provable_levels(plan, candidates), {item.name: item for item in proof.levels}
+    for level in provable.levels():
+        said = next(item for item in plan.levels if item.name == level.name)
+        if said.bound is None:
+            continue
+        if level.name not in wanted or level.name not in proofs:
+            open_points.append(f"{level.name}: no multipliers; the bound {said.bound:g} is the solver's word")
+            continue
+        item = proofs[level.name]
+        proved = provable.bound(level, _multipliers(item, candidates))
+        if item.bound > proved + TOLERANCE * max(1.0, abs(proved)):
+            wrong.append(f"{level.name}: the multipliers prove {proved:.9g}, not {item.bound:.9g}")
+        elif item.bound > said.value + TOLERANCE * max(1.0, abs(said.value)):
+            wrong.append(f"{level.name}: {item.bound:.9g} is proved, but the plan has {said.value:.9g}")
+        elif said.bound > item.bound + TOLERANCE * max(1.0, abs(item.bound)):
+            open_points.append(
+                f"{level.name}: the multipliers prove {item.bound:.9g} of the bound {said.bound:.9g}; "
+                "the rest is the solver's word"
+            )
+    return wrong, open_points
+
+
+def _misnamed(plan: Plan, candidates: Candidates, proof: Proof) -> Iterator[str]:
+    known = {level.name for level in plan.levels}
+    types = set(candidates.arrays.type_names)
+    if len({item.name for item in proof.levels}) < len(proof.levels):
+        yield "levels: a level is named twice"
+    for item in proof.levels:
+        if item.name not in known:
+            yield f"{item.name}: the plan has no such level"
+        for name, price in item.units.items():
+            if name not in types:
+                yield f"{item.name}: units.{name}: the system has no such accelerator type"
+            elif not 0 <= price < np.inf:
+                yield f"{item.name}: units.{name}: a price must be at least 0, not {price:g}"
+        for name, price in item.levels.items():
+            if name not in known:
+                yield f"{item.name}: levels.{name}: the plan has no such level"
+            elif not 0 <= price < np.inf:
+                yield f"{item.name}: levels.{name}: a price must be at least 0, not {price:g}"
+
+
+def _multipliers(item: LevelProof, candidates: Candidates) -> Multipliers:
+    units = np.array([item.units.get(name, 0.0) for name in candidates.arrays.type_names])
+    return Multipliers(item.name, units, item.levels)
+
+
+def _provable(plan: Plan, candidates: Candidates) -> Provable:
+    unserved = {item.server for item in plan.unserved}
+    names = candidates.arrays.server_names
+    served = {name for name in names if plan.allocations.get(name)} - unserved
+    left_out = np.array([name not in served for name in names], dtype=np.bool_)
+    value = next(level.value for level in plan.levels if level.name == VALUE)
+    return Provable(build_problem(candidates), left_out, value)

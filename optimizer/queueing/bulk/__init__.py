@@ -1,0 +1,1 @@
+"""The bulk-service queue: a server that collects requests and answers them together."""

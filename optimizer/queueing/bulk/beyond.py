@@ -1,0 +1,65 @@
+"""The share of requests whose answer takes longer than a limit, from the queue at starts: compiled.
+
+A request that finds k others ahead at some moment of a service has k // B full batches before its own. When
+these are over (at `clear`), its batch starts as soon as B are there, or when the window is over (at `over`).
+Arrivals are looked at in the order of the elapsed time, between the points where an answer's time jumps.
+"""
+
+import math
+
+import numpy as np
+
+from optimizer.arrays import FloatArray
+from optimizer.queueing.bulk.chain import room_beside, service_ms
+from optimizer.queueing.bulk.gaps import gap_table
+from optimizer.queueing.bulk.services import beyond_in_service
+from optimizer.queueing.bulk.windows import beyond_when_free
+from optimizer.simulation.batches import CLOCK, GAP, BatchServer
+from optimizer.simulation.machine.compiling import entry_with_arrays
+
+
+@entry_with_arrays
+def beyond(
+    server: BatchServer, rate: float, starts: FloatArray, behind: FloatArray, served: float, limit: float,
+    ages: FloatArray, age_chances: FloatArray,
+) -> float:  # fmt: skip
+    """Return the share of answered requests whose answer takes longer than `limit` [ms].
+
+    Args:
+        server: the server.
+        rate: arrivals [1/ms].
+        starts: how often a batch starts with i requests there, by i, as a share of all starts.
+        behind: how often a service leaves q requests behind it at its end, by q < B.
+        served: mean batch.
+        limit: the time [ms].
+        ages: ages of the oldest that a start leaves over [ms].
+        age_chances: how likely these are, by the number left over; shape (B, ages).
+    """
+    size, window = server.size, server.window_ms
+    states = len(starts) - 1
+    step, gaps = 1.0, np.zeros((1, 2))
+    if server.trigger == GAP and window > 0:
+        step = window / math.ceil(window / min(window / 8, max(limit, 1e-9) / 400))
+        gaps = gap_table(server, rate, limit, step)
+    total = 0.0
+    clock = server.trigger == CLOCK
+    spacing = window if clock else service_ms(server, size)
+    first = np.zeros(states + 1)
+    first[: states + 1 - size] = starts[size:]
+    alike = clock or (server.slope_ms == 0 and not server.counts_system)
+    kinds = 1 if alike else size
+    durations, flows, rooms = np.empty(kinds), np.zeros(kinds), np.empty(kinds)
+    if alike:
+        durations[0], rooms[0] = spacing, float(room_beside(server, size))
+        first[0] += starts[:size].sum()
+    else:
+        for n in range(1, size + 1):
+            durations[n - 1] = service_ms(server, n)
+            rooms[n - 1] = float(room_beside(server, n))
+            flows[n - 1] = starts[n] if n < size else 0.0
+    total = beyond_in_service(
+        server, rate, limit, spacing, durations, flows, rooms, first, ages, age_chances, gaps, step
+    )
+    if not clock:
+        total += beyond_when_free(server, rate, starts, behind, limit, ages, age_chances, gaps, step)
+    return total / served

@@ -1,0 +1,84 @@
+"""Batches that a gap between two requests closes: compiled."""
+
+import math
+
+import numpy as np
+
+from optimizer.arrays import FloatArray
+from optimizer.queueing.bulk.chain import service_ms
+from optimizer.queueing.bulk.poisson import fill_chances
+from optimizer.simulation.batches import BatchServer
+from optimizer.simulation.machine.compiling import compiled_with_arrays
+
+
+@compiled_with_arrays
+def beyond_gap(
+    server: BatchServer, rate: float, there: int, rest: float, gaps: FloatArray, step: float
+) -> float:
+    """Return P(still unanswered after `rest`) when `there` requests wait and the gap begins anew."""
+    if rest < 0:
+        return 1.0
+    size, window = server.size, server.window_ms
+    if there >= size:
+        return 1.0 if service_ms(server, size) > rest * (1 + 1e-12) else 0.0
+    chance = math.exp(-rate * window) if window + service_ms(server, there) > rest * (1 + 1e-12) else 0.0
+    cell = rest / step
+    k = min(int(cell), gaps.shape[1] - 2)
+    part = cell - k
+    return chance + gaps[there, k] * (1 - part) + gaps[there, k + 1] * part
+
+
+@compiled_with_arrays
+def in_gap(rate: float, window: float, late: float) -> float:
+    """Return P(late < gap < window)."""
+    return max(math.exp(-rate * max(late, 0.0)) - math.exp(-rate * window), 0.0)
+
+
+@compiled_with_arrays
+def gap_table(server: BatchServer, rate: float, limit: float, step: float) -> FloatArray:
+    """Return P(another comes in time and the answer is late) by requests there and by time left."""
+    size, window = server.size, server.window_ms
+    cells = int(limit / step) + 3
+    table = np.zeros((size + 1, cells))
+    wide = round(window / step)
+    x = rate * step
+    kept = math.exp(-x)
+    old = (1 - kept * (1 + x)) / x if x > 1e-3 else x / 2 - x * x / 3
+    new = 1 - kept - old
+    through = math.exp(-rate * window)
+    for n in range(size - 1, 0, -1):
+        if n + 1 == size:
+            full = service_ms(server, size)
+            for k in range(cells):
+                table[n, k] = in_gap(rate, window, k * step - full)
+            continue
+        answer = window + service_ms(server, n + 1)
+        going = 0.0
+        for k in range(cells):
+            z = k * step
+            if k > 0:
+                going = kept * going + new * table[n + 1, k] + old * table[n + 1, k - 1]
+                if k > wide:
+                    cell = new * table[n + 1, k - wide] + old * table[n + 1, k - wide - 1]
+                    going = max(going - through * cell, 0.0)
+            gone = in_gap(rate, window, z)
+            table[n, k] = gone + through * (in_gap(rate, window, z - answer) - gone) + going
+    return table
+
+
+@compiled_with_arrays
+def fill_beyond_gap(
+    server: BatchServer, rate: float, limit: float, clear: float, gaps: FloatArray, step: float,
+    in_clear: FloatArray, ahead: FloatArray, out: FloatArray,
+) -> None:  # fmt: skip
+    """Fill P(L > limit) by the place p in a batch that is collected from `clear` on."""
+    size = server.size
+    fill_chances(rate * clear, in_clear)
+    for n in range(1, size + 1):
+        ahead[n] = beyond_gap(server, rate, n, limit - clear, gaps, step)
+    for p in range(size):
+        rest, chance = 1.0, 0.0
+        for c in range(size - 1 - p):
+            chance += in_clear[c] * ahead[p + 1 + c]
+            rest -= in_clear[c]
+        out[p] = chance + max(rest, 0.0) * ahead[size]

@@ -1,0 +1,54 @@
+"""What a batch server must be, and how its arrivals may vary, for the queue model to know its figures."""
+
+from optimizer.simulation.batches import CLOCK, BatchServer
+
+MOST_BATCH = 512
+"""Largest batch that is analysed: the work grows with its square."""
+ROUNDING = 1e-9
+MOST_CV = 3.0
+"""Largest coefficient of variation of the times between arrivals that figures were tested for."""
+
+
+def server_problem(server: BatchServer, arrival_cv: float) -> tuple[str, str] | None:
+    """Return the part of a server that is wrong, by its name here, and why; none: it can be analysed."""
+    full_ms = server.base_ms + server.slope_ms * server.size
+    clock = server.trigger == CLOCK
+    problems = (
+        (
+            server.size > MOST_BATCH,
+            "size",
+            f"a batch server answers at most {MOST_BATCH} requests together, not {server.size}",
+        ),
+        (
+            server.window_ms > 0 and not clock and server.room < server.size,
+            "room",
+            (
+                f"{server.room} places never hold a batch of {server.size}, so that no window ends early; "
+                "make it the batch at least, or set no window"
+            ),
+        ),
+        (
+            clock and (server.window_ms <= 0 or server.window_ms < full_ms * (1 - ROUNDING)),
+            "window_ms",
+            (
+                f"a clock ticks every {server.window_ms:g} ms, and a full batch takes {full_ms:g} ms; make "
+                "the window that long at least"
+            ),
+        ),
+        (
+            server.counts_system and server.room < 1,
+            "room",
+            "a system of no places takes no request; make it 1 or more",
+        ),
+        (
+            server.counts_system and clock,
+            "counts_system",
+            "a clock counts those who wait only; set queueCounts to waiting",
+        ),
+        (
+            arrival_cv > MOST_CV,
+            "arrival_cv",
+            f"{arrival_cv:g} is beyond the 0 … {MOST_CV:g} that batch servers were tested for; lower it",
+        ),
+    )
+    return next(((part, why) for wrong, part, why in problems if wrong), None)

@@ -1,0 +1,225 @@
+"""The queue model of batch servers: R servers that collect requests and answer them together.
+
+For Poisson arrivals the figures are exact; others are simulated. Source: Neuts, A general class of bulk
+queues with Poisson input (1967); docs/math.md has the equations.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import ClassVar, Self
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.queueing.bulk.sampled import Sampled, sampled
+from optimizer.queueing.bulk.steady import Steady, load_of, spacing_ms, steady
+from optimizer.queueing.measures import LOSS, MISSED, Measure
+from optimizer.queueing.performance import MS_PER_S, Performance, QueueModel, Room, Variability
+from optimizer.simulation.arrivals import POISSON_CV
+from optimizer.simulation.batches import CLOCK, OLDEST, BatchServer
+from optimizer.simulation.limits import UNLIMITED
+from optimizer.timing import BatchLaw, Law
+
+STABILITY_MARGIN = 1e-3
+"""Rates are sought up to this share below what full batches answer."""
+LEAST_LOAD = 1e-3
+"""Rates are sought from this share of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class BulkPerformance(Performance):
+    """Figures of R batch servers, with the law of the latency of each."""
+
+    rows: tuple[Steady | Sampled, ...]
+
+    @property
+    def busy(self) -> FloatArray:
+        """Share of the time in which each is busy."""
+        return np.array([row.busy for row in self.rows])
+
+    @property
+    def mean_batch(self) -> FloatArray:
+        """Mean number of requests that each answers together."""
+        return np.array([row.mean_batch for row in self.rows])
+
+    @property
+    def knows_percentiles(self) -> bool:
+        """Whether figures include percentiles of latencies: they do."""
+        return True
+
+    def figure(self, measure: Measure) -> FloatArray:
+        """Return a figure that can have a target, its mean or a percentile, shape (R,)."""
+        if measure.percentile is None:
+            return super(BulkPerformance, self).figure(measure)
+        if measure.metric == "itl":
+            return np.zeros(len(self.rows))
+        return np.array([row.quantile_ms(measure.percentile / 100) for row in self.rows])
+
+    def missed_share(self, limits_ms: FloatArray) -> FloatArray:
+        """Return the share of answered requests beyond the limit on the time to the answer."""
+        least = limits_ms[1:].min(axis=0)
+        return np.array([row.beyond(limit) for row, limit in zip(self.rows, least, strict=True)])
+
+
+@dataclass(frozen=True, slots=True)
+class BulkQueues(QueueModel):
+    """R batch servers; all fields have shape (R,)."""
+
+    name: ClassVar[str] = "bulk"
+    takes_variability: ClassVar[bool] = True
+    has_tokens: ClassVar[bool] = False
+    judges_shares: ClassVar[bool] = True
+    base_ms: FloatArray
+    slope_ms: FloatArray
+    max_batch: IntArray
+    trigger: IntArray
+    window_ms: FloatArray
+    room: IntArray
+    counts_system: BoolArray
+    arrival_cv: FloatArray
+
+    @classmethod
+    def takes(cls, law: type[Law]) -> bool:
+        """Say whether a law can drive this queue: it must know the time of a batch."""
+        return issubclass(law, BatchLaw)
+
+    @classmethod
+    def knows(cls, measure: Measure) -> bool:
+        """Say whether the figures include a measure: all but those of tokens."""
+        return measure.metric in {"e2e", "loss", "missed"}
+
+    @classmethod
+    def of_law(cls, law: Law, room: Room, variability: Variability) -> Self:
+        """Build the servers."""
+        assert isinstance(law, BatchLaw)
+        count = len(room.max_batch)
+        given = room.collecting
+        return cls(
+            law.base_ms,
+            law.slope_ms,
+            room.max_batch,
+            np.full(count, OLDEST) if given is None else given.trigger,
+            np.zeros(count) if given is None else given.window_ms,
+            np.full(count, UNLIMITED) if given is None else given.room,
+            np.zeros(count, np.bool_) if given is None else given.counts_system,
+            variability.arrival_cv,
+        )
+
+    def server(self, row: int) -> BatchServer:
+        """Return one of the servers; no batch is larger than the room."""
+        room, counts_system = int(self.room[row]), bool(self.counts_system[row])
+        size = min(int(self.max_batch[row]), max(room, 1))
+        window = 0.0 if size == 1 and self.trigger[row] != CLOCK else float(self.window_ms[row])
+        return BatchServer(
+            size,
+            window,
+            float(self.base_ms[row]),
+            float(self.slope_ms[row]),
+            room,
+            counts_system,
+            int(self.trigger[row]),
+        )
+
+    @property
+    def servers(self) -> list[BatchServer]:
+        """All of the servers."""
+        return [self.server(row) for row in range(len(self.max_batch))]
+
+    @property
+    def full_rate_rps(self) -> FloatArray:
+        """What full batches answer, shape (R,)."""
+        return np.array([MS_PER_S * server.size / spacing_ms(server) for server in self.servers])
+
+    @property
+    def least_rate_rps(self) -> FloatArray:
+        """The lower end of the rates that sizing considers, shape (R,)."""
+        return LEAST_LOAD * self.full_rate_rps
+
+    @property
+    def stable_rate_rps(self) -> FloatArray:
+        """The largest rate that counts as stable, shape (R,)."""
+        return (1 - STABILITY_MARGIN) * self.full_rate_rps
+
+    @property
+    def steps(self) -> BoolArray:
+        """Where a window makes answers late at low rates, shape (R,)."""
+        return self.window_ms > 0
+
+    @property
+    def law_type(self) -> type[Law]:
+        """The law that drives it."""
+        return BatchLaw
+
+    def take(self, rows: IntArray) -> Self:
+        """Return the servers of the chosen rows, in their order."""
+        return type(self)(*(getattr(self, item.name)[rows] for item in fields(self)))
+
+    def columns(self) -> list[FloatArray | IntArray | BoolArray]:
+        """Return everything that the figures of a row depend on."""
+        return [getattr(self, item.name) for item in fields(self)]
+
+    def row_at(self, row: int, rate_rps: float) -> Steady | Sampled:
+        """Return the long run of one of the servers at a rate.
+
+        Raises:
+            AnalysisError: without a limit to the queue it grows without end.
+        """
+        rate, cv = rate_rps / MS_PER_S, float(self.arrival_cv[row])
+        server = self.server(row)
+        return steady(server, rate) if cv == POISSON_CV else sampled(server, rate, cv)
+
+    def analyze(self, rate_rps: FloatArray) -> BulkPerformance:
+        """Return means and distributions at arrival rates > 0, shape (R,).
+
+        Without a limit to the queue there is no long run beyond the stable rate; the figures are then those
+        at that rate.
+        """
+        most = np.where(self.room < UNLIMITED, np.inf, self.stable_rate_rps)
+        rates = np.minimum(rate_rps, most)
+        rows = tuple(self.row_at(row, rate) for row, rate in enumerate(rates.tolist()))
+
+        def of(name: str) -> FloatArray:
+            return np.array([getattr(row, name) for row in rows])
+
+        response, service, loss, queue = of("mean_ms"), of("service_ms"), of("rejected"), of("queue")
+        throughput = rate_rps * (1 - loss)
+        load = [load_of(row.server, rate / MS_PER_S) for row, rate in zip(rows, rate_rps, strict=True)]
+        return BulkPerformance(
+            offered_rps=rate_rps,
+            throughput_rps=throughput,
+            response_ms=response,
+            wait_ms=response - service,
+            service_ms=service,
+            prefill_ms=np.zeros(len(rows)),
+            ttft_ms=response,
+            itl_ms=np.zeros(len(rows)),
+            in_service=throughput * service / MS_PER_S,
+            in_queue=queue,
+            utilization=np.array(load),
+            loss=loss,
+            p_empty=1 - of("busy"),
+            p_full=loss,
+            rows=rows,
+        )
+
+    def excess(self, rate_rps: FloatArray, limits: Sequence[Mapping[Measure, float]]) -> FloatArray:
+        """Return by how much the worst target is exceeded, shape (R,): one probability for each."""
+        return np.array(
+            [
+                max(
+                    (_excess(self.row_at(row, rate), *target) for target in limits[row].items()), default=-1.0
+                )
+                for row, rate in enumerate(rate_rps.tolist())
+            ]
+        )
+
+
+def _excess(found: Steady | Sampled, measure: Measure, limit: float) -> float:
+    """Return the excess over a target, as a share of what it allows."""
+    if measure == LOSS:
+        return found.rejected / limit - 1
+    if measure == MISSED:
+        raise ValueError(f"{measure.label} has a limit of its own for every request")
+    if measure.percentile is None:
+        return found.mean_ms / limit - 1
+    return found.beyond(limit) / (1 - measure.percentile / 100) - 1

@@ -1,0 +1,227 @@
+"""A batch server in the long run at one rate of Poisson arrivals: exact means, and the law of the latency.
+
+Takes a server and a rate; the work is compiled, and loaded when it is first asked for.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from optimizer.arrays import FloatArray
+from optimizer.errors import AnalysisError
+from optimizer.simulation.batches import CLOCK, OLDEST, BatchServer
+from optimizer.simulation.limits import UNLIMITED
+
+TAIL = 1e-13
+"""Chance of a queue beyond the states that are looked at, where there is room for any number."""
+MOST_STATES = 40_000
+AGES = 12
+"""Ages at which those are looked at whom a start leaves over, where their windows are still open."""
+ROUNDS = 3
+"""Times that these ages and the chain are found from each other."""
+RESIDUAL = 1e-9
+LEAST_ANCHOR = 1e7
+"""Times that a state may be likelier than the one from which the others are found."""
+SLACK = 1e-7
+"""Relative excess over the share beyond a percentile that rounding may cause."""
+PRECISION = 1e-9
+"""Relative width of the bracket around a percentile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """The long run of a server at a rate."""
+
+    server: BatchServer
+    rate: float
+    """Arrivals [1/ms]."""
+    starts: FloatArray
+    """How often a batch starts with i requests there, by i; shape (states + 1,)."""
+    behind: FloatArray
+    """How often a service leaves q requests behind it, by q < B; shape (B,)."""
+    ages: FloatArray
+    """Ages of the oldest that a start leaves over [ms]."""
+    age_chances: FloatArray
+    """How likely these are, by the number left over; shape (B, ages)."""
+    served: float
+    """Mean requests of a cycle, from one start to the next, that are answered; and lost:"""
+    lost: float
+    busy_ms: float
+    """Mean time of a cycle in which the server is busy."""
+    queue_time: float
+    """Integral of the queue over a mean cycle [requests·ms]."""
+    answered: float
+    """Mean of n·s(n) over cycles [requests·ms]."""
+
+    @property
+    def cycle_ms(self) -> float:
+        """From one start to the next."""
+        return (self.served + self.lost) / self.rate
+
+    @property
+    def rejected(self) -> float:
+        """Share of requests that find no room."""
+        return self.lost / (self.served + self.lost)
+
+    @property
+    def service_ms(self) -> float:
+        """Mean time of a request in service."""
+        return self.answered / self.served
+
+    @property
+    def mean_ms(self) -> float:
+        """Mean latency."""
+        return (self.queue_time + self.answered) / self.served
+
+    @property
+    def queue(self) -> float:
+        """Mean number of requests that wait."""
+        return self.queue_time / self.cycle_ms
+
+    @property
+    def busy(self) -> float:
+        """Share of the time in which the server is busy."""
+        return self.busy_ms / self.cycle_ms
+
+    @property
+    def mean_batch(self) -> float:
+        """Mean number of requests that are answered together."""
+        return float(self.served / (1 - self.starts[0]))
+
+    def beyond(self, limit_ms: float) -> float:
+        """Return the share of answered requests that take longer than a limit."""
+        from optimizer.queueing.bulk.beyond import beyond
+
+        law = self.server, self.rate, self.starts, self.behind, self.served
+        return float(beyond(*law, limit_ms, self.ages, self.age_chances))
+
+    def quantile_ms(self, share: float) -> float:
+        """Return the least latency that a share of the answered requests does not exceed."""
+        from scipy.optimize import brentq
+
+        over = (1 - share) * (1 + SLACK)
+        least = self.server.base_ms + self.server.slope_ms
+        low, high = 0.5 * least, max(2 * self.mean_ms, least)
+        while self.beyond(high) > over:
+            low, high = high, 2 * high
+        return float(
+            brentq(lambda t: self.beyond(t) - over, low, high, xtol=PRECISION * high, rtol=PRECISION)
+        )
+
+
+def load_of(server: BatchServer, rate: float) -> float:
+    """Return the share of what full batches could answer that comes."""
+    return rate * spacing_ms(server) / server.size
+
+
+def spacing_ms(server: BatchServer) -> float:
+    """Return the time between the starts of full batches."""
+    return server.window_ms if server.trigger == CLOCK else server.base_ms + server.slope_ms * server.size
+
+
+def steady(server: BatchServer, rate: float) -> Steady:
+    """Return the long run of a server at a rate of arrivals [1/ms].
+
+    Raises:
+        AnalysisError: without a limit to the queue it grows without end.
+    """
+    from optimizer.queueing.bulk.totals import totals
+
+    states = _states(server, rate)
+    ages, chances = _first_ages(server, rate)
+    full_ms = server.base_ms + server.slope_ms * server.size
+    pending = server.trigger == OLDEST and server.size > 1 and server.window_ms > full_ms
+    for _ in range(ROUNDS if pending else 1):
+        starts = _starts(server, rate, states, ages, chances)
+        if pending:
+            chances = _ages(server, rate, starts, ages)
+    behind = np.zeros(server.size)
+    found = totals(server, rate, starts, ages, chances, behind)
+    return Steady(server, rate, starts, behind, ages, chances, *found)
+
+
+def _states(server: BatchServer, rate: float) -> int:
+    """Return up to which queue at the start of a batch the chain is looked at."""
+    most = min(max(server.room, 1), MOST_STATES)
+    mean, load = rate * spacing_ms(server), load_of(server, rate)
+    if load >= 1:
+        if server.room >= UNLIMITED:
+            raise AnalysisError("the queue grows without end; lower the rate, or limit the queue")
+        return most
+    top = server.size + mean + 9 * math.sqrt(mean) + 25
+    return int(min(max(top, server.size + mean - math.log(TAIL) / _decay(server.size, mean)), most))
+
+
+def _decay(size: int, mean: float) -> float:
+    """Return x > 0 with B·x = λ·s·(eˣ − 1): a queue of one more is less likely by e⁻ˣ in the end."""
+    from scipy.optimize import brentq
+
+    def excess(x: float) -> float:
+        return mean * math.expm1(x) - size * x
+
+    low = math.log(size / mean)  # where the excess is least
+    high = 2 * low + 1e-9
+    while excess(high) < 0:
+        high *= 2
+    return float(brentq(excess, low, high))
+
+
+def _starts(
+    server: BatchServer, rate: float, states: int, ages: FloatArray, chances: FloatArray
+) -> FloatArray:
+    """Return how often a batch starts with i requests there."""
+    from optimizer.queueing.bulk.chain import fill_band
+
+    least = 0 if server.trigger == CLOCK else 1
+    count = states + 1 - least
+    mean = rate * spacing_ms(server)
+    up = int(min(count - 1, max(server.size, mean + 9 * math.sqrt(mean) + 25)))
+    band = np.zeros((server.size + up + 1, count))
+    fill_band(server, rate, states, up, ages, chances, band)
+    for anchor in dict.fromkeys((server.size, int(mean), states, least)):
+        found = _anchored(band, up, server.size, min(max(anchor, least), states) - least)
+        if found is not None:
+            return np.concatenate((np.zeros(least), found))
+    raise AnalysisError("the queue at the starts of batches has no long run that can be found")
+
+
+def _anchored(band: FloatArray, up: int, size: int, anchor: int) -> FloatArray | None:
+    """Return the long run, found from a state whose equation is left out; none if it is too rare for that."""
+    from scipy.linalg import solve_banded
+
+    matrix, count = band.copy(), band.shape[1]
+    columns = np.arange(max(anchor - up, 0), min(anchor + size, count - 1) + 1)
+    matrix[size + anchor - columns, columns] = 0.0
+    matrix[size, anchor] = 1.0
+    right = np.zeros(count)
+    right[anchor] = 1.0
+    found = solve_banded((up, size), matrix, right)
+    left_out = float(band[size + anchor - columns, columns] @ found[columns])
+    most = float(np.abs(found).max())
+    if abs(left_out) > RESIDUAL * most or most > LEAST_ANCHOR or found.min() < -RESIDUAL * most:
+        return None
+    found = np.maximum(found, 0.0)
+    return np.asarray(found / found.sum())
+
+
+def _first_ages(server: BatchServer, rate: float) -> tuple[FloatArray, FloatArray]:
+    """Return ages at which left-over requests are looked at, and a first guess of their chances: l/λ."""
+    full = server.base_ms + server.slope_ms * server.size
+    nodes, _ = np.polynomial.legendre.leggauss(AGES)
+    ages = np.append((nodes + 1) / 2 * full, 1e30)
+    chances = np.zeros((server.size, AGES + 1))
+    for left in range(1, server.size):
+        chances[left, np.abs(ages[:-1] - left / rate).argmin()] = 1.0
+    return ages, chances
+
+
+def _ages(server: BatchServer, rate: float, starts: FloatArray, ages: FloatArray) -> FloatArray:
+    """Return how likely the ages of the oldest are that a start leaves over, by the number left over."""
+    from optimizer.queueing.bulk.chain import fill_ages
+
+    _, weights = np.polynomial.legendre.leggauss(AGES)
+    full = server.base_ms + server.slope_ms * server.size
+    chances = np.zeros((server.size, AGES + 1))
+    fill_ages(server, rate, starts, ages, weights / 2 * full, chances)
+    return chances

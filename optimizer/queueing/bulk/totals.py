@@ -1,0 +1,178 @@
+"""Means over the cycles of a batch server: requests served and lost, time busy and waited; compiled."""
+
+import math
+
+import numpy as np
+
+from optimizer.arrays import FloatArray
+from optimizer.queueing.bulk.chain import FIRST_POINTS, after_service, room_beside, service_ms
+from optimizer.queueing.bulk.poisson import fill_chances
+from optimizer.simulation.batches import CLOCK, COLLECT, GAP, INTERVAL, BatchServer
+from optimizer.simulation.machine.compiling import compiled_with_arrays, entry_with_arrays
+
+
+@compiled_with_arrays
+def waited(rate: float, span: float, first: int, room: int) -> tuple[float, float]:
+    """Return the mean of the queue over a span times the span, and how many are lost in it [requests].
+
+    The queue begins with `first` and grows by all that come, up to `room`.
+    """
+    places = room - first
+    mean = rate * span
+    chances = np.empty(min(places, int(mean + 9 * math.sqrt(mean) + 25)) + 2)
+    fill_chances(mean, chances)
+    beyond, total, lasting = 1.0, 0.0, 0.0
+    # The queue holds first + c for the time of P(N > c) / rate.
+    for c in range(min(places, len(chances))):
+        beyond -= chances[c]
+        here = max(beyond, 0.0) / rate
+        total += (first + c) * here
+        lasting += here
+    if places < len(chances):
+        full = max(span - lasting, 0.0)
+        return total + room * full, rate * full
+    return total, 0.0
+
+
+@compiled_with_arrays
+def waited_in_window(rate: float, span: float, first: int, size: int) -> float:
+    """Return the same over a window that ends when the batch is full."""
+    chances = np.empty(size - first)
+    fill_chances(rate * span, chances)
+    beyond, total = 1.0, 0.0
+    for c in range(size - first):
+        beyond -= chances[c]
+        total += (first + c) * max(beyond, 0.0) / rate
+    return total
+
+
+@entry_with_arrays
+def totals(
+    server: BatchServer, rate: float, starts: FloatArray, ages: FloatArray, age_chances: FloatArray,
+    behind: FloatArray,
+) -> tuple[float, float, float, float, float]:  # fmt: skip
+    """Return, for a mean cycle, requests served and lost, time busy, the queue over time, and Σ n·s(n).
+
+    Fills `behind` with how often a service leaves q < B requests behind it.
+    """
+    size, window = server.size, server.window_ms
+    states = len(starts) - 1
+    served, lost, busy, queue_time, answered = 0.0, 0.0, 0.0, 0.0, 0.0
+    behind[:] = 0.0
+    queue = np.empty(states + 1)
+    clock = server.trigger == CLOCK
+    for i in range(0 if clock else 1, states + 1):
+        if starts[i] < 1e-18:
+            continue
+        n = min(i, size)
+        service = service_ms(server, n) if n > 0 else 0.0
+        served += starts[i] * n
+        busy += starts[i] * service
+        answered += starts[i] * n * service
+        if clock:
+            beside = room_beside(server, n) if n > 0 else server.room
+            if server.counts_system and n > 0:
+                waiting, gone = waited(rate, service, i - n, beside)
+                chances = np.empty(beside - i + n + 1)
+                fill_chances(rate * service, chances)
+                rest = 1.0
+                for c in range(len(chances)):
+                    here = chances[c] if c < len(chances) - 1 else max(rest, 0.0)
+                    rest -= chances[c]
+                    more, away = waited(rate, window - service, i - n + c, server.room)
+                    waiting += here * more
+                    gone += here * away
+            else:
+                waiting, gone = waited(rate, window, i - n, beside)
+        else:
+            waiting, gone = waited(rate, service, i - n, room_beside(server, n))
+            after_service(server, rate, i, states, queue)
+            for q in range(min(size, states + 1)):
+                behind[q] += starts[i] * queue[q]
+        queue_time += starts[i] * waiting
+        lost += starts[i] * gone
+    if not clock and window > 0 and size > 1:
+        queue_time += waited_when_free(server, rate, starts, behind, ages, age_chances)
+    return served, lost, busy, queue_time, answered
+
+
+@compiled_with_arrays
+def waited_when_free(
+    server: BatchServer, rate: float, starts: FloatArray, behind: FloatArray, ages: FloatArray,
+    age_chances: FloatArray,
+) -> float:  # fmt: skip
+    """Return the queue over the time in which the server is free, of a mean cycle."""
+    size, window = server.size, server.window_ms
+    total = 0.0
+    if server.trigger == GAP:
+        going_on = 1 - math.exp(-rate * window)
+        visits = behind[0]
+        for j in range(1, size):
+            visits += behind[j]
+            total += visits * j * going_on / rate
+            visits *= going_on
+        return total
+    if server.trigger == INTERVAL:
+        total = behind[0] / -math.expm1(-rate * window) * waited_in_window(rate, window, 0, size)
+        for q in range(1, size):
+            total += behind[q] * waited_in_window(rate, window, q, size)
+        return total
+    total = behind[0] * waited_in_window(rate, window, 1, size)
+    if server.trigger == COLLECT:
+        for q in range(1, size):
+            total += behind[q] * waited_in_window(rate, window, q, size)
+        return total
+    return total + waited_oldest(server, rate, starts, ages, age_chances)
+
+
+@compiled_with_arrays
+def waited_oldest(
+    server: BatchServer, rate: float, starts: FloatArray, ages: FloatArray, age_chances: FloatArray
+) -> float:
+    """Return the queue over the rest of windows that were opened during a service, under `oldest`."""
+    size, window = server.size, server.window_ms
+    total = 0.0
+    chances, in_horizon, in_window = np.empty(size + 2), np.empty(size + 1), np.empty(size + 1)
+    for n in range(1, size + 1):
+        most, service = room_beside(server, n), service_ms(server, n)
+        if starts[n] == 0 or most <= 0:
+            continue
+        horizon = min(service, window)
+        if most >= size:
+            # The first came in the last `horizon` of the service, and j are there before its window is over.
+            late = math.exp(-rate * (service - horizon))
+            opened = -math.expm1(-rate * horizon)
+            fill_chances(rate * horizon, in_horizon)
+            fill_chances(rate * window, in_window)
+            beyond_horizon, beyond_window = 1.0 - in_horizon[0], 1.0
+            for j in range(1, size):
+                beyond_horizon -= in_horizon[j]
+                beyond_window -= in_window[j - 1]
+                total += starts[n] * late * j * max(opened * beyond_window - beyond_horizon, 0.0) / rate
+            continue
+        for m in range(FIRST_POINTS):
+            age = (m + 0.5) * horizon / FIRST_POINTS
+            weight = starts[n] * rate * math.exp(-rate * (service - age)) * horizon / FIRST_POINTS
+            fill_chances(rate * age, chances)
+            rest = 1.0
+            for c in range(most):
+                here = max(rest, 0.0) if c == most - 1 else chances[c]
+                rest -= chances[c]
+                total += weight * here * waited_in_window(rate, window - age, 1 + c, size)
+    full = service_ms(server, size)
+    if window <= full:
+        return total
+    most = room_beside(server, size)
+    for m in range(len(ages)):
+        over = window - full - ages[m]
+        if over <= 0:
+            continue
+        fill_chances(rate * full, chances)
+        for left in range(1, min(size, len(starts) - size)):
+            rest = 1.0
+            for c in range(min(size, most + 1) - left):
+                here = max(rest, 0.0) if left + c == most else chances[c]
+                rest -= chances[c]
+                flow = starts[size + left] * age_chances[left, m]
+                total += flow * here * waited_in_window(rate, over, left + c, size)
+    return total

@@ -1,0 +1,24 @@
+"""A part of a report as plain text and tables; how it looks is decided elsewhere."""
+
+from typing import NamedTuple
+
+
+class Column(NamedTuple):
+    """A column of a table."""
+
+    heading: str
+    numeric: bool = True
+
+
+class Section(NamedTuple):
+    """A part of a report."""
+
+    name: str
+    """Short, for links."""
+    title: str
+    text: tuple[str, ...] = ()
+    """Paragraphs."""
+    columns: tuple[Column, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    picture: str = ""
+    """Kind of the picture that belongs to it, if any."""

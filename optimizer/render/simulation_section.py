@@ -1,0 +1,87 @@
+"""The section of a report on a simulation: every latency as predicted and as simulated, and every target."""
+
+from collections.abc import Iterator
+
+from optimizer.render.estimates import marked
+from optimizer.render.section import Column, Section
+from optimizer.render.simulation_words import (
+    VERDICTS,
+    number,
+    simulation_effort,
+    simulation_headline,
+    with_width,
+)
+from optimizer.studies.simulation.document import (
+    Interval,
+    SimulatedLatency,
+    SimulatedPool,
+    Simulation,
+    TargetCheck,
+)
+
+LATENCIES = (("TTFT", "ttft", 0), ("ITL", "itl", 1), ("end-to-end", "e2e", 0))
+"""What a latency is called, its field, and the digits after the point [ms]."""
+NONE = "–"
+
+
+def simulation_section(found: Simulation) -> Section:
+    """Return a row for each latency of each pool, and what becomes of the targets in words."""
+    columns = (
+        Column("server", numeric=False), Column("accelerator", numeric=False),
+        Column("latency [ms]", numeric=False), Column("mean predicted"), Column("simulated"),
+        Column("p95 predicted"), Column("simulated"), Column("p99 predicted"), Column("simulated"),
+        Column("within target"), Column("pool", numeric=False),
+    )  # fmt: skip
+    effort = (
+        f"One replica of each pool is run request by request at its share of the load: "
+        f"{simulation_effort(found)}. Intervals (±) hold 95 %."
+    )
+    text = [
+        f"{simulation_headline(found)}.",
+        effort,
+        *(said for pool in found.pools for said in _doubts(pool)),
+    ]
+    rows = [row for pool in found.pools for row in _rows(pool)]
+    return Section("simulation", "Predicted and simulated", tuple(text), columns, tuple(rows))
+
+
+def _rows(pool: SimulatedPool) -> Iterator[tuple[str, ...]]:
+    place, verdict = (pool.server, marked(pool.accelerator, pool.estimated)), VERDICTS[pool.verdict]
+    if pool.overload is not None:
+        yield (*place, "no steady state", *([NONE] * 7), verdict)
+    for label, name, digits in LATENCIES:
+        latency: SimulatedLatency | None = getattr(pool, name)
+        if latency is not None:
+            share: Interval | None = getattr(pool, f"within_{name}")
+            within = NONE if share is None else f"{share.value:.1%}"
+            yield (*place, label, *_figures(latency, digits), within, verdict)
+
+
+def _figures(latency: SimulatedLatency, digits: int) -> tuple[str, ...]:
+    """Return mean, p95 and p99, each as predicted and as simulated."""
+    known = latency.predicted_percentiles
+    predicted = (
+        latency.predicted_mean,
+        None if known is None else known.p95_ms,
+        None if known is None else known.p99_ms,
+    )
+    simulated = (latency.mean, latency.p95, latency.p99)
+    return tuple(
+        cell
+        for plan, run in zip(predicted, simulated, strict=True)
+        for cell in (NONE if plan is None else number(plan, digits), with_width(run, digits))
+    )
+
+
+def _doubts(pool: SimulatedPool) -> Iterator[str]:
+    """Say of a pool why it has no steady state, or which targets it does not surely keep."""
+    place = f"{pool.server} on {pool.accelerator}"
+    if pool.overload is not None:
+        yield f"{place}: {pool.overload}."
+    else:
+        yield from (f"{place}: {_doubt(check)}." for check in pool.targets if check.verdict != "held")
+
+
+def _doubt(check: TargetCheck) -> str:
+    limit = number(check.limit)
+    return f"{check.target} {with_width(check.simulated)}, target {limit}: {VERDICTS[check.verdict]}"

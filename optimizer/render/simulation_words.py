@@ -1,0 +1,42 @@
+"""A simulation in words: how many pools keep their targets, what was run, a figure with its interval."""
+
+from collections import Counter
+
+from optimizer.studies.simulation.document import Interval, Simulation, Verdict
+
+VERDICTS: dict[Verdict, str] = {"held": "held", "missed": "missed", "close": "too close to call"}
+"""What is said of a target, or of all targets of a pool."""
+SHORT_VERDICTS: dict[Verdict, str] = {"held": "held", "missed": "missed", "close": "too close"}
+"""The same where there is little room."""
+
+
+def simulation_headline(found: Simulation) -> str:
+    """Say how many pools keep their targets, how many miss one, and how many are too close to call."""
+    counts = Counter(pool.verdict for pool in found.pools)
+    said = f"{counts['held']} of {len(found.pools)} pools keep their targets"
+    if counts["missed"]:
+        said += f", {counts['missed']} miss"
+    if counts["close"]:
+        said += f", {counts['close']} too close to call: simulate more requests to tell"
+    return said
+
+
+def simulation_effort(found: Simulation) -> str:
+    """Say what was run, and the goodput that came of it."""
+    return (
+        f"goodput {found.goodput_rps:,.4g} of {found.offered_rps:,.4g} requests/s, "
+        f"{found.requests:,} requests to one replica of each pool, seed {found.seed}"
+    )
+
+
+def with_width(figure: Interval, digits: int | None = None) -> str:
+    """Return a figure with the half-width of its interval, to so many digits after the point if given."""
+    width = "" if figure.half_width is None else f" ±{number(figure.half_width, digits)}"
+    return number(figure.value, digits) + width
+
+
+def number(value: float, digits: int | None = None) -> str:
+    """Return a number to so many digits after the point; to three that count where none are given."""
+    if digits is not None:
+        return f"{value:,.{digits}f}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -1,0 +1,110 @@
+"""The batch server: collects requests, answers them together, and turns away who finds no room."""
+
+import math
+
+import numpy as np
+
+from optimizer.arrays import FloatArray, IntArray
+from optimizer.simulation.batches import CLOCK, COLLECT, GAP, INTERVAL, OLDEST, BatchServer
+from optimizer.simulation.machine.compiling import compiled, entry
+
+TICK_ROUNDING = 1e-9
+"""Share of a tick by which a service that ends with it may seem late."""
+
+
+@entry
+def run_batches(
+    server: BatchServer, arrival_ms: FloatArray, start_ms: FloatArray, last_ms: FloatArray, queue: IntArray
+) -> tuple[float, float, int]:
+    """Run all requests through an empty server, and return its busy time, ∫ batch dt, and its batches.
+
+    Args:
+        server: the server.
+        arrival_ms: ascending, shape (R,).
+        start_ms: filled with the start of each request's batch; NaN where it is turned away, as `last_ms`.
+        last_ms: filled with the answers.
+        queue: room for R rows.
+    """
+    size = server.size
+    start_ms[:] = np.nan
+    last_ms[:] = np.nan
+    count = len(arrival_ms)
+    head, tail, arrival = 0, 0, 0
+    free_ms, tick = 0.0, 0
+    busy_ms, batch_ms, batches = 0.0, 0.0, 0
+    while True:
+        if tail == head and arrival >= count:
+            return busy_ms, batch_ms, batches
+        deadline = first_deadline(server, free_ms, tick, tail - head, arrival_ms, head, queue)
+        now_ms = free_ms
+        while server.trigger == CLOCK or tail - head < size:
+            come_ms = arrival_ms[arrival] if arrival < count else math.inf
+            if deadline <= come_ms and tail > head:
+                now_ms = max(now_ms, deadline)
+                break
+            if come_ms == math.inf:
+                now_ms = max(now_ms, deadline)
+                break
+            if deadline <= come_ms:
+                deadline = next_deadline(server, deadline, come_ms)
+                continue
+            if tail - head < server.room:
+                queue[tail] = arrival
+                tail += 1
+            arrival += 1
+            now_ms = max(now_ms, come_ms)
+            if server.window_ms == 0:
+                break
+            if server.trigger == GAP or (tail - head == 1 and server.trigger in (OLDEST, COLLECT)):
+                deadline = come_ms + server.window_ms
+        if tail == head:
+            return busy_ms, batch_ms, batches
+        if server.trigger == CLOCK:
+            tick = round(now_ms / server.window_ms)
+        n = min(tail - head, size)
+        service = server.base_ms + server.slope_ms * n
+        free_ms = now_ms + service
+        for k in range(head, head + n):
+            start_ms[queue[k]] = now_ms
+            last_ms[queue[k]] = free_ms
+        head += n
+        busy_ms += service
+        batch_ms += n * service
+        batches += 1
+        room = server.room - n if server.counts_system else server.room
+        while arrival < count and arrival_ms[arrival] < free_ms:
+            if tail - head < room:
+                queue[tail] = arrival
+                tail += 1
+            arrival += 1
+
+
+@compiled
+def first_deadline(
+    server: BatchServer,
+    free_ms: float,
+    tick: int,
+    waiting: int,
+    arrival_ms: FloatArray,
+    head: int,
+    queue: IntArray,
+) -> float:
+    """Return when a server that has become free starts whatever there is; infinity: it waits for somebody."""
+    window = server.window_ms
+    if server.trigger == CLOCK:
+        return max(math.ceil(free_ms / window - TICK_ROUNDING), tick + 1) * window
+    if server.trigger == INTERVAL and window > 0:
+        return free_ms + window
+    if waiting == 0:
+        return math.inf
+    if server.trigger == OLDEST:
+        return arrival_ms[queue[head]] + window
+    return free_ms + window
+
+
+@compiled
+def next_deadline(server: BatchServer, deadline: float, come_ms: float) -> float:
+    """Return the first deadline, one window after the other, that somebody who comes then finds ahead."""
+    window = server.window_ms
+    passed = math.floor((come_ms - deadline) / window) + 1
+    return deadline + passed * window

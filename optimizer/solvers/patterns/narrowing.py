@@ -1,0 +1,179 @@
+"""One level solved within its gap: over a core of options, then over all that leave room for better.
+
+An answer that takes an option of reduced cost r is above the relaxation's bound by r at least. So what is
+left out of a model, as its reduced cost is above some room, is in no answer below bound plus room.
+Equation numbers refer to ``docs/math.md``.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optimizer.arrays import FloatArray, IntArray
+from optimizer.solvers.deadline import Deadline
+from optimizer.solvers.highs import HighsSession
+from optimizer.solvers.model import Outcome, RunResult
+from optimizer.solvers.patterns.answers import Incumbent
+from optimizer.solvers.patterns.pool import Pool, reduced_costs
+from optimizer.solvers.patterns.program import Program
+from optimizer.solvers.patterns.relaxation import Relaxed
+
+CORE_OPTIONS = 1_000
+"""Options beside those that the relaxation uses."""
+GUIDED_OPTIONS = 3_000
+"""The same where another measure than the level's own chooses them."""
+STEP_SLACK = 1e-4
+"""Part of a step by which a bound of an integer level must be above the step below."""
+CORE_S = 4.0
+"""Most time for the core [s]."""
+SIZES = (3_000, 10_000, 30_000)
+"""Options of the models after the core, as far as there is room for so many."""
+STEP_SHARE = 0.6
+"""Part of the time left that each of these models may use."""
+MOST_OPTIONS = 60_000
+"""Options of a model at most."""
+OPTIONS_PER_S = 8_000
+"""Options of a model for each second that it may take: a solver that simplifies cannot be stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """How near a bound has to come."""
+
+    gap: float
+    """Relative."""
+    step: float
+    """By how much two answers differ at least; 0 for any."""
+
+    def distance(self, value: float) -> float:
+        """Return the distance of value and bound at which a level is proved."""
+        return max(self.gap * abs(value), self.step * (1 - STEP_SLACK), 1e-9 * max(1.0, abs(value)))
+
+
+class Narrowing:
+    """The search for one level: what is known of its answer and bound, and what to try next."""
+
+    def __init__(
+        self,
+        program: Program,
+        pool: Pool,
+        relaxed: Relaxed,
+        incumbent: Incumbent,
+        target: Target,
+    ) -> None:
+        self.program, self.pool, self.relaxed = program, pool, relaxed
+        self.incumbent, self.target = incumbent, target
+        self.bound = relaxed.bound
+        self.measured_before = -1
+        self._extend()
+        self.feasible = self._holds()
+        self.value = self.incumbent.of_level(self.weight) if self.feasible else np.inf
+
+    def _extend(self) -> None:
+        """Bring weights and reduced costs up to what the pool has grown to."""
+        options, program, pool = self.pool.options, self.program, self.pool
+        self.weight = program.measure.of(options)
+        allowed = program.allowed(options) & ~pool.gone
+        reduced = np.where(allowed, reduced_costs(program, options, self.relaxed.prices), np.inf)
+        least = np.full(len(pool.problem.priority), np.inf)
+        np.minimum.at(least, options.server, reduced)
+        over = reduced - np.where(np.isfinite(least), least, 0.0)[options.server]
+        self.reduced: FloatArray = np.maximum(over, 0.0)
+        self.least = least
+
+    def _holds(self) -> bool:
+        """Return whether the best answer keeps what the level requires."""
+        chosen, program = self.incumbent.chosen, self.program
+        options = self.pool.options.take(chosen)
+        mine = program.in_play[options.server]
+        fits = (program.shared(options)[mine].sum(axis=0) <= program.limits + 1e-9).all()
+        return bool(fits and program.allowed(options)[mine].all())
+
+    @property
+    def proved(self) -> bool:
+        """Whether value and bound are as near as they have to be."""
+        return self.feasible and self.value - self.bound <= self.target.distance(self.value)
+
+    def core(self, deadline: Deadline, guide: Relaxed | None = None) -> None:
+        """Solve over the options that the relaxation uses, and those that it nearly uses.
+
+        Args:
+            deadline: when to stop.
+            guide: a relaxation of another measure to choose the options by.
+        """
+        if self.proved or deadline.passed:
+            return
+        relaxed, reduced = self.relaxed, self.reduced
+        if guide is not None:
+            relaxed, reduced = guide, np.where(self.pool.options.served, np.inf, 0.0)
+            reduced[: len(guide.reduced_cost)] = np.minimum(guide.reduced_cost, reduced[: len(guide.used)])
+            reduced = np.where(np.isfinite(self.reduced), reduced, np.inf)
+        used = np.zeros(len(self.reduced), np.bool_)
+        used[: len(relaxed.used)] = relaxed.used
+        others = np.where(used, np.inf, reduced)
+        wanted = CORE_OPTIONS if guide is None else GUIDED_OPTIONS
+        near = np.argsort(others, kind="stable")[:wanted]
+        used[near[np.isfinite(others[near])]] = True
+        self._solve(np.flatnonzero(used), min(deadline.left_s, CORE_S))
+
+    def rooms(self, deadline: Deadline) -> None:
+        """Solve over more and more options, until nothing better can be left out or it takes too long."""
+        for size in SIZES:
+            if self.proved or deadline.passed or not self.feasible:
+                return
+            wanted = self.value - self.target.distance(self.value) - self.relaxed.bound
+            wanted = max(wanted, 0.0) * (1 + 1e-9) + 1e-12
+            possible = self.reduced[np.isfinite(self.reduced)]
+            nth = np.partition(possible, size)[size] if size < len(possible) else np.inf
+            room = min(wanted, float(nth))
+            complete = self._enumerate(room)
+            time_s = deadline.left_s * STEP_SHARE
+            options = np.flatnonzero(self.reduced <= room)
+            most = int(min(MOST_OPTIONS, OPTIONS_PER_S * time_s))
+            if len(options) > most:
+                options = options[np.argsort(self.reduced[options], kind="stable")[:most]]
+                complete = False
+            before = self.value
+            result = self._solve(options, time_s)
+            if complete:
+                within = result.bound if result.outcome is not Outcome.infeasible else np.inf
+                self.bound = max(self.bound, min(within, self.relaxed.bound + room, self.value))
+            if room >= wanted or (result.outcome is Outcome.time_limit and self.value >= before):
+                return
+
+    def _enumerate(self, room: float) -> bool:
+        """Add every pattern of at most that reduced cost to the pool; return whether that was possible."""
+        if not len(self.pool.cases.server):
+            return True
+        limit = np.where(np.isfinite(self.least), self.least + room, -np.inf)
+        below = self.pool.below(self.program, self.relaxed.prices, limit)
+        if not below.complete:
+            return False
+        self.pool.add(below.options)
+        self._extend()
+        return True
+
+    def _solve(self, options: IntArray, time_s: float) -> RunResult:
+        """Solve over some options and those of the best answer, and take over what is better."""
+        start = None
+        if self.feasible:
+            mine = self.program.in_play[self.pool.options.server[self.incumbent.chosen]]
+            own = self.incumbent.chosen[mine]
+            options = np.union1d(options, own)
+            start = np.isin(options, own).astype(np.float64)
+        session = HighsSession(self.program.model(self.pool.options.take(options)))
+        gap = self.target.gap / 2
+        result = session.solve_at_once(self.weight[options], start, gap, time_s)
+        if result.x is not None:
+            self._offer(options[result.x > 0.5])
+        return result
+
+    def _offer(self, chosen: IntArray) -> None:
+        value = float(self.weight[chosen].sum())
+        if self.feasible and value >= self.value:
+            return
+        self.incumbent.offer(self.incumbent.completed(chosen))
+        self._extend()
+        self.feasible = self._holds()
+        if self.feasible:
+            self.value = self.incumbent.of_level(self.weight)

@@ -1,0 +1,177 @@
+"""The relaxation of a level over all patterns: few columns, more by price, and a bound from its multipliers.
+
+Equation numbers refer to ``docs/math.md``.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.solvers.deadline import Deadline
+from optimizer.solvers.highs import GrowingLp
+from optimizer.solvers.model import Outcome
+from optimizer.solvers.patterns.bounds import bound_of
+from optimizer.solvers.patterns.pool import Pool, reduced_costs
+from optimizer.solvers.patterns.program import Program
+
+EACH_ROUND = 3
+"""Columns that a server gets at most in one round."""
+ROUNDING = 1e-9
+"""Part of the largest weight of an option that counts as nothing."""
+MISSING = 10.0
+"""Price of a server that takes nothing where it must not, in parts of the largest weight."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relaxed:
+    """What the relaxation of a level says."""
+
+    prices: FloatArray
+    """Multipliers of the shared rows, not below zero."""
+    bound: float
+    """What they prove: no answer is less."""
+    reduced_cost: FloatArray
+    """By how much an answer that takes an option is above the bound at least; by option of the pool."""
+    used: BoolArray
+    """Options that the relaxation takes in part or whole, by option of the pool."""
+    finished: bool
+    """Whether no option could lower the relaxation any further."""
+    served: bool
+    """Whether the relaxation serves all that must be served."""
+    value: float = np.inf
+    """Optimum of the relaxation over the columns that it has."""
+
+
+def relax(program: Program, pool: Pool, start: IntArray, deadline: Deadline) -> Relaxed | None:
+    """Solve the relaxation of a level over all patterns; those found on the way are added to the pool.
+
+    Args:
+        program: the level.
+        pool: the options.
+        start: options to begin with.
+        deadline: when to stop; what the multipliers at hand prove then is the bound.
+
+    Returns:
+        None if the time did not suffice for any multipliers.
+
+    Raises:
+        SolverError: the solver failed.
+    """
+    return _Relaxation(program, pool, start, deadline).run()
+
+
+class _Relaxation:
+    """A linear model over a few options of each server, which grows."""
+
+    def __init__(self, program: Program, pool: Pool, start: IntArray, deadline: Deadline) -> None:
+        self.program, self.pool, self.deadline = program, pool, deadline
+        self.servers = program.servers
+        self.weight = program.measure.of(pool.options)
+        self.allowed = program.allowed(pool.options) & ~pool.gone
+        largest = float(np.abs(self.weight[self.allowed]).max(initial=0.0))
+        self.tolerance = ROUNDING * max(largest, 1e-9)
+        limits, count = program.limits, len(self.servers)
+        self.lp = GrowingLp(
+            np.concatenate([np.ones(count), np.full(len(limits), -np.inf)]),
+            np.concatenate([np.ones(count), limits]),
+        )
+        price = MISSING * max(largest, 1.0)
+        every = np.arange(count)
+        self.lp.add(np.full(count, price), every, every, np.ones(count))
+        self.columns = np.zeros(0, np.int64)
+        self._add(np.unique(start[self.allowed[start]]))
+
+    def _add(self, options: IntArray) -> None:
+        start, row, value = self.program.columns(self.pool.options.take(options))
+        self.lp.add(self.weight[options], start[:-1], row, value)
+        self.columns = np.concatenate([self.columns, options])
+
+    def run(self) -> Relaxed | None:
+        """Solve, price and grow until nothing is gained any more."""
+        best: Relaxed | None = None
+        while not self.deadline.passed:
+            result = self.lp.minimise(self.deadline.left_s)
+            if result.outcome is not Outcome.optimal or result.row_price is None or result.x is None:
+                break
+            count = len(self.servers)
+            prices = np.maximum(-result.row_price[count:], 0.0)
+            dual = np.full(len(self.pool.problem.priority), -np.inf)
+            dual[self.servers] = result.row_price[:count]
+            if self._grown(prices, dual):
+                continue
+            least, gained = self._least_of_all(prices, dual)
+            bound = bound_of(self.program, prices, least[self.servers])
+            done = not gained or result.bound - bound <= self.tolerance
+            if best is None or bound > best.bound or done:
+                best = self._relaxed(prices, bound, result.x, result.bound, finished=done)
+            if done:
+                break
+        return best
+
+    def _grown(self, prices: FloatArray, dual: FloatArray) -> bool:
+        """Add the options of the pool that lower the relaxation most; return whether there were any."""
+        reduced = self._reduced(prices) - dual[self.pool.options.server]
+        better = np.flatnonzero(self.allowed & (reduced < -self.tolerance))
+        if not len(better):
+            return False
+        self._add(_best_of_each(self.pool.options.server[better], reduced[better], better))
+        return True
+
+    def _reduced(self, prices: FloatArray) -> FloatArray:
+        reduced: FloatArray = self.weight + self.program.shared(self.pool.options) @ prices
+        return reduced
+
+    def _least_of_all(self, prices: FloatArray, dual: FloatArray) -> tuple[FloatArray, bool]:
+        """Return the least reduced cost of each server over all patterns, and whether new ones were added."""
+        reduced = np.where(self.allowed, self._reduced(prices), np.inf)
+        least = np.full(len(dual), np.inf)
+        np.minimum.at(least, self.pool.options.server, reduced)
+        if not len(self.pool.cases.server):
+            return least, False
+        limit = np.where(np.isfinite(least), least, 0.0)
+        limit = np.where(np.isfinite(least), limit - self.tolerance, np.inf)
+        below = self.pool.below(self.program, prices, limit)
+        found, least = below.options, np.minimum(least, below.floor)
+        if not len(found):
+            return least, False
+        cost = reduced_costs(self.program, found, prices)
+        np.minimum.at(least, found.server, cost)
+        chosen = _best_of_each(found.server, cost, np.arange(len(found)))
+        before = len(self.pool.options)
+        self.pool.add(found.take(chosen))
+        if len(self.pool.options) == before:
+            return least, False
+        new = self.pool.options.take(np.arange(before, len(self.pool.options)))
+        self.weight = np.concatenate([self.weight, self.program.measure.of(new)])
+        self.allowed = np.concatenate([self.allowed, self.program.allowed(new)])
+        self._add(np.arange(before, len(self.pool.options)))
+        return least, True
+
+    def _relaxed(
+        self, prices: FloatArray, bound: float, x: FloatArray, value: float, *, finished: bool
+    ) -> Relaxed:
+        reduced = np.where(self.allowed, self._reduced(prices), np.inf)
+        least = np.full(len(self.pool.problem.priority), np.inf)
+        np.minimum.at(least, self.pool.options.server, reduced)
+        used = np.zeros(len(reduced), np.bool_)
+        count = len(self.servers)
+        used[self.columns[: len(x) - count][x[count:] > ROUNDING]] = True
+        over = reduced - np.where(np.isfinite(least), least, 0.0)[self.pool.options.server]
+        return Relaxed(
+            prices=prices,
+            bound=bound,
+            reduced_cost=np.maximum(over, 0.0),
+            used=used,
+            finished=finished,
+            served=bool(x[:count].max(initial=0.0) <= ROUNDING),
+            value=value,
+        )
+
+
+def _best_of_each(server: IntArray, cost: FloatArray, items: IntArray) -> IntArray:
+    """Return the items of least cost of each server, a few of them."""
+    order = np.lexsort((cost, server))
+    ordered = server[order]
+    first = np.searchsorted(ordered, ordered)
+    return items[order[np.arange(len(order)) - first < EACH_ROUND]]

@@ -1,0 +1,225 @@
+"""One server on one accelerator, in closed form beside simulated: how its latencies spread, and over loads.
+
+Takes a `Placed` server, gives a `Figure`. The replica is run as `inferplan simulate` runs it, so that both
+show the same figures at the same load. Equation numbers refer to ``docs/math.md``.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from optimizer.arrays import FloatArray
+from optimizer.queueing.measures import METRICS, LatencyName, Measure
+from optimizer.simulation.engine import Run
+from optimizer.simulation.replicas import Effort, run_replica
+from optimizer.simulation.summary import Distribution, counted_rows, summarise
+from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, plain
+from optimizer.studies.figures.placed import NothingToShow, Placed, numbers
+from optimizer.studies.simulation.pools import limits_of, open_load, stream_of, times_of
+from optimizer.tabulation import SECONDS_PER_MINUTE, profile_of
+
+SHOWN: tuple[tuple[LatencyName, str], ...] = (
+    ("ttft", "Time to first token"),
+    ("itl", "Inter-token latency, of each request its mean"),
+    ("e2e", "Time to last token"),
+)
+SHARES = np.concatenate((np.arange(0.5, 99.0, 0.5), np.arange(99.0, 99.55, 0.1))) / 100
+"""Shares of requests at which distributions are given; beyond them few requests of a run tell."""
+PERCENTILES = (50, 95, 99)
+POINTS = 60
+"""Points of a curve over loads."""
+RUNS = 8
+"""Loads that are simulated."""
+LEAST_LOAD, LARGEST_LOAD = 0.1, 0.95
+"""The least and the largest of them, as shares of the largest stable load."""
+VIEW = 2.0
+"""A target farther out than this factor is left out, and latencies are shown up to this multiple of one."""
+USUAL_LOAD = 0.8
+"""Share of the stable load that counts where a replica has none of its own."""
+WIDE = 10.0
+"""Beyond this factor from the median a distribution is shown over equal factors of time."""
+
+
+def distribution_figure(placed: Placed) -> Figure:
+    """Return which share of the requests is done by when, in closed form and simulated (eq. 84-87)."""
+    if placed.rate_rps == 0:
+        raise NothingToShow(f"{placed.title} carries no load; {placed.remark}")
+    run = _run(placed, placed.rate_rps)
+    overload = summarise([run]).overload
+    if overload is not None:
+        raise NothingToShow(f"{placed.title}: {overload}")
+    panels = (_spread(placed, run, metric, title) for metric, title in SHOWN)
+    rpm = placed.rate_rps * SECONDS_PER_MINUTE
+    return Figure(
+        title=f"Distribution of latencies: {placed.title}",
+        note=f"{placed.remark}; {plain(rpm)} requests/min at each; {_said(placed)}",
+        panels=tuple(panel for panel in panels if panel is not None),
+        types=placed.arrays.type_names,
+    )
+
+
+def percentiles_figure(placed: Placed) -> Figure:
+    """Return means and percentiles of latencies against load, in closed form and simulated (eq. 84-87)."""
+    least, stable = placed.rate_range_rps()
+    loads = np.linspace(max(least / stable, LEAST_LOAD / 2), LARGEST_LOAD, POINTS)
+    simulated = np.linspace(LEAST_LOAD, LARGEST_LOAD, RUNS)
+    runs = [_run(placed, float(load * stable)) for load in simulated]
+    panels = (
+        _against_load(placed, (loads, simulated), stable, (metric, title, _distributions(runs, metric)))
+        for metric, title in SHOWN
+    )
+    note = f"{placed.remark}; up to {LARGEST_LOAD:.0%} of the stable load; {_said(placed)}"
+    return Figure(
+        title=f"Percentiles against load: {placed.title}",
+        note=note,
+        panels=tuple(panel for panel in panels if panel is not None),
+        types=placed.arrays.type_names,
+    )
+
+
+def _spread(placed: Placed, run: Run, metric: LatencyName, title: str) -> CurvePanel | None:
+    """Return the distribution of one latency, none where no request has it."""
+    values: FloatArray = getattr(run, f"{metric}_ms")[counted_rows(run)]
+    values = values[~np.isnan(values)]
+    if not len(values):
+        return None
+    measures = [Measure(metric, 100 * share) for share in SHARES.tolist()]
+    known = placed.figures(np.array([placed.max_batch]), np.array([placed.rate_rps]), measures)
+    curves = {"closed form": np.concatenate(list(known.values()))} if known else {}
+    curves["simulated"] = np.quantile(values, SHARES)
+    share = numbers(100 * SHARES)
+    most = max(float(curve[-1]) for curve in curves.values())
+    wide = most > WIDE * float(np.median(values)) > 0
+    return CurvePanel(
+        title=title,
+        x_label=f"{METRICS[metric].label} [ms]",
+        y_label="share of requests [%]",
+        series=tuple(
+            Series(name=name, x=numbers(curve), y=share, type=placed.type) for name, curve in curves.items()
+        ),
+        guides=_upright_targets(placed, metric, VIEW * most),
+        y_most=100.0,
+        logarithmic=("x",) if wide else (),
+    )
+
+
+def _upright_targets(placed: Placed, metric: LatencyName, farthest_ms: float) -> tuple[Guide, ...]:
+    """Return a target as a line across a distribution, with the share that it is about."""
+    guides: list[Guide] = []
+    for measure, limit in _targets(placed, metric):
+        if limit <= farthest_ms:
+            statistic = "mean" if measure.percentile is None else f"p{measure.percentile:g}"
+            guides.append(Guide(name=f"target {limit:,.6g} ms, {statistic}", value=limit, axis="x"))
+            if measure.percentile is not None:
+                guides.append(Guide(name=f"{measure.percentile:g} %", value=measure.percentile, axis="y"))
+    return tuple(guides)
+
+
+def _targets(placed: Placed, metric: LatencyName) -> list[tuple[Measure, float]]:
+    targets = placed.arrays.servers.targets
+    limits = zip(targets.measures, targets.limits[:, 0].tolist(), strict=True)
+    return [(measure, limit) for measure, limit in limits if measure.metric == metric and np.isfinite(limit)]
+
+
+def _against_load(
+    placed: Placed,
+    loads: tuple[FloatArray, FloatArray],
+    stable_rps: float,
+    shown: tuple[LatencyName, str, Sequence[Distribution | None]],
+) -> CurvePanel | None:
+    """Return one latency over loads, none where no request has it.
+
+    Args:
+        placed: the server.
+        loads: shares of the stable load, of the curves and of the runs.
+        stable_rps: the stable load.
+        shown: the latency, what it is called, and what the runs say of it; none: no steady state.
+    """
+    metric, title, found = shown
+    if all(one is None for one in found):
+        return None
+    measures = [Measure(metric), *(Measure(metric, float(percent)) for percent in PERCENTILES)]
+    known = placed.figures(np.full(POINTS, placed.max_batch), loads[0] * stable_rps, measures)
+    rpm, runs_rpm = (numbers(load * stable_rps * SECONDS_PER_MINUTE) for load in loads)
+    curves = [
+        Series(name=_statistic(measure), x=rpm, y=numbers(values), type=placed.type)
+        for measure, values in known.items()
+    ]
+    simulated = {
+        measure: np.array([_value(one, measure) for one in found])
+        for measure in (Measure(metric), Measure(metric, 95.0))
+    }
+    dots = [
+        Series(name=f"{_statistic(measure)}, simulated", x=runs_rpm, y=numbers(y), style="points",
+               type=placed.type)
+        for measure, y in simulated.items()
+    ]  # fmt: skip
+    targets = _targets(placed, metric)
+    here = placed.rate_rps / stable_rps if placed.rate_rps else USUAL_LOAD
+    values = [np.interp(here, loads[0], curve) for curve in known.values()]
+    values += [np.interp(here, loads[1], points) for points in simulated.values()]
+    most = VIEW * float(np.nanmax([*values, *(limit for _, limit in targets)]))
+    levels = tuple(
+        Guide(name=f"target {limit:,.6g} ms, {_statistic(measure)}", value=limit, axis="y")
+        for measure, limit in targets
+    )
+    highest = np.nanmax(np.concatenate([*known.values(), *simulated.values()]))
+    return CurvePanel(
+        title=title,
+        x_label="load of one replica [requests/min]",
+        y_label=f"{METRICS[metric].label} [ms]",
+        series=(*dots, *curves),
+        guides=(*levels, *_uprights(placed)),
+        y_most=None if highest <= most else most,
+    )
+
+
+def _uprights(placed: Placed) -> tuple[Guide, ...]:
+    """Return the largest load that meets all targets, and the load of the plan."""
+    largest = float(placed.largest_rates(placed.pair.max_batch)[0])
+    named = [("largest", largest)] * bool(np.isfinite(largest)) + [("load", placed.rate_rps)]
+    return tuple(
+        Guide(name=f"{name} {plain(rate * SECONDS_PER_MINUTE)}", value=rate * SECONDS_PER_MINUTE, axis="x")
+        for name, rate in named
+        if rate > 0
+    )
+
+
+def _statistic(measure: Measure) -> str:
+    return "mean" if measure.percentile is None else f"p{measure.percentile:g}"
+
+
+def _value(found: Distribution | None, measure: Measure) -> float:
+    if found is None:
+        return np.nan
+    return (found.mean if measure.percentile is None else found.percentiles[int(measure.percentile)]).value
+
+
+def _distributions(runs: Sequence[Run], metric: LatencyName) -> list[Distribution | None]:
+    """Return a latency of each run; none without a steady state, or where no request has it."""
+    summaries = [summarise([run]) for run in runs]
+    found = [getattr(one, metric) if one.overload is None else None for one in summaries]
+    return [None if one is None or np.isnan(one.mean.value) else one for one in found]
+
+
+def _run(placed: Placed, rate_rps: float) -> Run:
+    """Run a replica at a rate; its chances are those that it has in a simulation of the plan."""
+    server = placed.system.servers[placed.server]
+    profile = profile_of(placed.system, server, placed.accelerator)
+    (run,) = run_replica(
+        open_load(server.current.load, rate_rps),
+        times_of(profile),
+        limits_of(profile, placed.max_batch, server.max_queue_size),
+        Effort(),
+        stream_of(placed.server, placed.accelerator),
+    )
+    return run
+
+
+def _said(placed: Placed) -> str:
+    """Say what was simulated, and whether there is a closed form beside it."""
+    effort = Effort()
+    said = f"simulated: {effort.requests:,} requests, seed {effort.seed}"
+    if placed.knows(Measure("ttft", 95.0)):
+        return said
+    return f"{said}; the queue model {placed.queue_model!r} knows means only"

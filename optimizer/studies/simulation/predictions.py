@@ -1,0 +1,50 @@
+"""What the queue models say of the pools of a plan: what stands beside the simulated figures."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from optimizer.candidates.finder import performances
+from optimizer.plan import Pool
+from optimizer.queueing.measures import LATENCIES, LatencyName, Measure
+from optimizer.queueing.performance import Performance
+from optimizer.replica import Percentiles, percentiles_of
+from optimizer.spec.system import System
+from optimizer.tabulation import SECONDS_PER_MINUTE, tabulate
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The latencies of a replica at its load, by its queue model [ms]."""
+
+    e2e_ms: float
+    """Mean time to the last token."""
+    percentiles: Mapping[LatencyName, Percentiles | None]
+    """Of each latency; none where the queue model knows means only."""
+
+
+def predictions(system: System, pools: Sequence[tuple[str, Pool]]) -> list[Prediction]:
+    """Return what the queue models say of pools that have a load, each with the name of its server."""
+    arrays = tabulate(system)
+    server_index = {name: s for s, name in enumerate(arrays.server_names)}
+    accelerator_index = {name: a for a, name in enumerate(arrays.accelerator_names)}
+    rates_rps = [pool.arrival_rate_rpm / SECONDS_PER_MINUTE / pool.num_replicas for _, pool in pools]
+    found: list[Prediction | None] = [None] * len(pools)
+    for rows, _, performance in performances(
+        arrays,
+        np.array([server_index[name] for name, _ in pools], dtype=np.int64),
+        np.array([accelerator_index[pool.accelerator] for _, pool in pools], dtype=np.int64),
+        np.array([pool.max_batch for _, pool in pools], dtype=np.int64),
+        np.array(rates_rps),
+    ):
+        for i, row in enumerate(rows.tolist()):
+            found[row] = _prediction(performance, i)
+    return [prediction for prediction in found if prediction is not None]
+
+
+def _prediction(performance: Performance, row: int) -> Prediction:
+    return Prediction(
+        e2e_ms=float(performance.figure(Measure("e2e"))[row]),
+        percentiles={metric: percentiles_of(performance, metric, row) for metric in LATENCIES},
+    )

@@ -1,0 +1,63 @@
+"""The batch law: requests that are answered together, in a time that grows linearly with their number."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+from pydantic import Field
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.documents import Document, Milliseconds, MillisecondsPerRequest
+from optimizer.timing.law import Law, RequestShapes, TokenTimes
+
+
+class BatchParms(Document):
+    """Time of a batch of n requests: base + slope·n."""
+
+    base_ms: Milliseconds = Field(0.0, alias="base")
+    """Of any batch [ms]."""
+    slope_ms: MillisecondsPerRequest = Field(0.0, alias="slope")
+    """More for each request in it [ms per request]."""
+
+
+class BatchFields(Document):
+    """The fields of a document that gives the batch law."""
+
+    batch: BatchParms | None = Field(None, alias="batchParms")
+    """Batch law: requests without tokens, answered together; excludes the other laws."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLaw(Law):
+    """Requests that are answered together; all fields have shape (R,). There are no tokens."""
+
+    name: ClassVar[str] = "batch"
+    parts: ClassVar[tuple[str, ...]] = ("batch",)
+
+    base_ms: FloatArray
+    slope_ms: FloatArray
+
+    @classmethod
+    def parameters(cls, document: Document) -> tuple[float, ...]:
+        """Return base and slope."""
+        assert isinstance(document, BatchFields)
+        given = document.batch or BatchParms()
+        return given.base_ms, given.slope_ms
+
+    @classmethod
+    def of_rows(cls, parameters: FloatArray, shapes: RequestShapes) -> Self:  # noqa: ARG003  no tokens
+        """Return the law of R rows from base and slope, shape (2, R)."""
+        return cls(*parameters)
+
+    def service_time_ms(self, requests: FloatArray) -> FloatArray:
+        """Return how long so many requests are served together, shape (R,)."""
+        return self.base_ms + self.slope_ms * requests
+
+    def has_work(self) -> BoolArray:
+        """Return whether a lone request takes any time at all, shape (R,)."""
+        return np.asarray(self.service_time_ms(np.ones(1)) > 0)
+
+    def idle_times(self, max_batch: IntArray) -> tuple[TokenTimes, FloatArray]:
+        """Return the time of a lone request as that to its answer, and a full batch's turnaround."""
+        alone, none = self.service_time_ms(np.ones(1)), np.zeros(len(max_batch))
+        return TokenTimes(none, none, alone), self.service_time_ms(max_batch.astype(np.float64))

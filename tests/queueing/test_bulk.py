@@ -1,0 +1,118 @@
+"""The bulk-service queue: against simulations of others, closed forms, and the project's own engine."""
+
+import numpy as np
+import pytest
+
+from optimizer.errors import AnalysisError
+from optimizer.queueing.bulk.limits import server_problem
+from optimizer.queueing.bulk.steady import steady
+from optimizer.simulation.arrivals import arrival_times_ms
+from optimizer.simulation.batches import TRIGGERS, BatchServer
+from optimizer.simulation.limits import UNLIMITED
+from optimizer.simulation.machine.collecting import run_batches
+
+Row = tuple[int, float, float, float, int | None, bool, str, float, float, float, float]
+# Rows of the reference's workloads_batch.json: B, W, base, slope, K, whether it counts those in service,
+# trigger, requests/s; then mean, p99 [ms] and the share turned away, simulated there in 10 runs.
+SIMULATED: list[Row] = [
+    (2, 20, 100, 0, 6, True, "oldest", 17, 186.680, 297.727, 0.06936),
+    (12, 400, 20, 1, 14, False, "oldest", 225, 56.752, 105.673, 0.00112),
+    (16, 2, 60, 0.5, 48, False, "oldest", 223.529, 130.263, 240.910, 0.00124),
+    (2, 5, 100, 0, 20, False, "oldest", 22.8, 905.748, 1097.053, 0.12336),
+    (100, 20, 5, 5, None, False, "collect", 19.802, 31.948, 49.970, 0.0),
+    (2, 5, 100, 0, 4, True, "collect", 10, 143.284, 245.733, 0.04578),
+    (12, 100, 5, 5, None, False, "gap", 147.692, 107.683, 179.421, 0.0),
+    (3, 0, 100, 0, 6, True, "gap", 28.5, 160.720, 251.841, 0.17915),
+    (12, 50, 5, 5, 14, False, "interval", 44.3077, 61.677, 116.895, 0.0),
+    (1, 50, 5, 5, 3, True, "interval", 20, 11.208, 23.571, 0.00156),
+    (64, 100, 100, 0, 192, False, "clock", 320, 149.992, 198.996, 0.0),
+    (1, 150, 100, 0, 2, False, "clock", 6.33333, 257.534, 396.936, 0.19621),
+]
+
+
+def server_of(row: Row) -> BatchServer:
+    size, window, base, slope, room, counts_system, trigger = row[:7]
+    places = UNLIMITED if room is None else room
+    return BatchServer(
+        size, float(window), float(base), float(slope), places, counts_system, TRIGGERS.index(trigger)
+    )
+
+
+@pytest.mark.parametrize("row", SIMULATED, ids=[f"{row[6]}-{row[0]}-{row[1]:g}" for row in SIMULATED])
+def test_figures_are_those_simulated_elsewhere(row: Row) -> None:
+    *_, rate_rps, mean_ms, p99_ms, rejected = row
+    found = steady(server_of(row), rate_rps / 1000)
+    assert found.mean_ms == pytest.approx(mean_ms, rel=5e-3)
+    assert found.quantile_ms(0.99) == pytest.approx(p99_ms, rel=1e-2)
+    assert found.rejected == pytest.approx(rejected, abs=5e-4)
+
+
+@pytest.mark.parametrize("row", [SIMULATED[1], SIMULATED[7], SIMULATED[8]], ids=lambda row: row[6])
+def test_the_engine_gives_the_same_figures_within_its_intervals(row: Row) -> None:
+    count, runs, server, rate = 100_000, 8, server_of(row), row[7] / 1000
+    start, last, queue = np.empty(count), np.empty(count), np.empty(count, np.int64)
+    means, beyond, lost = [], [], []
+    found = steady(server, rate)
+    limit_ms = found.quantile_ms(0.95)
+    for seed in range(runs):
+        come = arrival_times_ms(row[7], count, np.random.default_rng(seed))
+        run_batches(server, come, start, last, queue)
+        latency = (last - come)[count // 10 : -count // 10]
+        lost.append(np.isnan(latency).mean())
+        latency = latency[~np.isnan(latency)]
+        means.append(latency.mean())
+        beyond.append((latency > limit_ms).mean())
+    # Eight runs: 4.5 standard errors of t with 7 degrees of freedom are exceeded once in 400 figures.
+    for figures, exact in ((means, found.mean_ms), (beyond, 0.05), (lost, found.rejected)):
+        error = np.std(figures, ddof=1) / np.sqrt(runs)
+        assert abs(np.mean(figures) - exact) <= 4.5 * error + 1e-6
+
+
+@pytest.mark.parametrize("load", [0.3, 0.9])
+def test_one_at_a_time_waits_as_pollaczek_and_khinchine_say(load: float) -> None:
+    found = steady(BatchServer(1, 0.0, 10.0, 0.0), load / 10)
+    assert found.mean_ms == pytest.approx(10 + load * 10 / (2 * (1 - load)), rel=1e-9)
+    assert found.busy == pytest.approx(load, rel=1e-9)
+
+
+def test_without_places_to_wait_one_server_loses_as_erlang_says() -> None:
+    found = steady(BatchServer(1, 0.0, 10.0, 0.0, room=0), 0.05)
+    assert found.rejected == pytest.approx(0.5 / 1.5, rel=1e-12)  # offered load over one more
+    assert found.mean_ms == pytest.approx(10, rel=1e-12)
+
+
+def test_a_lone_request_waits_for_its_whole_window() -> None:
+    for trigger, window in (("oldest", 50.0), ("collect", 50.0), ("gap", 50.0), ("interval", 25.0)):
+        found = steady(BatchServer(8, 50.0, 10.0, 1.0, trigger=TRIGGERS.index(trigger)), 1e-7)
+        assert found.mean_ms == pytest.approx(11 + window, rel=1e-4)  # somewhere in an interval
+
+
+@pytest.mark.parametrize("row", SIMULATED[1:10:2], ids=lambda row: row[6])
+def test_shares_beyond_a_limit_fall_and_add_up_to_the_mean(row: Row) -> None:
+    found = steady(server_of(row), row[7] / 1000)
+    limits = np.linspace(0, found.quantile_ms(0.9999), 241)
+    shares = np.array([found.beyond(limit) for limit in limits])
+    assert shares[0] == pytest.approx(1, abs=1e-5)
+    assert (np.diff(shares) <= 1e-5).all()
+    assert np.trapezoid(shares, limits) == pytest.approx(found.mean_ms, rel=1e-2)
+
+
+def test_a_queue_that_grows_without_end_has_no_long_run() -> None:
+    with pytest.raises(AnalysisError, match="grows without end"):
+        steady(BatchServer(4, 0.0, 10.0, 0.0), 0.4)
+
+
+@pytest.mark.parametrize(
+    ("server", "cv", "part"),
+    [
+        (BatchServer(8, 5.0, 10.0, 0.0, room=7), 1.0, "room"),
+        (BatchServer(8, 5.0, 10.0, 0.0, trigger=TRIGGERS.index("clock")), 1.0, "window_ms"),
+        (BatchServer(10_000, 0.0, 10.0, 0.0), 1.0, "size"),
+        (BatchServer(8, 0.0, 10.0, 0.0, room=0, counts_system=True), 1.0, "room"),
+        (BatchServer(8, 0.0, 10.0, 0.0), 3.5, "arrival_cv"),
+    ],
+)
+def test_what_cannot_be_analysed_is_said(server: BatchServer, cv: float, part: str) -> None:
+    problem = server_problem(server, cv)
+    assert problem is not None
+    assert problem[0] == part

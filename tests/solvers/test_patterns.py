@@ -1,0 +1,181 @@
+"""One pattern per server: against the compact model, exhaustive search and plain enumeration."""
+
+import itertools
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from mixed_oracles import mixed_brute_force, random_mixed_document
+
+from optimizer import find_candidates, load_system
+from optimizer.generate import generate_system
+from optimizer.solvers.deadline import Deadline
+from optimizer.solvers.highs import HighsSession
+from optimizer.solvers.levels import is_better, value_of
+from optimizer.solvers.milp import solve_milp
+from optimizer.solvers.patterns.parts import Parts, parts_of
+from optimizer.solvers.patterns.pool import pool_of
+from optimizer.solvers.patterns.program import Measure, Program
+from optimizer.solvers.patterns.relaxation import relax
+from optimizer.solvers.patterns.search import cases_of, search
+from optimizer.solvers.patterns.solve import solve_patterns
+from optimizer.solvers.problem import Problem, Solution, Status, build_problem
+from optimizer.solvers.seeds import best_seed
+
+SEEDS = range(40)
+MORE_SEEDS = range(40, 540)
+
+
+@cache
+def random_problem(seed: int, *, mixed: bool) -> Problem:
+    system = load_system(random_mixed_document(seed)).with_options(heterogeneous=mixed, unlimited=False)
+    return build_problem(find_candidates(system))
+
+
+@cache
+def scarce_problem(servers: int, tightness: float, *, mixed: bool) -> Problem:
+    system = generate_system(servers, 10, 4, 3, tightness).with_options(heterogeneous=mixed)
+    return build_problem(find_candidates(system))
+
+
+def assert_equal(found: Solution, other: Solution) -> None:
+    assert found.status is other.status is Status.optimal
+    for mine, theirs in zip(found.levels, other.levels, strict=True):
+        assert mine.value == pytest.approx(theirs.value, rel=1e-8, abs=1e-6), mine.name
+        assert mine.bound == pytest.approx(theirs.bound, rel=1e-7, abs=1e-6), mine.name
+
+
+# --- against other ways to the same answer ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mixed", [True, False])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_patterns_and_replica_counts_agree_at_every_level(seed: int, mixed: bool) -> None:  # noqa: FBT001
+    problem = random_problem(seed, mixed=mixed)
+    assert_equal(solve_patterns(problem), solve_milp(problem, HighsSession))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mixed", [True, False])
+@pytest.mark.parametrize("seed", MORE_SEEDS)
+def test_patterns_and_replica_counts_agree_on_many_more_systems(seed: int, mixed: bool) -> None:  # noqa: FBT001
+    problem = random_problem(seed, mixed=mixed)
+    assert_equal(solve_patterns(problem), solve_milp(problem, HighsSession))
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_patterns_equal_exhaustive_search(seed: int) -> None:
+    system = load_system(random_mixed_document(seed)).with_options(heterogeneous=True, unlimited=False)
+    best, found = mixed_brute_force(system), solve_patterns(random_problem(seed, mixed=True))
+    for level in found.levels:
+        assert level.value == pytest.approx(float(best[level.name]), rel=0, abs=1e-6), level.name
+
+
+@pytest.mark.parametrize("mixed", [True, False])
+def test_a_scarce_fleet_has_the_same_answer_in_both_formulations(mixed: bool) -> None:  # noqa: FBT001
+    problem = scarce_problem(20, 1.7, mixed=mixed)
+    assert not problem.options.gap
+    assert_equal(solve_patterns(problem), solve_milp(problem, HighsSession))
+
+
+# --- the search ------------------------------------------------------------------------------------------
+
+
+def every_pattern(problem: Problem, parts: Parts, server: int) -> list[dict[int, int]]:
+    """Return every multiset of replicas that serves a server, each count up to what serves it alone."""
+    mine = np.flatnonzero((parts.server == server) & parts.divisible)
+    load = 1 - 1e-9 if problem.load_rps[server] > 0 else 0.0
+    least, most = int(problem.min_replicas[server]), int(problem.max_replicas[server])
+    alone = [max(int(np.ceil(load / parts.share[c])), least, 1) for c in mine]
+    found = []
+    for counts in itertools.product(*(range(n + 1) for n in alone)):
+        carried = float(np.array(counts) @ parts.share[mine])
+        if max(least, 1) <= sum(counts) <= most and carried >= load - 1e-12:
+            found.append({int(c): n for c, n in zip(mine, counts, strict=True) if n})
+    return found
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_the_search_finds_the_cheapest_pattern_of_every_server_at_any_prices(seed: int) -> None:
+    problem = random_problem(seed, mixed=True)
+    parts, rng = parts_of(problem), np.random.default_rng(seed)
+    cases = cases_of(problem, parts)
+    prices = rng.uniform(0, 20, len(parts.limit)) * rng.integers(0, 2, len(parts.limit))
+    weight = parts.cost + prices[parts.kind] * parts.units
+    found = search(parts, cases, weight, np.full(len(cases.server), np.inf))
+    assert not found.cut.any()
+    best = np.full(len(problem.priority), np.inf)
+    np.minimum.at(best, cases.server[found.case], found.weight + cases.value[found.case])
+    for server in np.unique(cases.server):
+        costs = []
+        for pattern in every_pattern(problem, parts, int(server)):
+            replicas = np.zeros(len(problem.table), np.int64)
+            for part, count in pattern.items():
+                replicas[parts.row[part]] = count
+            alone = problem.of_servers(np.arange(len(problem.priority)) == server)
+            units = sum(parts.units[c] * n * prices[parts.kind[c]] for c, n in pattern.items())
+            costs.append(value_of(alone, replicas[problem.table.server == server]) + units)
+        assert best[server] == pytest.approx(min(costs, default=np.inf), abs=1e-9)
+
+
+def test_a_search_that_is_too_large_says_what_it_left_out_and_what_that_costs_at_least(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem = scarce_problem(20, 1.7, mixed=True)
+    parts, cases = parts_of(problem), cases_of(problem, parts_of(problem))
+    limit = np.full(len(cases.server), np.inf)
+    every = search(parts, cases, parts.cost, limit)
+    monkeypatch.setattr("optimizer.solvers.patterns.search.MOST_NODES", 200)
+    cut = search(parts, cases, parts.cost, limit)
+    assert not every.cut.any()
+    assert cut.cut.any()
+    least = np.full(len(cases.server), np.inf)
+    np.minimum.at(least, every.case, every.weight)
+    assert (cut.least <= least + 1e-9).all()
+
+
+# --- bounds ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mixed", [True, False])
+def test_the_bound_of_a_relaxation_is_below_the_best_answer_and_above_the_compact_relaxation(
+    mixed: bool,  # noqa: FBT001
+) -> None:
+    problem = scarce_problem(40, 1.0, mixed=mixed)
+    parts = parts_of(problem)
+    pool = pool_of(problem, parts)
+    everyone = np.ones(len(problem.priority), np.bool_)
+    measure = Measure("value", np.zeros(len(problem.priority)), on_value=1.0)
+    program = Program(parts, measure, (), everyone, to_be_served=everyone)
+    relaxed = relax(program, pool, np.flatnonzero(pool.options.served), Deadline.after(30))
+    best = solve_milp(problem, HighsSession)
+    assert best.levels[0].value == 0
+    assert relaxed is not None
+    assert relaxed.finished
+    assert relaxed.bound <= best.level("value").value
+    assert relaxed.bound == pytest.approx(relaxed.value, rel=1e-7)
+
+
+# --- stopped solves --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit_s", [0.0, 0.02, 0.2])
+@pytest.mark.parametrize("mixed", [True, False])
+def test_a_stopped_solve_is_never_worse_than_its_seed_and_its_bounds_hold(
+    limit_s: float,
+    mixed: bool,  # noqa: FBT001
+) -> None:
+    problem = scarce_problem(40, 1.9, mixed=mixed)
+    found = solve_patterns(problem, Deadline.after(limit_s))
+    assert not is_better(problem, best_seed(problem), found.replicas)
+    for level in found.levels:
+        assert level.bound is not None
+        assert level.bound <= level.value
+
+
+def test_a_mixed_plan_that_starts_from_a_single_one_is_not_worse() -> None:
+    mixed = scarce_problem(40, 1.9, mixed=True)
+    single = replace(mixed, options=mixed.options.model_copy(update={"heterogeneous": False}))
+    plain = solve_patterns(single)
+    assert not is_better(mixed, plain.replicas, solve_patterns(mixed, Deadline.after(0.5)).replicas)

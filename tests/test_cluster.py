@@ -1,0 +1,108 @@
+"""Pools simulated on a cluster: the bytes of one process, and one line for what is wrong with a cluster."""
+
+import builtins
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from optimizer.cli.main import main
+from optimizer.cluster import on_cluster
+from optimizer.errors import MissingExtraError, SpecError
+from optimizer.jobs import RepairRequest, SimulateRequest, repair_plan, simulate_plan, solve
+from optimizer.spec.system import load_system
+
+ROOT = Path(__file__).parent.parent
+SMALL = str(ROOT / "specs/small")
+SHORT = 1_000
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """Return the address of a scheduler with two workers, each a process of its own."""
+    distributed = pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        yield cluster.scheduler_address
+
+
+def test_two_worker_processes_give_the_bytes_of_one_process(
+    address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    system = load_system(SMALL)
+    request = SimulateRequest(system, solve(system), requests=SHORT)
+    alone = simulate_plan(request).to_json()
+    with on_cluster(address):
+        assert simulate_plan(request).to_json() == alone
+    assert main(["simulate", SMALL, "--requests", str(SHORT), "--json", "--cluster", address]) == 0
+    assert capsys.readouterr().out == alone + "\n"
+
+
+def test_the_workers_do_the_work(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    system = load_system(SMALL)
+    request = SimulateRequest(system, solve(system), requests=SHORT)
+    alone = simulate_plan(request)
+
+    def stays_here(*_: object) -> None:
+        raise AssertionError("simulated in the process that asked")
+
+    monkeypatch.setattr("optimizer.studies.simulation.pools.run_replica", stays_here)
+    with on_cluster(address):
+        assert simulate_plan(request) == alone
+
+
+def test_a_plan_is_repaired_on_a_cluster_as_elsewhere(address: str) -> None:
+    request = RepairRequest(load_system(SMALL), requests=SHORT)
+    alone = repair_plan(request).to_json()
+    with on_cluster(address):
+        assert repair_plan(request).to_json() == alone
+
+
+def test_what_is_wrong_with_a_cluster_is_said_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
+    assert main(["simulate", SMALL, "--cluster", "somewhere"]) == 2
+    assert "'somewhere' is no address of a scheduler; give tcp://HOST:PORT" in capsys.readouterr().err
+    monkeypatch.setattr("optimizer.cluster.PATIENCE_S", 0.2)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        nobody = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    with pytest.raises(SpecError, match=r"no scheduler answers at tcp://127\.0\.0\.1:"), on_cluster(nobody):
+        pass
+    assert main(["solve", SMALL, "--cluster", nobody]) == 2
+    assert "--cluster: says where to simulate; add --simulate" in capsys.readouterr().err
+
+
+def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(
+        name: str,
+        globals: Mapping[str, object] | None = None,  # noqa: A002  as in builtins
+        locals: Mapping[str, object] | None = None,  # noqa: A002
+        fromlist: Sequence[str] = (),
+        level: int = 0,
+    ) -> object:
+        if name == "distributed":
+            raise ModuleNotFoundError(name)
+        return real(name, globals, locals, fromlist, level)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(MissingExtraError, match=r"pip install 'inferplan\[cluster\]'"), on_cluster("a:1"):
+        pass
+
+
+def test_a_simulation_on_this_machine_does_not_load_the_cluster() -> None:
+    code = (
+        "import sys\n"
+        "from optimizer.cli.main import main\n"
+        f"main(['simulate', {SMALL!r}, '--requests', '600'])\n"
+        "sys.exit('distributed' in sys.modules or 'dask' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True)
+    assert run.returncode == 0
