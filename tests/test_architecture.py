@@ -189,7 +189,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("progress", "plots", "sections"),
         ("pages", "plan_tables", "replica_tables", "comparison_tables", "server_tables", "estimate_tables"),
         ("fit_tables",),
-        ("simulation_tables", "starter_tables", "replay_tables"),
+        ("simulation_tables", "starter_tables", "replay_tables", "manifests"),
         ("explanation_tables",),
     ),
     "rest_server": (
@@ -241,6 +241,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "shell",
             "simulating",
             "replaying",
+            "manifesting",
             "verifying",
         ),
         ("main",),

@@ -16,6 +16,7 @@ from optimizer.cli import (
     estimating,
     explaining,
     fitting,
+    manifesting,
     planning,
     replaying,
     replicas,
@@ -45,6 +46,7 @@ COMMANDS = (
     | documents.COMMANDS
     | bench.COMMANDS
     | serve.COMMANDS
+    | manifesting.COMMANDS
     | shell.COMMANDS
 )
 """The sub-commands by name, in the order in which help lists them."""
