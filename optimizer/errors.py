@@ -5,6 +5,7 @@
     InferplanError
     ├── SpecError             a document is missing, malformed or inconsistent        exit 2 · HTTP 422
     ├── AnalysisError         a single queue cannot be analysed as asked              exit 2 · HTTP 422
+    ├── FitError              measurements that no law can be fitted to             exit 2 · HTTP 422
     ├── IncompletePlanError   only from ``Plan.raise_for_status``                     exit 3
     ├── MissingExtraError     an optional package is not installed                   exit 2
     └── SolverError           the solver failed, or its answer failed verification    exit 4 · HTTP 500
@@ -32,6 +33,13 @@ class SpecError(InferplanError):
 
 class AnalysisError(InferplanError):
     """Raised when the queue of one replica cannot be analysed or sized as asked."""
+
+    exit_code = 2
+    http_status = 422
+
+
+class FitError(InferplanError):
+    """Raised when measurements cannot be read, or are too few or too odd to fit a law to."""
 
     exit_code = 2
     http_status = 422

@@ -6,10 +6,10 @@ fields of this module; the command line says it in terms of its flags, the servi
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,14 +20,18 @@ from optimizer.plan import Plan, verify
 from optimizer.replica import analyze_replicas, size_replicas
 from optimizer.simulation.replicas import DEFAULT_REQUESTS, DEFAULT_SEED, Effort
 from optimizer.simulation.trace import read_trace
+from optimizer.spec.load_traces import read_load_trace
 from optimizer.spec.loads import with_loads
 from optimizer.spec.system import System
+from optimizer.stabilisation.rules import RECOMMENDED, Rules, read_rules
 from optimizer.studies.comparison.compare import compare
 from optimizer.studies.comparison.document import Comparison
 from optimizer.studies.explanation.explain import explain
 from optimizer.studies.figures.document import Figure
 from optimizer.studies.figures.kinds import PLAN_KINDS, make_figure
 from optimizer.studies.load_changes import scale_loads, vary_loads
+from optimizer.studies.replay.document import Replay
+from optimizer.studies.replay.replay import FOLLOWED, each_alone, replay
 from optimizer.studies.reports.report import make_report
 from optimizer.studies.simulation import repair
 from optimizer.studies.simulation.document import RepairedPlan, Simulation
@@ -36,6 +40,9 @@ from optimizer.studies.simulation.pools import pool_runs, traced
 from optimizer.studies.simulation.replicas import simulate_replica
 
 if TYPE_CHECKING:
+    from optimizer.fitting.fit import FitOptions
+    from optimizer.fitting.prediction import Predicted
+    from optimizer.fitting.profile import FittedProfile
     from optimizer.plan.proof import Proof
     from optimizer.starters.document import Start
     from optimizer.studies.checking import Checked
@@ -46,18 +53,24 @@ __all__ = [
     "FigureRequest",
     "LoadChange",
     "RepairRequest",
+    "ReplayRequest",
     "RequestError",
     "SimulateRequest",
     "SolveOptions",
     "Timings",
+    "add_profile",
     "analyze_replicas",
     "check_documents",
     "compare_plans",
     "explain",
     "find_candidates",
+    "fit_reports",
     "make_report",
+    "predict_points",
     "repair_plan",
+    "replay_loads",
     "show_figure",
+    "show_fit",
     "simulate_plan",
     "simulate_replica",
     "size_replicas",
@@ -381,3 +394,96 @@ def repair_plan(request: RepairRequest, progress: Progress | None = None) -> Rep
 
     effort = Effort(requests=request.requests, seed=request.seed)
     return repair.repair_plan(request.system, plan_of, effort, progress)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayRequest:
+    """Loads of the past to run through planning and stabilisation."""
+
+    system: System
+    loads: str | Path
+    """A CSV file of loads over time."""
+    rules: Path | None = None
+    """A file of rules; none: every rule, with the recommended values."""
+    each: bool = False
+    """Whether each of the rules is shown alone, too."""
+    startup_s: float = 180.0
+    """Time that a replica takes to start [s]."""
+
+
+def replay_loads(request: ReplayRequest) -> Replay:
+    """Return what becomes of a fleet when every plan is followed, and with rules between.
+
+    Raises:
+        SpecError: a file cannot be read, or its loads are not of the system.
+        SolverError: the solver failed.
+    """
+    rules = RECOMMENDED if request.rules is None else read_rules(request.rules)
+    variants = {FOLLOWED: Rules()}
+    if request.each:
+        variants |= each_alone(rules)
+    variants["recommended rules" if request.rules is None else "the rules"] = rules
+    steps = read_load_trace(request.system, request.loads)
+    return replay(request.system, steps, variants, request.startup_s)
+
+
+# --- profiles from benchmarks ----------------------------------------------------------------------------
+
+
+def fit_reports(
+    paths: Sequence[str], options: "FitOptions", progress: Callable[[str], None] = lambda _: None
+) -> "FittedProfile":
+    """Return the profile that fits the runs of some benchmark reports best.
+
+    Raises:
+        FitError: a report is not known or incomplete, or too little was measured.
+        SpecError: a file cannot be read.
+    """
+    from optimizer.fitting.fit import fit
+    from optimizer.fitting.readers.table import read_benchmark
+
+    return fit([read_benchmark(path) for path in paths], options, progress)
+
+
+def predict_points(profile: str, points: str) -> "list[Predicted]":
+    """Return what a fitted profile predicts for the rows of a file of points, or the runs of a report.
+
+    Raises:
+        FitError: the profile is none, or a row is wrong.
+        SpecError: a file cannot be read.
+    """
+    from optimizer.fitting.prediction import predict
+    from optimizer.fitting.profile import read_profile
+    from optimizer.fitting.readers.table import read_benchmark
+
+    return predict(read_profile(profile), read_benchmark(points).runs)
+
+
+def add_profile(profile: str, system: str, model: str | None, accelerator: str | None) -> dict[str, Any]:
+    """Return a system as one document, in plain values, with a fitted profile in it.
+
+    Raises:
+        FitError: the profile is none.
+        SpecError: the system cannot be read, or has no such accelerator.
+    """
+    from optimizer.fitting.adding import with_profile
+    from optimizer.fitting.profile import read_profile
+    from optimizer.spec.files import read_parts
+    from optimizer.spec.system import joined_document, load_system
+
+    document = with_profile(joined_document(read_parts(system)), read_profile(profile), model, accelerator)
+    load_system(document)  # what contradicts itself is not passed on
+    return document
+
+
+def show_fit(profile: str) -> Figure:
+    """Return the figure of a fitted profile: measured beside predicted.
+
+    Raises:
+        FitError: the profile is none.
+        SpecError: it cannot be read.
+    """
+    from optimizer.fitting.profile import read_profile
+    from optimizer.studies.figures.fits import fit_figure
+
+    return fit_figure(read_profile(profile))

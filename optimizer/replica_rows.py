@@ -36,6 +36,12 @@ class ReplicaRow(QueueProblem):
     """Of the iteration law [ms]."""
     batch_base_ms: Quantity = Field(0.0, alias="batchBase")
     """Of the iteration law [ms]."""
+    client_offset_ms: Quantity = Field(0.0, alias="clientOffset")
+    """What a client sees beyond it [ms]."""
+    pipeline_depth: Quantity = Field(0.0, alias="pipelineDepth")
+    """The same in iterations, while other requests are in progress."""
+    front_end_lag: Quantity = Field(0.0, alias="frontEndLag")
+    """The same for each of them."""
     queue_model: QueueModelName = Field("reference", alias="queueModel")
     """Performance model."""
     scheduler: SchedulerName = "chunked"

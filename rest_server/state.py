@@ -7,13 +7,14 @@ before it.
 import secrets
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from optimizer.plan import Plan
 from optimizer.spec.schema import AllocationData
 from optimizer.stabilisation.decisions import Decisions, Observation, Replicas
+from optimizer.stabilisation.loads import LoadEstimate
 from optimizer.stabilisation.rules import Rules
 from optimizer.stabilisation.stabilise import stabilise
 from rest_server.fleet import Entities
@@ -63,6 +64,18 @@ class _Arriving:
 
 
 @dataclass(frozen=True, slots=True)
+class Reported:
+    """What came with loads, beside them."""
+
+    missing: frozenset[str] = frozenset()
+    """Servers whose loads did not."""
+    replicas: Mapping[str, Mapping[str, Replicas]] = field(default_factory=dict)
+    """Replicas that are there, by server and accelerator, as far as they were reported."""
+    estimates: Mapping[str, LoadEstimate] = field(default_factory=dict)
+    """What is known of the loads, by server."""
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything that is held at one revision."""
 
@@ -97,7 +110,7 @@ class Snapshot:
         return replace(self, revision=revision, entities=entities, changed_at=revision, history=history)
 
     def planned(
-        self, plan: Plan, stands_for: int, made_at: float, missing: Collection[str] = ()
+        self, plan: Plan, stands_for: int, made_at: float, reported: "Reported | None" = None
     ) -> "Snapshot":
         """Return this with a plan as the last one, and what it makes desired.
 
@@ -105,14 +118,15 @@ class Snapshot:
             plan: the plan.
             stands_for: revision of the fleet that it was made for.
             made_at: when [s since the epoch].
-            missing: servers whose loads were not reported.
+            reported: what came with the loads that it was made of; none: nothing is missing.
         """
+        reported = reported or Reported()
         history = self.history.with_plan(self.revision, made_at, plan, stands_for)
-        seen = Observation(made_at, frozenset(missing), self.replicas)
-        system = self.entities.loose_system()
-        decisions = stabilise(plan, system, self.rules, self.decisions, seen)
+        there = {**self.replicas, **reported.replicas}
+        seen, system = Observation(made_at, reported.missing, there), self.entities.loose_system()
+        decisions = stabilise(plan, system, self.rules, self.decisions, seen, reported.estimates)
         record = PlanRecord(plan, stands_for, made_at)
-        return replace(self, plan=record, history=history, decisions=decisions)
+        return replace(self, plan=record, history=history, decisions=decisions, replicas=there)
 
 
 class Journal(Protocol):
@@ -270,9 +284,7 @@ class HeldFleet:
         plan: Plan,
         desired: Mapping[str, AllocationData],
         revision: int,
-        *,
-        missing: Collection[str] = (),
-        replicas: Mapping[str, Mapping[str, Replicas]] | None = None,
+        reported: "Reported | None" = None,
     ) -> int:
         """Keep a plan as the last one, and what it desires, also where the fleet has changed since.
 
@@ -282,8 +294,7 @@ class HeldFleet:
             plan: the plan.
             desired: desired allocations by server.
             revision: the one that the plan was made from.
-            missing: servers whose loads were not reported.
-            replicas: those that are there, by server and accelerator, as far as they were reported.
+            reported: what came with the loads that it was made of; none: nothing is missing.
 
         Returns:
             The revision that the plan stands for: that after this change, or where the fleet had changed
@@ -299,7 +310,6 @@ class HeldFleet:
                     return revision
                 stands_for = before.revision + 1 if before.changed_at <= revision else revision
                 entities = before.entities.with_desired(desired)
-                there = {**before.replicas, **(replicas or {})}
-                after = replace(before, revision=before.revision + 1, entities=entities, replicas=there)
-                if self._put(before, after.planned(plan, stands_for, time.time(), missing)):
+                after = replace(before, revision=before.revision + 1, entities=entities)
+                if self._put(before, after.planned(plan, stands_for, time.time(), reported)):
                     return stands_for

@@ -166,7 +166,7 @@ class SecondEngine:
             self.think(job, self.now)
 
     def duration(self, decodes: list[Job], chunks: list[tuple[Job, int]]) -> float:
-        a, d, g, b, q, e, m, s = self.times
+        a, d, g, b, q, e, m, s, *_ = self.times
         n, prompts, tokens = len(decodes), len(chunks), sum(x for _, x in chunks)
         context = sum(job.held + 1 for job in decodes)
         time = a + math.hypot(m, d * (n + tokens)) - m + b * (n + prompts) + g * context

@@ -29,7 +29,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("optimizer.solvers",),
     ("optimizer.plan",),
     ("optimizer.compat", "optimizer.stabilisation"),
-    ("optimizer.generate", "optimizer.replica_rows", "optimizer.starters"),
+    ("optimizer.fitting", "optimizer.generate", "optimizer.replica_rows", "optimizer.starters"),
     ("optimizer.pipeline",),
     ("optimizer.bench", "optimizer.studies"),
     ("optimizer.jobs", "optimizer.render"),
@@ -44,6 +44,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.compat": (("queue_service",),),
     "optimizer.starters": (("use_cases", "prices"), ("document",)),
     "optimizer.spec": (
+        ("provenance",),
         ("schema", "yaml_format"),
         ("messages", "positions"),
         ("faults", "samples", "assumptions"),
@@ -52,6 +53,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("currency",),
         ("system", "writing"),
         ("loads", "examination"),
+        ("load_traces",),
     ),
     "optimizer.profiles": (
         ("facts", "efficiency", "deployment", "config_keys"),
@@ -80,6 +82,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("limits", "requests", "arrivals", "lengths"),
         ("batches",),
         ("law",),
+        ("clients",),
         ("machine", "machine.compiling", "machine.state"),
         ("machine.times", "machine.queue", "machine.decodes"),
         ("machine.memory",),
@@ -88,6 +91,28 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("engine", "workload"),
         ("summary",),
         ("replicas", "trace"),
+    ),
+    "optimizer.fitting": (
+        ("runs", "server"),
+        ("replay", "parameters", "readers.report"),
+        (
+            "readers.guidellm",
+            "readers.vllm_bench",
+            "readers.inference_perf",
+            "readers.aiperf",
+            "readers.points",
+        ),
+        (
+            "readers.guidellm_json",
+            "readers.guidellm_html",
+            "readers.guidellm_rows",
+            "readers.guidellm_columns",
+        ),
+        ("readers",),
+        ("readers.table", "estimation"),
+        ("separation", "accuracy"),
+        ("profile",),
+        ("fit", "prediction", "adding"),
     ),
     "optimizer.candidates": (("memo", "table"), ("pairs",), ("batches",), ("finder",)),
     "optimizer.solvers": (
@@ -117,7 +142,16 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "optimizer.stabilisation": (("rules", "loads"), ("decisions",), ("pools",), ("stabilise",)),
     "optimizer.studies": (
-        ("checking", "load_changes", "comparison", "explanation", "figures", "reports", "simulation"),
+        (
+            "checking",
+            "load_changes",
+            "comparison",
+            "explanation",
+            "figures",
+            "replay",
+            "reports",
+            "simulation",
+        ),
         (
             "comparison.document",
             "comparison.sums",
@@ -126,15 +160,19 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "reports.power",
             "simulation.document",
             "simulation.predictions",
+            "replay.document",
+            "replay.pods",
         ),
         (
             "comparison.rows",
             "explanation.resolving",
             "explanation.binding",
             "figures.placed",
+            "figures.fits",
             "simulation.pools",
         ),
         ("comparison.compare", "reports.overview", "simulation.plans", "simulation.replicas"),
+        ("replay.replay", "replay.figure"),
         (
             "explanation.servers",
             "explanation.units",
@@ -151,7 +189,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("comparison_words", "plots.curves", "plots.bars", "plots.grids", "explanation_words"),
         ("progress", "plots", "sections"),
         ("pages", "plan_tables", "replica_tables", "comparison_tables", "server_tables", "estimate_tables"),
-        ("simulation_tables", "starter_tables"),
+        ("fit_tables",),
+        ("simulation_tables", "starter_tables", "replay_tables", "manifests"),
         ("explanation_tables",),
     ),
     "rest_server": (
@@ -195,12 +234,15 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "reporting",
             "replicas",
             "estimating",
+            "fitting",
             "catalogue",
             "documents",
             "bench",
             "serve",
             "shell",
             "simulating",
+            "replaying",
+            "manifesting",
             "verifying",
         ),
         ("main",),
@@ -236,8 +278,9 @@ HOMES = {
 """The only modules or packages that may import a library."""
 
 JOBS = {
-    "analyze_replicas", "check_documents", "choose", "compare", "explain", "find_candidates", "make_figure",
-    "make_report", "repair_plan", "simulate_plan", "simulate_replica", "simulation_of", "size_replicas",
+    "add_profile", "analyze_replicas", "check_documents", "choose", "compare", "explain",
+    "find_candidates", "fit_reports", "make_figure", "make_report", "predict_points", "repair_plan",
+    "replay", "show_fit", "simulate_plan", "simulate_replica", "simulation_of", "size_replicas",
     "solve",
 }  # fmt: skip
 """What computes for users; the shells have it from `optimizer.jobs`."""

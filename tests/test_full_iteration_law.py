@@ -31,7 +31,8 @@ TERMS = {
     "weightRead": 4.0,
     "batchBase": 0.9,
 }
-FURTHER = list(TERMS)[3:]
+SEEN = {"clientOffset": 7.0, "pipelineDepth": 0.8, "frontEndLag": 0.002}
+FURTHER = [*list(TERMS)[3:], *SEEN]
 
 
 def times(**changes: float) -> IterationTimes:
@@ -40,7 +41,7 @@ def times(**changes: float) -> IterationTimes:
 
 
 def full_law(prompt: float, *, first: bool = False, **terms: float) -> FullIterationLaw:
-    values = [terms.get(name, 0.0) for name in TERMS]
+    values = [terms.get(name, 0.0) for name in (*TERMS, *SEEN)]
     parameters = np.array([*([value] for value in values), [8192.0], [float(first)]])
     return FullIterationLaw.of_rows(parameters, RequestShapes(np.array([prompt]), np.array([10.0])))
 
@@ -96,7 +97,7 @@ def test_a_document_with_three_terms_gives_the_law_of_the_reference() -> None:
 
 @pytest.mark.parametrize("term", FURTHER)
 def test_any_further_term_asks_for_a_queue_model_that_knows_it(term: str) -> None:
-    law = {"alpha": 5, "beta": 0.02, term: TERMS[term]}
+    law = {"alpha": 5, "beta": 0.02, term: (TERMS | SEEN)[term]}
     with pytest.raises(
         ValidationError, match=r"'reference' does not support .* set queueModel to 'continuous'"
     ):

@@ -4,12 +4,17 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from optimizer.units import Scale, UnitError
 
 if TYPE_CHECKING:
+    from optimizer.render.plots import Format
     from optimizer.render.tables import Tables
+
+PICTURES: "tuple[Format, ...]" = ("svg", "png", "pdf")
+"""Formats of pictures."""
 
 
 class Command(NamedTuple):
@@ -50,6 +55,22 @@ def show_tables(tables: "Tables", arguments: argparse.Namespace) -> None:
     from optimizer.render.tables import Output, show
 
     show(tables, sys.stdout, Output(arguments.wide, arguments.csv, arguments.table))
+
+
+def picture_format(path: Path) -> "Format":
+    """Return the format that the name of a picture asks for.
+
+    Raises:
+        SpecError: it is none of those that there are.
+    """
+    from optimizer.errors import SpecError
+
+    suffix = path.suffix.lower().removeprefix(".")
+    for known in PICTURES:
+        if suffix == known:
+            return known
+    names = ", ".join(f".{name}" for name in PICTURES)
+    raise SpecError(f"-o: {path}: the name must end in one of {names}")
 
 
 def quantity(scale: Scale) -> Callable[[str], float]:

@@ -15,7 +15,10 @@ from optimizer.cli import (
     documents,
     estimating,
     explaining,
+    fitting,
+    manifesting,
     planning,
+    replaying,
     replicas,
     reporting,
     serve,
@@ -34,13 +37,16 @@ COMMANDS = (
     | comparing.COMMANDS
     | explaining.COMMANDS
     | simulating.COMMANDS
+    | replaying.COMMANDS
     | reporting.COMMANDS
     | replicas.COMMANDS
     | estimating.COMMANDS
+    | fitting.COMMANDS
     | catalogue.COMMANDS
     | documents.COMMANDS
     | bench.COMMANDS
     | serve.COMMANDS
+    | manifesting.COMMANDS
     | shell.COMMANDS
 )
 """The sub-commands by name, in the order in which help lists them."""

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optimizer.cli.command import Command, add_path
+from optimizer.cli.command import Command, add_path, picture_format
 from optimizer.cli.solving import (
     add_effort,
     add_load,
@@ -26,6 +26,7 @@ from optimizer.cli.solving import (
 if TYPE_CHECKING:
     from optimizer.render.pages import Origin
     from optimizer.render.plots import Format
+    from optimizer.studies.figures.document import Figure
 
 KINDS = {
     "plan": "all four of the next, on one page",
@@ -43,10 +44,11 @@ KINDS = {
     "cost": "cost against load, by accelerator",
     "pareto": "cost against latency, by accelerator, with the Pareto front",
 }
-"""What can be plotted; a test holds it to what the library offers."""
+"""What can be plotted of a system; a test holds it to what the library offers."""
+OF_PROFILES = {"fit": "measured and predicted times of a fitted profile, which PATH then names"}
+"""What can be plotted of a profile."""
 SIMULATED = {"distribution", "percentiles"}
-"""Of these, what is simulated first."""
-PICTURES: "tuple[Format, ...]" = ("svg", "png", "pdf")
+"""What is simulated first."""
 
 
 def _add_report(parser: argparse.ArgumentParser) -> None:
@@ -128,9 +130,11 @@ def _check_files(arguments: argparse.Namespace) -> None:
 
 def _add_plot(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    kinds = "\n".join(f"  {name:<12}{text}" for name, text in KINDS.items())
+    kinds = "\n".join(f"  {name:<14}{text}" for name, text in (KINDS | OF_PROFILES).items())
     parser.epilog = f"what to plot:\n{kinds}"
-    parser.add_argument("kind", metavar="KIND", choices=tuple(KINDS), help="what to plot; see below")
+    parser.add_argument(
+        "kind", metavar="KIND", choices=(*KINDS, *OF_PROFILES), help="what to plot; see below"
+    )
     add_path(parser)
     parser.add_argument(
         "-o", "--output", metavar="FILE", type=Path, help="write FILE.svg, FILE.png or FILE.pdf"
@@ -143,27 +147,13 @@ def _add_plot(parser: argparse.ArgumentParser) -> None:
 
 
 def _plot(arguments: argparse.Namespace) -> None:
-    from optimizer.errors import SpecError
-    from optimizer.jobs import FigureRequest, RequestError, show_figure
     from optimizer.render.plots import draw
     from optimizer.render.progress import working
-    from optimizer.spec.system import load_system
     from optimizer.spec.writing import write_bytes
 
     file_format = _picture_format(arguments)
-    request = FigureRequest(
-        system=load_system(arguments.path).with_options(**solving_options(arguments)),
-        kind=arguments.kind,
-        server=arguments.server,
-        accelerator=arguments.accelerator,
-        load=load_change(arguments),
-        backend=arguments.backend,
-    )
     with working("plotting"), announced() if arguments.kind in SIMULATED else nullcontext():
-        try:
-            figure = show_figure(request)
-        except RequestError as error:
-            raise SpecError(error.said(lambda field: flag_of(field, arguments))) from None
+        figure = _figure_of_profile(arguments) if arguments.kind in OF_PROFILES else _figure(arguments)
         if file_format is not None:
             write_bytes(draw(figure, file_format), arguments.output)
     if arguments.json:
@@ -172,20 +162,40 @@ def _plot(arguments: argparse.Namespace) -> None:
         print(figure.note)
 
 
+def _figure_of_profile(arguments: argparse.Namespace) -> "Figure":
+    from optimizer.jobs import show_fit
+
+    return show_fit(arguments.path)
+
+
+def _figure(arguments: argparse.Namespace) -> "Figure":
+    from optimizer.errors import SpecError
+    from optimizer.jobs import FigureRequest, RequestError, show_figure
+    from optimizer.spec.system import load_system
+
+    request = FigureRequest(
+        system=load_system(arguments.path).with_options(**solving_options(arguments)),
+        kind=arguments.kind,
+        server=arguments.server,
+        accelerator=arguments.accelerator,
+        load=load_change(arguments),
+        backend=arguments.backend,
+    )
+    try:
+        return show_figure(request)
+    except RequestError as error:
+        raise SpecError(error.said(lambda field: flag_of(field, arguments))) from None
+
+
 def _picture_format(arguments: argparse.Namespace) -> "Format | None":
     """Return the format that the name of the output file asks for; none where only JSON is wanted."""
     from optimizer.errors import SpecError
 
-    if arguments.output is None:
-        if arguments.json:
-            return None
-        raise SpecError("-o: missing; name the file to write, such as plot.svg, or ask for --json")
-    suffix = arguments.output.suffix.lower().removeprefix(".")
-    for known in PICTURES:
-        if suffix == known:
-            return known
-    names = ", ".join(f".{name}" for name in PICTURES)
-    raise SpecError(f"-o: {arguments.output}: the name must end in one of {names}")
+    if arguments.output is not None:
+        return picture_format(arguments.output)
+    if arguments.json:
+        return None
+    raise SpecError("-o: missing; name the file to write, such as plot.svg, or ask for --json")
 
 
 COMMANDS = {

@@ -361,3 +361,30 @@ OPTIONS = (
     Column("plan cost", CENTS),
 )
 MISSES = (name("accelerator"), Column("misses by"), name("reason", rank=1), words("detail"))
+FITTED_LAW = (
+    name("parameter"),
+    Column("value", form=".4g"),
+    Column("error", form=".2g"),
+    Column("relative", form=".0%", rank=1),
+    Column("unit", kind="name", rank=2),
+)
+FIT_ERRORS = (
+    name("runs of"),
+    Column("runs", form="d", rank=2),
+    Column("TTFT", form=".1%"),
+    Column("ITL", form=".1%"),
+    Column("median TTFT", form=".1%", rank=1),
+    Column("median ITL", form=".1%", rank=1),
+)
+PREDICTIONS = (
+    Column("row", form="d"),
+    Column("kind", kind="name", rank=3),
+    Column("TTFT", "ms", ".4g"),
+    Column("p95 TTFT", "ms", ".4g", rank=2),
+    Column("ITL", "ms", ".4g"),
+    Column("p95 ITL", "ms", ".4g", rank=2),
+    Column("throughput", "requests/s", ".4g", rank=1),
+    Column("TTFT off", form="+.1%", none=""),
+    Column("ITL off", form="+.1%", none=""),
+    Column("throughput off", form="+.1%", rank=1, none=""),
+)

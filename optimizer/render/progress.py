@@ -40,6 +40,21 @@ def counting(what: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: shown.update(task, completed=done, total=total)
 
 
+@contextmanager
+def telling(what: str) -> Iterator[Callable[[str], None]]:
+    """Show how far the work has come, in words, with the elapsed time; the body gets the function to tell."""
+    if not sys.stderr.isatty():
+        yield lambda _text: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as shown:
+        task = shown.add_task(what)
+        yield lambda text: shown.update(task, description=f"{what}: {text}")
+
+
 def _show(what: str, done: threading.Event) -> None:
     if done.wait(PATIENCE_S):
         return

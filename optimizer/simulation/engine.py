@@ -15,6 +15,7 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.errors import AnalysisError
 from optimizer.simulation.batches import BatchServer
+from optimizer.simulation.clients import client_ms
 from optimizer.simulation.law import Coefficients, IterationCoefficients
 from optimizer.simulation.limits import Limits
 from optimizer.simulation.machine.state import Machine, machine_of
@@ -35,6 +36,8 @@ class Run:
     """First token."""
     last_ms: FloatArray
     """Last token."""
+    client_ms: FloatArray
+    """By how much later than the engine's time the client saw the tokens of each."""
     preemptions: IntArray
     """How often each lost its place."""
     busy_ms: float
@@ -51,8 +54,8 @@ class Run:
 
     @property
     def ttft_ms(self) -> FloatArray:
-        """Time to first token."""
-        return self.first_ms - self.sent_ms
+        """Time to first token, as the client sees it."""
+        return self.first_ms - self.sent_ms + self.client_ms
 
     @property
     def itl_ms(self) -> FloatArray:
@@ -62,8 +65,8 @@ class Run:
 
     @property
     def e2e_ms(self) -> FloatArray:
-        """Time to last token."""
-        return self.last_ms - self.sent_ms
+        """Time to last token, as the client sees it."""
+        return self.last_ms - self.sent_ms + self.client_ms
 
 
 def simulate(requests: Requests, times: Coefficients, limits: Limits) -> Run:
@@ -81,12 +84,18 @@ def simulate(requests: Requests, times: Coefficients, limits: Limits) -> Run:
         )
     machine = machine_of(requests, limits)
     advance(machine, times, limits)
+    return run_of(machine, requests, times)
+
+
+def run_of(machine: Machine, requests: Requests, times: Coefficients) -> Run:
+    """Return what has become of the requests of a machine by now."""
     state = machine.state[0]
     return Run(
         requests=requests,
         sent_ms=frozen(machine.rows["sent_ms"].copy()),
         first_ms=frozen(machine.rows["first_ms"].copy()),
         last_ms=frozen(machine.rows["last_ms"].copy()),
+        client_ms=frozen(client_ms(machine.rows, times)),
         preemptions=frozen(machine.rows["preempted"].copy()),
         busy_ms=float(state["busy_ms"]),
         batch_ms=float(state["batch_ms"]),
@@ -105,7 +114,17 @@ def _batched(requests: Requests, server: BatchServer) -> Run:
     busy_ms, batch_ms, batches = run_batches(server, come_ms, start_ms, last_ms, np.empty(count, np.int64))
     answered_ms = frozen(last_ms)
     none = frozen(np.zeros(count, np.int64))
-    return Run(requests, frozen(come_ms), answered_ms, answered_ms, none, busy_ms, batch_ms, batches)
+    return Run(
+        requests=requests,
+        sent_ms=frozen(come_ms),
+        first_ms=answered_ms,
+        last_ms=answered_ms,
+        client_ms=frozen(np.zeros(count)),
+        preemptions=none,
+        busy_ms=busy_ms,
+        batch_ms=batch_ms,
+        iterations=batches,
+    )
 
 
 def advance(machine: Machine, times: Coefficients, limits: Limits, until_ms: float = math.inf) -> None:

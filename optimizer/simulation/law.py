@@ -14,7 +14,7 @@ class IterationCoefficients(NamedTuple):
 
     a + (√(m² + (d·(n + T))²) − m) + b·(n + P) + g·K, plus q·A + e where there are prompts, plus s where n +
     P > 1. A is the sum over the chunks of prompts of x·(start + x/2), for x tokens computed behind `start`
-    others.
+    others. The last three are no part of it: they are added to what clients see (eq. 90).
     """
 
     base_ms: float = 0.0
@@ -33,6 +33,12 @@ class IterationCoefficients(NamedTuple):
     """m [ms]: computing hides behind reading the weights, up to about m/d tokens."""
     batch_base_ms: float = 0.0
     """s [ms per iteration of more than one request]."""
+    client_offset_ms: float = 0.0
+    """c₀ [ms]: by how much later a client sees a first token, and with it all others."""
+    pipeline_depth: float = 0.0
+    """k₀: the same in iterations, while other requests are in progress."""
+    front_end_lag: float = 0.0
+    """c₂: the same for each of them."""
 
 
 class SharedCoefficients(NamedTuple):

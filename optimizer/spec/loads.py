@@ -6,6 +6,7 @@ in any case, plain or with units; what a row leaves empty stays as it is in the 
 
 import csv
 import os
+from collections.abc import Mapping
 
 from optimizer.errors import SpecError
 from optimizer.spec.assumptions import check_load
@@ -48,7 +49,7 @@ def with_loads(system: System, path: str | os.PathLike[str]) -> System:
                 raise SpecError(f"{place}: server {name!r} does not exist in the system")
             if name in changed:
                 raise SpecError(f"{place}: server {name!r} occurs twice")
-            changed[name] = _loaded(system.servers[name], fields, place)
+            changed[name] = loaded_server(system.servers[name], fields, place)
     except csv.Error as error:
         raise SpecError(f"{path}:{rows.line_num}: not valid CSV: {error}") from None
     return system.with_servers(changed)
@@ -61,7 +62,17 @@ def _column(name: str, path: str | os.PathLike[str]) -> str:
     return known
 
 
-def _loaded(server: Server, fields: dict[str, str], place: str) -> Server:
+def loaded_server(server: Server, fields: Mapping[str, str], place: str) -> Server:
+    """Return a server with what the fields of a row say of its load; empty ones stay as they are.
+
+    Args:
+        server: the server.
+        fields: text by column, as this module names columns.
+        place: where the row stands, for messages.
+
+    Raises:
+        SpecError: a field is no valid number, or the load makes no sense.
+    """
     values: dict[str, object] = {}
     for column, text in fields.items():
         if text:

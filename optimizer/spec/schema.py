@@ -38,6 +38,7 @@ from optimizer.documents import (
 from optimizer.queueing.measures import LATENCIES, MISSED, LatencyName, Measure
 from optimizer.queueing.performance import MS_PER_S
 from optimizer.queueing.table import QueueModelName
+from optimizer.spec.provenance import Provenance
 from optimizer.timing import LawFields, PerfParms, laws_known
 
 
@@ -167,6 +168,8 @@ class ModelProfile(LawFields, _ProfileKey):
     """Tokens of KV cache of one replica; caps the batch at this over the tokens of a request."""
     queue_model: QueueModelName = Field("reference", alias="queueModel")
     """Performance model of the candidates: the law's own birth-death queue."""
+    provenance: Provenance | None = Field(None, exclude_if=lambda provenance: provenance is None)
+    """Where token times that were fitted to benchmarks come from; absent: not stated."""
 
     @model_validator(mode="after")
     def _one_law(self) -> "ModelProfile":

@@ -19,13 +19,22 @@ def write_document(raw: Mapping[str, Any], path: Path) -> None:
     Raises:
         SpecError: the suffix is of neither format, or the file cannot be written.
     """
-    if path.suffix.lower() not in SUFFIXES:
-        raise SpecError(f"{path}: the suffix must be one of {', '.join(SUFFIXES)}")
+    check_suffix(path)
     if path.suffix.lower() == ".json":
         text = json.dumps(raw, indent=2, ensure_ascii=False) + "\n"
     else:
         text = yaml_text(raw)
     write_text(text, path)
+
+
+def check_suffix(path: Path) -> None:
+    """Refuse a path of a document whose suffix is of neither format.
+
+    Raises:
+        SpecError: it is.
+    """
+    if path.suffix.lower() not in SUFFIXES:
+        raise SpecError(f"{path}: the suffix must be one of {', '.join(SUFFIXES)}")
 
 
 def write_text(text: str, path: Path) -> None:

@@ -30,6 +30,7 @@ class Reason(StrEnum):
     scale_up_limit = "ScaleUpLimit"
     scale_down_limit = "ScaleDownLimit"
     pending = "PendingReplicas"
+    units = "UnitsTaken"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,8 @@ class ServerDecision:
     past: tuple[Moment, ...] = ()
     pending_since_s: Mapping[str, float] = field(default_factory=dict)
     """By accelerator, since when there have been pending replicas without a break."""
+    elsewhere_since_s: float | None = None
+    """Since when plans have wanted it on another accelerator without a break; none: the last did not."""
     ups: int = 0
     """How often a number has gone up."""
     downs: int = 0

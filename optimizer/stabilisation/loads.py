@@ -2,16 +2,19 @@
 
 Arrivals that are counted over a window scatter by the square root of their number. Two cumulative sums (one
 for more, one for less) tell a change from that: a small one after some windows, a large one at once. After a
-change the mean begins anew with the windows since.
+change the mean begins anew with the windows since. What is planned for is a level: the mean when it was last
+known to be another one, so that a plan stays as it is while nothing is known to have changed.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 
 SLACK = 0.5
 """What a cumulative sum forgets with every window [standard deviations]."""
-ALARM = 5.0
-"""Cumulative sum that is a change [standard deviations]: by chance about once in fifteen hours of minutes."""
+ALARM = 7.0
+"""Cumulative sum that is a change [standard deviations]: by chance about once in two days of minutes."""
+KNOWN = 2.0
+"""Difference between mean and level from which on they are known to differ [standard deviations]."""
 MOST_WINDOWS = 240.0
 """Windows that a mean goes back at most."""
 SECONDS_PER_MIN = 60.0
@@ -42,6 +45,8 @@ class LoadEstimate:
     windows: float
     """Over how many windows."""
     mean_rpm: float
+    level_rpm: float
+    """What to plan for."""
     more: Sum = Sum()
     less: Sum = Sum()
 
@@ -63,21 +68,34 @@ def counting_deviation_rpm(rate_rpm: float, time_s: float, variation: float) -> 
 
 
 def with_load(
-    last: LoadEstimate | None, load_rpm: float, now_s: float, window_s: float, variation: float
+    last: LoadEstimate | None, load_rpm: float, now_s: float, window_s: float, variation: float, chance: float
 ) -> LoadEstimate:
     """Return the estimate with a load that was counted just now.
 
-    Windows that overlap count as far as they are new.
+    Args:
+        last: the estimate before; none: this is the first load.
+        load_rpm: the load [requests/min].
+        now_s: when it was counted; windows that overlap count as far as they are new [s].
+        window_s: over which time it was counted [s].
+        variation: coefficient of variation of the times between arrivals.
+        chance: deviation up to which more load is taken for chance [standard deviations].
     """
     if last is None or not last.windows:
-        return LoadEstimate(now_s, 1.0, load_rpm)
+        return LoadEstimate(now_s, 1.0, load_rpm, load_rpm)
     weight = min(1.0, max(0.0, now_s - last.seen_s) / window_s)
     scatter = counting_deviation_rpm(last.mean_rpm, window_s, variation) * sqrt(1 + 1 / last.windows)
     deviation = (load_rpm - last.mean_rpm) / scatter
     more, less = last.more.after(load_rpm, deviation, weight), last.less.after(load_rpm, -deviation, weight)
     for changed in (more, less):
+        if changed.value > ALARM and abs(deviation) > chance:
+            return LoadEstimate(now_s, 1.0, load_rpm, load_rpm)
         if changed.value > ALARM:
-            return LoadEstimate(now_s, changed.windows, changed.total_rpm / changed.windows)
+            mean = changed.total_rpm / changed.windows
+            return LoadEstimate(now_s, changed.windows, mean, mean)
     windows = last.windows + weight
     mean = (last.mean_rpm * last.windows + load_rpm * weight) / windows
-    return LoadEstimate(now_s, min(windows, MOST_WINDOWS), mean, more, less)
+    found = LoadEstimate(now_s, min(windows, MOST_WINDOWS), mean, last.level_rpm, more, less)
+    if deviation > chance:
+        return replace(found, level_rpm=load_rpm)
+    known = abs(mean - found.level_rpm) > KNOWN * found.deviation_rpm(window_s, variation)
+    return replace(found, level_rpm=mean) if known else found

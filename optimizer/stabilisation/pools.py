@@ -12,7 +12,6 @@ from optimizer.plan import Plan, Unserved
 from optimizer.spec.schema import Server
 from optimizer.spec.system import System
 from optimizer.stabilisation.decisions import Moment, Observation, Reason, Replicas, ServerDecision, Target
-from optimizer.stabilisation.loads import LoadEstimate, counting_deviation_rpm, with_load
 from optimizer.stabilisation.rules import Rules, StepLimit
 
 OTHER_REQUESTS = 0.2
@@ -112,7 +111,7 @@ def decided(
         return _keeping(wanted, last, replicas, seen.now_s)
     if last is None:
         first = wanted.as_planned(None)
-        return _remembered(wanted, rules, replace(first, switched_s=seen.now_s), None, first.replicas, seen)
+        return _remembered(wanted, rules, replace(first, switched_s=seen.now_s), first.replicas, seen)
     if name in seen.missing and rules.hold_missing_load:
         return _held_whole(last, Reason.load_missing, "its load is missing from the last snapshot")
     return _Step(wanted, rules, last, seen, replicas, fleet_cost).decision()
@@ -154,12 +153,7 @@ def _held_whole(last: ServerDecision, reason: Reason, detail: str) -> ServerDeci
 
 
 def _remembered(
-    wanted: Wanted,
-    rules: Rules,
-    decision: ServerDecision,
-    estimate: LoadEstimate | None,
-    recommended: Mapping[str, int],
-    seen: Observation,
+    wanted: Wanted, rules: Rules, decision: ServerDecision, recommended: Mapping[str, int], seen: Observation
 ) -> ServerDecision:
     """Return a decision with what the next one needs to know."""
     load, now_s, desired = wanted.server.current.load, seen.now_s, decision.replicas
@@ -168,9 +162,7 @@ def _remembered(
         past = (*past[:-1], replace(past[-1], last_s=now_s))
     else:
         past = (*past, Moment(now_s, now_s, dict(recommended), desired))
-    if rules.noise and estimate is None:
-        estimate = with_load(None, wanted.load_rpm, now_s, rules.load_window_s, load.arrival_cv)
-    return replace(decision, in_tokens=load.in_tokens, out_tokens=load.out_tokens, load=estimate, past=past)
+    return replace(decision, in_tokens=load.in_tokens, out_tokens=load.out_tokens, past=past)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +178,7 @@ class _Step:
 
     def decision(self) -> ServerDecision:
         """Return what is desired, rule by rule."""
-        estimate = self._estimate()
-        targets = self._sized(self._placed(estimate), estimate)
+        targets = self._sized(self._placed())
         recommended = {name: target.replicas for name, target in targets.items() if target.replicas}
         targets = self._with_old_pools(targets)
         pending = dict(self._pending_since())
@@ -195,19 +186,16 @@ class _Step:
         moved = not {*recommended} & self.last.replicas.keys() and bool(recommended)
         switched_s = self.seen.now_s if moved or not self.last.replicas else self.last.switched_s
         kept = {name: item for name, item in targets.items() if item.replicas or name in self.last.replicas}
-        decision = replace(self.last, targets=kept, switched_s=switched_s, pending_since_s=pending)
-        return _remembered(self.wanted, self.rules, decision, estimate, recommended, self.seen)
-
-    # --- the load ------------------------------------------------------------------------------------------
-
-    def _estimate(self) -> LoadEstimate | None:
-        if not self.rules.noise:
-            return None
-        cv = self.wanted.server.current.load.arrival_cv
-        return with_load(self.last.load, self.wanted.load_rpm, self.seen.now_s, self.rules.load_window_s, cv)
-
-    def _mean_rpm(self, estimate: LoadEstimate | None) -> float:
-        return self.wanted.load_rpm if estimate is None else estimate.mean_rpm
+        elsewhere = self.wanted.targets.keys() != self._staying().keys()
+        since_s = self.seen.now_s if self.last.elsewhere_since_s is None else self.last.elsewhere_since_s
+        decision = replace(
+            self.last,
+            targets=kept,
+            switched_s=switched_s,
+            pending_since_s=pending,
+            elsewhere_since_s=since_s if elsewhere else None,
+        )
+        return _remembered(self.wanted, self.rules, decision, recommended, self.seen)
 
     # --- where it runs -------------------------------------------------------------------------------------
 
@@ -218,14 +206,14 @@ class _Step:
             if target.replicas and not target.leaving
         }
 
-    def _placed(self, estimate: LoadEstimate | None) -> dict[str, Target]:
+    def _placed(self) -> dict[str, Target]:
         """Return pools on the accelerators that the plan says, or on those that the server stays on."""
         planned, staying = dict(self.wanted.targets), self._staying()
         if not planned and staying:  # nothing to do for it: the same pools, without replicas
             return {name: replace(target, replicas=0) for name, target in staying.items()}
         if not staying or not self._can_stay(staying) or _same_place(planned, staying):
             return planned
-        needed = self._needed(staying, self._mean_rpm(estimate))
+        needed = self._needed(staying)
         reason = self._reason_to_stay(needed, planned)
         if reason is None:
             return planned
@@ -239,11 +227,11 @@ class _Step:
         pairs = ((load.in_tokens, self.last.in_tokens), (load.out_tokens, self.last.out_tokens))
         return len(staying) == 1 and all(abs(now - then) <= OTHER_REQUESTS * then for now, then in pairs)
 
-    def _needed(self, staying: Mapping[str, Target], load_rpm: float) -> dict[str, Target]:
-        """Return the pools that a load would need where the server is."""
+    def _needed(self, staying: Mapping[str, Target]) -> dict[str, Target]:
+        """Return the pools that the load would need where the server is."""
         ((name, target),) = staying.items()
         server = self.wanted.server
-        number = max(_replicas(load_rpm, target.rate_rpm), server.min_num_replicas)
+        number = max(_replicas(self.wanted.load_rpm, target.rate_rpm), server.min_num_replicas)
         return {name: replace(target, replicas=min(number, server.max_num_replicas or number))}
 
     def _reason_to_stay(self, needed: Mapping[str, Target], planned: Mapping[str, Target]) -> Reason | None:
@@ -287,61 +275,24 @@ class _Step:
 
     # --- how many ------------------------------------------------------------------------------------------
 
-    def _sized(self, targets: Mapping[str, Target], estimate: LoadEstimate | None) -> dict[str, Target]:
-        """Return a pool of the size that the load needs, as far as the load is known from chance."""
-        if len(targets) != 1 or (estimate is None and self.rules.scale_down_load is None):
-            return dict(targets)
-        ((name, target),) = targets.items()
-        before = self._staying().get(name)
-        if before is None or not target.rate_rpm:
-            return dict(targets)
-        number = self._number(before.replicas, target, estimate)
+    def _sized(self, targets: Mapping[str, Target]) -> dict[str, Target]:
+        """Return pools that are no smaller than what some more load would need."""
+        return {name: self._with_margin(name, target) for name, target in targets.items()}
+
+    def _with_margin(self, name: str, target: Target) -> Target:
+        before, estimate = self.last.replicas.get(name, 0), self.last.load
+        margin = self.rules.scale_down_load
+        if margin is None or target.replicas >= before or len(self.wanted.targets) > 1 or not target.rate_rpm:
+            return target
+        if estimate is not None and estimate.mean_rpm:
+            cv = self.wanted.server.current.load.arrival_cv
+            known = 1 + estimate.deviation_rpm(self.rules.load_window_s, cv) / estimate.mean_rpm
+            margin = min(margin, known)
+        number = min(before, max(target.replicas, _replicas(self.wanted.load_rpm * margin, target.rate_rpm)))
         if number == target.replicas:
-            return dict(targets)
-        if target.held:  # for a reason that counts more
-            return {name: replace(target, replicas=number)}
-        if number < target.replicas or self.rules.scale_down_load is None:
-            return {name: _held(target, number, Reason.noise, "the load may have changed by chance alone")}
-        detail = "the smaller pool would not hold with some more load"
-        return {name: _held(target, number, Reason.scale_down_load, detail)}
-
-    def _number(self, before: int, target: Target, estimate: LoadEstimate | None) -> int:
-        """Return how many replicas a pool needs that had some before."""
-        server, rate_rpm, takes_rpm = self.wanted.server, target.rate_rpm, before * target.rate_rpm
-        load_rpm = self.wanted.load_rpm
-        mean_rpm = load_rpm if estimate is None else estimate.mean_rpm
-        if self._exceeds(load_rpm, takes_rpm, estimate):
-            number = max(before, _replicas(load_rpm, rate_rpm))
-        elif estimate is not None and self._mean_exceeds(takes_rpm, estimate):
-            number = max(before + 1, _replicas(mean_rpm, rate_rpm))
-        else:
-            number = min(before, _replicas(mean_rpm * self._margin(estimate), rate_rpm))
-        if not target.held:  # what the plan has beyond the load
-            number = max(number, target.replicas if load_rpm <= (target.replicas - 1) * rate_rpm else 0)
-        return min(max(number, server.min_num_replicas), server.max_num_replicas or number)
-
-    def _exceeds(self, load_rpm: float, takes_rpm: float, estimate: LoadEstimate | None) -> bool:
-        """Say whether a load is more than pools take, and not by chance."""
-        if load_rpm <= takes_rpm * (1 + _TOLERANCE):
-            return False
-        if estimate is None or self.rules.noise is None:
-            return True
-        cv, window_s = self.wanted.server.current.load.arrival_cv, self.rules.load_window_s
-        return load_rpm > takes_rpm + self.rules.noise * counting_deviation_rpm(takes_rpm, window_s, cv)
-
-    def _mean_exceeds(self, takes_rpm: float, estimate: LoadEstimate) -> bool:
-        cv, noise = self.wanted.server.current.load.arrival_cv, self.rules.noise or 0.0
-        deviation = estimate.deviation_rpm(self.rules.load_window_s, cv)
-        return estimate.mean_rpm - noise * deviation > takes_rpm
-
-    def _margin(self, estimate: LoadEstimate | None) -> float:
-        """Return what a load is multiplied by before a pool gets smaller."""
-        wanted = self.rules.scale_down_load
-        if estimate is None or not estimate.mean_rpm:
-            return wanted or 1.0
-        cv = self.wanted.server.current.load.arrival_cv
-        known = 1 + estimate.deviation_rpm(self.rules.load_window_s, cv) / estimate.mean_rpm
-        return known if wanted is None else min(wanted, known)
+            return target
+        detail = f"fewer would not hold with {margin - 1:.1%} more load"
+        return _held(target, number, target.reason if target.held else Reason.scale_down_load, detail)
 
     # --- how fast ------------------------------------------------------------------------------------------
 
@@ -354,8 +305,9 @@ class _Step:
     def _limited(self, name: str, target: Target, pending_since_s: Mapping[str, float]) -> Target:
         """Return a target that moves as fast as it may, with its reason."""
         before = self.last.replicas.get(name, 0)
-        if target.leaving:
-            return target
+        left = not target.replicas and name not in self.wanted.targets and bool(self.wanted.targets)
+        if target.leaving or (left and self.rules.switch_dwell_s is not None):
+            return target  # the new pool is ready: it has waited for nothing else
         if target.replicas > before:
             result = self._growing(name, target, before, pending_since_s)
         elif target.replicas < before:

@@ -82,7 +82,7 @@ RECOMMENDED = Rules(
     switch_saving=0.1,
     hold_missing_load=True,
     pending_limit_s=600.0,
-    scale_up_limit=StepLimit(share=1.0, replicas=4, period_s=60.0),
+    scale_up_limit=StepLimit(share=3.0, replicas=4, period_s=60.0),
     scale_down_limit=StepLimit(share=0.1, replicas=1, period_s=120.0),
 )
 """Every rule, with the values that are usual for fleets whose replicas take minutes to start."""

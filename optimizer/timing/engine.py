@@ -90,10 +90,46 @@ class IterationTimes:
         return np.hypot(self.weight_read_ms, work) - self.weight_read_ms
 
 
+@dataclass(frozen=True, slots=True)
+class ClientTimes:
+    """What a client sees of the first token beyond the engine's time (eq. 90), each of shape (R,).
+
+    Source: own derivation from recorded sweeps, docs/fidelity.md.
+    """
+
+    offset_ms: FloatArray
+    """c₀: connection, HTTP and tokenizer [ms]."""
+    pipeline_depth: FloatArray
+    """k₀: iterations between a token's iteration and its way out, where others are in progress."""
+    front_end_lag: FloatArray
+    """c₂: the same for each request in progress."""
+
+    @classmethod
+    def none(cls, rows: int) -> Self:
+        """Return that R clients see the engine's own times."""
+        return cls(np.zeros(rows), np.zeros(rows), np.zeros(rows))
+
+    def take(self, rows: IntArray) -> Self:
+        """Return the terms of the chosen rows, in their order."""
+        return type(self)(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+    def ms(self, in_progress: FloatArray, itl_ms: FloatArray) -> FloatArray:
+        """Return by how much later a first token is seen [ms] (eq. 90), with other requests in progress."""
+        depth = self.pipeline_depth * np.minimum(in_progress, 1.0) + self.front_end_lag * in_progress
+        return self.offset_ms + depth * itl_ms
+
+
 class EngineLaw(Law):
     """A law that knows the time of every iteration of an engine."""
 
     __slots__ = ()
+
+    in_tokens: FloatArray
+    """Mean tokens of a prompt, shape (R,)."""
+    out_tokens: FloatArray
+    """Mean tokens of an answer, shape (R,)."""
+    max_num_tokens: FloatArray
+    """Most tokens that an iteration computes, shape (R,)."""
 
     @property
     @abstractmethod
@@ -102,13 +138,8 @@ class EngineLaw(Law):
 
     @property
     @abstractmethod
-    def lengths(self) -> tuple[FloatArray, FloatArray]:
-        """Mean tokens of a prompt and of an answer, shapes (R,)."""
-
-    @property
-    @abstractmethod
-    def token_budget(self) -> FloatArray:
-        """Most tokens that an iteration computes, shape (R,)."""
+    def client(self) -> ClientTimes:
+        """What a client sees beyond the engine's times."""
 
     @property
     @abstractmethod

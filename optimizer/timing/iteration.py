@@ -1,11 +1,11 @@
 """The iteration law: the time of one pass of the engine over its batch.
 
-A document gives it as ``perfParms``, with up to eight coefficients. With the reference's three it has a
-service time at a constant batch, and drives the reference's queue; with any other, or with a scheduler that
-computes whole prompts first, it is a law of iterations alone.
+A document gives it as ``perfParms``, with up to eight coefficients and three of what a client sees. With the
+reference's three it has a service time at a constant batch, and drives the reference's queue; with any other,
+or with a scheduler that computes whole prompts first, it is a law of iterations alone.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import inf, sqrt
 from typing import ClassVar, Self
 
@@ -22,7 +22,7 @@ from optimizer.documents import (
     Quantity,
     SignedQuantity,
 )
-from optimizer.timing.engine import EngineLaw, IterationTimes, SchedulerName
+from optimizer.timing.engine import ClientTimes, EngineLaw, IterationTimes, SchedulerName
 from optimizer.timing.law import RequestShapes, ServiceLaw, TokenTimes
 
 DEFAULT_MAX_NUM_TOKENS = 8192
@@ -30,7 +30,10 @@ DEFAULT_MAX_NUM_TOKENS = 8192
 
 
 class PerfParms(Document):
-    """Iteration law: α + β·(tokens computed) + γ·(KV tokens read), and five further terms, 0 by default."""
+    """Iteration law: α + β·(tokens computed) + γ·(KV tokens read), and further terms, 0 by default.
+
+    Five are of an iteration's time, three of what a client sees of it.
+    """
 
     base_ms: Milliseconds = Field(0.0, alias="alpha")
     """α [ms]."""
@@ -48,6 +51,12 @@ class PerfParms(Document):
     """Reading the weights [ms]: the compute of few tokens hides behind it."""
     batch_base_ms: Milliseconds = Field(0.0, alias="batchBase")
     """What an iteration of more than one request takes more [ms]."""
+    client_offset_ms: Milliseconds = Field(0.0, alias="clientOffset")
+    """What a client sees beyond the server's time to the first token [ms]: connection, HTTP, tokenizer."""
+    pipeline_depth: Quantity = Field(0.0, alias="pipelineDepth")
+    """Iterations by which a first token comes later while other requests are in progress."""
+    front_end_lag: Quantity = Field(0.0, alias="frontEndLag")
+    """Iterations by which it comes later for each of them."""
 
     @property
     def further_terms(self) -> list[str]:
@@ -155,14 +164,9 @@ class IterationLaw(ServiceLaw, EngineLaw):
         return IterationTimes(*three, none, none, none, none, none)
 
     @property
-    def lengths(self) -> tuple[FloatArray, FloatArray]:
-        """Mean tokens of a prompt and of an answer."""
-        return self.in_tokens, self.out_tokens
-
-    @property
-    def token_budget(self) -> FloatArray:
-        """Most tokens that an iteration computes."""
-        return self.max_num_tokens
+    def client(self) -> ClientTimes:
+        """Nothing: the reference sees the engine's own times."""
+        return ClientTimes.none(len(self.in_tokens))
 
     @property
     def prefills_first(self) -> BoolArray:
@@ -244,6 +248,8 @@ class FullIterationLaw(EngineLaw):
 
     times: FloatArray
     """The coefficients in the order of `IterationTimes`, shape (R, 8)."""
+    seen: FloatArray
+    """Those of what a client sees in the order of `ClientTimes`, shape (R, 3)."""
     in_tokens: FloatArray
     out_tokens: FloatArray
     max_num_tokens: FloatArray
@@ -262,7 +268,7 @@ class FullIterationLaw(EngineLaw):
 
     @classmethod
     def parameters(cls, document: Document) -> tuple[float, ...]:
-        """Return the eight coefficients, the token budget, and whether whole prompts are computed first."""
+        """Return the eleven coefficients, the token budget, and whether whole prompts are computed first."""
         assert isinstance(document, IterationFields)
         law = document.iteration or PerfParms()
         coefficients = tuple(getattr(law, name) for name in PerfParms.model_fields)
@@ -270,10 +276,11 @@ class FullIterationLaw(EngineLaw):
 
     @classmethod
     def of_rows(cls, parameters: FloatArray, shapes: RequestShapes) -> Self:
-        """Return the law of R rows from parameters in that order, shape (10, R)."""
+        """Return the law of R rows from parameters in that order, shape (13, R)."""
         *coefficients, budget, whole = parameters
-        times = np.column_stack(coefficients)
-        return cls(times, shapes.in_tokens, shapes.out_tokens, budget, whole)
+        table = np.column_stack(coefficients)
+        times, seen = np.split(table, [len(fields(IterationTimes))], axis=1)
+        return cls(times, seen, shapes.in_tokens, shapes.out_tokens, budget, whole)
 
     @property
     def iterations(self) -> IterationTimes:
@@ -281,14 +288,9 @@ class FullIterationLaw(EngineLaw):
         return IterationTimes(*self.times.T)
 
     @property
-    def lengths(self) -> tuple[FloatArray, FloatArray]:
-        """Mean tokens of a prompt and of an answer."""
-        return self.in_tokens, self.out_tokens
-
-    @property
-    def token_budget(self) -> FloatArray:
-        """Most tokens that an iteration computes."""
-        return self.max_num_tokens
+    def client(self) -> ClientTimes:
+        """What a client sees beyond the engine's times."""
+        return ClientTimes(*self.seen.T)
 
     @property
     def prefills_first(self) -> BoolArray:
@@ -297,7 +299,7 @@ class FullIterationLaw(EngineLaw):
 
     def has_work(self) -> BoolArray:
         """Return whether every iteration of a lone request takes time: its prompt's, and a decode."""
-        prompt, _ = self.lengths
+        prompt = self.in_tokens
         piece = np.where(self.prefills_first, prompt, np.minimum(prompt, 1.0))
         prefill = self.iterations.ms(0.0, 0.0, piece, np.minimum(piece, 1.0), piece * piece / 2)
         decode = self.iterations.ms(1.0, prompt)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel
 
@@ -141,7 +141,9 @@ def with_flat_target(raw: object) -> object:
     target: dict[str, object] = {}
     rest: dict[str, object] = {}
     for key, value in raw.items():
-        (target if key.lower() in FLAT_KEYS else rest)[key.lower()] = value
+        place = target if key.lower() in FLAT_KEYS else rest
+        if value is not None or key.lower() == "modeltargets" or key.lower() not in place:
+            place[key.lower()] = value
     wait_ms = target.pop("slo-ttw", None)
     if not target.get("slo-ttft"):
         target["slo-ttft"] = wait_ms
@@ -171,6 +173,8 @@ class _Key:
     """Its name as the wire spells it."""
     model: type[Document] | None
     """What its value, or each item of it, is, where that is an object."""
+    is_list: bool
+    """Whether its value is a list, which null empties."""
 
 
 @cache
@@ -179,8 +183,16 @@ def _keys(model: type[Document]) -> dict[str, _Key]:
     keys = {}
     for name, field in model.model_fields.items():
         wire = field.alias or name
-        keys[wire.lower()] = _Key(wire, next(_documents(field.annotation), None))
+        model_of = next(_documents(field.annotation), None)
+        keys[wire.lower()] = _Key(wire, model_of, any(_tuples(field.annotation)))
     return keys
+
+
+def _tuples(annotation: Any) -> Iterator[bool]:
+    """Yield whether an annotation, or a part of it, is that of a list."""
+    yield get_origin(annotation) is tuple
+    for part in get_args(annotation):
+        yield from _tuples(part)
 
 
 def _documents(annotation: Any) -> Iterator[Any]:
@@ -202,6 +214,8 @@ def _fitted(model: type[Document], raw: object, path: str, ignored: list[str]) -
         here = f"{path}.{path_text([name])}" if path else path_text([name])
         if key is None or (key.wire == "saturationPolicy" and _is_unknown_policy(value)):
             ignored.append(here)
+        elif value is None and not key.is_list:
+            continue  # as there: what another spelling of the key has said stays
         elif value is None or _is_unset(key.wire, value):
             fitted.pop(key.wire, None)
         elif key.model is not None and isinstance(value, list):

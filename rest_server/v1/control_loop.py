@@ -19,11 +19,13 @@ from optimizer.plan import Plan
 from optimizer.spec.assumptions import check_load
 from optimizer.spec.messages import did_you_mean, path_text, validated
 from optimizer.spec.schema import AllocationData, Load, Server, SystemSpec
-from optimizer.stabilisation.decisions import Replicas
+from optimizer.stabilisation.decisions import Observation, Replicas
+from optimizer.stabilisation.loads import LoadEstimate
+from optimizer.stabilisation.stabilise import settled
 from rest_server.compat.answers import notice_headers
 from rest_server.errors import BodyError, field_path
 from rest_server.fleet import Entities, desired_allocations
-from rest_server.state import HeldFleet, PlanRecord
+from rest_server.state import HeldFleet, PlanRecord, Reported
 from rest_server.v1.entities import Condition, held_fleet
 from rest_server.v1.examples import LOADS
 from rest_server.v1.models import LastPlan, LoadChange, LoadSnapshot, ServerList
@@ -78,6 +80,8 @@ class _Storing:
     """The servers at that revision."""
     loads: Mapping[str, LoadChange] = field(default_factory=dict)
     """What was given, by server."""
+    estimates: Mapping[str, LoadEstimate] = field(default_factory=dict)
+    """What is known of the loads."""
 
     def __call__(self) -> SystemSpec:
         given = value_of(self.body)
@@ -92,7 +96,14 @@ class _Storing:
 
         self.revision, stored = self.condition.update(self.held, store, "loads")
         self.servers, self.loads = stored.servers, loads
-        return stored.spec()
+        return self._settled(stored).spec()
+
+    def _settled(self, stored: Entities) -> Entities:
+        """Return the fleet with the loads to plan for: as they are, but for what may be chance."""
+        now = self.held.snapshot()
+        seen = Observation(time.time(), frozenset(self.missing))
+        system, self.estimates = settled(stored.loose_system(), now.rules, now.decisions, seen)
+        return replace(stored, servers=system.servers)
 
     @property
     def missing(self) -> list[str]:
@@ -186,7 +197,12 @@ def _keep(held: HeldFleet, text: bytes, stored: _Storing) -> int:
     """Keep a plan as the last one and as what is desired; return the revision that it stands for."""
     plan = Plan.model_validate_json(text)
     desired = desired_allocations(plan, stored.servers)
-    return held.keep_plan(plan, desired, stored.revision, missing=stored.missing, replicas=stored.replicas)
+    return held.keep_plan(
+        plan,
+        desired,
+        stored.revision,
+        Reported(frozenset(stored.missing), stored.replicas, stored.estimates),
+    )
 
 
 @router.get("/plan", response_model=LastPlan, summary="Read the last plan", responses=problems(404))

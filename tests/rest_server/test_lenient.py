@@ -207,3 +207,17 @@ def test_an_accelerator_without_a_type_is_planned_with_units_of_its_own_name() -
     item = {key: value for key, value in ACCELERATORS[0].items() if key != "type"}
     assert client.post("/addAccelerator", json=item).json()["type"] == ""
     assert client.get("/getAccelerator/A").json()["type"] == ""
+
+
+def test_a_null_leaves_what_another_spelling_of_the_key_has_said() -> None:
+    """As Go reads it: null does nothing to a number, a text or an object, and empties a list."""
+    ignored: list[str] = []
+    found = read_entity(Accelerator, {"name": "A", "Cost": 5, "cost": None, "COLOUR": 1}, "", ignored)
+    assert (found.cost_cents_per_h, ignored) == (5, ["COLOUR"])
+    assert read_entity(Accelerator, {"name": "A", "Cost": 5, "cost": 0}, "", []).cost_cents_per_h == 0
+    target = {"model": "m", "slo-itl": 5}
+    raw = {"Name": "c", "name": None, "ModelTargets": [target], "modelTargets": None}
+    assert read_entity(ServiceClass, raw, "", []).model_targets == ()
+    flat = {"name": "c", "NAME": None, "Model": "m", "model": None, "slo-itl": 5, "SLO-ITL": None}
+    (found_target,) = read_entity(ServiceClass, flat, "", []).model_targets
+    assert (found_target.model, found_target.itl_ms) == ("m", 5)

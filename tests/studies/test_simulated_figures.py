@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from optimizer import Figure, System, load_system, make_figure, solve
@@ -99,3 +100,21 @@ def test_the_load_of_the_plan_is_marked(chat: System) -> None:
     assert marks["load"] == pytest.approx(load)
     assert marks["largest"] * planned.num_replicas == pytest.approx(planned.max_arrival_rate_rpm)
     assert marks["target"] == 1000.0
+
+
+def test_curves_show_the_percentile_that_a_target_is_about(chat: System) -> None:
+    (planned,) = solve(chat).allocations[SERVER]
+    known = {figure.measure: figure.value for figure in planned.targets}
+    for i, label in enumerate(("p95 ITL", "p95 TTFT")):
+        latency = panel(make_figure(chat, "latency"), i)
+        assert latency.y_label == f"{label} [ms]"
+        load = planned.arrival_rate_rpm / planned.num_replicas
+        x, y = zip(*points(latency.series[0]), strict=True)
+        assert np.interp(load, x, y) == pytest.approx(known[label], rel=0.05)
+        batch = panel(make_figure(chat, "batch"), i + 1)
+        assert batch.y_label == f"{label} [ms]"
+        (target,) = [item.value for item in batch.guides if item.axis == "y"]
+        assert max(y for _, y in points(batch.series[0])) <= target * (1 + 1e-6)
+        pareto = panel(make_figure(chat, "pareto"), i)
+        (chosen,) = [one for one in pareto.series if one.style == "chosen"]
+        assert chosen.y == (known[label],)

@@ -119,6 +119,8 @@ class Latencies:
     """A prompt's own time."""
     turn_ms: FloatArray
     """Mean wait for its turn, place in the batch included."""
+    client_ms: FloatArray
+    """By how much later a client sees the tokens."""
     itl_ms: FloatArray
     """Mean time between the tokens of an answer."""
     least_ttft_ms: FloatArray
@@ -138,12 +140,13 @@ class Latencies:
     def of(
         cls, replicas: Replicas, rate: FloatArray, found: Iteration, prompts: Prompts, places: Places
     ) -> Self:
-        """Return the latencies (eq. 78, 79, 84-88)."""
+        """Return the latencies (eq. 78, 79, 84-88), as a client sees them."""
         steps = replicas.steps
         place_wait = places.chance * places.wait_ms
         turn = prompts.wait_ms + place_wait
         ttft = prompts.own_ms + turn
         itl, of_tokens = _itl(replicas, rate, found, prompts, ttft)
+        client = replicas.client.ms(found.decodes, itl)
         least = np.minimum(prompts.least_ms, 0.999 * prompts.own_ms)
         variance = prompts.wait_variance + prompts.own_variance
         base = replicas.times.base_ms
@@ -155,8 +158,9 @@ class Latencies:
         return cls(
             prefill_ms=prompts.own_ms,
             turn_ms=turn,
+            client_ms=client,
             itl_ms=itl,
-            least_ttft_ms=least,
+            least_ttft_ms=least + client,
             turn_mean_ms=prompts.own_ms + prompts.wait_ms - least,
             turn_variance=variance,
             place_chance=places.chance,
@@ -164,14 +168,14 @@ class Latencies:
             least_itl_ms=LEAST_ITL_SHARE * np.minimum(base, itl),
             itl_variance=itl_variance,
             most_itl_ms=np.maximum(replicas.iteration_ms(crowd, room), itl),
-            e2e_ms=ttft + steps * of_tokens,
+            e2e_ms=ttft + steps * of_tokens + client,
             e2e_variance=variance + place_variance + of_tokens**2 * answer + steps**2 * of_tokens_variance,
         )
 
     @property
     def ttft_ms(self) -> FloatArray:
         """Mean time to the first token."""
-        return self.prefill_ms + self.turn_ms
+        return self.prefill_ms + self.turn_ms + self.client_ms
 
     def take(self, rows: IntArray) -> Self:
         """Return the latencies of the chosen rows, in their order."""

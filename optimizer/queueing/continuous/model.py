@@ -124,8 +124,9 @@ class ContinuousQueues(QueueModel):
 
     def columns(self) -> list[FloatArray | IntArray | BoolArray]:
         """Return everything that the figures of a row depend on."""
-        nested = [getattr(self.replicas.times, field.name) for field in fields(self.replicas.times)]
-        nested += [getattr(self.replicas, field.name) for field in fields(self.replicas)[1:]]
+        parts = (self.replicas.times, self.replicas.client)
+        nested = [getattr(part, field.name) for part in parts for field in fields(part)]
+        nested += [getattr(self.replicas, field.name) for field in fields(self.replicas)[len(parts) :]]
         return [*nested, *(getattr(self, field.name) for field in fields(self)[1:])]
 
     def analyze(self, rate_rps: FloatArray) -> ContinuousPerformance:
@@ -140,7 +141,7 @@ class ContinuousQueues(QueueModel):
         ]
         latencies = parts[0][1] if len(parts) == 1 else _scattered(parts, len(rate))
         wait, itl = latencies.turn_ms, latencies.itl_ms
-        service = latencies.e2e_ms - wait
+        service = latencies.e2e_ms - latencies.client_ms - wait
         in_queue = rate * latencies.place_chance * latencies.place_wait_ms
         waiting = latencies.place_wait_ms * rate
         loss = latencies.place_chance * np.exp(-self.max_queue / np.maximum(waiting, 1e-300))

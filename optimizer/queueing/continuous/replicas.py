@@ -10,7 +10,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.queueing.performance import Room, Variability
-from optimizer.timing import EngineLaw, IterationTimes
+from optimizer.timing import ClientTimes, EngineLaw, IterationTimes
 
 LEAST_STEPS = 1e-3
 """Stands for no decode step at all, where answers are of one token."""
@@ -22,6 +22,8 @@ class Replicas:
 
     times: IterationTimes
     """Coefficients of an iteration's time."""
+    client: ClientTimes
+    """What their clients see beyond it."""
     prompt: FloatArray
     """I: mean tokens of a prompt, at least 1."""
     steps: FloatArray
@@ -42,26 +44,27 @@ class Replicas:
     @classmethod
     def of(cls, law: EngineLaw, variability: Variability, room: Room) -> Self:
         """Return replicas under a law; the KV cache caps the requests that decode together (eq. 67)."""
-        prompt, answer = np.maximum(law.lengths[0], 1.0), law.lengths[1]
+        prompt, answer = np.maximum(law.in_tokens, 1.0), law.out_tokens
         prompt_scv, answer_scv = variability.in_tokens_cv**2, variability.out_tokens_cv**2
         context = prompt + answer * (1 + answer_scv) / 2
         places = np.clip(np.floor(room.kv_capacity_tokens / context), 1.0, room.max_batch)
         return cls(
             law.iterations,
+            law.client,
             prompt,
             np.maximum(answer - 1, LEAST_STEPS),
             prompt_scv,
             answer_scv,
             variability.arrival_cv**2,
-            law.token_budget,
+            law.max_num_tokens,
             places,
             context,
         )
 
     def take(self, rows: IntArray) -> Self:
         """Return the replicas of the chosen rows, in their order."""
-        arrays = (getattr(self, field.name)[rows] for field in fields(self)[1:])
-        return type(self)(self.times.take(rows), *arrays)
+        arrays = (getattr(self, field.name)[rows] for field in fields(self)[2:])
+        return type(self)(self.times.take(rows), self.client.take(rows), *arrays)
 
     @property
     def prompt_square(self) -> FloatArray:

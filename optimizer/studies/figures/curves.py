@@ -10,7 +10,14 @@ from optimizer.arrays import FloatArray, IntArray
 from optimizer.queueing.measures import LatencyName
 from optimizer.queueing.performance import MS_PER_S
 from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, plain, target_line
-from optimizer.studies.figures.placed import NothingToShow, Placed, has_targets, numbers
+from optimizer.studies.figures.placed import (
+    NothingToShow,
+    Placed,
+    has_targets,
+    numbers,
+    of_statistic,
+    target_of,
+)
 from optimizer.tabulation import SECONDS_PER_MINUTE
 from optimizer.timing import ServiceLaw
 
@@ -77,7 +84,8 @@ def batch_figure(placed: Placed) -> Figure:
         raise NothingToShow(f"{placed.title}: no batch meets the targets; {placed.remark}")
     known = np.flatnonzero(~np.isnan(rate))
     which, met = ("", " that meets the targets") if has_targets(placed.arrays) else ("stable ", "")
-    at = placed.analyze(batch[known], rate[known])
+    itl, ttft = (target_of(placed.arrays, metric)[0] for metric in ("itl", "ttft"))
+    at = placed.figures(batch[known], rate[known], [itl, ttft])
     x = numbers(batch.astype(np.float64))
     chosen = Guide(name=f"batch {placed.max_batch:,}", value=float(placed.max_batch), axis="x")
 
@@ -101,9 +109,17 @@ def batch_figure(placed: Placed) -> Figure:
         note=f"{placed.remark}; at every batch the replica has the largest {which}load{met}",
         panels=(
             panel(f"Largest {which}load of one replica{met}", "requests/min", rate * SECONDS_PER_MINUTE),
-            panel("Inter-token latency at that load", "ITL [ms]", spread(at.itl_ms), *_target(placed, "itl")),
             panel(
-                "Time to first token at that load", "TTFT [ms]", spread(at.ttft_ms), *_target(placed, "ttft")
+                of_statistic("Inter-token latency at that load", itl),
+                f"{itl.label} [ms]",
+                spread(at[itl]),
+                *_target(placed, "itl"),
+            ),
+            panel(
+                of_statistic("Time to first token at that load", ttft),
+                f"{ttft.label} [ms]",
+                spread(at[ttft]),
+                *_target(placed, "ttft"),
             ),
         ),
     )
@@ -113,7 +129,8 @@ def latency_figure(placed: Placed) -> Figure:
     """Return ITL and TTFT against the load of a replica, with the targets (eq. 18-20)."""
     points = POINTS if placed.max_batch <= LARGE_BATCH else FEW_POINTS
     rate = np.linspace(*placed.rate_range_rps(), points)
-    found = placed.analyze(np.full(points, placed.max_batch), rate)
+    itl, ttft = (target_of(placed.arrays, metric)[0] for metric in ("itl", "ttft"))
+    found = placed.figures(np.full(points, placed.max_batch), rate, [itl, ttft])
     largest = float(placed.largest_rates(placed.pair.max_batch)[0])
     rpm = rate * SECONDS_PER_MINUTE
     bound = "all targets are met" if has_targets(placed.arrays) else "the queue is stable; there is no target"
@@ -138,8 +155,18 @@ def latency_figure(placed: Placed) -> Figure:
         title=f"Latency against load: {placed.title}",
         note=f"{placed.remark}; largest: up to there {bound}; the curves end at the stable load",
         panels=(
-            panel("Inter-token latency", "ITL [ms]", found.itl_ms, _target(placed, "itl")),
-            panel("Time to first token", "TTFT [ms]", found.ttft_ms, _target(placed, "ttft")),
+            panel(
+                of_statistic("Inter-token latency", itl),
+                f"{itl.label} [ms]",
+                found[itl],
+                _target(placed, "itl"),
+            ),
+            panel(
+                of_statistic("Time to first token", ttft),
+                f"{ttft.label} [ms]",
+                found[ttft],
+                _target(placed, "ttft"),
+            ),
         ),
     )
 
@@ -201,7 +228,7 @@ def _upright(name: str, rate_rps: float) -> Guide:
 
 
 def _target(placed: Placed, metric: LatencyName) -> tuple[Guide, ...]:
-    return target_line(float(placed.arrays.servers.targets.limit(metric)[0]))
+    return target_line(target_of(placed.arrays, metric)[1])
 
 
 def _view(values: FloatArray, target: tuple[Guide, ...]) -> float | None:

@@ -25,7 +25,7 @@ from optimizer.candidates.table import Candidates, Reason, Verdicts
 from optimizer.pipeline import solve
 from optimizer.plan import Plan
 from optimizer.queueing.birth_death import BirthDeathQueue
-from optimizer.queueing.measures import LATENCIES, Measure
+from optimizer.queueing.measures import LATENCIES, LatencyName, Measure
 from optimizer.queueing.performance import Performance, QueueModel
 from optimizer.queueing.reference import ReplicaQueues
 from optimizer.spec.messages import known_name
@@ -113,14 +113,15 @@ class Placed:
         """Say whether the queue model knows a figure."""
         return type(self._replica()).knows(measure)
 
-    def figures(self, rate_rps: FloatArray, measures: Sequence[Measure]) -> dict[Measure, FloatArray]:
-        """Return what its queue model knows of some figures of a replica at rates > 0, shapes (R,)."""
+    def figures(
+        self, max_batch: IntArray, rate_rps: FloatArray, measures: Sequence[Measure]
+    ) -> dict[Measure, FloatArray]:
+        """Return what its queue model knows of some figures at batch limits and rates > 0, shapes (R,)."""
         pairs = self._rows(len(rate_rps))
         known = [measure for measure in measures if self.knows(measure)]
         found = {measure: np.zeros(len(rate_rps)) for measure in known}
-        batches = np.full(len(rate_rps), self.max_batch)
         for rows, _, performance in performances(
-            self.arrays, pairs.server, pairs.accelerator, batches, rate_rps
+            self.arrays, pairs.server, pairs.accelerator, max_batch, rate_rps
         ):
             for measure, values in found.items():
                 values[rows] = performance.figure(measure)
@@ -173,6 +174,23 @@ def has_targets(arrays: SystemArrays) -> bool:
     """Say whether the one server of a system has a target of latency or throughput."""
     targets = arrays.servers.targets
     return bool(targets.tps[0]) or any(np.isfinite(targets.limit(metric)[0]) for metric in LATENCIES)
+
+
+def target_of(arrays: SystemArrays, metric: LatencyName) -> tuple[Measure, float]:
+    """Return what the target of the one server on a latency is about, and its limit [ms].
+
+    Without a target it is the mean, and infinity; so it is where a share of the requests must keep to limits.
+    """
+    targets = arrays.servers.targets
+    for measure, limit in zip(targets.measures, targets.limits[:, 0].tolist(), strict=True):
+        if measure.metric == metric and np.isfinite(limit):
+            return measure, limit
+    return Measure(metric), np.inf
+
+
+def of_statistic(title: str, measure: Measure) -> str:
+    """Return a title with the percentile that is shown, if it is one."""
+    return title if measure.percentile is None else f"{title}, p{measure.percentile:g}"
 
 
 def joined_candidates(candidates: Candidates) -> CandidateTable:

@@ -11,7 +11,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates
-from optimizer.candidates.finder import COUNT_TOLERANCE, analyze_pairs
+from optimizer.candidates.finder import COUNT_TOLERANCE, measure_pairs
 from optimizer.candidates.table import CandidateTable
 from optimizer.money import cost_unit, in_cost_unit
 from optimizer.plan import Plan, Pool
@@ -25,7 +25,9 @@ from optimizer.studies.figures.placed import (
     joined_candidates,
     loaded,
     numbers,
+    of_statistic,
     rejection,
+    target_of,
 )
 from optimizer.tabulation import SECONDS_PER_MINUTE
 
@@ -185,6 +187,7 @@ class _Ways:
     cost: FloatArray
     """[cents/h]"""
     itl_ms: FloatArray
+    """What the target on it is about, its mean or a percentile; and of the other:"""
     ttft_ms: FloatArray
 
     def latency_ms(self, name: _Shown) -> FloatArray:
@@ -212,15 +215,20 @@ def _ways(candidates: Candidates, table: CandidateTable) -> _Ways:
         batch.append(np.repeat(halves, len(near)))
         count.append(np.tile(near, len(halves)))
     rows, replicas = np.concatenate(of_row), np.concatenate(count)
-    found = analyze_pairs(
+    found, measured = measure_pairs(
         candidates.arrays,
         table.server[rows],
         table.accelerator[rows],
         np.concatenate(batch),
         float(servers.load_rps[0]) / replicas,
     )
+    known = dict(zip(servers.targets.measures, measured, strict=True))
+    itl, ttft = (target_of(candidates.arrays, name)[0] for name in LATENCIES)
     ways = _Ways(
-        table.accelerator[rows], table.cost_per_replica[rows] * replicas, found.itl_ms, found.ttft_ms
+        table.accelerator[rows],
+        table.cost_per_replica[rows] * replicas,
+        known.get(itl, found.itl_ms),
+        known.get(ttft, found.ttft_ms),
     )
     return ways.take(found.loss <= np.maximum(table.loss[rows], LOST))
 
@@ -235,7 +243,7 @@ def _counts(replicas: int) -> IntArray:
 def _held(candidates: Candidates, ways: _Ways, name: _Shown) -> _Ways:
     """Return the ways that hold the target of the other latency."""
     other = LATENCIES[name].other
-    limit = candidates.arrays.servers.targets.limit(other)[0]
+    _, limit = target_of(candidates.arrays, other)
     return ways.take(meets_target(ways.latency_ms(other), limit, 0.0))
 
 
@@ -272,25 +280,27 @@ def _front_panel(
         y = numbers(latency[best])
         series.append(Series(name="Pareto front", x=x, y=y, style="front"))
     if len(pools) == 1:
-        series.append(_chosen(pools[0], name, candidates.system.currency))
-    title, other = LATENCIES[name]
-    targets = candidates.arrays.servers.targets
-    if np.isfinite(targets.limit(other)[0]):
+        series.append(_chosen(pools[0], name, candidates))
+    measure, limit = target_of(candidates.arrays, name)
+    title, other = of_statistic(LATENCIES[name].title, measure), LATENCIES[name].other
+    if np.isfinite(target_of(candidates.arrays, other)[1]):
         title += f", with the {other.upper()} target held"
     return CurvePanel(
         title=title,
         x_label=f"cost [{cost_unit(candidates.system.currency)}]",
-        y_label=f"{name.upper()} [ms]",
+        y_label=f"{measure.label} [ms]",
         series=tuple(series),
-        guides=target_line(float(targets.limit(name)[0])),
+        guides=target_line(limit),
         logarithmic=_wide_axes(series),
     )
 
 
-def _chosen(pool: Pool, name: _Shown, currency: str | None) -> Series:
+def _chosen(pool: Pool, name: _Shown, candidates: Candidates) -> Series:
     """Return the point that the plan has chosen."""
-    latency_ms = pool.itl_ms if name == "itl" else pool.ttft_ms
-    x, y = (in_cost_unit(pool.cost_cents_per_h, currency),), (latency_ms,)
+    measure, _ = target_of(candidates.arrays, name)
+    known = {figure.measure: figure.value for figure in pool.targets}
+    latency_ms = known.get(measure.label, pool.itl_ms if name == "itl" else pool.ttft_ms)
+    x, y = (in_cost_unit(pool.cost_cents_per_h, candidates.system.currency),), (latency_ms,)
     return Series(name=f"plan: {pool.num_replicas:,} × {pool.accelerator}", x=x, y=y, style="chosen")
 
 

@@ -84,7 +84,7 @@ def _spread(placed: Placed, run: Run, metric: LatencyName, title: str) -> CurveP
     if not len(values):
         return None
     measures = [Measure(metric, 100 * share) for share in SHARES.tolist()]
-    known = placed.figures(np.array([placed.rate_rps]), measures)
+    known = placed.figures(np.array([placed.max_batch]), np.array([placed.rate_rps]), measures)
     curves = {"closed form": np.concatenate(list(known.values()))} if known else {}
     curves["simulated"] = np.quantile(values, SHARES)
     share = numbers(100 * SHARES)
@@ -139,7 +139,7 @@ def _against_load(
     if all(one is None for one in found):
         return None
     measures = [Measure(metric), *(Measure(metric, float(percent)) for percent in PERCENTILES)]
-    known = placed.figures(loads[0] * stable_rps, measures)
+    known = placed.figures(np.full(POINTS, placed.max_batch), loads[0] * stable_rps, measures)
     rpm, runs_rpm = (numbers(load * stable_rps * SECONDS_PER_MINUTE) for load in loads)
     curves = [
         Series(name=_statistic(measure), x=rpm, y=numbers(values), type=placed.type)

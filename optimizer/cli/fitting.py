@@ -1,0 +1,152 @@
+"""The sub-commands for profiles from measurements: fit, predict, profiles."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from optimizer.cli.command import Command, add_output, print_json, show_tables, tell
+
+if TYPE_CHECKING:
+    from optimizer.fitting.fit import FitOptions
+
+FORMATS = "GuideLLM (JSON, CSV, HTML), vllm bench serve, inference-perf, AIPerf, CSV of points"
+
+
+def _count(text: str) -> int:
+    value = int(text) if text.isdecimal() else 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number, 1 or more")
+    return value
+
+
+def _add_fit(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = f"Reports of: {FORMATS}."
+    parser.add_argument("files", metavar="FILE", nargs="+", help="reports of one model on one accelerator")
+    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write the profile, YAML or JSON")
+    server = parser.add_argument_group("the server, as no report says it")
+    server.add_argument("--kv-capacity", metavar="TOKENS", type=_count, help="KV cache (enough)")
+    server.add_argument("--max-seqs", metavar="N", type=_count, help="requests in an iteration (enough)")
+    server.add_argument(
+        "--max-num-tokens", metavar="TOKENS", type=_count, default=8192, help="token budget (8192)"
+    )
+    server.add_argument(
+        "--scheduler", choices=("chunked", "prefill-first"), default="chunked", help="(chunked)"
+    )
+    client = parser.add_argument_group("the client")
+    client.add_argument(
+        "--max-in-flight", metavar="N", type=_count, help="requests on the way at once (the report's)"
+    )
+    key = parser.add_argument_group("what was measured")
+    key.add_argument("--model", metavar="NAME", help="name of the model (the report's)")
+    key.add_argument("--acc", metavar="NAME", default="unknown", help="name of the accelerator")
+    key.add_argument("--cards", metavar="N", type=_count, default=1, help="accelerators of the replica (1)")
+    key.add_argument("--weights", metavar="FORMAT", help="format of the weights")
+    key.add_argument("--engine", metavar="TEXT", help="serving engine and its version")
+    parser.add_argument(
+        "--hold-out",
+        metavar="N",
+        type=_count,
+        default=0,
+        help="do not fit the N highest rates of each shape and full throughput; give the errors there",
+    )
+    add_output(parser, "law", "errors")
+
+
+def _options(arguments: argparse.Namespace) -> "FitOptions":
+    from optimizer.fitting.fit import FitOptions, Key
+    from optimizer.fitting.server import ServerSettings
+
+    return FitOptions(
+        hold_out=arguments.hold_out,
+        max_in_flight=arguments.max_in_flight,
+        key=Key(arguments.model, arguments.acc, arguments.cards, arguments.weights, arguments.engine),
+        settings=ServerSettings(
+            arguments.kv_capacity, arguments.max_seqs, arguments.max_num_tokens, arguments.scheduler
+        ),
+    )
+
+
+def _fit(arguments: argparse.Namespace) -> None:
+    from optimizer.jobs import fit_reports
+    from optimizer.render.progress import telling
+    from optimizer.spec.writing import check_suffix, write_document
+
+    if arguments.output is not None:
+        check_suffix(arguments.output)
+    with telling("fitting") as progress:
+        profile = fit_reports(arguments.files, _options(arguments), progress)
+    if arguments.output is not None:
+        write_document(profile.document(), arguments.output)
+        tell(f"inferplan: {arguments.output} written")
+    if arguments.json:
+        print_json(profile.document())
+        return
+    from optimizer.render.fit_tables import fit_tables
+
+    show_tables(fit_tables(profile), arguments)
+
+
+def _add_predict(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = (
+        "A row with duration_s or requests is replayed as that run; another is a steady state. Columns: "
+        "in_tokens, out_tokens, in_tokens_cv, out_tokens_cv, lengths (uniform, lognormal, fixed), arrivals "
+        "(constant, poisson, closed), rate_rps, duration_s, requests, max_in_flight, burst; measured, if "
+        "known: ttft_ms (median), itl_ms (mean), throughput_rps."
+    )
+    parser.add_argument("profile", metavar="PROFILE", help="what fit has written")
+    parser.add_argument("points", metavar="POINTS.csv", help="one row a run; or a report that fit reads")
+    add_output(parser, "predictions")
+
+
+def _predict(arguments: argparse.Namespace) -> None:
+    from optimizer.jobs import predict_points
+    from optimizer.render.progress import working
+
+    with working("predicting"):
+        rows = predict_points(arguments.profile, arguments.points)
+    if arguments.json:
+        print_json([row.model_dump(mode="json", by_alias=True, exclude_none=True) for row in rows])
+        return
+    from optimizer.render.fit_tables import prediction_tables
+
+    show_tables(prediction_tables(rows), arguments)
+
+
+def _add_profiles(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(metavar="ACTION", required=True)
+    add = commands.add_parser(
+        "add", help="put a fitted profile into a system", description="Put a fitted profile into a system."
+    )
+    add.add_argument("profile", metavar="PROFILE", help="what fit has written")
+    add.add_argument("path", metavar="SYSTEM", help="the system: a file, a directory, - for stdin")
+    add.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        type=Path,
+        help="write the system there (SYSTEM, where it is a file)",
+    )
+    add.add_argument("--model", metavar="NAME", help="name of the model in the system (the profile's)")
+    add.add_argument("--acc", metavar="NAME", help="name of the accelerator in the system (the profile's)")
+
+
+def _profiles(arguments: argparse.Namespace) -> None:
+    from optimizer.errors import SpecError
+    from optimizer.jobs import add_profile
+    from optimizer.spec.writing import write_document
+
+    target = arguments.output or Path(arguments.path)
+    if arguments.output is None and not target.is_file():
+        raise SpecError("-o: missing; name the file to write the whole system to")
+    document = add_profile(arguments.profile, arguments.path, arguments.model, arguments.acc)
+    write_document(document, target)
+    tell(f"inferplan: {target} written")
+
+
+COMMANDS = {
+    "fit": Command("fit token times to benchmark reports", _add_fit, _fit),
+    "predict": Command(
+        "predict benchmark runs or steady states from a fitted profile", _add_predict, _predict
+    ),
+    "profiles": Command("put fitted profiles into systems", _add_profiles, _profiles),
+}

@@ -1,0 +1,71 @@
+"""The sub-command that shows what stabilisation does before anybody turns it on: replay."""
+
+import argparse
+from pathlib import Path
+
+from optimizer.cli.command import Command, add_output, add_path, number, picture_format, show_tables
+from optimizer.units import SECONDS
+
+MOST_S = 1e6
+
+
+def _add_replay(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = (
+        "LOADS.csv has the columns time, server and arrivalRate, and perhaps avgInTokens and avgOutTokens, "
+        "or time and a column of rates for each server: what was counted in the interval before each time, "
+        "in seconds or as dates. Each plan is made of what was counted until then, and meets what comes next."
+    )
+    parser.add_argument("loads", metavar="LOADS.csv", type=Path, help="loads over time; see below")
+    add_path(parser)
+    parser.add_argument(
+        "--rules", metavar="FILE", type=Path, help="rules of stabilisation, as for serve --stabilise (all)"
+    )
+    parser.add_argument("--each", action="store_true", help="show each of the rules alone, too")
+    parser.add_argument(
+        "--startup",
+        metavar="S",
+        type=number(0, MOST_S, "the time", scale=SECONDS),
+        default=180.0,
+        help="time that a replica takes to start (180 s)",
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", type=Path, help="draw FILE.svg, FILE.png or FILE.pdf"
+    )
+    add_output(parser, "ways", "servers")
+
+
+def _replay(arguments: argparse.Namespace) -> None:
+    from optimizer.jobs import ReplayRequest, replay_loads
+    from optimizer.render.progress import working
+    from optimizer.render.replay_tables import replay_tables
+    from optimizer.spec.system import load_system
+    from optimizer.spec.writing import write_bytes
+
+    file_format = None if arguments.output is None else picture_format(arguments.output)
+    request = ReplayRequest(
+        system=load_system(arguments.path),
+        loads=arguments.loads,
+        rules=arguments.rules,
+        each=arguments.each,
+        startup_s=arguments.startup,
+    )
+    with working("replaying"):
+        found = replay_loads(request)
+    if file_format is not None:
+        from optimizer.render.plots import draw
+        from optimizer.studies.replay.figure import replay_figure
+
+        write_bytes(draw(replay_figure(found), file_format), arguments.output)
+    if arguments.json:
+        print(found.to_json())
+    else:
+        show_tables(replay_tables(found), arguments)
+
+
+COMMANDS = {
+    "replay": Command(
+        "run loads of the past through planning and stabilisation: what each rule would do",
+        _add_replay,
+        _replay,
+    )
+}

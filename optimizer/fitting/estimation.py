@@ -1,0 +1,342 @@
+"""The fit: parameters under which the replayed runs are nearest to the measured ones.
+
+Residuals are logarithms of predicted over measured figures, under a robust loss (eq. 91). A replayed run is a
+rough function of the parameters, so derivatives are differences over steps that move the times by percents.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.errors import AnalysisError, FitError
+from optimizer.fitting.parameters import Start, coefficients, implausibility
+from optimizer.fitting.replay import Figures, Replay, shortened
+from optimizer.fitting.runs import BenchmarkRun
+from optimizer.parallel import in_threads
+from optimizer.simulation.law import IterationCoefficients
+from optimizer.simulation.limits import Limits
+
+LOSS_SCALE = 0.05
+"""Residuals beyond this count less than by their square."""
+WEIGHTS = {"itl_ms": 1.0, "ttft_ms": 0.4, "throughput_rps": 1.0}
+"""How much a residual counts: medians of the time to the first token scatter 2.5 times as much as ITLs."""
+MOVE = 0.03
+"""By how much a difference is to move the residuals, root mean square: a replayed run is rough by 0.005."""
+FIRST_STEP, LEAST_STEP, MOST_STEP = 0.1, 0.02, 0.5
+"""Of a parameter over its scale, for differences."""
+MOST_JACOBIANS = 16
+FIRST_JACOBIANS = 5
+"""Given to every start; the best goes on."""
+MOST_ROUNDS = 6
+WORTH_A_ROUND = 0.01
+"""Relative gain of the loss for which short and whole runs are looked at once more."""
+LEAST_SHARE = 1e-4
+"""Of a parameter's scale, where it is 0: derivatives there are those next to it."""
+NOTHING_COMPLETED = 3.0
+"""Residual of a run in which the law completes nothing."""
+TOLERANCE = 1e-3
+DAMPINGS = (1e-4, 1e-2, 0.1, 1.0, 10.0)
+"""Tried at once, times the damping that was best before."""
+MOST_DAMPING = 1e4
+LEAST_NOISE = 0.003
+"""Relative error that is assumed at least: a client's clock, and the chance in drawn lengths."""
+LONGEST_STEP = 0.5
+"""Of a parameter, where a shape is left out."""
+
+Progress = Callable[[str], None]
+
+
+class Residuals(NamedTuple):
+    """What is compared, shapes (N,)."""
+
+    run: IntArray
+    """Index of the run of each."""
+    name: tuple[str, ...]
+    """Its figure."""
+    log_measured: FloatArray
+    weight: FloatArray
+
+
+def residual_rows(runs: Sequence[BenchmarkRun]) -> Residuals:
+    """Return what of the runs is compared: times, and what was completed where the client sent all it may."""
+    rows = [
+        (i, name, value)
+        for i, run in enumerate(runs)
+        for name in WEIGHTS
+        if (value := getattr(run.measured, name)) is not None
+        if name != "throughput_rps" or run.is_full
+    ]
+    return Residuals(
+        np.array([row[0] for row in rows], dtype=np.int64),
+        tuple(row[1] for row in rows),
+        np.log([row[2] for row in rows]),
+        np.array([WEIGHTS[row[1]] for row in rows]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Runs to be fitted, replayed on as many threads as there are.
+
+    Long runs are also drawn in short: what a law predicts for the short run, times what the whole one has
+    shown beside it under another law, is nearly what it predicts for the whole one.
+    """
+
+    whole: tuple[Replay, ...]
+    short: tuple[Replay, ...]
+    rows: Residuals
+
+    @classmethod
+    def of(cls, runs: Sequence[BenchmarkRun], limits: Limits) -> "Problem":
+        """Draw the requests of all runs."""
+        whole = tuple(Replay.of(run, limits) for run in runs)
+        short = tuple(
+            whole[i] if (cut := shortened(run)) is run else Replay.of(cut, limits)
+            for i, run in enumerate(runs)
+        )
+        return cls(whole, short, residual_rows(runs))
+
+    def take(self, names: Sequence[str], values: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the residuals of the whole runs under a law, and log(whole/short); shapes (N,)."""
+        whole, short = (self._logs(names, [values], replays)[0] for replays in (self.whole, self.short))
+        return self.rows.weight * (whole - self.rows.log_measured), whole - short
+
+    def short_residuals(
+        self, names: Sequence[str], points: Sequence[FloatArray], excess: FloatArray | float
+    ) -> list[FloatArray]:
+        """Return the residuals under each of several laws, from short runs; shapes (N,)."""
+        return [
+            self.rows.weight * (found + excess - self.rows.log_measured)
+            for found in self._logs(names, points, self.short)
+        ]
+
+    def _logs(
+        self, names: Sequence[str], points: Sequence[FloatArray], replays: Sequence[Replay]
+    ) -> list[FloatArray]:
+        laws = [coefficients(names, point) for point in points]
+        return [self._log(figures) for figures in play_all(replays, laws)]
+
+    def _log(self, figures: Sequence[Figures]) -> FloatArray:
+        values = [getattr(figures[i], name) for i, name in zip(self.rows.run, self.rows.name, strict=True)]
+        predicted = np.array(values, dtype=np.float64)
+        known = predicted > 0
+        far = self.rows.log_measured + NOTHING_COMPLETED
+        return np.where(known, np.log(np.where(known, predicted, 1.0)), far)
+
+
+def play_all(replays: Sequence[Replay], laws: Sequence[IterationCoefficients]) -> list[list[Figures]]:
+    """Return the figures of every run under each of several laws, from as many threads as there are."""
+    tasks = [(law, run) for law in range(len(laws)) for run in range(len(replays))]
+    tasks.sort(key=lambda task: -len(replays[task[1]].requests))  # the long ones first
+    found = dict(in_threads(lambda task: (task, replays[task[1]].play(laws[task[0]])), tasks))
+    return [[found[law, run] for run in range(len(replays))] for law in range(len(laws))]
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """Parameters at which the loss is least, and how the residuals depend on them."""
+
+    names: tuple[str, ...]
+    values: FloatArray
+    """Shape (P,)."""
+    scales: FloatArray
+    residuals: FloatArray
+    """Shape (N,)."""
+    jacobian: FloatArray
+    """By parameters over their scales, shape (N, P)."""
+    penalties: FloatArray
+    """The same of how implausible the parameters are, shape (K, P)."""
+    loss: float
+
+    @property
+    def weights(self) -> FloatArray:
+        """How much each residual counts, 1 for small ones; shape (N,)."""
+        return 1 / np.sqrt(1 + (self.residuals / LOSS_SCALE) ** 2)
+
+    def without(self, name: str) -> "Solution":
+        """Return the same without a parameter."""
+        kept = [i for i, other in enumerate(self.names) if other != name]
+        return replace(
+            self,
+            names=tuple(self.names[i] for i in kept),
+            values=self.values[kept],
+            scales=self.scales[kept],
+            jacobian=self.jacobian[:, kept],
+            penalties=self.penalties[:, kept],
+        )
+
+    def standard_errors(self) -> FloatArray:
+        """Return those of the parameters, from the runs alone, shape (P,); 0 of those at 0."""
+        free = self.values > 0
+        weighted = self.jacobian[:, free] * np.sqrt(self.weights)[:, None]
+        spare = max(len(self.residuals) - int(free.sum()), 1)
+        noise = max(float((self.weights * self.residuals**2).sum()) / spare, LEAST_NOISE**2)
+        variance = noise * np.diag(np.linalg.pinv(weighted.T @ weighted, rcond=1e-14))
+        errors = np.zeros(len(self.values))
+        errors[free] = np.sqrt(np.maximum(variance, 0.0)) * self.scales[free]
+        return errors
+
+    def sensitivities(self) -> FloatArray:
+        """Return the Jacobian by the logarithms of the parameters that are not 0, each column of length 1."""
+        free = self.values > 0
+        table = self.jacobian[:, free] * np.sqrt(self.weights)[:, None]
+        lengths = np.linalg.norm(table, axis=0)
+        return table / np.where(lengths > 0, lengths, np.inf)
+
+    def condition(self) -> float:
+        """Return the condition number of the equilibrated Jacobian."""
+        return float(np.linalg.cond(self.sensitivities()))
+
+
+def soft_l1(residuals: FloatArray) -> float:
+    """Return the loss of residuals: their squares where small, their sizes where large."""
+    return float(LOSS_SCALE**2 * (np.sqrt(1 + (residuals / LOSS_SCALE) ** 2) - 1).sum())
+
+
+def solve(
+    problem: Problem, names: Sequence[str], begin: Iterable[Start], progress: Progress = lambda _: None
+) -> Solution:
+    """Return the best parameters from several starts, none of them negative.
+
+    Raises:
+        FitError: no start gives a law that takes time.
+    """
+    tried: list[tuple[float, FloatArray, FloatArray]] = []
+    for number, start in enumerate(begin, start=1):
+        scales = start.scales(names)
+        try:
+            x, loss = _descend(problem, names, scales, np.ones(len(names)), 0.0, FIRST_JACOBIANS)
+        except AnalysisError as error:
+            progress(f"start {number} leads nowhere: {error}")
+            continue
+        progress(f"start {number}: loss {loss:.4g}")
+        tried.append((loss, x, scales))
+    if not tried:
+        raise FitError("no start values give a law that takes time; are the measured times in ms?")
+    _, x, scales = min(tried, key=lambda found: found[0])
+    return _settle(problem, names, scales, x, progress)
+
+
+def refine(problem: Problem, solution: Solution, progress: Progress = lambda _: None) -> Solution:
+    """Return the best parameters near those of a solution."""
+    x = np.maximum(solution.values / solution.scales, LEAST_SHARE)
+    return _settle(problem, solution.names, solution.scales, x, progress)
+
+
+def without_rows(solution: Solution, rows: BoolArray) -> FloatArray | None:
+    """Return the parameters had some residuals not been there: one Gauss-Newton step from those with them.
+
+    None where what is left does not tell the parameters apart.
+    """
+    root = np.sqrt(solution.weights)[:, None]
+    table = solution.jacobian * root
+    kept = np.vstack([table[~rows], solution.penalties])
+    free = solution.values > 0
+    if np.linalg.matrix_rank(kept[:, free]) < int(free.sum()):
+        return None
+    gradient = table[rows].T @ (root[rows, 0] * solution.residuals[rows])
+    step = np.zeros(len(free))
+    step[free] = np.linalg.lstsq(kept[:, free].T @ kept[:, free], gradient[free], rcond=None)[0]
+    x = solution.values / solution.scales
+    return np.asarray(
+        np.maximum(x + np.clip(step, -LONGEST_STEP * x, LONGEST_STEP * x), 0.0) * solution.scales
+    )
+
+
+def _settle(
+    problem: Problem, names: Sequence[str], scales: FloatArray, x: FloatArray, progress: Progress
+) -> Solution:
+    """Descend on short runs and look at the whole ones, in turn, until nothing gets better."""
+    least, best = np.inf, x
+    for _ in range(MOST_ROUNDS):
+        residuals, excess = problem.take(names, x * scales)
+        loss = soft_l1(np.append(residuals, implausibility(names, x * scales)))
+        progress(f"loss {loss:.4g}")
+        better, worth = loss < least, loss < least * (1 - WORTH_A_ROUND)
+        if better:
+            least, best = loss, x
+        if not worth:
+            break
+        x, _ = _descend(problem, names, scales, x, excess, MOST_JACOBIANS)
+    x = np.where(best < 2 * LEAST_SHARE, 0.0, best)
+    residuals, _ = problem.take(names, x * scales)
+    jacobian = _differences(problem, names, scales, x, np.full(len(x), FIRST_STEP))
+    jacobian = _differences(problem, names, scales, x, _steps(jacobian))
+    count = len(residuals)
+    return Solution(
+        tuple(names), x * scales, scales, residuals, jacobian[:count], jacobian[count:], soft_l1(residuals)
+    )
+
+
+def _descend(
+    problem: Problem,
+    names: Sequence[str],
+    scales: FloatArray,
+    begin: FloatArray,
+    excess: FloatArray | float,
+    jacobians: int,
+) -> tuple[FloatArray, float]:
+    """Return parameters over their scales at which the loss of the short runs is least, and that loss.
+
+    Levenberg-Marquardt with reweighting: the bounded linear problem is solved under several dampings, and
+    all of the points are tried at once, as a rough function would end a search that tries one after another.
+    """
+    x = begin
+    residuals = _all_residuals(problem, names, [x * scales], excess)[0]
+    loss = soft_l1(residuals)
+    damping, steps = 1.0, np.full(len(x), FIRST_STEP)
+    for _ in range(jacobians):
+        jacobian = _differences(problem, names, scales, x, steps)
+        steps = _steps(jacobian)
+        tried = [_damped(jacobian, residuals, x, damping * factor) for factor in DAMPINGS]
+        found = _all_residuals(problem, names, [point * scales for point in tried], excess)
+        losses = [soft_l1(one) for one in found]
+        best = int(np.argmin(losses))
+        if losses[best] < loss:
+            gain = loss - losses[best]
+            x, residuals, loss = tried[best], found[best], losses[best]
+            if gain < TOLERANCE * loss:
+                break
+        elif damping * DAMPINGS[-1] > MOST_DAMPING:
+            break
+        damping = min(damping * DAMPINGS[best], MOST_DAMPING) if losses[best] <= loss else damping * 100
+    return np.maximum(x, LEAST_SHARE), loss
+
+
+def _damped(jacobian: FloatArray, residuals: FloatArray, x: FloatArray, damping: float) -> FloatArray:
+    """Return the point, nowhere negative, at which the damped linear problem is least."""
+    from scipy.optimize import lsq_linear
+
+    root = (1 + (residuals / LOSS_SCALE) ** 2) ** -0.25
+    table = jacobian * root[:, None]
+    columns = np.maximum(np.linalg.norm(table, axis=0), 1e-9)
+    damped = np.vstack([table, np.diag(np.sqrt(damping) * columns)])
+    wanted = np.concatenate([-residuals * root, np.zeros(len(x))])
+    step = lsq_linear(damped, wanted, bounds=(-x - 1e-12, np.inf), method="bvls").x
+    return np.asarray(np.maximum(x + step, 0.0))
+
+
+def _differences(
+    problem: Problem, names: Sequence[str], scales: FloatArray, x: FloatArray, steps: FloatArray
+) -> FloatArray:
+    """Return the derivatives by all parameters, from all laws at once; shape (N + K, P)."""
+    moved = [(x + step * unit) * scales for step, unit in zip(steps, np.eye(len(x)), strict=True)]
+    middle, *others = _all_residuals(problem, names, [x * scales, *moved], 0.0)
+    return np.column_stack([(one - middle) / step for one, step in zip(others, steps, strict=True)])
+
+
+def _steps(jacobian: FloatArray) -> FloatArray:
+    """Return steps of the parameters that move the residuals by as much each, well above their roughness."""
+    moves = np.sqrt((jacobian**2).mean(axis=0))
+    return np.asarray(np.clip(MOVE / np.maximum(moves, 1e-9), LEAST_STEP, MOST_STEP))
+
+
+def _all_residuals(
+    problem: Problem, names: Sequence[str], points: Sequence[FloatArray], excess: FloatArray | float
+) -> list[FloatArray]:
+    """Return under each of several laws the residuals of the short runs, and how implausible the law is."""
+    found = problem.short_residuals(names, points, excess)
+    return [np.append(one, implausibility(names, point)) for one, point in zip(found, points, strict=True)]

@@ -1,0 +1,290 @@
+"""From benchmark reports to a fitted profile."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from optimizer.errors import FitError
+from optimizer.fitting.accuracy import errors_of, relative_error
+from optimizer.fitting.estimation import Problem, Progress, Solution, play_all, without_rows
+from optimizer.fitting.parameters import BY_NAME, FULL_LAW, coefficients, starts
+from optimizer.fitting.profile import FitReport, FittedProfile, Point
+from optimizer.fitting.readers.report import Benchmark
+from optimizer.fitting.replay import Figures, Replay
+from optimizer.fitting.runs import BenchmarkRun, shape_name, shapes_of
+from optimizer.fitting.separation import solve_what_is_seen
+from optimizer.fitting.server import ServerSettings
+from optimizer.spec.provenance import FitErrors, Provenance, domain_of
+from optimizer.timing import PerfParms
+
+LOW_LOAD = 0.85
+"""Share of a shape's largest rate below which errors of a shape left out are counted."""
+LEAST_FIGURES = 3
+"""Measured figures for each parameter that is fitted, at least for α and β."""
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What was measured."""
+
+    model: str | None = None
+    """None: as the reports name it."""
+    accelerator: str = UNKNOWN
+    cards: int = 1
+    weights: str | None = None
+    engine: str | None = None
+    """With its version."""
+
+
+@dataclass(frozen=True, slots=True)
+class FitOptions:
+    """How to fit."""
+
+    hold_out: int = 0
+    """Highest rates of each shape that are not fitted; with any, no run at full throughput is either."""
+    terms: tuple[str, ...] = FULL_LAW
+    max_in_flight: int | None = None
+    """Limit of the client, where a report says none."""
+    leave_out: bool = True
+    """Whether the errors of shapes left out are looked for."""
+    key: Key = field(default_factory=Key)
+    settings: ServerSettings = field(default_factory=ServerSettings)
+
+
+def fit(
+    benchmarks: Sequence[Benchmark], options: FitOptions, progress: Progress = lambda _: None
+) -> FittedProfile:
+    """Fit the law to the runs of some reports of one model on one accelerator.
+
+    Raises:
+        FitError: the reports are of several models, or too little was measured.
+    """
+    model = _one_model(benchmarks, options.key.model)
+    runs = [_prepared(run, options) for benchmark in benchmarks for run in benchmark.runs]
+    usable = [run for run in runs if _is_usable(run)]
+    kept, held_out = _split(usable, options.hold_out)
+    _check_enough(kept, len(runs) - len(usable))
+    problem = Problem.of(kept, options.settings.limits())
+    solution, dropped = solve_what_is_seen(problem, options.terms, starts(kept), progress)
+    law = coefficients(solution.names, solution.values)
+    limits = options.settings.limits()
+    everything = [*kept, *held_out]
+    figures = play_all([Replay.of(run, limits) for run in everything], [law])[0]
+    fitted, held = figures[: len(kept)], figures[len(kept) :]
+    left_out = _left_out(problem, solution, kept, progress) if options.leave_out else {}
+    warnings = [
+        *dropped,
+        *_shape_warnings(kept),
+        *options.settings.notes(),
+        *(note for benchmark in benchmarks for note in benchmark.notes),
+        *_unusable_notes(len(runs) - len(usable)),
+    ]
+    report = FitReport(
+        standard_errors=_perf_parms(solution.names, solution.standard_errors()),
+        condition_number=min(solution.condition(), 1e15),
+        fitted_terms=tuple(BY_NAME[name].key for name in solution.names),
+        errors=errors_of(kept, fitted),
+        held_out=_of_rates(held_out, held),
+        held_out_throughput=_of_throughput(held_out, held),
+        left_out=left_out,
+        warnings=tuple(dict.fromkeys(warnings)),
+    )
+    return FittedProfile(
+        name=model,
+        accelerator=options.key.accelerator,
+        acc_count=options.key.cards,
+        iteration=_perf_parms(solution.names, solution.values),
+        max_num_tokens=options.settings.max_num_tokens,
+        scheduler=options.settings.scheduler,
+        kv_capacity_tokens=options.settings.kv_capacity_tokens,
+        max_batch_size=options.settings.max_seqs or _most_in_flight(usable),
+        provenance=_provenance(benchmarks, options.key, kept, report.errors),
+        fit=report,
+        points=tuple(
+            _point(run, found, is_fitted=i < len(kept))
+            for i, (run, found) in enumerate(zip(everything, figures, strict=True))
+        ),
+    )
+
+
+# --- the runs ---------------------------------------------------------------------------------------------
+
+
+def _one_model(benchmarks: Sequence[Benchmark], given: str | None) -> str:
+    names = sorted({benchmark.model for benchmark in benchmarks if benchmark.model})
+    if len(names) > 1:
+        raise FitError(f"the reports are of several models, {', '.join(names)}; fit each of them on its own")
+    return given or (names[0] if names else UNKNOWN)
+
+
+def _prepared(run: BenchmarkRun, options: FitOptions) -> BenchmarkRun:
+    if run.is_steady:
+        raise FitError(
+            f"{run.source}: neither duration_s nor requests is given; a run can be fitted only as it was made"
+        )
+    limit = options.max_in_flight
+    named = replace(run, source=run.source.rpartition("/")[2])
+    return named if limit is None or run.is_alone else replace(named, max_in_flight=limit)
+
+
+def _is_usable(run: BenchmarkRun) -> bool:
+    return run.measured.itl_ms is not None or run.measured.ttft_ms is not None
+
+
+def _unusable_notes(count: int) -> list[str]:
+    return [f"{count} runs have neither a TTFT nor an ITL and were left out"] if count else []
+
+
+def _check_enough(runs: Sequence[BenchmarkRun], left_out: int) -> None:
+    timed = [run for run in runs if run.measured.itl_ms is not None]
+    if not timed:
+        hint = f" ({left_out} runs have no times)" if left_out else ""
+        raise FitError(f"no run has a measured ITL{hint}; give reports with times, or the column itl_ms")
+    figures = sum((run.measured.itl_ms is not None) + (run.measured.ttft_ms is not None) for run in runs)
+    if figures < LEAST_FIGURES:
+        raise FitError(
+            f"{figures} measured times are too few to fit anything; measure {LEAST_FIGURES} or more: "
+            "one request at a time, and several rates"
+        )
+
+
+def _split(runs: Sequence[BenchmarkRun], hold_out: int) -> tuple[list[BenchmarkRun], list[BenchmarkRun]]:
+    """Return the runs to fit, and those held out: the highest rates of each shape, and full throughput."""
+    if not hold_out:
+        return list(runs), []
+    held: set[int] = {i for i, run in enumerate(runs) if run.is_full}
+    for shape in shapes_of(runs):
+        rated = [i for i, run in enumerate(runs) if run.shape == shape and run.rate_rps is not None]
+        held.update(sorted(rated, key=lambda i: -(runs[i].rate_rps or 0.0))[:hold_out])
+    return (
+        [run for i, run in enumerate(runs) if i not in held],
+        [run for i, run in enumerate(runs) if i in held],
+    )
+
+
+def _shape_warnings(runs: Sequence[BenchmarkRun]) -> list[str]:
+    shapes = shapes_of(runs)
+    found = []
+    if len(shapes) == 1:
+        found.append(
+            f"one shape only, {shape_name(shapes[0])}: what grows with the prompt, with the context and with "
+            "the batch cannot be told apart; figures hold for this shape alone"
+        )
+    else:
+        for i, what in enumerate(("prompt", "answer")):
+            if len({shape[i] for shape in shapes}) == 1:
+                found.append(f"one {what} length only, {shapes[0][i]} tokens: other {what}s are not known")
+    if not any(run.is_alone for run in runs):
+        found.append("no run with one request at a time: α and the client's offset rest on the lowest rates")
+    return found
+
+
+# --- the result -------------------------------------------------------------------------------------------
+
+
+def _left_out(
+    problem: Problem, solution: Solution, runs: Sequence[BenchmarkRun], progress: Progress
+) -> dict[str, FitErrors]:
+    """Return by shape how far predictions would be from its lower rates, had it not been measured.
+
+    The parameters without a shape are one Gauss-Newton step from those with it.
+    """
+    shapes = shapes_of(runs)
+    if len(shapes) < 3:
+        return {}
+    progress("shapes left out")
+    found = {}
+    for shape in shapes:
+        mine = [i for i, run in enumerate(runs) if run.shape == shape]
+        low = [i for i in mine if not runs[i].is_full and _share_of_most(runs, i, mine) < LOW_LOAD]
+        rows = np.isin(problem.rows.run, mine)
+        values = without_rows(solution, rows)
+        if not low or values is None:
+            continue
+        law = coefficients(solution.names, values)
+        figures = play_all([problem.whole[i] for i in low], [law])[0]
+        found[shape_name(shape)] = errors_of([runs[i] for i in low], figures)
+    return found
+
+
+def _of_rates(runs: Sequence[BenchmarkRun], figures: Sequence[Figures]) -> FitErrors | None:
+    """Return the errors of the runs with a rate; none where there are none."""
+    pairs = [(run, found) for run, found in zip(runs, figures, strict=True) if not run.is_full]
+    return errors_of([run for run, _ in pairs], [found for _, found in pairs]) if pairs else None
+
+
+def _of_throughput(runs: Sequence[BenchmarkRun], figures: Sequence[Figures]) -> float | None:
+    """Return the median relative error of what is completed where the client sends all that it may."""
+    errors = [
+        abs(error)
+        for run, found in zip(runs, figures, strict=True)
+        if run.is_full and (error := relative_error(run, found, "throughput_rps")) is not None
+    ]
+    return float(np.median(errors)) if errors else None
+
+
+def _share_of_most(runs: Sequence[BenchmarkRun], i: int, mine: Sequence[int]) -> float:
+    most = max((runs[j].rate_rps or 0.0 for j in mine), default=0.0)
+    return (runs[i].rate_rps or 0.0) / most if most > 0 else 0.0
+
+
+def _perf_parms(names: Sequence[str], values: Sequence[float] | np.ndarray) -> PerfParms:
+    given = dict(zip(names, map(float, values), strict=True))
+    return PerfParms.model_validate({name: _rounded(value) for name, value in given.items()})
+
+
+def _rounded(value: float) -> float:
+    """Return a value with six digits, as documents show it."""
+    return float(f"{value:.6g}")
+
+
+def _most_in_flight(runs: Sequence[BenchmarkRun]) -> int:
+    return max(1, round(max(in_flight(run) for run in runs)))
+
+
+def in_flight(run: BenchmarkRun) -> float:
+    """Return the mean number of requests in flight that the measured times mean (Little)."""
+    measured = run.measured
+    rate = measured.throughput_rps or run.rate_rps or 0.0
+    life_ms = (measured.ttft_ms or 0.0) + max(run.answers.mean - 1, 0.0) * (measured.itl_ms or 0.0)
+    found = rate * life_ms / 1000
+    return found if run.max_in_flight is None else min(found, run.max_in_flight)
+
+
+def _provenance(
+    benchmarks: Sequence[Benchmark], key: Key, runs: Sequence[BenchmarkRun], errors: FitErrors
+) -> Provenance:
+    dates = sorted(benchmark.date for benchmark in benchmarks if benchmark.date)
+    sources = list(dict.fromkeys(run.source.partition(": ")[0] for run in runs))
+    tools = list(dict.fromkeys(benchmark.tool for benchmark in benchmarks))
+    shown = ", ".join(sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else "")
+    rows = [
+        (r.prompts.mean, r.answers.mean, r.measured.throughput_rps or r.rate_rps or 0.0, in_flight(r))
+        for r in runs
+    ]
+    return Provenance(
+        source=shown,
+        tool=", ".join(tools),
+        date=None if not dates else dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}",
+        engine=key.engine,
+        weights=key.weights,
+        runs=len(runs),
+        domain=domain_of([(_rounded(a), _rounded(b), _rounded(c), _rounded(d)) for a, b, c, d in rows]),
+        errors=errors,
+    )
+
+
+def _point(run: BenchmarkRun, found: Figures, *, is_fitted: bool) -> Point:
+    def known(value: float) -> float | None:
+        return _rounded(value) if np.isfinite(value) else None
+
+    return Point.of(run).model_copy(
+        update={
+            "fitted": is_fitted,
+            "predicted_ttft_ms": known(found.ttft_ms),
+            "predicted_itl_ms": known(found.itl_ms),
+            "predicted_throughput_rps": known(found.throughput_rps),
+        }
+    )

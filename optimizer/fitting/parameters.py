@@ -1,0 +1,160 @@
+"""The parameters that are fitted: which there are, where a fit begins, and which are left out first."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from optimizer.arrays import FloatArray
+from optimizer.fitting.runs import BenchmarkRun
+from optimizer.simulation.law import IterationCoefficients
+
+
+class Parameter(NamedTuple):
+    """A parameter of the law."""
+
+    name: str
+    """A field of `IterationCoefficients`."""
+    key: str
+    """Its key in documents."""
+    unit: str
+
+
+PARAMETERS = (
+    Parameter("base_ms", "alpha", "ms"),
+    Parameter("compute_per_token_ms", "beta", "ms/token"),
+    Parameter("kv_read_per_token_ms", "gamma", "ms/token"),
+    Parameter("per_sequence_ms", "perSequence", "ms/request"),
+    Parameter("prompt_attention_ms", "promptAttention", "ms/pair"),
+    Parameter("weight_read_ms", "weightRead", "ms"),
+    Parameter("client_offset_ms", "clientOffset", "ms"),
+    Parameter("pipeline_depth", "pipelineDepth", "iterations"),
+    Parameter("front_end_lag", "frontEndLag", "iterations/request"),
+)
+"""All that can be fitted, in the order of documents."""
+BY_NAME = {parameter.name: parameter for parameter in PARAMETERS}
+FULL_LAW = tuple(BY_NAME)
+REFERENCE_LAW = FULL_LAW[:3]
+"""α, β and γ: the law of the reference."""
+SIMPLIFIED_FIRST = (
+    "front_end_lag",
+    "pipeline_depth",
+    "prompt_attention_ms",
+    "weight_read_ms",
+    "per_sequence_ms",
+    "client_offset_ms",
+    "kv_read_per_token_ms",
+)
+"""What is left out first where runs cannot tell parameters apart; α and β always stay."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a fit begins: a value of every parameter, which is also its scale."""
+
+    values: tuple[float, ...]
+    """In the order of `PARAMETERS`, all positive."""
+
+    def scales(self, names: Sequence[str]) -> FloatArray:
+        """Return the values of the parameters of a law."""
+        return np.array([self.values[FULL_LAW.index(name)] for name in names])
+
+
+KNEES_TOKENS = (200.0, 100.0, 400.0)
+"""m/β of the starts: tokens whose compute hides behind reading the weights, on the cards of today."""
+DEPTHS = (0.5, 0.1, 0.9)
+"""k₀ of the starts: engines hand a token out at once, or schedule the next iteration before."""
+GAMMA_TO_READ = 1e-5
+"""γ/m: bytes of the cache for a token over those of the weights, of a model with grouped queries."""
+ATTENTION_TO_COMPUTE = 5e-5
+"""q/β: hidden size and layers make it 3e-5 … 1e-4 for models of 7B to 70B."""
+SEQUENCE_MS = 0.015
+"""b of the starts: sampling and scheduling on the host."""
+DRAWN = ("weight_read_ms", "prompt_attention_ms", "per_sequence_ms")
+"""Those that `implausibility` draws to a value."""
+PLAUSIBILITY = 0.03
+"""What it costs as a residual that a ratio below is twice the plausible one: as much as one odd time."""
+LAG = 1e-3
+LEAST_OFFSET_MS = 2.0
+
+
+def starts(runs: Sequence[BenchmarkRun]) -> list[Start]:
+    """Return physical start values from the runs with the least load.
+
+    The time between tokens of a lone request is nearly α; its time to the first token grows with the prompt
+    by β. Reading the weights takes as long as computing a few hundred tokens.
+    """
+    least_itl = min(run.measured.itl_ms for run in runs if run.measured.itl_ms is not None)
+    compute = _compute_per_token_ms(runs, least_itl)
+    found = []
+    for knee, depth in zip(KNEES_TOKENS, DEPTHS, strict=True):
+        read = knee * compute
+        offset = max(_least_offset_ms(runs, least_itl, compute), LEAST_OFFSET_MS)
+        found.append(
+            Start(
+                (
+                    least_itl,
+                    compute,
+                    GAMMA_TO_READ * read,
+                    SEQUENCE_MS,
+                    ATTENTION_TO_COMPUTE * compute,
+                    read,
+                    offset,
+                    depth,
+                    LAG,
+                )
+            )
+        )
+    return found
+
+
+def _compute_per_token_ms(runs: Sequence[BenchmarkRun], least_itl_ms: float) -> float:
+    """Return β from how much longer long prompts take than short ones, both at little load."""
+    least = _least_ttft_ms(runs)
+    (short, short_ms), (long, long_ms) = least[0], least[-1]
+    if long > 2 * short and long_ms > short_ms:
+        return (long_ms - short_ms) / (long - short)
+    return max(long_ms - least_itl_ms, 0.1 * long_ms) / long
+
+
+def _least_ttft_ms(runs: Sequence[BenchmarkRun]) -> list[tuple[float, float]]:
+    """Return prompt lengths, ascending, with the least time to the first token measured at each."""
+    least: dict[int, tuple[float, float]] = {}
+    for run in runs:
+        if run.measured.ttft_ms is not None:
+            key = run.shape[0]
+            least[key] = min(
+                least.get(key, (0.0, np.inf)), (run.prompts.mean, run.measured.ttft_ms), key=lambda p: p[1]
+            )
+    return [least[key] for key in sorted(least)] or [(1.0, 1.0)]
+
+
+def _least_offset_ms(runs: Sequence[BenchmarkRun], least_itl_ms: float, compute: float) -> float:
+    tokens, ttft_ms = _least_ttft_ms(runs)[0]
+    return (ttft_ms - least_itl_ms - compute * tokens) / 2
+
+
+def coefficients(names: Sequence[str], values: FloatArray) -> IterationCoefficients:
+    """Return the law of some parameters; the others are 0."""
+    return IterationCoefficients(**dict(zip(names, map(float, values), strict=True)))
+
+
+def implausibility(names: Sequence[str], values: FloatArray) -> FloatArray:
+    """Return residuals that grow as the law moves away from what is physically plausible (eq. 92).
+
+    They decide where measurements leave a parameter open: prompts of few lengths do not tell the compute
+    from the attention of a prompt, nor low batches how much compute hides behind reading the weights.
+    """
+    given = dict(zip(names, values, strict=True))
+    return np.array(
+        [PLAUSIBILITY * (given[name] / plausible(name, given) - 1) for name in DRAWN if name in given]
+    )
+
+
+def plausible(name: str, values: Mapping[str, float]) -> float:
+    """Return what is plausible for a parameter of `DRAWN`, from those that the runs always show."""
+    compute = values["compute_per_token_ms"]
+    if name == "weight_read_ms":
+        return KNEES_TOKENS[0] * compute
+    return ATTENTION_TO_COMPUTE * compute if name == "prompt_attention_ms" else SEQUENCE_MS

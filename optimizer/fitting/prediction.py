@@ -1,0 +1,146 @@
+"""What a fitted profile predicts: benchmark runs as they are made, and steady states in closed form."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import isfinite
+from typing import Literal
+
+from pydantic import Field
+
+from optimizer.documents import Document
+from optimizer.fitting.profile import FittedProfile
+from optimizer.fitting.replay import PERCENTILES, Figures, Replay
+from optimizer.fitting.runs import Arrivals, BenchmarkRun, Measured
+from optimizer.parallel import in_threads
+from optimizer.replica import Percentiles, Replica, analyze_replicas
+from optimizer.simulation.law import IterationCoefficients
+from optimizer.timing import PerfParms
+
+LIVES_OF_CLOSED = 60
+"""Requests of each user of a closed loop without a duration."""
+LEAST_OF_CLOSED = 2000
+MOST_BATCH = 1 << 14
+"""Of a steady state, where neither server nor client says one."""
+
+
+class Predicted(Document):
+    """What a profile predicts for one row."""
+
+    source: str = ""
+    """The row."""
+    kind: Literal["run", "steady"]
+    """A run from an empty server, or a steady state."""
+    ttft_ms: float | None = None
+    """Median time to the first token."""
+    itl_ms: float | None = None
+    """Mean time between tokens."""
+    throughput_rps: float | None = None
+    """Completed [requests/s]."""
+    ttft_percentiles: Percentiles | None = None
+    """Of the time to the first token."""
+    itl_percentiles: Percentiles | None = None
+    """Of the time between tokens, each request by its mean."""
+    in_flight: float | None = None
+    """Mean number of requests in flight."""
+    errors: dict[str, float] = Field(default_factory=dict)
+    """By measured figure: predicted over measured, less 1."""
+    outside: tuple[str, ...] = ()
+    """In what the row is outside what the profile was measured on."""
+    message: str | None = None
+    """Why there is no figure."""
+
+
+def predict(profile: FittedProfile, runs: Sequence[BenchmarkRun]) -> list[Predicted]:
+    """Return what a profile predicts for each of some runs, or steady states."""
+    return in_threads(lambda run: _predicted(profile, run), list(runs))
+
+
+def predict_run(law: PerfParms, run: BenchmarkRun, profile: FittedProfile) -> Figures:
+    """Return the figures of a run that ends, replayed under a law."""
+    times = IterationCoefficients(**{name: getattr(law, name) for name in IterationCoefficients._fields})
+    return Replay.of(run, profile.settings.limits()).play(times, detailed=True)
+
+
+def _predicted(profile: FittedProfile, run: BenchmarkRun) -> Predicted:
+    if run.is_steady and run.arrivals is not Arrivals.CLOSED:
+        return _steady(profile, run)
+    ended = run
+    if run.is_steady:
+        ended = replace(run, requests=max(LEAST_OF_CLOSED, LIVES_OF_CLOSED * (run.max_in_flight or 1)))
+    found = predict_run(profile.iteration, ended, profile)
+    if not found.completed:
+        return Predicted(
+            source=run.source,
+            kind="run",
+            throughput_rps=0.0,
+            message="nothing is completed in this time; give a longer duration_s",
+        )
+    answer = Predicted(
+        source=run.source,
+        kind="steady" if run.is_steady else "run",
+        ttft_ms=found.ttft_ms,
+        itl_ms=found.itl_ms if isfinite(found.itl_ms) else None,
+        throughput_rps=found.throughput_rps,
+        ttft_percentiles=_percentiles(found.ttft_percentiles),
+        itl_percentiles=_percentiles(found.itl_percentiles),
+        in_flight=found.in_flight,
+    )
+    return _judged(profile, run, answer)
+
+
+def _steady(profile: FittedProfile, run: BenchmarkRun) -> Predicted:
+    """Return the steady state of the queue model `continuous`."""
+    assert run.rate_rps is not None
+    batch = min(profile.max_batch_size or MOST_BATCH, run.max_in_flight or MOST_BATCH)
+    replica = Replica(
+        iteration=profile.iteration,
+        max_num_tokens=profile.max_num_tokens,
+        scheduler=profile.scheduler,
+        max_batch=batch,
+        max_queue=None,
+        kv_capacity_tokens=profile.kv_capacity_tokens,
+        in_tokens=run.prompts.mean,
+        out_tokens=max(run.answers.mean, 1.0),
+        arrival_cv=run.cv,
+        in_tokens_cv=run.prompts.cv,
+        out_tokens_cv=run.answers.cv,
+        queue_model="continuous",
+    )
+    found = analyze_replicas([replica], [run.rate_rps])[0]
+    if run.rate_rps > found.stable_rate_rps:
+        text = (
+            f"no steady state: {run.rate_rps:g} requests/s exceed the largest stable rate "
+            f"{found.stable_rate_rps:.4g}; give a duration_s, or a lower rate"
+        )
+        return Predicted(source=run.source, kind="steady", message=text)
+    assert found.ttft_percentiles is not None
+    answer = Predicted(
+        source=run.source,
+        kind="steady",
+        ttft_ms=found.ttft_percentiles.p50_ms,
+        itl_ms=found.itl_ms if run.answers.mean > 1 else None,
+        throughput_rps=found.throughput_rps,
+        ttft_percentiles=found.ttft_percentiles,
+        itl_percentiles=found.itl_percentiles,
+        in_flight=found.in_service + found.in_queue,
+    )
+    return _judged(profile, run, answer)
+
+
+def _judged(profile: FittedProfile, run: BenchmarkRun, answer: Predicted) -> Predicted:
+    """Return an answer with its errors, and with what of the row is outside the profile's domain."""
+    errors = {
+        name: getattr(answer, name) / measured - 1
+        for name in Measured._fields
+        if (measured := getattr(run.measured, name)) is not None and getattr(answer, name) is not None
+    }
+    outside = profile.provenance.domain.misses(run.prompts.mean, run.answers.mean, answer.in_flight or 0.0)
+    return answer.model_copy(update={"errors": errors, "outside": tuple(outside)})
+
+
+def _percentiles(values: Sequence[float]) -> Percentiles | None:
+    if not values:
+        return None
+    return Percentiles.model_validate(
+        {f"p{percent}_ms": value for percent, value in zip(PERCENTILES, values, strict=True)}
+    )

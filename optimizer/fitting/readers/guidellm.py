@@ -1,0 +1,130 @@
+"""What the reports of GuideLLM have in common, whatever their form: strategies, lengths, offered rates.
+
+Source: GuideLLM 0.3 (2025), 0.5 and 0.8 (2026).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from optimizer.errors import FitError
+from optimizer.fitting.readers.report import measured, number
+from optimizer.fitting.runs import Arrivals, BenchmarkRun, Measured, TokenCounts
+
+IN_FLIGHT = 512
+"""Requests on the way at once where a strategy sets no limit (GuideLLM's `max_concurrency`)."""
+SWEEP_FIRST = ("synchronous", "throughput")
+"""What a sweep begins with; its constant rates lie evenly between what these achieve."""
+STEADY_STRATEGIES = {"constant": Arrivals.CONSTANT, "poisson": Arrivals.POISSON}
+
+
+class Row(NamedTuple):
+    """One run of a report."""
+
+    strategy: Mapping[str, Any]
+    """As GuideLLM keeps it: `type_`, and by type `rate`, `streams` or `max_concurrency`."""
+    duration_s: float
+    completed: int
+    ttft_median_ms: float | None
+    itl_mean_ms: float | None
+    place: str
+
+
+class Spread(NamedTuple):
+    """Lengths of one run [tokens]."""
+
+    mean: float
+    deviation: float
+    least: float | None
+    most: float | None
+    requests: float
+
+
+def lengths(spreads: Sequence[Spread], place: str) -> TokenCounts:
+    """Return the lengths of a report, whose runs all draw from one law: uniform where it looks like that.
+
+    Raises:
+        FitError: no run has completed anything.
+    """
+    known = [spread for spread in spreads if spread.requests > 0 and spread.mean > 0]
+    if not known:
+        raise FitError(f"{place}: no token counts are recorded; the report is incomplete")
+    weights = np.array([spread.requests for spread in known])
+    mean = float(np.average([spread.mean for spread in known], weights=weights))
+    inside = np.average(
+        [spread.deviation**2 + (spread.mean - mean) ** 2 for spread in known], weights=weights
+    )
+    ends = [
+        (spread.least, spread.most)
+        for spread in known
+        if spread.least is not None and spread.most is not None
+    ]
+    deviation = math.sqrt(float(inside))
+    if ends:
+        least, most = min(low for low, _ in ends), max(high for _, high in ends)
+        half = (most - least) / 2
+        # Long answers end less often in time: the ends of the range are sounder than the mean of what ended.
+        if half > 0 and abs(deviation * math.sqrt(3) / half - 1) < UNIFORM_WITHIN:
+            return TokenCounts.of((least + most) / 2, half / math.sqrt(3))
+    return TokenCounts.of(mean, deviation)
+
+
+UNIFORM_WITHIN = 0.12
+"""Relative deviation from that of a uniform law between its ends, for which lengths count as uniform."""
+
+
+def runs(
+    rows: Sequence[Row], prompts: TokenCounts, answers: TokenCounts, *, bursts: bool
+) -> tuple[BenchmarkRun, ...]:
+    """Return the runs of a report.
+
+    Args:
+        rows: in the order of the report.
+        prompts: their lengths.
+        answers: their lengths.
+        bursts: whether the tool sends a second's worth of requests at once before a constant rate.
+    """
+    return tuple(_run(row, prompts, answers, bursts=bursts) for row in rows)
+
+
+def _run(row: Row, prompts: TokenCounts, answers: TokenCounts, *, bursts: bool) -> BenchmarkRun:
+    kind = str(row.strategy.get("type_", ""))
+    common = BenchmarkRun(
+        prompts,
+        answers,
+        Arrivals.CLOSED,
+        duration_s=row.duration_s,
+        max_in_flight=_in_flight(row),
+        measured=Measured(row.ttft_median_ms, row.itl_mean_ms, measured(row.completed / row.duration_s)),
+        completed=row.completed,
+        source=row.place,
+    )
+    if kind in {"synchronous", "throughput", "concurrent"}:
+        return common
+    if kind in STEADY_STRATEGIES:
+        rate = number(row.strategy.get("rate"), f"{row.place}: strategy.rate")
+        if rate == 0:
+            raise FitError(f"{row.place}: strategy.rate is 0; nothing was asked of the server")
+        burst = math.floor(rate) if bursts and row.strategy.get("initial_burst") else 0
+        return replace(common, arrivals=STEADY_STRATEGIES[kind], rate_rps=rate, burst=burst)
+    known = ", ".join([*SWEEP_FIRST, "concurrent", *STEADY_STRATEGIES])
+    raise FitError(f"{row.place}: the strategy {kind!r} cannot be replayed; known are {known}")
+
+
+def _in_flight(row: Row) -> int:
+    if row.strategy.get("type_") == "synchronous":
+        return 1
+    for key in ("streams", "max_concurrency"):
+        value = row.strategy.get(key)
+        if value is not None:
+            return max(int(number(value, f"{row.place}: strategy.{key}")), 1)
+    return IN_FLIGHT
+
+
+def sweep_rates(achieved: Sequence[float]) -> list[float]:
+    """Return the rates that a sweep offered, from what its runs achieved, by the order of a sweep."""
+    lone, most, *others = achieved
+    return [float(rate) for rate in np.linspace(lone, most, len(others) + 1)[1:]]

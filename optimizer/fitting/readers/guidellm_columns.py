@@ -1,0 +1,153 @@
+"""Reader of GuideLLM's CSV reports of 2026: three lines of headers, one run a row."""
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from optimizer.errors import FitError
+from optimizer.fitting.readers import guidellm
+from optimizer.fitting.readers.guidellm import Row, Spread
+from optimizer.fitting.readers.report import Benchmark, Reader, Report, measured, number
+
+Column = tuple[str, str, str]
+Cells = Mapping[Column, str]
+
+HEADER_LINES = 3
+_STRATEGY: Column = ("Benchmark", "Strategy", "")
+_DURATION: Column = ("Timings", "Duration", "Sec")
+_COMPLETED: Column = ("Request Counts", "Successful", "")
+_TTFT: Column = ("Time to First Token", "Successful ms", "Median")
+_ITL: Column = ("Inter Token Latency", "Successful ms", "Mean")
+
+
+def _recognises(report: Report) -> bool:
+    return report.first_line.startswith("Run Info,") and ",Timings" in report.first_line
+
+
+def _read(report: Report) -> Benchmark:
+    """Read the rows.
+
+    Raises:
+        FitError: the file is cut short, or lacks a column that a run needs.
+    """
+    lines = list(csv.reader(io.StringIO(report.text)))
+    if len(lines) <= HEADER_LINES:
+        raise FitError(f"{report.name}: there are headers and no run; the file may be cut short")
+    columns = [tuple(parts) for parts in zip(*lines[:HEADER_LINES], strict=False)]
+    cells = []
+    for number_, line in enumerate(lines[HEADER_LINES:], start=HEADER_LINES + 1):
+        if len(line) != len(columns):
+            raise FitError(
+                f"{report.name}: line {number_} has {len(line)} cells under {len(columns)} headers; "
+                "the file may be cut short"
+            )
+        cells.append((dict(zip(columns, line, strict=True)), f"{report.name}: line {number_}"))
+    strategies = _strategies(cells)
+    rows = [_row(row, strategy, place) for (row, place), strategy in zip(cells, strategies, strict=True)]
+    prompts, answers = (
+        guidellm.lengths([_spread(row, name, place) for row, place in cells], report.name)
+        for name in ("Input Tokens", "Output Tokens")
+    )
+    first = cells[0][0]
+    return Benchmark(
+        guidellm.runs(rows, prompts, answers, bursts=False),
+        "GuideLLM",
+        _object(first.get(("Run Info", "Backend", ""))).get("model"),
+        (first.get(("Timings", "Start Time", "")) or "")[:10] or None,
+    )
+
+
+def _strategies(cells: Sequence[tuple[Cells, str]]) -> list[Mapping[str, Any]]:
+    """Return the strategies, from their names, or from what the profile planned."""
+    names = [_cell(row, _STRATEGY, place) for row, place in cells]
+    profile = _object(cells[0][0].get(("Run Info", "Profile", "")))
+    kind = profile.get("type_") or profile.get("kind")
+    found: list[Mapping[str, Any]] = []
+    achieved = profile.get("measured_rates")
+    offered: list[float] = []
+    if kind == "sweep" and isinstance(achieved, list) and len(achieved) > len(guidellm.SWEEP_FIRST):
+        offered = [0.0, 0.0, *guidellm.sweep_rates(achieved)]
+    elif isinstance(profile.get("rate"), list):
+        offered = profile["rate"]
+    elif isinstance(profile.get("streams"), list):
+        offered = profile["streams"]
+    for i, (name, (_, place)) in enumerate(zip(names, cells, strict=True)):
+        base, _, value = name.partition("@")
+        key = "rate" if base in guidellm.STEADY_STRATEGIES else "streams"
+        if base in {"synchronous", "throughput"}:
+            limit = profile.get("max_concurrency")
+            found.append(
+                {"type_": base}
+                | ({} if limit is None or base == "synchronous" else {"max_concurrency": limit})
+            )
+            continue
+        planned = offered[i] if i < len(offered) else None
+        given = _float(value) if value else planned
+        found.append({"type_": base, key: number(given, f"{place}: the rate of the strategy {name!r}")})
+    return found
+
+
+def _row(row: Cells, strategy: Mapping[str, Any], place: str) -> Row:
+    duration = _number(row, _DURATION, place)
+    if duration == 0:
+        raise FitError(f"{place}: Duration is 0; the run was cut short")
+    return Row(
+        strategy,
+        duration,
+        int(_number(row, _COMPLETED, place)),
+        measured(_float(row.get(_TTFT))),
+        measured(_float(row.get(_ITL))),
+        place,
+    )
+
+
+def _spread(row: Cells, name: str, place: str) -> Spread:
+    group = ("Token Metrics", f"Successful {name}")
+    ends = _list(row.get((*group, "Percentiles"))) or [None]
+    return Spread(
+        _number(row, (*group, "Mean"), place),
+        _number(row, (*group, "Std Dev"), place),
+        ends[0],
+        ends[-1],
+        _number(row, _COMPLETED, place),
+    )
+
+
+def _cell(row: Cells, column: Column, place: str) -> str:
+    if column not in row:
+        raise FitError(
+            f"{place}: the column {' / '.join(column)} is missing; the report is of another version"
+        )
+    return row[column]
+
+
+def _number(row: Cells, column: Column, place: str) -> float:
+    return number(_float(_cell(row, column, place)), f"{place}: {' / '.join(column)}")
+
+
+def _float(cell: str | None) -> float | None:
+    try:
+        return float(cell) if cell else None
+    except ValueError:
+        return None
+
+
+def _list(cell: str | None) -> list[Any] | None:
+    try:
+        found = json.loads(cell) if cell else None
+    except json.JSONDecodeError:
+        return None
+    return found if isinstance(found, list) else None
+
+
+def _object(cell: str | None) -> dict[str, Any]:
+    try:
+        found = json.loads(cell) if cell else None
+    except json.JSONDecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+READER = Reader("GuideLLM CSV (2026)", _recognises, _read)

@@ -1,0 +1,134 @@
+"""Reader of GuideLLM's HTML reports: of the reports up to 0.7, which hold the times themselves.
+
+Their runs are unlabelled. A sweep is known by its order: one request at a time, as many as possible, then
+rates that lie evenly between; the report has the achieved rates only.
+"""
+
+import json
+import math
+import re
+from typing import Any
+
+from optimizer.errors import FitError
+from optimizer.fitting.readers import guidellm
+from optimizer.fitting.readers.guidellm import Row, Spread
+from optimizer.fitting.readers.report import Benchmark, Reader, Report, at, measured, number_at
+
+_OF_SWEEP = 3
+"""Runs that a sweep has at least."""
+
+
+def _recognises(report: Report) -> bool:
+    head = report.text[:4096].lstrip().lower()
+    return head.startswith(("<!doctype html", "<html")) and "guidellm" in report.text.lower()
+
+
+def _read(report: Report) -> Benchmark:
+    """Read a report.
+
+    Raises:
+        FitError: it is cut short, or a newer one without means and medians.
+    """
+    if "window.benchmarks" not in report.text:
+        if '"ttft_p95_ms"' in report.text:
+            raise FitError(
+                f"{report.name}: this HTML report of GuideLLM has 95th percentiles only, no median TTFT and "
+                "no mean ITL; give the JSON or CSV of the same run"
+            )
+        raise FitError(f"{report.name}: no window.benchmarks in this HTML of GuideLLM; the file is cut short")
+    items = _assigned(report, "benchmarks")
+    details = _assigned(report, "workloadDetails")
+    if not isinstance(items, list) or not items:
+        raise FitError(f"{report.name}: the report has no benchmarks; the run was cut short")
+    places = [f"{report.name}: benchmarks[{i}]" for i in range(len(items))]
+    rates = [
+        number_at(item, ("requestsPerSecond",), place) for item, place in zip(items, places, strict=True)
+    ]
+    kind = str(at(details, ("rateType",), f"{report.name}: workloadDetails"))
+    rows = [
+        _row(item, strategy, rate, place)
+        for item, strategy, rate, place in zip(
+            items, _strategies(kind, rates, report), rates, places, strict=True
+        )
+    ]
+    prompts, answers = (
+        guidellm.lengths([_spread(details, name, report)], report.name) for name in ("prompts", "generations")
+    )
+    return Benchmark(
+        guidellm.runs(rows, prompts, answers, bursts=False),
+        "GuideLLM",
+        _model(details),
+        _day(report),
+        ("runs are unlabelled: taken as a sweep in its usual order",) if kind == "synchronous" else (),
+    )
+
+
+def _assigned(report: Report, name: str) -> Any:
+    """Return the JSON that a script assigns to a name of the window."""
+    found = re.search(rf"window\.{name}\s*=\s*", report.text)
+    if found is None:
+        raise FitError(f"{report.name}: no window.{name} in this HTML of GuideLLM; the file is cut short")
+    try:
+        return json.JSONDecoder().raw_decode(report.text, found.end())[0]
+    except json.JSONDecodeError as error:
+        raise FitError(
+            f"{report.name}: window.{name} is not valid JSON at line {error.lineno}; it may be cut short"
+        ) from None
+
+
+def _strategies(kind: str, rates: list[float], report: Report) -> list[dict[str, Any]]:
+    if kind == "synchronous" and len(rates) >= _OF_SWEEP:
+        first: list[dict[str, Any]] = [{"type_": name} for name in guidellm.SWEEP_FIRST]
+        return [*first, *({"type_": "constant", "rate": rate} for rate in guidellm.sweep_rates(rates))]
+    if kind in {"synchronous", "throughput"}:
+        return [{"type_": kind}] * len(rates)
+    if kind in guidellm.STEADY_STRATEGIES:
+        return [{"type_": kind, "rate": rate} for rate in rates]
+    raise FitError(
+        f"{report.name}: runs of kind {kind!r} say no limit in flight here; give the JSON or CSV of the run"
+    )
+
+
+def _row(item: Any, strategy: dict[str, Any], rate: float, place: str) -> Row:
+    count = number_at(item, ("ttft", "count"), place)
+    if rate == 0 or count == 0:
+        raise FitError(f"{place}: nothing was completed; leave this run out")
+    return Row(
+        strategy,
+        count / rate,
+        int(count),
+        measured(number_at(item, ("ttft", "median"), place)),
+        measured(number_at(item, ("itl", "mean"), place)),
+        place,
+    )
+
+
+def _spread(details: Any, name: str, report: Report) -> Spread:
+    place = f"{report.name}: workloadDetails.{name}"
+    found = at(details, (name, "tokenDistributions", "statistics"), place)
+    return Spread(
+        number_at(found, ("mean",), place),
+        math.sqrt(number_at(found, ("variance",), place)),
+        number_at(found, ("min",), place),
+        number_at(found, ("max",), place),
+        number_at(found, ("count",), place),
+    )
+
+
+def _model(details: Any) -> str | None:
+    """Return the model that the first prompt was sent to; the report itself has no name for it."""
+    samples = details.get("prompts", {}).get("samples") if isinstance(details, dict) else None
+    found = (
+        re.search(r"'model': '([^']+)'", str(samples[0])) if isinstance(samples, list) and samples else None
+    )
+    return found[1] if found else None
+
+
+def _day(report: Report) -> str | None:
+    from datetime import UTC, datetime
+
+    found = re.search(r'"timestamp":\s*([0-9.]+)', report.text)
+    return datetime.fromtimestamp(float(found[1]), UTC).date().isoformat() if found else None
+
+
+READER = Reader("GuideLLM HTML", _recognises, _read)

@@ -1,0 +1,113 @@
+"""Reader of GuideLLM's JSON reports, of 2025 (`args`) and of 2026 (`config`)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from optimizer.errors import FitError
+from optimizer.fitting.readers import guidellm
+from optimizer.fitting.readers.guidellm import Row, Spread
+from optimizer.fitting.readers.report import Benchmark, Reader, Report, at, measured, number, number_at
+
+
+def _recognises(report: Report) -> bool:
+    value = report.json
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("benchmarks"), list)
+        and ("args" in value or "config" in value or "metadata" in value or _is_of_2025(value["benchmarks"]))
+    )
+
+
+def _is_of_2025(benchmarks: list[Any]) -> bool:
+    return any(isinstance(item, dict) and "metrics" in item for item in benchmarks) or not benchmarks
+
+
+def _read(report: Report) -> Benchmark:
+    """Read a report.
+
+    Raises:
+        FitError: it has no runs, or lacks what a run needs.
+    """
+    benchmarks = report.json["benchmarks"]
+    if not benchmarks:
+        raise FitError(f"{report.name}: the report has no benchmarks; the run was cut short")
+    places = [f"{report.name}: benchmarks[{i}]" for i in range(len(benchmarks))]
+    rows = [_row(item, place) for item, place in zip(benchmarks, places, strict=True)]
+    spreads = {
+        name: [_spread(item, name, place) for item, place in zip(benchmarks, places, strict=True)]
+        for name in ("prompt_token_count", "output_token_count")
+    }
+    prompts = guidellm.lengths(spreads["prompt_token_count"], report.name)
+    answers = guidellm.lengths(spreads["output_token_count"], report.name)
+    version = (report.json.get("metadata") or {}).get("guidellm_version")
+    return Benchmark(
+        guidellm.runs(rows, prompts, answers, bursts=True),
+        f"GuideLLM {version}" if version else "GuideLLM",
+        _model(benchmarks[0]),
+        _day(benchmarks[0]),
+    )
+
+
+def _row(item: Any, place: str) -> Row:
+    metrics = at(item, ("metrics",), place)
+    duration = number(_first(item, (("duration",), ("run_stats", "duration"))) or _span(item, place), place)
+    if duration == 0:
+        raise FitError(f"{place}: duration is 0; the run was cut short")
+    return Row(
+        _strategy(item, place),
+        duration,
+        int(number_at(metrics, ("time_to_first_token_ms", "successful", "count"), place)),
+        measured(number_at(metrics, ("time_to_first_token_ms", "successful", "median"), place)),
+        measured(_first(metrics, (("inter_token_latency_ms", "successful", "mean"),))),
+        place,
+    )
+
+
+def _strategy(item: Any, place: str) -> Mapping[str, Any]:
+    found = _first(item, (("args", "strategy"), ("config", "strategy"), ("scheduler", "strategy")))
+    if not isinstance(found, dict):
+        raise FitError(f"{place}: strategy is missing; the report is incomplete or of another tool")
+    return found
+
+
+def _span(item: Any, place: str) -> float:
+    return number_at(item, ("end_time",), place) - number_at(item, ("start_time",), place)
+
+
+def _spread(item: Any, name: str, place: str) -> Spread:
+    found = at(item, ("metrics", name, "successful"), place)
+    return Spread(
+        number_at(found, ("mean",), f"{place}: {name}"),
+        float(found.get("std_dev") or 0.0),
+        found.get("min"),
+        found.get("max"),
+        float(found.get("count") or 0.0),
+    )
+
+
+def _first(value: Any, paths: tuple[tuple[str, ...], ...]) -> Any:
+    """Return what stands at the first of the paths that is there, or None."""
+    for path in paths:
+        inner = value
+        for key in path:
+            inner = inner.get(key) if isinstance(inner, dict) else None
+        if inner is not None:
+            return inner
+    return None
+
+
+def _model(item: Any) -> str | None:
+    found = _first(item, (("worker", "backend_model"), ("config", "backend", "model"), ("backend", "model")))
+    return found if isinstance(found, str) and found else None
+
+
+def _day(item: Any) -> str | None:
+    from datetime import UTC, datetime
+
+    start = _first(item, (("start_time",), ("run_stats", "start_time")))
+    if not isinstance(start, int | float) or not 0 < start < 4e9:
+        return None
+    return datetime.fromtimestamp(start, UTC).date().isoformat()
+
+
+READER = Reader("GuideLLM JSON", _recognises, _read)

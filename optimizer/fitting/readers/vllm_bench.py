@@ -1,0 +1,96 @@
+"""Reader of the result of `vllm bench serve`, with details of every request or without."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from optimizer.errors import FitError
+from optimizer.fitting.readers.report import Benchmark, Reader, Report, measured, number, number_at
+from optimizer.fitting.runs import Arrivals, BenchmarkRun, Measured, TokenCounts
+
+_MARKS = ("num_prompts", "request_throughput", "total_input_tokens")
+_NO_LIMIT = "inf"
+
+
+def _recognises(report: Report) -> bool:
+    value = report.json
+    rows = value if isinstance(value, list) else [value]
+    return any(isinstance(row, dict) and all(mark in row for mark in _MARKS) for row in rows)
+
+
+def _read(report: Report) -> Benchmark:
+    """Read one result, or a list of them.
+
+    Raises:
+        FitError: a result lacks what a run needs.
+    """
+    value = report.json
+    rows = value if isinstance(value, list) else [value]
+    places = [f"{report.name}: [{i}]" for i in range(len(rows))] if isinstance(value, list) else [report.name]
+    notes: list[str] = []
+    runs = tuple(_run(row, place, notes) for row, place in zip(rows, places, strict=True))
+    date = str(rows[0].get("date") or "").partition("-")[0]
+    day = f"{date[:4]}-{date[4:6]}-{date[6:8]}" if len(date) == 8 and date.isdigit() else None
+    return Benchmark(runs, "vllm bench serve", rows[0].get("model_id"), day, tuple(dict.fromkeys(notes)))
+
+
+def _run(row: Any, place: str, notes: list[str]) -> BenchmarkRun:
+    if not isinstance(row, dict) or not all(mark in row for mark in _MARKS):
+        raise FitError(f"{place}: this is no result of vllm bench serve, unlike the others; keep them apart")
+    completed = int(number_at(row, ("completed",), place))
+    if completed == 0:
+        raise FitError(f"{place}: completed is 0; the benchmark reached no server")
+    rate, limit = _rate(row, place), row.get("max_concurrency")
+    in_flight = None if limit is None else max(int(number(limit, f"{place}: max_concurrency")), 1)
+    burstiness = number(row.get("burstiness", 1.0), f"{place}: burstiness")
+    closed = rate is None and in_flight is not None
+    return BenchmarkRun(
+        _counts(row, "input", completed, place, notes),
+        _counts(row, "output", completed, place, notes),
+        Arrivals.CLOSED if closed else Arrivals.POISSON,
+        rate_rps=math.inf if rate is None and not closed else rate,
+        requests=int(number_at(row, ("num_prompts",), place)),
+        max_in_flight=in_flight,
+        arrival_cv=None if burstiness in {0.0, 1.0} or rate is None else 1 / math.sqrt(burstiness),
+        measured=Measured(
+            measured(row.get("median_ttft_ms")),
+            measured(row.get("mean_itl_ms")) or measured(row.get("mean_tpot_ms")),
+            measured(row.get("request_throughput")),
+        ),
+        completed=completed,
+        source=place,
+    )
+
+
+def _rate(row: Any, place: str) -> float | None:
+    """Return the offered rate; none where requests are sent as fast as they may."""
+    rate = row.get("request_rate")
+    if rate == _NO_LIMIT or rate is None or rate == math.inf:
+        return None
+    try:
+        value = float(rate)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not value > 0:
+        raise FitError(f"{place}: request_rate must be 'inf' or a number > 0, not {rate!r}")
+    return None if value == math.inf else value
+
+
+def _counts(row: Any, which: str, completed: int, place: str, notes: list[str]) -> TokenCounts:
+    given = row.get(f"{which}_lens")
+    kept = (
+        [value for value in given if isinstance(value, int | float) and value > 0] if _is_list(given) else []
+    )
+    if kept:
+        return TokenCounts.of(float(np.mean(kept)), float(np.std(kept)))
+    notes.append("no lengths of single requests (--save-detailed): taken as all alike")
+    return TokenCounts.of(number_at(row, (f"total_{which}_tokens",), place) / completed, 0.0)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+READER = Reader("vllm bench serve", _recognises, _read)

@@ -1,0 +1,76 @@
+"""Which law the runs can tell: parameters that they cannot keep apart are left out, one after the other."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from optimizer.fitting.estimation import Problem, Progress, Solution, refine, solve
+from optimizer.fitting.parameters import BY_NAME, DRAWN, SIMPLIFIED_FIRST, Start, plausible
+
+MOST_CONDITION = 30.0
+"""Of the equilibrated Jacobian; two columns at an angle of 4° have it."""
+MOST_RELATIVE_ERROR = 0.6
+"""A parameter whose standard error is more of it is not known."""
+LITTLE = 0.25
+"""Share of its plausible value below which a parameter only helps to describe noise, unless it is known."""
+LITTLE_KNOWN = 0.2
+TIED = 0.35
+"""Share in the direction that is not seen, from which on a parameter is part of it."""
+
+
+def solve_what_is_seen(
+    problem: Problem, names: Sequence[str], begin: Sequence[Start], progress: Progress
+) -> tuple[Solution, list[str]]:
+    """Return the best parameters of the law that the runs can tell, and what was left out and why.
+
+    Raises:
+        FitError: no start gives a law that takes time.
+    """
+    solution = solve(problem, names, begin, progress)
+    left_out: list[str] = []
+    while True:
+        weakest, why = _weakest(solution)
+        if weakest is None:
+            return solution, left_out
+        key = BY_NAME[weakest].key
+        left_out.append(f"{key} is left out: {why}")
+        progress(f"without {key}: {why}")
+        was_zero = solution.values[solution.names.index(weakest)] == 0
+        solution = solution.without(weakest)
+        if not was_zero:
+            solution = refine(problem, solution, progress)
+
+
+def _weakest(solution: Solution) -> tuple[str | None, str]:
+    """Return the parameter that is to be left out, and why; none where all are seen."""
+    droppable = [name for name in SIMPLIFIED_FIRST if name in solution.names]
+    free = [name for name, value in zip(solution.names, solution.values, strict=True) if value > 0]
+    zero = [name for name in droppable if name not in free]
+    if zero:
+        return zero[0], "it is 0 within what the runs show"
+    condition = solution.condition()
+    if condition > MOST_CONDITION:
+        tied = _unseen_direction(solution, free)
+        for name in droppable:
+            if name in tied:
+                others = " and ".join(BY_NAME[other].key for other in tied if other != name)
+                return (
+                    name,
+                    f"these shapes and rates cannot tell it from {others} (condition number {condition:.0f})",
+                )
+    errors = dict(zip(solution.names, solution.standard_errors(), strict=True))
+    values = dict(zip(solution.names, solution.values, strict=True))
+    for name in droppable:
+        little = name in DRAWN and values[name] < LITTLE * plausible(name, values)
+        if errors[name] > (LITTLE_KNOWN if little else MOST_RELATIVE_ERROR) * values[name]:
+            return name, f"{values[name]:.3g} ± {errors[name]:.2g} is not known from these runs"
+    return None, ""
+
+
+def _unseen_direction(solution: Solution, free: Sequence[str]) -> list[str]:
+    """Return the parameters that can move together while the residuals hardly change."""
+    table = solution.sensitivities()
+    table = table / np.linalg.norm(table, axis=0)
+    _, _, directions = np.linalg.svd(table, full_matrices=False)
+    shares = np.abs(directions[-1])
+    return [name for name, share in zip(free, shares, strict=True) if share > TIED]

@@ -1,0 +1,40 @@
+"""The server that was measured: what its engine was started with, which no client's report says."""
+
+from dataclasses import dataclass
+
+from optimizer.simulation.limits import UNLIMITED, Limits
+from optimizer.timing import DEFAULT_MAX_NUM_TOKENS, SchedulerName
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """Limits of the engine."""
+
+    kv_capacity_tokens: int | None = None
+    """Tokens of KV cache; none: not known, taken as enough."""
+    max_seqs: int | None = None
+    """Requests in an iteration; none: not known, taken as enough."""
+    max_num_tokens: int = DEFAULT_MAX_NUM_TOKENS
+    """Token budget of an iteration."""
+    scheduler: SchedulerName = "chunked"
+
+    def limits(self) -> Limits:
+        """Return them as the simulator takes them."""
+        return Limits(
+            max_batch=MOST_SEQS if self.max_seqs is None else self.max_seqs,
+            max_num_tokens=self.max_num_tokens,
+            kv_tokens=UNLIMITED if self.kv_capacity_tokens is None else self.kv_capacity_tokens,
+            prefill_first=self.scheduler == "prefill-first",
+        )
+
+    def notes(self) -> list[str]:
+        """Return what is assumed for want of a setting."""
+        found = []
+        if self.kv_capacity_tokens is None:
+            found.append("KV cache not stated (--kv-capacity): taken as enough for every run")
+        if self.max_seqs is None:
+            found.append("largest batch not stated (--max-seqs): taken as enough for every run")
+        return found
+
+
+MOST_SEQS = 1 << 20

@@ -1,0 +1,217 @@
+"""A plan as Kubernetes manifests: one variant for each server and accelerator, under a name of its own.
+
+A Deployment's pods have one kind of accelerator, so a server that may run on three has three Deployments, of
+which those that are not chosen have no replicas. Either patches for these Deployments, or KEDA's
+ScaledObjects that let them follow `/v1/targets`, or what Prometheus has of it.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from optimizer.plan import Plan
+from optimizer.spec.system import System
+from optimizer.spec.yaml_format import yaml_text
+
+MAX_NAME = 63
+"""Longest name of an object that is also a value of labels [characters]."""
+_DIGEST = 8
+_PREFIX = "inferplan.dev"
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A server on one accelerator, as a workload."""
+
+    name: str
+    """Of its Deployment, and of what scales it."""
+    server: str
+    accelerator: str
+    replicas: int
+    max_batch: int
+    """Batch limit of a replica; 0 where it has none."""
+
+
+def variants(plan: Plan, system: System | None = None) -> tuple[Variant, ...]:
+    """Return the variants of a plan, in the order of their servers.
+
+    Args:
+        plan: the plan.
+        system: with it every accelerator that a server can run on is a variant, else those that are chosen.
+    """
+    found: dict[tuple[str, str], tuple[int, int]] = {}
+    if system is not None:
+        for server in system.servers.values():
+            for model, accelerator in system.profiles:
+                allowed = server.accelerators is None or accelerator in server.accelerators
+                if model == server.model and allowed:
+                    found[server.name, accelerator] = 0, 0
+    for name, pools in plan.allocations.items():
+        for pool in pools:
+            found[name, pool.accelerator] = pool.num_replicas, pool.max_batch
+    names = unique_names(found)
+    return tuple(Variant(names[key], *key, *found[key]) for key in sorted(found))
+
+
+def unique_names(pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """Return a name for each server and accelerator: of small letters, digits and hyphens, and different.
+
+    A name that is too long, or that two would share, ends in a digest of the two names.
+    """
+    plain = {pair: _slug("-".join(pair)) for pair in pairs}
+    counts: dict[str, int] = {}
+    for name in plain.values():
+        counts[name] = counts.get(name, 0) + 1
+    return {
+        pair: name if counts[name] == 1 and 0 < len(name) <= MAX_NAME else _with_digest(name, pair)
+        for pair, name in plain.items()
+    }
+
+
+def _slug(text: str) -> str:
+    """Return text as a name of Kubernetes, which begins with a letter and ends with a letter or a digit."""
+    name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    return f"v-{name}" if name[:1].isdigit() else name
+
+
+def _with_digest(name: str, pair: tuple[str, str]) -> str:
+    digest = hashlib.sha256("\0".join(pair).encode()).hexdigest()[:_DIGEST]
+    return f"{name[: MAX_NAME - _DIGEST - 1].rstrip('-') or 'variant'}-{digest}"
+
+
+def _metadata(variant: Variant, namespace: str) -> dict[str, Any]:
+    return {
+        "name": variant.name,
+        "namespace": namespace,
+        "labels": {"app.kubernetes.io/managed-by": "inferplan"},
+        "annotations": {
+            f"{_PREFIX}/server": variant.server,
+            f"{_PREFIX}/accelerator": variant.accelerator,
+        },
+    }
+
+
+def deployment_patch(
+    variant: Variant, namespace: str, container: str, *, replicas: bool = True
+) -> dict[str, Any]:
+    """Return a strategic-merge patch for the Deployment of a variant.
+
+    Its arguments are the batch limit alone: what else the engine is told belongs into `command`, as a patch
+    replaces the list.
+
+    Args:
+        variant: the variant.
+        namespace: of the Deployment.
+        container: name of the container with the engine.
+        replicas: whether to set the replicas; not where an autoscaler has them.
+    """
+    spec: dict[str, Any] = {"replicas": variant.replicas} if replicas else {}
+    if variant.max_batch:
+        engine = {"name": container, "args": [f"--max-num-seqs={variant.max_batch}"]}
+        spec["template"] = {"spec": {"containers": [engine]}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": _metadata(variant, namespace),
+        "spec": spec,
+    }
+
+
+def scaled_object(variant: Variant, namespace: str, trigger: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the ScaledObject that lets the Deployment of a variant follow a trigger.
+
+    The replicas of the plan, at least one, are what remains where the trigger fails and fewer run.
+    """
+    behaviour = {
+        "scaleUp": _STILL | {"selectPolicy": "Max", "policies": _UP},
+        "scaleDown": _STILL | {"policies": _DOWN},
+    }
+    return {
+        "apiVersion": "keda.sh/v1alpha1",
+        "kind": "ScaledObject",
+        "metadata": _metadata(variant, namespace),
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": variant.name},
+            "pollingInterval": 15,
+            "cooldownPeriod": 300,
+            "minReplicaCount": 0,
+            "maxReplicaCount": max(10, 4 * variant.replicas),
+            "fallback": {
+                "failureThreshold": 3,
+                "replicas": max(1, variant.replicas),
+                "behavior": "currentReplicasIfHigher",
+            },
+            "advanced": {
+                "restoreToOriginalReplicaCount": False,
+                "horizontalPodAutoscalerConfig": {"behavior": behaviour},
+            },
+            "triggers": [dict(trigger)],
+        },
+    }
+
+
+_STILL: dict[str, Any] = {"stabilizationWindowSeconds": 0, "tolerance": "0"}
+"""One stabiliser is enough: windows are the service's business. With the usual tolerance of 0.1 a step from
+50 to 53 replicas would never be made."""
+_UP = [
+    {"type": "Percent", "value": 100, "periodSeconds": 60},
+    {"type": "Pods", "value": 4, "periodSeconds": 60},
+]
+_DOWN = [{"type": "Percent", "value": 100, "periodSeconds": 60}]
+
+
+def metrics_api_trigger(variant: Variant, service_url: str, authentication: str) -> dict[str, Any]:
+    """Return the trigger that reads `/v1/targets` of the service.
+
+    Args:
+        variant: the variant.
+        service_url: where the service is.
+        authentication: name of the TriggerAuthentication; empty: the service asks for no key.
+    """
+    path = f"{quote(variant.server, safe='')}/{quote(variant.accelerator, safe='')}"
+    metadata = {
+        "url": f"{service_url.rstrip('/')}/v1/targets/{path}",
+        "format": "json",
+        "valueLocation": "desiredReplicas",
+        "targetValue": "1",
+        "activationTargetValue": "0",
+    }
+    trigger: dict[str, Any] = {"type": "metrics-api", "metricType": "AverageValue", "metadata": metadata}
+    if authentication:
+        metadata |= {"authMode": "apiKey", "method": "header", "keyParamName": "X-API-KEY"}
+        trigger["authenticationRef"] = {"name": authentication}
+    return trigger
+
+
+def prometheus_trigger(variant: Variant, prometheus_url: str) -> dict[str, Any]:
+    """Return the trigger that reads the same number from Prometheus; without it there it is an error."""
+    labels = f'server="{_escaped(variant.server)}",accelerator="{_escaped(variant.accelerator)}"'
+    return {
+        "type": "prometheus",
+        "metricType": "AverageValue",
+        "metadata": {
+            "serverAddress": prometheus_url,
+            "query": f"max(inferplan_desired_replicas{{{labels}}})",
+            "threshold": "1",
+            "activationThreshold": "0",
+            "ignoreNullValues": "false",
+        },
+    }
+
+
+def _escaped(value: str) -> str:
+    """Return text as it stands between the quotes of a label's value in PromQL."""
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def manifests_text(manifests: Iterable[Mapping[str, Any]]) -> str:
+    """Return manifests as YAML, one document after the other."""
+    return "---\n".join(_documents(manifests))
+
+
+def _documents(manifests: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    for manifest in manifests:
+        yield yaml_text(manifest)

@@ -1,0 +1,43 @@
+"""What clients see beyond the engine's times: connection, tokenizer, pipeline and front end (eq. 90)."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from optimizer.arrays import FloatArray, IntArray
+from optimizer.simulation.law import Coefficients, IterationCoefficients
+
+
+def client_ms(rows: npt.NDArray[Any], times: Coefficients) -> FloatArray:
+    """Return by how much later the client saw the tokens of each request [ms], shape (R,).
+
+    Args:
+        rows: requests that have been run, as the machine keeps them.
+        times: the law; only one of iterations knows clients.
+    """
+    if not isinstance(times, IterationCoefficients):
+        return np.zeros(len(rows))
+    lag_ms = np.full(len(rows), times.client_offset_ms)
+    if times.pipeline_depth or times.front_end_lag:
+        others = in_progress(rows["sent_ms"], rows["last_ms"])
+        depth = times.pipeline_depth * np.minimum(others, 1) + times.front_end_lag * others
+        lag_ms += depth * _token_ms(rows)
+    return lag_ms
+
+
+def in_progress(sent_ms: FloatArray, last_ms: FloatArray) -> IntArray:
+    """Return how many other requests are in progress when each is sent, shape (R,); NaN: never."""
+    sent, ended = np.sort(sent_ms), np.sort(last_ms[~np.isnan(last_ms)])
+    before = np.searchsorted(sent, sent_ms, side="left")
+    over = np.searchsorted(ended, sent_ms, side="right")
+    return np.asarray(np.maximum(before - over, 0))
+
+
+def _token_ms(rows: npt.NDArray[Any]) -> FloatArray:
+    """Return the time between the tokens of each answer; that of all where an answer has one or no end."""
+    gaps = rows["out_tokens"] - 1
+    spans = rows["last_ms"] - rows["first_ms"]
+    known = (gaps > 0) & ~np.isnan(spans)
+    mean_ms = float(spans[known].sum() / gaps[known].sum()) if known.any() else 0.0
+    return np.where(known, spans / np.maximum(gaps, 1), mean_ms)

@@ -1,0 +1,72 @@
+"""The figure of a fit: measured beside predicted, run by run."""
+
+from collections.abc import Sequence
+
+from optimizer.fitting.profile import FittedProfile, Point
+from optimizer.fitting.runs import BenchmarkRun, shape_name, shapes_of
+from optimizer.studies.figures.document import CurvePanel, Figure, Series
+
+FIGURES = (
+    ("ttft_ms", "Time to first token (median)", "TTFT [ms]"),
+    ("itl_ms", "Time between tokens (mean)", "ITL [ms]"),
+)
+MOST_SHAPES = 6
+"""Shapes in one panel, so that curves can be told apart."""
+
+
+def fit_figure(profile: FittedProfile) -> Figure:
+    """Return measured and predicted times against the completed rate, shape by shape."""
+    pairs = [(point, point.run()) for point in profile.points if point.itl_ms or point.ttft_ms]
+    if not pairs:
+        return Figure(title=_title(profile), note="Nothing to show: the profile has no measured points.")
+    shapes = shapes_of(run for _, run in pairs)
+    parts = [shapes[i : i + MOST_SHAPES] for i in range(0, len(shapes), MOST_SHAPES)]
+    panels = [
+        _panel(pairs, part, name, title, unit)
+        for name, title, unit in FIGURES
+        for part in parts
+        if any(getattr(point, name) for point, run in pairs if run.shape in part)
+    ]
+    errors = profile.fit.errors
+    note = (
+        f"Points: measured; lines: predicted. {errors.runs:,} runs fitted, TTFT {errors.ttft:.1%} off, "
+        f"ITL {errors.itl:.1%} (sum of errors over sum of times)."
+    )
+    if profile.fit.held_out is not None:
+        note += f" {profile.fit.held_out.runs:,} runs were held out and are shown as well."
+    return Figure(title=_title(profile), note=note, panels=tuple(panels))
+
+
+def _title(profile: FittedProfile) -> str:
+    return f"Measured and predicted: {profile.name} on {profile.acc_count} x {profile.accelerator}"
+
+
+def _panel(
+    pairs: Sequence[tuple[Point, BenchmarkRun]],
+    shapes: Sequence[tuple[int, int]],
+    name: str,
+    title: str,
+    unit: str,
+) -> CurvePanel:
+    series = []
+    for shape in shapes:
+        mine = [point for point, run in pairs if run.shape == shape and getattr(point, name)]
+        mine = sorted(mine, key=lambda point: point.throughput_rps or point.rate_rps or 0.0)
+        rates = tuple(point.throughput_rps or point.rate_rps for point in mine)
+        label = shape_name(shape)
+        series += [
+            Series(
+                name=f"{label} predicted",
+                x=rates,
+                y=tuple(getattr(point, f"predicted_{name}") for point in mine),
+            ),
+            Series(name=label, x=rates, y=tuple(getattr(point, name) for point in mine), style="points"),
+        ]
+    shown = ", ".join(map(shape_name, shapes))
+    return CurvePanel(
+        title=f"{title}: {shown} tokens",
+        x_label="completed [requests/s]",
+        y_label=unit,
+        series=tuple(series),
+        logarithmic=("x", "y"),
+    )

@@ -1,0 +1,90 @@
+"""A replay of loads as a document."""
+
+from pydantic import Field
+
+from optimizer.documents import Document
+from optimizer.stabilisation.rules import Rules
+
+
+class ReplayedServer(Document):
+    """What became of one server."""
+
+    server: str
+    """The server."""
+    offered: float
+    """Requests that came."""
+    missed: float
+    """Requests beyond what the ready replicas take within their targets."""
+    cost: float
+    """Cost of its replicas over the time, those that start included [hundredths of the currency]."""
+    changes: int
+    """How often the replicas desired on an accelerator went up or down."""
+    switches: int
+    """How often it came to another accelerator."""
+    held: int
+    """Times at which a number was held that the plan would have changed."""
+    most_replicas: int = Field(alias="mostReplicas")
+    """Most replicas that were desired at once."""
+
+
+class Point(Document):
+    """The fleet from one time to the next."""
+
+    time_s: float = Field(alias="time")
+    """When it begins [s]."""
+    load_rpm: float = Field(alias="load")
+    """Load that came in it [requests/min]."""
+    capacity_rpm: float = Field(alias="capacity")
+    """Mean load that the ready replicas take within their targets [requests/min]."""
+    planned: int
+    """Replicas that the plan at its beginning recommends."""
+    desired: int
+    """Replicas that are desired."""
+    ready: int
+    """Replicas that are ready at its end."""
+    cost_per_h: float = Field(alias="costPerHour")
+    """Cost of the replicas that are there [hundredths of the currency/h]."""
+
+
+class Variant(Document):
+    """One way to follow the plans."""
+
+    name: str
+    """What it is."""
+    rules: Rules | None = None
+    """The rules; none: there was one plan, for the mean load."""
+    cost: float
+    """Cost over the time [hundredths of the currency]."""
+    offered: float
+    """Requests that came."""
+    missed: float
+    """Requests beyond what the ready replicas take within their targets."""
+    changes: int
+    """How often replicas desired of a server on an accelerator went up or down."""
+    changes_per_h: float = Field(alias="changesPerHour")
+    """The same in an hour."""
+    switches: int
+    """How often a server came to another accelerator."""
+    servers: tuple[ReplayedServer, ...] = Field(strict=False)
+    """Every server."""
+    points: tuple[Point, ...] = Field(strict=False)
+    """The fleet over the time."""
+
+
+class Replay(Document):
+    """Loads over time, followed in several ways."""
+
+    hours: float
+    """How long [h]."""
+    steps: int
+    """How many plans were made."""
+    startup_s: float = Field(alias="startup")
+    """Time that a replica takes to start [s]."""
+    currency: str | None = Field(None, exclude_if=lambda currency: currency is None)
+    """The currency that the system's prices name; absent where none is named."""
+    variants: tuple[Variant, ...] = Field(strict=False)
+    """Every plan followed; the rules; one plan for the mean load."""
+
+    def to_json(self) -> str:
+        """Return the replay as JSON text, the same bytes for the same replay."""
+        return self.model_dump_json(by_alias=True, indent=2)

@@ -1,0 +1,84 @@
+"""A replay as a picture: what was desired, what was ready for the load, and what it cost."""
+
+from collections.abc import Callable
+
+from optimizer.money import cost_unit, in_cost_unit
+from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series
+from optimizer.studies.replay.document import Point, Replay, Variant
+
+SECONDS_PER_MIN = 60.0
+MOST_POINTS = 1_500
+"""Times that a curve shows; of more, as many at equal distances."""
+
+
+def replay_figure(found: Replay) -> Figure:
+    """Return the fleet over the time, one curve for each way to follow the plans."""
+    ways = [item for item in found.variants if item.rules is not None]
+    constant = [item for item in found.variants if item.rules is None]
+    unit = cost_unit(found.currency)
+    note = "; ".join(
+        f"{item.name}: {item.changes_per_h:,.2f} changes/h, "
+        f"{in_cost_unit(item.cost, found.currency):,.0f} {unit.removesuffix('/h')}, "
+        f"{item.missed / item.offered if item.offered else 0.0:.2%} missed"
+        for item in found.variants
+    )
+    panels = [
+        _panel(ways, "Replicas desired", "replicas", lambda point: point.desired),
+        _load_panel(ways),
+        _panel(
+            ways,
+            "Cost of what is there",
+            f"cost [{unit}]",
+            lambda point: in_cost_unit(point.cost_per_h, found.currency),
+            tuple(
+                Guide(
+                    name=item.name,
+                    value=in_cost_unit(item.cost / found.hours, found.currency),
+                    axis="y",
+                )
+                for item in constant
+            ),
+        ),
+    ]
+    return Figure(title=f"Replay of {found.hours:,.4g} hours", note=note, panels=tuple(panels))
+
+
+def _times(item: Variant) -> list[float]:
+    first = item.points[0].time_s
+    return [(point.time_s - first) / SECONDS_PER_MIN for point in item.points]
+
+
+def _thinned(values: list[float]) -> tuple[float, ...]:
+    step = -(-len(values) // MOST_POINTS)
+    return tuple(values[::step])
+
+
+def _series(name: str, item: Variant, values: list[float]) -> Series:
+    return Series(name=name, x=_thinned(_times(item)), y=_thinned(values), style="line")
+
+
+def _panel(
+    ways: list[Variant],
+    title: str,
+    label: str,
+    value: Callable[[Point], float],
+    guides: tuple[Guide, ...] = (),
+) -> CurvePanel:
+    return CurvePanel(
+        title=title,
+        x_label="time [min]",
+        y_label=label,
+        series=tuple(_series(item.name, item, [value(point) for point in item.points]) for item in ways),
+        guides=guides,
+    )
+
+
+def _load_panel(ways: list[Variant]) -> CurvePanel:
+    loads = [point.load_rpm for point in ways[0].points]
+    takes = [_series(item.name, item, [float(point.capacity_rpm) for point in item.points]) for item in ways]
+    return CurvePanel(
+        title="What ready replicas take, beside the load",
+        x_label="time [min]",
+        y_label="requests/min",
+        series=(_series("load", ways[0], loads), *takes),
+    )

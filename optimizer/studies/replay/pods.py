@@ -1,0 +1,63 @@
+"""Replicas that need time to start: what is there, what is ready, and what it takes, from time to time."""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from optimizer.stabilisation.decisions import Decisions, Replicas, Target
+
+Place = tuple[str, str]
+"""Server and accelerator."""
+
+
+@dataclass(slots=True)
+class Pods:
+    """The replicas of a fleet, each by the time from which on it is ready."""
+
+    startup_s: float
+    ready_at_s: dict[Place, list[float]] = field(default_factory=dict)
+    """In the order of the times."""
+
+    def follow(self, decisions: Decisions, now_s: float, *, at_once: bool) -> None:
+        """Start and stop replicas so that those are there that are desired; those that start stop first."""
+        for place, target in targets_of(decisions):
+            there = self.ready_at_s.setdefault(place, [])
+            begin_s = now_s if at_once else now_s + self.startup_s
+            there += [begin_s] * (target.replicas - len(there))
+            del there[target.replicas :]
+        desired = dict(targets_of(decisions))
+        for place in [place for place in self.ready_at_s if place not in desired]:
+            del self.ready_at_s[place]
+
+    def seen(self, now_s: float) -> dict[str, dict[str, Replicas]]:
+        """Return the replicas that are there at a time."""
+        found: dict[str, dict[str, Replicas]] = {}
+        for (server, accelerator), times in self.ready_at_s.items():
+            ready = sum(time_s <= now_s for time_s in times)
+            found.setdefault(server, {})[accelerator] = Replicas(ready, len(times) - ready)
+        return found
+
+    def spans(self, begin_s: float, end_s: float) -> Iterator[tuple[float, dict[Place, int]]]:
+        """Yield lengths of time [s] in which nothing changes, with the replicas that are ready in them."""
+        moments = {time_s for times in self.ready_at_s.values() for time_s in times}
+        cuts = [begin_s, *sorted(time_s for time_s in moments if begin_s < time_s < end_s), end_s]
+        for first, last in itertools.pairwise(cuts):
+            yield (
+                last - first,
+                {place: sum(time_s <= first for time_s in times) for place, times in self.ready_at_s.items()},
+            )
+
+
+def targets_of(decisions: Decisions) -> Iterator[tuple[Place, Target]]:
+    """Yield every target with replicas."""
+    for server, decision in decisions.servers.items():
+        for accelerator, target in decision.targets.items():
+            if target.replicas:
+                yield (server, accelerator), target
+
+
+def largest(replicas: Mapping[str, Replicas]) -> tuple[str, int]:
+    """Return the accelerator with most replicas of a server, and how many; the first of equal ones."""
+    numbers = {name: there.ready + there.pending for name, there in sorted(replicas.items())}
+    name = max(numbers, key=lambda each: numbers[each], default="")
+    return (name, numbers[name]) if numbers.get(name) else ("", 0)

@@ -1,0 +1,237 @@
+"""Runs loads over time through planning, stabilisation and replicas that need time to start.
+
+At each time the plan is made of the loads that were counted until then; what comes until the next time is
+what was counted there. So no plan knows the load that it has to serve, as in a control loop.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from optimizer.candidates import SizingMemo
+from optimizer.pipeline import solve
+from optimizer.plan import Plan
+from optimizer.spec.load_traces import LoadStep
+from optimizer.spec.schema import AllocationData, Server
+from optimizer.spec.system import System
+from optimizer.stabilisation.decisions import Decisions, Observation
+from optimizer.stabilisation.rules import Rules
+from optimizer.stabilisation.stabilise import settled, stabilise
+from optimizer.studies.replay.document import Point, Replay, ReplayedServer, Variant
+from optimizer.studies.replay.pods import Pods, largest, targets_of
+
+if TYPE_CHECKING:
+    from optimizer.stabilisation.loads import LoadEstimate
+
+SECONDS_PER_MIN, SECONDS_PER_H = 60.0, 3600.0
+FOLLOWED = "every plan"
+MEAN = "one plan for the mean load"
+
+
+def replay(
+    system: System, steps: Sequence[LoadStep], variants: Mapping[str, Rules], startup_s: float
+) -> Replay:
+    """Return what became of a fleet under loads, for each set of rules, and with one plan for the mean load.
+
+    Args:
+        system: the fleet; a server whose load is not reported keeps its last one, or the document's.
+        steps: the loads.
+        variants: rules by the name under which they are shown.
+        startup_s: time that a replica takes to start [s].
+    """
+    memo = SizingMemo(MEMO_ROWS)
+    runs = [_Run(system, steps, rules, startup_s, memo).variant(name) for name, rules in variants.items()]
+    constant = _Run(system, steps, Rules(), startup_s, memo, constant=True).variant(MEAN)
+    return Replay(
+        hours=(steps[-1].time_s - steps[0].time_s) / SECONDS_PER_H,
+        steps=len(steps) - 1,
+        startup_s=startup_s,
+        currency=system.currency,
+        variants=(*runs, constant.model_copy(update={"rules": None})),
+    )
+
+
+MEMO_ROWS = 2**15
+"""Sizings that are remembered: loads change, profiles do not."""
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What has become of one server so far."""
+
+    offered: float = 0.0
+    missed: float = 0.0
+    cost: float = 0.0
+    switches: int = 0
+    held: int = 0
+    most: int = 0
+    places: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class _Run:
+    """One variant on its way through the loads."""
+
+    system: System
+    steps: Sequence[LoadStep]
+    rules: Rules
+    startup_s: float
+    memo: SizingMemo
+    constant: bool = False
+    """Whether one plan, for the mean load, is followed all the time."""
+    last: tuple[Mapping[str, Server], Plan] | None = None
+    """The servers of the last plan, and that plan."""
+    tallies: dict[str, _Tally] = field(default_factory=dict)
+    points: list[Point] = field(default_factory=list)
+
+    def variant(self, name: str) -> Variant:
+        """Return what became of the fleet."""
+        self.tallies = {server: _Tally() for server in self.system.servers}
+        system, pods = self.system, Pods(self.startup_s)
+        decisions: Decisions | None = None
+        plan = self._planned(self._mean()) if self.constant else None
+        for step, following in zip(self.steps, self.steps[1:], strict=False):
+            missing = frozenset(server for server in system.servers if server not in step.servers)
+            seen = Observation(step.time_s, missing, pods.seen(step.time_s))
+            estimates: Mapping[str, LoadEstimate] = {}
+            if not self.constant:
+                system = _at(system, step, pods)
+                to_plan, estimates = settled(system, self.rules, decisions, seen)
+                plan = self._planned(to_plan)
+            assert plan is not None
+            if decisions is None or not self.constant:
+                first = decisions is None
+                decisions = stabilise(plan, system, self.rules, decisions, seen, estimates)
+                pods.follow(decisions, step.time_s, at_once=first)
+            self._count(system, plan, decisions, pods, step.time_s, following)
+        assert decisions is not None
+        return self._result(name, decisions)
+
+    def _planned(self, system: System) -> Plan:
+        """Return the plan of a system; the same one where nothing has changed since the last."""
+        if self.last is None or self.last[0] != system.servers:
+            self.last = system.servers, solve(system, memo=self.memo)
+        return self.last[1]
+
+    def _mean(self) -> System:
+        """Return the system at its mean loads."""
+        changed = {}
+        for name, server in self.system.servers.items():
+            loads = [step.servers[name].current.load for step in self.steps[1:] if name in step.servers]
+            if loads:
+                mean = sum(load.arrival_rate_rpm for load in loads) / len(loads)
+                load = loads[-1].model_copy(update={"arrival_rate_rpm": mean})
+                changed[name] = _with_current(server, load=load)
+        return self.system.with_servers(changed)
+
+    def _count(
+        self, system: System, plan: Plan, decisions: Decisions, pods: Pods, now_s: float, following: LoadStep
+    ) -> None:
+        """Count what happens until the next time."""
+        loads = {
+            name: following.servers.get(name, server).current.load.arrival_rate_rpm
+            for name, server in system.servers.items()
+        }
+        targets = dict(targets_of(decisions))
+        span_s = following.time_s - now_s
+        capacity_s: dict[str, float] = dict.fromkeys(loads, 0.0)
+        for length_s, ready in pods.spans(now_s, following.time_s):
+            takes = dict.fromkeys(loads, 0.0)
+            for (server, accelerator), number in ready.items():
+                takes[server] += number * targets[server, accelerator].rate_rpm
+            for server, load in loads.items():
+                capacity_s[server] += takes[server] * length_s
+                missed = max(0.0, load - takes[server]) * length_s / SECONDS_PER_MIN
+                self.tallies[server].missed += missed
+        for server, load in loads.items():
+            self.tallies[server].offered += load * span_s / SECONDS_PER_MIN
+            self._count_server(server, decisions, span_s)
+        there = list(targets.items())
+        self.points.append(
+            Point(
+                time_s=now_s,
+                load_rpm=sum(loads.values()),
+                capacity_rpm=sum(capacity_s.values()) / span_s,
+                planned=sum(pool.num_replicas for pools in plan.allocations.values() for pool in pools),
+                desired=sum(target.replicas for _, target in there),
+                ready=sum(
+                    item.ready for found in pods.seen(following.time_s).values() for item in found.values()
+                ),
+                cost_per_h=sum(target.replicas * target.cost_cents_per_h for _, target in there),
+            )
+        )
+
+    def _count_server(self, server: str, decisions: Decisions, span_s: float) -> None:
+        tally, decision = self.tallies[server], decisions.servers.get(server)
+        if decision is None:
+            return
+        tally.cost += decision.cost_cents_per_h * span_s / SECONDS_PER_H
+        tally.held += any(target.held for target in decision.targets.values())
+        places = frozenset(
+            name for name, target in decision.targets.items() if target.replicas and not target.leaving
+        )
+        tally.switches += bool(places and tally.places and not places & tally.places)
+        tally.places = places or tally.places
+        tally.most = max(tally.most, sum(decision.replicas.values()))
+
+    def _result(self, name: str, decisions: Decisions) -> Variant:
+        hours = (self.steps[-1].time_s - self.steps[0].time_s) / SECONDS_PER_H
+        servers = []
+        for server, tally in self.tallies.items():
+            decision = decisions.servers.get(server)
+            servers.append(
+                ReplayedServer(
+                    server=server,
+                    offered=tally.offered,
+                    missed=tally.missed,
+                    cost=tally.cost,
+                    changes=0 if decision is None else decision.ups + decision.downs,
+                    switches=tally.switches,
+                    held=tally.held,
+                    most_replicas=tally.most,
+                )
+            )
+        changes = sum(item.changes for item in servers)
+        return Variant(
+            name=name,
+            rules=self.rules,
+            cost=sum(item.cost for item in servers),
+            offered=sum(item.offered for item in servers),
+            missed=sum(item.missed for item in servers),
+            changes=changes,
+            changes_per_h=changes / hours,
+            switches=sum(item.switches for item in servers),
+            servers=tuple(servers),
+            points=tuple(self.points),
+        )
+
+
+def _at(system: System, step: LoadStep, pods: Pods) -> System:
+    """Return the system as it is at a time: with the loads reported, and with what runs."""
+    seen = pods.seen(step.time_s)
+    changed = {}
+    for name, server in system.servers.items():
+        load = step.servers[name].current.load if name in step.servers else server.current.load
+        running = _with_current(server, load=load)
+        if pods.ready_at_s:
+            accelerator, number = largest(seen.get(name, {}))
+            batch = server.current.max_batch
+            current = AllocationData(accelerator=accelerator, num_replicas=number, max_batch=batch, load=load)
+            running = server.model_copy(update={"current": current})
+        changed[name] = running
+    return system.with_servers(changed)
+
+
+def _with_current(server: Server, **changes: object) -> Server:
+    return server.model_copy(update={"current": server.current.model_copy(update=changes)})
+
+
+def each_alone(rules: Rules) -> dict[str, Rules]:
+    """Return the rules that are on, each alone, by its name."""
+    settings = {"load_window_s", "startup_s", "switch_saving"}
+    shared = {name: getattr(rules, name) for name in settings}
+    return {
+        field.alias or name: Rules().model_copy(update=shared | {name: getattr(rules, name)})
+        for name, field in Rules.model_fields.items()
+        if name not in settings and getattr(rules, name)
+    }

@@ -1,0 +1,106 @@
+"""A fit gives back the law that runs were made with, says what it cannot know, and how far it is off."""
+
+from functools import cache
+
+import pytest
+from synthetic import FULL, REFERENCE, SHAPES, sweep
+
+from optimizer.errors import FitError
+from optimizer.fitting.fit import FitOptions, Key, fit
+from optimizer.fitting.parameters import BY_NAME, REFERENCE_LAW
+from optimizer.fitting.profile import FittedProfile
+from optimizer.fitting.readers.report import Benchmark
+from optimizer.fitting.runs import BenchmarkRun
+from optimizer.fitting.server import ServerSettings
+from optimizer.simulation.law import IterationCoefficients
+
+
+def benchmark(runs: list[BenchmarkRun], model: str = "m") -> Benchmark:
+    return Benchmark(tuple(runs), "synthetic", model, "2026-01-02")
+
+
+@cache
+def fitted(law: IterationCoefficients, noise: float) -> FittedProfile:
+    options = FitOptions(settings=ServerSettings(10**7, 1024), key=Key(accelerator="H100"))
+    return fit([benchmark(sweep(law, noise=noise))], options)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.02])
+def test_a_fit_gives_the_full_law_back_within_its_errors(noise: float) -> None:
+    profile = fitted(FULL, noise)
+    errors = profile.fit.standard_errors
+    for name in BY_NAME:
+        true, found, error = getattr(FULL, name), getattr(profile.iteration, name), getattr(errors, name)
+        if BY_NAME[name].key in profile.fit.fitted_terms:
+            assert abs(found - true) <= 3 * error, f"{name}: {found:g} ± {error:g} for {true:g}"
+            assert error < true, name
+    for name in REFERENCE_LAW:
+        assert getattr(profile.iteration, name) == pytest.approx(getattr(FULL, name), rel=0.1), name
+
+
+def test_the_law_of_the_reference_is_found_without_terms_that_it_has_not() -> None:
+    profile = fitted(REFERENCE, 0.01)
+    for name in REFERENCE_LAW:
+        error = getattr(profile.fit.standard_errors, name)
+        assert abs(getattr(profile.iteration, name) - getattr(REFERENCE, name)) <= 3 * error, name
+        assert getattr(profile.iteration, name) == pytest.approx(getattr(REFERENCE, name), rel=0.06), name
+
+
+def test_predictions_of_the_fitted_runs_are_as_near_as_the_noise() -> None:
+    errors = fitted(FULL, 0.02).fit.errors
+    assert 0.005 < errors.itl < 0.03
+    assert errors.runs == 4 * len(SHAPES)
+    assert fitted(FULL, 0.0).fit.errors.itl < 0.006
+
+
+def test_shapes_that_are_left_out_are_predicted_from_the_others() -> None:
+    left_out = fitted(FULL, 0.02).fit.left_out
+    assert len(left_out) == len(SHAPES)
+    assert max(one.itl for one in left_out.values()) < 0.08
+
+
+def test_a_profile_knows_where_it_holds() -> None:
+    domain = fitted(FULL, 0.0).provenance.domain
+    assert domain.in_tokens == (64, 4096)
+    assert domain.out_tokens == (64, 1024)
+    assert list(domain.misses(1000, 200, 10)) == []
+    assert list(domain.misses(1000, 9000, 10)) == ["answers of 9000 tokens, measured from 64 to 1024"]
+    assert len(list(domain.misses(10, 9000, 1e5))) == 3
+
+
+def test_one_shape_gives_a_simpler_law_and_says_what_it_cannot_know() -> None:
+    runs = sweep(FULL, (SHAPES[2],), noise=0.01)
+    profile = fit([benchmark(runs)], FitOptions(settings=ServerSettings(10**7, 1024)))
+    assert len(profile.fit.fitted_terms) < len(BY_NAME)
+    assert any("one shape only, 1024/256" in warning for warning in profile.fit.warnings)
+    assert any("left out" in warning for warning in profile.fit.warnings)
+    assert profile.fit.errors.itl < 0.05
+
+
+def test_the_highest_rates_are_held_out_where_asked_for() -> None:
+    runs = sweep(FULL, SHAPES[:3], noise=0.0)
+    options = FitOptions(hold_out=1, settings=ServerSettings(10**7, 1024), leave_out=False)
+    profile = fit([benchmark(runs)], options)
+    held = [point for point in profile.points if not point.fitted]
+    assert {point.rate_rps for point in held} == {50.0, 80.0, 15.0}
+    assert profile.fit.held_out is not None
+    assert profile.fit.held_out.runs == 3
+    assert profile.fit.held_out.itl < 0.05
+
+
+def test_reports_of_two_models_are_refused() -> None:
+    runs = sweep(REFERENCE, SHAPES[:1])
+    with pytest.raises(FitError, match="several models, a, b; fit each of them on its own"):
+        fit([benchmark(runs, "a"), benchmark(runs, "b")], FitOptions())
+
+
+def test_too_little_is_refused_with_what_is_missing() -> None:
+    with pytest.raises(FitError, match="too few to fit anything; measure 3 or more"):
+        fit([benchmark(sweep(REFERENCE, SHAPES[:1])[:1])], FitOptions())
+
+
+def test_the_profile_document_goes_both_ways() -> None:
+    profile = fitted(FULL, 0.0)
+    again = FittedProfile.model_validate(profile.document())
+    assert again == profile
+    assert [point.run().shape for point in again.points[:2]] == [(64, 256), (256, 64)]

@@ -1,0 +1,374 @@
+"""Reports of every format become runs; what is cut short, empty or of another tool ends in one line."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from optimizer.errors import FitError
+from optimizer.fitting.readers.report import Benchmark
+from optimizer.fitting.readers.table import parse_benchmark
+from optimizer.fitting.runs import Arrivals
+from optimizer.simulation.lengths import Kind
+
+
+def distribution(
+    mean: float, median: float, count: int = 100, low: float = 1, high: float = 1
+) -> dict[str, Any]:
+    deviation = (high - low) / math.sqrt(12)
+    return {"mean": mean, "median": median, "std_dev": deviation, "min": low, "max": high, "count": count}
+
+
+def guidellm_run(strategy: dict[str, Any], *, newer: bool = False) -> dict[str, Any]:
+    """Return a run as GuideLLM 0.3 (or 0.5 and later) writes it; lengths of 128 … 384 and 32 … 96 tokens."""
+    metrics = {
+        "time_to_first_token_ms": {"successful": distribution(31, 30)},
+        "inter_token_latency_ms": {"successful": distribution(9, 8.9)},
+        "prompt_token_count": {"successful": distribution(256, 256, low=128, high=384)},
+        "output_token_count": {"successful": distribution(64, 64, low=32, high=96)},
+    }
+    settings = {"config" if newer else "args": {"strategy": strategy}}
+    return settings | {
+        "type_": "generative_benchmark", "start_time": 1.76e9, "end_time": 1.76e9 + 60, "duration": 60.0,
+        "worker": {"backend_model": "org/model"}, "metrics": metrics,
+    }  # fmt: skip
+
+
+CONSTANT = {"type_": "constant", "rate": 5.5, "initial_burst": True, "max_concurrency": None}
+
+
+def guidellm_json(*, newer: bool = False) -> str:
+    strategies: list[dict[str, Any]] = [
+        {"type_": "synchronous"},
+        {"type_": "throughput", "max_concurrency": 64},
+        CONSTANT,
+    ]
+    runs = [guidellm_run(strategy, newer=newer) for strategy in strategies]
+    extra = {"metadata": {"guidellm_version": "0.5.0"}, "config": {}} if newer else {}
+    return json.dumps({"benchmarks": runs} | extra)
+
+
+@pytest.mark.parametrize("newer", [False, True])
+def test_guidellm_json_of_both_years(newer: bool) -> None:  # noqa: FBT001  a parameter
+    found = parse_benchmark("r.json", guidellm_json(newer=newer))
+    alone, full, rated = found.runs
+    assert (alone.max_in_flight, full.max_in_flight, rated.max_in_flight) == (1, 64, 512)
+    assert (alone.arrivals, rated.arrivals, rated.rate_rps, rated.burst) == (
+        Arrivals.CLOSED, Arrivals.CONSTANT, 5.5, 5,
+    )  # fmt: skip
+    assert rated.measured == pytest.approx((30, 9, 100 / 60))
+    assert rated.prompts.kind is Kind.UNIFORM
+    assert rated.prompts.mean == pytest.approx(256)
+    assert rated.prompts.lengths().variation == pytest.approx(0.5)
+    assert rated.duration_s == 60
+    assert found.date == "2025-10-09"
+    assert found.tool == ("GuideLLM 0.5.0" if newer else "GuideLLM")
+
+
+def sweep_rows() -> list[dict[str, Any]]:
+    """Return rows of GuideLLM's CSV of 2025 as the recorded sweeps keep them, with what is read."""
+    quantiles = "[min, 0.1, 1, 5, 10, 25, 75, 90, 95, 99, max]"
+    rows = []
+    for name, strategy in (
+        ("synchronous", {"type_": "synchronous"}),
+        ("throughput", {"type_": "throughput", "max_concurrency": None}),
+        ("constant@5.50", CONSTANT),
+    ):
+        row: dict[str, Any] = {"Type": "generative_benchmark", "Run Id": "1", "Name": name}
+        row |= {"Start Time": "2025-10-19 19:37:13", "Duration": 60.0, "Successful Requests": 100}
+        row |= {
+            "Successful Time to first token ms median": 30.0,
+            "Successful Inter token latency ms mean": 9.0,
+        }
+        for what, low, high in (("Prompt", 128, 384), ("Output", 32, 96)):
+            column = f"Successful {what} token count"
+            row |= {f"{column} mean": (low + high) / 2, f"{column} std dev": (high - low) / math.sqrt(12)}
+            row[f"{column} {quantiles}"] = [low, *[0] * 9, high]
+        row["Args"] = json.dumps({"strategy": strategy})
+        row["Worker"] = json.dumps({"backend_model": "org/model"})
+        rows.append(row)
+    return rows
+
+
+def as_csv(rows: list[dict[str, Any]]) -> str:
+    import csv
+    import io
+
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]))
+    writer.writeheader()
+    writer.writerows(
+        {key: json.dumps(value) if isinstance(value, list) else value for key, value in row.items()}
+        for row in rows
+    )
+    return text.getvalue()
+
+
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_guidellm_rows_of_2025_and_the_recorded_sweeps(form: str) -> None:
+    text = json.dumps(sweep_rows()) if form == "json" else as_csv(sweep_rows())
+    found = parse_benchmark(f"r.{form}", text)
+    assert [run.max_in_flight for run in found.runs] == [1, 512, 512]
+    assert (found.runs[2].rate_rps, found.runs[2].burst) == (5.5, 5)
+    assert found.model == "org/model"
+    assert found.date == "2025-10-19"
+    assert found.runs[2].answers.mean == 64
+
+
+def guidellm_csv_2026(strategy: str = "constant@5.50") -> str:
+    columns = {
+        ("Run Info", "Profile", ""): '{"type_": "async"}',
+        ("Run Info", "Backend", ""): '{"model": "org/model"}',
+        ("Benchmark", "Strategy", ""): strategy,
+        ("Timings", "Start Time", ""): "2026-02-07 10:00:00",
+        ("Timings", "Duration", "Sec"): "60",
+        ("Request Counts", "Successful", ""): "100",
+        ("Time to First Token", "Successful ms", "Median"): "30",
+        ("Inter Token Latency", "Successful ms", "Mean"): "9",
+    }
+    for what, low, high in (("Input Tokens", 128, 384), ("Output Tokens", 32, 96)):
+        columns["Token Metrics", f"Successful {what}", "Mean"] = str((low + high) / 2)
+        columns["Token Metrics", f"Successful {what}", "Std Dev"] = str((high - low) / math.sqrt(12))
+        columns["Token Metrics", f"Successful {what}", "Percentiles"] = f'"[{low}, 1, {high}]"'
+    heads = [",".join(parts) for parts in zip(*columns, strict=True)]
+    cells = (value.replace('"', '""') if value.startswith("{") else value for value in columns.values())
+    line = ",".join(f'"{cell}"' if cell.startswith("{") else cell for cell in cells)
+    return "\n".join([*heads, line, ""])
+
+
+def test_guidellm_csv_of_2026() -> None:
+    (run,) = parse_benchmark("r.csv", guidellm_csv_2026()).runs
+    assert (run.rate_rps, run.burst, run.duration_s) == (5.5, 0, 60)
+    assert run.measured == pytest.approx((30, 9, 100 / 60))
+    assert run.prompts.lengths().variation == pytest.approx(0.5)
+
+
+def guidellm_html() -> str:
+    runs = [
+        {
+            "itl": {"mean": 9.0}, "ttft": {"median": 30.0, "count": 60 * rate}, "requestsPerSecond": rate,
+        }
+        for rate in (0.5, 8.5, 4.4, 8.1)
+    ]  # fmt: skip
+    statistics = {"mean": 256, "variance": 256**2 / 12, "min": 128, "max": 384, "count": 100}
+    part = {"samples": ["{'body': {'model': 'org/model'}}"], "tokenDistributions": {"statistics": statistics}}
+    details = {"prompts": part, "generations": part, "rateType": "synchronous"}
+    return (
+        '<!doctype html><html><!-- guidellm --><script>window.runInfo = {"timestamp": 1770507075.7};\n'
+        f"window.workloadDetails = {json.dumps(details)};\nwindow.benchmarks = {json.dumps(runs)};</script>"
+    )
+
+
+def test_guidellm_html_is_a_sweep_whose_offered_rates_lie_evenly() -> None:
+    found = parse_benchmark("r.html", guidellm_html())
+    assert [run.max_in_flight for run in found.runs] == [1, 512, 512, 512]
+    assert [run.rate_rps for run in found.runs] == [None, None, 4.5, 8.5]
+    assert found.model == "org/model"
+    assert found.date == "2026-02-07"
+    assert found.runs[3].duration_s == pytest.approx(60)
+
+
+def vllm(**changes: Any) -> str:
+    value = {
+        "date": "20260105-101112", "model_id": "org/model", "num_prompts": 200, "request_rate": 4.0,
+        "burstiness": 1.0, "max_concurrency": None, "duration": 50.0, "completed": 200,
+        "total_input_tokens": 200 * 512, "total_output_tokens": 200 * 128, "request_throughput": 4.0,
+        "median_ttft_ms": 30.0, "mean_itl_ms": 9.0, "mean_tpot_ms": 9.1,
+    }  # fmt: skip
+    return json.dumps(value | changes)
+
+
+def test_vllm_bench_without_details() -> None:
+    found = parse_benchmark("r.json", vllm())
+    (run,) = found.runs
+    assert (run.arrivals, run.rate_rps, run.requests, run.duration_s) == (Arrivals.POISSON, 4, 200, None)
+    assert (run.prompts.mean, run.prompts.kind, run.answers.mean) == (512, Kind.FIXED, 128)
+    assert run.measured == (30, 9, 4)
+    assert found.date == "2026-01-05"
+    assert any("--save-detailed" in note for note in found.notes)
+
+
+def test_vllm_bench_with_details_and_a_limit_in_flight() -> None:
+    text = vllm(input_lens=[256, 768] * 100, output_lens=[128] * 200, request_rate="inf", max_concurrency=32)
+    found = parse_benchmark("r.json", text)
+    (run,) = found.runs
+    assert (run.arrivals, run.rate_rps, run.max_in_flight) == (Arrivals.CLOSED, None, 32)
+    assert run.prompts.mean == 512
+    assert run.prompts.cv == pytest.approx(0.5)
+    assert found.notes == ()
+
+
+def test_vllm_bench_with_bursts() -> None:
+    (run,) = parse_benchmark("r.json", vllm(burstiness=0.25)).runs
+    assert run.cv == pytest.approx(2.0)
+
+
+def inference_perf(**load: Any) -> str:
+    return json.dumps(
+        {
+            "load_summary": {"count": 300, "requested_rate": 5.0, "achieved_rate": 4.9} | load,
+            "successes": {
+                "count": 300,
+                "latency": {
+                    "time_to_first_token": {"mean": 0.04, "median": 0.03},
+                    "inter_token_latency": {"mean": 0.009},
+                },
+                "throughput": {"requests_per_sec": 4.8},
+                "prompt_len": {"mean": 512.0, "p10": 512.0, "p90": 512.0},
+                "output_len": {"mean": 128.0},
+            },
+            "failures": {"count": 0},
+        }
+    )
+
+
+def test_inference_perf_gives_seconds() -> None:
+    (run,) = parse_benchmark("stage_0.json", inference_perf()).runs
+    assert (run.arrivals, run.rate_rps, run.requests) == (Arrivals.CONSTANT, 5, 300)
+    assert run.measured == pytest.approx((30, 9, 4.8))
+
+
+def test_a_summary_over_stages_is_refused() -> None:
+    with pytest.raises(FitError, match=r"give the stage_N_lifecycle_metrics\.json files"):
+        parse_benchmark("summary.json", inference_perf(requested_rate=None))
+
+
+def aiperf(**settings: Any) -> str:
+    def metric(unit: str, **values: float) -> dict[str, Any]:
+        return {"unit": unit} | values
+
+    return json.dumps(
+        {
+            "aiperf_version": "0.13.0",
+            "request_throughput": metric("requests/sec", avg=4.0),
+            "time_to_first_token": metric("ms", avg=33.0, p50=30.0),
+            "inter_token_latency": metric("ms", avg=9.0),
+            "input_sequence_length": metric("tokens", avg=512.0, std=0.0),
+            "output_sequence_length": metric("tokens", avg=128.0, std=12.0),
+            "request_count": metric("requests", avg=200.0),
+            "start_time": "2026-03-01T10:00:00",
+            "input_config": {"endpoint": {"model_names": ["org/model"]}, "loadgen": settings},
+        }
+    )
+
+
+def test_aiperf_with_a_concurrency_and_with_a_rate() -> None:
+    (closed,) = parse_benchmark("p.json", aiperf(concurrency=16)).runs
+    assert (closed.arrivals, closed.max_in_flight, closed.requests) == (Arrivals.CLOSED, 16, 200)
+    found = parse_benchmark("p.json", aiperf(request_rate=4.0, request_rate_mode="constant"))
+    assert (found.runs[0].arrivals, found.runs[0].rate_rps) == (Arrivals.CONSTANT, 4)
+    assert found.runs[0].measured == pytest.approx((30, 9, 4))
+    assert (found.model, found.tool, found.date) == ("org/model", "AIPerf 0.13.0", "2026-03-01")
+
+
+POINTS = (
+    "in_tokens,out_tokens,lengths,arrivals,rate_rps,duration_s,max_in_flight,ttft_ms,itl_ms\n"
+    "512,128,fixed,constant,5,60,512,30,9\n"
+    "512,128,uniform,closed,,60,1,25,7\n"
+    "512,128,lognormal,poisson,5,,,,\n"
+)
+
+
+def test_plain_points() -> None:
+    rated, alone, steady = parse_benchmark("p.csv", POINTS).runs
+    assert (rated.rate_rps, rated.duration_s, rated.measured.itl_ms) == (5, 60, 9)
+    assert alone.is_alone
+    assert steady.is_steady
+    assert steady.prompts.kind is Kind.LOGNORMAL
+
+
+ALL: dict[str, str] = {
+    "guidellm.json": guidellm_json(),
+    "guidellm-0.5.json": guidellm_json(newer=True),
+    "rows.json": json.dumps(sweep_rows()),
+    "rows.csv": as_csv(sweep_rows()),
+    "columns.csv": guidellm_csv_2026(),
+    "sweep.html": guidellm_html(),
+    "vllm.json": vllm(),
+    "stage.json": inference_perf(),
+    "aiperf.json": aiperf(concurrency=16),
+    "points.csv": POINTS,
+}
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.6, 0.9, 0.97])
+def test_a_file_cut_short_is_read_to_its_last_whole_row_or_refused_in_one_line(
+    name: str, share: float
+) -> None:
+    text = ALL[name]
+    found, message = read_or_refused(name, text[: int(share * len(text))])
+    if found is None:
+        assert message.startswith(name)
+        assert "\n" not in message
+        assert 20 < len(message) < 400
+    else:
+        assert name.endswith(".csv"), "JSON and HTML that end early are no reports"
+        assert len(found.runs) <= len(parse_benchmark(name, text).runs)
+
+
+def read_or_refused(name: str, text: str) -> tuple[Benchmark | None, str]:
+    try:
+        return parse_benchmark(name, text), ""
+    except FitError as error:
+        return None, str(error)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_an_empty_file_says_so(name: str) -> None:
+    with pytest.raises(FitError, match=f"{name}: the file is empty"):
+        parse_benchmark(name, " \n")
+
+
+@pytest.mark.parametrize(
+    "text", ["hello", "{}", "[]", "[1, 2]", '{"benchmarks": 3}', "a,b\n1,2\n", "<html></html>", "null", '"x"']
+)
+def test_files_of_other_tools_are_named_with_what_is_known(text: str) -> None:
+    with pytest.raises(
+        FitError, match=r"known are GuideLLM JSON, .* CSV of points with the columns in_tokens"
+    ):
+        parse_benchmark("x.json", text)
+
+
+@pytest.mark.parametrize("other", [{"num_prompts": 3}, {"x": 1}, {}])
+def test_a_list_of_mixed_results_names_the_one_that_is_not(other: dict[str, Any]) -> None:
+    for rows in (sweep_rows(), [json.loads(vllm())]):
+        with pytest.raises(FitError, match=r"r.json: \[\d\].*keep"):
+            parse_benchmark("r.json", json.dumps([*rows, other]))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("512,128,fixed,constant,,60,512,30,9", "rate_rps is missing"),
+        ("512,128,fixed,closed,,60,,30,9", "need max_in_flight"),
+        ("512,128,fixed,closed,3,60,8,30,9", "have no rate_rps"),
+        ("512,128,odd,constant,5,60,512,30,9", "lengths must be fixed, uniform, lognormal, not 'odd'"),
+        ("512,x,fixed,constant,5,60,512,30,9", "out_tokens must be more than 0"),
+        ("512,128,fixed,constant,-5,60,512,30,9", "rate_rps must be more than 0"),
+        ("512,128,fixed,constant,5,nan,512,30,9", "duration_s must be more than 0"),
+        ("512,128,fixed,constant,5,60,1.5,30,9", "max_in_flight must be a whole number"),
+        ("512,128,fixed,constant,5,60", "not 9 cells"),
+        ("512,128,fixed,constant,5,60,512,30,9,9", "not 9 cells"),
+    ],
+)
+def test_wrong_points_are_named_with_their_line(change: str, message: str) -> None:
+    header = POINTS.splitlines()[0]
+    with pytest.raises(FitError, match=f"p.csv: line 2: .*{message}"):
+        parse_benchmark("p.csv", f"{header}\n{change}\n")
+
+
+def test_the_html_of_newer_versions_lacks_what_is_needed() -> None:
+    with pytest.raises(FitError, match="no median TTFT and no mean ITL; give the JSON or CSV"):
+        parse_benchmark("r.html", '<!doctype html><title>GuideLLM</title><script>{"ttft_p95_ms": 1}</script>')
+
+
+def test_each_format_is_taken_by_one_reader_only() -> None:
+    from optimizer.fitting.readers.report import Report
+    from optimizer.fitting.readers.table import READERS
+
+    for name, text in ALL.items():
+        takers = [reader.name for reader in READERS if reader.recognises(Report(name, text))]
+        assert len(takers) == 1, (name, takers)
+    assert isinstance(parse_benchmark("p.csv", POINTS), Benchmark)

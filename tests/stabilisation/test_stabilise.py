@@ -1,0 +1,288 @@
+"""From plans to what is desired: without rules the plan itself, and what each rule holds."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from builders import accelerator, document, profile, running, server, service_class
+
+from optimizer import load_system, solve
+from optimizer.plan import Plan
+from optimizer.spec.system import System
+from optimizer.stabilisation.decisions import Decisions, Observation, Reason, Replicas, ServerDecision
+from optimizer.stabilisation.rules import RECOMMENDED, Rules, StepLimit, read_rules
+from optimizer.stabilisation.stabilise import settled, stabilise
+
+Json = dict[str, Any]
+
+
+def fleet(rate_rpm: float = 60.0, **changes: Any) -> System:
+    """Return a fleet of a server that can run on A, or on B at twice the price."""
+    source = document(
+        [server("s", rate_rpm, **changes)],
+        [accelerator("A", cost=10.0), accelerator("B", cost=20.0)],
+        {"A": 1000, "B": 1000},
+    )
+    source["serviceClasses"] = [service_class("gold", itl=50)]
+    return load_system(source)
+
+
+def rate_of_replica(system: System, on: str = "A") -> float:
+    """Return what a replica takes [requests/min]."""
+    loaded = system.with_load("s", arrival_rate_rpm=60_000.0)
+    (pool,) = solve(loaded).allocations["s"]
+    assert pool.accelerator == on
+    return pool.max_arrival_rate_rpm / pool.num_replicas
+
+
+RATE_RPM = rate_of_replica(fleet())
+
+
+def after(
+    last: Decisions | None, replicas: float, now_s: float, rules: Rules, seen: Observation | None = None
+) -> Decisions:
+    """Return the decisions after a plan for as much load as so many replicas take."""
+    system = fleet(replicas * RATE_RPM)
+    observed = replace(seen or Observation(now_s), now_s=now_s)
+    to_plan, estimates = settled(system, rules, last, observed)
+    return stabilise(solve(to_plan), system, rules, last, observed, estimates)
+
+
+def number(decisions: Decisions, on: str = "A") -> int:
+    return decisions.servers["s"].replicas.get(on, 0)
+
+
+def reason(decisions: Decisions, on: str = "A") -> Reason:
+    return decisions.servers["s"].targets[on].reason
+
+
+def run(rules: Rules, *loads: tuple[float, float]) -> Decisions:
+    """Return the decisions after plans for loads, in replicas, at times [s]."""
+    decisions: Decisions | None = None
+    for now_s, replicas in loads:
+        decisions = after(decisions, replicas, now_s, rules)
+    assert decisions is not None
+    return decisions
+
+
+@pytest.mark.parametrize("path", ["specs/small", "specs/large"])
+def test_without_rules_what_is_desired_is_the_plan(path: str) -> None:
+    system = load_system(path)
+    plan, empty = solve(system), Decisions(0.0, {})
+    for last in (None, empty, stabilise(plan, system, Rules(), None, Observation(0.0))):
+        found = stabilise(plan, system, Rules(), last, Observation(60.0))
+        for name, pools in plan.allocations.items():
+            assert found.servers[name].replicas == {pool.accelerator: pool.num_replicas for pool in pools}
+            assert not any(target.held for target in found.servers[name].targets.values())
+
+
+def test_the_same_plan_gives_the_same_decisions_and_they_can_be_kept() -> None:
+    system = load_system("specs/small")
+    plan = solve(system)
+    one = stabilise(plan, system, RECOMMENDED, None, Observation(5.0))
+    assert one == stabilise(plan, system, RECOMMENDED, None, Observation(5.0))
+    again = Decisions.from_json(one.to_json())
+    assert again == one
+    later = Observation(65.0)
+    assert stabilise(plan, system, RECOMMENDED, again, later) == stabilise(
+        plan, system, RECOMMENDED, one, later
+    )
+
+
+def test_every_change_is_counted() -> None:
+    found = run(Rules(), (0, 3.5), (60, 5.5), (120, 1.5), (180, 1.5))
+    assert (found.servers["s"].ups, found.servers["s"].downs) == (1, 1)
+    assert reason(found) == Reason.unchanged
+
+
+# --- one rule at a time -------------------------------------------------------------------------------------
+
+
+def test_a_target_goes_down_to_the_largest_number_of_the_window() -> None:
+    rules = Rules(scale_down_window_s=300.0)
+    held = run(rules, (0, 7.5), (60, 3.5), (120, 5.5), (299, 1.5))
+    assert (number(held), reason(held)) == (8, Reason.scale_down_window)
+    assert number(after(held, 1.5, 301, rules)) == 6
+    assert number(after(held, 1.5, 700, rules)) == 2
+    assert number(after(held, 8.5, 301, rules)) == 9  # up at once
+
+
+def test_a_pool_gets_smaller_only_if_the_smaller_one_holds_with_some_more_load() -> None:
+    rules = Rules(scale_down_load=1.15)
+    assert number(run(rules, (0, 7.5), (60, 6.9))) == 8
+    assert number(run(rules, (0, 7.5), (60, 6.0))) == 7
+    assert number(run(rules, (0, 7.5), (60, 3.0))) == 4
+    held = run(rules, (0, 7.5), (60, 6.9))
+    assert reason(held) == Reason.scale_down_load
+    assert held.servers["s"].targets["A"].held
+
+
+def test_a_load_that_is_missing_holds_what_was_desired() -> None:
+    rules = Rules(hold_missing_load=True)
+    first = run(rules, (0, 3.5))
+    held = after(first, 9.5, 60, rules, Observation(60, frozenset({"s"})))
+    assert (number(held), reason(held)) == (4, Reason.load_missing)
+    assert number(after(held, 9.5, 120, rules)) == 10
+    assert number(after(first, 9.5, 60, Rules(), Observation(60, frozenset({"s"})))) == 10
+
+
+def test_growth_and_decline_are_limited() -> None:
+    rules = Rules(
+        scale_up_limit=StepLimit(share=1.0, replicas=4, period_s=60.0),
+        scale_down_limit=StepLimit(share=0.1, replicas=1, period_s=120.0),
+    )
+    up = run(rules, (0, 1.5), (60, 99.5))
+    assert (number(up), reason(up)) == (6, Reason.scale_up_limit)
+    assert number(after(up, 99.5, 90, rules)) == 6
+    assert number(after(after(up, 99.5, 90, rules), 99.5, 121, rules)) == 12
+    down = run(rules, (0, 39.5), (120, 1.5))
+    assert (number(down), reason(down)) == (36, Reason.scale_down_limit)
+    assert number(after(down, 1.5, 180, rules)) == 36
+    assert number(after(down, 1.5, 241, rules)) == 33
+
+
+def test_replicas_that_stay_pending_are_not_joined_by_more_and_can_be_taken_back() -> None:
+    rules = Rules(pending_limit_s=600.0, scale_down_window_s=300.0)
+    pending = Observation(0.0, replicas={"s": {"A": Replicas(3, 2)}})
+    found = after(after(None, 4.5, 0, rules, pending), 4.5, 60, rules, pending)
+    assert number(after(found, 6.5, 300, rules, pending)) == 7
+    stuck = after(found, 6.5, 700, rules, pending)
+    assert (number(stuck), reason(stuck)) == (5, Reason.pending)
+    assert number(after(stuck, 6.5, 760, rules, Observation(760, replicas={"s": {"A": Replicas(5)}}))) == 7
+    assert number(after(found, 0.5, 120, rules, pending)) == 3  # of five, two are not there yet
+
+
+def moved(
+    rules: Rules, now_s: float, last: Decisions, dear: float, seen: Observation | None = None
+) -> Decisions:
+    """Return the decisions after a plan in which A costs so much that B may be cheaper."""
+    source = document(
+        [server("s", 3.5 * RATE_RPM)],
+        [accelerator("A", cost=dear), accelerator("B", cost=20.0)],
+        {"A": 1000, "B": 1000},
+    )
+    source["serviceClasses"] = [service_class("gold", itl=50)]
+    system = load_system(source)
+    targets = {
+        name: replace(item, targets={on: replace(t, cost_cents_per_h=dear if on == "A" else 20.0)
+                                     for on, t in item.targets.items()})
+        for name, item in last.servers.items()
+    }  # fmt: skip
+    observed = replace(seen or Observation(now_s), now_s=now_s)
+    return stabilise(solve(system), system, rules, replace(last, servers=targets), observed)
+
+
+def test_a_move_must_be_worth_it() -> None:
+    rules = Rules(min_saving=0.02)
+    first = run(rules, (0, 3.5))
+    small = moved(rules, 60, first, 20.2)
+    assert small.servers["s"].replicas == {"A": 4}
+    assert small.servers["s"].targets["A"].reason == Reason.small_saving
+    assert moved(rules, 60, first, 30.0).servers["s"].replicas == {"B": 4}
+    assert moved(Rules(), 60, first, 20.2).servers["s"].replicas == {"B": 4}
+
+
+def test_a_server_dwells_and_its_old_pool_waits_until_the_new_one_is_ready() -> None:
+    rules = Rules(switch_dwell_s=1800.0, switch_saving=0.1)
+    first = run(rules, (0, 3.5))
+    early = moved(rules, 600, first, 30.0)
+    assert (early.servers["s"].replicas, reason(early)) == ({"A": 4}, Reason.dwell)
+    assert moved(rules, 2000, first, 21.0).servers["s"].replicas == {"A": 4}  # too little is saved
+    there = Observation(0.0, replicas={"s": {"A": Replicas(4)}})
+    both = moved(rules, 2000, first, 30.0, there)
+    assert both.servers["s"].replicas == {"A": 4, "B": 4}
+    assert (reason(both), reason(both, "B")) == (Reason.waits_for_new_pool, Reason.switch)
+    starting = Observation(0.0, replicas={"s": {"A": Replicas(4), "B": Replicas(3, 1)}})
+    assert moved(rules, 2060, both, 30.0, starting).servers["s"].replicas == {"A": 4, "B": 4}
+    ready = Observation(0.0, replicas={"s": {"A": Replicas(4), "B": Replicas(4)}})
+    assert moved(rules, 2120, both, 30.0, ready).servers["s"].replicas == {"B": 4}
+
+
+def test_where_nobody_reports_replicas_they_count_as_ready_after_the_time_to_start() -> None:
+    rules = Rules(switch_dwell_s=60.0, startup_s=300.0)
+    both = moved(rules, 100, run(rules, (0, 3.5)), 30.0)
+    assert moved(rules, 390, both, 30.0).servers["s"].replicas == {"A": 4, "B": 4}
+    assert moved(rules, 400, both, 30.0).servers["s"].replicas == {"B": 4}
+
+
+def test_an_idle_server_goes_down_and_comes_back_at_once() -> None:
+    rules = Rules(scale_down_window_s=300.0)
+    idle = run(rules, (0, 3.5), (60, 0.0))
+    assert number(idle) == 4
+    gone = after(idle, 0.0, 400, rules)
+    assert number(gone) == 0
+    assert number(after(gone, 2.5, 460, rules)) == 3
+
+
+# --- what cannot be served, and what does not fit -----------------------------------------------------------
+
+
+def scarce(*servers: Json, units: int) -> tuple[System, Plan]:
+    source = document(list(servers), [accelerator("A")], {"A": units})
+    source["models"] = [profile("m", "A")]
+    system = load_system(source)
+    return system, solve(system)
+
+
+def test_a_server_that_cannot_be_served_keeps_what_it_runs() -> None:
+    source = document([server("s", current=running("A", 2))], [accelerator("A")], {"A": 9})
+    source["serviceClasses"] = [service_class("gold", itl=0.001)]
+    system = load_system(source)
+    plan = solve(system)
+    assert plan.unserved
+    found = stabilise(plan, system, Rules(), None, Observation(0.0))
+    target = found.servers["s"].targets["A"]
+    assert (target.replicas, target.held, target.reason) == (2, True, Reason.unserved)
+    seen = Observation(60.0, replicas={"s": {"A": Replicas(1, 2)}})
+    assert stabilise(plan, system, Rules(), found, seen).servers["s"].replicas == {"A": 3}
+
+
+def test_what_is_kept_for_want_of_units_is_what_is_left_of_them() -> None:
+    system, plan = scarce(
+        server("first", 60.0, replicas=3), server("other", replicas=4, current=running("A", 3)), units=4
+    )
+    assert [item.server for item in plan.unserved] == ["other"]
+    found = stabilise(plan, system, Rules(), None, Observation(0.0))
+    assert found.servers["first"].replicas == {"A": 3}
+    assert found.servers["other"].replicas == {"A": 1}
+
+
+def test_nothing_is_held_that_does_not_fit() -> None:
+    rules = Rules(scale_down_window_s=300.0)
+
+    def planned(first: int, other: int, last: Decisions | None, now_s: float) -> Decisions:
+        system, plan = scarce(server("a", 60.0, replicas=first), server("b", 60.0, replicas=other), units=10)
+        assert plan.complete
+        return stabilise(plan, system, rules, last, Observation(now_s))
+
+    before = planned(8, 2, None, 0)
+    found = planned(4, 6, before, 60)
+    total = sum(sum(item.replicas.values()) for item in found.servers.values())
+    assert total <= 10
+    assert found.servers["b"].replicas == {"A": 6}
+    assert planned(4, 3, before, 60).servers["a"].replicas == {"A": 4}  # of eight held, seven would fit
+    assert planned(4, 2, before, 60).servers["a"].replicas == {"A": 8}
+
+
+def test_a_server_that_the_plan_does_not_know_keeps_its_decision() -> None:
+    system, plan = scarce(server("s"), units=9)
+    other = ServerDecision({}, 0.0)
+    found = stabilise(plan, system, Rules(), Decisions(0.0, {"gone": other}), Observation(0.0))
+    assert set(found.servers) == {"s"}
+
+
+def test_rules_are_read_from_a_file_and_are_off_by_default(tmp_path: Any) -> None:
+    assert Rules() == Rules.model_validate({})
+    assert not any(
+        value for name, value in Rules() if name not in {"load_window_s", "startup_s", "switch_saving"}
+    )
+    path = tmp_path / "rules.yaml"
+    path.write_text("scaleDownWindow: 5 min\nscaleUpLimit: {share: 1, replicas: 4, period: 60}\n")
+    rules = read_rules(path)
+    assert (rules.scale_down_window_s, rules.scale_up_limit) == (
+        300.0,
+        StepLimit(share=1, replicas=4, period_s=60),
+    )
+    path.write_text("scaleDownWindo: 5\n")
+    with pytest.raises(Exception, match="scaleDownWindow"):
+        read_rules(path)
