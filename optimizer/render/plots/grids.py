@@ -102,9 +102,11 @@ def _lines(panel: GridPanel) -> list[list[list[str]]]:
     """
     room = _column_mm(panel) - STRIPE_MM - 2
     texts = {cell.text for row in panel.cells for cell in row}
-    counted = [found for text in texts for found in COUNTED.findall(text)]
-    beside = max((width_mm(number) for number, _ in counted), default=0.0)
-    short = fitted_names(sorted({name for _, name in counted}), room - beside)
+    beside: dict[str, float] = {}
+    for count, name in (found for text in texts for found in COUNTED.findall(text)):
+        beside[name] = max(beside.get(name, 0.0), width_mm(count))
+    long = sorted(name for name, width in beside.items() if width + width_mm(name) > room)
+    short = fitted_names(long, room - max((beside[name] for name in long), default=0.0))
     broken = {}
     for text in texts:
         lines = (" ".join(short.get(word, word) for word in line.split(" ")) for line in text.split("\n"))
