@@ -1,6 +1,6 @@
 """What a counted load says about the true one: its mean since it last changed, and when it did change.
 
-Arrivals that are counted over a window scatter by the square root of their number. Two cumulative sums (one
+Arrivals that are counted over a window scatter by the square root of their number (eq. 94-96). Two sums (one
 for more, one for less) tell a change from that: a small one after some windows, a large one at once. After a
 change the mean begins anew with the windows since. What is planned for is a level: the mean when it was last
 known to be another one, so that a plan stays as it is while nothing is known to have changed.

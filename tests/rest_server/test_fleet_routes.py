@@ -1,0 +1,173 @@
+"""The held fleet as a whole: exported, imported, asked about as a document is, and its past."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api_clients import PROBLEM, client
+from builders import accelerator, document, server
+from fastapi.testclient import TestClient
+
+from optimizer import load_system, solve
+from optimizer.stabilisation.rules import Rules
+from rest_server.app import create_app
+from rest_server.settings import Settings
+from rest_server.state import HeldFleet
+
+Json = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def running_service() -> Iterator[TestClient]:
+    with client(stateful=True) as found:
+        yield found
+
+
+@pytest.fixture
+def service(running_service: TestClient) -> TestClient:
+    app: Any = running_service.app
+    app.state.held = HeldFleet(instance="run")
+    return running_service
+
+
+def source(*names: str) -> Json:
+    found = document(
+        [server(name) for name in names or ("s", "t")], [accelerator("B"), accelerator("A")], {"A": 9, "B": 9}
+    )
+    found["accelerators"][0]["cost"] = "$2.50/h"
+    return found
+
+
+def test_what_is_imported_is_exported_and_planned_as_the_document_is(service: TestClient) -> None:
+    given = source()
+    answer = service.put("/v1/fleet", json=given)
+    assert (answer.status_code, answer.headers["etag"]) == (200, '"run-1"')
+    exported = service.get("/v1/fleet")
+    assert (exported.json(), exported.headers["etag"]) == (answer.json(), '"run-1"')
+    assert exported.json()["accelerators"][0]["cost"] == "2.50 USD/h"
+    assert load_system(exported.json()) == load_system(given)
+    assert [item["name"] for item in exported.json()["accelerators"]] == ["B", "A"]
+    assert service.post("/v1/loads", json={}).text == solve(load_system(given)).to_json()
+    again = service.put("/v1/fleet", json=service.get("/v1/fleet").json())
+    assert again.json() == service.get("/v1/fleet").json()
+
+
+def test_an_import_replaces_everything_in_one_step_or_nothing(service: TestClient) -> None:
+    service.put("/v1/fleet", json=source("old"))
+    before = service.get("/v1/fleet").content
+    wrong = [
+        ({"servers": [server("a"), server("a")]}, "servers[1]: server 'a' occurs twice"),
+        ({"servers": [server("a") | {"colour": 1}]}, "servers[0].colour"),
+        ({"models": [{"name": "m", "acc": "A"}] * 2}, "models[1]: model profile 'm' on 'A' occurs twice"),
+        ({"servers": [server("a", -1.0)]}, "servers[0].currentAlloc.load.arrivalRate"),
+        ({"allocations": {}}, "this is a plan"),
+    ]
+    for given, problem in wrong:
+        answer = service.put("/v1/fleet", json=given)
+        assert (answer.status_code, answer.headers["content-type"]) == (422, PROBLEM)
+        assert problem in answer.json()["detail"]
+    refused = service.put("/v1/fleet", json=source("new"), headers={"If-Match": '"run-0"'})
+    assert refused.status_code == 412
+    assert service.get("/v1/fleet").content == before
+    assert service.put("/v1/fleet", json=source("new"), headers={"If-Match": '"run-1"'}).status_code == 200
+    assert [item["name"] for item in service.get("/v1/fleet").json()["servers"]] == ["new"]
+
+
+def test_an_accelerator_that_came_without_a_type_is_exported_with_one(service: TestClient) -> None:
+    service.post("/addAccelerator", json={"name": "plain", "cost": 4})
+    assert service.get("/v1/fleet").json()["accelerators"] == [
+        {"name": "plain", "type": "plain", "cost": 4.0}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("question", "query"),
+    [
+        ("compare", "?scale=2"), ("compare", ""), ("explain", "?server=s"), ("simulate", "?requests=2000"),
+        ("report", ""), ("report", "?format=csv"), ("figure", "?kind=servers"), ("figure", "?format=svg"),
+    ],
+)  # fmt: skip
+def test_a_question_about_the_fleet_is_answered_as_about_its_document(
+    service: TestClient, question: str, query: str
+) -> None:
+    service.put("/v1/fleet", json=source())
+    of_fleet = service.post(f"/v1/fleet/{question}{query}")
+    of_document = service.post(f"/v1/{question}{query}", json=service.get("/v1/fleet").json())
+    assert (of_fleet.status_code, of_fleet.content) == (200, of_document.content)
+    assert service.get("/v1/fleet").headers["etag"] == '"run-1"'
+
+
+def test_the_fleet_is_compared_with_another_side(service: TestClient) -> None:
+    service.put("/v1/fleet", json=source())
+    other = source("s", "t", "u")
+    found = service.post("/v1/fleet/compare", json={"second": other})
+    sides = {"first": service.get("/v1/fleet").json(), "second": other}
+    assert found.content == service.post("/v1/compare", json=sides).content
+    wrong = service.post("/v1/fleet/compare", json={"third": other})
+    assert (wrong.status_code, wrong.json()["path"]) == (422, "third")
+
+
+def test_the_history_says_what_was_changed_and_planned(service: TestClient) -> None:
+    service.put("/v1/fleet", json=source())
+    service.put("/v1/capacity/A", json={"count": 5})
+    service.delete("/v1/servers/t")
+    plan = service.post("/v1/loads", json={"s": {"arrivalRate": 90}}).json()
+    found = service.get("/v1/history").json()
+    assert [event["cause"] for event in found["events"]] == ["plan", "loads", "change", "change", "imported"]
+    assert [event["revision"] for event in found["events"]] == [5, 4, 3, 2, 1]
+    assert found["events"][2]["names"] == ["servers/t"]
+    assert found["events"][4]["changed"] == {
+        "accelerators": 2, "serviceClasses": 1, "servers": 2, "count": 2, "models": 3
+    }  # fmt: skip
+    assert found["plans"] == [5]
+    assert service.get("/v1/history/plans/5").json() == plan
+    assert len(service.get("/v1/history?limit=2").json()["events"]) == 2
+    missing = service.get("/v1/history/plans/4")
+    assert (missing.status_code, "those are: 5" in missing.json()["detail"]) == (404, True)
+
+
+# --- stabilisation in the service ---------------------------------------------------------------------------
+
+
+def number(service: TestClient) -> tuple[int, bool, str]:
+    found = service.get("/v1/targets/s/A").json()
+    return found["desiredReplicas"], found["held"], found["reason"]
+
+
+def test_rules_hold_what_is_desired_and_go_on_after_a_restart(tmp_path: Path) -> None:
+    rules, state = tmp_path / "rules.json", tmp_path / "fleet.db"
+    rules.write_text(json.dumps({"scaleDownWindow": 300, "holdMissingLoad": True}))
+    settings = Settings(stateful=True, stabilise=rules, state=state, solver_processes=0)
+    with TestClient(create_app(settings), "http://localhost") as service:
+        given = document([server("s", 3000.0)], [accelerator("A")], {"A": 99})
+        assert service.put("/v1/fleet", json=given).status_code == 200
+        assert service.post("/v1/loads", json={"s": {"arrivalRate": 3000}}).status_code == 200
+        most = number(service)[0]
+        assert most > 3
+        assert number(service) == (most, False, "New")
+    with TestClient(create_app(settings), "http://localhost") as service:
+        assert number(service) == (most, False, "New")
+        plan = service.post("/v1/loads", json={"s": {"arrivalRate": 600}}).json()
+        assert plan["allocations"]["s"][0]["numReplicas"] < most
+        assert number(service) == (most, True, "ScaleDownWindow")
+    with TestClient(create_app(settings), "http://localhost") as service:
+        assert number(service) == (most, True, "ScaleDownWindow")
+        assert service.post("/v1/loads", json={}).status_code == 200
+        assert number(service)[1:] == (True, "LoadMissing")
+        assert 'reason="LoadMissing"' in service.get("/metrics").text
+
+
+def test_noise_is_not_planned_for_where_the_rule_is_on() -> None:
+    given = document([server("s", 3000.0)], [accelerator("A")], {"A": 99})
+    with client(stateful=True) as service:
+        app: Any = service.app
+        app.state.held = HeldFleet(rules=Rules(noise=3.5, load_window_s=60.0))
+        service.put("/v1/fleet", json=given)
+        first = service.post("/v1/loads", json={}).json()["allocations"]["s"][0]
+        again = service.post("/v1/loads", json={"s": {"arrivalRate": 3100}}).json()["allocations"]["s"][0]
+        assert again["arrivalRate"] == first["arrivalRate"] == 3000
+        assert service.get("/v1/servers/s").json()["currentAlloc"]["load"]["arrivalRate"] == 3100
+        step = service.post("/v1/loads", json={"s": {"arrivalRate": 9000}}).json()["allocations"]["s"][0]
+        assert step["arrivalRate"] == 9000
