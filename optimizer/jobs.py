@@ -471,7 +471,8 @@ def add_profile(profile: str, system: str, model: str | None, accelerator: str |
     from optimizer.spec.files import read_parts
     from optimizer.spec.system import joined_document, load_system
 
-    document = with_profile(joined_document(read_parts(system)), read_profile(profile), model, accelerator)
+    fitted = read_profile(profile)
+    document = with_profile(joined_document(read_parts(system)), fitted, model, accelerator)
     load_system(document)  # what contradicts itself is not passed on
     return document
 

@@ -10,6 +10,7 @@ from enum import IntEnum
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
+from optimizer.spec.provenance import Provenance
 from optimizer.spec.schema import EstimateEnd, Server
 from optimizer.spec.system import System
 from optimizer.tabulation import SECONDS_PER_MINUTE, SystemArrays
@@ -199,6 +200,26 @@ class Candidates:
         server = self.system.servers[self.arrays.server_names[s]]
         profile = self.system.profiles[server.model, self.arrays.accelerator_names[a]]
         return self.system.options.estimates if profile.is_estimated else None
+
+    def provenance(self, s: int, a: int) -> str | None:
+        """Return where the token times of a pair come from; none where they were not fitted."""
+        found = self._provenance(s, a)
+        if found is None:
+            return None
+        server = self.system.servers[self.arrays.server_names[s]]
+        return found.of_pair(server.model, self.arrays.accelerator_names[a])
+
+    def outside(self, s: int, a: int, in_flight: float) -> tuple[str, ...]:
+        """Return in what a pair is outside what was measured, with so many requests in a replica."""
+        found = self._provenance(s, a)
+        if found is None:
+            return ()
+        load = self.system.servers[self.arrays.server_names[s]].current.load
+        return tuple(found.domain.misses(load.in_tokens, load.out_tokens, in_flight))
+
+    def _provenance(self, s: int, a: int) -> Provenance | None:
+        server = self.system.servers[self.arrays.server_names[s]]
+        return self.system.profiles[server.model, self.arrays.accelerator_names[a]].provenance
 
     def _mark(self, s: int, a: int) -> dict[str, object]:
         end = self.estimated(s, a)

@@ -1,6 +1,6 @@
 """The fit: parameters under which the replayed runs are nearest to the measured ones.
 
-Residuals are logarithms of predicted over measured figures, under a robust loss (eq. 91). A replayed run is a
+Residuals are logarithms of predicted over measured figures, under a robust loss (eq. 98). A replayed run is a
 rough function of the parameters, so derivatives are differences over steps that move the times by percents.
 """
 
@@ -21,8 +21,8 @@ from optimizer.simulation.limits import Limits
 
 LOSS_SCALE = 0.05
 """Residuals beyond this count less than by their square."""
-WEIGHTS = {"itl_ms": 1.0, "ttft_ms": 0.4, "throughput_rps": 1.0}
-"""How much a residual counts: medians of the time to the first token scatter 2.5 times as much as ITLs."""
+WEIGHTS = {"itl_ms": 1.0, "ttft_ms": 0.6, "throughput_rps": 1.0}
+"""How much a residual counts: medians of the time to the first token scatter twice as much as ITLs."""
 MOVE = 0.03
 """By how much a difference is to move the residuals, root mean square: a replayed run is rough by 0.005."""
 FIRST_STEP, LEAST_STEP, MOST_STEP = 0.1, 0.02, 0.5

@@ -73,7 +73,7 @@ SEQUENCE_MS = 0.015
 """b of the starts: sampling and scheduling on the host."""
 DRAWN = ("weight_read_ms", "prompt_attention_ms", "per_sequence_ms")
 """Those that `implausibility` draws to a value."""
-PLAUSIBILITY = 0.03
+PLAUSIBILITY = 0.05
 """What it costs as a residual that a ratio below is twice the plausible one: as much as one odd time."""
 LAG = 1e-3
 LEAST_OFFSET_MS = 2.0
@@ -141,7 +141,7 @@ def coefficients(names: Sequence[str], values: FloatArray) -> IterationCoefficie
 
 
 def implausibility(names: Sequence[str], values: FloatArray) -> FloatArray:
-    """Return residuals that grow as the law moves away from what is physically plausible (eq. 92).
+    """Return residuals that grow as the law moves away from what is physically plausible (eq. 99).
 
     They decide where measurements leave a parameter open: prompts of few lengths do not tell the compute
     from the attention of a prompt, nor low batches how much compute hides behind reading the weights.

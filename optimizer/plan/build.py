@@ -131,6 +131,12 @@ def _pools(candidates: Candidates, problem: Problem, replicas: IntArray) -> dict
             loss=float(figures["loss"][i]),
             targets=figures_of.get(i, ()),
             estimated=candidates.estimated(int(server[i]), int(table.accelerator[c])),
+            provenance=candidates.provenance(int(server[i]), int(table.accelerator[c])),
+            outside=candidates.outside(
+                int(server[i]),
+                int(table.accelerator[c]),
+                float(figures["utilization"][i] * table.max_batch[c]),
+            ),
         )
         name = arrays.server_names[server[i]]
         pools[name] = (*pools.get(name, ()), pool)

@@ -57,6 +57,10 @@ class Pool(Document):
     """What is measured against targets that are not about means; absent without any."""
     estimated: EstimateEnd | None = Field(None, exclude_if=lambda end: end is None)
     """The end of the interval that its figures rest on, where token times are estimated; else absent."""
+    provenance: str | None = Field(None, exclude_if=lambda provenance: provenance is None)
+    """Where its token times come from, where they were fitted to benchmarks; else absent."""
+    outside: tuple[str, ...] = Field((), exclude_if=_is_empty, strict=False)
+    """In what its load is outside what those benchmarks measured; absent where it is inside."""
 
 
 class Unserved(Document):

@@ -1,7 +1,11 @@
-"""How estimated figures are marked, wherever figures are shown."""
+"""How estimated figures are marked, and what is said of measured ones, wherever figures are shown."""
 
-from optimizer.plan import Plan
+from collections.abc import Iterator, Sequence
 
+from optimizer.plan import Plan, Pool
+
+MOST_NAMED = 5
+"""Profiles, or pools, that are named in a sentence."""
 MARK = " ~"
 """Behind the name of an accelerator whose token times are estimated."""
 _ENDS = {
@@ -17,13 +21,43 @@ def marked(accelerator: str, estimated: str | None) -> str:
 
 
 def estimates_note(*plans: Plan) -> str | None:
-    """Say in a sentence what the mark means and how much rests on estimates; none where nothing does."""
+    """Say what plans rest on: what the mark means, what was measured, and where that does not reach.
+
+    None where token times are plain numbers.
+    """
     pools = [pool for plan in plans for pools in plan.allocations.values() for pool in pools]
+    found = [*_estimated(pools), *_measured(pools), *_outside(plans)]
+    return ". ".join(found) or None
+
+
+def _estimated(pools: Sequence[Pool]) -> Iterator[str]:
     ends = {pool.estimated for pool in pools if pool.estimated is not None}
-    if not ends:
-        return None
-    count = sum(pool.estimated is not None for pool in pools)
-    return (
-        f"~ token times are estimated from data sheets, not measured ({count:,} of {len(pools):,} pools), "
-        f"at {' and '.join(_ENDS[end] for end in sorted(ends))}; measure before you buy"
+    if ends:
+        count = sum(pool.estimated is not None for pool in pools)
+        yield (
+            "~ token times are estimated from data sheets, not measured "
+            f"({count:,} of {len(pools):,} pools), at {' and '.join(_ENDS[end] for end in sorted(ends))}; "
+            "measure before you buy"
+        )
+
+
+def _measured(pools: Sequence[Pool]) -> Iterator[str]:
+    origins = sorted({pool.provenance for pool in pools if pool.provenance is not None})
+    if origins:
+        rest = f"; and {len(origins) - MOST_NAMED} more" if len(origins) > MOST_NAMED else ""
+        yield f"Token times: {'; '.join(origins[:MOST_NAMED])}{rest}"
+
+
+def _outside(plans: Sequence[Plan]) -> Iterator[str]:
+    missed = sorted(
+        {
+            f"{server} on {pool.accelerator}: {', '.join(pool.outside)}"
+            for plan in plans
+            for server, pools in plan.allocations.items()
+            for pool in pools
+            if pool.outside
+        }
     )
+    if missed:
+        rest = f"; and {len(missed) - MOST_NAMED} more" if len(missed) > MOST_NAMED else ""
+        yield f"Outside what was measured: {'; '.join(missed[:MOST_NAMED])}{rest}"

@@ -146,13 +146,18 @@ def _csv(report: Report) -> str:
     names = {name: field.alias or name for name, field in PoolRow.model_fields.items()}
     if not report.plan.estimated_pools:
         del names["estimated"]
+    for name in ("provenance", "outside"):
+        if not any(getattr(pool, name) for pool in report.overview.pools):
+            del names[name]
     del names["targets"]
     measures = dict.fromkeys(figure.measure for pool in report.overview.pools for figure in pool.targets)
     more = [heading for measure in measures for heading in (measure, f"{measure} limit")]
     rows = csv.DictWriter(text, [*names.values(), *more], lineterminator="\n")
     rows.writeheader()
     for pool in report.overview.pools:
-        values = pool.model_dump(by_alias=True, exclude={"targets"})
+        values = pool.model_dump(by_alias=True, exclude={"targets", "outside"})
+        if "outside" in names:
+            values["outside"] = "; ".join(pool.outside)
         for figure in pool.targets:
             values |= {figure.measure: figure.value, f"{figure.measure} limit": figure.limit}
         rows.writerow({name: spreadsheet_text(value) for name, value in values.items()})

@@ -1,4 +1,4 @@
-"""What clients see beyond the engine's times: connection, tokenizer, pipeline and front end (eq. 90)."""
+"""What clients see beyond the engine's times: connection, tokenizer, pipeline and front end (eq. 100)."""
 
 from typing import Any
 

@@ -14,7 +14,7 @@ class IterationCoefficients(NamedTuple):
 
     a + (√(m² + (d·(n + T))²) − m) + b·(n + P) + g·K, plus q·A + e where there are prompts, plus s where n +
     P > 1. A is the sum over the chunks of prompts of x·(start + x/2), for x tokens computed behind `start`
-    others. The last three are no part of it: they are added to what clients see (eq. 90).
+    others. The last three are no part of it: they are added to what clients see (eq. 100).
     """
 
     base_ms: float = 0.0

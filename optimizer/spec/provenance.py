@@ -73,6 +73,10 @@ class Provenance(Document):
     errors: FitErrors
     """Errors at the runs that were fitted."""
 
+    def of_pair(self, model: str, accelerator: str) -> str:
+        """As plans say it of a model on an accelerator."""
+        return f"{model} on {accelerator}: {self.summary}"
+
     @property
     def summary(self) -> str:
         """As tables and reports say it, in one line."""

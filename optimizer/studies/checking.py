@@ -66,6 +66,7 @@ def check_documents(path: str | os.PathLike[str]) -> Checked:
         *_missing_token_times(index),
         *_missing_capacities(system, index),
         *_odd_prices(index),
+        *_unmeasured_lengths(system, index),
         *(_unservable(system, index) if sized else ()),
     ]
     return Checked((), tuple(in_order(located(problems))), system, sized)
@@ -110,6 +111,20 @@ def _odd_prices(index: Index) -> Iterator[Problem]:
         elif priced and "cost_cents_per_h" not in accelerator.model_fields_set:
             text = f"{accelerator.name!r} has no cost and counts as free beside others that have one"
             yield Problem(part, at, text)
+
+
+def _unmeasured_lengths(system: System, index: Index) -> Iterator[Problem]:
+    """Yield servers whose requests are outside what the token times of their model were measured on."""
+    for name, server in system.servers.items():
+        load = server.current.load
+        for profile in system.profiles_of(server.model):
+            if profile.provenance is None or not load.arrival_rate_rpm:
+                continue
+            missed = list(profile.provenance.domain.misses(load.in_tokens, load.out_tokens, 0.0))
+            if missed:
+                part, at, _ = index.servers[name]
+                text = f"outside what was measured of {server.model!r} on {profile.accelerator!r}: "
+                yield Problem(part, at, text + ", ".join(missed))
 
 
 def _least_price(accelerator: Accelerator) -> float:

@@ -278,6 +278,8 @@ TABLE: list[tuple[str, str, Path, Lie, str]] = [
     ("TargetFigure.value", "tails", (*pool("targets", "a"), 0, "value"), times(0.999), "a: p95 TTFT on A is"),
     ("TargetFigure.value", "tails", (*pool("targets", "b"), 0, "value"), plus(0.01), "b: share of requests"),
     ("TargetFigure.limit", "tails", (*pool("targets", "a"), 0, "limit"), plus(1), "a: the limit on p95 TTFT"),
+    ("Pool.provenance", "fleet", pool("provenance"), to("guessed"), "free: on A the provenance is not"),
+    ("Pool.outside", "fleet", pool("outside"), to(("long prompts",)), "free: on A 0 of its figures are"),
     ("Pool.estimated", "fleet", pool("estimated"), to("upper"), "free: on A estimated is upper"),
 ]
 

@@ -3,7 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from optimizer.plan.document import Plan
+from optimizer.plan.document import Plan, Pool
+from optimizer.spec.provenance import Provenance
+from optimizer.spec.schema import Server
 from optimizer.spec.system import System
 from optimizer.timing import laws_known
 
@@ -48,6 +50,19 @@ def _accelerators(plan: Plan, system: System) -> Iterator[str]:
                 yield f"{name}: no token times of {model} on {pool.accelerator} are known"
             elif pool.estimated != (system.options.estimates if profile.is_estimated else None):
                 yield f"{name}: on {pool.accelerator} estimated is {pool.estimated}, which its profile is not"
+            else:
+                yield from _origin(name, system.servers[name], pool, profile.provenance)
+
+
+def _origin(name: str, server: Server, pool: Pool, given: Provenance | None) -> Iterator[str]:
+    """Yield what a pool says wrongly of measured token times."""
+    named = None if given is None else given.of_pair(server.model, pool.accelerator)
+    if pool.provenance != named:
+        yield f"{name}: on {pool.accelerator} the provenance is not that of its profile"
+    load, inside = server.current.load, pool.utilization * pool.max_batch
+    missed = () if given is None else tuple(given.domain.misses(load.in_tokens, load.out_tokens, inside))
+    if len(pool.outside) != len(missed):
+        yield f"{name}: on {pool.accelerator} {len(missed)} of its figures are outside what was measured"
 
 
 def _rate_factors(plan: Plan, system: System) -> Iterator[str]:

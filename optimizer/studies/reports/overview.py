@@ -66,6 +66,10 @@ class PoolRow(Document):
     """Power of the pool at its utilisation [W]; none: its accelerator has no power curve."""
     estimated: EstimateEnd | None = Field(None, exclude_if=lambda end: end is None)
     """The end of the interval that its figures rest on, where token times are estimated; else absent."""
+    provenance: str | None = Field(None, exclude_if=lambda provenance: provenance is None)
+    """Where its token times come from, where they were fitted to benchmarks; else absent."""
+    outside: tuple[str, ...] = Field((), exclude_if=lambda outside: not outside, strict=False)
+    """In what its load is outside what those benchmarks measured; absent where it is inside."""
 
     def target_on(self, metric: MetricName) -> TargetFigure | None:
         """Return what a target is about, its mean or a percentile, beside its limit; none without a target.
