@@ -48,10 +48,10 @@ def solve_separable_mixed(
     replicas[ways.row] = ways.replicas
     servers, settled = np.unique(problem.table.server), 0
     if by_patterns and not deadline.passed:
-        alone = cheapest_alone(problem)
-        theirs = alone.settled[problem.table.server]
-        replicas[theirs] = alone.replicas[theirs]
-        servers = servers[~alone.settled[servers]]
+        found = cheapest_alone(problem)
+        theirs = found.settled[problem.table.server]
+        replicas[theirs] = found.replicas[theirs]
+        servers = servers[~found.settled[servers]]
     open_value = open_changes = 0.0
     status = Status.optimal
     for server in servers:
