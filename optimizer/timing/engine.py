@@ -92,7 +92,7 @@ class IterationTimes:
 
 @dataclass(frozen=True, slots=True)
 class ClientTimes:
-    """What a client sees of the first token beyond the engine's time (eq. 90), each of shape (R,).
+    """What a client sees of the first token beyond the engine's time (eq. 100), each of shape (R,).
 
     Source: own derivation from recorded sweeps, docs/fidelity.md.
     """
@@ -114,7 +114,7 @@ class ClientTimes:
         return type(self)(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     def ms(self, in_progress: FloatArray, itl_ms: FloatArray) -> FloatArray:
-        """Return by how much later a first token is seen [ms] (eq. 90), with other requests in progress."""
+        """Return by how much later a first token is seen [ms] (eq. 100), with other requests in progress."""
         depth = self.pipeline_depth * np.minimum(in_progress, 1.0) + self.front_end_lag * in_progress
         return self.offset_ms + depth * itl_ms
 

@@ -3,8 +3,8 @@
     python tests/benchmarks/fidelity.py --reference DIR
 
 DIR holds `sweeps/llama-3.1-8b` and `sweeps/qwen2.5-14b`. Each sweep is fitted without the two highest rates
-of each shape and without the runs at full throughput; the figures are those at these runs. Beside it stands the law
-of the reference, α, β and γ fitted the same way, replayed and in its queue.
+of each shape and without the runs at full throughput; the figures are those at these runs. Beside it stands
+the law of the reference, α, β and γ fitted the same way, replayed and in its queue.
 """
 
 import argparse
