@@ -89,7 +89,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("summary",),
         ("replicas", "trace"),
     ),
-    "optimizer.candidates": (("memo", "table"), ("pairs",), ("batches",), ("finder",)),
+    "optimizer.candidates": (("memo", "table"), ("pairs",), ("batches", "windows"), ("finder",)),
     "optimizer.solvers": (
         ("problem", "deadline"),
         ("levels", "model", "bounds", "room"),
