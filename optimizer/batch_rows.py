@@ -3,8 +3,6 @@
 Takes `BatchRow` documents and gives documents back. Rates are requests per second, times ms.
 """
 
-from typing import Annotated, Literal
-
 import numpy as np
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -17,12 +15,10 @@ from optimizer.queueing.measures import LOSS, Measure
 from optimizer.queueing.performance import Collecting, Room, Variability
 from optimizer.queueing.sizing import largest_rate
 from optimizer.queueing.targets import Targets
-from optimizer.simulation.batches import TRIGGERS, BatchServer
+from optimizer.simulation.batches import TRIGGERS, BatchServer, QueueCounts, TriggerName
 from optimizer.simulation.limits import UNLIMITED
+from optimizer.spec.schema import LatencyTarget
 from optimizer.timing import BatchLaw, BatchParms, RequestShapes
-
-TriggerName = Literal["oldest", "collect", "gap", "interval", "clock"]
-QueueCounts = Literal["waiting", "system"]
 
 _WIRE = {
     "size": "maxBatchSize",
@@ -31,20 +27,6 @@ _WIRE = {
     "counts_system": "queueCounts",
     "arrival_cv": "arrivalCV",
 }
-
-
-class LatencyTarget(Document):
-    """A limit on the time to the answer."""
-
-    percentile: Annotated[float, Field(gt=0, lt=100)] | None = None
-    """Percentile at which it must hold; none: the mean."""
-    limit_ms: Annotated[Milliseconds, Field(gt=0)] = Field(alias="ms")
-    """The limit [ms]."""
-
-    @property
-    def measure(self) -> Measure:
-        """What it is about."""
-        return Measure("e2e", self.percentile)
 
 
 class BatchRow(Document):

@@ -14,15 +14,14 @@ from optimizer.documents import ANY_LOSS, DEFAULT_MAX_LOSS, MAX_COUNT
 from optimizer.queueing.measures import LOSS
 from optimizer.queueing.table import QUEUE_MODELS
 from optimizer.queueing.targets import Targets
-from optimizer.spec.schema import ModelProfile, ModelTarget, Server
+from optimizer.simulation.batches import TRIGGERS
+from optimizer.spec.schema import DEFAULT_MAX_BATCH, ModelProfile, ModelTarget, Server
 from optimizer.spec.system import System
 from optimizer.timing import LawTable
 
 if TYPE_CHECKING:
     from optimizer.profiles.requested import Misfit
 
-DEFAULT_MAX_BATCH = 256
-"""Batch limit where a profile states none (the ceiling of llm-inferno's optimizer-light)."""
 SECONDS_PER_MINUTE = 60.0
 
 
@@ -57,6 +56,12 @@ class ServerArrays:
     """Coefficient of variation of the times between arrivals; and of the lengths:"""
     in_tokens_cv: FloatArray
     out_tokens_cv: FloatArray
+    trigger: IntArray
+    """What starts a batch that is not full, an index into `TRIGGERS`; of batch servers, as the rest."""
+    window_ms: FloatArray
+    """Of a batch; shape (S, A), as it can be chosen by accelerator."""
+    counts_system: BoolArray
+    """Whether the queue capacity counts those in service as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +185,9 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
     out_tokens = np.array([load.out_tokens for load in loads])
     tps = np.array([target.tps if target else 0.0 for target in targets])
     wanted_rps = np.where(tps > 0, tps / np.maximum(out_tokens, 1), rate_rps)
-    idle = (rate_rps == 0) | (out_tokens == 0)
+    without_tokens = models_without_tokens(system)
+    has_tokens = np.array([server.model not in without_tokens for server in servers], dtype=np.bool_)
+    idle = (rate_rps == 0) | ((out_tokens == 0) & has_tokens)
     allowed = np.ones((len(servers), len(place_of)), dtype=np.bool_)
     for s, server in enumerate(servers):
         if server.accelerators is not None:
@@ -213,7 +220,19 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
         arrival_cv=frozen(np.array([load.arrival_cv for load in loads])),
         in_tokens_cv=frozen(np.array([load.in_tokens_cv for load in loads])),
         out_tokens_cv=frozen(np.array([load.out_tokens_cv for load in loads])),
+        trigger=integers([TRIGGERS.index(server.batch_trigger) for server in servers]),
+        window_ms=frozen(
+            np.repeat([[server.batch_timeout_ms] for server in servers], len(place_of), axis=1).reshape(
+                len(servers), len(place_of)
+            )
+        ),
+        counts_system=frozen(np.array([server.queue_counts == "system" for server in servers], np.bool_)),
     )
+
+
+def models_without_tokens(system: System) -> set[str]:
+    """Return the models whose servers answer requests together, whatever tokens these have."""
+    return {model for (model, _), profile in system.profiles.items() if profile.batch is not None}
 
 
 def largest_loss(system: System, server: Server) -> float:
@@ -223,7 +242,7 @@ def largest_loss(system: System, server: Server) -> float:
     """
     target = system.targets.get((server.service_class, server.model))
     default = ANY_LOSS if server.max_queue_size is None else DEFAULT_MAX_LOSS
-    stated = (None if target is None else target.max_loss, system.options.max_loss)
+    stated = (None if target is None else target.largest_loss, system.options.max_loss)
     return next((bound for bound in stated if bound is not None), default)
 
 

@@ -114,7 +114,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("profile",),
         ("fit", "prediction", "adding"),
     ),
-    "optimizer.candidates": (("memo", "table"), ("pairs",), ("batches",), ("finder",)),
+    "optimizer.candidates": (("memo", "table"), ("pairs",), ("batches", "windows"), ("finder",)),
     "optimizer.solvers": (
         ("problem", "deadline"),
         ("levels", "model", "bounds", "room"),

@@ -5,7 +5,7 @@ memory stays small and the time per pair is the same for one pair and for a mill
 """
 
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -22,18 +22,34 @@ from optimizer.candidates.pairs import (
     targets_of,
 )
 from optimizer.candidates.table import Candidates, CandidateTable, Reason, Verdicts
+from optimizer.candidates.windows import arrays_of
 from optimizer.documents import MAX_COUNT
 from optimizer.parallel import in_threads
 from optimizer.queueing.performance import Performance, QueueModel
 from optimizer.queueing.sizing import Sizing
 from optimizer.queueing.targets import Targets, target_ratio
 from optimizer.spec.system import System
-from optimizer.tabulation import SystemArrays, tabulate
+from optimizer.tabulation import SECONDS_PER_MINUTE, SystemArrays
 
 COUNT_TOLERANCE = 1e-9
 """Relative excess of load over replicas × rate that does not yet require another replica."""
+WINDOW_TOLERANCE = 1e-9
+"""Relative difference by which a load may be below the least that keeps the targets of a batch server."""
 CHUNK_STEP_TRIES = 16
 """Replicas added at most where a step of the prefill chunks makes the first count miss a target."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What one replica of each of R pairs does at a rate."""
+
+    performance: Performance
+    """Long-run means."""
+    targets: FloatArray
+    """What its targets measure, shape (K, R)."""
+    busy: FloatArray
+    """Share of the time in which a batch server is busy; NaN for others, as the next; shapes (R,)."""
+    mean_batch: FloatArray
 
 
 def find_candidates(system: System, memo: SizingMemo | None = None) -> Candidates:
@@ -46,7 +62,7 @@ def find_candidates(system: System, memo: SizingMemo | None = None) -> Candidate
         memo: remembers what replicas can take, for other systems with the same profiles and targets; the
             candidates are the same with and without.
     """
-    arrays = tabulate(system)
+    arrays = arrays_of(system)
     shape = arrays.profile_of.shape
     verdicts = Verdicts.none(shape)
     choose_batch = system.options.batch_sizing == "optimal"
@@ -64,20 +80,22 @@ def analyze_pairs(
     arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
 ) -> Performance:
     """Return the long-run means of one replica per row at a given arrival rate > 0; all shapes (R,)."""
-    return measure_pairs(arrays, server, accelerator, max_batch, rate_rps)[0]
+    return measure_pairs(arrays, server, accelerator, max_batch, rate_rps).performance
 
 
 def measure_pairs(
     arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
-) -> tuple[Performance, FloatArray]:
-    """Return the long-run means of one replica per row, and what its targets measure, shape (K, R)."""
+) -> Measured:
+    """Return the long-run means of one replica per row, and what its targets measure."""
     found = [np.zeros(len(server)) for _ in fields(Performance)]
     measured = np.zeros((len(arrays.servers.targets.measures), len(server)))
+    busy, mean_batch = np.full(len(server), np.nan), np.full(len(server), np.nan)
     for rows, some, performance in performances(arrays, server, accelerator, max_batch, rate_rps):
         measured[:, rows] = targets_of(arrays, some).figures(performance)
+        busy[rows], mean_batch[rows] = performance.busy, performance.mean_batch
         for array, field in zip(found, fields(Performance), strict=True):
             array[rows] = getattr(performance, field.name)
-    return Performance(*found), measured
+    return Measured(Performance(*found), measured, busy, mean_batch)
 
 
 def performances(
@@ -180,8 +198,17 @@ def _loaded_candidates(
     rate = np.where(sizing.attainable, sizing.max_rate_rps * factor, np.inf)
     needed = np.maximum(np.ceil(load / rate * (1 - COUNT_TOLERANCE)), servers.min_replicas[pairs.server])
     needed = np.maximum(needed, 1.0)
-    performance, holds = _settled(replicas, targets, load, needed, sizing.attainable)
-    _reject_unattainable(verdicts, pairs, targets, sizing, performance, ~holds)
+    in_window = ~(load / needed < sizing.lowest_rate_rps * (1 - WINDOW_TOLERANCE))
+    performance, holds = _settled(replicas, targets, load, needed, sizing.attainable & in_window)
+    _reject_unattainable(verdicts, pairs, targets, sizing, performance, ~holds & in_window)
+    early = sizing.attainable & ~in_window
+    verdicts.reject(
+        pairs.server[early],
+        pairs.accelerator[early],
+        Reason.window,
+        (load / needed)[early] * SECONDS_PER_MINUTE,
+        sizing.lowest_rate_rps[early] * SECONDS_PER_MINUTE,
+    )
     most = servers.max_replicas[pairs.server]
     over = holds & (needed > most)
     verdicts.reject(

@@ -34,6 +34,8 @@ class SizedRows:
     def of(cls, replicas: QueueModel, targets: Targets) -> Self:
         """Size replicas."""
         sizing = largest_rate(replicas, targets)
+        if replicas.judges_shares:
+            return cls(sizing, sizing.lowest_rate_rps <= replicas.least_rate_rps)
         return cls(sizing, meet_targets_below(replicas, targets, sizing.max_rate_rps))
 
     def values(self) -> list[bytes]:

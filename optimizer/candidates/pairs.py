@@ -8,15 +8,19 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates.table import Reason, Verdicts
 from optimizer.documents import MAX_BATCH_LIMIT
 from optimizer.parallel import in_threads
-from optimizer.queueing.performance import QUEUE_TO_BATCH_RATIO, QueueModel, Room, Variability
+from optimizer.queueing.performance import QUEUE_TO_BATCH_RATIO, Collecting, QueueModel, Room, Variability
 from optimizer.queueing.sizing import largest_rate
 from optimizer.queueing.table import QUEUE_MODELS
 from optimizer.queueing.targets import Targets
+from optimizer.simulation.limits import UNLIMITED
 from optimizer.tabulation import SystemArrays
 from optimizer.timing import Law, RequestShapes
 
 CHUNK_ELEMENTS = 2**17
 """Entries of one chunk's table of states: small enough for the processor's cache."""
+
+BATCH_SERVER_ELEMENTS = 2**9
+"""The same of batch servers, whose every row takes so long that threads are to share them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +128,21 @@ def replicas_of(arrays: SystemArrays, pairs: Pairs) -> QueueModel:
         servers.in_tokens_cv[pairs.server],
         servers.out_tokens_cv[pairs.server],
     )
-    room = Room(pairs.max_batch, pairs.max_queue, kv_tokens)
+    collecting = None if model.has_tokens else collecting_of(arrays, pairs)
+    room = Room(pairs.max_batch, pairs.max_queue, kv_tokens, collecting)
     return model.of_law(law_of(arrays, pairs), room, variability)
+
+
+def collecting_of(arrays: SystemArrays, pairs: Pairs) -> Collecting:
+    """Return how the batch servers of pairs collect their requests."""
+    servers = arrays.servers
+    own = servers.max_queue[pairs.server]
+    return Collecting(
+        servers.trigger[pairs.server],
+        servers.window_ms[pairs.server, pairs.accelerator],
+        np.where(own < 0, UNLIMITED, own),
+        servers.counts_system[pairs.server],
+    )
 
 
 def targets_of(arrays: SystemArrays, pairs: Pairs) -> Targets:
@@ -149,7 +166,7 @@ def largest_rates(arrays: SystemArrays, pairs: Pairs, targets: Targets) -> Float
 
 def chunks(arrays: SystemArrays, pairs: Pairs, rows: IntArray) -> list[IntArray]:
     """Split rows by queue model and law, and each part, sorted by batch limit, into bounded chunks."""
-    laws, queue_model = arrays.profiles.laws, arrays.profiles.queue_model
+    laws, queue_model, models = arrays.profiles.laws, arrays.profiles.queue_model, [*QUEUE_MODELS.values()]
     profile = pairs.profile[rows]
     group = queue_model[profile] * len(laws.laws) + laws.law[profile]
     found = []
@@ -157,8 +174,10 @@ def chunks(arrays: SystemArrays, pairs: Pairs, rows: IntArray) -> list[IntArray]
         part = rows[group == one]
         part = part[np.argsort(pairs.max_batch[part], kind="stable")]
         end = len(part)
+        has_tokens = models[int(queue_model[pairs.profile[part[0]]])].has_tokens
+        most = CHUNK_ELEMENTS if has_tokens else BATCH_SERVER_ELEMENTS
         while end:
-            count = max(1, CHUNK_ELEMENTS // (int(pairs.max_batch[part[end - 1]]) + 1))
+            count = max(1, most // (int(pairs.max_batch[part[end - 1]]) + 1))
             found.append(part[max(0, end - count) : end])
             end = max(0, end - count)
     return found

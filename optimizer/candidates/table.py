@@ -29,11 +29,12 @@ class Reason(IntEnum):
     slo_missed = 8
     replica_limit = 9
     simulation_missed = 10
+    window = 11
 
     @property
     def label(self) -> str:
         """The reason as it stands in the output."""
-        return Reason.slo_unattainable.name if self is Reason.slo_missed else self.name
+        return Reason.slo_unattainable.name if self in {Reason.slo_missed, Reason.window} else self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +270,8 @@ _DETAILS = {
     Reason.no_work: "the service time of a request is zero; give the profile token times",
     Reason.slo_unattainable: "best {measure.label} at batch 1 is {measured}, target {target}",
     Reason.slo_missed: "{measure.label} at the load per replica is {measured}, target {target}",
+    Reason.window: "window: at {value:,.4g} requests/min a replica waits for its batches too long, "
+    "its targets hold from {limit:,.4g} on",
     Reason.simulation_missed: "no load at which it was simulated keeps its targets",
     Reason.replica_limit: "needs {value:,.0f} replicas, the limit is {limit:,.0f}",
 }

@@ -6,7 +6,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable, Rejection
-from optimizer.candidates.finder import COUNT_TOLERANCE, measure_pairs
+from optimizer.candidates.finder import COUNT_TOLERANCE, Measured, measure_pairs
 from optimizer.plan.document import (
     CapacityUse,
     Change,
@@ -25,6 +25,7 @@ from optimizer.plan.reasons import (
     shortage_reason,
 )
 from optimizer.queueing.measures import MEANS
+from optimizer.queueing.table import QUEUE_MODELS
 from optimizer.solvers.formulation import served_in_full
 from optimizer.solvers.levels import VALUE
 from optimizer.solvers.problem import Problem, Solution, units_used
@@ -105,7 +106,7 @@ def _pools(candidates: Candidates, problem: Problem, replicas: IntArray) -> dict
     figures = {name: getattr(table, name)[chosen] for name in ("itl_ms", "ttft_ms", "utilization", "loss")}
     figures["wait_ms"] = np.zeros(len(chosen))  # where there is no load nothing waits
     loaded = np.flatnonzero(carried > 0)
-    found, measured = measure_pairs(
+    measured = measure_pairs(
         arrays,
         server[loaded],
         table.accelerator[chosen[loaded]],
@@ -113,8 +114,11 @@ def _pools(candidates: Candidates, problem: Problem, replicas: IntArray) -> dict
         carried[loaded] / count[loaded],
     )
     for name, values in figures.items():
-        values[loaded] = getattr(found, name)
-    figures_of = dict(zip(loaded.tolist(), _target_figures(arrays, server[loaded], measured), strict=True))
+        values[loaded] = getattr(measured.performance, name)
+    figures_of = dict(
+        zip(loaded.tolist(), _target_figures(arrays, server[loaded], measured.targets), strict=True)
+    )
+    collected = _collected(candidates, server, table.accelerator[chosen], loaded, measured)
     pools: dict[str, tuple[Pool, ...]] = {}
     for i, c in enumerate(chosen):
         pool = Pool(
@@ -130,6 +134,7 @@ def _pools(candidates: Candidates, problem: Problem, replicas: IntArray) -> dict
             utilization=float(figures["utilization"][i]),
             loss=float(figures["loss"][i]),
             targets=figures_of.get(i, ()),
+            **collected[i],
             estimated=candidates.estimated(int(server[i]), int(table.accelerator[c])),
             provenance=candidates.provenance(int(server[i]), int(table.accelerator[c])),
             outside=candidates.outside(
@@ -141,6 +146,26 @@ def _pools(candidates: Candidates, problem: Problem, replicas: IntArray) -> dict
         name = arrays.server_names[server[i]]
         pools[name] = (*pools.get(name, ()), pool)
     return pools
+
+
+def _collected(
+    candidates: Candidates, server: IntArray, accelerator: IntArray, loaded: IntArray, measured: Measured
+) -> list[dict[str, float]]:
+    """Return what pools of batch servers show beside the figures of all: nothing for others."""
+    arrays = candidates.arrays
+    profile = arrays.profile_of[server, accelerator]
+    models = [*QUEUE_MODELS.values()]
+    rows: list[dict[str, float]] = []
+    place_of = {row: i for i, row in enumerate(loaded.tolist())}
+    for row in range(len(server)):
+        shown: dict[str, float] = {}
+        if not models[int(arrays.profiles.queue_model[profile[row]])].has_tokens:
+            shown["batch_window_ms"] = float(arrays.servers.window_ms[server[row], accelerator[row]])
+            if row in place_of:
+                shown["busy"] = float(measured.busy[place_of[row]])
+                shown["mean_batch"] = float(measured.mean_batch[place_of[row]])
+        rows.append(shown)
+    return rows
 
 
 def _target_figures(

@@ -17,6 +17,10 @@ def _is_empty(value: Sized) -> bool:
     return not len(value)
 
 
+def _is_none(value: object) -> bool:
+    return value is None
+
+
 class TargetFigure(Document):
     """A figure beside the limit that it must keep to."""
 
@@ -50,9 +54,15 @@ class Pool(Document):
     wait_ms: float = Field(alias="waitAverage")
     """Mean wait before the batch at the load, part of the time to first token [ms]."""
     utilization: float
-    """Mean batch over the batch limit, at the load."""
+    """Mean batch over the batch limit, at the load; of batch servers the load over what they could answer."""
     loss: float
     """Share of requests that find the queue full, at the load."""
+    busy: float | None = Field(None, exclude_if=_is_none)
+    """Share of the time in which a batch server is busy, at the load; absent for others, as the next two."""
+    mean_batch: float | None = Field(None, alias="avgBatch", exclude_if=_is_none)
+    """Mean number of requests that it answers together."""
+    batch_window_ms: float | None = Field(None, alias="batchWindow", exclude_if=_is_none)
+    """How long it collects a batch: the window, as given or chosen [ms]."""
     targets: tuple["TargetFigure", ...] = Field((), exclude_if=_is_empty, strict=False)
     """What is measured against targets that are not about means; absent without any."""
     estimated: EstimateEnd | None = Field(None, exclude_if=lambda end: end is None)

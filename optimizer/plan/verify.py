@@ -5,6 +5,7 @@ every pool is put through the queueing model again; what cannot be computed agai
 """
 
 from optimizer.candidates import Candidates
+from optimizer.candidates.windows import arrays_of
 from optimizer.plan.checks.facts import Facts
 from optimizer.plan.checks.levels import check_levels
 from optimizer.plan.checks.names import check_names
@@ -14,7 +15,6 @@ from optimizer.plan.checks.totals import check_totals
 from optimizer.plan.checks.unserved import check_unserved
 from optimizer.plan.document import Plan
 from optimizer.spec.system import System
-from optimizer.tabulation import tabulate
 
 
 def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> list[str]:
@@ -34,7 +34,7 @@ def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> 
     if system.rate_factors != plan.factor_of_pair:
         system = system.with_rate_factors(plan.factor_of_pair)
     at_hand = candidates if candidates is not None and candidates.system is system else None
-    facts = Facts(plan, system, tabulate(system) if at_hand is None else at_hand.arrays)
+    facts = Facts(plan, system, arrays_of(system) if at_hand is None else at_hand.arrays)
     return [
         *check_service(facts),
         *check_totals(facts),

@@ -29,6 +29,10 @@ LOADS_BELOW_MAX_RATE = 32
 """Loads, in equal steps up to the largest rate, at which targets are looked at where chunks step."""
 RATES_SCANNED = 24
 """Rates at which targets are looked at, from the largest down, where windows make answers late."""
+EDGE_SHARE = 1e-3
+"""Share of a bracket that a secant leaves at either end."""
+MOST_KEPT = 3
+"""Steps after which an end that stays makes way for the middle."""
 SHARE_TOLERANCE = 1e-7
 """Relative width of the bracket around a rate that is found by probabilities."""
 SMALLEST_RATIO = 1e-30
@@ -76,7 +80,7 @@ def largest_rate(replicas: QueueModel, targets: Targets) -> Sizing:
         excess = _Excess(replicas.take(row), targets.take(row), which, slack)
         rates, ratios = np.stack((low[row], high[row])), np.stack((at_low[which, row], at_high[which, row]))
         np.minimum.at(rate, row, _crossing(excess, rates, excess.of(ratios)))
-    return Sizing(rate, targets.figures(least), low)
+    return Sizing(rate, targets.figures(least), np.zeros(len(rate)))
 
 
 def meet_targets_below(replicas: QueueModel, targets: Targets, max_rate_rps: FloatArray) -> BoolArray:
@@ -147,9 +151,20 @@ def _interval(excess: Callable[[float], float], rates: list[float]) -> tuple[flo
 
 def _edge(excess: Callable[[float], float], inside: float, outside: float) -> float:
     """Return where the excess begins between a rate without and one with, on the side without."""
+    at_inside, at_outside = excess(inside), excess(outside)
+    kept = 0
     while abs(outside - inside) > SHARE_TOLERANCE * inside:
-        middle = (inside + outside) / 2
-        inside, outside = (middle, outside) if excess(middle) <= 0 else (inside, middle)
+        # Illinois: a secant whose end that stays is weighed down; the middle where that gains too little.
+        share = at_inside / (at_inside - at_outside) if at_inside < 0 else 0.5
+        share = min(max(share, EDGE_SHARE), 1 - EDGE_SHARE) if abs(kept) < MOST_KEPT else 0.5
+        between = inside + share * (outside - inside)
+        found = excess(between)
+        if found <= 0:
+            inside, at_inside, kept = between, found, max(kept, 0) + 1
+            at_outside /= 2 if kept > 1 else 1
+        else:
+            outside, at_outside, kept = between, found, min(kept, 0) - 1
+            at_inside /= 2 if kept < -1 else 1
     return inside
 
 

@@ -21,7 +21,8 @@ QUEUE_MODELS: dict[str, type[QueueModel]] = {
 
 def _known(name: str) -> str:
     if name not in QUEUE_MODELS:
-        known = " or ".join(map(repr, QUEUE_MODELS))
+        # That of batch servers goes without saying, with `batchParms`.
+        known = " or ".join(repr(other) for other, model in QUEUE_MODELS.items() if model.has_tokens)
         raise PydanticCustomError(
             "queue_model", "must be {known}, not {name}", {"known": known, "name": json.dumps(name)}
         )

@@ -1,11 +1,14 @@
 """What a batch server is, as plain numbers that compiled code takes as they are."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from optimizer.simulation.limits import UNLIMITED
 
-TRIGGERS = ("oldest", "collect", "gap", "interval", "clock")
+TriggerName = Literal["oldest", "collect", "gap", "interval", "clock"]
+TRIGGERS: tuple[TriggerName, ...] = ("oldest", "collect", "gap", "interval", "clock")
 """What starts a batch that is not full, by the names that documents give them."""
+QueueCounts = Literal["waiting", "system"]
+"""Whom a limit of the queue counts."""
 OLDEST, COLLECT, GAP, INTERVAL, CLOCK = range(len(TRIGGERS))
 
 

@@ -4,11 +4,14 @@ from collections.abc import Iterable
 from functools import partial
 
 from optimizer.errors import SpecError
+from optimizer.queueing.bulk.limits import server_problem
 from optimizer.queueing.measures import Measure
 from optimizer.queueing.performance import VARIABILITY, QueueModel
 from optimizer.queueing.table import QUEUE_MODELS, law_problem, models_that, variability_problem
-from optimizer.spec.schema import Load, ModelProfile, ModelTarget
-from optimizer.timing import laws_known
+from optimizer.simulation.batches import TRIGGERS, BatchServer
+from optimizer.simulation.limits import UNLIMITED
+from optimizer.spec.schema import DEFAULT_MAX_BATCH, Load, ModelProfile, ModelTarget, Server
+from optimizer.timing import BatchParms, laws_known
 
 
 def check_profile(profile: ModelProfile, place: str) -> None:
@@ -20,10 +23,73 @@ def check_profile(profile: ModelProfile, place: str) -> None:
     terms = profile.iteration.further_terms if profile.iteration else []
     if profile.scheduler != "chunked":
         terms.append(f"scheduler: {profile.scheduler}")
+    if profile.batch is not None:
+        for name in ("at_tokens", "kv_capacity_tokens"):
+            if getattr(profile, name):
+                raise SpecError(
+                    f"{place}.{ModelProfile.model_fields[name].alias}: requests of a batch server "
+                    "(batchParms) have no tokens; remove it"
+                )
     for law in laws_known(profile):
         problem = law_problem(profile.queue_model, law, f" ({', '.join(terms)})" if terms else "")
         if problem is not None:
             raise SpecError(f"{place}: {problem}")
+
+
+def check_server(server: Server, prefix: str, profiles: Iterable[ModelProfile]) -> None:
+    """Refuse a batch server that the queue model knows nothing of, and its fields on any other server.
+
+    Raises:
+        SpecError: a window, a trigger or a limit does not go with the rest.
+    """
+    mine = list(profiles)
+    batched = [profile for profile in mine if profile.batch is not None]
+    if not batched:
+        own = ("batch_trigger", "batch_timeout_ms", "batch_window", "queue_counts")
+        given = [name for name in own if getattr(server, name) != Server.model_fields[name].default]
+        if given and mine:
+            raise SpecError(
+                f"{prefix}{Server.model_fields[given[0]].alias}: {server.model!r} has no batchParms, and "
+                "only batch servers collect requests; remove it"
+            )
+        return
+    if len(batched) < len(mine):
+        raise SpecError(
+            f"{prefix}model: {server.model!r} has batchParms on some accelerators and tokens on others; give "
+            "it one kind of latency model"
+        )
+    load = server.current.load
+    for profile in batched:
+        problem = server_problem(batch_server(server, profile, server.batch_timeout_ms), load.arrival_cv)
+        if problem is not None:
+            part, why = problem
+            raise SpecError(f"{prefix}{_SERVER_FIELDS[part]}: on {profile.accelerator!r}: {why}")
+
+
+_SERVER_FIELDS = {
+    "size": "maxBatchSize",
+    "room": "maxQueueSize",
+    "window_ms": "batchTimeout",
+    "counts_system": "queueCounts",
+    "arrival_cv": "currentAlloc.load.arrivalCV",
+}
+
+
+def batch_server(
+    server: Server, profile: ModelProfile, window_ms: float, max_batch: int | None = None
+) -> BatchServer:
+    """Return a batch server as plain numbers, at its own batch limit unless another is given."""
+    parms = profile.batch or BatchParms()
+    size = max_batch or server.max_batch_size or profile.max_batch_size or DEFAULT_MAX_BATCH
+    return BatchServer(
+        size,
+        window_ms,
+        parms.base_ms,
+        parms.slope_ms,
+        UNLIMITED if server.max_queue_size is None else server.max_queue_size,
+        server.queue_counts == "system",
+        TRIGGERS.index(server.batch_trigger),
+    )
 
 
 def check_load(load: Load, prefix: str) -> None:
@@ -58,18 +124,33 @@ def check_target(target: ModelTarget, place: str, profiles: Iterable[ModelProfil
     Raises:
         SpecError: it asks for a percentile, or a share of requests, of a model that knows means only.
     """
-    field = "percentile" if target.percentile is not None else "goodputShare"
     mine = list(profiles)
+    _check_tokens(target, place, mine)
+    listed = {limit.measure for limit in target.latency}
     for measure, _ in target.latency_targets():
+        field = "percentile" if target.percentile is not None else "goodputShare"
+        field = "latency" if measure in listed else field
         for profile in mine:
             model = QUEUE_MODELS[profile.queue_model]
             if not model.knows(measure) and laws_known(profile):
                 value = target.percentile if target.percentile is not None else target.goodput_share
+                value = measure.percentile if measure in listed else value
                 knowing = models_that(partial(_knows, measure))
                 raise SpecError(
                     f"{place}.{field}: {value:g} asks for more than the queue model {model.name!r} of "
                     f"{profile.name!r} on {profile.accelerator!r} knows, which is means; remove it, or set "
                     f"queueModel to {knowing} there"
+                )
+
+
+def _check_tokens(target: ModelTarget, place: str, profiles: Iterable[ModelProfile]) -> None:
+    """Refuse targets about tokens where there are none."""
+    for profile in profiles:
+        for name in ("itl_ms", "ttft_ms", "user_tps", "tps"):
+            if profile.batch is not None and getattr(target, name):
+                raise SpecError(
+                    f"{place}.{ModelTarget.model_fields[name].alias}: {profile.name!r} on "
+                    f"{profile.accelerator!r} answers without tokens (batchParms); set latency in its place"
                 )
 
 

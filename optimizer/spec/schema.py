@@ -38,8 +38,14 @@ from optimizer.documents import (
 from optimizer.queueing.measures import LATENCIES, MISSED, LatencyName, Measure
 from optimizer.queueing.performance import MS_PER_S
 from optimizer.queueing.table import QueueModelName
+from optimizer.simulation.batches import QueueCounts, TriggerName
 from optimizer.spec.provenance import Provenance
-from optimizer.timing import LawFields, PerfParms, laws_known
+from optimizer.timing import BatchLaw, LawFields, PerfParms, laws_known
+
+DEFAULT_MAX_BATCH = 256
+"""Batch limit where a profile states none (the ceiling of llm-inferno's optimizer-light)."""
+BULK = "bulk"
+"""The queue model of batch servers."""
 
 
 class Power(Document):
@@ -167,13 +173,15 @@ class ModelProfile(LawFields, _ProfileKey):
     kv_capacity_tokens: Count | None = Field(None, alias="kvCapacity")
     """Tokens of KV cache of one replica; caps the batch at this over the tokens of a request."""
     queue_model: QueueModelName = Field("reference", alias="queueModel")
-    """Performance model of the candidates: the law's own birth-death queue."""
+    """Performance model of the candidates: the law's own birth-death queue; `bulk` with `batchParms`."""
     provenance: Provenance | None = Field(None, exclude_if=lambda provenance: provenance is None)
     """Where token times that were fitted to benchmarks come from; absent: not stated."""
 
     @model_validator(mode="after")
     def _one_law(self) -> "ModelProfile":
         known = laws_known(self)
+        if known == [BatchLaw] and "queue_model" not in self.model_fields_set:
+            object.__setattr__(self, "queue_model", BULK)  # the only one that takes it
         if len(known) > 1:
             keys = " and ".join(law.keys(type(self)) for law in known)
             raise PydanticCustomError(
@@ -191,6 +199,20 @@ class ModelProfile(LawFields, _ProfileKey):
     def is_estimated(self) -> bool:
         """Whether the token times are to be estimated."""
         return self.iteration is not None and self.iteration.estimate is not None
+
+
+class LatencyTarget(Document):
+    """A limit on the time to the whole answer."""
+
+    percentile: float | None = Field(None, gt=0, lt=100)
+    """Percentile at which it must hold; none: the mean."""
+    limit_ms: Milliseconds = Field(alias="ms", gt=0)
+    """The limit [ms]."""
+
+    @property
+    def measure(self) -> Measure:
+        """What it is about."""
+        return Measure("e2e", self.percentile)
 
 
 class ModelTarget(Document):
@@ -214,6 +236,21 @@ class ModelTarget(Document):
     """Share of requests that must keep to all latency targets at once; excludes `percentile`."""
     max_loss: MaxLoss | None = Field(None, alias="maxLoss")
     """Largest share of requests that may find the queue full; absent: that of the options."""
+    latency: tuple[LatencyTarget, ...] = Field((), strict=False, exclude_if=lambda limits: not limits)
+    """Limits on the time to the whole answer, at several percentiles at once."""
+    max_rejected: MaxLoss | None = Field(None, alias="maxRejected", exclude_if=lambda share: share is None)
+    """Another name of `maxLoss`, for servers that turn requests away; one of the two."""
+
+    @model_validator(mode="after")
+    def _one_bound_on_loss(self) -> "ModelTarget":
+        if self.max_loss is not None and self.max_rejected is not None:
+            raise PydanticCustomError("two_losses", "maxLoss and maxRejected are the same; keep one")
+        return self
+
+    @property
+    def largest_loss(self) -> float | None:
+        """Largest share of requests that may be lost, by either name; none: that of the options."""
+        return self.max_loss if self.max_rejected is None else self.max_rejected
 
     @model_validator(mode="after")
     def _goodput_has_limits(self) -> "ModelTarget":
@@ -239,12 +276,16 @@ class ModelTarget(Document):
         return limits
 
     def latency_targets(self) -> Iterator[tuple[Measure, float]]:
-        """Yield what each latency target measures, and its limit."""
+        """Yield what each latency target measures, once, and its limit."""
+        limits: dict[Measure, float] = {}
         if self.goodput_share is not None:
-            yield MISSED, 1 - self.goodput_share
-            return
-        for metric, limit in self.request_limits().items():
-            yield Measure(metric, self.percentile), limit
+            limits[MISSED] = 1 - self.goodput_share
+        else:
+            for metric, limit in self.request_limits().items():
+                limits[Measure(metric, self.percentile)] = limit
+        for target in self.latency:
+            limits[target.measure] = min(limits.get(target.measure, inf), target.limit_ms)
+        yield from limits.items()
 
 
 class ServiceClass(Document):
@@ -322,6 +363,20 @@ class Server(Document):
     """Batch limit; 0: the profile's, scaled to the request length."""
     max_queue_size: Count | None = Field(None, alias="maxQueueSize")
     """Queue capacity: requests that may wait behind a full batch; none: 10 times the batch; 0: none wait."""
+    batch_trigger: TriggerName = Field(
+        "oldest", alias="batchTrigger", exclude_if=lambda trigger: trigger == "oldest"
+    )
+    """What starts a batch that is not full, of a model with `batchParms`."""
+    batch_timeout_ms: Milliseconds = Field(0.0, alias="batchTimeout", exclude_if=lambda window: window == 0)
+    """How long a batch is collected: the window [ms]."""
+    batch_window: Literal["given", "optimal"] = Field(
+        "given", alias="batchWindow", exclude_if=lambda choice: choice == "given"
+    )
+    """Whether the window is `batchTimeout`, or the best of it, a half, a quarter and none of it."""
+    queue_counts: QueueCounts = Field(
+        "waiting", alias="queueCounts", exclude_if=lambda counted: counted == "waiting"
+    )
+    """Whether `maxQueueSize` counts those who wait, or those in service as well; with `batchParms`."""
     accelerators: tuple[Name, ...] | None = Field(None, strict=False, fail_fast=True)
     """The accelerators it may use; none: all."""
     current: AllocationData = Field(AllocationData(), alias="currentAlloc")

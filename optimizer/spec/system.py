@@ -14,7 +14,13 @@ from types import MappingProxyType
 from typing import Any
 
 from optimizer.errors import SpecError
-from optimizer.spec.assumptions import check_load, check_profile, check_target, check_variability
+from optimizer.spec.assumptions import (
+    check_load,
+    check_profile,
+    check_server,
+    check_target,
+    check_variability,
+)
 from optimizer.spec.currency import currency_problems, first_currency
 from optimizer.spec.faults import MAX_FAULTS, Fault, FaultyDocumentsError
 from optimizer.spec.files import Part, read_parts, spec_from_value
@@ -247,6 +253,7 @@ def _server_problems(
     yield from models.missing(part, (*at, "model"), server.model)
     for i, name in enumerate(server.accelerators or ()):
         yield from accelerators.missing(part, (*at, "accelerators", i), name)
+    yield from _caught(part, at, lambda item, place: check_server(item, f"{place}.", profiles), server)
     current = server.current
     if current.accelerator and (
         server.keep_accelerator or (current.num_replicas and not current.cost_cents_per_h)

@@ -23,7 +23,7 @@ class BatchParms(Document):
 class BatchFields(Document):
     """The fields of a document that gives the batch law."""
 
-    batch: BatchParms | None = Field(None, alias="batchParms")
+    batch: BatchParms | None = Field(None, alias="batchParms", exclude_if=lambda parms: parms is None)
     """Batch law: requests without tokens, answered together; excludes the other laws."""
 
 

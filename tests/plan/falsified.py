@@ -67,6 +67,16 @@ def tails() -> Json:
     return document(servers, [accelerator("A")], {"A": 9}, classes=classes, models=[law])
 
 
+def collected() -> Json:
+    """Return a system with a batch server that collects for a while."""
+    law = {"name": "m", "acc": "A", "maxBatchSize": 4, "batchParms": {"base": 40, "slope": 2}}
+    classes = [service_class("gold", ttft=1)]
+    target = {"model": "m", "latency": [{"percentile": 95, "ms": 150}]}
+    classes[0]["modelTargets"] = [target]
+    servers = [server("a", 6000) | {"batchTimeout": 5}]
+    return document(servers, [accelerator("A")], {"A": 9}, classes=classes, models=[law])
+
+
 SCENARIOS: dict[str, Json] = {
     "fleet": fleet(),
     "unlimited": fleet() | {"optimizer": {"unlimited": True}},
@@ -75,6 +85,7 @@ SCENARIOS: dict[str, Json] = {
     "mixed": two_kinds(heterogeneous=True),
     "chosen batch": patient(),
     "tails": tails(),
+    "collected": collected(),
 }
 
 

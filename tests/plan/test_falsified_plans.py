@@ -280,6 +280,10 @@ TABLE: list[tuple[str, str, Path, Lie, str]] = [
     ("TargetFigure.limit", "tails", (*pool("targets", "a"), 0, "limit"), plus(1), "a: the limit on p95 TTFT"),
     ("Pool.provenance", "fleet", pool("provenance"), to("guessed"), "free: on A the provenance is not"),
     ("Pool.outside", "fleet", pool("outside"), to(("long prompts",)), "free: on A 0 of its figures are"),
+    ("Pool.busy", "collected", pool("busy", "a"), times(0.999), "a: busy on A is"),
+    ("Pool.busy", "fleet", pool("busy"), to(0.5), "free: busy on A is None"),
+    ("Pool.mean_batch", "collected", pool("avgBatch", "a"), to(None), "a: avgBatch on A is"),
+    ("Pool.batch_window_ms", "collected", pool("batchWindow", "a"), to(0), "a: batchWindow on A is 5.0"),
     ("Pool.estimated", "fleet", pool("estimated"), to("upper"), "free: on A estimated is upper"),
 ]
 

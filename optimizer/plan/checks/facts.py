@@ -11,7 +11,7 @@ from functools import cached_property
 from optimizer.plan.document import Plan, Pool, Unserved
 from optimizer.spec.schema import Server
 from optimizer.spec.system import System
-from optimizer.tabulation import SECONDS_PER_MINUTE, SystemArrays
+from optimizer.tabulation import SECONDS_PER_MINUTE, SystemArrays, models_without_tokens
 
 RELATIVE_TOLERANCE = 1e-6
 """Relative difference of two figures that rounding may cause; absolute for small costs and times."""
@@ -46,7 +46,8 @@ class Facts:
     @cached_property
     def load_rpm(self) -> dict[str, float]:
         """Load of each server [requests/min]: its arrival rate, or what its throughput target asks for."""
-        return {name: _load_rpm(self.system, server) for name, server in self.system.servers.items()}
+        batched = models_without_tokens(self.system)
+        return {name: _load_rpm(self.system, server, batched) for name, server in self.system.servers.items()}
 
     @cached_property
     def cost_cents_per_h(self) -> dict[str, float]:
@@ -100,9 +101,9 @@ class Facts:
         return None if self.system.options.unlimited else self.system.capacity.get(kind, 0)
 
 
-def _load_rpm(system: System, server: Server) -> float:
+def _load_rpm(system: System, server: Server, without_tokens: set[str]) -> float:
     load = server.current.load
-    if not load.arrival_rate_rpm or not load.out_tokens:
+    if not load.arrival_rate_rpm or not (load.out_tokens or server.model in without_tokens):
         return 0.0
     target = system.targets.get((server.service_class, server.model))
     if target and target.tps:

@@ -18,6 +18,7 @@ from optimizer.plan.document import Pool
 from optimizer.queueing.measures import MEANS
 from optimizer.queueing.performance import QueueModel
 from optimizer.queueing.sizing import TPS_STABILITY_SHARE, largest_rate
+from optimizer.queueing.table import QUEUE_MODELS
 from optimizer.queueing.targets import MISS_TOLERANCE, TARGET_TOLERANCE, Targets, meets_target
 from optimizer.tabulation import SECONDS_PER_MINUTE, SystemArrays
 from optimizer.timing import Law
@@ -47,6 +48,9 @@ class _Figures:
     loss: FloatArray
     max_rate_rps: FloatArray
     """Largest rate of a replica; NaN where no rate meets the targets."""
+    busy: FloatArray
+    """What batch servers have beside; NaN where there is none, as the next."""
+    mean_batch: FloatArray
 
 
 def check_queues(facts: Facts) -> list[str]:
@@ -106,6 +110,7 @@ def _performance(arrays: SystemArrays, pairs: Pairs, rows: list[tuple[str, Pool]
                 if pool.arrival_rate_rpm > 0 and not meets_target(value, limit, 2 * MISS_TOLERANCE):
                     label = where.format(measure.label)
                     yield f"{label} {measure.text(value)}, target {measure.text(limit)}"
+            yield from _collected(arrays, name, pool, pairs.take(chunk[[i]]), found, i)
             yield from _target_figures(name, pool, targets, found.measured[:, i], targets.limits[:, i])
             most = float(found.max_rate_rps[i]) * SECONDS_PER_MINUTE * pool.num_replicas
             if np.isnan(most):
@@ -115,6 +120,27 @@ def _performance(arrays: SystemArrays, pairs: Pairs, rows: list[tuple[str, Pool]
                     f"{where.format('the largest rate')} {most:g} requests/min, "
                     f"the plan says {pool.max_arrival_rate_rpm:g}"
                 )
+
+
+def _collected(
+    arrays: SystemArrays, name: str, pool: Pool, pair: Pairs, found: _Figures, row: int
+) -> Iterator[str]:
+    """Batch servers show what they have beside the figures of all, and others do not."""
+    model = list(QUEUE_MODELS.values())[int(arrays.profiles.queue_model[pair.profile[0]])]
+    window = float(arrays.servers.window_ms[pair.server[0], pair.accelerator[0]])
+    expected = {
+        "busy": float(found.busy[row]),
+        "mean_batch": float(found.mean_batch[row]),
+        "batch_window_ms": np.nan if model.has_tokens else window,
+    }
+    for field, value in expected.items():
+        said = getattr(pool, field)
+        known = None if np.isnan(value) else value
+        if (said is None) != (known is None) or (
+            said is not None and not close(value, said, SHARE_TOLERANCE)
+        ):
+            label = Pool.model_fields[field].alias or field
+            yield f"{name}: {label} on {pool.accelerator} is {known}, the plan says {said}"
 
 
 def _target_figures(
@@ -154,7 +180,8 @@ def _figures(arrays: SystemArrays, pairs: Pairs, pools: list[Pool]) -> Iterator[
         if len(broken):
             nothing = np.zeros(len(broken))
             measured = np.zeros_like(targets_of(arrays, pairs.take(broken)).limits)
-            yield broken, _Figures(measured, nothing, nothing, nothing, nothing, nothing, nothing + np.nan)
+            none = nothing + np.nan
+            yield broken, _Figures(measured, nothing, nothing, nothing, nothing, nothing, none, none, none)
 
 
 def _idle_figures(law: Law, pairs: Pairs, targets: Targets) -> _Figures:
@@ -169,6 +196,8 @@ def _idle_figures(law: Law, pairs: Pairs, targets: Targets) -> _Figures:
         utilization=nothing,
         loss=nothing,
         max_rate_rps=1000.0 * pairs.max_batch / turnaround_ms,
+        busy=nothing + np.nan,
+        mean_batch=nothing + np.nan,
     )
 
 
@@ -189,6 +218,8 @@ def _loaded_figures(
         found.utilization,
         found.loss,
         most * np.where(factor > 0, factor, np.nan),
+        found.busy,
+        found.mean_batch,
     )
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from optimizer.documents import MAX_BATCH_LIMIT
 from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, close
 from optimizer.plan.document import Pool
-from optimizer.spec.schema import Server
-from optimizer.tabulation import DEFAULT_MAX_BATCH, profile_of
+from optimizer.spec.schema import DEFAULT_MAX_BATCH, Server
+from optimizer.tabulation import profile_of
 
 
 def check_service(facts: Facts) -> list[str]:

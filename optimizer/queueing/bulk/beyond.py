@@ -12,6 +12,7 @@ import numpy as np
 from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.chain import room_beside, service_ms
 from optimizer.queueing.bulk.gaps import gap_table
+from optimizer.queueing.bulk.poisson import largest_count
 from optimizer.queueing.bulk.services import beyond_in_service
 from optimizer.queueing.bulk.windows import beyond_when_free
 from optimizer.simulation.batches import CLOCK, GAP, BatchServer
@@ -46,6 +47,13 @@ def beyond(
     spacing = window if clock else service_ms(server, size)
     first = np.zeros(states + 1)
     first[: states + 1 - size] = starts[size:]
+    # Who finds so many ahead is beyond the limit, whatever comes; they need not be looked at one by one.
+    far = (int(limit / spacing) + 2) * size + 1
+    late = 0.0
+    if far < len(first) and room_beside(server, size) > states:
+        late = first[far:].sum() * rate * spacing
+        first = first[:far].copy()
+        first = np.concatenate((first, np.zeros(largest_count(rate * spacing))))
     alike = clock or (server.slope_ms == 0 and not server.counts_system)
     kinds = 1 if alike else size
     durations, flows, rooms = np.empty(kinds), np.zeros(kinds), np.empty(kinds)
@@ -57,7 +65,7 @@ def beyond(
             durations[n - 1] = service_ms(server, n)
             rooms[n - 1] = float(room_beside(server, n))
             flows[n - 1] = starts[n] if n < size else 0.0
-    total = beyond_in_service(
+    total = late + beyond_in_service(
         server, rate, limit, spacing, durations, flows, rooms, first, ages, age_chances, gaps, step
     )
     if not clock:

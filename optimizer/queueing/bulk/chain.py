@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from optimizer.arrays import FloatArray
-from optimizer.queueing.bulk.poisson import fill_chances
+from optimizer.queueing.bulk.poisson import fill_chances, largest_count
 from optimizer.simulation.batches import CLOCK, GAP, INTERVAL, OLDEST, BatchServer
 from optimizer.simulation.machine.compiling import compiled_with_arrays, entry_with_arrays
 
@@ -70,21 +70,22 @@ def started(server: BatchServer, rate: float, waiting: int, flow: float, out: Fl
 
 
 @compiled_with_arrays
-def after_service(server: BatchServer, rate: float, i: int, states: int, queue: FloatArray) -> None:
-    """Fill the queue at the end of the service that began with i requests there."""
-    size = server.size
-    n = min(i, size)
+def after_service(server: BatchServer, rate: float, i: int, states: int, queue: FloatArray) -> int:
+    """Fill the queue at the end of the service that began with i requests there, up to the index returned."""
+    n = min(i, server.size)
     left = i - n
     most = min(room_beside(server, n), states)
-    queue[:] = 0.0
-    count = most - left + 1
-    chances = np.empty(count)
-    fill_chances(rate * service_ms(server, n), chances)
+    mean = rate * service_ms(server, n)
+    top = max(min(most, left + largest_count(mean)), left)
+    chances = np.empty(top - left + 1)
+    fill_chances(mean, chances)
+    queue[: top + 1] = 0.0
     rest = 1.0
-    for c in range(count - 1):
+    for c in range(top - left):
         queue[left + c] = chances[c]
         rest -= chances[c]
-    queue[most] = max(rest, 0.0)
+    queue[top] = max(rest, 0.0)
+    return top
 
 
 @compiled_with_arrays
@@ -97,16 +98,21 @@ def row_of(
     age_chances: FloatArray,
     queue: FloatArray,
     out: FloatArray,
-) -> None:
-    """Fill the chances of the next start, given that a batch starts with i requests there."""
+) -> int:
+    """Fill the chances of the next start up to the index returned, when a batch starts with i there."""
     size = server.size
-    out[:] = 0.0
-    after_service(server, rate, i, states, queue)
+    top = after_service(server, rate, i, states, queue)
     n = min(i, size)
     left = i - n
     service = service_ms(server, n)
-    for q in range(size, states + 1):
+    high = max(top, size)
+    out[: high + 1] = 0.0
+    for q in range(size, top + 1):
         out[q] += queue[q]
+    for q in range(top + 1, size):
+        queue[q] = 0.0
+    if left >= size:
+        return high
     window = server.window_ms
     if server.trigger != OLDEST or window == 0 or size == 1:
         for q in range(size):
@@ -117,16 +123,45 @@ def row_of(
             for q in range(left, size):
                 out[q] += queue[q]
         else:
-            for m in range(len(ages)):
-                rest = window - service - ages[m]
-                share = age_chances[left, m]
-                for q in range(left, size):
-                    if rest > 0:
-                        fill_window(server, rate, q, rest, share * queue[q], out)
-                    else:
-                        out[q] += share * queue[q]
+            pending_rest(server, rate, left, ages, age_chances, queue, out)
     else:
-        pending_first(server, rate, n, out)
+        pending_first(server, rate, n, out[: high + 1])
+    return high
+
+
+@compiled_with_arrays
+def pending_rest(
+    server: BatchServer,
+    rate: float,
+    left: int,
+    ages: FloatArray,
+    age_chances: FloatArray,
+    queue: FloatArray,
+    out: FloatArray,
+) -> None:
+    """Add the batches of fewer than B behind a full one that left some over, under `oldest` (eq. A7)."""
+    size, window = server.size, server.window_ms
+    service = service_ms(server, size)
+    capped = room_beside(server, size) < size
+    few = queue[left:size].sum()
+    for m in range(len(ages)):
+        share, rest = age_chances[left, m], window - service - ages[m]
+        if share < 1e-12:
+            continue
+        if rest <= 0:
+            for q in range(left, size):
+                out[q] += share * queue[q]
+        elif capped:
+            for q in range(left, size):
+                fill_window(server, rate, q, rest, share * queue[q], out)
+        else:
+            chances = np.empty(size - left)
+            fill_chances(rate * (window - ages[m]), chances)
+            filled = few
+            for c in range(size - left):
+                out[left + c] += share * chances[c]
+                filled -= chances[c]
+            out[size] += share * max(filled, 0.0)
 
 
 @compiled_with_arrays
@@ -191,35 +226,40 @@ def pending_first(server: BatchServer, rate: float, n: int, out: FloatArray) -> 
 
 
 @compiled_with_arrays
-def clock_row(server: BatchServer, rate: float, i: int, states: int, out: FloatArray) -> None:
-    """Fill the chances of the queue at the next tick, given that i are there at this one."""
-    out[:] = 0.0
-    n = min(i, server.size)
-    left = i - n
-    busy = service_ms(server, n) if n > 0 else 0.0
-    most = min(room_beside(server, n), states)
-    if most >= states or n == 0:
-        chances = np.empty(states - left + 1)
-        fill_chances(rate * server.window_ms, chances)
-        rest = 1.0
-        for c in range(states - left):
-            out[left + c] += chances[c]
-            rest -= chances[c]
-        out[states] += max(rest, 0.0)
-        return
-    first = np.empty(most - left + 1)
-    fill_chances(rate * busy, first)
-    later = np.empty(states + 1)
-    fill_chances(rate * (server.window_ms - busy), later)
+def clock_row(server: BatchServer, rate: float, i: int, states: int, out: FloatArray) -> int:
+    """Fill the chances of the queue at the next tick up to the index returned, when i are there now."""
+    left = i - min(i, server.size)
+    mean = rate * server.window_ms
+    top = min(states, left + largest_count(mean))
+    chances = np.empty(top - left + 1)
+    fill_chances(mean, chances)
+    out[: top + 1] = 0.0
     rest = 1.0
-    for c in range(most - left + 1):
-        here = first[c] if c < most - left else max(rest, 0.0)
-        rest -= first[c]
-        beyond = 1.0
-        for d in range(states - left - c):
-            out[left + c + d] += here * later[d]
-            beyond -= later[d]
-        out[states] += here * max(beyond, 0.0)
+    for c in range(top - left):
+        out[left + c] = chances[c]
+        rest -= chances[c]
+    out[top] = max(rest, 0.0)
+    return top
+
+
+@compiled_with_arrays
+def close_tail(states: int, decay: float, span: float, size: int, rate: float, out: FloatArray) -> None:
+    """Fill the chances of the next start from the last state, which stands for all beyond it as well.
+
+    Beyond it each is less likely than the one before by e to the −`decay`.
+    """
+    kept = math.exp(-decay)
+    out[:] = 0.0
+    chances = np.empty(largest_count(rate * span) + 1)
+    fill_chances(rate * span, chances)
+    share, here = 1 - kept, states
+    for _ in range(size):  # who begins `size` or more beyond it ends beyond it
+        for c in range(len(chances)):
+            to = here - size + c
+            out[min(to, states)] += share * chances[c]
+        share *= kept
+        here += 1
+    out[states] += max(1.0 - out.sum(), 0.0)
 
 
 @entry_with_arrays
@@ -228,27 +268,33 @@ def fill_band(
     rate: float,
     states: int,
     up: int,
+    decay: float,
     ages: FloatArray,
     age_chances: FloatArray,
     band: FloatArray,
 ) -> None:
     """Fill Pᵀ − 1 in the form of banded matrices: `size` diagonals above the main one, `up` below.
 
-    Moves by more than `up` are taken as moves by `up`; their chance is below rounding.
+    Moves by more than `up` are taken as moves by `up`; their chance is below rounding. With a `decay` above 0
+    the last state stands for all beyond it.
     """
     clock = server.trigger == CLOCK
     least = 0 if clock else 1
-    queue, out = np.empty(states + 1), np.empty(states + 1)
+    queue, out = np.empty(states + server.size + 2), np.empty(states + server.size + 2)
     for i in range(least, states + 1):
-        if clock:
-            clock_row(server, rate, i, states, out)
+        if i == states and decay > 0:
+            span = server.window_ms if clock else service_ms(server, server.size)
+            close_tail(states, decay, span, server.size, rate, out[: states + 1])
+            high = states
+        elif clock:
+            high = clock_row(server, rate, i, states, out)
         else:
-            row_of(server, rate, i, states, ages, age_chances, queue, out)
-        total = out.sum()
-        for j in range(least, states + 1):
+            high = row_of(server, rate, i, states, ages, age_chances, queue, out)
+        total = out[: high + 1].sum()
+        low = max(i - server.size, least)
+        for j in range(low, high + 1):
             if out[j] > 0:
-                to = min(j, i + up)
-                band[server.size + to - i, i - least] += out[j] / total
+                band[server.size + min(j, i + up) - i, i - least] += out[j] / total
         band[server.size, i - least] -= 1.0
 
 

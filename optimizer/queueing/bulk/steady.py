@@ -18,11 +18,11 @@ TAIL = 1e-13
 MOST_STATES = 40_000
 AGES = 12
 """Ages at which those are looked at whom a start leaves over, where their windows are still open."""
-ROUNDS = 3
+ROUNDS = 2
 """Times that these ages and the chain are found from each other."""
-RESIDUAL = 1e-9
+RESIDUAL = 1e-8
 LEAST_ANCHOR = 1e7
-"""Times that a state may be likelier than the one from which the others are found."""
+"""Times that a state may be likelier than the one from which the others are found; else it is from there."""
 SLACK = 1e-7
 """Relative excess over the share beyond a percentile that rounding may cause."""
 PRECISION = 1e-9
@@ -128,29 +128,49 @@ def steady(server: BatchServer, rate: float) -> Steady:
     """
     from optimizer.queueing.bulk.totals import totals
 
-    states = _states(server, rate)
+    states, decay = _states(server, rate)
     ages, chances = _first_ages(server, rate)
     full_ms = server.base_ms + server.slope_ms * server.size
     pending = server.trigger == OLDEST and server.size > 1 and server.window_ms > full_ms
     for _ in range(ROUNDS if pending else 1):
-        starts = _starts(server, rate, states, ages, chances)
+        starts = _starts(server, rate, states, decay, ages, chances)
         if pending:
             chances = _ages(server, rate, starts, ages)
+    if decay > 0:
+        starts = _with_tail(starts, decay)
     behind = np.zeros(server.size)
     found = totals(server, rate, starts, ages, chances, behind)
     return Steady(server, rate, starts, behind, ages, chances, *found)
 
 
-def _states(server: BatchServer, rate: float) -> int:
-    """Return up to which queue at the start of a batch the chain is looked at."""
-    most = min(max(server.room, 1), MOST_STATES)
+def _states(server: BatchServer, rate: float) -> tuple[int, float]:
+    """Return up to which queue at a start the chain is looked at, and how fast chances fall beyond it.
+
+    Without a limit that counts, chances fall by one factor in the end, and what else is in them by a larger
+    one: about 1 + √(2π/B) for each further request. The factor is 0 where all states are looked at.
+
+    Raises:
+        AnalysisError: without a limit to the queue it grows without end.
+    """
     mean, load = rate * spacing_ms(server), load_of(server, rate)
     if load >= 1:
         if server.room >= UNLIMITED:
             raise AnalysisError("the queue grows without end; lower the rate, or limit the queue")
-        return most
-    top = server.size + mean + 9 * math.sqrt(mean) + 25
-    return int(min(max(top, server.size + mean - math.log(TAIL) / _decay(server.size, mean)), most))
+        return min(max(server.room, 1), MOST_STATES), 0.0
+    decay = _decay(server.size, mean)
+    ripples = -math.log(TAIL) / math.log1p(math.sqrt(2 * math.pi / server.size))
+    near = int(2 * server.size + 9 * math.sqrt(mean) + 25 + ripples)
+    far = near - math.log(TAIL) / decay
+    if server.room < far:
+        return min(max(server.room, 1), MOST_STATES), 0.0
+    return near, decay
+
+
+def _with_tail(starts: FloatArray, decay: float) -> FloatArray:
+    """Return the chances with those that the last state stands for."""
+    count = int(min(-math.log(TAIL) / decay, MOST_STATES)) + 1
+    share = -math.expm1(-decay) * np.exp(-decay * np.arange(count))
+    return np.concatenate((starts[:-1], starts[-1] * share))
 
 
 def _decay(size: int, mean: float) -> float:
@@ -168,7 +188,7 @@ def _decay(size: int, mean: float) -> float:
 
 
 def _starts(
-    server: BatchServer, rate: float, states: int, ages: FloatArray, chances: FloatArray
+    server: BatchServer, rate: float, states: int, decay: float, ages: FloatArray, chances: FloatArray
 ) -> FloatArray:
     """Return how often a batch starts with i requests there."""
     from optimizer.queueing.bulk.chain import fill_band
@@ -178,16 +198,18 @@ def _starts(
     mean = rate * spacing_ms(server)
     up = int(min(count - 1, max(server.size, mean + 9 * math.sqrt(mean) + 25)))
     band = np.zeros((server.size + up + 1, count))
-    fill_band(server, rate, states, up, ages, chances, band)
+    fill_band(server, rate, states, up, decay, ages, chances, band)
     for anchor in dict.fromkeys((server.size, int(mean), states, least)):
         found = _anchored(band, up, server.size, min(max(anchor, least), states) - least)
+        if found is not None and found.max() > LEAST_ANCHOR:
+            found = _anchored(band, up, server.size, int(found.argmax()))
         if found is not None:
-            return np.concatenate((np.zeros(least), found))
+            return np.concatenate((np.zeros(least), np.asarray(found / found.sum())))
     raise AnalysisError("the queue at the starts of batches has no long run that can be found")
 
 
 def _anchored(band: FloatArray, up: int, size: int, anchor: int) -> FloatArray | None:
-    """Return the long run, found from a state whose equation is left out; none if it is too rare for that."""
+    """Return the long run over that of one state, whose equation is left out; none if it is never taken."""
     from scipy.linalg import solve_banded
 
     matrix, count = band.copy(), band.shape[1]
@@ -196,13 +218,15 @@ def _anchored(band: FloatArray, up: int, size: int, anchor: int) -> FloatArray |
     matrix[size, anchor] = 1.0
     right = np.zeros(count)
     right[anchor] = 1.0
-    found = solve_banded((up, size), matrix, right)
+    try:
+        found = solve_banded((up, size), matrix, right, overwrite_ab=True, check_finite=False)
+    except np.linalg.LinAlgError:  # the state is never taken
+        return None
     left_out = float(band[size + anchor - columns, columns] @ found[columns])
     most = float(np.abs(found).max())
-    if abs(left_out) > RESIDUAL * most or most > LEAST_ANCHOR or found.min() < -RESIDUAL * most:
+    if not abs(left_out) <= RESIDUAL * most or found.min() < -RESIDUAL * most:
         return None
-    found = np.maximum(found, 0.0)
-    return np.asarray(found / found.sum())
+    return np.maximum(found, 0.0)
 
 
 def _first_ages(server: BatchServer, rate: float) -> tuple[FloatArray, FloatArray]:

@@ -86,9 +86,10 @@ def totals(
                 waiting, gone = waited(rate, window, i - n, beside)
         else:
             waiting, gone = waited(rate, service, i - n, room_beside(server, n))
-            after_service(server, rate, i, states, queue)
-            for q in range(min(size, states + 1)):
-                behind[q] += starts[i] * queue[q]
+            if i < 2 * size:
+                top = after_service(server, rate, i, states, queue)
+                for q in range(i - n, min(size - 1, top) + 1):
+                    behind[q] += starts[i] * queue[q]
         queue_time += starts[i] * waiting
         lost += starts[i] * gone
     if not clock and window > 0 and size > 1:

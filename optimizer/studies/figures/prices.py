@@ -215,14 +215,15 @@ def _ways(candidates: Candidates, table: CandidateTable) -> _Ways:
         batch.append(np.repeat(halves, len(near)))
         count.append(np.tile(near, len(halves)))
     rows, replicas = np.concatenate(of_row), np.concatenate(count)
-    found, measured = measure_pairs(
+    measured = measure_pairs(
         candidates.arrays,
         table.server[rows],
         table.accelerator[rows],
         np.concatenate(batch),
         float(servers.load_rps[0]) / replicas,
     )
-    known = dict(zip(servers.targets.measures, measured, strict=True))
+    found = measured.performance
+    known = dict(zip(servers.targets.measures, measured.targets, strict=True))
     itl, ttft = (target_of(candidates.arrays, name)[0] for name in LATENCIES)
     ways = _Ways(
         table.accelerator[rows],

@@ -13,6 +13,7 @@ from optimizer.plan import Plan, Pool
 from optimizer.queueing.measures import LOSS, MISSED, LatencyName, Measure
 from optimizer.queueing.targets import meets_target
 from optimizer.replica import Percentiles, Replica
+from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.engine import Run
 from optimizer.simulation.law import Coefficients, IterationCoefficients, SharedCoefficients
 from optimizer.simulation.lengths import Lengths
@@ -29,6 +30,7 @@ from optimizer.simulation.summary import (
 )
 from optimizer.simulation.workload import Load, OpenLoad, TraceLoad
 from optimizer.spec import schema
+from optimizer.spec.assumptions import batch_server
 from optimizer.spec.system import System
 from optimizer.studies.simulation.document import (
     Interval,
@@ -122,11 +124,17 @@ def _pool_run(system: System, name: str, pool: Pool, prediction: Prediction) -> 
         load=open_load(load, rate_rps),
         rate_rps=rate_rps,
         prediction=prediction,
-        times=times_of(profile),
+        times=times_of(profile) if profile.batch is None else _batch_server(server, profile, pool),
         limits=limits_of(profile, pool.max_batch, server.max_queue_size),
         targets=_targets(system, name),
         request_limits={} if target is None else target.request_limits(),
     )
+
+
+def _batch_server(server: schema.Server, profile: schema.ModelProfile, pool: Pool) -> BatchServer:
+    """Return the batch server of a pool, with the window that the plan chose."""
+    window_ms = server.batch_timeout_ms if pool.batch_window_ms is None else pool.batch_window_ms
+    return batch_server(server, profile, window_ms, pool.max_batch)
 
 
 def open_load(requests: schema.Load | Replica, rate_rps: float) -> OpenLoad:

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.candidates.finder import performances
+from optimizer.candidates.windows import arrays_of
 from optimizer.plan import Pool
 from optimizer.queueing.measures import LATENCIES, LatencyName, Measure
 from optimizer.queueing.performance import Performance
 from optimizer.replica import Percentiles, percentiles_of
 from optimizer.spec.system import System
-from optimizer.tabulation import SECONDS_PER_MINUTE, tabulate
+from optimizer.tabulation import SECONDS_PER_MINUTE
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Prediction:
 
 def predictions(system: System, pools: Sequence[tuple[str, Pool]]) -> list[Prediction]:
     """Return what the queue models say of pools that have a load, each with the name of its server."""
-    arrays = tabulate(system)
+    arrays = arrays_of(system)
     server_index = {name: s for s, name in enumerate(arrays.server_names)}
     accelerator_index = {name: a for a, name in enumerate(arrays.accelerator_names)}
     rates_rps = [pool.arrival_rate_rpm / SECONDS_PER_MINUTE / pool.num_replicas for _, pool in pools]

@@ -1,0 +1,132 @@
+"""Batch servers from the document to the plan: sized, verified, explained, simulated, or refused."""
+
+import json
+from typing import Any
+
+import pytest
+
+from optimizer import explain, load_system, solve, verify
+from optimizer.batch_rows import BatchAnswer, BatchRow, analyze_batch, size_batch
+from optimizer.compat.queue_service import read_problems
+from optimizer.errors import SpecError
+from optimizer.replica_rows import ReplicaRow, kind_of_row
+from optimizer.simulation.replicas import Effort
+from optimizer.spec.system import System
+from optimizer.studies.simulation.plans import simulate_plan
+
+SENTIMENT: dict[str, Any] = {"base": 37.5, "slope": 2.5}  # 40 ms for one, 50 ms for five
+
+
+def system_of(
+    rate_rps: float = 1000.0,
+    target: dict[str, Any] | None = None,
+    profile: dict[str, Any] | None = None,
+    **server: Any,
+) -> System:
+    limits = {"latency": [{"percentile": 50, "ms": 100}, {"percentile": 99, "ms": 500}]}
+    load = {"arrivalRate": rate_rps * 60}
+    model = {"name": "m", "acc": "T4", "maxBatchSize": 5, "batchParms": SENTIMENT}
+    return load_system(
+        {
+            "accelerators": [{"name": "T4", "type": "T4", "cost": 10}],
+            "models": [model | (profile or {})],
+            "serviceClasses": [
+                {"name": "c", "modelTargets": [{"model": "m"} | (limits if target is None else target)]}
+            ],
+            "servers": [
+                {"name": "s", "class": "c", "model": "m", "currentAlloc": {"load": load}} | server,
+            ],
+            "optimizer": {"unlimited": True},
+        }
+    )
+
+
+def test_a_batch_server_is_planned_on_several_percentiles_and_the_plan_holds() -> None:
+    system = system_of(batchTimeout=10)
+    plan = solve(system)
+    (pool,) = plan.allocations["s"]
+    # One takes 91.1 requests/s (the reference's workloads.md, A.5), where the median binds.
+    assert pool.num_replicas == 11
+    assert pool.max_arrival_rate_rpm / 60 / 11 == pytest.approx(91.1, abs=0.1)
+    assert [figure.measure for figure in pool.targets] == ["p50 end-to-end latency", "p99 end-to-end latency"]
+    assert pool.busy is not None
+    assert pool.utilization == pytest.approx(1000 / 11 / 100)
+    assert verify(plan, system) == []
+    assert explain(system).servers[0].pools[0].accelerator == "T4"
+    simulation = simulate_plan(system, plan, Effort(requests=400_000))
+    assert simulation.pools[0].e2e is not None
+    assert simulation.pools[0].e2e.mean.value == pytest.approx(pool.ttft_ms, rel=0.05)
+
+
+def test_a_server_without_tokens_is_idle_only_without_arrivals() -> None:
+    assert solve(system_of(20.0)).allocations["s"][0].num_replicas == 1
+    assert solve(system_of(0.0)).allocations["s"] == ()
+
+
+def test_where_the_window_is_too_long_at_the_load_the_pair_is_rejected_for_it() -> None:
+    # A lone request waits for the whole window, so that the target holds at high rates only.
+    system = system_of(20.0, {"latency": [{"percentile": 99, "ms": 300}]}, batchTimeout=400)
+    (item,) = solve(system).unserved
+    assert item.reason == "slo_unattainable"
+    assert "window" in item.detail
+
+
+def test_a_window_that_is_left_open_is_chosen_so_that_the_targets_hold() -> None:
+    target = {"latency": [{"percentile": 99, "ms": 150}]}
+    system = system_of(20.0, target, batchTimeout=400, batchWindow="optimal")
+    plan = solve(system)
+    (pool,) = plan.allocations["s"]
+    assert pool.batch_window_ms in {0, 100}  # 200 and 400 ms alone are too long
+    assert pool.targets[0].value <= 150
+    assert verify(plan, system) == []
+
+
+def test_rejections_are_a_target() -> None:
+    row = {"batchParms": SENTIMENT, "maxBatchSize": 5, "maxQueueSize": 6, "maxRejected": 0.01}
+    found = size_batch(BatchRow.model_validate(row))
+    assert found.rejected == pytest.approx(0.01, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"target": {"slo-itl": 20}}, "slo-itl: 'm' on 'T4' answers without tokens"),
+        ({"target": {"slo-tps": 20}}, "slo-tps: 'm' on 'T4' answers without tokens"),
+        ({"profile": {"atTokens": 20}}, "atTokens: requests of a batch server"),
+        ({"profile": {"kvCapacity": 20}}, "kvCapacity: requests of a batch server"),
+        ({"profile": {"decodeParms": {"alpha": 1}}}, "keep one of the two latency models"),
+        ({"batchTimeout": 5, "maxQueueSize": 4}, "maxQueueSize: on 'T4': 4 places never hold a batch of 5"),
+        ({"batchTrigger": "clock", "batchTimeout": 5}, "batchTimeout: on 'T4': a clock ticks every 5 ms"),
+        (
+            {"target": {"slo-e2e": 90}, "profile": {"queueModel": "reference"}},
+            "does not support the batch latency model",
+        ),
+    ],
+)
+def test_what_contradicts_a_batch_server_is_said_with_its_place(change: dict[str, Any], text: str) -> None:
+    with pytest.raises(SpecError) as error:
+        system_of(**change)
+    assert text in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_window_without_a_batch_server_is_refused() -> None:
+    with pytest.raises(SpecError, match=r"batchTimeout: 'm' has no batchParms"):
+        system_of(
+            target={"slo-e2e": 90}, batchTimeout=5, profile={"batchParms": None, "decodeParms": {"alpha": 1}}
+        )
+
+
+def test_rows_of_both_kinds_are_told_apart_by_their_law() -> None:
+    lines = [
+        json.dumps({"RPS": 20, "maxBatchSize": 5, "BATCHPARMS": SENTIMENT}),
+        json.dumps({"RPS": 3, "maxBatchSize": 4, "avgInputTokens": 1, "avgOutputTokens": 2, "alpha": 9}),
+        json.dumps({"RPS": 20, "maxBatchSize": 5, "batchParms": {"base": 0}}),
+    ]
+    batch, tokens, bad = read_problems(lines, kind_of_row)
+    assert isinstance(batch, BatchRow)
+    assert isinstance(tokens, ReplicaRow)
+    assert isinstance(bad, SpecError)
+    answer = analyze_batch(batch)
+    assert isinstance(answer, BatchAnswer)
+    assert answer.busy > answer.utilization  # small batches cost nearly as much as large ones
