@@ -8,6 +8,7 @@ numbers refer to ``docs/math.md``.
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Self
 
 import numpy as np
@@ -113,6 +114,7 @@ def _highest_interval(replicas: QueueModel, targets: Targets) -> Sizing:
         one, wanted = replicas.take(np.array([row])), targets.take(np.array([row]))
         limits = [wanted.limits_of(0)]
 
+        @cache
         def excess(rate_rps: float, one: QueueModel = one, limits: Any = limits) -> float:
             return float(one.excess(np.array([rate_rps]), limits)[0])
 

@@ -11,6 +11,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.parallel import algebra_in_one_thread
 from optimizer.queueing.bulk.sampled import Sampled, sampled
 from optimizer.queueing.bulk.steady import Steady, load_of, spacing_ms, steady
 from optimizer.queueing.measures import LOSS, MISSED, Measure
@@ -172,7 +173,10 @@ class BulkQueues(QueueModel):
         """
         rate, cv = rate_rps / MS_PER_S, float(self.arrival_cv[row])
         server = self.server(row)
-        return steady(server, rate) if cv == POISSON_CV else sampled(server, rate, cv)
+        if cv != POISSON_CV:
+            return sampled(server, rate, cv)
+        with algebra_in_one_thread():
+            return steady(server, rate)
 
     def analyze(self, rate_rps: FloatArray) -> BulkPerformance:
         """Return means and distributions at arrival rates > 0, shape (R,).
@@ -212,12 +216,15 @@ class BulkQueues(QueueModel):
         """Return by how much the worst target is exceeded, shape (R,): one probability for each."""
         return np.array(
             [
-                max(
-                    (_excess(self.row_at(row, rate), *target) for target in limits[row].items()), default=-1.0
-                )
+                _worst(self.row_at(row, rate), limits[row]) if limits[row] else -1.0
                 for row, rate in enumerate(rate_rps.tolist())
             ]
         )
+
+
+def _worst(found: Steady | Sampled, limits: Mapping[Measure, float]) -> float:
+    """Return the largest excess over any target."""
+    return max(_excess(found, *target) for target in limits.items())
 
 
 def _excess(found: Steady | Sampled, measure: Measure, limit: float) -> float:
