@@ -46,7 +46,8 @@ def algebra_in_one_thread() -> AbstractContextManager[object]:
 
     Sums are then added in the same order on every machine, too.
     """
-    return _algebra().limit(limits=1, user_api="blas")
+    limit: AbstractContextManager[object] = _algebra().limit(limits=1, user_api="blas")
+    return limit
 
 
 @cache
