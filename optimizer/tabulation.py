@@ -196,6 +196,8 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
         if server.keep_accelerator and server.current.accelerator:
             allowed[s, np.arange(len(place_of)) != place_of[server.current.accelerator]] = False
 
+    windows_ms = np.array([server.batch_timeout_ms for server in servers], dtype=np.float64)
+
     def integers(values: list[int]) -> IntArray:
         return frozen(np.array(values, dtype=np.int64))
 
@@ -221,11 +223,7 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
         in_tokens_cv=frozen(np.array([load.in_tokens_cv for load in loads])),
         out_tokens_cv=frozen(np.array([load.out_tokens_cv for load in loads])),
         trigger=integers([TRIGGERS.index(server.batch_trigger) for server in servers]),
-        window_ms=frozen(
-            np.repeat([[server.batch_timeout_ms] for server in servers], len(place_of), axis=1).reshape(
-                len(servers), len(place_of)
-            )
-        ),
+        window_ms=frozen(np.tile(windows_ms[:, np.newaxis], len(place_of))),
         counts_system=frozen(np.array([server.queue_counts == "system" for server in servers], np.bool_)),
     )
 
