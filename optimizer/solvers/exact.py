@@ -21,8 +21,10 @@ REPLICAS_TO_SERVERS = 200
 """Mixed plans of up to this many servers go on with numbers of replicas where patterns prove too little."""
 MIXED_SHARE = 0.9
 """Part of the time left for a mixed plan after which the single one is looked at, if that is not proved."""
-PATTERNS_SHARE = 0.5
-"""Part of the time left that patterns get where another model may follow."""
+PATTERNS_SHARE = 0.05
+"""Part of the time left that patterns get before numbers of replicas: what is easy for them takes no longer."""
+REPLICAS_SHARE = 0.5
+"""Part of the time left that numbers of replicas get then, before patterns get the rest."""
 
 
 def solve_exactly(
@@ -51,7 +53,11 @@ def solve_exactly(
         return found
     if not followed:
         return _not_worse_than_single(problem, found, deadline)
-    return _joined(problem, found, solve_milp(problem, session, deadline, found.replicas))
+    counted = solve_milp(problem, session, deadline.share(REPLICAS_SHARE), found.replicas)
+    best = _joined(problem, found, counted)
+    if best.status is Status.optimal or deadline.passed:
+        return best
+    return _joined(problem, best, solve_patterns(problem, deadline))
 
 
 def _not_worse_than_single(problem: Problem, found: Solution, deadline: Deadline) -> Solution:

@@ -19,7 +19,13 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_every_sample_has_a_name_and_is_read_by_it(capsys: pytest.CaptureFixture[str], specs: Path) -> None:
     assert main(["samples"]) == 0
     names = capsys.readouterr().out.split()
-    assert names == ["sample:chat", "sample:large", "sample:long-prompts", "sample:small"]
+    assert names == [
+        "sample:batching-platform",
+        "sample:chat",
+        "sample:large",
+        "sample:long-prompts",
+        "sample:small",
+    ]
     for name in names:
         assert load_system(name) == load_system(samples()[name.removeprefix("sample:")])
     assert load_system("sample:small") == load_system(specs / "small")
@@ -41,7 +47,7 @@ def test_the_samples_are_written_whole_and_over_nothing(
     capsys.readouterr()
     assert main(["samples", str(tmp_path / "mine")]) == 2
     assert capsys.readouterr().err == (
-        f"inferplan: error: {tmp_path}/mine/chat.yaml: is there already; name another directory\n"
+        f"inferplan: error: {tmp_path}/mine/batching-platform: is there already; name another directory\n"
     )
 
 
