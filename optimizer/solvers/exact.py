@@ -21,8 +21,8 @@ REPLICAS_TO_SERVERS = 200
 """Mixed plans of up to this many servers go on with numbers of replicas where patterns prove too little."""
 MIXED_SHARE = 0.9
 """Part of the time left for a mixed plan after which the single one is looked at, if that is not proved."""
-PATTERNS_SHARE = 0.05
-"""Part of the time left that patterns get before numbers of replicas: what is easy for them takes no longer."""
+PATTERNS_SHARE = 0.2
+"""Part of the time left that patterns get before numbers of replicas: enough for what is easy for them."""
 REPLICAS_SHARE = 0.5
 """Part of the time left that numbers of replicas get then, before patterns get the rest."""
 
@@ -53,11 +53,11 @@ def solve_exactly(
         return found
     if not followed:
         return _not_worse_than_single(problem, found, deadline)
-    counted = solve_milp(problem, session, deadline.share(REPLICAS_SHARE), found.replicas)
-    best = _joined(problem, found, counted)
+    # Not begun from what patterns found in their time: equal answers would depend on the machine.
+    best = _joined(problem, found, solve_milp(problem, session, deadline.share(REPLICAS_SHARE)))
     if best.status is Status.optimal or deadline.passed:
         return best
-    return _joined(problem, best, solve_patterns(problem, deadline))
+    return _joined(problem, solve_patterns(problem, deadline), best)
 
 
 def _not_worse_than_single(problem: Problem, found: Solution, deadline: Deadline) -> Solution:
@@ -87,12 +87,15 @@ def _least(problem: Problem, level: str) -> float:
 
 
 def _joined(problem: Problem, first: Solution, second: Solution) -> Solution:
-    """Return the better answer of two runs with the better bound of each level.
+    """Return the answer of two runs that is proved, else the better one, the second of equal ones.
 
-    A bound of a level counts as long as its run reached the answer's values at all levels before.
+    Where neither is proved, each level has the better bound of the two. It counts as long as its run reached
+    the answer's values at all levels before.
     """
-    best = second if is_better(problem, second.replicas, first.replicas) else first
-    status = Status.optimal if Status.optimal in {first.status, second.status} else Status.feasible
+    for run in (second, first):
+        if run.status is Status.optimal:
+            return run
+    best = first if is_better(problem, first.replicas, second.replicas) else second
     levels, runs = [], [first, second]
     for i, level in enumerate(best.levels):
         bounds = [run.levels[i].bound for run in runs]
@@ -100,4 +103,4 @@ def _joined(problem: Problem, first: Solution, second: Solution) -> Solution:
         bound = min(max(known), level.value) if known else None
         levels.append(Level(level.name, level.value, bound))
         runs = [run for run in runs if run.levels[i].value <= level.value * (1 + 1e-9) + 1e-9]
-    return replace(best, status=status, levels=tuple(levels))
+    return replace(best, levels=tuple(levels))
