@@ -226,6 +226,9 @@ def test_the_metrics_are_those_of_the_targets_and_the_plan(service: TestClient) 
     assert found["inferplan_unserved_servers",] == 2
     assert found["inferplan_solver_workers", "plans"] >= 1
     assert found["inferplan_requests_total", "POST", "/v1/loads", "200"] >= 1
+    assert read(service, SLASHED, "A").status_code == 200
+    found = samples(service.get("/metrics").text)
+    assert found["inferplan_requests_total", "GET", "/v1/targets/{server}/{accelerator}", "200"] >= 1
     assert found["inferplan_solve_seconds_count", "/v1/loads"] >= 1
     assert 0 <= found["inferplan_plan_age_seconds",] < 10
     assert found["inferplan_pending_replicas", "A", "m", SLASHED, "gold"] == 1
