@@ -1,6 +1,6 @@
 """The iteration law: the time of one pass of the engine over its batch.
 
-A document gives it as ``perfParms``, with up to eight coefficients and three of what a client sees. With the
+A document gives it as ``perfParms``, with up to nine coefficients and three of what a client sees. With the
 reference's three it has a service time at a constant batch, and drives the reference's queue; with any other,
 or with a scheduler that computes whole prompts first, it is a law of iterations alone.
 """
@@ -32,7 +32,7 @@ DEFAULT_MAX_NUM_TOKENS = 8192
 class PerfParms(Document):
     """Iteration law: α + β·(tokens computed) + γ·(KV tokens read), and further terms, 0 by default.
 
-    Five are of an iteration's time, three of what a client sees of it.
+    Six are of an iteration's time, three of what a client sees of it.
     """
 
     base_ms: Milliseconds = Field(0.0, alias="alpha")
@@ -51,6 +51,8 @@ class PerfParms(Document):
     """Reading the weights [ms]: the compute of few tokens hides behind it."""
     batch_base_ms: Milliseconds = Field(0.0, alias="batchBase")
     """What an iteration of more than one request takes more [ms]."""
+    per_prompt_ms: Quantity = Field(0.0, alias="perPrompt")
+    """What an engine takes to let a request in [ms per prompt in the iteration]."""
     client_offset_ms: Milliseconds = Field(0.0, alias="clientOffset")
     """What a client sees beyond the server's time to the first token [ms]: connection, HTTP, tokenizer."""
     pipeline_depth: Quantity = Field(0.0, alias="pipelineDepth")
@@ -161,7 +163,7 @@ class IterationLaw(ServiceLaw, EngineLaw):
         """The coefficients of an iteration's time: the reference's three."""
         three = self.iteration_base_ms, self.compute_per_token_ms, self.kv_read_per_token_ms
         none = np.zeros_like(self.iteration_base_ms)
-        return IterationTimes(*three, none, none, none, none, none)
+        return IterationTimes(*three, none, none, none, none, none, none)
 
     @property
     def client(self) -> ClientTimes:
@@ -268,7 +270,7 @@ class FullIterationLaw(EngineLaw):
 
     @classmethod
     def parameters(cls, document: Document) -> tuple[float, ...]:
-        """Return the eleven coefficients, the token budget, and whether whole prompts are computed first."""
+        """Return the twelve coefficients, the token budget, and whether whole prompts are computed first."""
         assert isinstance(document, IterationFields)
         law = document.iteration or PerfParms()
         coefficients = tuple(getattr(law, name) for name in PerfParms.model_fields)
@@ -276,7 +278,7 @@ class FullIterationLaw(EngineLaw):
 
     @classmethod
     def of_rows(cls, parameters: FloatArray, shapes: RequestShapes) -> Self:
-        """Return the law of R rows from parameters in that order, shape (13, R)."""
+        """Return the law of R rows from parameters in that order, shape (14, R)."""
         *coefficients, budget, whole = parameters
         table = np.column_stack(coefficients)
         times, seen = np.split(table, [len(fields(IterationTimes))], axis=1)
