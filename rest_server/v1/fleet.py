@@ -16,7 +16,7 @@ from optimizer.studies.comparison.document import Comparison
 from optimizer.studies.explanation.document import Explanation
 from optimizer.studies.figures.document import Figure
 from optimizer.studies.reports.report import Report
-from optimizer.studies.simulation.document import Simulation
+from optimizer.studies.simulation.document import RepairedPlan, Simulation
 from rest_server.fleet import Entities
 from rest_server.history import Event
 from rest_server.limits import check_size
@@ -150,10 +150,13 @@ async def explain_held(request: Request, options: Annotated[ExplainOptions, Quer
 
 
 @router.post(
-    "/fleet/simulate", response_model=Simulation, summary="Simulate the fleet", responses=problems(*REFUSALS)
+    "/fleet/simulate",
+    response_model=Simulation | RepairedPlan,
+    summary="Simulate the fleet",
+    responses=problems(*REFUSALS),
 )
 async def simulate_held(request: Request, options: Annotated[SimulateOptions, Query()]) -> Response:
-    """Return what the pools of the best plan of the fleet do, request by request."""
+    """Return what the pools of the best plan of the fleet do, request by request; repaired if asked for."""
     work = partial(simulate_body, options=options, settings=request.app.state.settings)
     return Response(await _study(request, work), media_type=JSON)
 
