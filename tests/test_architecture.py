@@ -51,7 +51,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("files",),
         ("names",),
         ("currency",),
-        ("system", "writing"),
+        ("system", "writing", "csv_rows"),
         ("loads", "examination"),
         ("load_traces",),
     ),
@@ -225,7 +225,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "optimizer.cli": (
         ("command",),
-        ("solving", "asking"),
+        ("solving", "asking", "batch_servers"),
         (
             "starting",
             "planning",
@@ -279,9 +279,9 @@ HOMES = {
 """The only modules or packages that may import a library."""
 
 JOBS = {
-    "add_profile", "analyze_replicas", "check_documents", "choose", "compare", "explain",
+    "add_profile", "analyze_batch", "analyze_replicas", "check_documents", "choose", "compare", "explain",
     "find_candidates", "fit_reports", "make_figure", "make_report", "predict_points", "repair_plan",
-    "replay", "show_fit", "simulate_plan", "simulate_replica", "simulation_of", "size_replicas",
+    "replay", "show_fit", "simulate_plan", "simulate_replica", "simulation_of", "size_batch", "size_replicas",
     "solve",
 }  # fmt: skip
 """What computes for users; the shells have it from `optimizer.jobs`."""
