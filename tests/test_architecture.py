@@ -219,7 +219,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("v1.fleet", "v1.targets"),
         ("metrics",),
         ("compat.routes", "v1.routes", "client.errors", "client.calls"),
-        ("client.sending",),
+        ("client.sending", "client.fleet_calls"),
         ("client.blocking", "client.asynchronous"),
         ("app", "client"),
     ),
