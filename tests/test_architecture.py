@@ -44,7 +44,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.compat": (("queue_service",),),
     "optimizer.starters": (("use_cases", "prices"), ("document",)),
     "optimizer.spec": (
-        ("provenance",),
+        ("provenance", "stages"),
         ("schema", "yaml_format"),
         ("messages", "positions"),
         ("faults", "samples", "assumptions"),
@@ -81,6 +81,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.simulation": (
         ("limits", "requests", "arrivals", "lengths"),
         ("batches",),
+        ("lines",),
         ("law",),
         ("clients",),
         ("machine", "machine.compiling", "machine.state"),
