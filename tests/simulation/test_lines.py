@@ -80,9 +80,10 @@ def test_one_job_at_a_time_takes_the_sum_of_its_times() -> None:
     assert throughput_rps(line, 1000) == pytest.approx(10)
 
 
-def test_jobs_that_are_there_together_share_a_batch() -> None:
+def test_jobs_that_come_during_a_batch_share_the_next() -> None:
+    # Of four the first starts alone, as a free server waits for nobody; the other three follow together.
     line = Line(BatchServer(4, 0.0, 100.0, 0.0), jobs=4)
-    assert throughput_rps(line, 4000) == pytest.approx(40)
+    assert throughput_rps(line, 4000) == pytest.approx(20, rel=1e-2)
 
 
 def test_any_number_of_jobs_is_no_limit() -> None:
