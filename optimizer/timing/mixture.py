@@ -18,7 +18,7 @@ from optimizer.timing.law import RequestShapes
 
 @dataclass(frozen=True, slots=True)
 class MixtureIterationLaw(IterationLaw):
-    """The iteration law, and the time to read the experts that the tokens of an iteration choose (eq. 63, 104).
+    """The iteration law, and the time to read the experts that its tokens choose (eq. 63, 104).
 
     Tokens choose independently of each other; an iteration with a piece of a prompt reads all experts.
     """
