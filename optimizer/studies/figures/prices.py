@@ -120,7 +120,7 @@ def pareto_figure(system: System, server: str, accelerator: str | None, plan: Pl
     unmarked = len(np.setdiff1d(table.accelerator, shown))
     if unmarked:
         note += (
-            f"; points of {len(shown)} accelerators, those on a front, then the cheapest; the other {unmarked} "
+            f"; points of {len(shown)} accelerators, those on a front, then the cheapest; {unmarked} others "
             "count for the front only"
         )
     if len(pools) > 1:
