@@ -40,7 +40,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 """Low to high: a module imports only what stands before it; those of one layer do not meet."""
 
 INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
-    "optimizer.timing": (("law",), ("engine",), ("linear", "iteration", "batch"), ("table",)),
+    "optimizer.timing": (("law",), ("engine",), ("linear", "iteration", "batch"), ("mixture",), ("table",)),
     "optimizer.compat": (("queue_service",),),
     "optimizer.starters": (("use_cases", "prices"), ("document",)),
     "optimizer.spec": (
