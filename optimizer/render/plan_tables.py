@@ -66,7 +66,7 @@ def _allocations(plan: Plan, system: System) -> Table:
             table.add_row(*map(values.get, names))
         for i, pool in enumerate(pools.get(name, ())):
             first = (name, priority) if i == 0 else (Said("", name), Said("", priority))
-            values = {"server": first[0], "prio": first[1]} | _figures(pool, money)
+            values = {"server": first[0], "prio": first[1], **_figures(pool, money)}
             table.add_row(*map(values.get, names))
     return table
 
