@@ -44,14 +44,14 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.compat": (("queue_service",),),
     "optimizer.starters": (("use_cases", "prices"), ("document",)),
     "optimizer.spec": (
-        ("provenance",),
+        ("provenance", "stages"),
         ("schema", "yaml_format"),
         ("messages", "positions"),
         ("faults", "samples", "assumptions"),
         ("files",),
         ("names",),
         ("currency",),
-        ("system", "writing"),
+        ("system", "writing", "csv_rows"),
         ("loads", "examination"),
         ("load_traces",),
     ),
@@ -81,13 +81,15 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.simulation": (
         ("limits", "requests", "arrivals", "lengths"),
         ("batches",),
+        ("lines",),
         ("law",),
         ("clients",),
         ("machine", "machine.compiling", "machine.state"),
         ("machine.times", "machine.queue", "machine.decodes"),
         ("machine.memory",),
         ("machine.clients", "machine.scheduler"),
-        ("machine.iterations", "machine.sharing", "machine.collecting"),
+        ("machine.iterations", "machine.sharing", "machine.collecting", "machine.stations", "machine.jobs"),
+        ("machine.passing",),
         ("engine", "workload"),
         ("summary",),
         ("replicas", "trace"),
@@ -227,13 +229,13 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("v1.fleet", "v1.targets"),
         ("metrics",),
         ("compat.routes", "v1.routes", "client.errors", "client.calls"),
-        ("client.sending",),
+        ("client.sending", "client.fleet_calls"),
         ("client.blocking", "client.asynchronous"),
         ("app", "client"),
     ),
     "optimizer.cli": (
         ("command",),
-        ("solving", "asking"),
+        ("solving", "asking", "batch_servers"),
         (
             "starting",
             "planning",
@@ -287,9 +289,9 @@ HOMES = {
 """The only modules or packages that may import a library."""
 
 JOBS = {
-    "add_profile", "analyze_replicas", "check_documents", "choose", "compare", "explain",
+    "add_profile", "analyze_batch", "analyze_replicas", "check_documents", "choose", "compare", "explain",
     "find_candidates", "fit_reports", "make_figure", "make_report", "predict_points", "repair_plan",
-    "replay", "show_fit", "simulate_plan", "simulate_replica", "simulation_of", "size_replicas",
+    "replay", "show_fit", "simulate_plan", "simulate_replica", "simulation_of", "size_batch", "size_replicas",
     "solve",
 }  # fmt: skip
 """What computes for users; the shells have it from `optimizer.jobs`."""

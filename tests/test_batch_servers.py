@@ -16,6 +16,8 @@ from optimizer.studies.simulation.plans import simulate_plan
 
 SENTIMENT: dict[str, Any] = {"base": 37.5, "slope": 2.5}  # 40 ms for one, 50 ms for five
 
+PRE: dict[str, Any] = {"name": "pre", "where": "before", "time": 7.5}
+
 
 def system_of(
     rate_rps: float = 1000.0,
@@ -97,6 +99,10 @@ def test_rejections_are_a_target() -> None:
         ({"profile": {"decodeParms": {"alpha": 1}}}, "keep one of the two latency models"),
         ({"batchTimeout": 5, "maxQueueSize": 4}, "maxQueueSize: on 'T4': 4 places never hold a batch of 5"),
         ({"batchTrigger": "clock", "batchTimeout": 5}, "batchTimeout: on 'T4': a clock ticks every 5 ms"),
+        ({"stages": [PRE, PRE]}, "stages: two are called 'pre'"),
+        ({"stages": [PRE | {"time": 0}]}, "stages[0].time: must be more than 0"),
+        ({"jobs": 4, "maxQueueSize": 9}, "maxQueueSize: on 'T4': jobs wait before the replica"),
+        ({"jobs": 4, "batchTimeout": 9}, "batchTimeout: on 'T4': a replica of so many jobs"),
         (
             {"target": {"slo-e2e": 90}, "profile": {"queueModel": "reference"}},
             "does not support the batch latency model",

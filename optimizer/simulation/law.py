@@ -7,6 +7,7 @@ Both are plain numbers, so that compiled code takes them as they are. Equation n
 from typing import NamedTuple
 
 from optimizer.simulation.batches import BatchServer
+from optimizer.simulation.lines import Line
 
 
 class IterationCoefficients(NamedTuple):
@@ -58,4 +59,4 @@ class SharedCoefficients(NamedTuple):
     """δ [ms per input token and request in the batch]."""
 
 
-Coefficients = IterationCoefficients | SharedCoefficients | BatchServer
+Coefficients = IterationCoefficients | SharedCoefficients | BatchServer | Line
