@@ -188,7 +188,15 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.render": (
         ("text", "names", "columns", "estimates", "target_words", "section", "simulation_words"),
         ("plots.style", "money", "tables", "simulation_section"),
-        ("comparison_words", "plots.curves", "plots.bars", "plots.grids", "explanation_words"),
+        (
+            "comparison_words",
+            "batch_columns",
+            "plots.curves",
+            "plots.bars",
+            "plots.grids",
+            "explanation_words",
+        ),
+        ("batch_section",),
         ("progress", "plots", "sections"),
         ("pages", "plan_tables", "replica_tables", "comparison_tables", "server_tables", "estimate_tables"),
         ("fit_tables",),

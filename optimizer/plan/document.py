@@ -50,7 +50,7 @@ class Pool(Document):
     itl_ms: float = Field(alias="itlAverage")
     """Mean inter-token latency at the load [ms]."""
     ttft_ms: float = Field(alias="ttftAverage")
-    """Mean time to first token at the load [ms]."""
+    """Mean time to first token at the load; of batch servers the mean latency [ms]."""
     wait_ms: float = Field(alias="waitAverage")
     """Mean wait before the batch at the load, part of the time to first token [ms]."""
     utilization: float
@@ -71,6 +71,11 @@ class Pool(Document):
     """Where its token times come from, where they were fitted to benchmarks; else absent."""
     outside: tuple[str, ...] = Field((), exclude_if=_is_empty, strict=False)
     """In what its load is outside what those benchmarks measured; absent where it is inside."""
+
+    @property
+    def answers_together(self) -> bool:
+        """Whether it is of a batch server, whose answers have no tokens."""
+        return self.batch_window_ms is not None
 
 
 class Unserved(Document):
