@@ -77,6 +77,13 @@ _BATCH_FLAGS = (
     ("--trigger", "trigger", "NAME", "what starts a batch: oldest, collect, gap, interval, clock (oldest)"),
     ("--window", "window", "MS", "how long a batch is collected (0)"),
     ("--queue-counts", "queueCounts", "NAME", "whom --max-queue counts: waiting, system (waiting)"),
+    ("--jobs", "jobs", "N", "requests in the server and its stages at once, the others before (any)"),
+    (
+        "--stage",
+        "stages",
+        "NAME,WHERE,MS[,CV[,WORKERS]]",
+        "a stage before or after the batch, with its mean time (CV 1, 1 worker); may be given again",
+    ),
 )
 """The flags of batch servers, and the fields that they give."""
 _TARGET_FLAGS: dict[str, object] = {
@@ -115,7 +122,9 @@ def _add_replica(parser: argparse.ArgumentParser, *tables: str) -> None:
     group = parser.add_argument_group("batch server, which answers requests without tokens together")
     for flag, _, metavar, text in _BATCH_FLAGS:
         scale = {"MS": MILLISECONDS, "MS/REQUEST": MILLISECONDS_PER_REQUEST}.get(metavar)
-        group.add_argument(flag, metavar=metavar, type=quantity(scale) if scale else str, help=text)
+        kind: Any = quantity(scale) if scale else {"--jobs": int}.get(flag, str)
+        more: Any = {"action": "append"} if flag == "--stage" else {}
+        group.add_argument(flag, metavar=metavar, type=kind, help=text, **more)
     _add_queue(parser.add_argument_group("queue model"))
     parser.add_argument(
         "--batch",
@@ -162,6 +171,8 @@ def _batch_server(arguments: argparse.Namespace, rate_rps: float, **targets: obj
         if value is not None:
             given[shared[name]] = value
     parms = {name: given.pop(name) for name in ("base", "slope") if name in given}
+    if "stages" in given:
+        given["stages"] = [_stage(text) for text in given["stages"]]
     names = {name: flag for flag, name, *_ in _BATCH_FLAGS} | {
         wire: f"--{name.replace('_', '-')}" for name, wire in shared.items()
     }
@@ -171,6 +182,22 @@ def _batch_server(arguments: argparse.Namespace, rate_rps: float, **targets: obj
         path, _, problem = str(error).partition(": ")
         said = problem.replace("this key is required", "this flag is required")
         raise SpecError(f"{names.get(path.rpartition('.')[2], path)}: {said}") from None
+
+
+def _stage(text: str) -> dict[str, object]:
+    """Read a stage as the flag gives it."""
+    from optimizer.errors import SpecError
+
+    parts = text.split(",")
+    try:
+        name, where, time, *rest = parts
+        cv, workers, *_ = (*rest, "1", "1")[: max(len(rest), 2)]
+        stage = {"name": name, "where": where, "time": float(time), "cv": float(cv), "workers": int(workers)}
+    except ValueError:
+        stage = None
+    if stage is None or len(parts) > len(stage):
+        raise SpecError(f"--stage: must be NAME,WHERE,MS[,CV[,WORKERS]], not {text!r}")
+    return stage
 
 
 def _replica(arguments: argparse.Namespace) -> Any:

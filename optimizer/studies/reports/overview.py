@@ -178,7 +178,7 @@ def _pool_rows(system: System, plan: Plan, name: str) -> list[PoolRow]:
         units = system.profiles[server.model, pool.accelerator].acc_count * accelerator.multiplicity
         rows.append(
             PoolRow(
-                **pool.model_dump(exclude={"busy", "mean_batch", "batch_window_ms"}),
+                **pool.model_dump(exclude={"busy", "mean_batch", "batch_window_ms", "binding"}),
                 server=name,
                 service_class=server.service_class,
                 model=server.model,
