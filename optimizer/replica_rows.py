@@ -36,6 +36,10 @@ class ReplicaRow(QueueProblem):
     """Of the iteration law [ms]."""
     batch_base_ms: Quantity = Field(0.0, alias="batchBase")
     """Of the iteration law [ms]."""
+    expert_read_ms: Quantity = Field(0.0, alias="expertRead")
+    """Of the iteration law [ms]."""
+    expert_share: Quantity = Field(0.0, alias="expertShare", lt=1)
+    """Of the iteration law."""
     client_offset_ms: Quantity = Field(0.0, alias="clientOffset")
     """What a client sees beyond it [ms]."""
     pipeline_depth: Quantity = Field(0.0, alias="pipelineDepth")

@@ -40,7 +40,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 """Low to high: a module imports only what stands before it; those of one layer do not meet."""
 
 INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
-    "optimizer.timing": (("law",), ("engine",), ("linear", "iteration", "batch"), ("table",)),
+    "optimizer.timing": (("law",), ("engine",), ("linear", "iteration", "batch"), ("mixture",), ("table",)),
     "optimizer.compat": (("queue_service",),),
     "optimizer.starters": (("use_cases", "prices"), ("document",)),
     "optimizer.spec": (
@@ -69,12 +69,13 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("performance",),
         ("continuous.replicas",),
         ("continuous.schedulers", "continuous.latencies"),
-        ("bulk", "bulk.limits", "bulk.poisson"),
+        ("bulk", "bulk.limits", "bulk.poisson", "bulk.lattice"),
         ("bulk.chain",),
         ("bulk.answers", "bulk.gaps", "bulk.totals"),
         ("bulk.services", "bulk.windows"),
         ("bulk.beyond",),
-        ("bulk.steady", "bulk.sampled"),
+        ("bulk.steady", "bulk.sampled", "bulk.stations", "bulk.nodes"),
+        ("bulk.passing",),
         ("continuous.model", "reference", "bulk.model", "targets"),
         ("sizing", "table"),
     ),

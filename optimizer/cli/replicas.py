@@ -49,6 +49,8 @@ _LAW_FLAGS = {
         ("--prompt-base", "prompt_base_ms", "ms", "more with a prompt in the iteration"),
         ("--weight-read", "weight_read_ms", "ms", "reading the weights, behind which compute hides"),
         ("--batch-base", "batch_base_ms", "ms", "more with several requests in the iteration"),
+        ("--expert-read", "expert_read_ms", "ms", "reading all experts of a mixture"),
+        ("--expert-share", "expert_share", "share", "experts of a mixture that a token chooses"),
         ("--client-offset", "client_offset_ms", "ms", "a client's own time before the first token"),
         ("--pipeline-depth", "pipeline_depth", "iterations", "first token later while others progress"),
         ("--front-end-lag", "front_end_lag", "iterations/request", "first token later for each of these"),

@@ -63,6 +63,8 @@ class Pool(Document):
     """Mean number of requests that it answers together."""
     batch_window_ms: float | None = Field(None, alias="batchWindow", exclude_if=_is_none)
     """How long it collects a batch: the window, as given or chosen [ms]."""
+    binding: str | None = Field(None, exclude_if=_is_none)
+    """What can serve the least where it has stages: `server`, `stage:` and a name, or `jobs`; else absent."""
     targets: tuple["TargetFigure", ...] = Field((), exclude_if=_is_empty, strict=False)
     """What is measured against targets that are not about means; absent without any."""
     estimated: EstimateEnd | None = Field(None, exclude_if=lambda end: end is None)

@@ -1,5 +1,7 @@
 """Tables of plans and candidates for the terminal; every number with its unit."""
 
+from collections.abc import Iterator
+
 import numpy as np
 from rich.console import Group
 from rich.text import Text
@@ -9,6 +11,7 @@ from optimizer.candidates import Candidates
 from optimizer.plan import Plan
 from optimizer.render import batch_columns, columns
 from optimizer.render.estimates import estimates_note, marked
+from optimizer.render.explanation_words import part_text
 from optimizer.render.money import Money
 from optimizer.render.tables import Paragraph, Said, Table
 from optimizer.render.target_words import figures_text, of_latency, percentile_text
@@ -25,7 +28,16 @@ def plan_tables(plan: Plan, system: System) -> Group:
     allocations, note = _allocations(plan, system), estimates_note(plan)
     if note:
         allocations.notes.append(note)
+    allocations.notes.extend(_slowest(plan))
     return Group(_headline(plan, system), allocations, _cards(plan), _unserved(plan), _levels(plan))
+
+
+def _slowest(plan: Plan) -> Iterator[str]:
+    """Say of replicas with stages what of each can serve the least."""
+    for name, pools in plan.allocations.items():
+        for pool in pools:
+            if pool.binding:
+                yield f"{name} on {pool.accelerator}: {part_text(pool.binding)} can serve the least."
 
 
 def _headline(plan: Plan, system: System) -> Group:

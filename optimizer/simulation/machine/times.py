@@ -19,6 +19,8 @@ def iteration_ms(
         time_ms += times.prompt_attention_ms * attention + times.prompt_base_ms
     if decodes + prompts > 1:
         time_ms += times.batch_base_ms
+    if times.expert_read_ms > 0:
+        time_ms -= times.expert_read_ms * math.expm1((decodes + tokens) * math.log1p(-times.expert_share))
     return time_ms
 
 

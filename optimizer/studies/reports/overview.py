@@ -71,6 +71,8 @@ class PoolRow(Document):
     """Mean number of requests that it answers together."""
     batch_window_ms: float | None = Field(None, alias="batchWindow", exclude_if=_is_none)
     """How long it collects a batch: the window, as given or chosen [ms]."""
+    binding: str | None = Field(None, exclude_if=_is_none)
+    """Of its stages and jobs, what can serve the least; absent for others."""
     batch_trigger: TriggerName | None = Field(None, alias="batchTrigger", exclude_if=_is_none)
     """What starts a batch that is not full."""
     targets: tuple[TargetFigure, ...] = Field((), exclude_if=lambda figures: not figures, strict=False)
