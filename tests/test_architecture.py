@@ -174,6 +174,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "figures.fits",
             "simulation.pools",
         ),
+        ("figures.collecting",),
+        ("figures.rejections",),
         ("comparison.compare", "reports.overview", "simulation.plans", "simulation.replicas"),
         ("replay.replay", "replay.figure"),
         (

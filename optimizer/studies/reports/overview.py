@@ -97,9 +97,8 @@ class PoolRow(Document):
         Where a share of the requests must keep to limits, these are no targets of their own.
         """
         label = METRICS[metric].label
-        for figure in self.targets:
-            if figure.measure == label or figure.measure.endswith(f" {label}"):
-                return figure
+        for figure in self._measured(label):
+            return figure
         value, limit = {
             "itl": (self.itl_ms, self.itl_target_ms),
             "ttft": (self.ttft_ms, self.ttft_target_ms),
@@ -107,6 +106,19 @@ class PoolRow(Document):
         if limit is None or any(figure.measure == MISSED.label for figure in self.targets):
             return None
         return TargetFigure(measure=label, value=value, limit=limit)
+
+    def targets_on(self, metric: MetricName) -> tuple[TargetFigure, ...]:
+        """Return all that targets on a metric are about, several percentiles say, beside their limits."""
+        one = self.target_on(metric)
+        return self._measured(METRICS[metric].label) or (() if one is None else (one,))
+
+    def _measured(self, label: str) -> tuple[TargetFigure, ...]:
+        """Return the figures of a metric, by what it is called: its mean, its percentiles."""
+        return tuple(
+            figure
+            for figure in self.targets
+            if figure.measure == label or figure.measure.endswith(f" {label}")
+        )
 
 
 class TypeRow(Document):
