@@ -122,9 +122,9 @@ def _add_replica(parser: argparse.ArgumentParser, *tables: str) -> None:
     group = parser.add_argument_group("batch server, which answers requests without tokens together")
     for flag, _, metavar, text in _BATCH_FLAGS:
         scale = {"MS": MILLISECONDS, "MS/REQUEST": MILLISECONDS_PER_REQUEST}.get(metavar)
-        kind: Any = quantity(scale) if scale else {"--jobs": int}.get(flag, str)
+        reads: Any = quantity(scale) if scale else {"--jobs": int}.get(flag, str)
         more: Any = {"action": "append"} if flag == "--stage" else {}
-        group.add_argument(flag, metavar=metavar, type=kind, help=text, **more)
+        group.add_argument(flag, metavar=metavar, type=reads, help=text, **more)
     _add_queue(parser.add_argument_group("queue model"))
     parser.add_argument(
         "--batch",
