@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from optimizer.cli.command import quantity
 from optimizer.units import MILLISECONDS, MILLISECONDS_PER_REQUEST
@@ -16,6 +16,13 @@ _OWN_FLAGS = (
     ("--trigger", "trigger", "NAME", "what starts a batch: oldest, collect, gap, interval, clock (oldest)"),
     ("--window", "window", "MS", "how long a batch is collected (0)"),
     ("--queue-counts", "queueCounts", "NAME", "whom --max-queue counts: waiting, system (waiting)"),
+    ("--jobs", "jobs", "N", "requests in the server and its stages at once, the others before (any)"),
+    (
+        "--stage",
+        "stages",
+        "NAME,WHERE,MS[,CV[,WORKERS]]",
+        "a stage before or after the batch, with its mean time (CV 1, 1 worker); may be given again",
+    ),
 )
 """Flags that only batch servers have, and the fields that they give."""
 _SHARED_FLAGS = {"max_batch": "maxBatchSize", "max_queue": "maxQueueSize", "arrival_cv": "arrivalCV"}
@@ -29,8 +36,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that only batch servers have."""
     group = parser.add_argument_group("batch server, which answers requests without tokens together")
     for flag, _, metavar, text in _OWN_FLAGS:
-        kind = quantity(_SCALES[metavar]) if metavar in _SCALES else str
-        group.add_argument(flag, metavar=metavar, type=kind, help=text)
+        kind: Any = quantity(_SCALES[metavar]) if metavar in _SCALES else {"N": int}.get(metavar, str)
+        more: Any = {"action": "append"} if flag == "--stage" else {}
+        group.add_argument(flag, metavar=metavar, type=kind, help=text, **more)
 
 
 def row_of(
@@ -48,7 +56,7 @@ def row_of(
         SpecError: a flag is wrong, or of no use for a batch server.
     """
     own = {name: getattr(arguments, flag) for flag, (_, name, *_) in zip(OWN_FLAGS, _OWN_FLAGS, strict=True)}
-    given = {name: value for name, value in own.items() if value is not None}
+    given: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
     if not given:
         return None
     from optimizer.batch_rows import BatchRow
@@ -61,6 +69,8 @@ def row_of(
             raise SpecError(f"{_flag(flag)}: a batch server has no use for it; remove it")
         if value is not None:
             given[_SHARED_FLAGS[flag]] = value
+    if "stages" in given:
+        given["stages"] = [_stage(text) for text in given["stages"]]
     parms = {name: given.pop(name) for name in ("base", "slope") if name in given}
     try:
         return validated(BatchRow, given | {"RPS": rate_rps, "batchParms": parms} | targets)
@@ -105,6 +115,21 @@ def analyzed(row: "BatchRow") -> "BatchAnswer":
     if isinstance(found, NoLongRun):
         raise AnalysisError(f"{found.message}; lower it, or limit the queue")
     return found
+
+
+def _stage(text: str) -> dict[str, object]:
+    """Read a stage as the flag gives it."""
+    from optimizer.errors import SpecError
+
+    name, *rest = text.split(",")
+    kinds = ("where", str), ("time", float), ("cv", float), ("workers", int)
+    try:
+        stage = {key: kind(part) for (key, kind), part in zip(kinds, rest, strict=False)}
+    except ValueError:
+        stage = {}
+    if not 2 <= len(rest) <= len(kinds) or not stage:
+        raise SpecError(f"--stage: must be NAME,WHERE,MS[,CV[,WORKERS]], not {text!r}")
+    return {"name": name, **stage}
 
 
 def _flag(name: str) -> str:

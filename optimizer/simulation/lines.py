@@ -1,7 +1,11 @@
 """A batch server between stages, as plain numbers: what a request passes before its batch, and after it."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Self
 
+import numpy as np
+
+from optimizer.arrays import FloatArray, frozen
 from optimizer.simulation.batches import CLOCK, BatchServer
 
 ALL_JOBS = 0
@@ -23,6 +27,12 @@ class Station(NamedTuple):
     def most(self) -> float:
         """Requests that it can serve [1/ms]."""
         return self.workers / self.mean_ms
+
+    @classmethod
+    def of_row(cls, row: Sequence[float]) -> Self:
+        """Read a row of `station_table`."""
+        before, mean_ms, cv, workers = row
+        return cls(bool(before), mean_ms, cv, int(workers))
 
 
 class Line(NamedTuple):
@@ -61,3 +71,12 @@ def full_rate(server: BatchServer) -> float:
     """Return what full batches answer [requests/ms]."""
     full_ms = server.base_ms + server.slope_ms * server.size
     return server.size / (server.window_ms if server.trigger == CLOCK else full_ms)
+
+
+def station_table(lines: Sequence[Sequence[Station]]) -> FloatArray:
+    """Return the stages of R lines as numbers, shape (R, stages, 4); rows without workers are none."""
+    table = np.zeros((len(lines), max(map(len, lines), default=0), 4))
+    for row, stations in zip(table, lines, strict=True):
+        if stations:
+            row[: len(stations)] = stations
+    return frozen(table)

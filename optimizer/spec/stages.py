@@ -9,8 +9,10 @@ from typing import Literal
 from pydantic import Field
 
 from optimizer.documents import Coefficient, Document, Milliseconds, Name, PositiveCount
-from optimizer.simulation.lines import Station
+from optimizer.simulation.lines import ALL_JOBS, Line, Station
 
+STAGE = "stage:"
+"""What stands before the name of a stage that can serve the least."""
 StagePlace = Literal["before", "after"]
 """Whether requests pass a stage before their batch, or after it."""
 
@@ -49,3 +51,21 @@ def repeated_name(stages: Sequence[Stage]) -> str | None:
     """Return the first name that two stages share; none: they differ."""
     names = [stage.name for stage in stages]
     return next((name for i, name in enumerate(names) if name in names[:i]), None)
+
+
+def slowest_part(line: Line, names: Sequence[str]) -> str | None:
+    """Return what of a line can serve the least: the server, a stage by its name, or its number of jobs.
+
+    Args:
+        line: the line.
+        names: of its stages, in their order.
+
+    Returns:
+        `server`, `stage:` and a name, or `jobs`; none without stages and jobs.
+    """
+    if not line.stations and line.jobs == ALL_JOBS:
+        return None
+    alone_ms = line.server.base_ms + line.server.slope_ms + sum(part.mean_ms for part in line.stations)
+    if line.jobs != ALL_JOBS and line.jobs / alone_ms < line.most:
+        return "jobs"
+    return "server" if line.slowest is None else f"{STAGE}{names[line.slowest]}"

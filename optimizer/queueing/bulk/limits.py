@@ -6,6 +6,8 @@ from optimizer.simulation.lines import ALL_JOBS, Line
 
 MOST_BATCH = 512
 """Largest batch that is analysed: the work grows with its square."""
+MOST_JOBS = 1024
+"""Most jobs at once of a replica that is analysed."""
 ROUNDING = 1e-9
 MOST_CV = 3.0
 """Largest coefficient of variation of the times between arrivals that figures were tested for."""
@@ -61,6 +63,11 @@ def line_problem(line: Line) -> tuple[str, str] | None:
     if line.jobs == ALL_JOBS:
         return None
     problems = (
+        (
+            line.jobs > MOST_JOBS,
+            "jobs",
+            f"at most {MOST_JOBS} jobs at once are analysed, not {line.jobs}; lower it, or remove it",
+        ),
         (
             line.server.room < UNLIMITED,
             "room",

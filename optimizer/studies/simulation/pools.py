@@ -198,6 +198,7 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
         rate_rps=run.rate_rps,
         overload=summary.overload,
         estimated=run.pool.estimated,
+        answers_together=run.pool.answers_together,
         ttft=_latency(summary.ttft, run.pool.ttft_ms, of.get("ttft")) if steady else None,
         itl=_latency(summary.itl, run.pool.itl_ms, of.get("itl")) if steady else None,
         e2e=_latency(summary.e2e, run.prediction.e2e_ms, of.get("e2e")) if steady else None,
