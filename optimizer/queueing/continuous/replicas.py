@@ -106,7 +106,8 @@ class Replicas:
         """Return what one more token of prompts, with its share of a request, adds to an iteration [ms]."""
         times = self.times
         compute = times.compute_slope_ms(decodes + tokens)
-        return compute + times.prompt_attention_ms * self.prompt / 2 + times.per_sequence_ms / self.prompt
+        request = times.per_sequence_ms + times.per_prompt_ms
+        return compute + times.prompt_attention_ms * self.prompt / 2 + request / self.prompt
 
 
 class Iteration(NamedTuple):
