@@ -52,8 +52,9 @@ def _with_what_shows(
         key, scale = BY_NAME[name].key, float(begin[0].scales([name])[0])
         progress(f"with {key}")
         more = refine(problem, solution.with_another(name, scale), progress)
-        error, value = more.standard_errors()[-1], more.values[-1]
-        if value > 0 and error < CLEARLY * value and _weakest(more)[0] is None:
+        error, value = float(more.standard_errors()[-1]), float(more.values[-1])
+        progress(f"{key} {value:.3g} ± {error:.2g}")
+        if value > 0 and error < CLEARLY * value and _unknown(more) is None:
             solution = more
     return solution
 
@@ -75,13 +76,18 @@ def _weakest(solution: Solution) -> tuple[str | None, str]:
                     name,
                     f"these shapes and rates cannot tell it from {others} (condition number {condition:.0f})",
                 )
+    return _unknown(solution) or (None, "")
+
+
+def _unknown(solution: Solution) -> tuple[str, str] | None:
+    """Return a parameter whose standard error is too large, and the reason; none where all are known."""
     errors = dict(zip(solution.names, solution.standard_errors(), strict=True))
     values = dict(zip(solution.names, solution.values, strict=True))
-    for name in droppable:
+    for name in [name for name in SIMPLIFIED_FIRST if name in solution.names]:
         little = name in DRAWN and values[name] < LITTLE * plausible(name, values)
         if errors[name] > (LITTLE_KNOWN if little else MOST_RELATIVE_ERROR) * values[name]:
             return name, f"{values[name]:.3g} ± {errors[name]:.2g} is not known from these runs"
-    return None, ""
+    return None
 
 
 def _unseen_direction(solution: Solution, free: Sequence[str]) -> list[str]:

@@ -72,6 +72,11 @@ class Replicas:
         return self.prompt**2 * (1 + self.prompt_scv)
 
     @property
+    def before_a_token(self) -> FloatArray:
+        """Tokens before one of a prompt, on average over tokens: long prompts have more of them."""
+        return self.prompt * (1 + self.prompt_scv) / 2
+
+    @property
     def context_variance(self) -> FloatArray:
         """Variance of what requests that decode hold in the cache, each by its mean over its life (eq. 67).
 
@@ -92,11 +97,11 @@ class Replicas:
 
         Args:
             decodes: answers in progress.
-            tokens: tokens of prompts; on average each stands in the middle of its own.
+            tokens: tokens of prompts.
             prompts: how many prompts these belong to; not given: as many as they make.
         """
         count = tokens / self.prompt if prompts is None else prompts
-        return self.times.ms(decodes, decodes * self.context, tokens, count, tokens * self.prompt / 2)
+        return self.times.ms(decodes, decodes * self.context, tokens, count, tokens * self.before_a_token)
 
     def lone_prompt_ms(self, decodes: FloatArray | float) -> FloatArray:
         """Return the time of an iteration with one whole prompt, on average over its length."""
@@ -107,7 +112,7 @@ class Replicas:
         times = self.times
         compute = times.compute_slope_ms(decodes + tokens)
         request = times.per_sequence_ms + times.per_prompt_ms
-        return compute + times.prompt_attention_ms * self.prompt / 2 + request / self.prompt
+        return compute + times.prompt_attention_ms * self.before_a_token + request / self.prompt
 
 
 class Iteration(NamedTuple):
