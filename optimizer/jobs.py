@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from optimizer.batch_rows import analyze_batch, size_batch
 from optimizer.candidates import SizingMemo, find_candidates
 from optimizer.errors import SpecError
 from optimizer.pipeline import Timings, solve
@@ -59,6 +60,7 @@ __all__ = [
     "SolveOptions",
     "Timings",
     "add_profile",
+    "analyze_batch",
     "analyze_replicas",
     "check_documents",
     "compare_plans",
@@ -73,6 +75,7 @@ __all__ = [
     "show_fit",
     "simulate_plan",
     "simulate_replica",
+    "size_batch",
     "size_replicas",
     "solve",
     "start_document",

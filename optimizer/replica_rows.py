@@ -38,6 +38,10 @@ class ReplicaRow(QueueProblem):
     """Of the iteration law [ms]."""
     per_prompt_ms: Quantity = Field(0.0, alias="perPrompt")
     """Of the iteration law [ms per prompt]."""
+    expert_read_ms: Quantity = Field(0.0, alias="expertRead")
+    """Of the iteration law [ms]."""
+    expert_share: Quantity = Field(0.0, alias="expertShare", lt=1)
+    """Of the iteration law."""
     client_offset_ms: Quantity = Field(0.0, alias="clientOffset")
     """What a client sees beyond it [ms]."""
     pipeline_depth: Quantity = Field(0.0, alias="pipelineDepth")

@@ -40,18 +40,18 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 """Low to high: a module imports only what stands before it; those of one layer do not meet."""
 
 INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
-    "optimizer.timing": (("law",), ("engine",), ("linear", "iteration", "batch"), ("table",)),
+    "optimizer.timing": (("law",), ("engine",), ("linear", "iteration", "batch"), ("mixture",), ("table",)),
     "optimizer.compat": (("queue_service",),),
     "optimizer.starters": (("use_cases", "prices"), ("document",)),
     "optimizer.spec": (
-        ("provenance",),
+        ("provenance", "stages"),
         ("schema", "yaml_format"),
         ("messages", "positions"),
         ("faults", "samples", "assumptions"),
         ("files",),
         ("names",),
         ("currency",),
-        ("system", "writing"),
+        ("system", "writing", "csv_rows"),
         ("loads", "examination"),
         ("load_traces",),
     ),
@@ -69,25 +69,28 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("performance",),
         ("continuous.replicas",),
         ("continuous.schedulers", "continuous.latencies"),
-        ("bulk", "bulk.limits", "bulk.poisson"),
+        ("bulk", "bulk.limits", "bulk.poisson", "bulk.lattice"),
         ("bulk.chain",),
         ("bulk.answers", "bulk.gaps", "bulk.totals"),
         ("bulk.services", "bulk.windows"),
         ("bulk.beyond",),
-        ("bulk.steady", "bulk.sampled"),
+        ("bulk.steady", "bulk.sampled", "bulk.stations", "bulk.nodes"),
+        ("bulk.passing",),
         ("continuous.model", "reference", "bulk.model", "targets"),
         ("sizing", "table"),
     ),
     "optimizer.simulation": (
         ("limits", "requests", "arrivals", "lengths"),
         ("batches",),
+        ("lines",),
         ("law",),
         ("clients",),
         ("machine", "machine.compiling", "machine.state"),
         ("machine.times", "machine.queue", "machine.decodes"),
         ("machine.memory",),
         ("machine.clients", "machine.scheduler"),
-        ("machine.iterations", "machine.sharing", "machine.collecting"),
+        ("machine.iterations", "machine.sharing", "machine.collecting", "machine.stations", "machine.jobs"),
+        ("machine.passing",),
         ("engine", "workload"),
         ("summary",),
         ("replicas", "trace"),
@@ -171,6 +174,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "figures.fits",
             "simulation.pools",
         ),
+        ("figures.collecting",),
+        ("figures.rejections",),
         ("comparison.compare", "reports.overview", "simulation.plans", "simulation.replicas"),
         ("replay.replay", "replay.figure"),
         (
@@ -186,7 +191,15 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.render": (
         ("text", "names", "columns", "estimates", "target_words", "section", "simulation_words"),
         ("plots.style", "money", "tables", "simulation_section"),
-        ("comparison_words", "plots.curves", "plots.bars", "plots.grids", "explanation_words"),
+        (
+            "comparison_words",
+            "batch_columns",
+            "plots.curves",
+            "plots.bars",
+            "plots.grids",
+            "explanation_words",
+        ),
+        ("batch_section",),
         ("progress", "plots", "sections"),
         ("pages", "plan_tables", "replica_tables", "comparison_tables", "server_tables", "estimate_tables"),
         ("fit_tables",),
@@ -219,13 +232,13 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("v1.fleet", "v1.targets"),
         ("metrics",),
         ("compat.routes", "v1.routes", "client.errors", "client.calls"),
-        ("client.sending",),
+        ("client.sending", "client.fleet_calls"),
         ("client.blocking", "client.asynchronous"),
         ("app", "client"),
     ),
     "optimizer.cli": (
         ("command",),
-        ("solving", "asking"),
+        ("solving", "asking", "batch_servers"),
         (
             "starting",
             "planning",
@@ -279,9 +292,9 @@ HOMES = {
 """The only modules or packages that may import a library."""
 
 JOBS = {
-    "add_profile", "analyze_replicas", "check_documents", "choose", "compare", "explain",
+    "add_profile", "analyze_batch", "analyze_replicas", "check_documents", "choose", "compare", "explain",
     "find_candidates", "fit_reports", "make_figure", "make_report", "predict_points", "repair_plan",
-    "replay", "show_fit", "simulate_plan", "simulate_replica", "simulation_of", "size_replicas",
+    "replay", "show_fit", "simulate_plan", "simulate_replica", "simulation_of", "size_batch", "size_replicas",
     "solve",
 }  # fmt: skip
 """What computes for users; the shells have it from `optimizer.jobs`."""

@@ -31,9 +31,11 @@ TERMS = {
     "weightRead": 4.0,
     "batchBase": 0.9,
     "perPrompt": 0.4,
+    "expertRead": 12.0,
+    "expertShare": 0.125,
 }
 SEEN = {"clientOffset": 7.0, "pipelineDepth": 0.8, "frontEndLag": 0.002}
-FURTHER = [*list(TERMS)[3:], *SEEN]
+FURTHER = [*list(TERMS)[3:9], *SEEN]
 
 
 def times(**changes: float) -> IterationTimes:
@@ -72,6 +74,7 @@ def test_every_term_counts_what_it_says(
     by_hand += TERMS["perPrompt"] * prompts
     if decodes + prompts > 1:
         by_hand += TERMS["batchBase"]
+    by_hand += TERMS["expertRead"] * (1 - (1 - TERMS["expertShare"]) ** (decodes + tokens))
     found = times(**TERMS).ms(float(decodes), kv_tokens, float(tokens), float(prompts), float(attention))
     assert found[0] == pytest.approx(by_hand, rel=1e-14)
 
@@ -81,11 +84,16 @@ def test_without_the_further_terms_it_is_the_law_of_the_reference() -> None:
     assert found[0] == 5.0 + 0.02 * 43 + 1e-4 * 600
 
 
-@given(tokens=st.floats(0.5, 5000), read=st.floats(0, 20))
-def test_the_slope_of_the_compute_is_its_derivative(tokens: float, read: float) -> None:
-    law, step = times(alpha=5.0, beta=0.02, weightRead=read), 1e-4 * tokens
+@given(tokens=st.floats(0.5, 5000), read=st.floats(0, 20), experts=st.sampled_from([0.0, 3.0]))
+def test_the_slope_of_the_compute_is_its_derivative(tokens: float, read: float, experts: float) -> None:
+    law = times(alpha=5.0, beta=0.02, weightRead=read, expertRead=experts, expertShare=0.1 if experts else 0)
+    step = 1e-4 * tokens
     rise = law.ms(tokens + step, 0.0) - law.ms(tokens - step, 0.0)
-    assert law.compute_slope_ms(np.array([tokens]))[0] == pytest.approx(rise[0] / (2 * step), rel=1e-4)
+    slope = law.compute_slope_ms(np.array([tokens]))
+    assert slope[0] == pytest.approx(rise[0] / (2 * step), rel=1e-4)
+    if not read:
+        tangent = law.standing_ms(np.array([tokens])) + slope * tokens
+        assert tangent[0] == pytest.approx(law.ms(tokens, 0.0)[0], rel=1e-12)
 
 
 # --- documents --------------------------------------------------------------------------------------------

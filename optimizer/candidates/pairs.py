@@ -142,6 +142,8 @@ def collecting_of(arrays: SystemArrays, pairs: Pairs) -> Collecting:
         servers.window_ms[pairs.server, pairs.accelerator],
         np.where(own < 0, UNLIMITED, own),
         servers.counts_system[pairs.server],
+        servers.stations[pairs.server],
+        servers.jobs[pairs.server],
     )
 
 

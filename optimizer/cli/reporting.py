@@ -41,6 +41,8 @@ KINDS = {
     "timing": "token times of the fitted latency model against batch",
     "distribution": "how latencies spread over requests: in closed form and simulated",
     "percentiles": "means and percentiles of latencies against load: the same",
+    "window": "replicas and latency of a batch server by window and batch limit",
+    "rejection": "rejected requests and latency of a batch server against load",
     "cost": "cost against load, by accelerator",
     "pareto": "cost against latency, by accelerator, with the Pareto front",
 }

@@ -89,6 +89,10 @@ class Collecting:
     """Requests that may wait, or be in the system; `UNLIMITED`: any number."""
     counts_system: BoolArray
     """Whether the room holds those in service as well."""
+    stations: FloatArray
+    """The stages around each, as `station_table` gives them; shape (R, stages, 4)."""
+    jobs: IntArray
+    """Requests that are in each and its stages at once; `ALL_JOBS`: any number."""
 
 
 @dataclass(frozen=True, slots=True)

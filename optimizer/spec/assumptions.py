@@ -4,13 +4,15 @@ from collections.abc import Iterable
 from functools import partial
 
 from optimizer.errors import SpecError
-from optimizer.queueing.bulk.limits import server_problem
+from optimizer.queueing.bulk.limits import line_problem, server_problem
 from optimizer.queueing.measures import Measure
 from optimizer.queueing.performance import VARIABILITY, QueueModel
 from optimizer.queueing.table import QUEUE_MODELS, law_problem, models_that, variability_problem
 from optimizer.simulation.batches import TRIGGERS, BatchServer
 from optimizer.simulation.limits import UNLIMITED
+from optimizer.simulation.lines import ALL_JOBS, Line
 from optimizer.spec.schema import DEFAULT_MAX_BATCH, Load, ModelProfile, ModelTarget, Server
+from optimizer.spec.stages import repeated_name, stations_of
 from optimizer.timing import BatchParms, laws_known
 
 
@@ -45,7 +47,7 @@ def check_server(server: Server, prefix: str, profiles: Iterable[ModelProfile]) 
     mine = list(profiles)
     batched = [profile for profile in mine if profile.batch is not None]
     if not batched:
-        own = ("batch_trigger", "batch_timeout_ms", "batch_window", "queue_counts")
+        own = ("batch_trigger", "batch_timeout_ms", "batch_window", "queue_counts", "stages", "jobs")
         given = [name for name in own if getattr(server, name) != Server.model_fields[name].default]
         if given and mine:
             raise SpecError(
@@ -59,8 +61,12 @@ def check_server(server: Server, prefix: str, profiles: Iterable[ModelProfile]) 
             "it one kind of latency model"
         )
     load = server.current.load
+    twice = repeated_name(server.stages)
+    if twice is not None:
+        raise SpecError(f"{prefix}stages: two are called {twice!r}; give each a name of its own")
     for profile in batched:
-        problem = server_problem(batch_server(server, profile, server.batch_timeout_ms), load.arrival_cv)
+        line = batch_line(server, profile, server.batch_timeout_ms)
+        problem = line_problem(line) or server_problem(line.server, load.arrival_cv)
         if problem is not None:
             part, why = problem
             raise SpecError(f"{prefix}{_SERVER_FIELDS[part]}: on {profile.accelerator!r}: {why}")
@@ -72,6 +78,7 @@ _SERVER_FIELDS = {
     "window_ms": "batchTimeout",
     "counts_system": "queueCounts",
     "arrival_cv": "currentAlloc.load.arrivalCV",
+    "jobs": "jobs",
 }
 
 
@@ -90,6 +97,12 @@ def batch_server(
         server.queue_counts == "system",
         TRIGGERS.index(server.batch_trigger),
     )
+
+
+def batch_line(server: Server, profile: ModelProfile, window_ms: float, max_batch: int | None = None) -> Line:
+    """Return a batch server with its stages as plain numbers."""
+    own = batch_server(server, profile, window_ms, max_batch)
+    return Line(own, stations_of(server.stages), ALL_JOBS if server.jobs is None else server.jobs)
 
 
 def check_load(load: Load, prefix: str) -> None:

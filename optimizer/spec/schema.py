@@ -40,6 +40,7 @@ from optimizer.queueing.performance import MS_PER_S
 from optimizer.queueing.table import REFERENCE, QueueModelName, default_model, without_default
 from optimizer.simulation.batches import QueueCounts, TriggerName
 from optimizer.spec.provenance import Provenance
+from optimizer.spec.stages import Stage
 from optimizer.timing import LawFields, PerfParms, laws_given, laws_known
 
 DEFAULT_MAX_BATCH = 256
@@ -375,6 +376,11 @@ class Server(Document):
         "waiting", alias="queueCounts", exclude_if=lambda counted: counted == "waiting"
     )
     """Whether `maxQueueSize` counts those who wait, or those in service as well; with `batchParms`."""
+    stages: tuple[Stage, ...] = Field((), strict=False, exclude_if=lambda stages: not stages)
+    """What requests pass before their batch, and after it, in each replica of a model with `batchParms`."""
+    jobs: PositiveCount | None = Field(None, exclude_if=lambda jobs: jobs is None)
+    """Requests that are in a replica at once, in its stages and its batch; the others wait before it, as in
+    front of a worker that takes jobs from a queue; none: any number. With `batchParms`."""
     accelerators: tuple[Name, ...] | None = Field(None, strict=False, fail_fast=True)
     """The accelerators it may use; none: all."""
     current: AllocationData = Field(AllocationData(), alias="currentAlloc")

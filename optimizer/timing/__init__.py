@@ -5,6 +5,7 @@ from optimizer.timing.engine import ClientTimes, EngineLaw, IterationTimes, Sche
 from optimizer.timing.iteration import DEFAULT_MAX_NUM_TOKENS, FullIterationLaw, IterationLaw, PerfParms
 from optimizer.timing.law import Law, RequestShapes, ServiceLaw, TokenTimes
 from optimizer.timing.linear import DecodeParms, LinearLaw, PrefillParms
+from optimizer.timing.mixture import MixtureIterationLaw
 from optimizer.timing.table import LawFields, LawTable, laws_given, laws_known
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "LawFields",
     "LawTable",
     "LinearLaw",
+    "MixtureIterationLaw",
     "PerfParms",
     "PrefillParms",
     "RequestShapes",

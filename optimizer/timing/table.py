@@ -15,6 +15,7 @@ from optimizer.timing.batch import BatchFields, BatchLaw
 from optimizer.timing.iteration import FullIterationLaw, IterationFields, IterationLaw
 from optimizer.timing.law import Law, RequestShapes
 from optimizer.timing.linear import LinearFields, LinearLaw
+from optimizer.timing.mixture import MixtureIterationLaw
 
 
 class LawFields(
@@ -23,7 +24,7 @@ class LawFields(
     """The fields of a document that gives one law, whichever."""
 
 
-LAWS: tuple[type[Law], ...] = (LinearLaw, IterationLaw, FullIterationLaw, BatchLaw)
+LAWS: tuple[type[Law], ...] = (LinearLaw, IterationLaw, MixtureIterationLaw, FullIterationLaw, BatchLaw)
 """All laws, in the order in which messages name them."""
 
 

@@ -27,7 +27,7 @@ LAWS = {
     "70b": {"a": 55.0, "d": 0.3, "g": 1e-4},
 }
 """Coefficients by their letters: base, compute, KV read; per sequence, attention, prompt, knee."""
-LETTERS = "adgbqemsr"
+LETTERS = "adgbqemsrxy"
 """In the order of `IterationTimes`."""
 LATENCIES: tuple[LatencyName, ...] = ("ttft", "itl", "e2e")
 Row = tuple[str | float, ...]
@@ -198,7 +198,7 @@ def test_the_kv_cache_caps_the_answers_in_progress() -> None:
     law = one_row.replicas
     room = Room(np.array([256]), np.array([100]), np.array([1000.0]))
     full = FullIterationLaw.of_rows(
-        np.array([*([value] for value in (55.0, 0.3, 1e-4, *[0.0] * 9)), [512.0], [0.0]]),
+        np.array([*([value] for value in (55.0, 0.3, 1e-4, *[0.0] * 11)), [512.0], [0.0]]),
         RequestShapes(np.array([63.9]), np.array([64.1])),
     )
     capped = ContinuousQueues.of_law(full, room, Variability(np.ones(1), np.ones(1), np.ones(1)))

@@ -18,6 +18,7 @@ from optimizer.simulation.engine import Run
 from optimizer.simulation.law import Coefficients, IterationCoefficients, SharedCoefficients
 from optimizer.simulation.lengths import Lengths
 from optimizer.simulation.limits import UNLIMITED, Limits
+from optimizer.simulation.lines import ALL_JOBS, Line
 from optimizer.simulation.replicas import Effort, run_replica
 from optimizer.simulation.requests import Requests
 from optimizer.simulation.summary import (
@@ -30,7 +31,7 @@ from optimizer.simulation.summary import (
 )
 from optimizer.simulation.workload import Load, OpenLoad, TraceLoad
 from optimizer.spec import schema
-from optimizer.spec.assumptions import batch_server
+from optimizer.spec.assumptions import batch_line
 from optimizer.spec.system import System
 from optimizer.studies.simulation.document import (
     Interval,
@@ -131,10 +132,11 @@ def _pool_run(system: System, name: str, pool: Pool, prediction: Prediction) -> 
     )
 
 
-def _batch_server(server: schema.Server, profile: schema.ModelProfile, pool: Pool) -> BatchServer:
-    """Return the batch server of a pool, with the window that the plan chose."""
+def _batch_server(server: schema.Server, profile: schema.ModelProfile, pool: Pool) -> BatchServer | Line:
+    """Return the batch server of a pool with its stages, and the window that the plan chose."""
     window_ms = server.batch_timeout_ms if pool.batch_window_ms is None else pool.batch_window_ms
-    return batch_server(server, profile, window_ms, pool.max_batch)
+    line = batch_line(server, profile, window_ms, pool.max_batch)
+    return line if line.stations or line.jobs != ALL_JOBS else line.server
 
 
 def open_load(requests: schema.Load | Replica, rate_rps: float) -> OpenLoad:
@@ -196,6 +198,7 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
         rate_rps=run.rate_rps,
         overload=summary.overload,
         estimated=run.pool.estimated,
+        answers_together=run.pool.answers_together,
         ttft=_latency(summary.ttft, run.pool.ttft_ms, of.get("ttft")) if steady else None,
         itl=_latency(summary.itl, run.pool.itl_ms, of.get("itl")) if steady else None,
         e2e=_latency(summary.e2e, run.prediction.e2e_ms, of.get("e2e")) if steady else None,
