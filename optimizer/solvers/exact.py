@@ -11,6 +11,7 @@ import numpy as np
 from optimizer.solvers.bounds import least_values
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.formulation import undominated
+from optimizer.solvers.known import Known
 from optimizer.solvers.levels import VALUE, is_better, levels_of
 from optimizer.solvers.milp import SessionFactory, solve_milp
 from optimizer.solvers.problem import Level, Problem, Solution, Status
@@ -23,12 +24,19 @@ MIXED_SHARE = 0.9
 """Part of the time left for a mixed plan after which the single one is looked at, if that is not proved."""
 PATTERNS_SHARE = 0.2
 """Part of the time left that patterns get before numbers of replicas: enough for what is easy for them."""
+KNOWN_SHARE = 0.7
+"""The same where the answer to a problem that differs in one thing is known, which patterns make use of."""
 REPLICAS_SHARE = 0.5
 """Part of the time left that numbers of replicas get then, before patterns get the rest."""
 
 
 def solve_exactly(
-    problem: Problem, session: SessionFactory, deadline: Deadline, *, with_patterns: bool
+    problem: Problem,
+    session: SessionFactory,
+    deadline: Deadline,
+    *,
+    with_patterns: bool,
+    known: Known | None = None,
 ) -> Solution:
     """Choose candidates within the capacities, level by level; never worse than what runs, or than greedy.
 
@@ -37,6 +45,7 @@ def solve_exactly(
         session: loads a model into a solver.
         deadline: when all levels are due.
         with_patterns: whether the solver takes patterns, as HiGHS does.
+        known: the answer to a problem that differs in one thing, if there is one.
 
     Raises:
         SolverError: the solver failed, or what it returned breaks a limit.
@@ -47,8 +56,9 @@ def solve_exactly(
     from optimizer.solvers.patterns.solve import solve_patterns
 
     followed = mixed and len(np.unique(problem.table.server)) <= REPLICAS_TO_SERVERS
-    share = PATTERNS_SHARE if followed else MIXED_SHARE if mixed else 1.0
-    found = solve_patterns(problem, deadline.share(share))
+    first = PATTERNS_SHARE if known is None else KNOWN_SHARE
+    share = first if followed else MIXED_SHARE if mixed else 1.0
+    found = solve_patterns(problem, deadline.share(share), known)
     if not mixed or found.status is Status.optimal or deadline.passed:
         return found
     if not followed:
@@ -57,7 +67,7 @@ def solve_exactly(
     best = _joined(problem, found, solve_milp(problem, session, deadline.share(REPLICAS_SHARE)))
     if best.status is Status.optimal or deadline.passed:
         return best
-    return _joined(problem, solve_patterns(problem, deadline), best)
+    return _joined(problem, solve_patterns(problem, deadline, known), best)
 
 
 def _not_worse_than_single(problem: Problem, found: Solution, deadline: Deadline) -> Solution:

@@ -12,7 +12,8 @@ from optimizer.generate import generate_system
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.exact import solve_exactly
 from optimizer.solvers.highs import HighsSession
-from optimizer.solvers.levels import is_better, value_of
+from optimizer.solvers.known import Known
+from optimizer.solvers.levels import is_better, served, value_of
 from optimizer.solvers.milp import solve_milp
 from optimizer.solvers.patterns.parts import Parts, parts_of
 from optimizer.solvers.patterns.pool import pool_of
@@ -178,7 +179,8 @@ def test_a_stopped_solve_is_never_worse_than_its_seed_and_its_bounds_hold(
 def test_a_mixed_plan_that_starts_from_a_single_one_is_not_worse(limit_s: float) -> None:
     mixed = scarce_problem(40, 1.9, mixed=True)
     plain = solve_patterns(scarce_problem(40, 1.9, mixed=False))
-    found = solve_patterns(mixed, Deadline.after(limit_s), plain.replicas)
+    known = Known(plain.replicas, ~served(mixed, plain.replicas), plain.levels)
+    found = solve_patterns(mixed, Deadline.after(limit_s), known)
     assert not is_better(mixed, plain.replicas, found.replicas)
 
 
