@@ -35,7 +35,7 @@ from optimizer.queueing.performance import (
 from optimizer.queueing.sizing import largest_rate
 from optimizer.queueing.table import QUEUE_MODELS, QueueModelName, law_problem, variability_problem
 from optimizer.queueing.targets import TARGET_TOLERANCE, Targets, meets_target
-from optimizer.timing import Law, LawFields, RequestShapes, laws_given
+from optimizer.timing import Law, LawFields, RequestShapes, StaticLaw, laws_given
 
 
 class _ReplicaShape(Document):
@@ -71,6 +71,8 @@ class Replica(LawFields, _ReplicaShape):
                 "one_law",
                 "give either decodeParms and prefillParms (linear law) or perfParms (iteration law)",
             )
+        if laws_given(self) == [StaticLaw] and "queue_model" not in self.model_fields_set:
+            object.__setattr__(self, "queue_model", StaticLaw.name)  # the only one that takes it
         self._check_queue_model(laws_given(self)[0])
         return self
 
@@ -307,6 +309,7 @@ def _queues(replicas: Sequence[Replica]) -> list[tuple[IntArray, QueueModel]]:
             RequestShapes(
                 np.array([replica.in_tokens for replica in mine]),
                 np.array([replica.out_tokens for replica in mine]),
+                np.array([replica.out_tokens_cv for replica in mine]),
             ),
         )
         if not law.has_work().all():

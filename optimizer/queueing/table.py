@@ -11,18 +11,20 @@ from optimizer.queueing.bulk.model import BulkQueues
 from optimizer.queueing.continuous.model import ContinuousQueues
 from optimizer.queueing.performance import QueueModel
 from optimizer.queueing.reference import ReplicaQueues
+from optimizer.queueing.static import StaticQueues
 from optimizer.timing import Law
 
 QUEUE_MODELS: dict[str, type[QueueModel]] = {
-    model.name: model for model in (ReplicaQueues, ContinuousQueues, BulkQueues)
+    model.name: model for model in (ReplicaQueues, ContinuousQueues, BulkQueues, StaticQueues)
 }
 """All queue models by the names that documents give them."""
 
 
 def _known(name: str) -> str:
     if name not in QUEUE_MODELS:
-        # That of batch servers goes without saying, with `batchParms`.
-        known = " or ".join(repr(other) for other, model in QUEUE_MODELS.items() if model.has_tokens)
+        # Those of batch servers and of static batches go without saying, with `batchParms` and `batching`.
+        named = [other for other, model in QUEUE_MODELS.items() if model.has_tokens and model.is_named]
+        known = " or ".join(map(repr, named))
         raise PydanticCustomError(
             "queue_model", "must be {known}, not {name}", {"known": known, "name": json.dumps(name)}
         )
@@ -63,7 +65,8 @@ def variability_problem(name: str, coefficients: Mapping[str, float], owner: str
         coefficients: coefficients of variation, by their names in the document.
         owner: whose queue model it is.
     """
-    varied = [f"{wire}: {value:g}" for wire, value in coefficients.items() if value != 1]
+    own = QUEUE_MODELS[name].own_variability
+    varied = [f"{wire}: {value:g}" for wire, value in coefficients.items() if value != 1 and wire not in own]
     if not varied or QUEUE_MODELS[name].takes_variability:
         return None
     others = models_that(lambda model: model.takes_variability and model.has_tokens)

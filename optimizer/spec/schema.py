@@ -4,8 +4,9 @@ Wire names are those of the reference, llm-inferno (docs/glossary.md), matched i
 the unit (``arrival_rate_rpm``). Unknown keys, wrong types, NaN and infinity are errors with their path.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import inf
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
@@ -41,12 +42,12 @@ from optimizer.queueing.table import QueueModelName
 from optimizer.simulation.batches import QueueCounts, TriggerName
 from optimizer.spec.provenance import Provenance
 from optimizer.spec.stages import Stage
-from optimizer.timing import BatchLaw, LawFields, PerfParms, laws_known
+from optimizer.timing import BatchLaw, Law, LawFields, PerfParms, StaticLaw, laws_known
 
 DEFAULT_MAX_BATCH = 256
 """Batch limit where a profile states none (the ceiling of llm-inferno's optimizer-light)."""
-BULK = "bulk"
-"""The queue model of batch servers."""
+OWN_QUEUE_MODELS: Mapping[type[Law], str] = MappingProxyType({BatchLaw: "bulk", StaticLaw: "static"})
+"""The queue models of batch servers and of static batches, the only ones that take their laws."""
 
 
 class Power(Document):
@@ -181,8 +182,8 @@ class ModelProfile(LawFields, _ProfileKey):
     @model_validator(mode="after")
     def _one_law(self) -> "ModelProfile":
         known = laws_known(self)
-        if known == [BatchLaw] and "queue_model" not in self.model_fields_set:
-            object.__setattr__(self, "queue_model", BULK)  # the only one that takes it
+        if "queue_model" not in self.model_fields_set and known and known[0] in OWN_QUEUE_MODELS:
+            object.__setattr__(self, "queue_model", OWN_QUEUE_MODELS[known[0]])
         if len(known) > 1:
             keys = " and ".join(law.keys(type(self)) for law in known)
             raise PydanticCustomError(

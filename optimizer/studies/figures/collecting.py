@@ -12,9 +12,8 @@ from typing import Literal
 import numpy as np
 
 from optimizer.arrays import FloatArray
-from optimizer.queueing.bulk.model import BulkQueues
+from optimizer.queueing.bulk.model import BulkQueues, LongRun
 from optimizer.queueing.bulk.sampled import Sampled
-from optimizer.queueing.bulk.steady import Steady
 from optimizer.queueing.measures import Measure
 from optimizer.simulation.batches import CLOCK
 from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, plain
@@ -45,7 +44,7 @@ class _Ways:
     load_rps: float
     """Of all replicas together."""
 
-    def long_runs(self, times: int = 1) -> list[Steady | Sampled | None]:
+    def long_runs(self, times: int = 1) -> list[LongRun | None]:
         """Return the long run of each with these replicas, or with so many times as many."""
         return [
             None if math.isnan(count) else self.servers.row_at(row, self.load_rps / (times * count))
@@ -53,7 +52,7 @@ class _Ways:
         ]
 
 
-def shown_ms(long_run: Steady | Sampled, measure: Measure) -> float:
+def shown_ms(long_run: LongRun, measure: Measure) -> float:
     """Return a figure of the latency as exactly as a picture shows it.
 
     Far tails fall like powers of a number, so that few probabilities tell where one is crossed.
@@ -184,7 +183,7 @@ def _panels(
     return replicas, latencies
 
 
-def _latencies(runs: Sequence[Steady | Sampled | None], measure: Measure) -> FloatArray:
+def _latencies(runs: Sequence[LongRun | None], measure: Measure) -> FloatArray:
     return np.array([math.nan if run is None else shown_ms(run, measure) for run in runs])
 
 

@@ -22,7 +22,7 @@ PERCENT = 100.0
 def rejection_figure(placed: Placed) -> Figure:
     """Return the share of requests that find no room, and latencies, against the load (eq. 103)."""
     rate_rps = loads_rps(placed)
-    panels = (latency_panel(placed, rate_rps),)
+    panels: tuple[CurvePanel, ...] = (latency_panel(placed, rate_rps),)
     note = "any number may wait, so that none is rejected"
     if _has_room(placed):
         panels = (_rejected_panel(placed, rate_rps), *panels)
