@@ -2,7 +2,7 @@
 
 The number waiting at the ends of batches is a Markov chain. A batch lasts as long as its longest answer, and
 that time counts as gamma, so that arrivals in it are negative binomial. Means follow from the cycles between
-batches by renewal (eq. 118, 119).
+batches by renewal (eq. 120, 121).
 """
 
 from dataclasses import dataclass, fields
@@ -162,7 +162,7 @@ class StaticQueues(QueueModel):
 
 
 def _arrivals(rate: float, times: _Times, room: int) -> FloatArray:
-    """Return how likely j requests come in a batch of n, shape (B, room + 1) (eq. 118)."""
+    """Return how likely j requests come in a batch of n, shape (B, room + 1) (eq. 120)."""
     shape = (times.mean_ms / times.spread_ms) ** 2
     mean = rate * times.mean_ms
     j = np.arange(room + 1)

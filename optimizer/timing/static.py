@@ -69,7 +69,7 @@ class StaticLaw(ServiceLaw):
         return cls(alpha, beta, gamma, delta, padded, shapes.in_tokens, shapes.out_tokens, cv)
 
     def service_time_ms(self, occupancy: FloatArray) -> FloatArray:
-        """Return the time of a batch of so many, from its first prompt to its last token (eq. 114)."""
+        """Return the time of a batch of so many, from its first prompt to its last token (eq. 116)."""
         longest = self.out_tokens * longest_to_mean(self.out_tokens_cv, occupancy)
         steps = np.maximum(longest - 1, 0.0)
         own = np.where(self.padded > 0, steps, np.maximum(self.out_tokens - 1, 0.0))
@@ -82,7 +82,7 @@ class StaticLaw(ServiceLaw):
         return np.where(self.in_tokens > 0, prompt, 0.0)
 
     def spread_ms(self, occupancy: FloatArray) -> FloatArray:
-        """Return the standard deviation of the time of a batch of so many, shape (R,) (eq. 116)."""
+        """Return the standard deviation of the time of a batch of so many, shape (R,) (eq. 118)."""
         mean, square = (
             longest_to_mean(self.out_tokens_cv, occupancy, 1),
             longest_to_mean(self.out_tokens_cv, occupancy, 2),
@@ -94,7 +94,7 @@ class StaticLaw(ServiceLaw):
         return np.hypot(per_step * longest, self.decode_per_request_ms * own)
 
     def answer_ms(self, occupancy: FloatArray) -> FloatArray:
-        """Return the time from a request's first token to its last in such a batch, shape (R,) (eq. 117).
+        """Return the time from a request's first token to its last in such a batch, shape (R,) (eq. 119).
 
         Of the others those count whose answers are still going on: the shorter of two lognormal lengths is
         2Φ(−σ/√2) of their mean.
@@ -140,7 +140,7 @@ def is_static(document: Document) -> bool:
 
 
 def longest_to_mean(cv: FloatArray, batch: FloatArray, power: int = 1) -> FloatArray:
-    """Return E[Lᵖ] / E[l]ᵖ for the longest L of n lognormal lengths l, shape (R,) (eq. 115)."""
+    """Return E[Lᵖ] / E[l]ᵖ for the longest L of n lognormal lengths l, shape (R,) (eq. 117)."""
     found = np.ones(len(batch))
     for value in np.unique(cv[cv > 0]):
         rows = cv == value
