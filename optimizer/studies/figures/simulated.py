@@ -20,7 +20,7 @@ from optimizer.tabulation import SECONDS_PER_MINUTE, profile_of
 
 SHOWN: tuple[tuple[LatencyName, str], ...] = (
     ("ttft", "Time to first token"),
-    ("itl", "Inter-token latency, of each request its mean"),
+    ("itl", "Inter-token latency, mean of each request"),
     ("e2e", "Time to last token"),
 )
 SHARES = np.concatenate((np.arange(0.5, 99.0, 0.5), np.arange(99.0, 99.55, 0.1))) / 100
