@@ -334,7 +334,7 @@ def test_files_of_other_tools_are_named_with_what_is_known(text: str) -> None:
 @pytest.mark.parametrize("other", [{"num_prompts": 3}, {"x": 1}, {}])
 def test_a_list_of_mixed_results_names_the_one_that_is_not(other: dict[str, Any]) -> None:
     for rows in (sweep_rows(), [json.loads(vllm())]):
-        with pytest.raises(FitError, match=r"r.json: \[\d\].*keep"):
+        with pytest.raises(FitError, match=r"r.json: \[\d\].*separately"):
             parse_benchmark("r.json", json.dumps([*rows, other]))
 
 
