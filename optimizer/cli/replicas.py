@@ -49,6 +49,7 @@ _LAW_FLAGS = {
         ("--prompt-base", "prompt_base_ms", "ms", "more with a prompt in the iteration"),
         ("--weight-read", "weight_read_ms", "ms", "reading the weights, behind which compute hides"),
         ("--batch-base", "batch_base_ms", "ms", "more with several requests in the iteration"),
+        ("--per-prompt", "per_prompt_ms", "ms/prompt", "per prompt in the iteration"),
         ("--expert-read", "expert_read_ms", "ms", "reading all experts of a mixture"),
         ("--expert-share", "expert_share", "share", "experts of a mixture that a token chooses"),
         ("--client-offset", "client_offset_ms", "ms", "a client's own time before the first token"),
@@ -123,7 +124,11 @@ def _add_replica(parser: argparse.ArgumentParser, *tables: str) -> None:
 
 
 def _add_queue(group: Any) -> None:
-    group.add_argument("--queue-model", metavar="NAME", help="reference (means), or continuous (percentiles)")
+    group.add_argument(
+        "--queue-model",
+        metavar="NAME",
+        help="reference (means) or continuous (percentiles); by default that of the law",
+    )
     group.add_argument(
         "--kv-capacity", metavar="TOKENS", type=int, help="KV cache; continuous caps the batch by it"
     )

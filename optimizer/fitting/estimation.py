@@ -168,6 +168,17 @@ class Solution:
             penalties=self.penalties[:, kept],
         )
 
+    def with_another(self, name: str, scale: float) -> "Solution":
+        """Return the same with a parameter that is 0, for a search that begins here."""
+        return replace(
+            self,
+            names=(*self.names, name),
+            values=np.append(self.values, 0.0),
+            scales=np.append(self.scales, scale),
+            jacobian=np.column_stack([self.jacobian, np.zeros(len(self.jacobian))]),
+            penalties=np.column_stack([self.penalties, np.zeros(len(self.penalties))]),
+        )
+
     def standard_errors(self) -> FloatArray:
         """Return those of the parameters, from the runs alone, shape (P,); 0 of those at 0."""
         free = self.values > 0

@@ -236,7 +236,7 @@ def test_the_report_is_about_the_plan_that_solve_finds(large: System) -> None:
 
 
 def test_every_kind_has_a_name_of_one_word() -> None:
-    assert len(set(KINDS)) == len(KINDS) == 14
+    assert len(set(KINDS)) == len(KINDS) == 16
     assert all(kind.isalpha() and kind.islower() for kind in KINDS)
 
 

@@ -12,8 +12,7 @@ from typing import Literal
 import numpy as np
 
 from optimizer.arrays import FloatArray
-from optimizer.queueing.bulk.model import BulkQueues
-from optimizer.queueing.bulk.sampled import Sampled
+from optimizer.queueing.bulk.model import BulkQueues, LongRun
 from optimizer.queueing.bulk.steady import Steady
 from optimizer.queueing.measures import Measure
 from optimizer.simulation.batches import CLOCK
@@ -45,7 +44,7 @@ class _Ways:
     load_rps: float
     """Of all replicas together."""
 
-    def long_runs(self, times: int = 1) -> list[Steady | Sampled | None]:
+    def long_runs(self, times: int = 1) -> list[LongRun | None]:
         """Return the long run of each with these replicas, or with so many times as many."""
         return [
             None if math.isnan(count) else self.servers.row_at(row, self.load_rps / (times * count))
@@ -53,14 +52,14 @@ class _Ways:
         ]
 
 
-def shown_ms(long_run: Steady | Sampled, measure: Measure) -> float:
+def shown_ms(long_run: LongRun, measure: Measure) -> float:
     """Return a figure of the latency as exactly as a picture shows it.
 
     Far tails fall like powers of a number, so that few probabilities tell where one is crossed.
     """
     if measure.percentile is None:
         return long_run.mean_ms
-    if isinstance(long_run, Sampled):
+    if not isinstance(long_run, Steady):
         return long_run.quantile_ms(measure.percentile / 100)
     from scipy.optimize import brentq
 
@@ -160,7 +159,7 @@ def _panels(
     measures = latencies_shown(placed)
     known = ways.replicas[~np.isnan(ways.replicas)]
     wide = known.max() > WIDE * known.min()
-    along: tuple[Literal["x", "y"], ...] = ("x", "y") if wide else ()
+    along: tuple[Literal["x", "y"], ...] = (("y",) if x.min() <= 0 else ("x", "y")) if wide else ()
     replicas = CurvePanel(
         title=f"Replicas that meet the targets at the load, by {named}",
         x_label=label,
@@ -179,12 +178,12 @@ def _panels(
         y_label="latency [ms]",
         series=tuple(curves),
         guides=(chosen, *latency_levels(placed)),
-        logarithmic=along[:1],
+        logarithmic=("x",) if "x" in along else (),
     )
     return replicas, latencies
 
 
-def _latencies(runs: Sequence[Steady | Sampled | None], measure: Measure) -> FloatArray:
+def _latencies(runs: Sequence[LongRun | None], measure: Measure) -> FloatArray:
     return np.array([math.nan if run is None else shown_ms(run, measure) for run in runs])
 
 
