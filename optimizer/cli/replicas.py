@@ -206,7 +206,7 @@ def _add_analyze(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("simulation")
     group.add_argument("--simulate", action="store_true", help="simulate the replica as well")
     group.add_argument("--requests", metavar="N", type=int, help="requests to simulate (20,000)")
-    group.add_argument("--seed", metavar="S", type=int, help="where chance begins (1)")
+    group.add_argument("--seed", metavar="S", type=int, help="seed of the random numbers (1)")
 
 
 def _effort(arguments: argparse.Namespace) -> "Effort | None":

@@ -59,7 +59,7 @@ def fit(
     """Fit the law to the runs of some reports of one model on one accelerator.
 
     Raises:
-        FitError: the reports are of several models, or too little was measured.
+        FitError: the reports cover several models, or too little was measured.
     """
     model = _one_model(benchmarks, options.key.model)
     runs = [_prepared(run, options) for benchmark in benchmarks for run in benchmark.runs]
@@ -115,7 +115,7 @@ def fit(
 def _one_model(benchmarks: Sequence[Benchmark], given: str | None) -> str:
     names = sorted({benchmark.model for benchmark in benchmarks if benchmark.model})
     if len(names) > 1:
-        raise FitError(f"the reports are of several models, {', '.join(names)}; fit each of them on its own")
+        raise FitError(f"the reports cover several models, {', '.join(names)}; fit each one separately")
     return given or (names[0] if names else UNKNOWN)
 
 

@@ -104,7 +104,7 @@ def _ms(value: Any, name: str, statistic: str, place: str) -> float | None:
         return None
     unit = str(metric.get("unit", "ms"))
     if unit not in _TO_MS:
-        raise FitError(f"{place}: {name}.unit {unit!r} is no unit of time; known are {', '.join(_TO_MS)}")
+        raise FitError(f"{place}: {name}.unit {unit!r} is not a unit of time; known are {', '.join(_TO_MS)}")
     found = measured(metric.get(statistic))
     return None if found is None else found * _TO_MS[unit]
 

@@ -38,7 +38,9 @@ def _read(report: Report) -> Benchmark:
 
 def _run(row: Any, place: str, notes: list[str]) -> BenchmarkRun:
     if not isinstance(row, dict) or not all(mark in row for mark in _MARKS):
-        raise FitError(f"{place}: this is no result of vllm bench serve, unlike the others; keep them apart")
+        raise FitError(
+            f"{place}: this is not a result of vllm bench serve, unlike the others; pass them separately"
+        )
     completed = int(number_at(row, ("completed",), place))
     if completed == 0:
         raise FitError(f"{place}: completed is 0; the benchmark reached no server")
