@@ -3,8 +3,8 @@
     python tests/benchmarks/batch_servers.py --reference DIR [--table NAME]
 
 DIR holds `workloads_batch.json`, `workloads_batch_cv.json`, `workloads_tandem.json`, `workloads_node.json`
-and `workloads_static.json`. Errors are relative, predicted over simulated less 1; those of
-shares are differences.
+and `workloads_static.json`. Errors are relative, predicted over simulated less 1; of shares they are
+differences.
 """
 
 import argparse
