@@ -49,6 +49,7 @@ _LAW_FLAGS = {
         ("--prompt-base", "prompt_base_ms", "ms", "more with a prompt in the iteration"),
         ("--weight-read", "weight_read_ms", "ms", "reading the weights, behind which compute hides"),
         ("--batch-base", "batch_base_ms", "ms", "more with several requests in the iteration"),
+        ("--per-prompt", "per_prompt_ms", "ms/prompt", "per prompt in the iteration"),
         ("--expert-read", "expert_read_ms", "ms", "reading all experts of a mixture"),
         ("--expert-share", "expert_share", "share", "experts of a mixture that a token chooses"),
         ("--client-offset", "client_offset_ms", "ms", "a client's own time before the first token"),
@@ -70,6 +71,7 @@ _SHAPE_FLAGS = (
     "scheduler",
     "kv_capacity",
     "queue_model",
+    "batching",
     "arrival_cv",
     "in_tokens_cv",
     "out_tokens_cv",
@@ -105,6 +107,10 @@ def _add_replica(parser: argparse.ArgumentParser, *tables: str) -> None:
             for flag, _, unit, text in _LAW_FLAGS[part]:
                 kind = quantity(_SCALES[unit]) if unit in _SCALES else float
                 group.add_argument(flag, metavar=unit.upper(), type=kind, help=f"{text} [{unit}]")
+        if title == "linear law":
+            group.add_argument(
+                "--batching", metavar="NAME", help="continuous, static or padded: how requests share a batch"
+            )
         if title == "iteration law":
             group.add_argument(
                 "--max-num-tokens", metavar="TOKENS", type=int, help="token budget of one iteration (8192)"
@@ -123,7 +129,11 @@ def _add_replica(parser: argparse.ArgumentParser, *tables: str) -> None:
 
 
 def _add_queue(group: Any) -> None:
-    group.add_argument("--queue-model", metavar="NAME", help="reference (means), or continuous (percentiles)")
+    group.add_argument(
+        "--queue-model",
+        metavar="NAME",
+        help="reference (means) or continuous (percentiles); by default that of the law",
+    )
     group.add_argument(
         "--kv-capacity", metavar="TOKENS", type=int, help="KV cache; continuous caps the batch by it"
     )
@@ -156,6 +166,10 @@ def _replica(arguments: argparse.Namespace) -> Any:
         }
         if given:
             values[part] = given
+    if values.get("batching", "continuous") != "continuous" and "out_tokens_cv" not in values:
+        from optimizer.spec.assumptions import LENGTHS_NEEDED
+
+        raise SpecError(f"--out-tokens-cv: {LENGTHS_NEEDED}")
     linear = values.keys() & {"decode", "prefill"}
     if bool(linear) == ("iteration" in values):
         either, other = (
@@ -192,7 +206,7 @@ def _add_analyze(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("simulation")
     group.add_argument("--simulate", action="store_true", help="simulate the replica as well")
     group.add_argument("--requests", metavar="N", type=int, help="requests to simulate (20,000)")
-    group.add_argument("--seed", metavar="S", type=int, help="where chance begins (1)")
+    group.add_argument("--seed", metavar="S", type=int, help="seed of the random numbers (1)")
 
 
 def _effort(arguments: argparse.Namespace) -> "Effort | None":

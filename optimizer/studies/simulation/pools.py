@@ -15,7 +15,12 @@ from optimizer.queueing.targets import meets_target
 from optimizer.replica import Percentiles, Replica
 from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.engine import Run
-from optimizer.simulation.law import Coefficients, IterationCoefficients, SharedCoefficients
+from optimizer.simulation.law import (
+    Coefficients,
+    IterationCoefficients,
+    SharedCoefficients,
+    StaticCoefficients,
+)
 from optimizer.simulation.lengths import Lengths
 from optimizer.simulation.limits import UNLIMITED, Limits
 from optimizer.simulation.lines import ALL_JOBS, Line
@@ -42,7 +47,7 @@ from optimizer.studies.simulation.document import (
 )
 from optimizer.studies.simulation.predictions import Prediction, predictions
 from optimizer.tabulation import SECONDS_PER_MINUTE, largest_loss, profile_of
-from optimizer.timing import LawFields
+from optimizer.timing import PADDED, LawFields, LinearLaw, is_static
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,13 +181,10 @@ def times_of(profile: LawFields) -> Coefficients:
     if profile.iteration is not None:
         given = (getattr(profile.iteration, name) for name in IterationCoefficients._fields)
         return IterationCoefficients(*given)
-    decode, prefill = profile.decode, profile.prefill
-    return SharedCoefficients(
-        0.0 if decode is None else decode.base_ms,
-        0.0 if decode is None else decode.per_request_ms,
-        0.0 if prefill is None else prefill.base_ms,
-        0.0 if prefill is None else prefill.per_token_ms,
-    )
+    alpha, beta, gamma, delta = LinearLaw.parameters(profile)
+    if is_static(profile):
+        return StaticCoefficients(alpha, beta, gamma, delta, profile.batching == PADDED)
+    return SharedCoefficients(alpha, beta, gamma, delta)
 
 
 def _targets(system: System, name: str) -> tuple[tuple[Measure, float], ...]:
