@@ -317,6 +317,7 @@ def _queues(replicas: Sequence[Replica]) -> list[tuple[IntArray, QueueModel]]:
             RequestShapes(
                 np.array([replica.in_tokens for replica in mine]),
                 np.array([replica.out_tokens for replica in mine]),
+                np.array([replica.out_tokens_cv for replica in mine]),
             ),
         )
         if not law.has_work().all():

@@ -40,7 +40,13 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 """Low to high: a module imports only what stands before it; those of one layer do not meet."""
 
 INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
-    "optimizer.timing": (("law",), ("engine",), ("linear", "iteration", "batch"), ("mixture",), ("table",)),
+    "optimizer.timing": (
+        ("law",),
+        ("engine",),
+        ("linear", "iteration", "batch"),
+        ("mixture", "static"),
+        ("table",),
+    ),
     "optimizer.compat": (("queue_service",),),
     "optimizer.starters": (("use_cases", "prices"), ("document",)),
     "optimizer.spec": (
@@ -77,6 +83,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("bulk.steady", "bulk.sampled", "bulk.stations", "bulk.nodes"),
         ("bulk.passing",),
         ("continuous.model", "reference", "bulk.model", "targets"),
+        ("static",),
         ("sizing", "table"),
     ),
     "optimizer.simulation": (
@@ -89,7 +96,14 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("machine.times", "machine.queue", "machine.decodes"),
         ("machine.memory",),
         ("machine.clients", "machine.scheduler"),
-        ("machine.iterations", "machine.sharing", "machine.collecting", "machine.stations", "machine.jobs"),
+        (
+            "machine.iterations",
+            "machine.sharing",
+            "machine.collecting",
+            "machine.stations",
+            "machine.jobs",
+            "machine.statics",
+        ),
         ("machine.passing",),
         ("engine", "workload"),
         ("summary",),
@@ -121,8 +135,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.solvers": (
         ("problem", "deadline"),
         ("levels", "model", "bounds", "room"),
-        ("highs", "formulation", "greedy", "saturation"),
-        ("seeds",),
+        ("highs", "formulation", "greedy", "saturation", "patterns.dominance"),
+        ("seeds", "known"),
         ("milp", "staged", "backends", "patterns.parts"),
         ("expansion", "patterns.options"),
         ("patterns.program", "patterns.search"),

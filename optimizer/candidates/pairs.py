@@ -114,7 +114,9 @@ def requests_in_memory(arrays: SystemArrays, server: IntArray, profile: IntArray
 
 def law_of(arrays: SystemArrays, pairs: Pairs) -> Law:
     """Return the latency model of pairs (at least one) that all have the same law."""
-    shapes = RequestShapes(arrays.servers.in_tokens[pairs.server], arrays.servers.out_tokens[pairs.server])
+    servers = arrays.servers
+    lengths = servers.in_tokens, servers.out_tokens, servers.out_tokens_cv
+    shapes = RequestShapes(*(length[pairs.server] for length in lengths))
     laws = arrays.profiles.laws
     return laws.of_rows(int(laws.law[pairs.profile[0]]), pairs.profile, shapes)
 

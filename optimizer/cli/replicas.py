@@ -71,6 +71,7 @@ _SHAPE_FLAGS = (
     "scheduler",
     "kv_capacity",
     "queue_model",
+    "batching",
     "arrival_cv",
     "in_tokens_cv",
     "out_tokens_cv",
@@ -106,6 +107,10 @@ def _add_replica(parser: argparse.ArgumentParser, *tables: str) -> None:
             for flag, _, unit, text in _LAW_FLAGS[part]:
                 kind = quantity(_SCALES[unit]) if unit in _SCALES else float
                 group.add_argument(flag, metavar=unit.upper(), type=kind, help=f"{text} [{unit}]")
+        if title == "linear law":
+            group.add_argument(
+                "--batching", metavar="NAME", help="continuous, static or padded: how requests share a batch"
+            )
         if title == "iteration law":
             group.add_argument(
                 "--max-num-tokens", metavar="TOKENS", type=int, help="token budget of one iteration (8192)"
@@ -161,6 +166,10 @@ def _replica(arguments: argparse.Namespace) -> Any:
         }
         if given:
             values[part] = given
+    if values.get("batching", "continuous") != "continuous" and "out_tokens_cv" not in values:
+        from optimizer.spec.assumptions import LENGTHS_NEEDED
+
+        raise SpecError(f"--out-tokens-cv: {LENGTHS_NEEDED}")
     linear = values.keys() & {"decode", "prefill"}
     if bool(linear) == ("iteration" in values):
         either, other = (

@@ -141,6 +141,10 @@ class QueueModel(ABC):
 
     takes_variability: ClassVar[bool] = False
     """Whether it knows of arrivals that are not Poisson, and of lengths by more than their means."""
+    own_variability: ClassVar[tuple[str, ...]] = ()
+    """Coefficients of variation that it knows where it does not know all, by their keys in documents."""
+    is_named: ClassVar[bool] = True
+    """Whether documents name it; that of static batches goes without saying."""
     has_tokens: ClassVar[bool] = True
     """Whether its requests have tokens; where they do not, it is not one to change to for those that have."""
     judges_shares: ClassVar[bool] = False

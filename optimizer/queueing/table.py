@@ -11,10 +11,11 @@ from optimizer.queueing.bulk.model import BulkQueues
 from optimizer.queueing.continuous.model import ContinuousQueues
 from optimizer.queueing.performance import QueueModel
 from optimizer.queueing.reference import ReplicaQueues
-from optimizer.timing import BatchLaw, FullIterationLaw, IterationLaw, Law
+from optimizer.queueing.static import StaticQueues
+from optimizer.timing import BatchLaw, FullIterationLaw, IterationLaw, Law, MixtureIterationLaw, StaticLaw
 
 QUEUE_MODELS: dict[str, type[QueueModel]] = {
-    model.name: model for model in (ReplicaQueues, ContinuousQueues, BulkQueues)
+    model.name: model for model in (ReplicaQueues, ContinuousQueues, BulkQueues, StaticQueues)
 }
 """All queue models by the names that documents give them."""
 
@@ -22,8 +23,10 @@ REFERENCE = ReplicaQueues.name
 """The reference's queue: that of the linear law, and of all that comes on the reference's routes."""
 _DEFAULTS: dict[type[Law], str] = {
     IterationLaw: ContinuousQueues.name,
+    MixtureIterationLaw: ContinuousQueues.name,
     FullIterationLaw: ContinuousQueues.name,
     BatchLaw: BulkQueues.name,
+    StaticLaw: StaticQueues.name,
 }
 """The queue model of a law where a document names none, other than the reference's.
 
@@ -47,8 +50,9 @@ def without_default(schema: dict[str, Any]) -> None:
 
 def _known(name: str) -> str:
     if name not in QUEUE_MODELS:
-        # That of batch servers goes without saying, with `batchParms`.
-        known = " or ".join(repr(other) for other, model in QUEUE_MODELS.items() if model.has_tokens)
+        # Those of batch servers and of static batches go without saying, with `batchParms` and `batching`.
+        named = [other for other, model in QUEUE_MODELS.items() if model.has_tokens and model.is_named]
+        known = " or ".join(map(repr, named))
         raise PydanticCustomError(
             "queue_model", "must be {known}, not {name}", {"known": known, "name": json.dumps(name)}
         )
@@ -89,7 +93,8 @@ def variability_problem(name: str, coefficients: Mapping[str, float], owner: str
         coefficients: coefficients of variation, by their names in the document.
         owner: whose queue model it is.
     """
-    varied = [f"{wire}: {value:g}" for wire, value in coefficients.items() if value != 1]
+    own = QUEUE_MODELS[name].own_variability
+    varied = [f"{wire}: {value:g}" for wire, value in coefficients.items() if value != 1 and wire not in own]
     if not varied or QUEUE_MODELS[name].takes_variability:
         return None
     others = models_that(lambda model: model.takes_variability and model.has_tokens)

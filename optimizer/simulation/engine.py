@@ -16,7 +16,7 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.errors import AnalysisError
 from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.clients import client_ms
-from optimizer.simulation.law import Coefficients, IterationCoefficients
+from optimizer.simulation.law import Coefficients, IterationCoefficients, StaticCoefficients
 from optimizer.simulation.limits import Limits
 from optimizer.simulation.lines import Line
 from optimizer.simulation.machine.state import Machine, machine_of
@@ -78,6 +78,8 @@ def simulate(requests: Requests, times: Coefficients, limits: Limits) -> Run:
     """
     if isinstance(times, BatchServer | Line):
         return _batched(requests, times)
+    if isinstance(times, StaticCoefficients):
+        return _static(requests, times, limits)
     longest = int(requests.out_tokens.max(initial=1))
     if longest > LONGEST_ANSWER:
         raise AnalysisError(
@@ -130,6 +132,31 @@ def _batched(requests: Requests, times: BatchServer | Line) -> Run:
     )
 
 
+def _static(requests: Requests, times: StaticCoefficients, limits: Limits) -> Run:
+    """Run requests in static batches."""
+    from optimizer.simulation.machine.statics import run_statics
+
+    assert requests.arrival_ms is not None
+    count = len(requests)
+    come_ms, first_ms, last_ms = np.array(requests.arrival_ms), np.empty(count), np.empty(count)
+    tokens = np.array(requests.in_tokens), np.array(requests.out_tokens)
+    bounds = limits.max_batch, limits.max_queue
+    busy_ms, batch_ms, batches = run_statics(
+        times, *bounds, come_ms, *tokens, first_ms, last_ms, np.empty(count, np.int64)
+    )
+    return Run(
+        requests=requests,
+        sent_ms=frozen(come_ms),
+        first_ms=frozen(first_ms),
+        last_ms=frozen(last_ms),
+        client_ms=frozen(np.zeros(count)),
+        preemptions=frozen(np.zeros(count, np.int64)),
+        busy_ms=busy_ms,
+        batch_ms=batch_ms,
+        iterations=batches,
+    )
+
+
 def advance(machine: Machine, times: Coefficients, limits: Limits, until_ms: float = math.inf) -> None:
     """Run a machine on; with iterations, all that begin before `until_ms`.
 
@@ -143,7 +170,9 @@ def advance(machine: Machine, times: Coefficients, limits: Limits, until_ms: flo
     else:
         from optimizer.simulation.machine.sharing import run_shared
 
-        assert not isinstance(times, BatchServer | Line)  # it needs no machine of iterations
+        assert not isinstance(
+            times, BatchServer | Line | StaticCoefficients
+        )  # it needs no machine of iterations
         run_shared(machine, times, limits, float(until_ms))
     if machine.state[0]["stuck"]:
         raise AnalysisError(

@@ -66,4 +66,23 @@ class SharedCoefficients(NamedTuple):
     """δ [ms per input token and request in the batch]."""
 
 
-Coefficients = IterationCoefficients | SharedCoefficients | BatchServer | Line
+class StaticCoefficients(NamedTuple):
+    """The linear law in static batches: one batch after the other, up to a limit of requests in each.
+
+    The prompts of n requests take γ + δ·(their tokens) together, and a step of the answers α + β·n, where
+    those whose answers have ended leave, or are computed on until the last has ended.
+    """
+
+    decode_base_ms: float
+    """α [ms]."""
+    decode_per_request_ms: float
+    """β [ms per request in the batch]."""
+    prefill_base_ms: float
+    """γ [ms]."""
+    prefill_per_token_ms: float
+    """δ [ms per input token of the batch]."""
+    padded: bool
+    """Whether requests are computed until the last of the batch has ended."""
+
+
+Coefficients = IterationCoefficients | SharedCoefficients | StaticCoefficients | BatchServer | Line

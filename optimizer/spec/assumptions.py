@@ -13,7 +13,7 @@ from optimizer.simulation.limits import UNLIMITED
 from optimizer.simulation.lines import ALL_JOBS, Line
 from optimizer.spec.schema import DEFAULT_MAX_BATCH, Load, ModelProfile, ModelTarget, Server
 from optimizer.spec.stages import repeated_name, stations_of
-from optimizer.timing import BatchParms, laws_known
+from optimizer.timing import BatchParms, is_static, laws_known
 
 
 def check_profile(profile: ModelProfile, place: str) -> None:
@@ -38,13 +38,22 @@ def check_profile(profile: ModelProfile, place: str) -> None:
             raise SpecError(f"{place}: {problem}")
 
 
+LENGTHS_NEEDED = (
+    "missing; a static batch lasts as long as its longest answer: give how much the output lengths vary"
+)
+"""What is said where a static batch has no variation of its lengths."""
+
+
 def check_server(server: Server, prefix: str, profiles: Iterable[ModelProfile]) -> None:
     """Refuse a batch server that the queue model knows nothing of, and its fields on any other server.
 
     Raises:
-        SpecError: a window, a trigger or a limit does not go with the rest.
+        SpecError: a window, a trigger or a limit does not go with the rest, or a static batch lacks its CV.
     """
     mine = list(profiles)
+    load = server.current.load
+    if any(is_static(profile) for profile in mine) and "out_tokens_cv" not in load.model_fields_set:
+        raise SpecError(f"{prefix}currentAlloc.load.outTokensCV: {LENGTHS_NEEDED}")
     batched = [profile for profile in mine if profile.batch is not None]
     if not batched:
         own = ("batch_trigger", "batch_timeout_ms", "batch_window", "queue_counts", "stages", "jobs")
@@ -60,7 +69,6 @@ def check_server(server: Server, prefix: str, profiles: Iterable[ModelProfile]) 
             f"{prefix}model: {server.model!r} has batchParms on some accelerators and tokens on others; give "
             "it one kind of latency model"
         )
-    load = server.current.load
     twice = repeated_name(server.stages)
     if twice is not None:
         raise SpecError(f"{prefix}stages: two stages are called {twice!r}; give each its own name")

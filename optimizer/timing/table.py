@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+from pydantic import model_validator
+from pydantic_core import PydanticCustomError
 
 from optimizer.arrays import FloatArray, IntArray, frozen
 from optimizer.documents import Document
@@ -16,6 +18,7 @@ from optimizer.timing.iteration import FullIterationLaw, IterationFields, Iterat
 from optimizer.timing.law import Law, RequestShapes
 from optimizer.timing.linear import LinearFields, LinearLaw
 from optimizer.timing.mixture import MixtureIterationLaw
+from optimizer.timing.static import StaticLaw, is_static
 
 
 class LawFields(
@@ -23,8 +26,25 @@ class LawFields(
 ):  # pydantic takes the fields of the last base first
     """The fields of a document that gives one law, whichever."""
 
+    @model_validator(mode="after")
+    def _static_batches_are_linear(self) -> Self:
+        if is_static(self) and (self.iteration is not None or self.batch is not None):
+            raise PydanticCustomError(
+                "static_law",
+                "batching: {batching} batches take decodeParms and prefillParms (linear law); give those",
+                {"batching": self.batching},
+            )
+        return self
 
-LAWS: tuple[type[Law], ...] = (LinearLaw, IterationLaw, MixtureIterationLaw, FullIterationLaw, BatchLaw)
+
+LAWS: tuple[type[Law], ...] = (
+    LinearLaw,
+    IterationLaw,
+    MixtureIterationLaw,
+    FullIterationLaw,
+    BatchLaw,
+    StaticLaw,
+)
 """All laws, in the order in which messages name them."""
 
 

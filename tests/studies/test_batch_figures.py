@@ -104,7 +104,7 @@ def test_without_a_limit_nobody_is_rejected_and_the_latency_stands_alone() -> No
 def test_no_picture_of_batch_servers_has_times_of_tokens(kind: str) -> None:
     text = make_figure(system(), kind).to_json()
     assert not any(word in text for word in ("TTFT", "ITL", "nter-token", "irst token", "→ 0"))
-    has_some = kind not in {"occupancy", "timing", "distribution", "percentiles", "pareto"}
+    has_some = kind not in {"occupancy", "timing", "percentiles", "pareto"}
     assert ("Nothing to show" in text) != has_some
 
 
@@ -113,6 +113,16 @@ def test_other_servers_have_nothing_to_show(kind: str) -> None:
     figure = make_figure(load_system(SPECS / "small"), kind, server="Premium-llama_13b", accelerator="G2")
     assert not figure.panels
     assert "no batch server" in figure.note
+
+
+def test_the_distribution_is_that_of_the_queue_model_and_near_the_simulated() -> None:
+    figure = make_figure(system(), "distribution")
+    exact, simulated = (curve(figure, 0, name) for name in ("closed form", "simulated"))
+    (pool,) = solve(system()).allocations["s"]
+    p99_ms = min(exact, key=lambda ms: abs(ms - pool.targets[0].value))
+    assert exact[p99_ms] == pytest.approx(99, abs=1)
+    median_ms = min(simulated, key=lambda ms: abs(simulated[ms] - 50))
+    assert exact[min(exact, key=lambda ms: abs(ms - median_ms))] == pytest.approx(50, abs=4)
 
 
 def test_an_idle_batch_server_has_nothing_to_show() -> None:

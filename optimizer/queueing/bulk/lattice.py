@@ -1,7 +1,7 @@
 """Laws of times on a lattice up to a limit, by their transforms: sums of independent times are products.
 
 A law is given by what of it is beyond x on average, E[(X − x)⁺], and put onto the lattice so that means are
-kept. What is beyond the limit drops out, as a sum with it is beyond the limit, too. Equations 104 and 105.
+kept. What is beyond the limit drops out, as a sum with it is beyond the limit, too. Equations 106 and 107.
 """
 
 from collections.abc import Callable

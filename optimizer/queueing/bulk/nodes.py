@@ -2,7 +2,7 @@
 
 The jobs circulate among its stages and its server: mean value analysis, exact for exponential times, gives
 the throughput with n of them, n = 1 … J. Seen from the queue the replica then works at that rate while n are
-there, and at that of J while more are. Equations 110–113. Sources: Reiser and Lavenberg, Mean-value analysis
+there, and at that of J while more are. Equations 112–115. Sources: Reiser and Lavenberg, Mean-value analysis
 of closed multichain queuing networks (1980); Seidmann et al., stages with several workers (1987).
 """
 
@@ -91,7 +91,7 @@ class Working:
         return self.rate * (server.base_ms / self.mean_batch + server.slope_ms)
 
     def beyond(self, limit_ms: float) -> float:
-        """Return the share of jobs that take longer than a limit (eq. 113)."""
+        """Return the share of jobs that take longer than a limit (eq. 115)."""
         lattice = Lattice(limit_ms)
         wait = float(self.chances[-1])
         waiting = lattice.exponential(1 / (float(self.circulation.rates[-1]) - self.rate))
@@ -152,7 +152,7 @@ def promised(line: Line) -> float:
 
 @lru_cache(maxsize=1024)
 def circulation(line: Line) -> Circulation:
-    """Return what comes with n jobs in a line, n = 1 … J (eq. 110–112)."""
+    """Return what comes with n jobs in a line, n = 1 … J (eq. 112–114)."""
     stages = line.stations
     demand = np.array([station.mean_ms / station.workers for station in stages])
     delay = sum(station.mean_ms * (1 - 1 / station.workers) for station in stages)
@@ -174,7 +174,7 @@ def circulation(line: Line) -> Circulation:
 
 
 def server_rates(server: BatchServer, jobs: int) -> FloatArray:
-    """Return what a server answers with n jobs at it [1/ms], shape (jobs,) (eq. 112).
+    """Return what a server answers with n jobs at it [1/ms], shape (jobs,) (eq. 114).
 
     They share two batches, the one in service and the one that gathers behind it; one job has the server
     alone.

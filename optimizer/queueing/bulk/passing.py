@@ -2,7 +2,7 @@
 
 Arrivals are Poisson. The stages before the server are taken to leave them so, which the server sees over the
 time of a batch; what it answers comes to the next stage in groups. The parts of a request's time count as
-independent (eq. 109).
+independent (eq. 111).
 """
 
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ class Passing:
         return self.inner.rate * (1 - self.rejected) * (self.mean_ms - self.service_ms)
 
     def beyond(self, limit_ms: float) -> float:
-        """Return the share of answered requests that take longer than a limit (eq. 109)."""
+        """Return the share of answered requests that take longer than a limit (eq. 111)."""
         least = self.server.base_ms + self.server.slope_ms
         if limit_ms <= least:
             return 1.0

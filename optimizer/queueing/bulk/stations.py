@@ -1,7 +1,7 @@
 """How long requests wait at a stage with workers of its own, and how evenly they leave it.
 
 Sources: Allen and Cunneen (the mean wait behind many workers), Kraemer and Langenbach-Belz (behind arrivals
-that are more even than Poisson), Whitt, The Queueing Network Analyzer (departures); equations 106–108.
+that are more even than Poisson), Whitt, The Queueing Network Analyzer (departures); equations 108–110.
 """
 
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class Wait:
         return self.before_ms + self.group_ms + self.station.mean_ms
 
     def law(self, lattice: Lattice) -> Transform:
-        """Return the law of that time (eq. 108)."""
+        """Return the law of that time (eq. 110)."""
         mean, cv, workers = self.station.mean_ms, self.station.cv, self.station.workers
         law = lattice.law(lognormal_excess(mean, cv))
         if self.chance * self.stretch > 0:
@@ -98,7 +98,7 @@ def in_groups(station: Station, rate: float, batches: FloatArray, gaps_scv: floa
 
 
 def departures_scv(station: Station, rate: float, arrivals_scv: float) -> float:
-    """Return how requests leave a stage: the squared coefficient of variation of their gaps (eq. 107)."""
+    """Return how requests leave a stage: the squared coefficient of variation of their gaps (eq. 109)."""
     load = rate / station.most
     services = (max(station.cv**2, LEAST_SCV) - 1) / np.sqrt(station.workers)
     return float(1 + (1 - load**2) * (arrivals_scv - 1) + load**2 * services)
@@ -116,7 +116,7 @@ def erlang_c(workers: int, offered: float) -> float:
 
 
 def _stretch(load: float, arrivals_scv: float, services_scv: float) -> float:
-    """Return by how much waits are longer than after Poisson arrivals (eq. 106)."""
+    """Return by how much waits are longer than after Poisson arrivals (eq. 108)."""
     both = arrivals_scv + services_scv
     if both <= 0:
         return 0.0

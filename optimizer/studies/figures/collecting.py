@@ -24,6 +24,8 @@ WINDOWS = 9
 """Windows that are looked at, from none to twice the given one."""
 BATCHES = 9
 """Batch limits that are looked at, in geometric steps."""
+MOST_PERCENTILES = 2
+"""More curves of one colour could not be told apart."""
 USUAL_PERCENTILE = 99.0
 """What is shown beside the mean where no target names a percentile."""
 PRECISION = 1e-4
@@ -192,17 +194,19 @@ def _series(placed: Placed, name: str, x: FloatArray, values: FloatArray) -> Ser
 
 
 def latencies_shown(placed: Placed) -> Sequence[Measure]:
-    """Return the mean and the percentiles that targets name, in their order; without any a usual one."""
+    """Return the mean and the highest percentiles that targets name; without any a usual one."""
     limits = placed.arrays.servers.targets.limits_of(0)
     percents = sorted({measure.percentile for measure in limits if measure.percentile is not None})
-    return [Measure("e2e"), *(Measure("e2e", percent) for percent in percents or [USUAL_PERCENTILE])]
+    shown = percents[-MOST_PERCENTILES:] or [USUAL_PERCENTILE]
+    return [Measure("e2e"), *(Measure("e2e", percent) for percent in shown)]
 
 
 def latency_levels(placed: Placed) -> tuple[Guide, ...]:
-    """Return the targets on the latency as lines; those with one limit are one line."""
+    """Return the targets on what is shown of the latency as lines; those with one limit are one line."""
     levels: dict[float, list[str]] = {}
+    shown = latencies_shown(placed)
     for measure, limit in placed.arrays.servers.targets.limits_of(0).items():
-        if measure.metric == "e2e":
+        if measure in shown:
             levels.setdefault(limit, []).append(statistic(measure))
     return tuple(
         Guide(name=f"target {limit:,.6g} ms, {', '.join(names)}", value=limit, axis="y")

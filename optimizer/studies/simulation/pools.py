@@ -15,7 +15,12 @@ from optimizer.queueing.targets import meets_target
 from optimizer.replica import Percentiles, Replica
 from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.engine import Run
-from optimizer.simulation.law import Coefficients, IterationCoefficients, SharedCoefficients
+from optimizer.simulation.law import (
+    Coefficients,
+    IterationCoefficients,
+    SharedCoefficients,
+    StaticCoefficients,
+)
 from optimizer.simulation.lengths import Lengths
 from optimizer.simulation.limits import UNLIMITED, Limits
 from optimizer.simulation.lines import ALL_JOBS, Line
@@ -42,7 +47,7 @@ from optimizer.studies.simulation.document import (
 )
 from optimizer.studies.simulation.predictions import Prediction, predictions
 from optimizer.tabulation import SECONDS_PER_MINUTE, largest_loss, profile_of
-from optimizer.timing import LawFields
+from optimizer.timing import PADDED, LawFields, LinearLaw, is_static
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,17 +130,27 @@ def _pool_run(system: System, name: str, pool: Pool, prediction: Prediction) -> 
         load=open_load(load, rate_rps),
         rate_rps=rate_rps,
         prediction=prediction,
-        times=times_of(profile) if profile.batch is None else _batch_server(server, profile, pool),
+        times=replica_times(server, profile, pool.max_batch, pool.batch_window_ms),
         limits=limits_of(profile, pool.max_batch, server.max_queue_size),
         targets=_targets(system, name),
         request_limits={} if target is None else target.request_limits(),
     )
 
 
-def _batch_server(server: schema.Server, profile: schema.ModelProfile, pool: Pool) -> BatchServer | Line:
-    """Return the batch server of a pool with its stages, and the window that the plan chose."""
-    window_ms = server.batch_timeout_ms if pool.batch_window_ms is None else pool.batch_window_ms
-    line = batch_line(server, profile, window_ms, pool.max_batch)
+def replica_times(
+    server: schema.Server, profile: schema.ModelProfile, max_batch: int, window_ms: float | None = None
+) -> Coefficients | BatchServer | Line:
+    """Return what a replica of a server runs on: a law, or a batch server with its stages.
+
+    Args:
+        server: the server.
+        profile: its model on an accelerator.
+        max_batch: its batch limit.
+        window_ms: the window of a batch server that the plan chose [ms]; none: as given.
+    """
+    if profile.batch is None:
+        return times_of(profile)
+    line = batch_line(server, profile, server.batch_timeout_ms if window_ms is None else window_ms, max_batch)
     return line if line.stations or line.jobs != ALL_JOBS else line.server
 
 
@@ -166,13 +181,10 @@ def times_of(profile: LawFields) -> Coefficients:
     if profile.iteration is not None:
         given = (getattr(profile.iteration, name) for name in IterationCoefficients._fields)
         return IterationCoefficients(*given)
-    decode, prefill = profile.decode, profile.prefill
-    return SharedCoefficients(
-        0.0 if decode is None else decode.base_ms,
-        0.0 if decode is None else decode.per_request_ms,
-        0.0 if prefill is None else prefill.base_ms,
-        0.0 if prefill is None else prefill.per_token_ms,
-    )
+    alpha, beta, gamma, delta = LinearLaw.parameters(profile)
+    if is_static(profile):
+        return StaticCoefficients(alpha, beta, gamma, delta, profile.batching == PADDED)
+    return SharedCoefficients(alpha, beta, gamma, delta)
 
 
 def _targets(system: System, name: str) -> tuple[tuple[Measure, float], ...]:
