@@ -12,7 +12,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.errors import AnalysisError, FitError
-from optimizer.fitting.parameters import Start, coefficients, implausibility
+from optimizer.fitting.parameters import DRAWN, Start, coefficients, implausibility
 from optimizer.fitting.replay import Figures, Replay, shortened
 from optimizer.fitting.runs import BenchmarkRun
 from optimizer.parallel import in_threads
@@ -178,21 +178,22 @@ class Solution:
     def without(self, name: str) -> "Solution":
         """Return the same without a parameter."""
         kept = [i for i, other in enumerate(self.names) if other != name]
+        drawn = [other for other in DRAWN if other in self.names]
         return replace(
             self,
             names=tuple(self.names[i] for i in kept),
             values=self.values[kept],
             scales=self.scales[kept],
             jacobian=self.jacobian[:, kept],
-            penalties=self.penalties[:, kept],
+            penalties=self.penalties[[other != name for other in drawn]][:, kept],
         )
 
     def with_another(self, name: str, scale: float) -> "Solution":
-        """Return the same with a parameter that is 0, for a search that begins here."""
+        """Return the same with another parameter at its scale, for a search that begins here."""
         return replace(
             self,
             names=(*self.names, name),
-            values=np.append(self.values, 0.0),
+            values=np.append(self.values, scale),
             scales=np.append(self.scales, scale),
             jacobian=np.column_stack([self.jacobian, np.zeros(len(self.jacobian))]),
             penalties=np.column_stack([self.penalties, np.zeros(len(self.penalties))]),

@@ -48,7 +48,7 @@ SIMPLIFIED_FIRST = (
     "kv_read_per_token_ms",
 )
 """What is left out first where runs cannot tell parameters apart; α and β always stay."""
-ADDED_LAST = ("per_prompt_ms",)
+ADDED_LATER = ("per_prompt_ms",)
 """What is added to a law that is fitted without it, and kept only where the runs show it clearly.
 
 Not every engine takes time for it, and beside it a prompt's attention is easily lost.

@@ -46,6 +46,18 @@ def test_the_law_of_the_reference_is_found_without_terms_that_it_has_not() -> No
         assert getattr(profile.iteration, name) == pytest.approx(getattr(REFERENCE, name), rel=0.06), name
 
 
+def test_what_letting_a_prompt_in_takes_is_found_where_it_takes_anything() -> None:
+    law = FULL._replace(per_prompt_ms=0.9)
+    options = FitOptions(settings=ServerSettings(10**7, 1024), leave_out=False)
+    found = fit([benchmark(sweep(law, noise=0.01))], options)
+    assert "perPrompt" in found.fit.fitted_terms
+    assert found.iteration.per_prompt_ms == pytest.approx(
+        0.9, abs=3 * found.fit.standard_errors.per_prompt_ms
+    )
+    assert found.fit.standard_errors.per_prompt_ms < 0.2
+    assert "perPrompt" not in fitted(FULL, 0.02).fit.fitted_terms
+
+
 def test_predictions_of_the_fitted_runs_are_as_near_as_the_noise() -> None:
     errors = fitted(FULL, 0.02).fit.errors
     assert 0.005 < errors.itl < 0.03

@@ -25,7 +25,7 @@ SHORT = 2_000
 def document(**server: object) -> dict[str, Any]:
     """One server on two accelerators, whose law the reference's queue takes for faster than it is."""
     load = {"load": {"arrivalRate": 4000, "avgInTokens": 2048, "avgOutTokens": 512}}
-    profile = {"name": "m", "maxBatchSize": 64, "atTokens": 512}
+    profile = {"name": "m", "maxBatchSize": 64, "atTokens": 512, "queueModel": "reference"}
     return {
         "accelerators": [
             {"name": "A", "type": "A", "cost": 10},
@@ -153,6 +153,7 @@ def test_random_plans_hold_after_repair(seed: int) -> None:
             "beta": 2 * prefill["delta"],
             "gamma": decode["beta"] / 512,
         }
+        profile["queueModel"] = "reference"
     for unlimited in (True, False):
         made = load_system(raw).with_options(unlimited=unlimited)
         found = repair_plan(RepairRequest(made, requests=SHORT))

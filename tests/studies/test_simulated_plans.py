@@ -42,7 +42,12 @@ def system(**server: object) -> System:
         "models": [
             {"name": "m", **profile, "decodeParms": {"alpha": 6, "beta": 0.5},
              "prefillParms": {"gamma": 10, "delta": 0.01}},
-            {"name": "i", **profile, "perfParms": {"alpha": 6, "beta": 0.02, "gamma": 0.0001}},
+            {
+                "name": "i",
+                **profile,
+                "queueModel": "reference",
+                "perfParms": {"alpha": 6, "beta": 0.02, "gamma": 0.0001},
+            },
         ],
         "serviceClasses": [{"name": "C", "modelTargets": [
             {"model": "m", "slo-itl": 20, "slo-ttft": 200}, {"model": "i", "slo-itl": 20, "slo-ttft": 200},
