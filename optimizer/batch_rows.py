@@ -7,9 +7,18 @@ import numpy as np
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from optimizer.documents import BatchLimit, Coefficient, Count, Document, MaxLoss, Milliseconds, Quantity
+from optimizer.documents import (
+    BatchLimit,
+    Coefficient,
+    Count,
+    Document,
+    MaxLoss,
+    Milliseconds,
+    PositiveCount,
+    Quantity,
+)
 from optimizer.errors import AnalysisError
-from optimizer.queueing.bulk.limits import server_problem
+from optimizer.queueing.bulk.limits import line_problem, server_problem
 from optimizer.queueing.bulk.model import BulkPerformance, BulkQueues
 from optimizer.queueing.measures import LOSS, Measure
 from optimizer.queueing.performance import Collecting, Room, Variability
@@ -17,7 +26,9 @@ from optimizer.queueing.sizing import largest_rate
 from optimizer.queueing.targets import Targets
 from optimizer.simulation.batches import TRIGGERS, BatchServer, QueueCounts, TriggerName
 from optimizer.simulation.limits import UNLIMITED
+from optimizer.simulation.lines import ALL_JOBS, Line, station_table
 from optimizer.spec.schema import LatencyTarget
+from optimizer.spec.stages import Stage, names_of, repeated_name, slowest_part, stations_of
 from optimizer.timing import BatchLaw, BatchParms, RequestShapes
 
 _WIRE = {
@@ -26,6 +37,7 @@ _WIRE = {
     "window_ms": "window",
     "counts_system": "queueCounts",
     "arrival_cv": "arrivalCV",
+    "jobs": "jobs",
 }
 
 
@@ -48,6 +60,10 @@ class BatchRow(Document):
     """Whether `maxQueueSize` counts those who wait, or those in service as well."""
     arrival_cv: Coefficient = Field(1.0, alias="arrivalCV")
     """Coefficient of variation of the times between arrivals."""
+    stages: tuple[Stage, ...] = Field((), strict=False)
+    """What requests pass before their batch, and after it."""
+    jobs: PositiveCount | None = None
+    """Requests that are in the server and its stages at once; the others wait before; none: any number."""
     latency: tuple[LatencyTarget, ...] = Field((), strict=False)
     """Limits on the time to the answer, for sizing."""
     max_rejected: MaxLoss | None = Field(None, alias="maxRejected")
@@ -59,7 +75,15 @@ class BatchRow(Document):
             raise PydanticCustomError(
                 "no_work", "the service time of a request is zero; give batchParms a base or a slope"
             )
-        problem = server_problem(self.server(), self.arrival_cv)
+        line = self.line()
+        twice = repeated_name(self.stages)
+        if twice is not None:
+            raise PydanticCustomError(
+                "stages",
+                "stages: two stages are called {name}; give each its own name",
+                {"name": repr(twice)},
+            )
+        problem = line_problem(line) or server_problem(line.server, self.arrival_cv)
         if problem is not None:
             part, why = problem
             raise PydanticCustomError("batch_server", "{problem}", {"problem": f"{_WIRE[part]}: {why}"})
@@ -77,6 +101,11 @@ class BatchRow(Document):
             TRIGGERS.index(self.trigger),
         )
 
+    def line(self) -> Line:
+        """Return the server with its stages as plain numbers."""
+        jobs = ALL_JOBS if self.jobs is None else self.jobs
+        return Line(self.server(), stations_of(self.stages), jobs)
+
     def replica_to_simulate(self) -> "BatchRow":
         """Return what is simulated: the server as it is."""
         return self
@@ -93,6 +122,8 @@ class BatchRow(Document):
             np.array([self.window_ms]),
             np.array([server.room]),
             np.array([server.counts_system]),
+            station_table([stations_of(self.stages)]),
+            np.array([self.line().jobs]),
         )
         room = Room(np.array([self.max_batch]), np.array([0]), none, collecting)
         return BulkQueues.of_law(law, room, Variability(np.array([self.arrival_cv]), none, none))
@@ -136,6 +167,8 @@ class BatchAnswer(BatchLatencies):
     """Share of the time in which the server is busy."""
     mean_batch: float = Field(alias="avgBatch")
     """Mean number of requests that are answered together."""
+    binding: str | None = Field(None, exclude_if=lambda part: part is None)
+    """With stages or jobs, what can serve the least: `server`, `stage:` and a name, or `jobs`."""
 
 
 class NoLongRun(Document):
@@ -170,14 +203,14 @@ def analyze_batch(row: BatchRow) -> BatchAnswer | NoLongRun:
         raise AnalysisError(f"rate: must be more than 0 requests/s, not {row.rate_rps:g}")
     queues = row.queues()
     stable_rps = float(queues.stable_rate_rps[0])
-    if row.max_queue is None and row.rate_rps > stable_rps:
+    if row.rate_rps > float(queues.longest_rate_rps[0]):
         return NoLongRun(
             offered_rps=row.rate_rps,
             stable_rate_rps=stable_rps,
             message=f"no steady state: the rate {row.rate_rps:g} requests/s exceeds the largest stable rate "
             f"{stable_rps:.6g}",
         )
-    return BatchAnswer.model_validate(_figures(queues, row.rate_rps))
+    return BatchAnswer.model_validate(_figures(row, queues, row.rate_rps))
 
 
 def size_batch(row: BatchRow) -> BatchSizing:
@@ -202,11 +235,11 @@ def size_batch(row: BatchRow) -> BatchSizing:
         )
     rate_rps = float(found.max_rate_rps[0])
     return BatchSizing.model_validate(
-        _figures(queues, rate_rps) | {"lowest_rps": float(found.lowest_rate_rps[0])}
+        _figures(row, queues, rate_rps) | {"lowest_rps": float(found.lowest_rate_rps[0])}
     )
 
 
-def _figures(queues: BulkQueues, rate_rps: float) -> dict[str, float]:
+def _figures(row: BatchRow, queues: BulkQueues, rate_rps: float) -> dict[str, float | str | None]:
     found = queues.analyze(np.array([rate_rps]))
     assert isinstance(found, BulkPerformance)
     figures = {
@@ -217,7 +250,8 @@ def _figures(queues: BulkQueues, rate_rps: float) -> dict[str, float]:
     percentiles = {
         name: float(found.figure(Measure("e2e", percent))[0]) for name, percent in PERCENTILES.items()
     }
-    own = {
+    own: dict[str, float | str | None] = {
+        "binding": slowest_part(row.line(), names_of(row.stages)),
         "mean_ms": float(found.response_ms[0]),
         "rejected": float(found.loss[0]),
         "stable_rate_rps": float(queues.stable_rate_rps[0]),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from optimizer.batch_rows import analyze_batch, size_batch
 from optimizer.candidates import SizingMemo, find_candidates
 from optimizer.errors import SpecError
 from optimizer.pipeline import Timings, solve
@@ -59,6 +60,7 @@ __all__ = [
     "SolveOptions",
     "Timings",
     "add_profile",
+    "analyze_batch",
     "analyze_replicas",
     "check_documents",
     "compare_plans",
@@ -73,6 +75,7 @@ __all__ = [
     "show_fit",
     "simulate_plan",
     "simulate_replica",
+    "size_batch",
     "size_replicas",
     "solve",
     "start_document",
@@ -209,7 +212,9 @@ class LoadChange:
             SpecError: it cannot be read, or is out of range.
         """
         if self.scale is not None and self.random_load is not None:
-            raise RequestError("scale", "the load is changed in one way only; remove it, or {random_load}")
+            raise RequestError(
+                "scale", "the load can be changed in only one way; remove it, or {random_load}"
+            )
         if self.csv is not None:
             return with_loads(system, self.csv)
         if self.scale is not None:
@@ -341,7 +346,7 @@ def simulate_plan(request: SimulateRequest, progress: Progress | None = None) ->
     """
     effort = Effort(requests=request.requests, seed=request.seed)
     if request.server is not None and request.trace is None:
-        raise RequestError("server", "names whose requests {trace} holds; give that, or remove it")
+        raise RequestError("server", "says whose requests {trace} contains; give {trace}, or remove it")
     trace = None if request.trace is None else read_trace(request.trace)
     plan = request.plan or solve(request.system, backend=request.backend)
     runs = pool_runs(request.system, plan)

@@ -4,7 +4,8 @@ A row that names the queue model ``continuous`` gets percentiles beside the mean
 reference's, gets the reference's answer. Rates are requests per second, times ms.
 """
 
-from pydantic import Field
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from optimizer.batch_rows import (
     BatchAnswer,
@@ -17,10 +18,18 @@ from optimizer.batch_rows import (
 from optimizer.compat.queue_service import QueueAnswer, QueueProblem, analyze_problem, size_problem
 from optimizer.documents import Coefficient, Count, Document, PositiveCount, Quantity, SignedQuantity
 from optimizer.queueing.measures import LATENCIES
-from optimizer.queueing.table import QueueModelName
+from optimizer.queueing.table import REFERENCE, QueueModelName
 from optimizer.replica import Percentiles, Replica, ReplicaPerformance, analyze_replicas
+from optimizer.spec.assumptions import LENGTHS_NEEDED
 from optimizer.spec.messages import validated
-from optimizer.timing import DEFAULT_MAX_NUM_TOKENS, PerfParms, SchedulerName
+from optimizer.timing import (
+    DEFAULT_MAX_NUM_TOKENS,
+    Batching,
+    DecodeParms,
+    PerfParms,
+    PrefillParms,
+    SchedulerName,
+)
 
 
 class ReplicaRow(QueueProblem):
@@ -36,14 +45,20 @@ class ReplicaRow(QueueProblem):
     """Of the iteration law [ms]."""
     batch_base_ms: Quantity = Field(0.0, alias="batchBase")
     """Of the iteration law [ms]."""
+    per_prompt_ms: Quantity = Field(0.0, alias="perPrompt")
+    """Of the iteration law [ms per prompt]."""
+    expert_read_ms: Quantity = Field(0.0, alias="expertRead")
+    """Of the iteration law [ms]."""
+    expert_share: Quantity = Field(0.0, alias="expertShare", lt=1)
+    """Of the iteration law."""
     client_offset_ms: Quantity = Field(0.0, alias="clientOffset")
     """What a client sees beyond it [ms]."""
     pipeline_depth: Quantity = Field(0.0, alias="pipelineDepth")
     """The same in iterations, while other requests are in progress."""
     front_end_lag: Quantity = Field(0.0, alias="frontEndLag")
     """The same for each of them."""
-    queue_model: QueueModelName = Field("reference", alias="queueModel")
-    """Performance model."""
+    queue_model: QueueModelName = Field(REFERENCE, alias="queueModel")
+    """Performance model; the format is the reference's, and so is the queue of a row that names none."""
     scheduler: SchedulerName = "chunked"
     """How prompts are computed."""
     max_num_tokens: PositiveCount = Field(DEFAULT_MAX_NUM_TOKENS, alias="maxNumTokens")
@@ -71,7 +86,7 @@ class ReplicaRow(QueueProblem):
         }
         own = {name: getattr(self, name) for name in Replica.model_fields if hasattr(self, name)}
         # Only the reference's queue has room for no request by default.
-        if self.queue_model != "reference" and "max_queue" not in self.model_fields_set:
+        if self.queue_model != REFERENCE and "max_queue" not in self.model_fields_set:
             own["max_queue"] = None
         return validated(Replica, own | {"iteration": terms | three})
 
@@ -84,6 +99,48 @@ class ReplicaRow(QueueProblem):
         replica = self.replica()
         stated = "max_queue" in self.model_fields_set
         return replica if stated else replica.model_copy(update={"max_queue": None})
+
+
+class LinearRow(QueueProblem):
+    """One replica under the linear law at one rate, in continuous or in static batches."""
+
+    decode: DecodeParms | None = Field(None, alias="decodeParms")
+    """Linear law, decode."""
+    prefill: PrefillParms | None = Field(None, alias="prefillParms")
+    """Linear law, prefill."""
+    batching: Batching = "continuous"
+    """How requests share a batch."""
+    out_tokens_cv: Coefficient | None = Field(None, alias="outTokensCV")
+    """Coefficient of variation of the output length; static batches need it."""
+
+    @model_validator(mode="after")
+    def _one_law(self) -> "LinearRow":
+        if self.alpha or self.beta or self.gamma:
+            raise PydanticCustomError(
+                "two_laws", "decodeParms and prefillParms exclude alpha, beta and gamma; keep one law"
+            )
+        if self.batching != "continuous" and self.out_tokens_cv is None:
+            raise PydanticCustomError("lengths", "{problem}", {"problem": f"outTokensCV: {LENGTHS_NEEDED}"})
+        return self
+
+    def replica(self) -> Replica:
+        """Return the replica that the row describes.
+
+        Raises:
+            SpecError: the queue model does not take its variability.
+        """
+        own = {name: getattr(self, name) for name in Replica.model_fields if hasattr(self, name)}
+        return validated(Replica, {name: value for name, value in own.items() if value is not None})
+
+    def replica_to_simulate(self) -> Replica:
+        """Return the replica that is simulated: of a queue that is not stated nothing is lost."""
+        replica = self.replica()
+        stated = "max_queue" in self.model_fields_set
+        return replica if stated else replica.model_copy(update={"max_queue": None})
+
+
+Row = ReplicaRow | LinearRow | BatchRow
+"""What a line may be."""
 
 
 class LatencyFigures(Document):
@@ -120,13 +177,15 @@ class NoSteadyState(Document):
     """What is wrong."""
 
 
-def kind_of_row(value: object) -> type[ReplicaRow | BatchRow]:
-    """Return what a row is: a batch server where it says how long batches take."""
+def kind_of_row(value: object) -> type[Row]:
+    """Return what a row is: a batch server where it says how long batches take, else a replica by its law."""
     keys = {str(key).lower() for key in value} if isinstance(value, dict) else set()
+    if keys & {"decodeparms", "prefillparms", "batching"}:
+        return LinearRow
     return BatchRow if "batchparms" in keys else ReplicaRow
 
 
-def analyze_row(row: ReplicaRow | BatchRow) -> QueueAnswer | NoSteadyState | BatchAnswer | NoLongRun:
+def analyze_row(row: Row) -> QueueAnswer | NoSteadyState | BatchAnswer | NoLongRun:
     """Return the performance at the row's rate, or that there is none in the long run.
 
     Raises:
@@ -135,7 +194,7 @@ def analyze_row(row: ReplicaRow | BatchRow) -> QueueAnswer | NoSteadyState | Bat
     """
     if isinstance(row, BatchRow):
         return analyze_batch(row)
-    if row.queue_model == "reference":
+    if isinstance(row, LinearRow) or row.queue_model == REFERENCE:
         return analyze_problem(row)
     found = analyze_replicas([row.replica()], [row.rate_rps])[0]
     if row.rate_rps > found.stable_rate_rps:
@@ -148,7 +207,7 @@ def analyze_row(row: ReplicaRow | BatchRow) -> QueueAnswer | NoSteadyState | Bat
     return _answer(found)
 
 
-def size_row(row: ReplicaRow | BatchRow) -> QueueAnswer | BatchSizing:
+def size_row(row: Row) -> QueueAnswer | BatchSizing:
     """Return the largest rates that meet a row's targets, and the performance at the smaller of them.
 
     Raises:

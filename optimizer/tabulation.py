@@ -4,7 +4,7 @@ Takes a `System`, gives `SystemArrays`: one entry per server (s), accelerator (a
 order of the names, and the table of which profile serves which pair.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +15,10 @@ from optimizer.queueing.measures import LOSS
 from optimizer.queueing.table import QUEUE_MODELS
 from optimizer.queueing.targets import Targets
 from optimizer.simulation.batches import TRIGGERS
+from optimizer.simulation.lines import ALL_JOBS, station_table
+from optimizer.spec.assumptions import batch_line
 from optimizer.spec.schema import DEFAULT_MAX_BATCH, ModelProfile, ModelTarget, Server
+from optimizer.spec.stages import names_of, slowest_part, stations_of
 from optimizer.spec.system import System
 from optimizer.timing import LawTable
 
@@ -62,6 +65,10 @@ class ServerArrays:
     """Of a batch; shape (S, A), as it can be chosen by accelerator."""
     counts_system: BoolArray
     """Whether the queue capacity counts those in service as well."""
+    stations: FloatArray
+    """The stages around a batch, as `station_table` gives them; shape (S, stages, 4)."""
+    jobs: IntArray
+    """Requests that are in a replica at once; `ALL_JOBS`: any number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +87,13 @@ class ProfileArrays:
     """Latency models and their parameters."""
     queue_model: IntArray
     """Queue model, an index into `QUEUE_MODELS`."""
+
+    def of_rows(self, profile: IntArray, more_tokens: FloatArray) -> "ProfileArrays":
+        """Return one profile for each row, with more KV cache; both shapes (R,)."""
+        own = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "laws"}
+        rows = {name: values[profile] for name, values in own.items()}
+        rows["kv_capacity_tokens"] = rows["kv_capacity_tokens"] + more_tokens
+        return ProfileArrays(**rows, laws=self.laws.take(profile))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +191,16 @@ def profile_of(system: System, server: Server, accelerator: str) -> ModelProfile
     return requested_profile(system, server, accelerator).profile
 
 
+def slowest_of(system: System, server_name: str, accelerator: str, max_batch: int) -> str | None:
+    """Return what can serve the least of a replica with stages or jobs; none without."""
+    server = system.servers[server_name]
+    if not server.stages and server.jobs is None:
+        return None
+    profile = system.profiles[server.model, accelerator]
+    line = batch_line(server, profile, server.batch_timeout_ms, max_batch)
+    return slowest_part(line, names_of(server.stages))
+
+
 def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
     servers = list(system.servers.values())
     loads = [server.current.load for server in servers]
@@ -225,6 +249,8 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
         trigger=integers([TRIGGERS.index(server.batch_trigger) for server in servers]),
         window_ms=frozen(np.tile(windows_ms[:, np.newaxis], len(place_of))),
         counts_system=frozen(np.array([server.queue_counts == "system" for server in servers], np.bool_)),
+        stations=station_table([stations_of(server.stages) for server in servers]),
+        jobs=integers([ALL_JOBS if server.jobs is None else server.jobs for server in servers]),
     )
 
 

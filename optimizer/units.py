@@ -7,7 +7,9 @@ them. Plain numbers never come here: they are in the document's unit. Prices are
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
+from math import isfinite
 
 LONGEST = 60
 """Characters of the longest text that is read."""
@@ -67,6 +69,26 @@ class Scale:
 def is_number(text: str) -> bool:
     """Say whether text is a number without a unit."""
     return _NUMBER_ALONE.fullmatch(text) is not None
+
+
+def time_s(text: str) -> float:
+    """Return a time in seconds from text with a number of seconds, or a date with a time; UTC unless it says.
+
+    Raises:
+        UnitError: the text is neither, or not finite.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        try:
+            when = datetime.fromisoformat(text)
+        except ValueError:
+            wanted = "neither a date with a time nor a number of seconds"
+            raise UnitError(f"{text[:LONGEST]!r} is {wanted}") from None
+        value = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    if not isfinite(value):
+        raise UnitError(f"{text[:LONGEST]!r} is not finite")
+    return value
 
 
 def times(number: str, factor: Decimal) -> float:

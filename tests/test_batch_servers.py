@@ -16,6 +16,8 @@ from optimizer.studies.simulation.plans import simulate_plan
 
 SENTIMENT: dict[str, Any] = {"base": 37.5, "slope": 2.5}  # 40 ms for one, 50 ms for five
 
+PRE: dict[str, Any] = {"name": "pre", "where": "before", "time": 7.5}
+
 
 def system_of(
     rate_rps: float = 1000.0,
@@ -97,6 +99,10 @@ def test_rejections_are_a_target() -> None:
         ({"profile": {"decodeParms": {"alpha": 1}}}, "keep one of the two latency models"),
         ({"batchTimeout": 5, "maxQueueSize": 4}, "maxQueueSize: on 'T4': 4 places never hold a batch of 5"),
         ({"batchTrigger": "clock", "batchTimeout": 5}, "batchTimeout: on 'T4': a clock ticks every 5 ms"),
+        ({"stages": [PRE, PRE]}, "stages: two stages are called 'pre'"),
+        ({"stages": [PRE | {"time": 0}]}, "stages[0].time: must be more than 0"),
+        ({"jobs": 4, "maxQueueSize": 9}, "maxQueueSize: on 'T4': jobs wait before the replica"),
+        ({"jobs": 4, "batchTimeout": 9}, "batchTimeout: on 'T4': a replica of so many jobs"),
         (
             {"target": {"slo-e2e": 90}, "profile": {"queueModel": "reference"}},
             "does not support the batch latency model",
@@ -130,3 +136,58 @@ def test_rows_of_both_kinds_are_told_apart_by_their_law() -> None:
     answer = analyze_batch(batch)
     assert isinstance(answer, BatchAnswer)
     assert answer.busy > answer.utilization  # small batches cost nearly as much as large ones
+
+
+POST: dict[str, Any] = {"name": "post", "where": "after", "time": 6, "cv": 0.3}
+
+
+def test_stages_are_planned_verified_explained_and_simulated() -> None:
+    target = {"latency": [{"percentile": 95, "ms": 400}]}
+    system = system_of(300.0, target, stages=[PRE | {"time": 12.0, "cv": 0.5}, POST])
+    plan = solve(system)
+    (pool,) = plan.allocations["s"]
+    # One worker of 12 ms takes 83.3 requests/s, fewer than the 100 of the server.
+    assert pool.binding == "stage:pre"
+    assert pool.max_arrival_rate_rpm / 60 / pool.num_replicas < 83.3
+    assert verify(plan, system) == []
+    assert verify(
+        plan.model_copy(update={"allocations": {"s": (pool.model_copy(update={"binding": "server"}),)}}),
+        system,
+    )
+    simulation = simulate_plan(system, plan, Effort(requests=200_000))
+    assert simulation.pools[0].e2e is not None
+    assert simulation.pools[0].e2e.mean.value == pytest.approx(pool.ttft_ms, rel=0.06)
+
+
+def test_a_stage_that_can_serve_no_more_is_the_binding_constraint() -> None:
+    system = system_of(300.0, {"latency": [{"percentile": 50, "ms": 1e6}]}, stages=[PRE | {"time": 12.0}])
+    (limit,) = explain(system).servers[0].pools[0].binding
+    assert (limit.limit, limit.stage) == ("stage", "pre")
+
+
+def test_a_replica_of_so_many_jobs_takes_what_they_carry() -> None:
+    target = {"latency": [{"ms": 5000}]}
+    system = system_of(40.0, target, jobs=2, stages=[PRE | {"time": 100.0, "workers": 2}, POST])
+    plan = solve(system)
+    (pool,) = plan.allocations["s"]
+    assert pool.binding == "jobs"
+    each_rps = pool.max_arrival_rate_rpm / 60 / pool.num_replicas
+    assert 0.75 * 2000 / 146 < each_rps < 2000 / 146  # two jobs of 146 ms each
+    assert verify(plan, system) == []
+    simulated = simulate_plan(system, plan, Effort(requests=50_000)).pools[0]
+    assert simulated.overload is None
+
+
+def test_rows_take_stages_and_jobs() -> None:
+    row = {"batchParms": SENTIMENT, "maxBatchSize": 5, "RPS": 30, "stages": [PRE, POST]}
+    found = analyze_batch(BatchRow.model_validate(row))
+    assert isinstance(found, BatchAnswer)
+    assert found.binding == "server"
+    bursty = analyze_batch(BatchRow.model_validate(row | {"arrivalCV": 2}))
+    assert isinstance(bursty, BatchAnswer)
+    assert bursty.p99_ms > found.p99_ms
+    with pytest.raises(ValueError, match="two stages are called 'pre'"):
+        BatchRow.model_validate(row | {"stages": [PRE, PRE]})
+    overrun = analyze_batch(BatchRow.model_validate(row | {"jobs": 1, "RPS": 20}))
+    assert not isinstance(overrun, BatchAnswer)
+    assert overrun.stable_rate_rps == pytest.approx(1000 / (7.5 + 40 + 6), rel=0.02)

@@ -30,9 +30,12 @@ TERMS = {
     "promptBase": 0.7,
     "weightRead": 4.0,
     "batchBase": 0.9,
+    "perPrompt": 0.4,
+    "expertRead": 12.0,
+    "expertShare": 0.125,
 }
 SEEN = {"clientOffset": 7.0, "pipelineDepth": 0.8, "frontEndLag": 0.002}
-FURTHER = [*list(TERMS)[3:], *SEEN]
+FURTHER = [*list(TERMS)[3:9], *SEEN]
 
 
 def times(**changes: float) -> IterationTimes:
@@ -68,8 +71,10 @@ def test_every_term_counts_what_it_says(
     )
     if tokens:
         by_hand += TERMS["promptAttention"] * attention + TERMS["promptBase"]
+    by_hand += TERMS["perPrompt"] * prompts
     if decodes + prompts > 1:
         by_hand += TERMS["batchBase"]
+    by_hand += TERMS["expertRead"] * (1 - (1 - TERMS["expertShare"]) ** (decodes + tokens))
     found = times(**TERMS).ms(float(decodes), kv_tokens, float(tokens), float(prompts), float(attention))
     assert found[0] == pytest.approx(by_hand, rel=1e-14)
 
@@ -79,11 +84,16 @@ def test_without_the_further_terms_it_is_the_law_of_the_reference() -> None:
     assert found[0] == 5.0 + 0.02 * 43 + 1e-4 * 600
 
 
-@given(tokens=st.floats(0.5, 5000), read=st.floats(0, 20))
-def test_the_slope_of_the_compute_is_its_derivative(tokens: float, read: float) -> None:
-    law, step = times(alpha=5.0, beta=0.02, weightRead=read), 1e-4 * tokens
+@given(tokens=st.floats(0.5, 5000), read=st.floats(0, 20), experts=st.sampled_from([0.0, 3.0]))
+def test_the_slope_of_the_compute_is_its_derivative(tokens: float, read: float, experts: float) -> None:
+    law = times(alpha=5.0, beta=0.02, weightRead=read, expertRead=experts, expertShare=0.1 if experts else 0)
+    step = 1e-4 * tokens
     rise = law.ms(tokens + step, 0.0) - law.ms(tokens - step, 0.0)
-    assert law.compute_slope_ms(np.array([tokens]))[0] == pytest.approx(rise[0] / (2 * step), rel=1e-4)
+    slope = law.compute_slope_ms(np.array([tokens]))
+    assert slope[0] == pytest.approx(rise[0] / (2 * step), rel=1e-4)
+    if not read:
+        tangent = law.standing_ms(np.array([tokens])) + slope * tokens
+        assert tangent[0] == pytest.approx(law.ms(tokens, 0.0)[0], rel=1e-12)
 
 
 # --- documents --------------------------------------------------------------------------------------------
@@ -101,8 +111,8 @@ def test_any_further_term_asks_for_a_queue_model_that_knows_it(term: str) -> Non
     with pytest.raises(
         ValidationError, match=r"'reference' does not support .* set queueModel to 'continuous'"
     ):
-        replica(perfParms=law)
-    assert laws_known(replica(perfParms=law, queueModel="continuous")) == [FullIterationLaw]
+        replica(perfParms=law, queueModel="reference")
+    assert laws_known(replica(perfParms=law)) == [FullIterationLaw]
 
 
 def test_whole_prompts_first_ask_for_it_too_and_the_system_names_what() -> None:
@@ -111,6 +121,7 @@ def test_whole_prompts_first_ask_for_it_too_and_the_system_names_what() -> None:
         "acc": "A",
         "perfParms": {"alpha": 1, "weightRead": 2},
         "scheduler": "prefill-first",
+        "queueModel": "reference",
     }
     system = {
         "accelerators": [{"name": "A", "type": "A"}],
@@ -124,15 +135,15 @@ def test_whole_prompts_first_ask_for_it_too_and_the_system_names_what() -> None:
         r"\(weightRead, scheduler: prefill-first\); set queueModel to 'continuous'",
     ):
         load_system(system)
-    profile["queueModel"] = "continuous"
-    assert load_system(system)
+    del profile["queueModel"]
+    assert load_system(system).profiles["m", "A"].queue_model == "continuous"
 
 
 def test_variability_asks_for_it_too() -> None:
     law = {"alpha": 5, "beta": 0.02}
     with pytest.raises(ValidationError, match="arrivalCV: 2 is not 1"):
-        replica(perfParms=law, arrivalCV=2)
-    assert replica(perfParms=law, arrivalCV=2, queueModel="continuous").arrival_cv == 2
+        replica(perfParms=law, arrivalCV=2, queueModel="reference")
+    assert replica(perfParms=law, arrivalCV=2).arrival_cv == 2
 
 
 @pytest.mark.parametrize(
@@ -169,7 +180,7 @@ def test_a_replica_says_percentiles_where_its_queue_model_knows_them() -> None:
     law = {"alpha": 5, "beta": 0.02, "gamma": 1e-5}
     plain, full = (
         analyze_replicas([replica(perfParms=law, **more)], [5.0])[0]
-        for more in ({}, {"queueModel": "continuous"})
+        for more in ({"queueModel": "reference"}, {})
     )
     assert plain.ttft_percentiles is None
     assert full.ttft_percentiles is not None

@@ -3,6 +3,7 @@
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -13,6 +14,7 @@ from optimizer.cli.reporting import KINDS
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "pictures.md").read_text(encoding="utf-8")
 COMMANDS = [shlex.split(line)[1:] for line in re.findall(r"^inferplan .*$", PAGE, re.MULTILINE)]
+SLOW = {"window"}
 NUMBER = re.compile(r"[\d.,–−e-]+")
 
 
@@ -20,6 +22,12 @@ def words(picture: Path) -> list[str]:
     """Return the texts of a picture, but for numbers on axes, which versions of the library place anew."""
     texts = ("".join(node.itertext()) for node in ET.parse(picture).iter() if node.tag.endswith("}text"))  # noqa: S314
     return sorted(text for text in texts if not NUMBER.fullmatch(text))
+
+
+def checked(line: list[str]) -> Any:
+    """Return a command as a case; one that takes long is checked with the slow ones."""
+    marks = [pytest.mark.slow] if line[1] in SLOW else []
+    return pytest.param(line, id=Path(line[-1]).stem, marks=marks)
 
 
 def test_the_page_shows_every_picture_below_its_command() -> None:
@@ -30,7 +38,7 @@ def test_the_page_shows_every_picture_below_its_command() -> None:
     assert {"plan", *KINDS} - {line[1] for line in COMMANDS} == {"load", "assignment", "types", "servers"}
 
 
-@pytest.mark.parametrize("line", COMMANDS, ids=lambda line: Path(line[-1]).stem)
+@pytest.mark.parametrize("line", [*map(checked, COMMANDS)])
 def test_the_command_makes_the_picture(
     line: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```\n(?:\n^```text\n(.*?)^```)?", PAGE, 
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    with in_a_thread() as here:
+    with in_a_thread(stateful=True) as here:
         yield here
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from notes import besides_compiling
 from service_runs import as_a_program
 
 from optimizer.cli.main import main
@@ -90,9 +91,7 @@ def test_every_command_of_the_readme_runs(arguments: list[str], capsys: pytest.C
     except SystemExit as stop:
         status = int(stop.code or 0)
     assert status == 0
-    said = capsys.readouterr().err.splitlines()
-    # A fresh installation compiles the simulator once, and says so.
-    assert [line for line in said if not line.startswith("inferplan: compiling the simulator")] == []
+    assert besides_compiling(capsys.readouterr().err) == ""
 
 
 @pytest.mark.usefixtures("workplace")

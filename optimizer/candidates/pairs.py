@@ -114,7 +114,9 @@ def requests_in_memory(arrays: SystemArrays, server: IntArray, profile: IntArray
 
 def law_of(arrays: SystemArrays, pairs: Pairs) -> Law:
     """Return the latency model of pairs (at least one) that all have the same law."""
-    shapes = RequestShapes(arrays.servers.in_tokens[pairs.server], arrays.servers.out_tokens[pairs.server])
+    servers = arrays.servers
+    lengths = servers.in_tokens, servers.out_tokens, servers.out_tokens_cv
+    shapes = RequestShapes(*(length[pairs.server] for length in lengths))
     laws = arrays.profiles.laws
     return laws.of_rows(int(laws.law[pairs.profile[0]]), pairs.profile, shapes)
 
@@ -142,6 +144,8 @@ def collecting_of(arrays: SystemArrays, pairs: Pairs) -> Collecting:
         servers.window_ms[pairs.server, pairs.accelerator],
         np.where(own < 0, UNLIMITED, own),
         servers.counts_system[pairs.server],
+        servers.stations[pairs.server],
+        servers.jobs[pairs.server],
     )
 
 

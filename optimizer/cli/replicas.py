@@ -3,8 +3,9 @@
 import argparse
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
+from optimizer.cli import batch_servers
 from optimizer.cli.command import Command, add_output, print_json, quantity, show_tables, tell
 from optimizer.units import (
     MILLISECONDS,
@@ -16,9 +17,9 @@ from optimizer.units import (
 
 if TYPE_CHECKING:
     from optimizer.batch_rows import BatchRow
+    from optimizer.render.tables import Tables
     from optimizer.replica import Replica
     from optimizer.simulation.replicas import Effort
-    from optimizer.studies.simulation.replicas import BatchSimulation, Overload, ReplicaSimulation
 
 _LAW_FLAGS = {
     "decode": (
@@ -48,6 +49,9 @@ _LAW_FLAGS = {
         ("--prompt-base", "prompt_base_ms", "ms", "more with a prompt in the iteration"),
         ("--weight-read", "weight_read_ms", "ms", "reading the weights, behind which compute hides"),
         ("--batch-base", "batch_base_ms", "ms", "more with several requests in the iteration"),
+        ("--per-prompt", "per_prompt_ms", "ms/prompt", "per prompt in the iteration"),
+        ("--expert-read", "expert_read_ms", "ms", "reading all experts of a mixture"),
+        ("--expert-share", "expert_share", "share", "experts of a mixture that a token chooses"),
         ("--client-offset", "client_offset_ms", "ms", "a client's own time before the first token"),
         ("--pipeline-depth", "pipeline_depth", "iterations", "first token later while others progress"),
         ("--front-end-lag", "front_end_lag", "iterations/request", "first token later for each of these"),
@@ -67,18 +71,16 @@ _SHAPE_FLAGS = (
     "scheduler",
     "kv_capacity",
     "queue_model",
+    "batching",
     "arrival_cv",
     "in_tokens_cv",
     "out_tokens_cv",
 )
-_BATCH_FLAGS = (
-    ("--service-base", "base", "MS", "time of any batch"),
-    ("--service-slope", "slope", "MS/REQUEST", "more for each request in it"),
-    ("--trigger", "trigger", "NAME", "what starts a batch: oldest, collect, gap, interval, clock (oldest)"),
-    ("--window", "window", "MS", "how long a batch is collected (0)"),
-    ("--queue-counts", "queueCounts", "NAME", "whom --max-queue counts: waiting, system (waiting)"),
+_OTHER_FLAGS = (
+    *_SHAPE_FLAGS,
+    *(flag[2:].replace("-", "_") for part in _LAW_FLAGS.values() for flag, *_ in part),
 )
-"""The flags of batch servers, and the fields that they give."""
+"""The flags of servers that answer with tokens, as arguments are named; batch servers share some."""
 _TARGET_FLAGS: dict[str, object] = {
     "target_ttft": 0.0,
     "target_itl": 0.0,
@@ -105,6 +107,10 @@ def _add_replica(parser: argparse.ArgumentParser, *tables: str) -> None:
             for flag, _, unit, text in _LAW_FLAGS[part]:
                 kind = quantity(_SCALES[unit]) if unit in _SCALES else float
                 group.add_argument(flag, metavar=unit.upper(), type=kind, help=f"{text} [{unit}]")
+        if title == "linear law":
+            group.add_argument(
+                "--batching", metavar="NAME", help="continuous, static or padded: how requests share a batch"
+            )
         if title == "iteration law":
             group.add_argument(
                 "--max-num-tokens", metavar="TOKENS", type=int, help="token budget of one iteration (8192)"
@@ -112,10 +118,7 @@ def _add_replica(parser: argparse.ArgumentParser, *tables: str) -> None:
             group.add_argument(
                 "--scheduler", metavar="NAME", help="chunked or prefill-first: how prompts are computed"
             )
-    group = parser.add_argument_group("batch server, which answers requests without tokens together")
-    for flag, _, metavar, text in _BATCH_FLAGS:
-        scale = {"MS": MILLISECONDS, "MS/REQUEST": MILLISECONDS_PER_REQUEST}.get(metavar)
-        group.add_argument(flag, metavar=metavar, type=quantity(scale) if scale else str, help=text)
+    batch_servers.add_flags(parser)
     _add_queue(parser.add_argument_group("queue model"))
     parser.add_argument(
         "--batch",
@@ -126,7 +129,11 @@ def _add_replica(parser: argparse.ArgumentParser, *tables: str) -> None:
 
 
 def _add_queue(group: Any) -> None:
-    group.add_argument("--queue-model", metavar="NAME", help="reference (means), or continuous (percentiles)")
+    group.add_argument(
+        "--queue-model",
+        metavar="NAME",
+        help="reference (means) or continuous (percentiles); by default that of the law",
+    )
     group.add_argument(
         "--kv-capacity", metavar="TOKENS", type=int, help="KV cache; continuous caps the batch by it"
     )
@@ -138,39 +145,6 @@ def _add_queue(group: Any) -> None:
         group.add_argument(
             f"--{name}-cv", metavar="CV", type=float, help=f"coefficient of variation of the {text} (1)"
         )
-
-
-def _batch_server(arguments: argparse.Namespace, rate_rps: float, **targets: object) -> "BatchRow | None":
-    """Return the batch server that the flags describe; none: they describe no such server."""
-    given = {
-        name: value
-        for flag, name, *_ in _BATCH_FLAGS
-        if (value := getattr(arguments, flag[2:].replace("-", "_"))) is not None
-    }
-    if not given:
-        return None
-    from optimizer.batch_rows import BatchRow
-    from optimizer.errors import SpecError
-    from optimizer.spec.messages import validated
-
-    shared = {"max_batch": "maxBatchSize", "max_queue": "maxQueueSize", "arrival_cv": "arrivalCV"}
-    flags = [flag[2:].replace("-", "_") for part in _LAW_FLAGS.values() for flag, *_ in part]
-    for name in (*_SHAPE_FLAGS, *flags):
-        value = getattr(arguments, name)
-        if value is not None and name not in shared:
-            raise SpecError(f"--{name.replace('_', '-')}: a batch server has no use for it; remove it")
-        if value is not None:
-            given[shared[name]] = value
-    parms = {name: given.pop(name) for name in ("base", "slope") if name in given}
-    names = {name: flag for flag, name, *_ in _BATCH_FLAGS} | {
-        wire: f"--{name.replace('_', '-')}" for name, wire in shared.items()
-    }
-    try:
-        return validated(BatchRow, given | {"RPS": rate_rps, "batchParms": parms} | targets)
-    except SpecError as error:
-        path, _, problem = str(error).partition(": ")
-        said = problem.replace("this key is required", "this flag is required")
-        raise SpecError(f"{names.get(path.rpartition('.')[2], path)}: {said}") from None
 
 
 def _replica(arguments: argparse.Namespace) -> Any:
@@ -192,6 +166,10 @@ def _replica(arguments: argparse.Namespace) -> Any:
         }
         if given:
             values[part] = given
+    if values.get("batching", "continuous") != "continuous" and "out_tokens_cv" not in values:
+        from optimizer.spec.assumptions import LENGTHS_NEEDED
+
+        raise SpecError(f"--out-tokens-cv: {LENGTHS_NEEDED}")
     linear = values.keys() & {"decode", "prefill"}
     if bool(linear) == ("iteration" in values):
         either, other = (
@@ -228,7 +206,7 @@ def _add_analyze(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("simulation")
     group.add_argument("--simulate", action="store_true", help="simulate the replica as well")
     group.add_argument("--requests", metavar="N", type=int, help="requests to simulate (20,000)")
-    group.add_argument("--seed", metavar="S", type=int, help="where chance begins (1)")
+    group.add_argument("--seed", metavar="S", type=int, help="seed of the random numbers (1)")
 
 
 def _effort(arguments: argparse.Namespace) -> "Effort | None":
@@ -245,15 +223,8 @@ def _effort(arguments: argparse.Namespace) -> "Effort | None":
     return Effort(**given)
 
 
-@overload
-def _simulated(replica: "Replica", rate_rps: float, effort: "Effort") -> "ReplicaSimulation | Overload": ...
-
-
-@overload
-def _simulated(replica: "BatchRow", rate_rps: float, effort: "Effort") -> "BatchSimulation | Overload": ...
-
-
 def _simulated(replica: "Replica | BatchRow", rate_rps: float, effort: "Effort") -> Any:
+    """Return what a server does when it is simulated, or that it is overloaded."""
     from optimizer.cli.solving import announced
     from optimizer.jobs import simulate_replica
 
@@ -269,27 +240,21 @@ def _analyze(arguments: argparse.Namespace) -> int | None:
         _refuse_beside_batch(arguments, {"rate": None})
         return _answer_lines(arguments.batch, analyze_row, effort)
     from optimizer.errors import SpecError
+    from optimizer.render.replica_tables import batch_tables, performance_tables
 
-    row = _batch_server(arguments, arguments.rate or 0.0)
+    rate_rps = arguments.rate
+    row = batch_servers.row_of(arguments, _OTHER_FLAGS, rate_rps or 0.0)
     replica: Any = row or _replica(arguments)
-    if arguments.rate is None:
+    if rate_rps is None:
         raise SpecError("--rate: missing; give the arrival rate in requests/s")
     if row is not None:
-        _analyze_batch(arguments, row, effort)
+        answer = batch_servers.analyzed(row)
+        _show(arguments, answer, effort and _simulated(row, rate_rps, effort), batch_tables)
         return None
     from optimizer.jobs import analyze_replicas
 
-    found = analyze_replicas([replica], [arguments.rate])[0]
-    simulated = None if effort is None else _simulated(replica, arguments.rate, effort)
-    if arguments.json:
-        values = found.model_dump(by_alias=True)
-        if simulated is not None:
-            values["simulated"] = simulated.model_dump(by_alias=True)
-        print_json(values)
-        return None
-    from optimizer.render.replica_tables import performance_tables
-
-    show_tables(performance_tables(found, simulated), arguments)
+    found = analyze_replicas([replica], [rate_rps])[0]
+    _show(arguments, found, effort and _simulated(replica, rate_rps, effort), performance_tables)
     if found.offered_rps > found.stable_rate_rps:
         tell(
             f"inferplan: note: rate {found.offered_rps:g} requests/s exceeds the stable maximum "
@@ -298,23 +263,17 @@ def _analyze(arguments: argparse.Namespace) -> int | None:
     return None
 
 
-def _analyze_batch(arguments: argparse.Namespace, row: "BatchRow", effort: "Effort | None") -> None:
-    from optimizer.batch_rows import NoLongRun, analyze_batch
-    from optimizer.errors import AnalysisError
-
-    found = analyze_batch(row)
-    if isinstance(found, NoLongRun):
-        raise AnalysisError(f"{found.message}; lower it, or limit the queue")
-    simulated = None if effort is None else _simulated(row, row.rate_rps, effort)
-    if arguments.json:
-        values = found.model_dump(by_alias=True)
-        if simulated is not None:
-            values["simulated"] = simulated.model_dump(by_alias=True)
-        print_json(values)
+def _show(
+    arguments: argparse.Namespace, found: Any, simulated: Any, tables: Callable[[Any, Any], "Tables"]
+) -> None:
+    """Show what one server does, and beside it what was simulated, if it was."""
+    if not arguments.json:
+        show_tables(tables(found, simulated), arguments)
         return
-    from optimizer.render.replica_tables import batch_tables
-
-    show_tables(batch_tables(found, simulated), arguments)
+    values = found.model_dump(by_alias=True)
+    if simulated is not None:
+        values["simulated"] = simulated.model_dump(by_alias=True)
+    print_json(values)
 
 
 def _add_size(parser: argparse.ArgumentParser) -> None:
@@ -357,10 +316,15 @@ def _size(arguments: argparse.Namespace) -> int | None:
         _refuse_beside_batch(arguments, _TARGET_FLAGS)
         return _answer_lines(arguments.batch, size_row)
     from optimizer.errors import AnalysisError, SpecError
-    from optimizer.jobs import size_replicas
+    from optimizer.jobs import size_batch, size_replicas
+    from optimizer.render.replica_tables import batch_tables, sizing_tables
     from optimizer.replica import LatencyTargets
     from optimizer.spec.messages import validated
 
+    row = batch_servers.row_to_size(arguments, _OTHER_FLAGS, arguments.percentile)
+    if row is not None:
+        _show(arguments, size_batch(row), None, batch_tables)
+        return None
     wanted = {
         "ttft": arguments.target_ttft,
         "itl": arguments.target_itl,
@@ -368,10 +332,6 @@ def _size(arguments: argparse.Namespace) -> int | None:
         "percentile": arguments.percentile,
         "tps": arguments.throughput_target,
     }
-    row = _batch_server(arguments, 0.0, latency=_latency(arguments, wanted))
-    if row is not None:
-        _size_batch(arguments, row)
-        return None
     try:
         targets = validated(LatencyTargets, wanted)
     except SpecError as error:
@@ -380,47 +340,15 @@ def _size(arguments: argparse.Namespace) -> int | None:
     sizing = size_replicas([_replica(arguments)], [targets])[0]
     if isinstance(sizing, AnalysisError):
         raise sizing
-    if arguments.json:
-        print(sizing.model_dump_json(by_alias=True, indent=2))
-    else:
-        from optimizer.render.replica_tables import sizing_tables
-
-        show_tables(sizing_tables(sizing, targets), arguments)
+    _show(arguments, sizing, None, lambda found, _: sizing_tables(found, targets))
     return None
-
-
-def _latency(arguments: argparse.Namespace, wanted: dict[str, object]) -> list[dict[str, object]]:
-    """Return the target of a batch server: of the time to the answer."""
-    if not arguments.target_e2e:
-        return []
-    percentile = {} if wanted["percentile"] is None else {"percentile": wanted["percentile"]}
-    return [{"ms": arguments.target_e2e, **percentile}]
-
-
-def _size_batch(arguments: argparse.Namespace, row: "BatchRow") -> None:
-    from optimizer.batch_rows import size_batch
-    from optimizer.errors import SpecError
-
-    for name in ("target_ttft", "target_itl", "throughput_target"):
-        if getattr(arguments, name):
-            flag = f"--{name.replace('_', '-')}"
-            raise SpecError(f"{flag}: a batch server answers without tokens; give --target-e2e")
-    sizing = size_batch(row)
-    if arguments.json:
-        print(sizing.model_dump_json(by_alias=True, indent=2))
-        return
-    from optimizer.render.replica_tables import batch_tables
-
-    show_tables(batch_tables(sizing, None), arguments)
 
 
 def _refuse_beside_batch(arguments: argparse.Namespace, own: dict[str, object]) -> None:
     """Refuse flags that describe a replica beside ``--batch``, whose lines describe theirs."""
     from optimizer.errors import SpecError
 
-    flags = [flag[2:].replace("-", "_") for part in _LAW_FLAGS.values() for flag, *_ in part]
-    flags += [flag[2:].replace("-", "_") for flag, *_ in _BATCH_FLAGS]
-    defaults = dict.fromkeys((*_SHAPE_FLAGS, *flags)) | own
+    defaults = dict.fromkeys((*_OTHER_FLAGS, *batch_servers.OWN_FLAGS)) | own
     given = [name for name, default in defaults.items() if getattr(arguments, name) != default]
     if given:
         raise SpecError(f"--batch: its lines give everything; remove --{given[0].replace('_', '-')}")

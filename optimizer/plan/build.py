@@ -1,6 +1,7 @@
 """From a solution to a plan: indices become names again, and what is not served gets its reason."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,7 @@ from optimizer.queueing.table import QUEUE_MODELS
 from optimizer.solvers.formulation import served_in_full
 from optimizer.solvers.levels import VALUE
 from optimizer.solvers.problem import Problem, Solution, units_used
-from optimizer.tabulation import SECONDS_PER_MINUTE, SystemArrays
+from optimizer.tabulation import SECONDS_PER_MINUTE, SystemArrays, slowest_of
 
 
 def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> Plan:
@@ -118,7 +119,7 @@ def _pools(candidates: Candidates, problem: Problem, replicas: IntArray) -> dict
     figures_of = dict(
         zip(loaded.tolist(), _target_figures(arrays, server[loaded], measured.targets), strict=True)
     )
-    collected = _collected(candidates, server, table.accelerator[chosen], loaded, measured)
+    collected = _collected(candidates, table.take(chosen), loaded, measured)
     pools: dict[str, tuple[Pool, ...]] = {}
     for i, c in enumerate(chosen):
         pool = Pool(
@@ -149,18 +150,24 @@ def _pools(candidates: Candidates, problem: Problem, replicas: IntArray) -> dict
 
 
 def _collected(
-    candidates: Candidates, server: IntArray, accelerator: IntArray, loaded: IntArray, measured: Measured
-) -> list[dict[str, float]]:
+    candidates: Candidates, chosen: CandidateTable, loaded: IntArray, measured: Measured
+) -> list[dict[str, Any]]:
     """Return what pools of batch servers show beside the figures of all: nothing for others."""
     arrays = candidates.arrays
-    profile = arrays.profile_of[server, accelerator]
+    profile = arrays.profile_of[chosen.server, chosen.accelerator]
     models = [*QUEUE_MODELS.values()]
-    rows: list[dict[str, float]] = []
+    rows: list[dict[str, Any]] = []
     place_of = {row: i for i, row in enumerate(loaded.tolist())}
-    for row in range(len(server)):
-        shown: dict[str, float] = {}
+    for row, (s, a) in enumerate(zip(chosen.server.tolist(), chosen.accelerator.tolist(), strict=True)):
+        shown: dict[str, Any] = {}
         if not models[int(arrays.profiles.queue_model[profile[row]])].has_tokens:
-            shown["batch_window_ms"] = float(arrays.servers.window_ms[server[row], accelerator[row]])
+            shown["batch_window_ms"] = float(arrays.servers.window_ms[s, a])
+            shown["binding"] = slowest_of(
+                candidates.system,
+                arrays.server_names[s],
+                arrays.accelerator_names[a],
+                int(chosen.max_batch[row]),
+            )
             if row in place_of:
                 shown["busy"] = float(measured.busy[place_of[row]])
                 shown["mean_batch"] = float(measured.mean_batch[place_of[row]])

@@ -50,7 +50,7 @@ class Pool(Document):
     itl_ms: float = Field(alias="itlAverage")
     """Mean inter-token latency at the load [ms]."""
     ttft_ms: float = Field(alias="ttftAverage")
-    """Mean time to first token at the load [ms]."""
+    """Mean time to first token at the load; of batch servers the mean latency [ms]."""
     wait_ms: float = Field(alias="waitAverage")
     """Mean wait before the batch at the load, part of the time to first token [ms]."""
     utilization: float
@@ -63,6 +63,8 @@ class Pool(Document):
     """Mean number of requests that it answers together."""
     batch_window_ms: float | None = Field(None, alias="batchWindow", exclude_if=_is_none)
     """How long it collects a batch: the window, as given or chosen [ms]."""
+    binding: str | None = Field(None, exclude_if=_is_none)
+    """What can serve the least where it has stages: `server`, `stage:` and a name, or `jobs`; else absent."""
     targets: tuple["TargetFigure", ...] = Field((), exclude_if=_is_empty, strict=False)
     """What is measured against targets that are not about means; absent without any."""
     estimated: EstimateEnd | None = Field(None, exclude_if=lambda end: end is None)
@@ -71,6 +73,11 @@ class Pool(Document):
     """Where its token times come from, where they were fitted to benchmarks; else absent."""
     outside: tuple[str, ...] = Field((), exclude_if=_is_empty, strict=False)
     """In what its load is outside what those benchmarks measured; absent where it is inside."""
+
+    @property
+    def answers_together(self) -> bool:
+        """Whether it is of a batch server, whose answers have no tokens."""
+        return self.batch_window_ms is not None
 
 
 class Unserved(Document):
@@ -96,7 +103,7 @@ class CapacityUse(Document):
     limit: int | None = None
     """Units that exist; none: not limited."""
     used: int
-    """Units that the plan takes."""
+    """Units that the plan uses."""
 
 
 class Placement(Document):

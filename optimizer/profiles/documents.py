@@ -26,6 +26,7 @@ def estimate_document(estimate: Estimate) -> dict[str, Any]:
         "beta": _timed(estimate.beta_ms),
         "gamma": _timed(estimate.gamma_ms),
         "alphaByBatch": [{"batch": n, **_timed(estimate.alpha_at(n))} for n in estimate.batches],
+        **(_experts(estimate) if estimate.model.experts else {}),
         "kvTokens": int(estimate.kv_tokens.value),
         "kvTokensLow": int(estimate.kv_tokens.low),
         "kvTokensHigh": int(estimate.kv_tokens.high),
@@ -48,6 +49,15 @@ def entry_document(entry: AcceleratorFacts | ModelFacts) -> dict[str, Any]:
     if isinstance(entry, ModelFacts):
         values["countedParametersB"] = round(count_parameters(entry).total / 1e9, 3)
     return values
+
+
+def _experts(estimate: Estimate) -> dict[str, Any]:
+    """Return what α is made of where it depends on the batch, as `perfParms` takes it."""
+    return {
+        "alphaWithoutExperts": _timed(estimate.alpha_alone_ms),
+        "expertRead": _timed(estimate.expert_read_ms),
+        "expertShare": estimate.expert_share,
+    }
 
 
 def _timed(time: Estimated) -> dict[str, float]:

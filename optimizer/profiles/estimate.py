@@ -23,6 +23,8 @@ from optimizer.profiles.model_config import read_model_config
 NODE = 8
 """Devices of the usual node: links between nodes are slower."""
 _LARGEST_TP = 64
+_ALL_BUT_NONE = 1 - 2**-20
+"""Stands for all experts, of which the law must leave something."""
 
 
 class DoesNotFitError(SpecError):
@@ -88,6 +90,22 @@ class Estimate:
         with_prompt = min(1.0, batch / self.deployment.out_tokens)
         share = own + (1 - own) * with_prompt
         return self.spread.around(iterations.fixed_ms + iterations.weights_ms + iterations.experts_ms * share)
+
+    @cached_property
+    def alpha_alone_ms(self) -> Estimated:
+        """α without the experts [ms]; of a dense model all of it."""
+        return self.spread.around(self.iterations.fixed_ms + self.iterations.weights_ms)
+
+    @cached_property
+    def expert_read_ms(self) -> Estimated:
+        """Time to read all experts [ms] (eq. E9); 0 for a dense model."""
+        return self.spread.around(self.iterations.experts_ms)
+
+    @property
+    def expert_share(self) -> float:
+        """Share of the experts that a token chooses; 0 for a dense model."""
+        experts = self.model.experts
+        return 0.0 if experts is None else min(experts.per_token / experts.count, _ALL_BUT_NONE)
 
     @cached_property
     def beta_ms(self) -> Estimated:

@@ -72,7 +72,6 @@ def requested_profile(system: System, server: Server, accelerator: str) -> Reque
         profile,
         system.accelerators[accelerator],
         lengths,
-        server.max_batch_size,
         system.options.estimates,
         _stamp(profile),
     )
@@ -86,7 +85,7 @@ def check_request(system: System, profile: ModelProfile) -> None:
     """
     if profile.is_estimated:
         accelerator = system.accelerators[profile.accelerator]
-        _requested(profile, accelerator, (None, None), 0, system.options.estimates, _stamp(profile))
+        _requested(profile, accelerator, (None, None), system.options.estimates, _stamp(profile))
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -94,7 +93,6 @@ def _requested(
     profile: ModelProfile,
     accelerator: Accelerator,
     lengths: tuple[float | None, float | None],
-    own_batch: int,
     end: EstimateEnd,
     stamp: int,
 ) -> Requested:
@@ -110,7 +108,7 @@ def _requested(
         return Requested(profile.model_copy(update={"iteration": None}), Misfit(error))
     except SpecError as error:
         raise SpecError(f"{place}: {error}") from None
-    return Requested(_filled(profile, found, own_batch, end))
+    return Requested(_filled(profile, found, end))
 
 
 def _stamp(profile: ModelProfile) -> int:
@@ -164,11 +162,11 @@ def _deployment(
     )
 
 
-def _filled(profile: ModelProfile, found: Estimate, own_batch: int, end: EstimateEnd) -> ModelProfile:
+def _filled(profile: ModelProfile, found: Estimate, end: EstimateEnd) -> ModelProfile:
     """Return the profile with the coefficients at an end of their intervals.
 
-    The slow end of the times goes with the small end of the memory. α is that of the largest batch that may
-    be used: it grows with the experts that a batch chooses, so that no batch is taken for faster than it is.
+    The slow end of the times goes with the small end of the memory. The experts of a mixture have terms of
+    their own, so that α grows with the batch as the estimate says.
     """
     times: dict[EstimateEnd, str] = {"upper": "high", "middle": "value", "lower": "low"}
     memory: dict[EstimateEnd, str] = {"upper": "low", "middle": "value", "lower": "high"}
@@ -180,17 +178,16 @@ def _filled(profile: ModelProfile, found: Estimate, own_batch: int, end: Estimat
     tokens = profile.kv_capacity_tokens
     if tokens is None:
         tokens = int(max(getattr(found.kv_tokens, memory[end]), length))
-    in_memory = max(int(tokens // length), 1)
-    stated = profile.max_batch_size
-    if stated and profile.at_tokens:
-        stated = max(int(stated * profile.at_tokens // found.deployment.out_tokens), 1)
-    batch = stated or min(in_memory, found.deployment.max_requests)
     law = PerfParms(
-        base_ms=time_ms(found.alpha_at(min(max(batch, own_batch), in_memory))),
+        base_ms=time_ms(found.alpha_alone_ms),
         compute_per_token_ms=time_ms(found.beta_ms),
         kv_read_per_token_ms=time_ms(found.gamma_ms),
+        expert_read_ms=time_ms(found.expert_read_ms),
+        expert_share=found.expert_share,
     )
     update: dict[str, object] = {"iteration": law, "kv_capacity_tokens": tokens}
     if not profile.max_batch_size:
+        in_memory = max(int(tokens // length), 1)
+        batch = min(in_memory, found.deployment.max_requests)
         update |= {"max_batch_size": batch, "at_tokens": 0}
     return profile.model_copy(update=update)

@@ -93,6 +93,10 @@ class Collecting:
     """Requests that may wait, or be in the system; `UNLIMITED`: any number."""
     counts_system: BoolArray
     """Whether the room holds those in service as well."""
+    stations: FloatArray
+    """The stages around each, as `station_table` gives them; shape (R, stages, 4)."""
+    jobs: IntArray
+    """Requests that are in each and its stages at once; `ALL_JOBS`: any number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +145,10 @@ class QueueModel(ABC):
 
     takes_variability: ClassVar[bool] = False
     """Whether it knows of arrivals that are not Poisson, and of lengths by more than their means."""
+    own_variability: ClassVar[tuple[str, ...]] = ()
+    """Coefficients of variation that it knows where it does not know all, by their keys in documents."""
+    is_named: ClassVar[bool] = True
+    """Whether documents name it; that of static batches goes without saying."""
     knows_means_only: ClassVar[bool] = False
     """Whether its figures are long-run means, a number each, and nothing else."""
     has_tokens: ClassVar[bool] = True

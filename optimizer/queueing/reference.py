@@ -39,7 +39,7 @@ class ReplicaQueues(QueueModel):
     @classmethod
     def takes(cls, law: type[Law]) -> bool:
         """Say whether a law can drive this queue: it must know service times at a constant batch."""
-        return issubclass(law, ServiceLaw)
+        return issubclass(law, ServiceLaw) and not law.is_static
 
     @classmethod
     def knows(cls, measure: Measure) -> bool:

@@ -115,10 +115,13 @@ class Targets:
         return {measure: limit for measure, limit in zip(self.measures, mine, strict=True) if limit < np.inf}
 
     def figures(self, performance: Performance) -> FloatArray:
-        """Return the measured figures, shape (K, R)."""
-        return np.array([self._figure(performance, measure) for measure in self.measures])
+        """Return the measured figures, shape (K, R); 0 for what others of the fleet have limits on."""
+        return np.array([self._figure(performance, k) for k in range(len(self.measures))])
 
-    def _figure(self, performance: Performance, measure: Measure) -> FloatArray:
+    def _figure(self, performance: Performance, k: int) -> FloatArray:
+        measure = self.measures[k]
+        if measure not in MEANS and np.isinf(self.limits[k]).all():
+            return np.zeros(len(self.tps))  # which the queue model need not know
         if measure != MISSED:
             return performance.figure(measure)
         assert self.per_request is not None

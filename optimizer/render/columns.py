@@ -4,7 +4,7 @@
 those of high rank, as far as they fit. Units are data beside the name, so that headings and CSV have them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from optimizer.money import CENTS
@@ -142,26 +142,33 @@ def bench_columns(stages: tuple[str, ...]) -> tuple[Column, ...]:
 
 # --- simulations ------------------------------------------------------------------------------------------
 
-SIMULATED_POOLS = (
-    name("server"),
-    name("accelerator"),
-    Column("replicas", form=",d", rank=5),
-    Column("rate of each", "req/s", ",.3g", rank=6),
-    Column("TTFT plan", "ms", ",.0f", rank=1),
-    Column("TTFT simulated", "ms", ",.0f"),
-    Column("TTFT p95 plan", "ms", ",.0f", rank=7, none=""),
-    Column("TTFT p95", "ms", ",.0f", rank=3),
-    Column("TTFT p99 plan", "ms", ",.0f", rank=8, none=""),
-    Column("TTFT p99", "ms", ",.0f", rank=4),
-    Column("ITL plan", "ms", ",.1f", rank=2),
-    Column("ITL simulated", "ms", ",.1f"),
-    Column("ITL p95 plan", "ms", ",.1f", rank=7, none=""),
-    Column("ITL p95", "ms", ",.1f", rank=3),
-    Column("ITL p99 plan", "ms", ",.1f", rank=8, none=""),
-    Column("ITL p99", "ms", ",.1f", rank=4),
-    Column("within targets", form=".1%"),
-    Column("verdict", kind="words"),
-)
+
+def simulated_pools(latencies: Sequence[tuple[str, int]]) -> tuple[Column, ...]:
+    """Return the columns of simulated pools, with those of each latency: its name and digits [ms]."""
+    return (
+        name("server"),
+        name("accelerator"),
+        Column("replicas", form=",d", rank=5),
+        Column("rate of each", "req/s", ",.3g", rank=6),
+        *(column for i, (label, digits) in enumerate(latencies) for column in _simulated(label, digits, i)),
+        Column("within targets", form=".1%"),
+        Column("verdict", kind="words"),
+    )
+
+
+def _simulated(label: str, digits: int, place: int) -> tuple[Column, ...]:
+    """Return the columns of a latency, as planned and as simulated; the plan of later ones goes first."""
+    form = f",.{digits}f"
+    return (
+        Column(f"{label} plan", "ms", form, rank=1 + place),
+        Column(f"{label} simulated", "ms", form),
+        Column(f"{label} p95 plan", "ms", form, rank=7, none=""),
+        Column(f"{label} p95", "ms", form, rank=3),
+        Column(f"{label} p99 plan", "ms", form, rank=8, none=""),
+        Column(f"{label} p99", "ms", form, rank=4),
+    )
+
+
 SIMULATED_MISSES = (
     name("server"),
     name("accelerator", rank=1),
@@ -280,14 +287,18 @@ def replica_columns(sides: tuple[str, str]) -> tuple[Column, ...]:
     )
 
 
-def figure_columns(sides: tuple[str, str]) -> tuple[Column, ...]:
-    """Return the columns of the figures of each server."""
+def figure_columns(sides: tuple[str, str], *, has_tokens: bool, together: bool) -> tuple[Column, ...]:
+    """Return the columns of the figures of each server: of answers with tokens, of batch servers, or both."""
+    tokens = (
+        Column("ITL", "ms", ",.1f", sides=sides, rank=2),
+        Column("TTFT", "ms", ",.0f", sides=sides, rank=1),
+    )
     return (
         name("server"),
         Column("carried", RPM, quantity, sides=sides, rank=4),
         Column("batch", sides=sides, rank=3),
-        Column("ITL", "ms", ",.1f", sides=sides, rank=2),
-        Column("TTFT", "ms", ",.0f", sides=sides, rank=1),
+        *(tokens if has_tokens else ()),
+        *((Column("latency", "ms", ",.0f", sides=sides, rank=1),) if together else ()),
         Column("wait", "ms", ",.0f", sides=sides, rank=5),
     )
 

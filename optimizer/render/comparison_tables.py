@@ -149,17 +149,37 @@ def _placed(figures: Figures | None) -> str:
 def _figures(found: Comparison) -> Table:
     sides = _labels(found)
     title = f"Figures by server, {sides[0]} → {sides[1]} where they differ"
-    table = Table(title, columns.figure_columns(sides), "figures")
+    batch_servers = _batch_servers(found)
+    tokens = any(row.server not in batch_servers for row in found.servers) or not found.servers
+    headings = columns.figure_columns(sides, has_tokens=tokens, together=bool(batch_servers))
+    table = Table(title, headings, "figures")
+    names = [column.name for column in headings]
     for row in _in_order(found.servers):
-        table.add_row(
-            row.server,
-            _both(row, lambda side: side.carried_rate_rpm),
-            _both(row, lambda side: "/".join(str(item.max_batch) for item in side.accelerators) or None),
-            _both(row, lambda side: side.itl_ms),
-            _both(row, lambda side: side.ttft_ms),
-            _both(row, lambda side: side.wait_ms),
-        )
+        values: dict[str, Value] = {
+            "server": row.server,
+            "carried": _both(row, lambda side: side.carried_rate_rpm),
+            "batch": _both(
+                row, lambda side: "/".join(str(item.max_batch) for item in side.accelerators) or None
+            ),
+            "wait": _both(row, lambda side: side.wait_ms),
+        }
+        if row.server in batch_servers:
+            values["latency"] = _both(row, lambda side: side.ttft_ms)
+        else:
+            values["ITL"] = _both(row, lambda side: side.itl_ms)
+            values["TTFT"] = _both(row, lambda side: side.ttft_ms)
+        table.add_row(*map(values.get, names))
     return table
+
+
+def _batch_servers(found: Comparison) -> set[str]:
+    """Return the servers whose answers have no tokens, as far as one of the plans runs them."""
+    return {
+        name
+        for plan in _plans(found)
+        for name, pools in plan.allocations.items()
+        if any(pool.answers_together for pool in pools)
+    }
 
 
 def _cards(found: Comparison) -> Table:

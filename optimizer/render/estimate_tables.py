@@ -41,12 +41,20 @@ def _headline(estimate: Estimate) -> Group:
 
 def _figures(estimate: Estimate) -> Table:
     table = Table("Iteration law and memory", columns.ESTIMATE, "estimate")
+    experts = (
+        (f"α, at batch {estimate.at_batch}", estimate.alpha_ms, "ms"),
+        ("α without experts", estimate.alpha_alone_ms, "ms"),
+        ("reading all experts", estimate.expert_read_ms, "ms"),
+    )
     for label, time, unit in (
-        (f"α, at batch {estimate.at_batch}" if estimate.model.experts else "α", estimate.alpha_ms, "ms"),
+        *(experts if estimate.model.experts else (("α", estimate.alpha_ms, "ms"),)),
         ("β, per token computed", estimate.beta_ms, _UNIT_OF_RATES),
         ("γ, per cache token read", estimate.gamma_ms, _UNIT_OF_RATES),
     ):
         table.add_row(label, time.value, time.low, time.high, unit)
+    if estimate.model.experts:
+        share = estimate.expert_share
+        table.add_row("experts a token chooses", Said(f"{share:.2%}", share), None, None, "")
     tokens = estimate.kv_tokens
     counts = (Said(f"{int(end):,}", int(end)) for end in (tokens.value, tokens.low, tokens.high))
     table.add_row("KV capacity", *counts, "tokens")

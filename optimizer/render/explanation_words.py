@@ -21,6 +21,7 @@ LIMIT_NAMES = {
     "loss": "loss",
     "throughput": "throughput",
     "stability": "stability",
+    "stage": "stage",
     "step": "step",
     "batch": "batch",
     "memory": "memory",
@@ -56,7 +57,20 @@ def _served_text(item: ServiceChange) -> str:
 
 def binding_text(limits: Sequence[Binding]) -> str:
     """Return the names of the binding constraints."""
-    return ", ".join(LIMIT_NAMES[item.limit] for item in limits) or "-"
+    return ", ".join(limit_text(item) for item in limits) or "-"
+
+
+def limit_text(item: Binding) -> str:
+    """Return the name of a binding constraint, of a stage with its own."""
+    name = LIMIT_NAMES[item.limit]
+    return name if item.stage is None else f"{name} {item.stage}"
+
+
+def part_text(part: str) -> str:
+    """Return what of a replica can serve the least, as a plan names it, in words."""
+    kind, _, name = part.partition(":")
+    words = {"server": "the server", "jobs": "the number of its jobs"}
+    return words.get(kind, f"the stage {name}")
 
 
 def cost_text(effect: Effect, money: Money) -> str:

@@ -27,6 +27,12 @@ from optimizer.studies.reports.report import Report
 
 PageFormat = Literal["html", "markdown", "csv"]
 
+OF_TOKENS = ("in_tokens", "out_tokens", "itl_ms", "itl_target_ms", "ttft_ms", "ttft_target_ms")
+"""What rows of batch servers leave empty; without other servers these columns are left out."""
+OF_BATCH_SERVERS = ("busy", "mean_batch", "batch_window_ms", "batch_trigger")
+"""What only these have."""
+MEAN_LATENCY = "latencyAverage"
+"""The heading of the mean of their latency."""
 _MARKDOWN_SIGNS = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])|:(?=//)")
 """An underscore within a word is one, and stays as it is."""
 
@@ -143,25 +149,44 @@ def _csv(report: Report) -> str:
     A name that a spreadsheet would take for a formula has an apostrophe before it, which marks text there.
     """
     text = io.StringIO()
-    names = {name: field.alias or name for name, field in PoolRow.model_fields.items()}
-    if not report.plan.estimated_pools:
-        del names["estimated"]
-    for name in ("provenance", "outside"):
-        if not any(getattr(pool, name) for pool in report.overview.pools):
-            del names[name]
-    del names["targets"]
-    measures = dict.fromkeys(figure.measure for pool in report.overview.pools for figure in pool.targets)
+    pools = report.overview.pools
+    names = _names_of_fields(report)
+    measures = dict.fromkeys(figure.measure for pool in pools for figure in pool.targets)
     more = [heading for measure in measures for heading in (measure, f"{measure} limit")]
-    rows = csv.DictWriter(text, [*names.values(), *more], lineterminator="\n")
+    if any(pool.answers_together for pool in pools):
+        more.insert(0, MEAN_LATENCY)
+    headings = [*names, *more]
+    rows = csv.DictWriter(text, headings, lineterminator="\n")
     rows.writeheader()
-    for pool in report.overview.pools:
-        values = pool.model_dump(by_alias=True, exclude={"targets", "outside"})
-        if "outside" in names:
-            values["outside"] = "; ".join(pool.outside)
+    for pool in pools:
+        values = pool.model_dump(by_alias=True, exclude={"targets"})
+        values["outside"] = "; ".join(pool.outside)
+        if pool.answers_together:
+            values |= dict.fromkeys(map(_name_of_field, OF_TOKENS)) | {MEAN_LATENCY: pool.ttft_ms}
         for figure in pool.targets:
             values |= {figure.measure: figure.value, f"{figure.measure} limit": figure.limit}
-        rows.writerow({name: spreadsheet_text(value) for name, value in values.items()})
+        rows.writerow({name: spreadsheet_text(values[name]) for name in headings if name in values})
     return text.getvalue()
+
+
+def _names_of_fields(report: Report) -> list[str]:
+    """Return the headings of what all pools have, without what none has."""
+    pools = report.overview.pools
+    left_out = {"targets", *(() if report.plan.estimated_pools else ("estimated",))}
+    left_out |= {
+        name
+        for name in ("provenance", "outside", "binding")
+        if not any(getattr(pool, name) for pool in pools)
+    }
+    if not any(pool.answers_together for pool in pools):
+        left_out |= {*OF_BATCH_SERVERS}
+    elif all(pool.answers_together for pool in pools):
+        left_out |= {*OF_TOKENS}
+    return [_name_of_field(name) for name in PoolRow.model_fields if name not in left_out]
+
+
+def _name_of_field(name: str) -> str:
+    return PoolRow.model_fields[name].alias or name
 
 
 def _printable(section: Section) -> Section:

@@ -1,17 +1,26 @@
 """Tables of plans and candidates for the terminal; every number with its unit."""
 
+from collections.abc import Iterator
+
+import numpy as np
 from rich.console import Group
 from rich.text import Text
 
+from optimizer.arrays import BoolArray
 from optimizer.candidates import Candidates
 from optimizer.plan import Plan
-from optimizer.render import columns
+from optimizer.render import batch_columns, columns
 from optimizer.render.estimates import estimates_note, marked
+from optimizer.render.explanation_words import part_text
 from optimizer.render.money import Money
 from optimizer.render.tables import Paragraph, Said, Table
 from optimizer.render.target_words import figures_text, of_latency, percentile_text
 from optimizer.spec.system import System
 from optimizer.studies.reports.overview import PoolRow, describe
+from optimizer.tabulation import models_without_tokens
+
+_Values = dict[str, Said | float | str | None]
+"""Of a row, by heading."""
 
 
 def plan_tables(plan: Plan, system: System) -> Group:
@@ -19,7 +28,16 @@ def plan_tables(plan: Plan, system: System) -> Group:
     allocations, note = _allocations(plan, system), estimates_note(plan)
     if note:
         allocations.notes.append(note)
+    allocations.notes.extend(_slowest(plan))
     return Group(_headline(plan, system), allocations, _cards(plan), _unserved(plan), _levels(plan))
+
+
+def _slowest(plan: Plan) -> Iterator[str]:
+    """Say of replicas with stages what of each can serve the least."""
+    for name, pools in plan.allocations.items():
+        for pool in pools:
+            if pool.binding:
+                yield f"{name} on {pool.accelerator}: {part_text(pool.binding)} can serve the least."
 
 
 def _headline(plan: Plan, system: System) -> Group:
@@ -45,8 +63,10 @@ def _headline(plan: Plan, system: System) -> Group:
 
 def _allocations(plan: Plan, system: System) -> Table:
     money = Money.of(plan)
-    table = Table("Allocations", money.columns(columns.ALLOCATIONS))
     overview = describe(system, plan)
+    headings = batch_columns.allocation_columns(overview.pools, has_tokens=_has_tokens(system))
+    table = Table("Allocations", money.columns(headings))
+    names = [column.name for column in headings]
     pools: dict[str, list[PoolRow]] = {}
     for pool in overview.pools:
         pools.setdefault(pool.server, []).append(pool)
@@ -54,33 +74,58 @@ def _allocations(plan: Plan, system: System) -> Table:
     for name in order:
         priority = system.priority(system.servers[name])
         if name not in pools:
-            table.add_row(name, priority, "idle", *[None] * 12, 0.0, None)
+            values: _Values = {"server": name, "prio": priority, "accelerator": "idle", "cost": 0.0}
+            table.add_row(*map(values.get, names))
         for i, pool in enumerate(pools.get(name, ())):
             first = (name, priority) if i == 0 else (Said("", name), Said("", priority))
-            table.add_row(*first, *_figures(pool, money))
+            values = {"server": first[0], "prio": first[1], **_figures(pool, money)}
+            table.add_row(*map(values.get, names))
     return table
 
 
-def _figures(pool: PoolRow, money: Money) -> tuple[Said | float | str | None, ...]:
+def _has_tokens(system: System) -> bool:
+    """Say whether answers of any server have tokens; of no server at all they might."""
+    without = models_without_tokens(system)
+    return not system.servers or any(server.model not in without for server in system.servers.values())
+
+
+def _figures(pool: PoolRow, money: Money) -> _Values:
+    """Return what is shown of a pool, by heading."""
+    latencies = batch_columns.allocation_values(pool) if pool.answers_together else _token_times(pool)
+    rejects = {"lost", "rejected"}
+    return {
+        "accelerator": Said(marked(pool.accelerator, pool.estimated), pool.accelerator),
+        "replicas": pool.num_replicas,
+        "cards": pool.units,
+        "batch": pool.max_batch,
+        "load": pool.arrival_rate_rpm,
+        **dict.fromkeys(rejects, pool.loss if pool.loss > 1e-4 else None),
+        "capacity": pool.max_arrival_rate_rpm,
+        "targets": Said(_other_targets(pool), figures_text(pool.targets)),
+        "util": pool.utilization,
+        "cost": money.number(pool.cost_cents_per_h),
+        "estimated": pool.estimated,
+        **latencies,
+    }
+
+
+def _token_times(pool: PoolRow) -> _Values:
+    """Return what is shown of the latencies of answers with tokens, by heading."""
     itl, ttft = (of_latency(pool.targets, label) for label in ("ITL", "TTFT"))
-    others = [figure for figure in pool.targets if figure not in {itl, ttft}]
-    return (
-        Said(marked(pool.accelerator, pool.estimated), pool.accelerator),
-        pool.num_replicas,
-        pool.units,
-        pool.max_batch,
-        pool.arrival_rate_rpm,
-        pool.loss if pool.loss > 1e-4 else None,
-        pool.max_arrival_rate_rpm,
-        pool.itl_ms if itl is None else Said(percentile_text(itl, 1), pool.itl_ms),
-        pool.itl_target_ms,
-        pool.ttft_ms if ttft is None else Said(percentile_text(ttft, 0), pool.ttft_ms),
-        pool.ttft_target_ms,
-        Said(figures_text(others), figures_text(pool.targets)),
-        pool.utilization,
-        money.number(pool.cost_cents_per_h),
-        pool.estimated,
-    )
+    return {
+        "ITL": pool.itl_ms if itl is None else Said(percentile_text(itl, 1), pool.itl_ms),
+        "ITL target": pool.itl_target_ms,
+        "TTFT": pool.ttft_ms if ttft is None else Said(percentile_text(ttft, 0), pool.ttft_ms),
+        "TTFT target": pool.ttft_target_ms,
+    }
+
+
+def _other_targets(pool: PoolRow) -> str:
+    """Return what is measured against targets that have no column."""
+    shown = [of_latency(pool.targets, label) for label in ("ITL", "TTFT")]
+    if pool.answers_together:
+        shown = [figure for figure in pool.targets if batch_columns.is_of_latency(figure)]
+    return figures_text([figure for figure in pool.targets if figure not in shown])
 
 
 def _cards(plan: Plan) -> Table:
@@ -111,27 +156,38 @@ def _levels(plan: Plan) -> Table:
     return table
 
 
+def _answer_together(candidates: Candidates) -> BoolArray:
+    """Return which candidates are batch servers, shape (C,)."""
+    without = models_without_tokens(candidates.system)
+    models = [server.model in without for server in candidates.system.servers.values()]
+    return np.array(models, np.bool_)[candidates.table.server]
+
+
 def candidate_tables(candidates: Candidates) -> Group:
     """Return the candidates and the rejected pairs of a system as tables."""
     arrays, rows, money = candidates.arrays, candidates.table, Money(candidates.system.currency)
-    table = Table(f"Candidates ({len(rows)})", money.columns(columns.CANDIDATES), "candidates")
+    together = _answer_together(candidates)
+    headings = batch_columns.candidate_columns(has_tokens=not all(together), together=any(together))
+    table = Table(f"Candidates ({len(rows)})", money.columns(headings), "candidates")
+    names = [column.name for column in headings]
     cards, cost = rows.units, rows.cost_cents_per_h
     for c in range(len(rows)):
         accelerator = arrays.accelerator_names[rows.accelerator[c]]
         estimated = candidates.estimated(int(rows.server[c]), int(rows.accelerator[c]))
-        table.add_row(
-            arrays.server_names[rows.server[c]],
-            Said(marked(accelerator, estimated), accelerator),
-            int(rows.num_replicas[c]),
-            int(cards[c]),
-            arrays.type_names[rows.kind[c]],
-            int(rows.max_batch[c]),
-            float(rows.max_rate_rps[c] * 60),
-            float(rows.itl_ms[c]),
-            float(rows.ttft_ms[c]),
-            money.number(float(cost[c])),
-            estimated,
-        )
+        itl_ms, ttft_ms = float(rows.itl_ms[c]), float(rows.ttft_ms[c])
+        values: _Values = {
+            "server": arrays.server_names[rows.server[c]],
+            "accelerator": Said(marked(accelerator, estimated), accelerator),
+            "replicas": int(rows.num_replicas[c]),
+            "cards": int(cards[c]),
+            "type": arrays.type_names[rows.kind[c]],
+            "batch": int(rows.max_batch[c]),
+            "rate per replica": float(rows.max_rate_rps[c] * 60),
+            **({"latency": ttft_ms} if together[c] else {"ITL": itl_ms, "TTFT": ttft_ms}),
+            "cost": money.number(float(cost[c])),
+            "estimated": estimated,
+        }
+        table.add_row(*map(values.get, names))
     rejected = Table("Rejected pairs", columns.REJECTED, "rejected", may_be_empty=True)
     for item in candidates.rejections():
         rejected.add_row(item.server, item.accelerator, item.reason, item.detail)

@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from optimizer.batch_rows import BatchAnswer, BatchSizing
 from optimizer.queueing.measures import LATENCIES, METRICS
 from optimizer.render import columns
+from optimizer.render.explanation_words import part_text
 from optimizer.render.tables import Paragraph, Said, Table
 from optimizer.replica import LatencyTargets, Percentiles, ReplicaPerformance, ReplicaSizing
 from optimizer.studies.simulation.replicas import BatchSimulation, Overload, ReplicaSimulation
@@ -87,6 +88,8 @@ def batch_tables(found: BatchAnswer, simulated: BatchSimulation | Overload | Non
     for figure, value, form, unit in rows:
         if value is not None:
             table.add_row(figure, Said(format(value, form), value), unit)
+    if found.binding is not None:
+        table.notes.append(f"Of its parts, {part_text(found.binding)} can serve the least.")
     if simulated is None:
         return table
     if isinstance(simulated, Overload):

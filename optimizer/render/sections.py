@@ -4,9 +4,10 @@ Takes a `Report`, gives sections of plain text: one place for what every kind of
 stands under its unit.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from optimizer.queueing.targets import target_share
+from optimizer.render.batch_section import batch_section, rejected_text
 from optimizer.render.comparison_words import headline as comparison_headline
 from optimizer.render.comparison_words import money_of
 from optimizer.render.estimates import estimates_note, marked
@@ -19,6 +20,13 @@ from optimizer.studies.figures.document import plain, share_text
 from optimizer.studies.reports.overview import Overview, PoolRow
 from optimizer.studies.reports.report import Report
 
+_USED = "Batch in use is the mean batch over the batch limit; the accelerators' power curves are read there."
+_USED_TOGETHER = (
+    "Utilisation is the mean batch over the batch limit, of batch servers what arrives over what full "
+    "batches answer; the accelerators' power curves are read there. Busy is the share of the time in "
+    "which a batch server answers, be its batches full or not."
+)
+
 
 def sections(report: Report) -> tuple[Section, ...]:
     """Return the sections of a report, in their order."""
@@ -27,7 +35,7 @@ def sections(report: Report) -> tuple[Section, ...]:
     return (
         _assignment(overview),
         _types(overview),
-        _latencies(overview),
+        *_latencies(overview),
         *simulated,
         _power(overview),
         _capacity(overview),
@@ -126,7 +134,16 @@ def _types(overview: Overview) -> Section:
     return Section("types", "Count and cost by accelerator type", (), columns, tuple(rows), "types")
 
 
-def _latencies(overview: Overview) -> Section:
+def _latencies(overview: Overview) -> Iterator[Section]:
+    """Yield the latencies of answers with tokens, and those of batch servers; the first has the picture."""
+    together = [row for row in overview.pools if row.answers_together]
+    if len(together) < len(overview.pools) or not together:
+        yield _token_times(overview)
+    if together:
+        yield batch_section(together, "targets" if len(together) == len(overview.pools) else "")
+
+
+def _token_times(overview: Overview) -> Section:
     columns = (
         Column("server", numeric=False), Column("accelerator", numeric=False), Column("ITL [ms]"),
         Column("target [ms]"), Column("margin"), Column("TTFT [ms]"), Column("of which wait [ms]"),
@@ -136,9 +153,10 @@ def _latencies(overview: Overview) -> Section:
         (
             row.server, marked(row.accelerator, row.estimated), *_latency(row, "ITL", 1),
             _latency(row, "TTFT", 0)[0], f"{row.wait_ms:,.0f}", *_latency(row, "TTFT", 0)[1:],
-            _lost(row.loss),
+            rejected_text(row.loss),
         )
         for row in overview.pools
+        if not row.answers_together
     ]  # fmt: skip
     text = "Means at the load that each pool carries. Margin: how much of the target is left."
     said = (*_said(text, overview), *_other_targets(overview))
@@ -160,6 +178,8 @@ def _other_targets(overview: Overview) -> tuple[str, ...]:
     """Say of each pool what it does against targets that have no column."""
     said = []
     for row in overview.pools:
+        if row.answers_together:
+            continue
         shown = [of_latency(row.targets, label) for label in ("ITL", "TTFT")]
         others = ", ".join(figure_text(figure) for figure in row.targets if figure not in shown)
         if others:
@@ -168,23 +188,24 @@ def _other_targets(overview: Overview) -> tuple[str, ...]:
 
 
 def _power(overview: Overview) -> Section:
+    together = any(row.answers_together for row in overview.pools)
     columns = (
         Column("server", numeric=False), Column("accelerator", numeric=False), Column("replicas"),
-        Column("batch in use"), Column("load / capacity"), Column("power [W]"), Column("per replica [W]"),
+        Column("utilisation" if together else "batch in use"), Column("load / capacity"),
+        *([Column("busy")] if together else []), Column("power [W]"), Column("per replica [W]"),
     )  # fmt: skip
     rows = [
         (
             row.server, marked(row.accelerator, row.estimated), f"{row.num_replicas:,}",
             f"{row.utilization:.0%}",
             f"{row.arrival_rate_rpm / row.max_arrival_rate_rpm:.0%}" if row.max_arrival_rate_rpm else "–",
+            *(["–" if row.busy is None else f"{row.busy:.0%}"] if together else []),
             "–" if row.power_w is None else f"{row.power_w:,.0f}",
             "–" if row.power_w is None or not row.num_replicas else f"{row.power_w / row.num_replicas:,.0f}",
         )
         for row in overview.pools
     ]  # fmt: skip
-    text = [
-        "Batch in use is the mean batch over the batch limit; the accelerators' power curves are read there."
-    ]
+    text = [_USED_TOGETHER if together else _USED]
     missing = sorted({row.accelerator for row in overview.pools if row.power_w is None})
     if missing:
         text.append(f"No power curve is given for {', '.join(missing)}, so the total is not known.")
@@ -274,10 +295,6 @@ def _target(value: float | None) -> str:
 def _margin(value: float, target: float | None) -> str:
     share = target_share(value, target)
     return "–" if share is None else f"{1 - share:.0%}"
-
-
-def _lost(share: float) -> str:
-    return "0" if share < 1e-6 else f"{share:.2g}" if share < 1e-4 else f"{share:.2%}"
 
 
 def _costs(row: Row, money: Money) -> tuple[str, str, str]:

@@ -6,11 +6,12 @@ from rich.console import RenderableType
 
 from optimizer.render import columns
 from optimizer.render.explanation_words import (
-    LIMIT_NAMES,
     binding_text,
     effect_value,
     factor_text,
+    limit_text,
     more_text,
+    part_text,
     sentence,
     service_text,
 )
@@ -57,6 +58,8 @@ def _verdict(item: ServerExplanation, explanation: Explanation) -> Iterator[str]
     for placed in explanation.plan.allocations.get(item.server, ()):
         if placed.targets:
             yield f"On {placed.accelerator}, with limits in brackets: {figures_text(placed.targets)}."
+        if placed.binding:
+            yield f"Of a replica on {placed.accelerator}, {part_text(placed.binding)} can serve the least."
     if item.headroom_rpm is not None and item.headroom_rpm >= 0:
         yield (
             f"It can still take {item.headroom_rpm:,.4g} requests/min ({item.headroom_share:.1%}) before "
@@ -82,7 +85,7 @@ def _gains(limits: Sequence[Binding]) -> str:
     }
     steps["memory"] = "memory for one request more"
     return "; ".join(
-        LIMIT_NAMES[item.limit]
+        limit_text(item)
         + (
             f" ({steps[item.limit]} raises the largest load by {item.rate_gain:.2%})"
             if item.rate_gain

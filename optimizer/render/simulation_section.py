@@ -21,6 +21,8 @@ from optimizer.studies.simulation.document import (
 
 LATENCIES = (("TTFT", "ttft", 0), ("ITL", "itl", 1), ("end-to-end", "e2e", 0))
 """What a latency is called, its field, and the digits after the point [ms]."""
+OF_BATCH_SERVERS = (("latency", "e2e", 0),)
+"""The same of batch servers."""
 NONE = "–"
 
 
@@ -49,7 +51,7 @@ def _rows(pool: SimulatedPool) -> Iterator[tuple[str, ...]]:
     place, verdict = (pool.server, marked(pool.accelerator, pool.estimated)), VERDICTS[pool.verdict]
     if pool.overload is not None:
         yield (*place, "no steady state", *([NONE] * 7), verdict)
-    for label, name, digits in LATENCIES:
+    for label, name, digits in OF_BATCH_SERVERS if pool.answers_together else LATENCIES:
         latency: SimulatedLatency | None = getattr(pool, name)
         if latency is not None:
             share: Interval | None = getattr(pool, f"within_{name}")

@@ -2,9 +2,11 @@
 
 import csv
 import io
+from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 
+from optimizer.queueing.measures import LatencyName
 from optimizer.render import columns
 from optimizer.render.estimates import marked
 from optimizer.render.money import Money
@@ -31,6 +33,8 @@ from optimizer.studies.simulation.document import (
 
 PERCENTILES = ("p50", "p90", "p95", "p99")
 STATISTICS = ("mean", *PERCENTILES)
+LATENCY = "latency"
+"""What the one of a batch server is called."""
 
 
 def simulation_tables(found: Simulation) -> Group:
@@ -50,24 +54,37 @@ def _headline(found: Simulation) -> Group:
 
 
 def _pools(found: Simulation) -> Table:
-    table = Table("Pools", columns.SIMULATED_POOLS)
+    shown = shown_latencies(found.pools)
+    table = Table("Pools", columns.simulated_pools([(label, digits) for label, _, digits in shown]))
     for pool in found.pools:
         table.add_row(
             pool.server,
             marked(pool.accelerator, pool.estimated),
             pool.num_replicas,
             pool.rate_rps,
-            *_figures(pool.ttft, 0),
-            *_figures(pool.itl, 1),
+            *(figure for label, name, digits in shown for figure in _figures(pool, label, name, digits)),
             pool.within_all.value,
             SHORT_VERDICTS[pool.verdict],
         )
     return table
 
 
-def _figures(latency: SimulatedLatency | None, digits: int) -> tuple[float | Said | None, ...]:
-    """Return the mean and percentiles, each as planned and as simulated."""
-    if latency is None:
+def shown_latencies(pools: Sequence[SimulatedPool]) -> list[tuple[str, LatencyName, int]]:
+    """Return what latencies are called, their fields, and digits: of tokens, of batch servers, or both."""
+    found: list[tuple[str, LatencyName, int]] = []
+    if not pools or not all(pool.answers_together for pool in pools):
+        found += [("TTFT", "ttft", 0), ("ITL", "itl", 1)]
+    if any(pool.answers_together for pool in pools):
+        found.append((LATENCY, "e2e", 0))
+    return found
+
+
+def _figures(
+    pool: SimulatedPool, label: str, name: LatencyName, digits: int
+) -> tuple[float | Said | None, ...]:
+    """Return the mean and percentiles of a latency that a pool has, each as planned and as simulated."""
+    latency: SimulatedLatency | None = getattr(pool, name)
+    if latency is None or pool.answers_together != (label == LATENCY):
         return (None,) * 6
     _, _, p95, p99 = _percentiles_of(latency)
     simulated = Said(with_width(latency.mean, digits), latency.mean.value)
@@ -158,7 +175,9 @@ def simulation_csv(found: Simulation) -> str:
     predicted = [f"predicted{name.upper()}" for name in latencies]
     writer.writerow([*head, *predicted, *figures, *widths, *tail, *_percentile_names(found)])
     for pool in found.pools:
-        shown = [getattr(pool, name) for name in latencies]
+        shown = [
+            None if pool.answers_together and name != "e2e" else getattr(pool, name) for name in latencies
+        ]
         cells = [getattr(one, name, None) for one in shown for name in STATISTICS]
         shares = [
             _value(share) for share in (pool.within_ttft, pool.within_itl, pool.within_e2e, pool.within_all)

@@ -7,14 +7,16 @@ Both are plain numbers, so that compiled code takes them as they are. Equation n
 from typing import NamedTuple
 
 from optimizer.simulation.batches import BatchServer
+from optimizer.simulation.lines import Line
 
 
 class IterationCoefficients(NamedTuple):
     """Time of one iteration with n decodes that read K tokens of KV cache, and T prompt tokens of P prompts.
 
-    a + (√(m² + (d·(n + T))²) − m) + b·(n + P) + g·K, plus q·A + e where there are prompts, plus s where n +
-    P > 1. A is the sum over the chunks of prompts of x·(start + x/2), for x tokens computed behind `start`
-    others. The last three are no part of it: they are added to what clients see (eq. 100).
+    a + (√(m² + (d·(n + T))²) − m) + b·(n + P) + r·P + g·K + x·(1 − (1 − y)^(n + T)), plus q·A + e where there
+    are prompts, plus s where n + P > 1. A is the sum over the chunks of prompts of c·(start + c/2), for c
+    tokens computed behind `start` others. The last three are no part of it: they are added to what clients
+    see (eq. 100).
     """
 
     base_ms: float = 0.0
@@ -33,6 +35,12 @@ class IterationCoefficients(NamedTuple):
     """m [ms]: computing hides behind reading the weights, up to about m/d tokens."""
     batch_base_ms: float = 0.0
     """s [ms per iteration of more than one request]."""
+    per_prompt_ms: float = 0.0
+    """r [ms per prompt in the iteration]."""
+    expert_read_ms: float = 0.0
+    """x [ms]: reading all experts."""
+    expert_share: float = 0.0
+    """y: share of the experts that a token chooses."""
     client_offset_ms: float = 0.0
     """c₀ [ms]: by how much later a client sees a first token, and with it all others."""
     pipeline_depth: float = 0.0
@@ -58,4 +66,23 @@ class SharedCoefficients(NamedTuple):
     """δ [ms per input token and request in the batch]."""
 
 
-Coefficients = IterationCoefficients | SharedCoefficients | BatchServer
+class StaticCoefficients(NamedTuple):
+    """The linear law in static batches: one batch after the other, up to a limit of requests in each.
+
+    The prompts of n requests take γ + δ·(their tokens) together, and a step of the answers α + β·n, where
+    those whose answers have ended leave, or are computed on until the last has ended.
+    """
+
+    decode_base_ms: float
+    """α [ms]."""
+    decode_per_request_ms: float
+    """β [ms per request in the batch]."""
+    prefill_base_ms: float
+    """γ [ms]."""
+    prefill_per_token_ms: float
+    """δ [ms per input token of the batch]."""
+    padded: bool
+    """Whether requests are computed until the last of the batch has ended."""
+
+
+Coefficients = IterationCoefficients | SharedCoefficients | StaticCoefficients | BatchServer | Line

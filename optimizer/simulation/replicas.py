@@ -1,13 +1,16 @@
 """One replica under a load: as many runs as asked for, and what they amount to."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from optimizer.arrays import frozen
 from optimizer.errors import AnalysisError
 from optimizer.simulation.engine import Run, simulate
 from optimizer.simulation.law import Coefficients
 from optimizer.simulation.limits import Limits
+from optimizer.simulation.lines import Line
+from optimizer.simulation.requests import Requests
 from optimizer.simulation.summary import LEAST_REQUESTS
 from optimizer.simulation.workload import Load
 
@@ -55,6 +58,8 @@ def run_replica(
     """
     seeds = np.random.SeedSequence(effort.seed, spawn_key=(stream,)).spawn(effort.runs)
     drawn = [load.draw(effort.requests, seed) for seed in seeds]
+    if isinstance(times, Line):
+        drawn = [_with_stages(requests, times, seed) for requests, seed in zip(drawn, seeds, strict=True)]
     fewest = min(map(len, drawn))
     if fewest < LEAST_REQUESTS:
         raise AnalysisError(
@@ -62,3 +67,12 @@ def run_replica(
             "record for longer"
         )
     return [simulate(requests, times, limits) for requests in drawn]
+
+
+def _with_stages(requests: Requests, line: Line, seed: np.random.SeedSequence) -> Requests:
+    """Return requests with the times that they take at the stages of a line, from chances of their own."""
+    from optimizer.simulation.machine.passing import stage_times_ms
+
+    (own,) = seed.spawn(1)
+    times = stage_times_ms(line.stations, len(requests), np.random.default_rng(own))
+    return replace(requests, stage_ms=frozen(times))

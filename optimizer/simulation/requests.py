@@ -22,6 +22,8 @@ class Requests:
     """How long the user of each request thinks after its answer, shape (R,)."""
     wakes_ms: FloatArray | None = None
     """When each user sends the first request, ascending, shape (users,)."""
+    stage_ms: FloatArray | None = None
+    """How long each request is served at the stages of a line, shape (stages, R)."""
 
     def __len__(self) -> int:
         return len(self.in_tokens)

@@ -5,7 +5,6 @@ Timestamps are dates with times, or plain seconds. Rows may come in any order; t
 
 import csv
 import os
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from optimizer.documents import MAX_TOKENS
 from optimizer.errors import SpecError
 from optimizer.simulation.requests import Requests
+from optimizer.units import UnitError, time_s
 
 COLUMNS = ("timestamp", "contexttokens", "generatedtokens")
 """What the header must name, in any case; other columns are passed over."""
@@ -61,18 +61,9 @@ def _request(row: list[str], places: list[int], line: str) -> tuple[float, int, 
 
 def _seconds(text: str, line: str) -> float:
     try:
-        value = float(text)
-    except ValueError:
-        try:
-            when = datetime.fromisoformat(text)
-        except ValueError:
-            raise SpecError(
-                f"{line}: TIMESTAMP: {text!r} is neither a date with a time nor a number of seconds"
-            ) from None
-        value = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
-    if not np.isfinite(value):
-        raise SpecError(f"{line}: TIMESTAMP: {text!r} is not finite")
-    return value
+        return time_s(text)
+    except UnitError as error:
+        raise SpecError(f"{line}: TIMESTAMP: {error}") from None
 
 
 def _tokens(text: str, least: int, name: str, line: str) -> int:

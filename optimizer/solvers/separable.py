@@ -13,9 +13,6 @@ from optimizer.solvers.patterns.alone import cheapest_alone
 from optimizer.solvers.problem import Level, Problem, Solution, Status
 from optimizer.solvers.seeds import ways_of_one_pool
 
-SEARCHED_FROM = 200
-"""Servers from which patterns are searched for all at once; it takes long where they have many replicas."""
-
 
 def solve_separable(problem: Problem) -> Solution:
     """Give each server its candidate of least value, then fewest changes, then most room, then the first."""
@@ -39,7 +36,7 @@ def solve_separable_mixed(
 ) -> Solution:
     """Give each server its mixture of least value, then fewest changes, one server at a time.
 
-    With patterns most servers of a large fleet need no solver: their patterns are searched, all at once.
+    With patterns most servers need no solver: their patterns are searched, all at once.
 
     A server whose turn does not come before the deadline has the best of single pools and what runs now.
 
@@ -50,7 +47,7 @@ def solve_separable_mixed(
     ways, replicas = ways_of_one_pool(problem).best(), np.zeros(len(problem.table), np.int64)
     replicas[ways.row] = ways.replicas
     servers, settled = np.unique(problem.table.server), 0
-    if by_patterns and len(servers) >= SEARCHED_FROM and not deadline.passed:
+    if by_patterns and not deadline.passed:
         found = cheapest_alone(problem)
         theirs = found.settled[problem.table.server]
         replicas[theirs] = found.replicas[theirs]

@@ -4,14 +4,16 @@ from collections.abc import Iterable
 from functools import partial
 
 from optimizer.errors import SpecError
-from optimizer.queueing.bulk.limits import server_problem
+from optimizer.queueing.bulk.limits import line_problem, server_problem
 from optimizer.queueing.measures import Measure
 from optimizer.queueing.performance import VARIABILITY, QueueModel
 from optimizer.queueing.table import QUEUE_MODELS, law_problem, models_that, variability_problem
 from optimizer.simulation.batches import TRIGGERS, BatchServer
 from optimizer.simulation.limits import UNLIMITED
+from optimizer.simulation.lines import ALL_JOBS, Line
 from optimizer.spec.schema import DEFAULT_MAX_BATCH, Load, ModelProfile, ModelTarget, Server
-from optimizer.timing import BatchParms, laws_known
+from optimizer.spec.stages import repeated_name, stations_of
+from optimizer.timing import BatchParms, is_static, laws_known
 
 
 def check_profile(profile: ModelProfile, place: str) -> None:
@@ -36,16 +38,25 @@ def check_profile(profile: ModelProfile, place: str) -> None:
             raise SpecError(f"{place}: {problem}")
 
 
+LENGTHS_NEEDED = (
+    "missing; a static batch lasts as long as its longest answer: give how much the output lengths vary"
+)
+"""What is said where a static batch has no variation of its lengths."""
+
+
 def check_server(server: Server, prefix: str, profiles: Iterable[ModelProfile]) -> None:
     """Refuse a batch server that the queue model knows nothing of, and its fields on any other server.
 
     Raises:
-        SpecError: a window, a trigger or a limit does not go with the rest.
+        SpecError: a window, a trigger or a limit does not go with the rest, or a static batch lacks its CV.
     """
     mine = list(profiles)
+    load = server.current.load
+    if any(is_static(profile) for profile in mine) and "out_tokens_cv" not in load.model_fields_set:
+        raise SpecError(f"{prefix}currentAlloc.load.outTokensCV: {LENGTHS_NEEDED}")
     batched = [profile for profile in mine if profile.batch is not None]
     if not batched:
-        own = ("batch_trigger", "batch_timeout_ms", "batch_window", "queue_counts")
+        own = ("batch_trigger", "batch_timeout_ms", "batch_window", "queue_counts", "stages", "jobs")
         given = [name for name in own if getattr(server, name) != Server.model_fields[name].default]
         if given and mine:
             raise SpecError(
@@ -58,9 +69,12 @@ def check_server(server: Server, prefix: str, profiles: Iterable[ModelProfile]) 
             f"{prefix}model: {server.model!r} has batchParms on some accelerators and tokens on others; give "
             "it one kind of latency model"
         )
-    load = server.current.load
+    twice = repeated_name(server.stages)
+    if twice is not None:
+        raise SpecError(f"{prefix}stages: two stages are called {twice!r}; give each its own name")
     for profile in batched:
-        problem = server_problem(batch_server(server, profile, server.batch_timeout_ms), load.arrival_cv)
+        line = batch_line(server, profile, server.batch_timeout_ms)
+        problem = line_problem(line) or server_problem(line.server, load.arrival_cv)
         if problem is not None:
             part, why = problem
             raise SpecError(f"{prefix}{_SERVER_FIELDS[part]}: on {profile.accelerator!r}: {why}")
@@ -72,6 +86,7 @@ _SERVER_FIELDS = {
     "window_ms": "batchTimeout",
     "counts_system": "queueCounts",
     "arrival_cv": "currentAlloc.load.arrivalCV",
+    "jobs": "jobs",
 }
 
 
@@ -90,6 +105,12 @@ def batch_server(
         server.queue_counts == "system",
         TRIGGERS.index(server.batch_trigger),
     )
+
+
+def batch_line(server: Server, profile: ModelProfile, window_ms: float, max_batch: int | None = None) -> Line:
+    """Return a batch server with its stages as plain numbers."""
+    own = batch_server(server, profile, window_ms, max_batch)
+    return Line(own, stations_of(server.stages), ALL_JOBS if server.jobs is None else server.jobs)
 
 
 def check_load(load: Load, prefix: str) -> None:

@@ -4,13 +4,12 @@ The header names ``server`` and any of ``arrivalRate`` (requests/min), ``avgInTo
 in any case, plain or with units; what a row leaves empty stays as it is in the document.
 """
 
-import csv
 import os
 from collections.abc import Mapping
 
 from optimizer.errors import SpecError
 from optimizer.spec.assumptions import check_load
-from optimizer.spec.files import lines_of, read_text
+from optimizer.spec.csv_rows import csv_rows
 from optimizer.spec.messages import validated
 from optimizer.spec.schema import Load, Server
 from optimizer.spec.system import System
@@ -28,37 +27,21 @@ def with_loads(system: System, path: str | os.PathLike[str]) -> System:
     Raises:
         SpecError: the file cannot be read, a column or a server is unknown, or a value is not a valid number.
     """
-    rows = csv.reader(lines_of(read_text(path)), strict=True)
     changed: dict[str, Server] = {}
-    try:
-        header = [_column(name, path) for name in next(rows, [])]
-        twice = next((name for name in header if header.count(name) > 1), None)
-        if twice is not None:
-            raise SpecError(f"{path}:1: column {twice!r} occurs twice")
-        if "server" not in header:
-            raise SpecError(f"{path}:1: the header must name the column 'server'")
-        for row in rows:
-            if not any(row):
-                continue
-            place = f"{path}:{rows.line_num}"
-            if len(row) != len(header):
-                raise SpecError(f"{place}: {len(row)} fields, the header has {len(header)}")
-            fields = dict(zip(header, (field.strip(" \t") for field in row), strict=True))
-            name = fields.pop("server")
-            if name not in system.servers:
-                raise SpecError(f"{place}: server {name!r} does not exist in the system")
-            if name in changed:
-                raise SpecError(f"{place}: server {name!r} occurs twice")
-            changed[name] = loaded_server(system.servers[name], fields, place)
-    except csv.Error as error:
-        raise SpecError(f"{path}:{rows.line_num}: not valid CSV: {error}") from None
+    for place, fields in csv_rows(path, _column, "server"):
+        name = fields.pop("server")
+        if name not in system.servers:
+            raise SpecError(f"{place}: server {name!r} does not exist in the system")
+        if name in changed:
+            raise SpecError(f"{place}: server {name!r} occurs twice")
+        changed[name] = loaded_server(system.servers[name], fields, place)
     return system.with_servers(changed)
 
 
-def _column(name: str, path: str | os.PathLike[str]) -> str:
-    known = _COLUMNS.get(name.strip().lower())
+def _column(name: str, _: list[str]) -> str:
+    known = _COLUMNS.get(name.lower())
     if known is None:
-        raise SpecError(f"{path}:1: unknown column {name!r}; known are {', '.join(_COLUMNS.values())}")
+        raise SpecError(f"unknown column {name!r}; known are {', '.join(_COLUMNS.values())}")
     return known
 
 

@@ -37,15 +37,14 @@ from optimizer.documents import (
 )
 from optimizer.queueing.measures import LATENCIES, MISSED, LatencyName, Measure
 from optimizer.queueing.performance import MS_PER_S
-from optimizer.queueing.table import QueueModelName
+from optimizer.queueing.table import REFERENCE, QueueModelName, default_model, without_default
 from optimizer.simulation.batches import QueueCounts, TriggerName
 from optimizer.spec.provenance import Provenance
-from optimizer.timing import BatchLaw, LawFields, PerfParms, laws_known
+from optimizer.spec.stages import Stage
+from optimizer.timing import LawFields, PerfParms, laws_given, laws_known
 
 DEFAULT_MAX_BATCH = 256
 """Batch limit where a profile states none (the ceiling of llm-inferno's optimizer-light)."""
-BULK = "bulk"
-"""The queue model of batch servers."""
 
 
 class Power(Document):
@@ -172,16 +171,16 @@ class ModelProfile(LawFields, _ProfileKey):
     """Iteration law, or `estimate` in place of its coefficients; excludes the linear one."""
     kv_capacity_tokens: Count | None = Field(None, alias="kvCapacity")
     """Tokens of KV cache of one replica; caps the batch at this over the tokens of a request."""
-    queue_model: QueueModelName = Field("reference", alias="queueModel")
-    """Performance model of the candidates: the law's own birth-death queue; `bulk` with `batchParms`."""
+    queue_model: QueueModelName = Field(REFERENCE, alias="queueModel", json_schema_extra=without_default)
+    """Performance model of the candidates; absent: `continuous` with `perfParms`, else `reference`."""
     provenance: Provenance | None = Field(None, exclude_if=lambda provenance: provenance is None)
     """Where token times that were fitted to benchmarks come from; absent: not stated."""
 
     @model_validator(mode="after")
     def _one_law(self) -> "ModelProfile":
         known = laws_known(self)
-        if known == [BatchLaw] and "queue_model" not in self.model_fields_set:
-            object.__setattr__(self, "queue_model", BULK)  # the only one that takes it
+        if "queue_model" not in self.model_fields_set:  # it stays one that is not given
+            object.__setattr__(self, "queue_model", default_model(known or laws_given(self)))
         if len(known) > 1:
             keys = " and ".join(law.keys(type(self)) for law in known)
             raise PydanticCustomError(
@@ -377,6 +376,11 @@ class Server(Document):
         "waiting", alias="queueCounts", exclude_if=lambda counted: counted == "waiting"
     )
     """Whether `maxQueueSize` counts those who wait, or those in service as well; with `batchParms`."""
+    stages: tuple[Stage, ...] = Field((), strict=False, exclude_if=lambda stages: not stages)
+    """What requests pass before their batch, and after it, in each replica of a model with `batchParms`."""
+    jobs: PositiveCount | None = Field(None, exclude_if=lambda jobs: jobs is None)
+    """Requests that are in a replica at once, in its stages and its batch; the others wait before it, as in
+    front of a worker that takes jobs from a queue; none: any number. With `batchParms`."""
     accelerators: tuple[Name, ...] | None = Field(None, strict=False, fail_fast=True)
     """The accelerators it may use; none: all."""
     current: AllocationData = Field(AllocationData(), alias="currentAlloc")

@@ -4,13 +4,17 @@ from optimizer.timing.batch import BatchLaw, BatchParms
 from optimizer.timing.engine import ClientTimes, EngineLaw, IterationTimes, SchedulerName
 from optimizer.timing.iteration import DEFAULT_MAX_NUM_TOKENS, FullIterationLaw, IterationLaw, PerfParms
 from optimizer.timing.law import Law, RequestShapes, ServiceLaw, TokenTimes
-from optimizer.timing.linear import DecodeParms, LinearLaw, PrefillParms
+from optimizer.timing.linear import Batching, DecodeParms, LinearLaw, PrefillParms
+from optimizer.timing.mixture import MixtureIterationLaw
+from optimizer.timing.static import PADDED, StaticLaw, is_static
 from optimizer.timing.table import LawFields, LawTable, laws_given, laws_known
 
 __all__ = [
     "DEFAULT_MAX_NUM_TOKENS",
+    "PADDED",
     "BatchLaw",
     "BatchParms",
+    "Batching",
     "ClientTimes",
     "DecodeParms",
     "EngineLaw",
@@ -21,12 +25,15 @@ __all__ = [
     "LawFields",
     "LawTable",
     "LinearLaw",
+    "MixtureIterationLaw",
     "PerfParms",
     "PrefillParms",
     "RequestShapes",
     "SchedulerName",
     "ServiceLaw",
+    "StaticLaw",
     "TokenTimes",
+    "is_static",
     "laws_given",
     "laws_known",
 ]

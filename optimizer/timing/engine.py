@@ -41,6 +41,12 @@ class IterationTimes:
     """m: reading the weights, behind which the compute of few tokens hides [ms]."""
     batch_base_ms: FloatArray
     """s: what an iteration of more than one request takes more [ms]."""
+    per_prompt_ms: FloatArray
+    """r: letting a request in, per prompt in the iteration [ms]."""
+    expert_read_ms: FloatArray
+    """x: reading all experts [ms]."""
+    expert_share: FloatArray
+    """y: share of the experts that a token chooses, below 1."""
 
     def take(self, rows: IntArray) -> Self:
         """Return the coefficients of the chosen rows, in their order."""
@@ -66,21 +72,42 @@ class IterationTimes:
         """
         with_prompt = np.greater(prompt_tokens, 0)
         several = np.add(decodes, prompts) > 1
+        tokens = np.add(decodes, prompt_tokens)
         return np.asarray(
             self.base_ms
-            + self._compute_ms(np.add(decodes, prompt_tokens))
+            + self._compute_ms(tokens)
+            + self._experts_ms(tokens)
             + self.per_sequence_ms * np.add(decodes, prompts)
             + self.kv_read_per_token_ms * kv_tokens
             + np.where(with_prompt, self.prompt_attention_ms * attention + self.prompt_base_ms, 0.0)
             + np.where(several, self.batch_base_ms, 0.0)
+            + self.per_prompt_ms * prompts
         )
 
     def compute_slope_ms(self, tokens: FloatArray) -> FloatArray:
-        """Return by how much the compute of some tokens grows with one more [ms]; shapes (R,)."""
+        """Return by how much compute and experts of some tokens grow with one more [ms]; shapes (R,)."""
         work = self.compute_per_token_ms * tokens
         whole = np.hypot(self.weight_read_ms, work)
         share = np.divide(work, whole, out=np.ones_like(whole), where=whole > 0)
-        return np.where(self.weight_read_ms > 0, self.compute_per_token_ms * share, self.compute_per_token_ms)
+        compute = np.where(
+            self.weight_read_ms > 0, self.compute_per_token_ms * share, self.compute_per_token_ms
+        )
+        return compute + self._experts_slope_ms(tokens)
+
+    def standing_ms(self, tokens: FloatArray | float) -> FloatArray:
+        """Return what of an iteration does not grow with one token more [ms]: where its tangent starts."""
+        return self.base_ms + self._experts_ms(tokens) - tokens * self._experts_slope_ms(tokens)
+
+    def _experts_ms(self, tokens: FloatArray | float) -> FloatArray:
+        """Return the time to read the experts that some tokens choose, each independently (eq. 104)."""
+        if not np.any(self.expert_read_ms):
+            return np.zeros_like(self.expert_read_ms)
+        return np.asarray(self.expert_read_ms * -np.expm1(tokens * np.log1p(-self.expert_share)))
+
+    def _experts_slope_ms(self, tokens: FloatArray | float) -> FloatArray:
+        """Return by how much that grows with one token more."""
+        rate = np.log1p(-self.expert_share)
+        return np.asarray(-self.expert_read_ms * rate * np.exp(tokens * rate))
 
     def _compute_ms(self, tokens: FloatArray) -> FloatArray:
         """Return the compute of some tokens beyond reading the weights: the soft maximum of the two."""

@@ -1,8 +1,9 @@
 """The iteration law: the time of one pass of the engine over its batch.
 
-A document gives it as ``perfParms``, with up to eight coefficients and three of what a client sees. With the
-reference's three it has a service time at a constant batch, and drives the reference's queue; with any other,
-or with a scheduler that computes whole prompts first, it is a law of iterations alone.
+A document gives it as ``perfParms``, with up to eleven coefficients and three of what a client sees. With the
+reference's three it has a service time at a constant batch, and drives the reference's queue; so it has with
+the two of mixtures of experts (`optimizer.timing.mixture`). With any other, or with a scheduler that computes
+whole prompts first, it is a law of iterations alone.
 """
 
 from dataclasses import dataclass, fields
@@ -25,6 +26,8 @@ from optimizer.documents import (
 from optimizer.timing.engine import ClientTimes, EngineLaw, IterationTimes, SchedulerName
 from optimizer.timing.law import RequestShapes, ServiceLaw, TokenTimes
 
+EXPERT_TERMS = ["expertRead", "expertShare"]
+"""The terms of mixtures of experts."""
 DEFAULT_MAX_NUM_TOKENS = 8192
 """Token budget of one iteration where a profile states none (vLLM's usual setting)."""
 
@@ -32,7 +35,7 @@ DEFAULT_MAX_NUM_TOKENS = 8192
 class PerfParms(Document):
     """Iteration law: α + β·(tokens computed) + γ·(KV tokens read), and further terms, 0 by default.
 
-    Five are of an iteration's time, three of what a client sees of it.
+    Eight are of an iteration's time, three of what a client sees of it.
     """
 
     base_ms: Milliseconds = Field(0.0, alias="alpha")
@@ -51,6 +54,12 @@ class PerfParms(Document):
     """Reading the weights [ms]: the compute of few tokens hides behind it."""
     batch_base_ms: Milliseconds = Field(0.0, alias="batchBase")
     """What an iteration of more than one request takes more [ms]."""
+    per_prompt_ms: Quantity = Field(0.0, alias="perPrompt")
+    """What an engine takes to let a request in [ms per prompt in the iteration]."""
+    expert_read_ms: Milliseconds = Field(0.0, alias="expertRead")
+    """Reading all experts of a mixture [ms]; an iteration reads those that its tokens choose."""
+    expert_share: Quantity = Field(0.0, alias="expertShare", lt=1)
+    """Share of the experts that a token chooses: 8 of 128 are 0.0625."""
     client_offset_ms: Milliseconds = Field(0.0, alias="clientOffset")
     """What a client sees beyond the server's time to the first token [ms]: connection, HTTP, tokenizer."""
     pipeline_depth: Quantity = Field(0.0, alias="pipelineDepth")
@@ -63,6 +72,16 @@ class PerfParms(Document):
         """The keys of the terms given beyond the reference's three."""
         own = list(PerfParms.model_fields.items())[3:]
         return [field.alias or name for name, field in own if getattr(self, name)]
+
+    @model_validator(mode="after")
+    def _experts_are_read_and_chosen(self) -> "PerfParms":
+        """Refuse one of the two terms of experts without the other."""
+        if (self.expert_read_ms > 0) != (self.expert_share > 0):
+            given, missing = ("expertRead", "expertShare")[:: 1 if self.expert_read_ms > 0 else -1]
+            raise PydanticCustomError(
+                "experts", "{given} needs {missing}; give both or none", {"given": given, "missing": missing}
+            )
+        return self
 
     @model_validator(mode="after")
     def _times_are_positive(self) -> "PerfParms":
@@ -107,8 +126,16 @@ class IterationFields(Document):
     @property
     def is_of_the_reference(self) -> bool:
         """Whether the iteration law, where it is given, is one that the reference has."""
-        terms = self.iteration.further_terms if self.iteration else []
-        return not terms and self.scheduler == "chunked"
+        return self.scheduler == "chunked" and not self._further_terms
+
+    @property
+    def is_of_a_mixture(self) -> bool:
+        """Whether the iteration law has the terms of mixtures of experts, and no others of our own."""
+        return self.scheduler == "chunked" and self._further_terms == EXPERT_TERMS
+
+    @property
+    def _further_terms(self) -> list[str]:
+        return self.iteration.further_terms if self.iteration else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +186,20 @@ class IterationLaw(ServiceLaw, EngineLaw):
     @property
     def iterations(self) -> IterationTimes:
         """The coefficients of an iteration's time: the reference's three."""
-        three = self.iteration_base_ms, self.compute_per_token_ms, self.kv_read_per_token_ms
+        return self._iterations()
+
+    def _iterations(self, **further: FloatArray) -> IterationTimes:
+        """Return the reference's three coefficients with some of the further ones; the others are zero."""
         none = np.zeros_like(self.iteration_base_ms)
-        return IterationTimes(*three, none, none, none, none, none)
+        return IterationTimes(
+            **{field.name: none for field in fields(IterationTimes)}
+            | {
+                "base_ms": self.iteration_base_ms,
+                "compute_per_token_ms": self.compute_per_token_ms,
+                "kv_read_per_token_ms": self.kv_read_per_token_ms,
+            }
+            | further
+        )
 
     @property
     def client(self) -> ClientTimes:
@@ -204,7 +242,17 @@ class IterationLaw(ServiceLaw, EngineLaw):
         """Return the service time of a request at a constant batch; both shapes (R,)."""
         chunks = self.chunks(occupancy)
         prefill, decode = self._work_ms(chunks)
-        return (chunks + self.out_tokens) * self.iteration_base_ms + occupancy * (prefill + decode)
+        base = self._base_ms(occupancy, chunks)
+        return (chunks + self.out_tokens) * base + occupancy * (prefill + decode)
+
+    def _base_ms(self, occupancy: FloatArray, chunks: FloatArray) -> FloatArray:  # noqa: ARG002  of a mixture
+        """Return α at a constant batch, on average over its iterations [ms]; all shapes (R,)."""
+        return self.iteration_base_ms
+
+    @property
+    def _prompt_base_ms(self) -> FloatArray:
+        """α of an iteration with a prompt in it [ms], shape (R,)."""
+        return self.iteration_base_ms
 
     def token_times(
         self, mean_service_ms: FloatArray, mean_in_service: FloatArray, max_batch: IntArray
@@ -217,7 +265,7 @@ class IterationLaw(ServiceLaw, EngineLaw):
         chunks = self.chunks(rounded)
         prefill_work, decode_work = self._work_ms(chunks)
         per_iteration = (prefill_work + decode_work) / (chunks + self.out_tokens)
-        others = np.maximum(self.iteration_base_ms + (mean_in_service - 1) * per_iteration, 0.0)
+        others = np.maximum(self._prompt_base_ms + (mean_in_service - 1) * per_iteration, 0.0)
         prefill = chunks * others + prefill_work
         itl = (mean_service_ms - prefill) / self.out_tokens
         return TokenTimes(prefill, itl, prefill + itl)
@@ -229,10 +277,12 @@ class IterationLaw(ServiceLaw, EngineLaw):
 
     def idle_times(self, max_batch: IntArray) -> tuple[TokenTimes, FloatArray]:
         """Return the times of a one-token request, and a full batch's turnaround, as the reference does."""
-        itl = self.iteration_base_ms + self.compute_per_token_ms
+        one = np.ones(len(max_batch))
+        itl = self._base_ms(one, one) + self.compute_per_token_ms
         first = itl + self.kv_read_per_token_ms * max_batch
         times = TokenTimes(np.zeros_like(itl), itl, first)
-        return times, first + self.iteration_base_ms + self.compute_per_token_ms * max_batch
+        full = self._base_ms(max_batch.astype(np.float64), one)
+        return times, first + full + self.compute_per_token_ms * max_batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +297,7 @@ class FullIterationLaw(EngineLaw):
     parts: ClassVar[tuple[str, ...]] = ("iteration",)
 
     times: FloatArray
-    """The coefficients in the order of `IterationTimes`, shape (R, 8)."""
+    """The coefficients in the order of `IterationTimes`, shape (R, 11)."""
     seen: FloatArray
     """Those of what a client sees in the order of `ClientTimes`, shape (R, 3)."""
     in_tokens: FloatArray
@@ -258,17 +308,17 @@ class FullIterationLaw(EngineLaw):
 
     @classmethod
     def is_given(cls, document: Document) -> bool:
-        """Say whether a document gives more than the law of the reference."""
-        return super(FullIterationLaw, cls).is_given(document) and not _is_plain(document)
+        """Say whether a document gives more than the law of the reference, or of a mixture."""
+        return super(FullIterationLaw, cls).is_given(document) and not _has_service_time(document)
 
     @classmethod
     def is_known(cls, document: Document) -> bool:
-        """Say whether a document gives more than the law of the reference, with any non-zero parameter."""
-        return super(FullIterationLaw, cls).is_known(document) and not _is_plain(document)
+        """Say whether a document gives more than these, with any non-zero parameter."""
+        return super(FullIterationLaw, cls).is_known(document) and not _has_service_time(document)
 
     @classmethod
     def parameters(cls, document: Document) -> tuple[float, ...]:
-        """Return the eleven coefficients, the token budget, and whether whole prompts are computed first."""
+        """Return the fourteen coefficients, the token budget, and whether whole prompts come first."""
         assert isinstance(document, IterationFields)
         law = document.iteration or PerfParms()
         coefficients = tuple(getattr(law, name) for name in PerfParms.model_fields)
@@ -276,7 +326,7 @@ class FullIterationLaw(EngineLaw):
 
     @classmethod
     def of_rows(cls, parameters: FloatArray, shapes: RequestShapes) -> Self:
-        """Return the law of R rows from parameters in that order, shape (13, R)."""
+        """Return the law of R rows from parameters in that order, shape (16, R)."""
         *coefficients, budget, whole = parameters
         table = np.column_stack(coefficients)
         times, seen = np.split(table, [len(fields(IterationTimes))], axis=1)
@@ -315,3 +365,9 @@ class FullIterationLaw(EngineLaw):
 
 def _is_plain(document: Document) -> bool:
     return isinstance(document, IterationFields) and document.is_of_the_reference
+
+
+def _has_service_time(document: Document) -> bool:
+    return isinstance(document, IterationFields) and (
+        document.is_of_the_reference or document.is_of_a_mixture
+    )

@@ -31,6 +31,8 @@ class RequestShapes:
 
     in_tokens: FloatArray
     out_tokens: FloatArray
+    out_tokens_cv: FloatArray | None = None
+    """Coefficient of variation of the output length; none: 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ class Law(ABC):
     """What the law is called in messages."""
     parts: ClassVar[tuple[str, ...]]
     """The fields of a document that hold its parameters, each a document of numbers."""
+    is_static: ClassVar[bool] = False
+    """Whether a batch is answered as a whole before the next one begins."""
 
     @classmethod
     @abstractmethod

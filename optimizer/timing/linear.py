@@ -1,7 +1,7 @@
 """The linear law: prefill and decode steps that grow linearly with the batch."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field
@@ -9,6 +9,9 @@ from pydantic import Field
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.documents import Document, Milliseconds, MillisecondsPerRequest, MillisecondsPerToken
 from optimizer.timing.law import RequestShapes, ServiceLaw, TokenTimes
+
+Batching = Literal["continuous", "static", "padded"]
+"""How requests share a batch."""
 
 
 class DecodeParms(Document):
@@ -36,6 +39,9 @@ class LinearFields(Document):
     """Linear law, decode."""
     prefill: PrefillParms | None = Field(None, alias="prefillParms")
     """Linear law, prefill."""
+    batching: Batching = Field("continuous", exclude_if=lambda batching: batching == "continuous")
+    """How requests share a batch (linear law): each comes and goes (continuous); all begin together and leave
+    as they end (static), or are computed until the longest has ended (padded)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +67,17 @@ class LinearLaw(ServiceLaw):
     out_tokens: FloatArray
 
     @classmethod
-    def parameters(cls, document: Document) -> tuple[float, ...]:
+    def is_given(cls, document: Document) -> bool:
+        """Say whether a document gives the law for continuous batches."""
+        return super(LinearLaw, cls).is_given(document) and _is_continuous(document)
+
+    @classmethod
+    def is_known(cls, document: Document) -> bool:
+        """Say whether a document gives it with any non-zero parameter."""
+        return super(LinearLaw, cls).is_known(document) and _is_continuous(document)
+
+    @classmethod
+    def parameters(cls, document: Document) -> tuple[float, float, float, float]:
         """Return α, β, γ and δ."""
         assert isinstance(document, LinearFields)
         decode, prefill = document.decode or DecodeParms(), document.prefill or PrefillParms()
@@ -115,3 +131,7 @@ class LinearLaw(ServiceLaw):
         prefill = self.prefill_base_ms + self.prefill_per_token_ms
         times = TokenTimes(prefill, self.decode_base_ms + self.decode_per_request_ms, prefill)
         return times, prefill + self.decode_base_ms + self.decode_per_request_ms * max_batch
+
+
+def _is_continuous(document: Document) -> bool:
+    return not isinstance(document, LinearFields) or document.batching == "continuous"

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+from pydantic import model_validator
+from pydantic_core import PydanticCustomError
 
 from optimizer.arrays import FloatArray, IntArray, frozen
 from optimizer.documents import Document
@@ -15,6 +17,8 @@ from optimizer.timing.batch import BatchFields, BatchLaw
 from optimizer.timing.iteration import FullIterationLaw, IterationFields, IterationLaw
 from optimizer.timing.law import Law, RequestShapes
 from optimizer.timing.linear import LinearFields, LinearLaw
+from optimizer.timing.mixture import MixtureIterationLaw
+from optimizer.timing.static import StaticLaw, is_static
 
 
 class LawFields(
@@ -22,8 +26,25 @@ class LawFields(
 ):  # pydantic takes the fields of the last base first
     """The fields of a document that gives one law, whichever."""
 
+    @model_validator(mode="after")
+    def _static_batches_are_linear(self) -> Self:
+        if is_static(self) and (self.iteration is not None or self.batch is not None):
+            raise PydanticCustomError(
+                "static_law",
+                "batching: {batching} batches take decodeParms and prefillParms (linear law); give those",
+                {"batching": self.batching},
+            )
+        return self
 
-LAWS: tuple[type[Law], ...] = (LinearLaw, IterationLaw, FullIterationLaw, BatchLaw)
+
+LAWS: tuple[type[Law], ...] = (
+    LinearLaw,
+    IterationLaw,
+    MixtureIterationLaw,
+    FullIterationLaw,
+    BatchLaw,
+    StaticLaw,
+)
 """All laws, in the order in which messages name them."""
 
 
@@ -62,6 +83,10 @@ class LawTable:
             table[:, law == i] = np.array(rows).T if rows else 0.0
             tables.append(frozen(table))
         return cls(LAWS, frozen(law), tuple(tables))
+
+    def take(self, document: IntArray) -> "LawTable":
+        """Return the laws of the chosen documents, in their order."""
+        return LawTable(self.laws, self.law[document], tuple(table[:, document] for table in self.parameters))
 
     def of_rows(self, law: int, document: IntArray, shapes: RequestShapes) -> Law:
         """Return rows of one law: the parameters of the given documents, shape (R,), with request shapes."""

@@ -14,11 +14,12 @@ Both need ``httpx`` (``pip install 'inferplan[client]'``). What goes wrong is an
         ├── KeyRefusedError       401, 403: no API key, an unknown one, or one without the scope
         ├── NotThereError         404: what is asked for does not exist
         ├── ConflictError         409, 412: the fleet is at another revision
-        └── BusyError             503, 504: no worker is free, or the time ran out
+        └── BusyError             503, 504: no worker is free, no plan is young enough, or the time ran out
 """
 
 from rest_server.client.asynchronous import AsyncClient
 from rest_server.client.blocking import Client
+from rest_server.client.calls import FLEET
 from rest_server.client.errors import (
     BusyError,
     ConflictError,
@@ -31,6 +32,7 @@ from rest_server.client.errors import (
 )
 
 __all__ = [
+    "FLEET",
     "AsyncClient",
     "BusyError",
     "Client",

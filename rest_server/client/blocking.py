@@ -1,18 +1,29 @@
 """The client that waits for its answers."""
 
+from collections.abc import Sequence
 from time import sleep
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from optimizer.plan import Plan
 from optimizer.replica import ReplicaPerformance, ReplicaSizing
-from optimizer.spec.schema import Accelerator, Capacity, ModelProfile, Server, ServiceClass
+from optimizer.spec.schema import (
+    Accelerator,
+    Capacity,
+    ModelProfile,
+    OptimizerOptions,
+    Server,
+    ServiceClass,
+    SystemSpec,
+)
 from optimizer.studies.comparison.document import Comparison
 from optimizer.studies.explanation.document import Explanation
 from optimizer.studies.figures.document import Figure
 from optimizer.studies.reports.report import Report
-from rest_server.client import calls
-from rest_server.client.calls import Answer, Call, Entity, Loads, SystemLike
+from optimizer.studies.simulation.document import RepairedPlan, Simulation
+from rest_server.client import calls, fleet_calls
+from rest_server.client.calls import Answer, Call, SystemLike, SystemOrFleet
+from rest_server.client.fleet_calls import Entity, Loads
 from rest_server.client.sending import (
     Connection,
     httpx_module,
@@ -25,14 +36,18 @@ from rest_server.v1.models import (
     Analysis,
     CandidateAnswer,
     CompareOptions,
+    EffortOptions,
     ExplainOptions,
     FigureOptions,
+    FleetHistory,
     LastPlan,
+    OtherSide,
     PlanOptions,
     ReportOptions,
     ServerList,
     SizingProblem,
-    TwoSides,
+    TargetAnswer,
+    Unattainable,
 )
 
 if TYPE_CHECKING:
@@ -99,69 +114,143 @@ class Client:
         """Return the largest rate at which a replica meets its targets."""
         return self._sent(calls.size(problem))
 
-    def compare(self, sides: SystemLike | TwoSides, options: CompareOptions | None = None) -> Comparison:
-        """Return two plans side by side; of a system alone the limited and the unlimited one."""
+    def analyze_all(self, analyses: Sequence[Analysis]) -> tuple[ReplicaPerformance, ...]:
+        """Return what several replicas do, each at a rate, in one request."""
+        return self._sent(calls.analyze_all(analyses))
+
+    def size_all(self, problems: Sequence[SizingProblem]) -> tuple[ReplicaSizing | Unattainable, ...]:
+        """Return the largest rates of several replicas, or why one meets its targets at no rate."""
+        return self._sent(calls.size_all(problems))
+
+    def compare(self, sides: SystemOrFleet | OtherSide, options: CompareOptions | None = None) -> Comparison:
+        """Return two plans side by side.
+
+        Args:
+            sides: a system or `FLEET`: its unlimited plan and its limited one; `TwoSides`: these;
+                `OtherSide`: the fleet and what is given.
+            options: a change of the load, and options in place of the document's.
+        """
         return self._sent(calls.compare(sides, options))
 
-    def explain(self, system: SystemLike, options: ExplainOptions | None = None) -> Explanation:
+    def explain(self, system: SystemOrFleet, options: ExplainOptions | None = None) -> Explanation:
         """Return why the best plan is as it is."""
         return self._sent(calls.explain(system, options))
 
-    def report(self, system: SystemLike, options: PlanOptions | None = None) -> Report:
+    def simulate(self, system: SystemOrFleet, options: EffortOptions | None = None) -> Simulation:
+        """Return what the pools of the best plan do, request by request, beside what was predicted."""
+        return self._sent(calls.simulate(system, options))
+
+    def repair(self, system: SystemOrFleet, options: EffortOptions | None = None) -> RepairedPlan:
+        """Return a plan whose pools meet their targets when simulated, and what was changed for it."""
+        return self._sent(calls.repair(system, options))
+
+    def report(self, system: SystemOrFleet, options: PlanOptions | None = None) -> Report:
         """Return the report of the best plan as numbers."""
         return self._sent(calls.report(system, options))
 
-    def report_page(self, system: SystemLike, options: ReportOptions) -> str:
+    def report_page(self, system: SystemOrFleet, options: ReportOptions) -> str:
         """Return the report as a page, in the format of the options."""
         return self._sent(calls.report_page(system, options))
 
-    def figure(self, system: SystemLike, options: FigureOptions) -> Figure:
+    def figure(self, system: SystemOrFleet, options: FigureOptions) -> Figure:
         """Return what a picture shows, as numbers."""
         return self._sent(calls.figure(system, options))
 
-    def picture(self, system: SystemLike, options: FigureOptions) -> bytes:
+    def picture(self, system: SystemOrFleet, options: FigureOptions) -> bytes:
         """Return a picture, in the format of the options."""
         return self._sent(calls.picture(system, options))
 
     def put_loads(self, loads: Loads, *, if_match: str | None = None) -> Plan:
-        """Store loads by server in the fleet, plan it, and return the plan."""
-        return self._sent(calls.put_loads(loads, if_match))
+        """Store loads by server in the fleet, with their replicas if given, plan it, and return the plan."""
+        return self._sent(fleet_calls.put_loads(loads, if_match))
 
     def last_plan(self) -> LastPlan:
         """Return the last plan of the fleet."""
-        return self._sent(calls.last_plan())
+        return self._sent(fleet_calls.last_plan())
 
     def apply_plan(self, *, if_match: str | None = None) -> ServerList:
-        """Take the last plan as carried out, and return the servers."""
-        return self._sent(calls.apply_plan(if_match))
+        """Apply the last plan, and return the servers."""
+        return self._sent(fleet_calls.apply_plan(if_match))
+
+    def targets(self) -> tuple[TargetAnswer, ...]:
+        """Return how many replicas are desired of every server on every accelerator.
+
+        Raises:
+            BusyError: there is no plan, or none that is young enough; raised at once.
+        """
+        return self._sent(fleet_calls.targets())
+
+    def target(self, server: str, accelerator: str) -> TargetAnswer:
+        """Return how many replicas are desired of a server on an accelerator.
+
+        Raises:
+            BusyError: there is no plan, or none that is young enough; raised at once.
+        """
+        return self._sent(fleet_calls.target(server, accelerator))
+
+    def history(self, limit: int | None = None) -> FleetHistory:
+        """Return the last changes and plans of the fleet, the newest first; 100 unless a limit is given."""
+        return self._sent(fleet_calls.history(limit))
+
+    def past_plan(self, revision: int) -> Plan:
+        """Return the plan that was made for a revision of the fleet."""
+        return self._sent(fleet_calls.past_plan(revision))
+
+    def metrics(self) -> str:
+        """Return the metrics, in Prometheus' text format."""
+        return self._sent(fleet_calls.metrics())
+
+    def etag(self) -> str:
+        """Return the `ETag` of the fleet, for `if_match`; ask for it before you read what you change."""
+        return self._sent(fleet_calls.etag())
+
+    def export_fleet(self) -> SystemSpec:
+        """Return the whole fleet as one system document."""
+        return self._sent(fleet_calls.export_fleet())
+
+    def import_fleet(self, system: SystemLike, *, if_match: str | None = None) -> SystemSpec:
+        """Put a system in place of the whole fleet, in one step, and return the fleet."""
+        return self._sent(fleet_calls.import_fleet(system, if_match))
+
+    def options(self) -> OptimizerOptions:
+        """Return the options with which the fleet is planned."""
+        return self._sent(fleet_calls.options())
+
+    def put_options(self, options: OptimizerOptions, *, if_match: str | None = None) -> OptimizerOptions:
+        """Replace all options; one that is not given takes its default."""
+        return self._sent(fleet_calls.put_options(options, if_match))
+
+    def delete_options(self, *, if_match: str | None = None) -> None:
+        """Take the default options."""
+        self._sent(fleet_calls.delete_options(if_match))
 
     def accelerators(self) -> tuple[Accelerator, ...]:
         """Return the accelerators of the fleet."""
-        return self._sent(calls.accelerators())
+        return self._sent(fleet_calls.accelerators())
 
     def models(self) -> tuple[ModelProfile, ...]:
         """Return the model profiles of the fleet."""
-        return self._sent(calls.models())
+        return self._sent(fleet_calls.models())
 
     def service_classes(self) -> tuple[ServiceClass, ...]:
         """Return the service classes of the fleet."""
-        return self._sent(calls.service_classes())
+        return self._sent(fleet_calls.service_classes())
 
     def servers(self) -> tuple[Server, ...]:
         """Return the servers of the fleet."""
-        return self._sent(calls.servers())
+        return self._sent(fleet_calls.servers())
 
     def capacity(self) -> tuple[Capacity, ...]:
         """Return the units of the fleet by type."""
-        return self._sent(calls.capacity())
+        return self._sent(fleet_calls.capacity())
 
     def put(self, entity: Entity, *, if_match: str | None = None) -> None:
         """Add an entity to the fleet, or replace the one of its name."""
-        self._sent(calls.put(entity, if_match))
+        self._sent(fleet_calls.put(entity, if_match))
 
     def delete(self, entity: Entity, *, if_match: str | None = None) -> None:
         """Take an entity out of the fleet."""
-        self._sent(calls.delete(entity, if_match))
+        self._sent(fleet_calls.delete(entity, if_match))
 
     def _sent(self, call: Call[Answer]) -> Answer:
         """Send a request, again where that may help, and return its answer."""
@@ -176,7 +265,7 @@ class Client:
             else:
                 error, headers = refusal(response), response.headers
                 if error is None:
-                    return call.read(response.content)
+                    return call.answer(response.content, headers)
             wait = wait_s(attempt, error, headers, call, self._connection)
             if wait is None:
                 raise error

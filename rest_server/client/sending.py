@@ -79,11 +79,11 @@ def wait_s(
 ) -> float | None:
     """Return how long to wait before the next attempt, or nothing if there is none [s].
 
-    Sent again is what was not begun (503), and what a broken connection has lost if it may be done twice.
-    What ran out of time would do so again.
+    A request is sent again if it was not begun (503) and the call waits for that, or if a broken connection
+    has lost it and it may be carried out twice. What ran out of time would do so again.
     """
     lost = isinstance(error, UnreachableError) and not isinstance(error, NoAnswerInTimeError)
-    refused = isinstance(error, ServiceError) and error.status == 503
+    refused = call.waits and isinstance(error, ServiceError) and error.status == 503
     if attempt >= connection.retries or not (refused or (lost and call.repeatable)):
         return None
     asked = headers.get("retry-after", "")

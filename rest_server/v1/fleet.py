@@ -12,11 +12,6 @@ from optimizer.errors import SpecError
 from optimizer.plan import Plan
 from optimizer.spec.files import spec_from_value
 from optimizer.spec.schema import SystemSpec
-from optimizer.studies.comparison.document import Comparison
-from optimizer.studies.explanation.document import Explanation
-from optimizer.studies.figures.document import Figure
-from optimizer.studies.reports.report import Report
-from optimizer.studies.simulation.document import Simulation
 from rest_server.fleet import Entities
 from rest_server.history import Event
 from rest_server.limits import check_size
@@ -34,16 +29,17 @@ from rest_server.v1.models import (
     SimulateOptions,
     WrappedSystem,
 )
-from rest_server.v1.planning import REFUSALS
 from rest_server.v1.problems import problems
 from rest_server.v1.requests import JSON, JsonOf, RawRoute
-from rest_server.v1.studies import also, as_asked
+from rest_server.v1.studies import ANSWERS, as_asked
 from rest_server.v1.study_work import compare_fleet, explain_body, figure_body, report_body, simulate_body
 from rest_server.v1.work import value_of
 
 _FIELDS = {field.alias or name: name for name, field in SystemSpec.model_fields.items()}
 MAX_SHOWN = 1_000
 """Most events in one answer."""
+
+StudyOptions = CompareOptions | ExplainOptions | SimulateOptions | ReportOptions | FigureOptions
 
 router = APIRouter(route_class=RawRoute, tags=["fleet"])
 
@@ -111,9 +107,12 @@ def _check_items(spec: SystemSpec) -> None:
 # --- questions about it -----------------------------------------------------------------------------------
 
 
-async def _study(request: Request, work: Callable[..., bytes]) -> bytes:
-    """Return what work gives for the fleet as it is when a worker is free for it."""
+async def _study(
+    request: Request, study: Callable[..., bytes], options: StudyOptions, **given: bytes
+) -> bytes:
+    """Return what a study gives for the fleet as it is when a worker is free for it."""
     held = held_fleet(request)
+    work = partial(study, **given, options=options, settings=request.app.state.settings)
 
     def fleet() -> SystemSpec:
         return held.read()[1].spec()
@@ -122,9 +121,7 @@ async def _study(request: Request, work: Callable[..., bytes]) -> bytes:
     return found
 
 
-@router.post(
-    "/fleet/compare", response_model=Comparison, summary="Compare the fleet", responses=problems(*REFUSALS)
-)
+@router.post("/fleet/compare", summary="Compare the fleet", **ANSWERS["compare"])
 async def compare_held(
     request: Request,
     options: Annotated[CompareOptions, Query()],
@@ -135,51 +132,31 @@ async def compare_held(
     Without a body: its unlimited plan with its limited one, or with `scale` or `random_load` before and
     after that change.
     """
-    settings = request.app.state.settings
-    work = partial(compare_fleet, body=body or b"", options=options, settings=settings)
-    return Response(await _study(request, work), media_type=JSON)
+    return Response(await _study(request, compare_fleet, options, body=body or b""), media_type=JSON)
 
 
-@router.post(
-    "/fleet/explain", response_model=Explanation, summary="Explain the fleet", responses=problems(*REFUSALS)
-)
+@router.post("/fleet/explain", summary="Explain the fleet", **ANSWERS["explain"])
 async def explain_held(request: Request, options: Annotated[ExplainOptions, Query()]) -> Response:
     """Return why the best plan of the fleet is as it is, as `/v1/explain` does for a document."""
-    work = partial(explain_body, options=options, settings=request.app.state.settings)
-    return Response(await _study(request, work), media_type=JSON)
+    return Response(await _study(request, explain_body, options), media_type=JSON)
 
 
-@router.post(
-    "/fleet/simulate", response_model=Simulation, summary="Simulate the fleet", responses=problems(*REFUSALS)
-)
+@router.post("/fleet/simulate", summary="Simulate the fleet, and repair its plan", **ANSWERS["simulate"])
 async def simulate_held(request: Request, options: Annotated[SimulateOptions, Query()]) -> Response:
-    """Return what the pools of the best plan of the fleet do, request by request."""
-    work = partial(simulate_body, options=options, settings=request.app.state.settings)
-    return Response(await _study(request, work), media_type=JSON)
+    """Return what the pools of the best plan of the fleet do, as `/v1/simulate` does for a document."""
+    return Response(await _study(request, simulate_body, options), media_type=JSON)
 
 
-@router.post(
-    "/fleet/report",
-    response_model=Report,
-    summary="Report the fleet",
-    responses=problems(*REFUSALS) | also("html", "markdown", "csv"),
-)
+@router.post("/fleet/report", summary="Report the fleet", **ANSWERS["report"])
 async def report_held(request: Request, options: Annotated[ReportOptions, Query()]) -> Response:
     """Return the best plan of the fleet as a page to hand on, or as its numbers."""
-    work = partial(report_body, options=options, settings=request.app.state.settings)
-    return as_asked(await _study(request, work), options)
+    return as_asked(await _study(request, report_body, options), options)
 
 
-@router.post(
-    "/fleet/figure",
-    response_model=Figure,
-    summary="Draw the fleet",
-    responses=problems(*REFUSALS) | also("svg", "png", "pdf"),
-)
+@router.post("/fleet/figure", summary="Draw the fleet", **ANSWERS["figure"])
 async def draw_held(request: Request, options: Annotated[FigureOptions, Query()]) -> Response:
     """Return a picture of the fleet, or the numbers that it shows."""
-    work = partial(figure_body, options=options, settings=request.app.state.settings)
-    return as_asked(await _study(request, work), options)
+    return as_asked(await _study(request, figure_body, options), options)
 
 
 # --- its past ---------------------------------------------------------------------------------------------
@@ -214,7 +191,7 @@ def _shown(events: tuple[Event, ...], limit: int) -> Iterator[FleetEvent]:
 @router.get(
     "/history/plans/{revision}",
     response_model=Plan,
-    summary="Read a plan of the past",
+    summary="Read a past plan",
     responses=problems(404, 422),
 )
 def read_past_plan(request: Request, revision: Annotated[int, Path(ge=0)]) -> Response:

@@ -315,12 +315,12 @@ class TargetAnswer(Document):
     accelerator: str
     """The accelerator's name."""
     desired_replicas: int = Field(alias="desiredReplicas")
-    """Replicas that are desired."""
+    """Desired replicas."""
     current_replicas: int = Field(alias="currentReplicas")
     """Replicas that are there, as last reported, or as the fleet has them."""
     max_batch_size: int = Field(alias="maxBatchSize")
     """Batch limit of a replica; 0 where there is none."""
-    generated_at: AwareDatetime = Field(alias="generatedAt")
+    generated_at: AwareDatetime = Field(alias="generatedAt", strict=False)
     """When the plan was made."""
     age_s: float = Field(alias="ageSeconds")
     """Time since then [s]."""
@@ -346,7 +346,7 @@ class FleetEvent(Document):
 
     revision: int
     """Revision of the fleet after it."""
-    made_at: AwareDatetime = Field(alias="at")
+    made_at: AwareDatetime = Field(alias="at", strict=False)
     """When."""
     cause: str
     """`change`, `loads`, `plan`, `applied`, `imported`, or `fleet`: `/optimizeOne` brought another one."""

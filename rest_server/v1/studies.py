@@ -45,10 +45,22 @@ PAGE_HEADERS = {
 router = APIRouter(route_class=RawRoute, tags=["studies"])
 
 
-def also(*formats: str) -> dict[int | str, dict[str, Any]]:
-    """Return the documentation of an answer in other formats than JSON."""
+def _answers(model: Any, *formats: str) -> dict[str, Any]:
+    """Return how a route is documented whose answer is a document, or a text in one of the formats."""
     text: dict[str, Any] = {"schema": {"type": "string"}}
-    return {200: {"content": {MEDIA_TYPES[name].partition(";")[0]: text for name in formats}}}
+    content = {MEDIA_TYPES[name].partition(";")[0]: text for name in formats}
+    others: dict[int | str, dict[str, Any]] = {200: {"content": content}} if formats else {}
+    return {"response_model": model, "responses": problems(*REFUSALS) | others}
+
+
+ANSWERS: dict[str, dict[str, Any]] = {
+    "compare": _answers(Comparison),
+    "explain": _answers(Explanation),
+    "simulate": _answers(Simulation | RepairedPlan),
+    "report": _answers(Report, "html", "markdown", "csv"),
+    "figure": _answers(Figure, "svg", "png", "pdf"),
+}
+"""What each study answers, of a document in the body and of the held fleet alike."""
 
 
 async def _formatted(
@@ -63,9 +75,7 @@ def as_asked(content: bytes, options: ReportOptions | FigureOptions) -> Response
     return Response(content, media_type=MEDIA_TYPES[options.format], headers=PAGE_HEADERS)
 
 
-@router.post(
-    "/compare", response_model=Comparison, summary="Compare two plans", responses=problems(*REFUSALS)
-)
+@router.post("/compare", summary="Compare two plans", **ANSWERS["compare"])
 async def compare_plans(
     request: Request,
     body: Annotated[bytes, JsonOf(SystemSpec | WrappedSystem | TwoSides), Body(openapi_examples=COMPARISONS)],
@@ -80,7 +90,7 @@ async def compare_plans(
     return Response(text, media_type=JSON)
 
 
-@router.post("/explain", response_model=Explanation, summary="Explain a plan", responses=problems(*REFUSALS))
+@router.post("/explain", summary="Explain a plan", **ANSWERS["explain"])
 async def explain_plan(
     request: Request, body: SystemBody, options: Annotated[ExplainOptions, Query()]
 ) -> Response:
@@ -93,12 +103,7 @@ async def explain_plan(
     return Response(text, media_type=JSON)
 
 
-@router.post(
-    "/simulate",
-    response_model=Simulation | RepairedPlan,
-    summary="Simulate a plan, and repair it",
-    responses=problems(*REFUSALS),
-)
+@router.post("/simulate", summary="Simulate a plan, and repair it", **ANSWERS["simulate"])
 async def simulate_pools(
     request: Request, body: SystemBody, options: Annotated[SimulateOptions, Query()]
 ) -> Response:
@@ -111,12 +116,7 @@ async def simulate_pools(
     return Response(text, media_type=JSON)
 
 
-@router.post(
-    "/report",
-    response_model=Report,
-    summary="Report a plan",
-    responses=problems(*REFUSALS) | also("html", "markdown", "csv"),
-)
+@router.post("/report", summary="Report a plan", **ANSWERS["report"])
 async def report_plan(
     request: Request, body: SystemBody, options: Annotated[ReportOptions, Query()]
 ) -> Response:
@@ -124,12 +124,7 @@ async def report_plan(
     return await _formatted(request, report_body, body, options)
 
 
-@router.post(
-    "/figure",
-    response_model=Figure,
-    summary="Draw a plan or a replica",
-    responses=problems(*REFUSALS) | also("svg", "png", "pdf"),
-)
+@router.post("/figure", summary="Draw a plan or a replica", **ANSWERS["figure"])
 async def draw_figure(
     request: Request, body: SystemBody, options: Annotated[FigureOptions, Query()]
 ) -> Response:

@@ -101,18 +101,20 @@ def test_servers_of_one_model_have_estimates_of_their_own() -> None:
     assert verify(plan, system) == []
 
 
-def test_alpha_of_a_mixture_of_experts_is_that_of_the_largest_batch_it_may_use() -> None:
+@pytest.mark.parametrize(("end", "name"), [("upper", "high"), ("middle", "value"), ("lower", "low")])
+def test_alpha_of_a_mixture_of_experts_grows_with_the_batch_whatever_its_limit(end: str, name: str) -> None:
     settings = {"estimate": {"model": "deepseek-v3", "accelerator": "H200", "tp": 8}}
-    alphas = []
-    for batch in (1, 16, 128):
-        system = load_system(document(settings, maxBatchSize=batch))
+    told = estimate_profile("deepseek-v3", "H200", Deployment(tp=8, in_tokens=1024, out_tokens=256))
+    for batch in (1, 128):
+        raw = document(settings, maxBatchSize=batch)
+        raw["optimizer"]["estimates"] = end
+        system = load_system(raw)
         law = profile_of(system, system.servers["s"], "H100").iteration
         assert law is not None
-        told = estimate_profile("deepseek-v3", "H200", Deployment(tp=8, in_tokens=1024, out_tokens=256))
-        assert law.base_ms == max(told.alpha_at(n).high for n in range(1, batch + 1))
-        alphas.append(law.base_ms)
-    assert alphas == sorted(alphas)
-    assert alphas[2] > 2 * alphas[0]
+        assert law.base_ms == getattr(told.alpha_alone_ms, name)
+        assert law.expert_read_ms == getattr(told.expert_read_ms, name)
+        assert law.expert_share == 8 / 256
+    assert told.alpha_at(128).value > 2 * told.alpha_at(1).value
 
 
 def test_a_model_that_does_not_fit_is_refused_with_what_holds_it_and_the_others_go_on() -> None:

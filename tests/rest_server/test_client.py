@@ -13,9 +13,18 @@ import pytest
 from builders import accelerator, document, server
 from service_runs import Service, in_a_thread
 
-from optimizer import InferplanError, MissingExtraError, SpecError, load_system, size_replicas, solve
-from optimizer.spec.schema import Capacity, Server
+from optimizer import (
+    InferplanError,
+    MissingExtraError,
+    SpecError,
+    load_system,
+    size_replicas,
+    solve,
+)
+from optimizer.jobs import SimulateRequest, simulate_plan
+from optimizer.spec.schema import Capacity, OptimizerOptions, Server
 from rest_server.client import (
+    FLEET,
     AsyncClient,
     BusyError,
     Client,
@@ -29,11 +38,17 @@ from rest_server.client import (
 )
 from rest_server.v1.models import (
     Analysis,
+    CompareOptions,
+    EffortOptions,
     FigureOptions,
     LoadChange,
+    OtherSide,
     PlanOptions,
+    ReplicaCount,
     ReportOptions,
     SizingProblem,
+    TwoSides,
+    Unattainable,
 )
 
 SOURCE = document([server("s")], [accelerator("A"), accelerator("B", cost=5)], {"A": 9, "B": 9})
@@ -81,6 +96,33 @@ def test_every_question_has_its_typed_answer(client: Client) -> None:
     assert client.picture(SOURCE, FigureOptions(kind="load", format="png")).startswith(b"\x89PNG")
 
 
+def test_several_replicas_are_asked_about_at_once(client: Client) -> None:
+    replica = {
+        "decodeParms": {"alpha": 19.0, "beta": 1.0},
+        "outTokens": 100.0,
+        "inTokens": 0.0,
+        "maxBatch": 8,
+    }
+    analyses = [Analysis.model_validate({"replica": replica, "rate": rate}) for rate in (0.1, 0.2)]
+    assert [found.offered_rps for found in client.analyze_all(analyses)] == [0.1, 0.2]
+    problems = [
+        SizingProblem.model_validate({"replica": replica, "targets": {"itl": itl}}) for itl in (40.0, 1.0)
+    ]
+    sized, impossible = client.size_all(problems)
+    assert sized == client.size(problems[0])
+    assert isinstance(impossible, Unattainable)
+    assert "itl" in impossible.message.lower()
+
+
+def test_what_is_simulated_and_repaired_is_that_of_the_library(client: Client) -> None:
+    effort = EffortOptions(requests=1000, seed=4)
+    request = SimulateRequest(load_system(SOURCE), requests=1000, seed=4)
+    assert client.simulate(SOURCE, effort).pools == simulate_plan(request).pools
+    assert client.repair(SOURCE, effort).plan.allocations.keys() == {"s"}
+    report = client.report(SOURCE, ReportOptions(simulate=True, requests=1000, format="csv"))
+    assert report.simulation is not None
+
+
 def test_a_fleet_is_kept_planned_and_changed(client: Client) -> None:
     spec = load_system(SOURCE).to_spec()
     entities: tuple[Any, ...] = (
@@ -106,6 +148,56 @@ def test_a_fleet_is_kept_planned_and_changed(client: Client) -> None:
     client.delete(Server(name="a/b c", model="m"))
     with pytest.raises(NotThereError):
         client.delete(Capacity(type="none", count=1))
+
+
+def test_a_fleet_is_moved_as_a_whole_and_asked_about_as_a_document_is(client: Client) -> None:
+    before = client.etag()
+    assert client.import_fleet(SOURCE, if_match=before).servers == load_system(SOURCE).to_spec().servers
+    with pytest.raises(ConflictError):
+        client.import_fleet(SOURCE, if_match=before)
+    exported = client.export_fleet()
+    assert load_system(exported.model_dump(by_alias=True, exclude_unset=True)) == load_system(SOURCE)
+    assert client.explain(FLEET) == client.explain(SOURCE)
+    assert client.compare(FLEET, CompareOptions(scale=2)) == client.compare(SOURCE, CompareOptions(scale=2))
+    dear = SOURCE | {"accelerators": [accelerator("A", cost=80), accelerator("B", cost=50)]}
+    assert client.compare(OtherSide(second=dear)) == client.compare(TwoSides(first=SOURCE, second=dear))
+    effort = EffortOptions(requests=1000)
+    assert client.simulate(FLEET, effort).pools == client.simulate(SOURCE, effort).pools
+    assert client.repair(FLEET, effort).plan == client.repair(SOURCE, effort).plan
+    assert client.report(FLEET) == client.report(SOURCE)
+    assert client.report_page(FLEET, ReportOptions(format="csv")).startswith("server,")
+    shown = FigureOptions(kind="load")
+    assert client.figure(FLEET, shown) == client.figure(SOURCE, shown)
+    assert client.picture(FLEET, FigureOptions(kind="load", format="svg")).lstrip().startswith(b"<?xml")
+
+
+def test_an_autoscaler_reads_what_the_last_plan_desires(client: Client) -> None:
+    client.import_fleet(SOURCE)
+    there = {"A": ReplicaCount(ready=1, pending=2)}
+    plan = client.put_loads({"s": LoadChange(arrival_rate_rpm=90.0, replicas=there)})
+    (pool,) = plan.allocations["s"]
+    targets = {item.accelerator: item for item in client.targets()}
+    assert targets.keys() == {"A", "B"}
+    assert targets[pool.accelerator].desired_replicas == pool.num_replicas
+    assert targets["A"].current_replicas == 3
+    one = client.target("s", pool.accelerator)
+    assert one.model_copy(update={"age_s": 0.0}) == targets[pool.accelerator].model_copy(
+        update={"age_s": 0.0}
+    )
+    with pytest.raises(NotThereError, match="'s/t' does not exist"):
+        client.target("s/t", "A")
+    history = client.history(limit=2)
+    assert [event.cause for event in history.events] == ["plan", "loads"]
+    assert client.past_plan(history.plans[0]) == plan
+    assert "inferplan_desired_replicas{" in client.metrics()
+
+
+def test_options_of_the_fleet_are_read_replaced_and_reset(client: Client) -> None:
+    changed = OptimizerOptions(unlimited=True)
+    assert client.put_options(changed, if_match=client.etag()) == changed
+    assert client.options().unlimited
+    client.delete_options()
+    assert client.options() == OptimizerOptions()
 
 
 def test_what_is_wrong_is_an_error_of_the_tree_with_the_problem_in_parts(client: Client) -> None:
@@ -176,6 +268,17 @@ def test_a_busy_service_is_asked_again_after_the_time_that_it_names(waits: list[
     assert waits == [7.0, 30.0]
     with pytest.raises(BusyError, match="busy"):
         made(Answers(busy("1"), busy("1")), retries=1).servers()
+
+
+def test_a_plan_that_is_too_old_is_said_at_once_as_planning_again_is_up_to_the_caller(
+    waits: list[float],
+) -> None:
+    transport = Answers(busy("15"), busy("15"))
+    with pytest.raises(BusyError):
+        made(transport).target("s", "A")
+    with pytest.raises(BusyError):
+        made(transport).targets()
+    assert not waits
 
 
 def test_a_broken_connection_is_tried_again_where_that_can_do_no_harm(waits: list[float]) -> None:

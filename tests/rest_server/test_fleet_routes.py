@@ -1,7 +1,6 @@
 """The held fleet as a whole: exported, imported, asked about as a document is, and its past."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +16,6 @@ from rest_server.settings import Settings
 from rest_server.state import HeldFleet
 
 Json = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def running_service() -> Iterator[TestClient]:
-    with client(stateful=True) as found:
-        yield found
-
-
-@pytest.fixture
-def service(running_service: TestClient) -> TestClient:
-    app: Any = running_service.app
-    app.state.held = HeldFleet(instance="run")
-    return running_service
 
 
 def source(*names: str) -> Json:
@@ -86,7 +72,8 @@ def test_an_accelerator_that_came_without_a_type_is_exported_with_one(service: T
     ("question", "query"),
     [
         ("compare", "?scale=2"), ("compare", ""), ("explain", "?server=s"), ("simulate", "?requests=2000"),
-        ("report", ""), ("report", "?format=csv"), ("figure", "?kind=servers"), ("figure", "?format=svg"),
+        ("simulate", "?requests=500&repair=true"), ("report", ""), ("report", "?format=csv"),
+        ("figure", "?kind=servers"), ("figure", "?format=svg"),
     ],
 )  # fmt: skip
 def test_a_question_about_the_fleet_is_answered_as_about_its_document(
@@ -97,6 +84,17 @@ def test_a_question_about_the_fleet_is_answered_as_about_its_document(
     of_document = service.post(f"/v1/{question}{query}", json=service.get("/v1/fleet").json())
     assert (of_fleet.status_code, of_fleet.content) == (200, of_document.content)
     assert service.get("/v1/fleet").headers["etag"] == '"run-1"'
+
+
+@pytest.mark.parametrize("question", ["compare", "explain", "simulate", "report", "figure"])
+def test_a_question_about_the_fleet_is_described_as_about_its_document(
+    service: TestClient, question: str
+) -> None:
+    paths = service.get("/openapi.json").json()["paths"]
+    held, given = (paths[f"/v1{part}/{question}"]["post"]["responses"] for part in ("/fleet", ""))
+    for described in (held, given):
+        described["200"]["content"]["application/json"]["schema"].pop("title", None)  # named after the route
+    assert held == given
 
 
 def test_the_fleet_is_compared_with_another_side(service: TestClient) -> None:

@@ -20,7 +20,7 @@ from optimizer.queueing.performance import QueueModel
 from optimizer.queueing.sizing import TPS_STABILITY_SHARE, largest_rate
 from optimizer.queueing.table import QUEUE_MODELS
 from optimizer.queueing.targets import MISS_TOLERANCE, TARGET_TOLERANCE, Targets, meets_target
-from optimizer.tabulation import SECONDS_PER_MINUTE, SystemArrays
+from optimizer.tabulation import SECONDS_PER_MINUTE, SystemArrays, slowest_of
 from optimizer.timing import Law
 
 FLAT = 1e-12
@@ -59,7 +59,15 @@ def check_queues(facts: Facts) -> list[str]:
     if not rows:
         return []
     pairs = _pairs(facts, rows)
-    return [*_batches(facts, pairs, rows), *_performance(facts.arrays, pairs, rows)]
+    return [*_batches(facts, pairs, rows), *_performance(facts.arrays, pairs, rows), *_slowest(facts, rows)]
+
+
+def _slowest(facts: Facts, rows: list[tuple[str, Pool]]) -> Iterator[str]:
+    """A pool with stages names what of a replica can serve the least."""
+    for name, pool in rows:
+        slowest = slowest_of(facts.system, name, pool.accelerator, pool.max_batch)
+        if pool.binding != slowest:
+            yield f"{name}: binding on {pool.accelerator} is {slowest}, the plan says {pool.binding}"
 
 
 def _pairs(facts: Facts, rows: list[tuple[str, Pool]]) -> Pairs:

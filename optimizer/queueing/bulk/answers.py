@@ -76,3 +76,33 @@ def moved_on(queue: FloatArray, low: int, high: int, mean: float, chances: Float
         queue[low] = 0.0
         low += 1
     return low, top
+
+
+@compiled_with_arrays
+def moments_between(points: FloatArray, rate: float) -> FloatArray:
+    """Return moments between ascending points and how many arrivals each stands for, shape (moments, 2)."""
+    count = 0
+    for panel in range(len(points) - 1):
+        count += 4 * (int(rate * (points[panel + 1] - points[panel]) / STEP) + 1)
+    moments = np.empty((count, 2))
+    row = 0
+    for panel in range(len(points) - 1):
+        begin, end = points[panel], points[panel + 1]
+        parts = int(rate * (end - begin) / STEP) + 1
+        for part in range(parts):
+            for node in range(4):
+                moments[row, 0] = begin + (end - begin) * (part + NODES[node]) / parts
+                moments[row, 1] = rate * (end - begin) / parts * WEIGHTS[node]
+                row += 1
+    return moments
+
+
+@compiled_with_arrays
+def sort_up(values: FloatArray, count: int) -> None:
+    """Sort the first of some values, which are few, in place."""
+    for i in range(1, count):
+        value, place = values[i], i
+        while place > 0 and values[place - 1] > value:
+            values[place] = values[place - 1]
+            place -= 1
+        values[place] = value

@@ -1,4 +1,4 @@
-"""The share of requests whose answer takes longer than a limit, from the queue at starts: compiled.
+"""The share of requests whose answer takes longer than a limit, from the queue at starts.
 
 A request that finds k others ahead at some moment of a service has k // B full batches before its own. When
 these are over (at `clear`), its batch starts as soon as B are there, or when the window is over (at `over`).
@@ -10,16 +10,13 @@ import math
 import numpy as np
 
 from optimizer.arrays import FloatArray
-from optimizer.queueing.bulk.chain import room_beside, service_ms
 from optimizer.queueing.bulk.gaps import gap_table
 from optimizer.queueing.bulk.poisson import largest_count
 from optimizer.queueing.bulk.services import beyond_in_service
 from optimizer.queueing.bulk.windows import beyond_when_free
 from optimizer.simulation.batches import CLOCK, GAP, BatchServer
-from optimizer.simulation.machine.compiling import entry_with_arrays
 
 
-@entry_with_arrays
 def beyond(
     server: BatchServer, rate: float, starts: FloatArray, behind: FloatArray, served: float, limit: float,
     ages: FloatArray, age_chances: FloatArray,
@@ -42,32 +39,40 @@ def beyond(
     if server.trigger == GAP and window > 0:
         step = window / math.ceil(window / min(window / 8, max(limit, 1e-9) / 400))
         gaps = gap_table(server, rate, limit, step)
-    total = 0.0
     clock = server.trigger == CLOCK
-    spacing = window if clock else service_ms(server, size)
+    spacing = window if clock else server.base_ms + server.slope_ms * size
     first = np.zeros(states + 1)
     first[: states + 1 - size] = starts[size:]
     # Who finds so many ahead is beyond the limit, whatever comes; they need not be looked at one by one.
     far = (int(limit / spacing) + 2) * size + 1
     late = 0.0
-    if far < len(first) and room_beside(server, size) > states:
+    if far < len(first) and _room_beside(server, size) > states:
         late = first[far:].sum() * rate * spacing
-        first = first[:far].copy()
-        first = np.concatenate((first, np.zeros(largest_count(rate * spacing))))
+        late = float(late)
+        first = np.concatenate((first[:far], np.zeros(largest_count(rate * spacing))))
     alike = clock or (server.slope_ms == 0 and not server.counts_system)
     kinds = 1 if alike else size
     durations, flows, rooms = np.empty(kinds), np.zeros(kinds), np.empty(kinds)
     if alike:
-        durations[0], rooms[0] = spacing, float(room_beside(server, size))
+        durations[0], rooms[0] = spacing, float(_room_beside(server, size))
         first[0] += starts[:size].sum()
     else:
-        for n in range(1, size + 1):
-            durations[n - 1] = service_ms(server, n)
-            rooms[n - 1] = float(room_beside(server, n))
-            flows[n - 1] = starts[n] if n < size else 0.0
+        count = np.arange(1, size + 1)
+        durations[:] = server.base_ms + server.slope_ms * count
+        rooms[:] = [_room_beside(server, n) for n in count.tolist()]
+        flows[: size - 1] = starts[1:size]
     total = late + beyond_in_service(
         server, rate, limit, spacing, durations, flows, rooms, first, ages, age_chances, gaps, step
     )
-    if not clock:
+    if clock:
+        return float(total / served)
+    if window > 0 and size > 1:
         total += beyond_when_free(server, rate, starts, behind, limit, ages, age_chances, gaps, step)
-    return total / served
+    elif server.base_ms + server.slope_ms > limit:
+        total += behind[0]
+    return float(total / served)
+
+
+def _room_beside(server: BatchServer, n: int) -> int:
+    """Return how many may wait while n are served."""
+    return server.room - n if server.counts_system else server.room

@@ -5,12 +5,11 @@ import math
 import numpy as np
 
 from optimizer.arrays import FloatArray
-from optimizer.queueing.bulk.poisson import fill_chances, largest_count
+from optimizer.queueing.bulk.poisson import fill_chances, fill_up_to, largest_count
 from optimizer.simulation.batches import CLOCK, GAP, INTERVAL, OLDEST, BatchServer
 from optimizer.simulation.machine.compiling import compiled_with_arrays, entry_with_arrays
 
 FIRST_POINTS = 48
-"""Ages of the oldest at which a window is opened, where no closed form is at hand."""
 """Ages of the oldest at which a window is opened, where no closed form is at hand."""
 
 
@@ -77,14 +76,7 @@ def after_service(server: BatchServer, rate: float, i: int, states: int, queue: 
     most = min(room_beside(server, n), states)
     mean = rate * service_ms(server, n)
     top = max(min(most, left + largest_count(mean)), left)
-    chances = np.empty(top - left + 1)
-    fill_chances(mean, chances)
-    queue[: top + 1] = 0.0
-    rest = 1.0
-    for c in range(top - left):
-        queue[left + c] = chances[c]
-        rest -= chances[c]
-    queue[top] = max(rest, 0.0)
+    fill_up_to(mean, left, top, np.empty(top - left + 1), queue)
     return top
 
 
@@ -231,14 +223,7 @@ def clock_row(server: BatchServer, rate: float, i: int, states: int, out: FloatA
     left = i - min(i, server.size)
     mean = rate * server.window_ms
     top = min(states, left + largest_count(mean))
-    chances = np.empty(top - left + 1)
-    fill_chances(mean, chances)
-    out[: top + 1] = 0.0
-    rest = 1.0
-    for c in range(top - left):
-        out[left + c] = chances[c]
-        rest -= chances[c]
-    out[top] = max(rest, 0.0)
+    fill_up_to(mean, left, top, np.empty(top - left + 1), out)
     return top
 
 

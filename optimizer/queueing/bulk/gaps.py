@@ -8,7 +8,7 @@ from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.chain import service_ms
 from optimizer.queueing.bulk.poisson import fill_chances
 from optimizer.simulation.batches import BatchServer
-from optimizer.simulation.machine.compiling import compiled_with_arrays
+from optimizer.simulation.machine.compiling import compiled_with_arrays, entry_with_arrays
 
 
 @compiled_with_arrays
@@ -29,12 +29,25 @@ def beyond_gap(
 
 
 @compiled_with_arrays
+def gap_visits(server: BatchServer, rate: float, behind: FloatArray) -> FloatArray:
+    """Return how often a free server has j < B waiting, in a mean cycle, by j; shape (B,)."""
+    visits = np.zeros(server.size)
+    going_on = 1 - math.exp(-rate * server.window_ms)
+    here = behind[0]
+    for j in range(1, server.size):
+        here += behind[j]
+        visits[j] = here
+        here *= going_on
+    return visits
+
+
+@compiled_with_arrays
 def in_gap(rate: float, window: float, late: float) -> float:
     """Return P(late < gap < window)."""
     return max(math.exp(-rate * max(late, 0.0)) - math.exp(-rate * window), 0.0)
 
 
-@compiled_with_arrays
+@entry_with_arrays
 def gap_table(server: BatchServer, rate: float, limit: float, step: float) -> FloatArray:
     """Return P(another comes in time and the answer is late) by requests there and by time left."""
     size, window = server.size, server.window_ms

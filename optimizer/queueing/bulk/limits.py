@@ -1,9 +1,13 @@
 """What a batch server must be, and how its arrivals may vary, for the queue model to know its figures."""
 
 from optimizer.simulation.batches import CLOCK, BatchServer
+from optimizer.simulation.limits import UNLIMITED
+from optimizer.simulation.lines import ALL_JOBS, Line
 
 MOST_BATCH = 512
 """Largest batch that is analysed: the work grows with its square."""
+MOST_JOBS = 1024
+"""Most jobs at once of a replica that is analysed."""
 ROUNDING = 1e-9
 MOST_CV = 3.0
 """Largest coefficient of variation of the times between arrivals that figures were tested for."""
@@ -49,6 +53,30 @@ def server_problem(server: BatchServer, arrival_cv: float) -> tuple[str, str] | 
             arrival_cv > MOST_CV,
             "arrival_cv",
             f"{arrival_cv:g} is beyond the 0 … {MOST_CV:g} that batch servers were tested for; lower it",
+        ),
+    )
+    return next(((part, why) for wrong, part, why in problems if wrong), None)
+
+
+def line_problem(line: Line) -> tuple[str, str] | None:
+    """Return what is wrong with a batch server between its stages, likewise."""
+    if line.jobs == ALL_JOBS:
+        return None
+    problems = (
+        (
+            line.jobs > MOST_JOBS,
+            "jobs",
+            f"at most {MOST_JOBS} jobs at once are analysed, not {line.jobs}; lower it, or remove it",
+        ),
+        (
+            line.server.room < UNLIMITED,
+            "room",
+            "jobs wait before the replica, and none is turned away; remove it, or jobs",
+        ),
+        (
+            line.server.window_ms > 0,
+            "window_ms",
+            "a replica of so many jobs starts its batches at once; remove it, or jobs",
         ),
     )
     return next(((part, why) for wrong, part, why in problems if wrong), None)

@@ -12,6 +12,8 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.parallel import algebra_in_one_thread
+from optimizer.queueing.bulk.nodes import Working, promised, working
+from optimizer.queueing.bulk.passing import Passing, passing
 from optimizer.queueing.bulk.sampled import Sampled, sampled
 from optimizer.queueing.bulk.steady import Steady, load_of, spacing_ms, steady
 from optimizer.queueing.measures import LOSS, MISSED, Measure
@@ -19,6 +21,7 @@ from optimizer.queueing.performance import MS_PER_S, Performance, QueueModel, Ro
 from optimizer.simulation.arrivals import POISSON_CV
 from optimizer.simulation.batches import CLOCK, OLDEST, BatchServer
 from optimizer.simulation.limits import UNLIMITED
+from optimizer.simulation.lines import ALL_JOBS, Line, Station
 from optimizer.timing import BatchLaw, Law
 
 STABILITY_MARGIN = 1e-3
@@ -31,7 +34,7 @@ LEAST_LOAD = 1e-3
 class BulkPerformance(Performance):
     """Figures of R batch servers, with the law of the latency of each."""
 
-    rows: tuple[Steady | Sampled, ...]
+    rows: tuple["LongRun", ...]
     known: dict[Measure, FloatArray] = field(default_factory=dict)
     """Percentiles that were asked for before."""
 
@@ -84,6 +87,10 @@ class BulkQueues(QueueModel):
     room: IntArray
     counts_system: BoolArray
     arrival_cv: FloatArray
+    stations: FloatArray
+    """The stages around each, as `station_table` gives them; shape (R, stages, 4)."""
+    jobs: IntArray
+    """Requests that are in each and its stages at once; `ALL_JOBS`: any number."""
 
     @classmethod
     def takes(cls, law: type[Law]) -> bool:
@@ -110,7 +117,14 @@ class BulkQueues(QueueModel):
             np.full(count, UNLIMITED) if given is None else given.room,
             np.zeros(count, np.bool_) if given is None else given.counts_system,
             variability.arrival_cv,
+            np.zeros((count, 0, 4)) if given is None else given.stations,
+            np.full(count, ALL_JOBS) if given is None else given.jobs,
         )
+
+    def line(self, row: int) -> Line:
+        """Return one of the servers with its stages."""
+        stations = (Station.of_row(station) for station in self.stations[row].tolist() if station[-1] > 0)
+        return Line(self.server(row), tuple(stations), int(self.jobs[row]))
 
     def server(self, row: int) -> BatchServer:
         """Return one of the servers; no batch is larger than the room."""
@@ -128,14 +142,14 @@ class BulkQueues(QueueModel):
         )
 
     @property
-    def servers(self) -> list[BatchServer]:
-        """All of the servers."""
-        return [self.server(row) for row in range(len(self.max_batch))]
+    def lines(self) -> list[Line]:
+        """All of the servers with their stages."""
+        return [self.line(row) for row in range(len(self.max_batch))]
 
     @property
     def full_rate_rps(self) -> FloatArray:
-        """What full batches answer, shape (R,)."""
-        return np.array([MS_PER_S * server.size / spacing_ms(server) for server in self.servers])
+        """What full batches answer, or the slowest stage does, or so many jobs make; shape (R,)."""
+        return np.array([MS_PER_S * _most(line) for line in self.lines])
 
     @property
     def least_rate_rps(self) -> FloatArray:
@@ -146,6 +160,15 @@ class BulkQueues(QueueModel):
     def stable_rate_rps(self) -> FloatArray:
         """The largest rate that counts as stable, shape (R,)."""
         return (1 - STABILITY_MARGIN) * self.full_rate_rps
+
+    @property
+    def longest_rate_rps(self) -> FloatArray:
+        """The largest rate that has a long run, shape (R,): a server with a limited queue has one at any."""
+        stages = np.array(
+            [min((station.most for station in line.stations), default=np.inf) for line in self.lines]
+        )
+        limited = (1 - STABILITY_MARGIN) * MS_PER_S * stages
+        return np.where(self.room < UNLIMITED, limited, self.stable_rate_rps)
 
     @property
     def steps(self) -> BoolArray:
@@ -165,18 +188,20 @@ class BulkQueues(QueueModel):
         """Return everything that the figures of a row depend on."""
         return [getattr(self, item.name) for item in fields(self)]
 
-    def row_at(self, row: int, rate_rps: float) -> Steady | Sampled:
+    def row_at(self, row: int, rate_rps: float) -> "LongRun":
         """Return the long run of one of the servers at a rate.
 
         Raises:
             AnalysisError: without a limit to the queue it grows without end.
         """
         rate, cv = rate_rps / MS_PER_S, float(self.arrival_cv[row])
-        server = self.server(row)
+        line = self.line(row)
         if cv != POISSON_CV:
-            return sampled(server, rate, cv)
+            return sampled(line, rate, cv)
+        if line.jobs != ALL_JOBS:
+            return working(line, rate)
         with algebra_in_one_thread():
-            return steady(server, rate)
+            return passing(line, rate) if line.stations else steady(line.server, rate)
 
     def analyze(self, rate_rps: FloatArray) -> BulkPerformance:
         """Return means and distributions at arrival rates > 0, shape (R,).
@@ -184,8 +209,7 @@ class BulkQueues(QueueModel):
         Without a limit to the queue there is no long run beyond the stable rate; the figures are then those
         at that rate.
         """
-        most = np.where(self.room < UNLIMITED, np.inf, self.stable_rate_rps)
-        rates = np.minimum(rate_rps, most)
+        rates = np.minimum(rate_rps, self.longest_rate_rps)
         rows = tuple(self.row_at(row, rate) for row, rate in enumerate(rates.tolist()))
 
         def of(name: str) -> FloatArray:
@@ -222,12 +246,23 @@ class BulkQueues(QueueModel):
         )
 
 
-def _worst(found: Steady | Sampled, limits: Mapping[Measure, float]) -> float:
+LongRun = Steady | Sampled | Passing | Working
+"""What one server is found to do at a rate."""
+
+
+def _most(line: Line) -> float:
+    """Return what a line can serve [requests/ms]."""
+    if line.jobs != ALL_JOBS:
+        return min(promised(line), line.most)
+    return line.most if line.stations else line.server.size / spacing_ms(line.server)
+
+
+def _worst(found: LongRun, limits: Mapping[Measure, float]) -> float:
     """Return the largest excess over any target."""
     return max(_excess(found, *target) for target in limits.items())
 
 
-def _excess(found: Steady | Sampled, measure: Measure, limit: float) -> float:
+def _excess(found: LongRun, measure: Measure, limit: float) -> float:
     """Return the excess over a target, as a share of what it allows."""
     if measure == LOSS:
         return found.rejected / limit - 1

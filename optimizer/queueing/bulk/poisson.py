@@ -34,3 +34,15 @@ def fill_at_most(mean: float, at_most: FloatArray) -> None:
 def largest_count(mean: float) -> int:
     """Return a count that is exceeded with a probability below 1e-15."""
     return int(mean + 9.0 * math.sqrt(mean) + 25.0)
+
+
+@compiled
+def fill_up_to(mean: float, first: int, top: int, chances: FloatArray, out: FloatArray) -> None:
+    """Fill P(first + N = j) for j ≤ `top` of a Poisson count, where whatever is beyond `top` counts as it."""
+    fill_chances(mean, chances[: top - first + 1])
+    out[: top + 1] = 0.0
+    rest = 1.0
+    for c in range(top - first):
+        out[first + c] = chances[c]
+        rest -= chances[c]
+    out[top] = max(rest, 0.0)

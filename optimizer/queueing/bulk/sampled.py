@@ -12,6 +12,7 @@ import numpy as np
 from optimizer.arrays import FloatArray, frozen
 from optimizer.simulation.arrivals import arrival_times_ms
 from optimizer.simulation.batches import BatchServer
+from optimizer.simulation.lines import Line
 
 RUNS = 4
 """Runs that the figures are taken over."""
@@ -52,19 +53,18 @@ class Sampled:
         return float(np.quantile(self.latencies_ms, share, method="inverted_cdf"))
 
 
-def sampled(server: BatchServer, rate: float, cv: float) -> Sampled:
-    """Return the long run of a server at a rate of arrivals [1/ms] whose gaps vary."""
-    from optimizer.simulation.machine.collecting import run_batches
+def sampled(line: Line, rate: float, cv: float) -> Sampled:
+    """Return the long run of a line at a rate of arrivals [1/ms] whose gaps vary."""
+    from optimizer.simulation.machine.passing import run_line
 
     size, waits, services = 0, [], []
     busy_ms = batch_ms = lasted_ms = 0.0
     batches = 0
     start_ms, last_ms = np.empty(REQUESTS), np.empty(REQUESTS)
-    queue = np.empty(REQUESTS, dtype=np.int64)
     counted = slice(int(REQUESTS * LEFT_OUT), int(REQUESTS * (1 - LEFT_OUT)))
     for run in range(RUNS):
         come_ms = _unit_arrivals(cv, run) / rate
-        busy, batch, count = run_batches(server, come_ms, start_ms, last_ms, queue)
+        busy, batch, count = run_line(line, come_ms, _stage_times(line, run), start_ms, last_ms)
         served = ~np.isnan(last_ms[counted])
         waits.append((start_ms[counted] - come_ms[counted])[served])
         services.append((last_ms[counted] - start_ms[counted])[served])
@@ -73,15 +73,21 @@ def sampled(server: BatchServer, rate: float, cv: float) -> Sampled:
         lasted_ms += max(float(np.nanmax(last_ms)), float(come_ms[-1]))
     wait, service = np.concatenate(waits), np.concatenate(services)
     rejected = 1 - len(wait) / size
+    total, service_ms = wait + service, float(service.mean())
+    waits_ms = float(wait.mean())
+    if line.stations:
+        service_ms = batch_ms / (RUNS * REQUESTS * (1 - rejected))
+        service_ms += sum(station.mean_ms for station in line.stations)
+        waits_ms = float(total.mean()) - service_ms
     return Sampled(
-        server,
-        frozen(np.sort(wait + service)),
-        float((wait + service).mean()),
-        float(service.mean()),
+        line.server,
+        frozen(np.sort(total)),
+        float(total.mean()),
+        service_ms,
         rejected,
         busy_ms / lasted_ms,
         RUNS * REQUESTS * (1 - rejected) / batches,
-        rate * (1 - rejected) * float(wait.mean()),
+        rate * (1 - rejected) * waits_ms,
     )
 
 
@@ -90,3 +96,12 @@ def _unit_arrivals(cv: float, run: int) -> FloatArray:
     """Return arrivals at a rate of one, the same every time."""
     rng = np.random.default_rng(np.random.SeedSequence(SEED, spawn_key=(run,)))
     return frozen(arrival_times_ms(1000.0, REQUESTS, rng, cv))
+
+
+@lru_cache(maxsize=RUNS)
+def _stage_times(line: Line, run: int) -> FloatArray:
+    """Return how long requests are served at the stages of a line, the same every time."""
+    from optimizer.simulation.machine.passing import stage_times_ms
+
+    rng = np.random.default_rng(np.random.SeedSequence(SEED, spawn_key=(run, len(line.stations))))
+    return frozen(stage_times_ms(line.stations, REQUESTS, rng))

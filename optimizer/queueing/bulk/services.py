@@ -5,12 +5,12 @@ import math
 import numpy as np
 
 from optimizer.arrays import FloatArray
-from optimizer.queueing.bulk.answers import NEGLIGIBLE, NODES, STEP, WEIGHTS, fill_beyond, moved_on
+from optimizer.queueing.bulk.answers import NEGLIGIBLE, NODES, STEP, WEIGHTS, fill_beyond, moved_on, sort_up
 from optimizer.queueing.bulk.chain import service_ms
 from optimizer.queueing.bulk.gaps import fill_beyond_gap
 from optimizer.queueing.bulk.poisson import fill_at_most, fill_chances
 from optimizer.simulation.batches import COLLECT, GAP, INTERVAL, OLDEST, BatchServer
-from optimizer.simulation.machine.compiling import compiled_with_arrays
+from optimizer.simulation.machine.compiling import compiled_with_arrays, entry_with_arrays
 
 
 @compiled_with_arrays
@@ -40,7 +40,8 @@ def jumps_in_service(
         if server.trigger == OLDEST and 0 < at < longest:
             points[count] = at
             count += 1
-    return np.sort(points[:count])[::-1]
+    sort_up(points, count)
+    return points[:count][::-1]
 
 
 @compiled_with_arrays
@@ -72,7 +73,7 @@ def add_fresh(
     return low, high
 
 
-@compiled_with_arrays
+@entry_with_arrays
 def beyond_in_service(
     server: BatchServer, rate: float, limit: float, spacing: float, durations: FloatArray, flows: FloatArray,
     rooms: FloatArray, first: FloatArray, ages: FloatArray, age_chances: FloatArray, gaps: FloatArray,
@@ -108,7 +109,8 @@ def beyond_in_service(
     in_clear, ahead = np.empty(size + 1), np.empty(size + 1)
     full_ms, least_ms = service_ms(server, size), service_ms(server, 1)
     fill_at_most(rate * max(limit - full_ms, 0.0), at_z)
-    points = jumps_in_service(server, limit, spacing, durations, after)
+    window_ends = window if server.trigger == GAP else after
+    points = jumps_in_service(server, limit, spacing, durations, window_ends)
     with_ages = (
         server.trigger == OLDEST and window > full_ms and last_room > 1 and carried[1:size].sum() > 1e-9
     )

@@ -126,8 +126,9 @@ def steady(server: BatchServer, rate: float) -> Steady:
     Raises:
         AnalysisError: without a limit to the queue it grows without end.
     """
-    from optimizer.queueing.bulk.totals import totals
+    from optimizer.queueing.bulk.totals import totals, waited_when_free
 
+    server = _plain(server)
     states, decay = _states(server, rate)
     ages, chances = _first_ages(server, rate)
     full_ms = server.base_ms + server.slope_ms * server.size
@@ -139,8 +140,18 @@ def steady(server: BatchServer, rate: float) -> Steady:
     if decay > 0:
         starts = _with_tail(starts, decay)
     behind = np.zeros(server.size)
-    found = totals(server, rate, starts, ages, chances, behind)
-    return Steady(server, rate, starts, behind, ages, chances, *found)
+    served, lost, busy_ms, queue_time, answered = totals(server, rate, starts, behind)
+    if server.trigger != CLOCK and server.window_ms > 0 and server.size > 1:
+        queue_time += waited_when_free(server, rate, starts, behind, ages, chances)
+    figures = served, lost, busy_ms, queue_time, answered
+    return Steady(server, rate, starts, behind, ages, chances, *figures)
+
+
+def _plain(server: BatchServer) -> BatchServer:
+    """Return a server with times of one type, as machine code is made for each."""
+    return server._replace(
+        window_ms=float(server.window_ms), base_ms=float(server.base_ms), slope_ms=float(server.slope_ms)
+    )
 
 
 def _states(server: BatchServer, rate: float) -> tuple[int, float]:

@@ -6,6 +6,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.chain import FIRST_POINTS, after_service, room_beside, service_ms
+from optimizer.queueing.bulk.gaps import gap_visits
 from optimizer.queueing.bulk.poisson import fill_chances
 from optimizer.simulation.batches import CLOCK, COLLECT, GAP, INTERVAL, BatchServer
 from optimizer.simulation.machine.compiling import compiled_with_arrays, entry_with_arrays
@@ -48,10 +49,11 @@ def waited_in_window(rate: float, span: float, first: int, size: int) -> float:
 
 @entry_with_arrays
 def totals(
-    server: BatchServer, rate: float, starts: FloatArray, ages: FloatArray, age_chances: FloatArray,
-    behind: FloatArray,
-) -> tuple[float, float, float, float, float]:  # fmt: skip
+    server: BatchServer, rate: float, starts: FloatArray, behind: FloatArray
+) -> tuple[float, float, float, float, float]:
     """Return, for a mean cycle, requests served and lost, time busy, the queue over time, and Σ n·s(n).
+
+    The queue counts while the server is busy; `waited_when_free` has the rest.
 
     Fills `behind` with how often a service leaves q < B requests behind it.
     """
@@ -92,12 +94,10 @@ def totals(
                     behind[q] += starts[i] * queue[q]
         queue_time += starts[i] * waiting
         lost += starts[i] * gone
-    if not clock and window > 0 and size > 1:
-        queue_time += waited_when_free(server, rate, starts, behind, ages, age_chances)
     return served, lost, busy, queue_time, answered
 
 
-@compiled_with_arrays
+@entry_with_arrays
 def waited_when_free(
     server: BatchServer, rate: float, starts: FloatArray, behind: FloatArray, ages: FloatArray,
     age_chances: FloatArray,
@@ -107,11 +107,9 @@ def waited_when_free(
     total = 0.0
     if server.trigger == GAP:
         going_on = 1 - math.exp(-rate * window)
-        visits = behind[0]
+        visits = gap_visits(server, rate, behind)
         for j in range(1, size):
-            visits += behind[j]
-            total += visits * j * going_on / rate
-            visits *= going_on
+            total += visits[j] * j * going_on / rate
         return total
     if server.trigger == INTERVAL:
         total = behind[0] / -math.expm1(-rate * window) * waited_in_window(rate, window, 0, size)

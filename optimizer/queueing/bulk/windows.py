@@ -5,12 +5,12 @@ import math
 import numpy as np
 
 from optimizer.arrays import FloatArray
-from optimizer.queueing.bulk.answers import NODES, STEP, WEIGHTS, fill_beyond, moved_on
+from optimizer.queueing.bulk.answers import fill_beyond, moments_between, moved_on, sort_up
 from optimizer.queueing.bulk.chain import FIRST_POINTS, room_beside, service_ms
-from optimizer.queueing.bulk.gaps import beyond_gap
+from optimizer.queueing.bulk.gaps import beyond_gap, gap_visits
 from optimizer.queueing.bulk.poisson import fill_at_most, fill_chances
 from optimizer.simulation.batches import COLLECT, GAP, INTERVAL, BatchServer
-from optimizer.simulation.machine.compiling import compiled_with_arrays
+from optimizer.simulation.machine.compiling import compiled_with_arrays, entry_with_arrays
 
 
 @compiled_with_arrays
@@ -29,7 +29,8 @@ def jumps_in_window(server: BatchServer, limit: float, window: float, extra: Flo
         if 0 < at < window:
             points[count] = at
             count += 1
-    return np.sort(points[:count])
+    sort_up(points, count)
+    return points[:count]
 
 
 @compiled_with_arrays
@@ -45,18 +46,12 @@ def beyond_in_window(
     points = jumps_in_window(server, limit, window, np.empty(0))
     low, high = 0, size - 1
     total, elapsed = 0.0, 0.0
-    for panel in range(len(points) - 1):
-        begin, end = points[panel], points[panel + 1]
-        parts = int(rate * (end - begin) / STEP) + 1
-        for part in range(parts):
-            for node in range(4):
-                v = begin + (end - begin) * (part + NODES[node]) / parts
-                weight = rate * (end - begin) / parts * WEIGHTS[node]
-                low, high = moved_on(queue, low, high, rate * (v - elapsed), chances)
-                elapsed = v
-                fill_beyond(server, rate, limit, 0.0, window - v, at_z, at_over, out)
-                for p in range(low, high + 1):
-                    total += weight * queue[p] * out[p]
+    for v, weight in moments_between(points, rate):
+        low, high = moved_on(queue, low, high, rate * (v - elapsed), chances)
+        elapsed = v
+        fill_beyond(server, rate, limit, 0.0, window - v, at_z, at_over, out)
+        for p in range(low, high + 1):
+            total += weight * queue[p] * out[p]
     return total
 
 
@@ -83,23 +78,17 @@ def beyond_behind_first(
         ends[n - 1] = service_ms(server, n) if flows[n] > 0 else 0.0
     points = jumps_in_window(server, limit, window, ends if server.slope_ms > 0 else ends[size - 1 :])
     total = 0.0
-    for panel in range(len(points) - 1):
-        begin, end = points[panel], points[panel + 1]
-        parts = int(rate * (end - begin) / STEP) + 1
-        for part in range(parts):
-            for node in range(4):
-                v = begin + (end - begin) * (part + NODES[node]) / parts
-                weight = rate * (end - begin) / parts * WEIGHTS[node]
-                open_windows = idle
-                for n in range(1, size + 1):
-                    if flows[n] > 0 and room_counts[n] > 0:
-                        service = service_ms(server, n)
-                        none = math.exp(-rate * service)
-                        open_windows += flows[n] * (math.exp(-rate * max(service - v, 0.0)) - none)
-                fill_chances(rate * v, behind)
-                fill_beyond(server, rate, limit, 0.0, window - v, at_z, at_over, out)
-                for p in range(1, size):
-                    total += weight * open_windows * behind[p - 1] * out[p]
+    for v, weight in moments_between(points, rate):
+        open_windows = idle
+        for n in range(1, size + 1):
+            if flows[n] > 0 and room_counts[n] > 0:
+                service = service_ms(server, n)
+                none = math.exp(-rate * service)
+                open_windows += flows[n] * (math.exp(-rate * max(service - v, 0.0)) - none)
+        fill_chances(rate * v, behind)
+        fill_beyond(server, rate, limit, 0.0, window - v, at_z, at_over, out)
+        for p in range(1, size):
+            total += weight * open_windows * behind[p - 1] * out[p]
     return total
 
 
@@ -155,23 +144,19 @@ def beyond_oldest(
     return total
 
 
-@compiled_with_arrays
+@entry_with_arrays
 def beyond_when_free(
     server: BatchServer, rate: float, starts: FloatArray, behind: FloatArray, limit: float, ages: FloatArray,
     age_chances: FloatArray, gaps: FloatArray, step: float,
 ) -> float:  # fmt: skip
-    """Return how many requests that find the server free are answered beyond a limit."""
+    """Return how many requests that find the server free are answered beyond a limit; with a window."""
     size, window = server.size, server.window_ms
-    if window == 0 or size == 1:
-        return behind[0] if service_ms(server, 1) > limit else 0.0
     if server.trigger == GAP:
         total = behind[0] * beyond_gap(server, rate, 1, limit, gaps, step)
         going_on = 1 - math.exp(-rate * window)
-        visits = behind[0]
+        visits = gap_visits(server, rate, behind)
         for j in range(1, size):
-            visits += behind[j]
-            total += visits * going_on * beyond_gap(server, rate, j + 1, limit, gaps, step)
-            visits *= going_on
+            total += visits[j] * going_on * beyond_gap(server, rate, j + 1, limit, gaps, step)
         return total
     first = np.zeros(size)
     first[1:] = behind[1:size]

@@ -98,7 +98,8 @@ class Places:
         inside = rate * (own_ms + replicas.steps * found.mean_ms)
         spread = np.maximum(dispersion(inside, replicas.arrival_scv), LEAST_DISPERSION)
         # Only a share base/mean of an iteration does not grow with those inside (eq. 81).
-        variance = spread * inside * found.mean_ms / np.maximum(replicas.times.base_ms, 1e-12)
+        standing = replicas.times.standing_ms(found.seen)
+        variance = spread * inside * found.mean_ms / np.maximum(standing, 1e-12)
         shape, scale = inside**2 / variance, variance / inside
         full = replicas.places / scale
         log_density = (shape - 1) * np.log(full) - full - gammaln(shape) - np.log(scale)
@@ -149,7 +150,7 @@ class Latencies:
         client = replicas.client.ms(found.decodes, itl)
         least = np.minimum(prompts.least_ms, 0.999 * prompts.own_ms)
         variance = prompts.wait_variance + prompts.own_variance
-        base = replicas.times.base_ms
+        base = replicas.times.standing_ms(0.0)
         itl_variance, of_tokens_variance = _itl_variance(replicas, rate, found, prompts, places)
         crowd = np.minimum(found.decodes + 2 * np.sqrt(places.variance), replicas.places)
         room = np.maximum(replicas.budget - crowd, 1.0)
@@ -285,9 +286,10 @@ def _itl_variance(
     prompts. A short answer averages over few of these, so that requests differ by more than tokens do.
     """
     steps, answer_scv = replicas.steps, replicas.answer_scv
-    per_decode = (found.mean_ms - replicas.times.base_ms) / found.seen
+    standing = replicas.times.standing_ms(found.seen)
+    per_decode = (found.mean_ms - standing) / found.seen
     read_square = replicas.times.kv_read_per_token_ms**2
-    inside = rate * steps * found.mean_ms * found.mean_ms / np.maximum(replicas.times.base_ms, 1e-12)
+    inside = rate * steps * found.mean_ms * found.mean_ms / np.maximum(standing, 1e-12)
     averaged = FIXED_LIFE + (RANDOM_LIFE - FIXED_LIFE) * np.minimum(answer_scv, 1.0)
     batch = averaged * (per_decode**2 * places.variance + read_square * replicas.context_variance * inside)
     batch += read_square * replicas.own_context_variance

@@ -29,9 +29,10 @@ def run_batches(
     start_ms[:] = np.nan
     last_ms[:] = np.nan
     count = len(arrival_ms)
-    head, tail, arrival = 0, 0, 0
-    free_ms, tick = 0.0, 0
+    head, tail, arrival, free_ms, tick = 0, 0, 0, 0.0, 0
     busy_ms, batch_ms, batches = 0.0, 0.0, 0
+    # Who finds a free server need not wait, even where nobody may; at a clock all do.
+    free_room = server.room if server.trigger == CLOCK else max(server.room, 1)
     while True:
         if tail == head and arrival >= count:
             return busy_ms, batch_ms, batches
@@ -48,7 +49,7 @@ def run_batches(
             if deadline <= come_ms:
                 deadline = next_deadline(server, deadline, come_ms)
                 continue
-            if tail - head < server.room:
+            if tail - head < free_room:
                 queue[tail] = arrival
                 tail += 1
             arrival += 1

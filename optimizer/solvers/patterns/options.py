@@ -16,6 +16,8 @@ COUNT_ROUNDING = 1e-12
 """Part of a replica that counts as rounding where replicas are counted up to a load."""
 MOST_PAIRS = 400_000
 """Patterns of two candidates that are written down at once; beyond, they are found when they are wanted."""
+MOST_COMPARED = 500
+"""Patterns of the same types of one server that are compared, each with each; of more, all are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,8 @@ class Cheapest:
 def undominated_options(options: Options, servers: int) -> BoolArray:
     """Return the options that no other of the server matches in units, value and changes (section 18).
 
-    Compared are patterns of the same types, and those of several types with those of one.
+    Compared are patterns of the same types, and those of several types with those of one. An option that is
+    kept without need costs time alone.
     """
     kept = ~Cheapest.of(options, servers).beats(options)
     rows = np.flatnonzero(kept & options.served)
@@ -159,7 +162,9 @@ def undominated_options(options: Options, servers: int) -> BoolArray:
     of_row = np.zeros(len(options))
     of_row[rows] = types
     step = (np.diff(options.server[order]) != 0) | (np.diff(of_row[order]) != 0)
-    group = np.cumsum(np.concatenate([np.zeros(min(len(order), 1)), step]))
+    group = np.cumsum(np.concatenate([np.zeros(min(len(order), 1), np.int64), step]))
+    few = np.bincount(group)[group] <= MOST_COMPARED
+    order, group = order[few], group[few]
     before, after = pairs_of_equal(group)
     better, worse = order[before], order[after]
     fewer = np.ones(len(better), np.bool_)

@@ -8,7 +8,9 @@ from optimizer.documents import Document
 from optimizer.plan import Plan
 from optimizer.queueing.measures import LatencyName
 
-Limit = Literal["itl", "ttft", "e2e", "missed", "loss", "throughput", "stability", "step", "batch", "memory"]
+Limit = Literal[
+    "itl", "ttft", "e2e", "missed", "loss", "throughput", "stability", "stage", "step", "batch", "memory"
+]
 """What can keep the largest rate of a replica from rising."""
 
 
@@ -51,6 +53,8 @@ class Binding(Document):
     """Which one."""
     rate_gain: float = Field(alias="rateGain")
     """Rise of the largest rate when it is relaxed, as a share; 0 where only two limits together raise it."""
+    stage: str | None = Field(None, exclude_if=lambda name: name is None)
+    """The stage that can serve no more, where that is the limit; else absent."""
 
 
 class ChosenPool(Document):
@@ -167,7 +171,7 @@ class TypeExplanation(Document):
     limit: int | None = None
     """Units that exist; none: not limited."""
     used: int
-    """Units that the plan takes."""
+    """Units that the plan uses."""
     left: int | None = None
     """Units that it leaves."""
     one_more: Effect | None = Field(None, alias="oneMore")

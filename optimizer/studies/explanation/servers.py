@@ -7,6 +7,7 @@ import numpy as np
 from optimizer.candidates import Candidates, CandidateTable, Rejection
 from optimizer.plan import Plan
 from optimizer.solvers.deadline import Deadline
+from optimizer.spec.stages import STAGE
 from optimizer.studies.explanation.binding import binding_limits
 from optimizer.studies.explanation.document import (
     Alternative,
@@ -18,7 +19,7 @@ from optimizer.studies.explanation.document import (
     ServerExplanation,
 )
 from optimizer.studies.explanation.resolving import Before, Inquiry, effect, on_accelerators, plan_of
-from optimizer.tabulation import SECONDS_PER_MINUTE
+from optimizer.tabulation import SECONDS_PER_MINUTE, slowest_of
 
 
 def explain_servers(
@@ -33,9 +34,28 @@ def explain_servers(
     choose_batch = candidates.system.options.batch_sizing == "optimal"
     mine = np.flatnonzero(np.isin(table.server, servers))
     limits = binding_limits(candidates.arrays, table.take(mine), choose_batch=choose_batch)
-    bindings = dict(zip(mine.tolist(), limits, strict=True))
+    bindings = {
+        row: _with_stages(candidates, table, row, found)
+        for row, found in zip(mine.tolist(), limits, strict=True)
+    }
     alternatives = _alternatives(candidates, plan, servers, inquiry, in_depth=in_depth)
     return tuple(_explained(candidates, plan, s, table, bindings, alternatives) for s in servers)
+
+
+def _with_stages(
+    candidates: Candidates, table: CandidateTable, row: int, limits: tuple[Binding, ...]
+) -> tuple[Binding, ...]:
+    """Name the stage where a candidate is not stable beyond its largest rate for one."""
+    names = candidates.arrays.server_names, candidates.arrays.accelerator_names
+    server, accelerator = names[0][table.server[row]], names[1][table.accelerator[row]]
+    slowest = slowest_of(candidates.system, server, accelerator, int(table.max_batch[row]))
+    if slowest is None or not slowest.startswith(STAGE):
+        return limits
+    stage = slowest.removeprefix(STAGE)
+    return tuple(
+        Binding(limit="stage", rate_gain=item.rate_gain, stage=stage) if item.limit == "stability" else item
+        for item in limits
+    )
 
 
 _Question = tuple[int, str | None]

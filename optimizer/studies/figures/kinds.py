@@ -10,13 +10,20 @@ from optimizer.errors import SpecError
 from optimizer.pipeline import solve
 from optimizer.spec.system import System
 from optimizer.studies.comparison.compare import compare
+from optimizer.studies.figures.collecting import batch_limit_figure, window_figure
 from optimizer.studies.figures.curves import batch_figure, latency_figure, occupancy_figure, timing_figure
 from optimizer.studies.figures.document import Figure
-from optimizer.studies.figures.placed import NothingToShow, Placed, chosen_server, place
+from optimizer.studies.figures.placed import NothingToShow, Placed, chosen_server, place, place_unsized
 from optimizer.studies.figures.plans import PANELS, WHOLE_PLAN, Shown, plan_figure
 from optimizer.studies.figures.prices import cost_figure, pareto_figure
-from optimizer.studies.figures.simulated import distribution_figure, percentiles_figure
+from optimizer.studies.figures.rejections import batch_latency_figure, rejection_figure
+from optimizer.studies.figures.simulated import (
+    batch_distribution_figure,
+    distribution_figure,
+    percentiles_figure,
+)
 from optimizer.studies.reports.overview import describe
+from optimizer.tabulation import models_without_tokens
 
 REPLICA_KINDS: dict[str, Callable[[Placed], Figure]] = {
     "occupancy": occupancy_figure,
@@ -27,11 +34,23 @@ REPLICA_KINDS: dict[str, Callable[[Placed], Figure]] = {
     "percentiles": percentiles_figure,
 }
 """Of one server on one accelerator."""
+BATCH_SERVER_KINDS: dict[str, Callable[[Placed], Figure]] = {
+    "window": window_figure,
+    "rejection": rejection_figure,
+}
+"""Of one batch server on one accelerator."""
+OF_BATCH_SERVERS: dict[str, Callable[[Placed], Figure]] = {
+    "batch": batch_limit_figure,
+    "latency": batch_latency_figure,
+    "distribution": batch_distribution_figure,
+}
+"""What a kind is of a batch server that shows times of tokens of others."""
+_KINDS_OF_BATCHES = (*OF_BATCH_SERVERS, *BATCH_SERVER_KINDS, "cost")
 SERVER_KINDS = ("cost", "pareto")
 """Of one server, on all its accelerators or on one."""
 PLAN_KINDS = ("plan", *PANELS)
 """Of a plan as a whole."""
-KINDS = (*PLAN_KINDS, *REPLICA_KINDS, *SERVER_KINDS)
+KINDS = (*PLAN_KINDS, *REPLICA_KINDS, *BATCH_SERVER_KINDS, *SERVER_KINDS)
 
 
 def make_figure(
@@ -64,12 +83,35 @@ def make_figure(
     name = chosen_server(system, server)
     try:
         if kind == "pareto":
-            return pareto_figure(system, name, accelerator, solve(system, backend=backend))
+            return _pareto_figure(system, name, accelerator, backend)
         if kind == "cost":
             return cost_figure(system, name, accelerator)
-        return REPLICA_KINDS[kind](place(system, name, accelerator, backend))
+        if kind == "window":
+            return window_figure(place_unsized(system, name, accelerator, backend))
+        return _replica_figure(kind, place(system, name, accelerator, backend))
     except NothingToShow as nothing:
         return Figure(title=f"{kind[0].upper()}{kind[1:]}: {name}", note=f"Nothing to show: {nothing}")
+
+
+def _pareto_figure(system: System, server: str, accelerator: str | None, backend: str) -> Figure:
+    if system.servers[server].model in models_without_tokens(system):
+        raise NothingToShow(_no_tokens(server))
+    return pareto_figure(system, server, accelerator, solve(system, backend=backend))
+
+
+def _replica_figure(kind: str, placed: Placed) -> Figure:
+    """Return a figure of a replica: of a batch server that for its latency."""
+    if kind in BATCH_SERVER_KINDS:
+        return BATCH_SERVER_KINDS[kind](placed)
+    if not placed.answers_together:
+        return REPLICA_KINDS[kind](placed)
+    if kind not in OF_BATCH_SERVERS:
+        raise NothingToShow(_no_tokens(placed.server))
+    return OF_BATCH_SERVERS[kind](placed)
+
+
+def _no_tokens(server: str) -> str:
+    return f"{server} is a batch server, which has no tokens; there are {', '.join(_KINDS_OF_BATCHES)}"
 
 
 def _plan_figure(system: System, before: System | None, panels: tuple[str, ...], backend: str) -> Figure:

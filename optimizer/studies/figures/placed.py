@@ -25,12 +25,13 @@ from optimizer.candidates.table import Candidates, Reason, Verdicts
 from optimizer.pipeline import solve
 from optimizer.plan import Plan
 from optimizer.queueing.birth_death import BirthDeathQueue
+from optimizer.queueing.bulk.model import BulkQueues
 from optimizer.queueing.measures import LATENCIES, LatencyName, Measure
 from optimizer.queueing.performance import Performance, QueueModel
 from optimizer.queueing.reference import ReplicaQueues
 from optimizer.spec.messages import known_name
 from optimizer.spec.system import System
-from optimizer.tabulation import SECONDS_PER_MINUTE, SystemArrays
+from optimizer.tabulation import SECONDS_PER_MINUTE, SystemArrays, tabulate
 from optimizer.timing import Law
 
 
@@ -84,6 +85,22 @@ class Placed:
             raise NothingToShow(f"the queue model {replica.name!r} has no distribution of the occupancy")
         return replica.queue
 
+    @property
+    def answers_together(self) -> bool:
+        """Whether it is a batch server, whose answers have no tokens."""
+        return isinstance(self._replica(), BulkQueues)
+
+    def batch_servers(self) -> BulkQueues:
+        """Return the queue model of one batch server.
+
+        Raises:
+            NothingToShow: it is none.
+        """
+        replica = self._replica()
+        if not isinstance(replica, BulkQueues):
+            raise NothingToShow(f"{self.server} is no batch server; give its model batchParms")
+        return replica
+
     def _replica(self) -> QueueModel:
         capacity = queue_capacity(self.arrays, self.pair.server, self.pair.max_batch)
         return replicas_of(self.arrays, replace(self.pair, max_queue=capacity))
@@ -131,6 +148,28 @@ class Placed:
         return self.pair.take(np.zeros(rows, np.int64))
 
 
+def place_unsized(system: System, server: str, accelerator: str | None, backend: str = "highs") -> Placed:
+    """Return a server on the named accelerator, or its only one, without sizing it; else on that of the plan.
+
+    Raises:
+        SpecError: the accelerator does not exist.
+        NothingToShow: the server has no load, or cannot be looked at there.
+    """
+    model = system.servers[server].model
+    known = [name for name in system.accelerators if (model, name) in system.profiles]
+    if accelerator is None and len(known) != 1:
+        return place(system, server, None, backend)
+    chosen = known[0] if accelerator is None else known_name(accelerator, system.accelerators, "accelerator")
+    arrays = tabulate(alone(system, server))
+    if arrays.servers.load_rps[0] == 0:
+        raise NothingToShow(_idle_text(server))
+    pairs = sizable_pairs(arrays, Verdicts.none(arrays.profile_of.shape), choose_batch=False)
+    rows = np.flatnonzero(pairs.accelerator == arrays.accelerator_names.index(chosen))
+    if not len(rows):
+        raise NothingToShow(f"{server} cannot run on {chosen}")
+    return Placed(system, arrays, pairs.take(rows), server, chosen, 0.0, "")
+
+
 def chosen_server(system: System, name: str | None) -> str:
     """Return the name of a server: the given one, or the only one.
 
@@ -166,8 +205,12 @@ def loaded(system: System, server: str) -> Candidates:
     """
     candidates = find_candidates(alone(system, server))
     if candidates.arrays.servers.load_rps[0] == 0:
-        raise NothingToShow(f"{server} is idle: it has no load, so there is nothing to show")
+        raise NothingToShow(_idle_text(server))
     return candidates
+
+
+def _idle_text(server: str) -> str:
+    return f"{server} is idle: it has no load, so there is nothing to show"
 
 
 def has_targets(arrays: SystemArrays) -> bool:

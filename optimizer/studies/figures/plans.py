@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from optimizer.money import cost_amount, cost_unit, in_cost_unit
 from optimizer.plan import TargetFigure
-from optimizer.queueing.measures import MetricName
+from optimizer.queueing.measures import LatencyName, MetricName
 from optimizer.queueing.targets import target_share
 from optimizer.spec.system import System
 from optimizer.studies.figures.document import (
@@ -23,6 +23,7 @@ from optimizer.studies.figures.document import (
     share_text,
 )
 from optimizer.studies.reports.overview import Overview, PoolRow
+from optimizer.tabulation import models_without_tokens
 
 if TYPE_CHECKING:
     from optimizer.spec.schema import Server
@@ -62,12 +63,13 @@ def _loads(shown: Shown) -> dict[tuple[str, str], str]:
     found: dict[tuple[str, str], list[Server]] = {}
     for server in shown.system.servers.values():
         found.setdefault((server.model, server.service_class), []).append(server)
-    words = {}
+    words, without_tokens = {}, models_without_tokens(shown.system)
     for key, servers in found.items():
         loads = [server.current.load for server in servers]
         rate = sum(load.arrival_rate_rpm for load in loads)
         shapes = {f"{load.in_tokens:,.0f} → {load.out_tokens:,.0f}" for load in loads}
-        words[key] = f"{plain(rate)}/min, {shapes.pop() if len(shapes) == 1 else 'several shapes'}"
+        tokens = f", {shapes.pop() if len(shapes) == 1 else 'several shapes'}"
+        words[key] = f"{plain(rate)}/min{'' if key[0] in without_tokens else tokens}"
     return words
 
 
@@ -191,6 +193,7 @@ def servers_panels(shown: Shown, before: Shown | None = None) -> tuple[BarPanel,
     """Return arrival rate, cost, replicas, batch, token time and wait of every server."""
     currency = shown.overview.plan.currency
     now, then = _by_server(shown), {} if before is None else _by_server(before)
+    latencies = _latencies_of(_rows_of(shown, before))
     panel = BarPanel(
         title="Servers",
         columns=(
@@ -198,15 +201,17 @@ def servers_panels(shown: Shown, before: Shown | None = None) -> tuple[BarPanel,
             f"cost\n[{cost_unit(currency)}]",
             "replicas",
             "batch",
-            "token time\n(ITL) [ms]",
+            *(LATENCIES[name] for name in latencies),
             "wait\n[ms]",
         ),
         bars=tuple(
             _server_bar(
                 shown,
                 name,
-                (_rate(shown, name), *_figures(now.get(name, ()), currency)),
-                () if before is None else (_rate(before, name), *_figures(then.get(name, ()), currency)),
+                (_rate(shown, name), *_figures(now.get(name, ()), currency, latencies)),
+                ()
+                if before is None
+                else (_rate(before, name), *_figures(then.get(name, ()), currency, latencies)),
                 _type_of(now.get(name, ())),
             )
             for name in _shown_servers(shown)
@@ -214,6 +219,20 @@ def servers_panels(shown: Shown, before: Shown | None = None) -> tuple[BarPanel,
         mark="" if before is None else "before",
     )
     return (panel,)
+
+
+LATENCIES: dict[LatencyName, str] = {"itl": "token time\n(ITL) [ms]", "e2e": "latency\n[ms]"}
+"""What the latency of servers with tokens, and of batch servers, is called above its bars."""
+
+
+def _rows_of(shown: Shown, before: Shown | None) -> list[PoolRow]:
+    return [*shown.overview.pools, *(() if before is None else before.overview.pools)]
+
+
+def _latencies_of(rows: Sequence[PoolRow]) -> list[LatencyName]:
+    """Return the latencies that some of the pools have: of tokens, of batch servers, or both."""
+    together = {row.answers_together for row in rows} or {False}
+    return [*(["itl"] if False in together else []), *(["e2e"] if True in together else [])]  # type: ignore[list-item]
 
 
 def _server_bar(shown: Shown, name: str, values: Values, marks: Values, kind: str) -> Bar:
@@ -232,10 +251,12 @@ def _by_server(shown: Shown) -> dict[str, tuple[PoolRow, ...]]:
     return found
 
 
-def _figures(rows: Sequence[PoolRow], currency: str | None) -> tuple[float | None, ...]:
-    """Return sums of cost and replicas, and means over the load of batch, token time and wait."""
+def _figures(
+    rows: Sequence[PoolRow], currency: str | None, latencies: Sequence[LatencyName]
+) -> tuple[float | None, ...]:
+    """Return sums of cost and replicas, and means over the load of batch, latencies and wait."""
     if not rows:
-        return 0.0, 0.0, None, None, None
+        return 0.0, 0.0, None, *(None for _ in latencies), None
     weights = [row.arrival_rate_rpm for row in rows]
     if not any(weights):
         weights = [float(row.num_replicas) for row in rows]
@@ -249,11 +270,18 @@ def _figures(rows: Sequence[PoolRow], currency: str | None) -> tuple[float | Non
         in_cost_unit(float(sum(row.cost_cents_per_h for row in rows)), currency),
         float(sum(row.num_replicas for row in rows)),
         mean(lambda row: float(row.max_batch)),
-        mean(lambda row: row.itl_ms),
+        *(
+            mean(_LATENCY[name]) if (name == "e2e") == rows[0].answers_together else None
+            for name in latencies
+        ),
         mean(lambda row: row.wait_ms),
     )
 
 
+_LATENCY: dict[LatencyName, Callable[[PoolRow], float]] = {
+    "itl": lambda row: row.itl_ms,
+    "e2e": lambda row: row.ttft_ms,
+}
 TARGETS: dict[MetricName, str] = {
     "itl": "token time (ITL)\n[% of target]",
     "ttft": "first token (TTFT)\n[% of target]",
@@ -266,12 +294,13 @@ TARGETS: dict[MetricName, str] = {
 def targets_panels(shown: Shown, before: Shown | None = None) -> tuple[BarPanel, ...]:
     """Return what every server has targets for as shares of these, the tightest first."""
     now, then = _by_server(shown), {} if before is None else _by_server(before)
-    rows = [*shown.overview.pools, *(() if before is None else before.overview.pools)]
-    # The two that most documents have stand there in any case.
+    rows = _rows_of(shown, before)
+    # The two that most documents have stand there in any case, but for batch servers alone.
+    together = _latencies_of(rows) == ["e2e"]
     metrics = [
         metric
         for metric in TARGETS
-        if metric in {"itl", "ttft"} or any(row.target_on(metric) is not None for row in rows)
+        if (metric in {"itl", "ttft"} and not together) or any(row.targets_on(metric) for row in rows)
     ]
     shares = {name: _shares(now.get(name, ()), metrics) for name in shown.system.servers}
     bars = [
@@ -285,7 +314,7 @@ def targets_panels(shown: Shown, before: Shown | None = None) -> tuple[BarPanel,
     ]
     panel = BarPanel(
         title="Latencies against targets, the tightest first",
-        columns=tuple(TARGETS[metric] for metric in metrics),
+        columns=tuple(_target_name(metric, rows) for metric in metrics),
         bars=tuple(bars),
         mark="" if before is None else "before",
         line=WHOLE,
@@ -301,11 +330,20 @@ def _tightness(shares: Values) -> float:
 
 def _shares(rows: Sequence[PoolRow], metrics: Sequence[MetricName]) -> tuple[float | None, ...]:
     """Return what targets are about as shares of them [%], none where there is no target or nothing runs."""
-    return tuple(_largest_share([row.target_on(metric) for row in rows]) for metric in metrics)
+    return tuple(
+        _largest_share([figure for row in rows for figure in row.targets_on(metric)]) for metric in metrics
+    )
 
 
-def _largest_share(figures: Sequence[TargetFigure | None]) -> float | None:
-    shares = (target_share(figure.value, figure.limit) for figure in figures if figure is not None)
+def _target_name(metric: MetricName, rows: Sequence[PoolRow]) -> str:
+    """Return what a target is called above its bars; answers of batch servers have no last token."""
+    if metric == "e2e" and any(row.answers_together for row in rows):
+        return "latency (E2E)\n[% of target]"
+    return TARGETS[metric]
+
+
+def _largest_share(figures: Sequence[TargetFigure]) -> float | None:
+    shares = (target_share(figure.value, figure.limit) for figure in figures)
     return max((WHOLE * share for share in shares if share is not None), default=None)
 
 
@@ -356,12 +394,12 @@ def left_out(shown: Shown, panels: Sequence[str]) -> str:
     servers = shown.system.servers.values()
     models = {server.model for server in servers}
     parts = [
-        f"{what} {MOST_ROWS} of {number:,} {noun}"
+        f"the {what.format(MOST_ROWS)} of {number:,} {noun}"
         for what, number, noun, concerned in (
-            ("the dearest", len(servers), "servers", "servers" in panels),
-            ("the tightest", len(servers), "servers", "targets" in panels),
-            ("the first", len(models), "models", not {"load", "assignment"}.isdisjoint(panels)),
+            ("{} most expensive", len(servers), "servers", "servers" in panels),
+            ("{} tightest", len(servers), "servers", "targets" in panels),
+            ("first {}", len(models), "models", not {"load", "assignment"}.isdisjoint(panels)),
         )
         if concerned and number > MOST_ROWS
     ]
-    return f"shown, as many as a page holds: {', '.join(parts)}" if parts else ""
+    return f"as many as fit on a page: {', '.join(parts)}" if parts else ""

@@ -10,9 +10,14 @@ from pydantic import Field
 from optimizer.documents import Document
 from optimizer.plan import Plan, TargetFigure
 from optimizer.queueing.measures import METRICS, MISSED, MetricName
+from optimizer.simulation.batches import TriggerName
 from optimizer.spec.schema import EstimateEnd
 from optimizer.spec.system import System
 from optimizer.studies.reports.power import pool_power_w
+
+
+def _is_none(value: object) -> bool:
+    return value is None
 
 
 class PoolRow(Document):
@@ -51,15 +56,25 @@ class PoolRow(Document):
     itl_target_ms: float | None = Field(None, alias="itlTarget")
     """Its target [ms]; none: no target."""
     ttft_ms: float = Field(alias="ttftAverage")
-    """Mean time to first token [ms]."""
+    """Mean time to first token; of a batch server the mean latency [ms]."""
     ttft_target_ms: float | None = Field(None, alias="ttftTarget")
     """Its target [ms]; none: no target."""
     wait_ms: float = Field(alias="waitAverage")
     """Mean wait before the batch, part of the time to first token [ms]."""
     utilization: float
-    """Mean batch over the batch limit."""
+    """Mean batch over the batch limit; of batch servers the load over what they could answer."""
     loss: float
     """Share of requests that find the queue full."""
+    busy: float | None = Field(None, exclude_if=_is_none)
+    """Share of the time in which a batch server is busy; absent for others, as the next three."""
+    mean_batch: float | None = Field(None, alias="avgBatch", exclude_if=_is_none)
+    """Mean number of requests that it answers together."""
+    batch_window_ms: float | None = Field(None, alias="batchWindow", exclude_if=_is_none)
+    """How long it collects a batch: the window, as given or chosen [ms]."""
+    binding: str | None = Field(None, exclude_if=_is_none)
+    """Of its stages and jobs, what can serve the least; absent for others."""
+    batch_trigger: TriggerName | None = Field(None, alias="batchTrigger", exclude_if=_is_none)
+    """What starts a batch that is not full."""
     targets: tuple[TargetFigure, ...] = Field((), exclude_if=lambda figures: not figures, strict=False)
     """What is measured against targets that are not about means; absent without any."""
     power_w: float | None = Field(None, alias="power")
@@ -71,15 +86,19 @@ class PoolRow(Document):
     outside: tuple[str, ...] = Field((), exclude_if=lambda outside: not outside, strict=False)
     """In what its load is outside what those benchmarks measured; absent where it is inside."""
 
+    @property
+    def answers_together(self) -> bool:
+        """Whether it is of a batch server, whose answers have no tokens."""
+        return self.batch_window_ms is not None
+
     def target_on(self, metric: MetricName) -> TargetFigure | None:
         """Return what a target is about, its mean or a percentile, beside its limit; none without a target.
 
         Where a share of the requests must keep to limits, these are no targets of their own.
         """
         label = METRICS[metric].label
-        for figure in self.targets:
-            if figure.measure == label or figure.measure.endswith(f" {label}"):
-                return figure
+        for figure in self._measured(label):
+            return figure
         value, limit = {
             "itl": (self.itl_ms, self.itl_target_ms),
             "ttft": (self.ttft_ms, self.ttft_target_ms),
@@ -88,6 +107,19 @@ class PoolRow(Document):
             return None
         return TargetFigure(measure=label, value=value, limit=limit)
 
+    def targets_on(self, metric: MetricName) -> tuple[TargetFigure, ...]:
+        """Return all that targets on a metric are about, several percentiles say, beside their limits."""
+        one = self.target_on(metric)
+        return self._measured(METRICS[metric].label) or (() if one is None else (one,))
+
+    def _measured(self, label: str) -> tuple[TargetFigure, ...]:
+        """Return the figures of a metric, by what it is called: its mean, its percentiles."""
+        return tuple(
+            figure
+            for figure in self.targets
+            if figure.measure == label or figure.measure.endswith(f" {label}")
+        )
+
 
 class TypeRow(Document):
     """What the plan takes of one accelerator type."""
@@ -95,7 +127,7 @@ class TypeRow(Document):
     type: str
     """The accelerator type."""
     used: int
-    """Units that the plan takes."""
+    """Units that the plan uses."""
     limit: int | None = None
     """Units that exist; none: not limited."""
     replicas: int
@@ -178,7 +210,8 @@ def _pool_rows(system: System, plan: Plan, name: str) -> list[PoolRow]:
         units = system.profiles[server.model, pool.accelerator].acc_count * accelerator.multiplicity
         rows.append(
             PoolRow(
-                **pool.model_dump(exclude={"busy", "mean_batch", "batch_window_ms"}),
+                **pool.model_dump(),
+                batch_trigger=server.batch_trigger if pool.answers_together else None,
                 server=name,
                 service_class=server.service_class,
                 model=server.model,

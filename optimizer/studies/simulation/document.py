@@ -99,6 +99,10 @@ class SimulatedPool(Document):
     """Requests that the pool serves within all targets [requests/s]."""
     targets: tuple[TargetCheck, ...] = Field((), strict=False)
     """Every target of the server."""
+    answers_together: bool = Field(
+        default=False, alias="answersTogether", exclude_if=lambda together: not together
+    )
+    """Whether it is of a batch server: there are no tokens, and the answer is all at once; else absent."""
     requests: int | None = Field(None, exclude_if=lambda count: count is None)
     """Requests sent to the replica, where these are more than to others; else absent."""
     estimated: EstimateEnd | None = Field(None, exclude_if=lambda end: end is None)

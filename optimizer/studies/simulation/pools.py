@@ -15,9 +15,15 @@ from optimizer.queueing.targets import meets_target
 from optimizer.replica import Percentiles, Replica
 from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.engine import Run
-from optimizer.simulation.law import Coefficients, IterationCoefficients, SharedCoefficients
+from optimizer.simulation.law import (
+    Coefficients,
+    IterationCoefficients,
+    SharedCoefficients,
+    StaticCoefficients,
+)
 from optimizer.simulation.lengths import Lengths
 from optimizer.simulation.limits import UNLIMITED, Limits
+from optimizer.simulation.lines import ALL_JOBS, Line
 from optimizer.simulation.replicas import Effort, run_replica
 from optimizer.simulation.requests import Requests
 from optimizer.simulation.summary import (
@@ -30,7 +36,7 @@ from optimizer.simulation.summary import (
 )
 from optimizer.simulation.workload import Load, OpenLoad, TraceLoad
 from optimizer.spec import schema
-from optimizer.spec.assumptions import batch_server
+from optimizer.spec.assumptions import batch_line
 from optimizer.spec.system import System
 from optimizer.studies.simulation.document import (
     Interval,
@@ -41,7 +47,7 @@ from optimizer.studies.simulation.document import (
 )
 from optimizer.studies.simulation.predictions import Prediction, predictions
 from optimizer.tabulation import SECONDS_PER_MINUTE, largest_loss, profile_of
-from optimizer.timing import LawFields
+from optimizer.timing import PADDED, LawFields, LinearLaw, is_static
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,17 +130,28 @@ def _pool_run(system: System, name: str, pool: Pool, prediction: Prediction) -> 
         load=open_load(load, rate_rps),
         rate_rps=rate_rps,
         prediction=prediction,
-        times=times_of(profile) if profile.batch is None else _batch_server(server, profile, pool),
+        times=replica_times(server, profile, pool.max_batch, pool.batch_window_ms),
         limits=limits_of(profile, pool.max_batch, server.max_queue_size),
         targets=_targets(system, name),
         request_limits={} if target is None else target.request_limits(),
     )
 
 
-def _batch_server(server: schema.Server, profile: schema.ModelProfile, pool: Pool) -> BatchServer:
-    """Return the batch server of a pool, with the window that the plan chose."""
-    window_ms = server.batch_timeout_ms if pool.batch_window_ms is None else pool.batch_window_ms
-    return batch_server(server, profile, window_ms, pool.max_batch)
+def replica_times(
+    server: schema.Server, profile: schema.ModelProfile, max_batch: int, window_ms: float | None = None
+) -> Coefficients | BatchServer | Line:
+    """Return what a replica of a server runs on: a law, or a batch server with its stages.
+
+    Args:
+        server: the server.
+        profile: its model on an accelerator.
+        max_batch: its batch limit.
+        window_ms: the window of a batch server that the plan chose [ms]; none: as given.
+    """
+    if profile.batch is None:
+        return times_of(profile)
+    line = batch_line(server, profile, server.batch_timeout_ms if window_ms is None else window_ms, max_batch)
+    return line if line.stations or line.jobs != ALL_JOBS else line.server
 
 
 def open_load(requests: schema.Load | Replica, rate_rps: float) -> OpenLoad:
@@ -164,13 +181,10 @@ def times_of(profile: LawFields) -> Coefficients:
     if profile.iteration is not None:
         given = (getattr(profile.iteration, name) for name in IterationCoefficients._fields)
         return IterationCoefficients(*given)
-    decode, prefill = profile.decode, profile.prefill
-    return SharedCoefficients(
-        0.0 if decode is None else decode.base_ms,
-        0.0 if decode is None else decode.per_request_ms,
-        0.0 if prefill is None else prefill.base_ms,
-        0.0 if prefill is None else prefill.per_token_ms,
-    )
+    alpha, beta, gamma, delta = LinearLaw.parameters(profile)
+    if is_static(profile):
+        return StaticCoefficients(alpha, beta, gamma, delta, profile.batching == PADDED)
+    return SharedCoefficients(alpha, beta, gamma, delta)
 
 
 def _targets(system: System, name: str) -> tuple[tuple[Measure, float], ...]:
@@ -196,6 +210,7 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
         rate_rps=run.rate_rps,
         overload=summary.overload,
         estimated=run.pool.estimated,
+        answers_together=run.pool.answers_together,
         ttft=_latency(summary.ttft, run.pool.ttft_ms, of.get("ttft")) if steady else None,
         itl=_latency(summary.itl, run.pool.itl_ms, of.get("itl")) if steady else None,
         e2e=_latency(summary.e2e, run.prediction.e2e_ms, of.get("e2e")) if steady else None,

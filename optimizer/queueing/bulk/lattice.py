@@ -1,0 +1,101 @@
+"""Laws of times on a lattice up to a limit, by their transforms: sums of independent times are products.
+
+A law is given by what of it is beyond x on average, E[(X − x)⁺], and put onto the lattice so that means are
+kept. What is beyond the limit drops out, as a sum with it is beyond the limit, too. Equations 106 and 107.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr
+
+from optimizer.arrays import FloatArray
+
+POINTS = 512
+"""Steps up to the limit."""
+ALIASING = 1e-8
+"""What of the beyond reappears: the transform is that of a law that is damped so far over twice the limit."""
+
+Transform = npt.NDArray[np.complex128]
+Excess = Callable[[FloatArray], FloatArray]
+"""E[(X − x)⁺] by x ≥ 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lattice:
+    """Times 0, h, 2h, … up to a limit."""
+
+    limit_ms: float
+
+    @property
+    def step_ms(self) -> float:
+        """From one time to the next."""
+        return self.limit_ms / POINTS
+
+    def law(self, excess: Excess) -> Transform:
+        """Return the transform of a time ≥ 0."""
+        step = self.step_ms
+        beyond = excess(step * np.arange(POINTS + 2, dtype=np.float64))
+        chances = np.empty(POINTS + 1)
+        chances[1:] = np.diff(beyond, 2) / step
+        chances[0] = 1 + (beyond[1] - beyond[0]) / step
+        return self._transform(np.maximum(chances, 0.0))
+
+    def exponential(self, mean_ms: float) -> Transform:
+        """Return the transform of an exponential time."""
+        return self.law(lambda x: mean_ms * np.exp(-x / mean_ms)) if mean_ms > 0 else self.nothing
+
+    @property
+    def nothing(self) -> Transform:
+        """The transform of no time."""
+        return np.ones(POINTS + 2, np.complex128)
+
+    def within(self, transform: Transform) -> float:
+        """Return the share of a law that is within the limit."""
+        chances = np.fft.irfft(transform, 2 * (POINTS + 1)) / _damping()
+        return float(min(max(chances[:POINTS].sum() + chances[POINTS] / 2, 0.0), 1.0))
+
+    def _transform(self, chances: FloatArray) -> Transform:
+        padded = np.zeros(2 * (POINTS + 1))
+        padded[: POINTS + 1] = chances
+        return np.fft.rfft(padded * _damping())
+
+
+def _damping() -> FloatArray:
+    return np.asarray(ALIASING ** (np.arange(2 * (POINTS + 1)) / (2 * (POINTS + 1))))
+
+
+def lognormal_excess(mean_ms: float, cv: float) -> Excess:
+    """Return that of a lognormal time; without variation, of a constant."""
+    if cv == 0:
+        return lambda x: np.maximum(mean_ms - x, 0.0)
+    spread = np.sqrt(np.log1p(cv * cv))
+
+    def excess(x: FloatArray) -> FloatArray:
+        with np.errstate(divide="ignore"):
+            high = np.log(mean_ms / x) / spread + spread / 2
+        return np.asarray(mean_ms * ndtr(high) - np.where(x > 0, x * ndtr(high - spread), 0.0))
+
+    return excess
+
+
+def residual_excess(mean_ms: float, cv: float) -> Excess:
+    """Return that of what is left of such a time at a moment in it: E[((X − x)⁺)²] / 2E[X]."""
+    if cv == 0:
+        return lambda x: np.maximum(mean_ms - x, 0.0) ** 2 / (2 * mean_ms)
+    spread = np.sqrt(np.log1p(cv * cv))
+
+    def excess(x: FloatArray) -> FloatArray:
+        with np.errstate(divide="ignore"):
+            high = np.log(mean_ms / x) / spread + spread / 2
+        square = mean_ms**2 * (1 + cv * cv) * ndtr(high + spread) - 2 * x * mean_ms * ndtr(high)
+        return np.asarray((square + np.where(x > 0, x * x * ndtr(high - spread), 0.0)) / (2 * mean_ms))
+
+    return excess
+
+
+def scaled(excess: Excess, factor: float) -> Excess:
+    """Return that of a time that is longer by a factor."""
+    return lambda x: factor * excess(x / factor)

@@ -1,0 +1,186 @@
+"""A replica that works on J jobs at once and takes the next from a queue when one has left: what it carries.
+
+The jobs circulate among its stages and its server: mean value analysis, exact for exponential times, gives
+the throughput with n of them, n = 1 … J. Seen from the queue the replica then works at that rate while n are
+there, and at that of J while more are. Equations 112–115. Sources: Reiser and Lavenberg, Mean-value analysis
+of closed multichain queuing networks (1980); Seidmann et al., stages with several workers (1987).
+"""
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from optimizer.arrays import FloatArray, frozen
+from optimizer.errors import AnalysisError
+from optimizer.queueing.bulk.lattice import Excess, Lattice
+from optimizer.simulation.batches import BatchServer
+from optimizer.simulation.lines import Line
+
+PROMISED = 0.99
+"""Share of the throughput that counts on, as times need not be exponential."""
+PRECISION = 1e-6
+"""Relative width of the bracket around a percentile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Circulation:
+    """Jobs that circulate in a line: what comes with n of them; shapes (J,)."""
+
+    rates: FloatArray
+    """Jobs that leave [1/ms]."""
+    server_ms: FloatArray
+    """Mean time of a job at the server."""
+
+
+@dataclass(frozen=True)
+class Working:
+    """The long run of a replica of J jobs at a rate."""
+
+    line: Line
+    rate: float
+    """Jobs that come [1/ms]."""
+    circulation: Circulation
+    chances: FloatArray
+    """How likely n jobs are there, waiting ones too, n = 0 … J; the last stands for J and more."""
+
+    rejected = 0.0
+
+    @property
+    def server(self) -> BatchServer:
+        """The batch server."""
+        return self.line.server
+
+    @property
+    def _growth(self) -> float:
+        """How much less likely one more job is, where more than J are there."""
+        return self.rate / float(self.circulation.rates[-1])
+
+    @property
+    def inside(self) -> float:
+        """Mean number of jobs in the replica."""
+        return float(self.chances @ np.arange(len(self.chances)))
+
+    @property
+    def queue(self) -> float:
+        """Mean number of jobs that wait before it."""
+        return float(self.chances[-1]) * self._growth / (1 - self._growth)
+
+    @property
+    def mean_ms(self) -> float:
+        """Mean time from arrival to the end of the last stage."""
+        return (self.inside + self.queue) / self.rate
+
+    @property
+    def service_ms(self) -> float:
+        """Mean time of a job in service, at all stages and in its batch."""
+        server = self.server
+        own = server.base_ms + server.slope_ms * self.mean_batch
+        return own + sum(station.mean_ms for station in self.line.stations)
+
+    @property
+    def mean_batch(self) -> float:
+        """Mean number of jobs that are answered together."""
+        there = self.rate * float(self.chances[1:] @ self.circulation.server_ms)
+        return max(1.0, min(there / 2, float(self.server.size)))
+
+    @property
+    def busy(self) -> float:
+        """Share of the time in which the server is busy."""
+        server = self.server
+        return self.rate * (server.base_ms / self.mean_batch + server.slope_ms)
+
+    def beyond(self, limit_ms: float) -> float:
+        """Return the share of jobs that take longer than a limit (eq. 115)."""
+        lattice = Lattice(limit_ms)
+        wait = float(self.chances[-1])
+        waiting = lattice.exponential(1 / (float(self.circulation.rates[-1]) - self.rate))
+        law = lattice.law(self._inside) * (1 - wait + wait * waiting)
+        return 1 - lattice.within(law)
+
+    def quantile_ms(self, share: float) -> float:
+        """Return the time that a share of the jobs does not exceed."""
+        from scipy.optimize import brentq
+
+        low, high = 0.0, 2 * self.mean_ms
+        while self.beyond(high) > 1 - share:
+            low, high = high, 2 * high
+        found = brentq(lambda t: self.beyond(t) - (1 - share), max(low, 1e-3 * high), high, rtol=PRECISION)
+        return float(found)
+
+    @cached_property
+    def _inside(self) -> Excess:
+        """What of a job's time in the replica is beyond x on average: a gamma law with two moments."""
+        from scipy.special import gammaincc
+
+        mean = self.inside / self.rate
+        server = self.server
+        least = min(server.base_ms + server.slope_ms, mean * (1 - 1e-6))
+        variance = sum((station.cv * station.mean_ms) ** 2 for station in self.line.stations)
+        waiting = max(mean - self.service_ms, 0.0)
+        variance += waiting**2 / max(len(self.line.stations), 1)
+        shape = (mean - least) ** 2 / max(variance, (1e-3 * mean) ** 2)
+        scale = (mean - least) / shape
+
+        def excess(x: FloatArray) -> FloatArray:
+            y = np.maximum(x - least, 0.0) / scale
+            rest = (mean - least) * gammaincc(shape + 1, y) - y * scale * gammaincc(shape, y)
+            return np.asarray(np.maximum(rest, 0.0) + np.maximum(least - x, 0.0))
+
+        return excess
+
+
+def working(line: Line, rate: float) -> Working:
+    """Return the long run of a replica of J jobs at a rate [1/ms].
+
+    Raises:
+        AnalysisError: it cannot carry the rate.
+    """
+    found = circulation(line)
+    if rate >= found.rates[-1]:
+        raise AnalysisError("the queue grows without end; lower the rate, or raise jobs")
+    steps = np.concatenate(([0.0], np.cumsum(np.log(rate / found.rates))))
+    chances = np.exp(steps - steps.max())
+    chances[-1] /= 1 - rate / float(found.rates[-1])
+    return Working(line, rate, found, frozen(chances / chances.sum()))
+
+
+def promised(line: Line) -> float:
+    """Return the jobs that a replica carries [1/ms], on the safe side."""
+    return PROMISED * float(circulation(line).rates[-1])
+
+
+@lru_cache(maxsize=1024)
+def circulation(line: Line) -> Circulation:
+    """Return what comes with n jobs in a line, n = 1 … J (eq. 112–114)."""
+    stages = line.stations
+    demand = np.array([station.mean_ms / station.workers for station in stages])
+    delay = sum(station.mean_ms * (1 - 1 / station.workers) for station in stages)
+    excess = np.array([max(station.cv**2 - 1, 0.0) / 2 for station in stages])
+    rates, server_ms = np.empty(line.jobs), np.empty(line.jobs)
+    queue = np.zeros(len(stages))
+    there = np.ones(1)  # how likely j jobs are at the server
+    rate = 0.0
+    served = server_rates(line.server, line.jobs)
+    for n in range(1, line.jobs + 1):
+        times = demand * (1 + queue + rate * demand * excess)
+        own = float((np.arange(1, n + 1) / served[:n]) @ there)
+        rate = n / (delay + float(times.sum()) + own)
+        queue = rate * times
+        more = rate / served[:n] * there
+        there = np.concatenate(([max(1 - more.sum(), 0.0)], more))
+        rates[n - 1], server_ms[n - 1] = rate, own
+    return Circulation(frozen(rates), frozen(server_ms))
+
+
+def server_rates(server: BatchServer, jobs: int) -> FloatArray:
+    """Return what a server answers with n jobs at it [1/ms], shape (jobs,) (eq. 114).
+
+    They share two batches, the one in service and the one that gathers behind it; one job has the server
+    alone.
+    """
+    count = np.arange(1, jobs + 1)
+    shared = np.minimum(count, 2 * server.size)
+    rates = shared / (2 * server.base_ms + server.slope_ms * shared)
+    rates[0] = 1 / (server.base_ms + server.slope_ms)
+    return np.asarray(rates)

@@ -1,0 +1,163 @@
+"""A batch server between stages in the long run: what requests take from their arrival to the last stage.
+
+Arrivals are Poisson. The stages before the server are taken to leave them so, which the server sees over the
+time of a batch; what it answers comes to the next stage in groups. The parts of a request's time count as
+independent (eq. 111).
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.interpolate import PchipInterpolator
+
+from optimizer.arrays import FloatArray
+from optimizer.queueing.bulk.lattice import Excess, Lattice
+from optimizer.queueing.bulk.stations import Wait, departures_scv, in_groups, one_by_one
+from optimizer.queueing.bulk.steady import Steady, steady
+from optimizer.simulation.batches import BatchServer
+from optimizer.simulation.lines import Line
+
+CURVE_POINTS = 16
+"""Times at which the law of the server's own latency is looked at."""
+CURVE_END = 1e-4
+"""Share of requests beyond the last of them."""
+ROUNDING = 1e-9
+"""Relative difference by which the least latency, which many requests may have, is looked at too early."""
+PRECISION = 1e-6
+"""Relative width of the bracket around a percentile."""
+
+
+@dataclass(frozen=True)
+class Passing:
+    """The long run of a line at a rate."""
+
+    line: Line
+    inner: Steady
+    """Of its server."""
+    waits: tuple[Wait, ...]
+    """At its stages, in the order in which requests pass them."""
+
+    @property
+    def server(self) -> BatchServer:
+        """The batch server."""
+        return self.line.server
+
+    @property
+    def rejected(self) -> float:
+        """Share of requests that find no room at the server."""
+        return self.inner.rejected
+
+    @property
+    def busy(self) -> float:
+        """Share of the time in which the server is busy."""
+        return self.inner.busy
+
+    @property
+    def mean_batch(self) -> float:
+        """Mean number of requests that it answers together."""
+        return self.inner.mean_batch
+
+    @property
+    def service_ms(self) -> float:
+        """Mean time of a request in service, at all stages and in its batch."""
+        return self.inner.service_ms + sum(station.mean_ms for station in self.line.stations)
+
+    @property
+    def mean_ms(self) -> float:
+        """Mean time from arrival to the end of the last stage."""
+        return self.inner.mean_ms + sum(wait.mean_ms for wait in self.waits)
+
+    @property
+    def queue(self) -> float:
+        """Mean number of requests that wait, wherever."""
+        return self.inner.rate * (1 - self.rejected) * (self.mean_ms - self.service_ms)
+
+    def beyond(self, limit_ms: float) -> float:
+        """Return the share of answered requests that take longer than a limit (eq. 111)."""
+        least = self.server.base_ms + self.server.slope_ms
+        if limit_ms <= least:
+            return 1.0
+        lattice = Lattice(limit_ms)
+        law = lattice.law(self._curve)
+        for wait in self.waits:
+            law = law * wait.law(lattice)
+        return 1 - lattice.within(law)
+
+    def quantile_ms(self, share: float) -> float:
+        """Return the time that a share of the answered requests does not exceed."""
+        from scipy.optimize import brentq
+
+        low, high = 0.0, 2 * self.mean_ms
+        while self.beyond(high) > 1 - share:
+            low, high = high, 2 * high
+        found = brentq(lambda t: self.beyond(t) - (1 - share), max(low, 1e-3 * high), high, rtol=PRECISION)
+        return float(found)
+
+    @cached_property
+    def _curve(self) -> Excess:
+        """What of the server's own latency is beyond x on average."""
+        least = self.server.base_ms + self.server.slope_ms
+        end = max(2 * self.inner.mean_ms, 1.5 * least)
+        while self.inner.beyond(end) > CURVE_END:
+            end *= 1.5
+        nodes = least * (1 - ROUNDING) + (end - least) * np.linspace(0, 1, CURVE_POINTS) ** 2
+        shares = np.array([1.0, *(self.inner.beyond(x) for x in nodes[1:-1]), 0.0])
+        curve = PchipInterpolator(nodes, np.minimum.accumulate(shares)).antiderivative()
+        whole = float(curve(end))
+        shift = self.inner.mean_ms - nodes[0] - whole  # the mean is known exactly
+
+        def excess(x: FloatArray) -> FloatArray:
+            rest = whole - curve(np.clip(x - shift, nodes[0], end))
+            return np.asarray(rest + np.maximum(nodes[0] + shift - x, 0.0))
+
+        return excess
+
+
+def passing(line: Line, rate: float) -> Passing:
+    """Return the long run of a line at a rate of arrivals [1/ms] that each of its stages can serve.
+
+    Raises:
+        AnalysisError: without a limit to the queue of the server it grows without end.
+    """
+    inner = steady(line.server, rate)
+    waits, scv = [], 1.0
+    for station in line.before:
+        waits.append(one_by_one(station, rate, scv))
+        scv = departures_scv(station, rate, scv)
+    answered, scv = rate * (1 - inner.rejected), 1.0
+    for place, station in enumerate(line.after):
+        if place == 0:
+            waits.append(in_groups(station, answered, _batches(inner), _gaps_scv(inner)))
+        else:
+            waits.append(one_by_one(station, answered, scv))
+        scv = departures_scv(station, answered, scv)
+    return Passing(line, inner, tuple(waits))
+
+
+def _batches(inner: Steady) -> FloatArray:
+    """Return how likely a batch of n is, by n; shape (B + 1,)."""
+    size = inner.server.size
+    chances = np.zeros(size + 1)
+    most = min(size, len(inner.starts))
+    chances[1:most] = inner.starts[1:most]
+    chances[size] += inner.starts[size:].sum()
+    return chances / chances.sum()
+
+
+def _gaps_scv(inner: Steady) -> float:
+    """Return the squared coefficient of variation of the times between batches.
+
+    A batch ends its service after the one before it, and where the server was free, after an exponential
+    time more.
+    """
+    server, batches = inner.server, _batches(inner)
+    times = server.base_ms + server.slope_ms * np.arange(len(batches))
+    mean = float(batches @ times)
+    free = float(inner.behind.sum() if server.window_ms > 0 else inner.behind[0])
+    cycle = inner.cycle_ms / (1 - float(inner.starts[0]))
+    idle = max(cycle - mean, 0.0)
+    spread = float(batches @ times**2) - mean**2
+    if free > 0:
+        spread += idle**2 * (2 / min(free, 1.0) - 1)
+    return spread / cycle**2

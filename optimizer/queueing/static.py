@@ -1,0 +1,193 @@
+"""The queue model of static batches: who comes while a batch runs begins with the next.
+
+The number waiting at the ends of batches is a Markov chain. A batch lasts as long as its longest answer, and
+that time counts as gamma, so that arrivals in it are negative binomial. Means follow from the cycles between
+batches by renewal (eq. 120, 121).
+"""
+
+from dataclasses import dataclass, fields
+from typing import ClassVar, Self
+
+import numpy as np
+from scipy.special import gammaln
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.queueing.measures import MISSED, Measure
+from optimizer.queueing.performance import MS_PER_S, Performance, QueueModel, Room, Variability
+from optimizer.timing import Law, StaticLaw
+
+STABILITY_MARGIN = 1e-3
+"""Rates are sought from this share of what full batches answer, up to this share below it."""
+LEAST_SPREAD = 1e-2
+"""Spread of a batch's time over its mean that counts at least."""
+MOST_WAITING = 1024
+"""Waiting requests that are looked at; a longer queue counts as so long, and is lost beyond."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """The times of a row's batches by their requests, n = 1 … B [ms]."""
+
+    mean_ms: FloatArray
+    spread_ms: FloatArray
+    prefill_ms: FloatArray
+    answer_ms: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class StaticQueues(QueueModel):
+    """R replicas that answer in static batches; the queue's limits have shape (R,)."""
+
+    name: ClassVar[str] = "static"
+    is_named: ClassVar[bool] = False
+    own_variability: ClassVar[tuple[str, ...]] = ("outTokensCV",)
+    law: StaticLaw
+    max_batch: IntArray
+    max_queue: IntArray
+
+    @classmethod
+    def takes(cls, law: type[Law]) -> bool:
+        """Say whether a law can drive this queue: it must know the time of a static batch."""
+        return issubclass(law, StaticLaw)
+
+    @classmethod
+    def knows(cls, measure: Measure) -> bool:
+        """Say whether the figures include a measure: means only."""
+        return measure.percentile is None and measure != MISSED
+
+    @classmethod
+    def of_law(cls, law: Law, room: Room, variability: Variability) -> Self:  # noqa: ARG003  in the law
+        """Build the replicas."""
+        assert isinstance(law, StaticLaw)
+        return cls(law, room.max_batch, room.max_queue)
+
+    @property
+    def law_type(self) -> type[Law]:
+        """The law that drives it."""
+        return StaticLaw
+
+    @property
+    def full_rate_rps(self) -> FloatArray:
+        """What full batches answer, shape (R,)."""
+        batch = self.max_batch.astype(np.float64)
+        return MS_PER_S * batch / self.law.service_time_ms(batch)
+
+    @property
+    def least_rate_rps(self) -> FloatArray:
+        """The lower end of the rates that sizing considers, shape (R,)."""
+        return STABILITY_MARGIN * self.full_rate_rps
+
+    @property
+    def stable_rate_rps(self) -> FloatArray:
+        """The largest rate that counts as stable, shape (R,)."""
+        return (1 - STABILITY_MARGIN) * self.full_rate_rps
+
+    @property
+    def steps(self) -> BoolArray:
+        """Return that nothing steps."""
+        return np.zeros(len(self.max_batch), np.bool_)
+
+    def columns(self) -> list[FloatArray | IntArray | BoolArray]:
+        """Return all that the figures of a row depend on."""
+        return [
+            *(getattr(self.law, field.name) for field in fields(self.law)),
+            self.max_batch,
+            self.max_queue,
+        ]
+
+    def take(self, rows: IntArray) -> Self:
+        """Return the replicas of the chosen rows, in their order."""
+        return type(self)(self.law.take(rows), self.max_batch[rows], self.max_queue[rows])
+
+    def analyze(self, rate_rps: FloatArray) -> Performance:
+        """Return the long-run means at arrival rates > 0, shape (R,)."""
+        found = np.array([self._row(row, rate / MS_PER_S) for row, rate in enumerate(rate_rps.tolist())])
+        wait, prefill, answer, in_service, served, lost, idle, steps = found.T
+        throughput = rate_rps * served / (served + lost)
+        service = prefill + answer
+        return Performance(
+            offered_rps=rate_rps,
+            throughput_rps=throughput,
+            response_ms=wait + service,
+            wait_ms=wait,
+            service_ms=service,
+            prefill_ms=prefill,
+            ttft_ms=wait + prefill,
+            itl_ms=np.where(steps > 0, answer / np.where(steps > 0, steps, 1.0), 0.0),
+            in_service=in_service,
+            in_queue=throughput * wait / MS_PER_S,
+            utilization=in_service / self.max_batch,
+            loss=lost / (served + lost),
+            p_empty=idle,
+            p_full=lost / (served + lost),
+        )
+
+    def _times(self, row: int) -> _Times:
+        batch = np.arange(1.0, float(self.max_batch[row]) + 1)
+        law = self.law.take(np.full(len(batch), row))
+        mean = law.service_time_ms(batch)
+        spread = np.maximum(law.spread_ms(batch), LEAST_SPREAD * mean)
+        return _Times(mean, spread, law.prefill_ms(batch), law.answer_ms(batch))
+
+    def _row(self, row: int, rate: float) -> tuple[float, ...]:
+        """Return wait, prompt and answer [ms], places taken, served and lost, idle share, steps."""
+        size, room = int(self.max_batch[row]), int(min(max(self.max_queue[row], 0), MOST_WAITING))
+        times = self._times(row)
+        waiting = np.arange(room + 1)
+        count = np.clip(waiting, 1, size)
+        left = np.maximum(waiting - count, 0)
+        law = _arrivals(rate, times, room)[count - 1]
+        chain = _shifted(law, left, room)
+        share = _long_run(chain)
+        mean, spread = times.mean_ms[count - 1], times.spread_ms[count - 1]
+        # The queue grows with the rate as long as there is room.
+        until = np.minimum(mean, (room - left) / rate)
+        fluid = left * until + rate * until**2 / 2 + room * (mean - until)
+        queue = np.where(until < mean, fluid, left * mean + rate * (mean**2 + spread**2) / 2)
+        served = float(share @ count)
+        idle_ms = float(share[0]) / rate
+        cycle_ms = float(share @ mean) + idle_ms
+        lost = max(rate * cycle_ms - served, 0.0)
+        of_request = share * count / served
+        return (
+            float(share @ queue) / served,
+            float(of_request @ times.prefill_ms[count - 1]),
+            float(of_request @ times.answer_ms[count - 1]),
+            float(share @ (count * mean)) / cycle_ms,
+            served,
+            lost,
+            idle_ms / cycle_ms,
+            max(float(self.law.out_tokens[row]) - 1, 0.0),
+        )
+
+
+def _arrivals(rate: float, times: _Times, room: int) -> FloatArray:
+    """Return how likely j requests come in a batch of n, shape (B, room + 1) (eq. 120)."""
+    shape = (times.mean_ms / times.spread_ms) ** 2
+    mean = rate * times.mean_ms
+    j = np.arange(room + 1)
+    logs = (
+        gammaln(j + shape[:, None]) - gammaln(shape)[:, None] - gammaln(j + 1)
+        + shape[:, None] * np.log(shape / (shape + mean))[:, None]
+        + j * np.log(mean / (shape + mean))[:, None]
+    )  # fmt: skip
+    return np.asarray(np.exp(logs))
+
+
+def _shifted(law: FloatArray, left: IntArray, room: int) -> FloatArray:
+    """Return the chances of so many waiting at the next end, by those that wait now; the last is the rest."""
+    chain = np.zeros((room + 1, room + 1))
+    for row, first in enumerate(left.tolist()):
+        chain[row, first:room] = law[row, : room - first]
+    chain[:, room] = np.maximum(1 - chain[:, :room].sum(axis=1), 0.0)
+    return chain
+
+
+def _long_run(chain: FloatArray) -> FloatArray:
+    """Return the long run of a chain, shape (N,)."""
+    equations = chain.T - np.eye(len(chain))
+    equations[-1] = 1.0
+    right = np.zeros(len(chain))
+    right[-1] = 1.0
+    found = np.maximum(np.linalg.solve(equations, right), 0.0)
+    return np.asarray(found / found.sum())

@@ -1,0 +1,159 @@
+"""A line that works on so many jobs at once: the next is taken when one has left; compiled."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from optimizer.arrays import FloatArray, IntArray
+from optimizer.simulation.batches import BatchServer
+from optimizer.simulation.machine.compiling import compiled, entry
+
+NOBODY = -1
+
+
+class Yard(NamedTuple):
+    """Where the jobs of a line are: the batch server is the stop `server_stop`, the stages are the others."""
+
+    server: BatchServer
+    server_stop: int
+    workers: IntArray
+    """By stop; of the server 1."""
+    service_ms: FloatArray
+    """How long each request is served at each stop, shape (stops, R); not used of the server."""
+    first: IntArray
+    """First of those that wait at each stop."""
+    last: IntArray
+    busy: IntArray
+    """Workers who serve at each stop; of the server the requests in its batch."""
+    behind: IntArray
+    """Who waits behind each request, or is in the same batch; shape (R,)."""
+    stop: IntArray
+    """Where each request is, shape (R,)."""
+    event_ms: FloatArray
+    """When services end: a heap, shape (jobs + 1,); and of whom, of a batch the first:"""
+    event_row: IntArray
+    start_ms: FloatArray
+    """When each batch starts, by request; shape (R,)."""
+    events: IntArray
+    """Events; shape (1,)."""
+
+
+def yard_of(
+    server: BatchServer, server_stop: int, workers: list[int], service_ms: FloatArray, jobs: int
+) -> Yard:
+    """Return an empty line."""
+    stops, rows = len(workers), service_ms.shape[1]
+    return Yard(
+        server, server_stop, np.array(workers), service_ms,
+        np.full(stops, NOBODY), np.full(stops, NOBODY), np.zeros(stops, np.int64),
+        np.full(rows, NOBODY), np.zeros(rows, np.int64),
+        np.zeros(min(jobs, rows) + 1), np.zeros(min(jobs, rows) + 1, np.int64),
+        np.full(rows, np.nan), np.zeros(1, np.int64),
+    )  # fmt: skip
+
+
+@entry
+def run_jobs(yard: Yard, come_ms: FloatArray, jobs: int, last_ms: FloatArray) -> tuple[float, float, int]:
+    """Run all requests, which come in ascending order; fill when each leaves.
+
+    Returns:
+        Busy time of the batch server, ∫ batch dt, and its batches.
+    """
+    now_ms, inside, arrival = 0.0, 0, 0
+    busy_ms, batch_ms, batches = 0.0, 0.0, 0
+    while True:
+        next_ms = yard.event_ms[0] if yard.events[0] > 0 else np.inf
+        if inside < jobs and arrival < len(come_ms) and max(now_ms, come_ms[arrival]) <= next_ms:
+            now_ms = max(now_ms, come_ms[arrival])
+            yard.stop[arrival] = 0
+            join(yard, arrival, now_ms)
+            inside, arrival = inside + 1, arrival + 1
+            continue
+        if yard.events[0] == 0:
+            return busy_ms, batch_ms, batches
+        now_ms, row = next_ms, yard.event_row[0]
+        pop_event(yard)
+        stop = yard.stop[row]
+        leaving = 1
+        if stop == yard.server_stop:
+            leaving = yard.busy[stop]
+            spent_ms = yard.server.base_ms + yard.server.slope_ms * leaving
+            busy_ms, batch_ms, batches = busy_ms + spent_ms, batch_ms + leaving * spent_ms, batches + 1
+        yard.busy[stop] -= leaving
+        for _ in range(leaving):
+            follower = yard.behind[row]
+            yard.stop[row] += 1
+            if yard.stop[row] == len(yard.workers):
+                last_ms[row] = now_ms
+                inside -= 1
+            else:
+                join(yard, row, now_ms)
+            row = follower
+        serve(yard, stop, now_ms)
+
+
+@compiled
+def join(yard: Yard, row: int, now_ms: float) -> None:
+    """Let a request wait at its stop, behind all others, and be served if there is a worker."""
+    stop = yard.stop[row]
+    yard.behind[row] = NOBODY
+    if yard.first[stop] == NOBODY:
+        yard.first[stop] = row
+    else:
+        yard.behind[yard.last[stop]] = row
+    yard.last[stop] = row
+    serve(yard, stop, now_ms)
+
+
+@compiled
+def serve(yard: Yard, stop: int, now_ms: float) -> None:
+    """Begin what can begin at a stop."""
+    row = yard.first[stop]
+    if stop == yard.server_stop:
+        if yard.busy[stop] > 0 or row == NOBODY:
+            return
+        taken, batch = row, 0
+        while taken != NOBODY and batch < yard.server.size:
+            yard.start_ms[taken] = now_ms
+            taken, batch = yard.behind[taken], batch + 1
+        yard.first[stop], yard.busy[stop] = taken, batch
+        push_event(yard, now_ms + yard.server.base_ms + yard.server.slope_ms * batch, row)
+        return
+    while row != NOBODY and yard.busy[stop] < yard.workers[stop]:
+        yard.first[stop] = yard.behind[row]
+        yard.busy[stop] += 1
+        push_event(yard, now_ms + yard.service_ms[stop, row], row)
+        row = yard.first[stop]
+
+
+@compiled
+def push_event(yard: Yard, time_ms: float, row: int) -> None:
+    """Note when a service ends."""
+    place = yard.events[0]
+    yard.events[0] += 1
+    while place > 0:
+        parent = (place - 1) // 2
+        if yard.event_ms[parent] <= time_ms:
+            break
+        yard.event_ms[place], yard.event_row[place] = yard.event_ms[parent], yard.event_row[parent]
+        place = parent
+    yard.event_ms[place], yard.event_row[place] = time_ms, row
+
+
+@compiled
+def pop_event(yard: Yard) -> None:
+    """Take the first end of a service away."""
+    yard.events[0] -= 1
+    count, place = yard.events[0], 0
+    time_ms, row = yard.event_ms[count], yard.event_row[count]
+    while True:
+        child = 2 * place + 1
+        if child >= count:
+            break
+        if child + 1 < count and yard.event_ms[child + 1] < yard.event_ms[child]:
+            child += 1
+        if yard.event_ms[child] >= time_ms:
+            break
+        yard.event_ms[place], yard.event_row[place] = yard.event_ms[child], yard.event_row[child]
+        place = child
+    yard.event_ms[place], yard.event_row[place] = time_ms, row

@@ -1,0 +1,83 @@
+"""Requests through a line: the stages before the batch server, the server, and the stages after it."""
+
+import numpy as np
+
+from optimizer.arrays import FloatArray, IntArray
+from optimizer.simulation.lines import ALL_JOBS, Line, Station
+from optimizer.simulation.machine.collecting import run_batches
+from optimizer.simulation.machine.jobs import run_jobs, yard_of
+from optimizer.simulation.machine.stations import run_station
+
+
+def run_line(
+    line: Line, come_ms: FloatArray, stage_ms: FloatArray, start_ms: FloatArray, last_ms: FloatArray
+) -> tuple[float, float, int]:
+    """Run all requests through an empty line.
+
+    Args:
+        line: the line.
+        come_ms: ascending, shape (R,).
+        stage_ms: how long each request is served at each stage, shape (stages, R).
+        start_ms: filled with the start of each request's batch; NaN where it is turned away, as `last_ms`.
+        last_ms: filled with when each request leaves the line.
+
+    Returns:
+        Busy time of the batch server, ∫ batch dt, and its batches.
+    """
+    if line.jobs != ALL_JOBS:
+        return _run_jobs(line, come_ms, stage_ms, start_ms, last_ms)
+    rows = np.arange(len(come_ms))
+    count = len(line.before)
+    there_ms = come_ms
+    for station, times in zip(line.before, stage_ms[:count], strict=True):
+        rows, there_ms = _passed(station, rows, there_ms, times)
+    begun_ms, done_ms = np.empty(len(rows)), np.empty(len(rows))
+    found: tuple[float, float, int] = run_batches(
+        line.server, there_ms, begun_ms, done_ms, np.empty(len(rows), np.int64)
+    )
+    start_ms[rows] = begun_ms
+    served = np.flatnonzero(~np.isnan(done_ms))  # in the order in which they came, and so of their answers
+    last_ms[rows] = np.nan
+    rows, there_ms = rows[served], done_ms[served]
+    for station, times in zip(line.after, stage_ms[count:], strict=True):
+        rows, there_ms = _passed(station, rows, there_ms, times)
+    last_ms[rows] = there_ms
+    return found
+
+
+def _passed(
+    station: Station, rows: IntArray, come_ms: FloatArray, times_ms: FloatArray
+) -> tuple[IntArray, FloatArray]:
+    """Return requests in the order in which they leave a stage, and when."""
+    left_ms = np.empty(len(rows))
+    run_station(come_ms, times_ms[rows], np.zeros(min(station.workers, len(rows) + 1)), left_ms)
+    if station.workers == 1:
+        return rows, left_ms
+    order = np.argsort(left_ms, kind="stable")
+    return rows[order], left_ms[order]
+
+
+def _run_jobs(
+    line: Line, come_ms: FloatArray, stage_ms: FloatArray, start_ms: FloatArray, last_ms: FloatArray
+) -> tuple[float, float, int]:
+    """Run requests of which only so many are in the line at once."""
+    before = len(line.before)
+    workers = [station.workers for station in line.before]
+    workers += [1, *(station.workers for station in line.after)]
+    stops_ms = np.insert(stage_ms, before, 0.0, axis=0)
+    yard = yard_of(line.server, before, workers, stops_ms, line.jobs)
+    found: tuple[float, float, int] = run_jobs(yard, np.array(come_ms), line.jobs, last_ms)
+    start_ms[:] = yard.start_ms
+    return found
+
+
+def stage_times_ms(stations: tuple[Station, ...], count: int, rng: np.random.Generator) -> FloatArray:
+    """Draw how long `count` requests are served at each stage, shape (stages, count): lognormal times."""
+    times = np.empty((len(stations), count))
+    for row, station in zip(times, stations, strict=True):
+        variance = np.log1p(station.cv * station.cv)
+        if variance > 0:
+            row[:] = rng.lognormal(np.log(station.mean_ms) - variance / 2, np.sqrt(variance), count)
+        else:
+            row[:] = station.mean_ms
+    return times

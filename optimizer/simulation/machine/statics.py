@@ -1,0 +1,85 @@
+"""Static batches: who waits begins together, up to the limit, and the next batch begins after the last."""
+
+import numpy as np
+
+from optimizer.arrays import FloatArray, IntArray
+from optimizer.simulation.law import StaticCoefficients
+from optimizer.simulation.machine.compiling import compiled, entry
+
+
+@entry
+def run_statics(
+    times: StaticCoefficients, max_batch: int, max_queue: int, come_ms: FloatArray, in_tokens: IntArray,
+    out_tokens: IntArray, first_ms: FloatArray, last_ms: FloatArray, queue: IntArray,
+) -> tuple[float, float, int]:  # fmt: skip
+    """Run all requests, which come in ascending order; fill when their first and last tokens come.
+
+    Args:
+        times: the law.
+        max_batch: requests in a batch at most.
+        max_queue: requests that may wait; who comes beyond is turned away, and has NaN.
+        come_ms: shape (R,).
+        in_tokens: prompts.
+        out_tokens: answers, one token at least.
+        first_ms: to be filled, as `last_ms`.
+        last_ms: likewise.
+        queue: room for R rows.
+
+    Returns:
+        The busy time, ∫ batch dt, and the batches.
+    """
+    first_ms[:] = np.nan
+    last_ms[:] = np.nan
+    head, tail, arrival, now_ms = 0, 0, 0, 0.0
+    busy_ms, batch_ms, batches = 0.0, 0.0, 0
+    while head < tail or arrival < len(come_ms):
+        if head == tail:
+            now_ms = max(now_ms, come_ms[arrival])
+            queue[tail] = arrival
+            tail, arrival = tail + 1, arrival + 1
+        count = min(tail - head, max_batch)
+        batch = queue[head : head + count]
+        head += count
+        prompts = 0
+        for row in batch:
+            prompts += in_tokens[row]
+        prefill_ms = times.prefill_per_token_ms * prompts + (times.prefill_base_ms if prompts > 0 else 0.0)
+        for row in batch:
+            first_ms[row] = now_ms + prefill_ms
+        end_ms, held_ms = pass_answers(times, batch, out_tokens, now_ms + prefill_ms, last_ms)
+        busy_ms += end_ms - now_ms
+        batch_ms += count * prefill_ms + held_ms
+        batches += 1
+        now_ms = end_ms
+        while arrival < len(come_ms) and come_ms[arrival] <= now_ms:
+            if tail - head < max_queue:
+                queue[tail] = arrival
+                tail += 1
+            arrival += 1
+    return busy_ms, batch_ms, batches
+
+
+@compiled
+def pass_answers(
+    times: StaticCoefficients, batch: IntArray, out_tokens: IntArray, now_ms: float, last_ms: FloatArray
+) -> tuple[float, float]:
+    """Answer a batch, and return when its last token comes, and ∫ batch dt.
+
+    The rows of the batch end up in the order of their lengths.
+    """
+    count, held_ms = len(batch), 0.0
+    for i in range(1, count):
+        row, place = batch[i], i
+        while place > 0 and out_tokens[batch[place - 1]] > out_tokens[row]:
+            batch[place] = batch[place - 1]
+            place -= 1
+        batch[place] = row
+    done = 1
+    for i in range(count):
+        steps = out_tokens[batch[i]] - done
+        here = count if times.padded else count - i
+        spent_ms = steps * (times.decode_base_ms + times.decode_per_request_ms * here)
+        now_ms, done = now_ms + spent_ms, done + steps
+        held_ms += here * spent_ms
+        last_ms[batch[i]] = now_ms
+    return now_ms, held_ms

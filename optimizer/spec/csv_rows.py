@@ -1,0 +1,54 @@
+"""Rows of CSV files: fields by column, and where each row stands for messages."""
+
+import csv
+import os
+from collections.abc import Callable, Iterator
+
+from optimizer.errors import SpecError
+from optimizer.spec.files import lines_of, read_text
+
+
+def csv_rows(
+    path: str | os.PathLike[str], column_of: Callable[[str, list[str]], str], required: str
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the place and the fields of each row that is not empty, by what their columns are called here.
+
+    Args:
+        path: the file; its first line is the header.
+        column_of: gives what a column is called here, from its name and all names of the header.
+        required: a column that there must be.
+
+    Raises:
+        SpecError: the file is not readable or no CSV, the header is wrong, or a row has other fields.
+    """
+    rows = csv.reader(lines_of(read_text(path)), strict=True)
+    try:
+        header = _header(next(rows, []), path, column_of, required)
+        for row in rows:
+            if not any(row):
+                continue
+            place = f"{path}:{rows.line_num}"
+            if len(row) != len(header):
+                raise SpecError(f"{place}: {len(row)} fields, the header has {len(header)}")
+            yield place, dict(zip(header, (field.strip(" \t") for field in row), strict=True))
+    except csv.Error as error:
+        raise SpecError(f"{path}:{rows.line_num}: not valid CSV: {error}") from None
+
+
+def _header(
+    names: list[str],
+    path: str | os.PathLike[str],
+    column_of: Callable[[str, list[str]], str],
+    required: str,
+) -> list[str]:
+    stripped = [name.strip() for name in names]
+    try:
+        header = [column_of(name, stripped) for name in stripped]
+    except SpecError as error:
+        raise SpecError(f"{path}:1: {error}") from None
+    twice = next((name for name in header if header.count(name) > 1), None)
+    if twice is not None:
+        raise SpecError(f"{path}:1: column {twice!r} occurs twice")
+    if required not in header:
+        raise SpecError(f"{path}:1: the header must name the column {required!r}")
+    return header

@@ -1,0 +1,228 @@
+"""A batch server at its load, by how it collects requests: replicas and latency by window and by batch limit.
+
+Takes a `Placed` server, gives a `Figure`. Nothing is sized: at each window, or limit, the fewest replicas are
+sought whose share of the load meets the targets. Equation numbers refer to ``docs/math.md``.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from optimizer.arrays import FloatArray
+from optimizer.queueing.bulk.model import BulkQueues, LongRun
+from optimizer.queueing.bulk.steady import Steady
+from optimizer.queueing.measures import Measure
+from optimizer.simulation.batches import CLOCK
+from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, plain
+from optimizer.studies.figures.placed import NothingToShow, Placed, numbers
+from optimizer.tabulation import SECONDS_PER_MINUTE
+
+WINDOWS = 9
+"""Windows that are looked at, from none to twice the given one."""
+BATCHES = 9
+"""Batch limits that are looked at, in geometric steps."""
+MOST_PERCENTILES = 2
+"""More curves of one colour could not be told apart."""
+USUAL_PERCENTILE = 99.0
+"""What is shown beside the mean where no target names a percentile."""
+PRECISION = 1e-4
+"""Of percentiles."""
+LEAST_SHARE = 1e-12
+"""Smaller ones of requests count as this."""
+WIDE = 8.0
+"""Numbers of replicas that differ by more than this factor are shown over equal factors."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ways:
+    """Ways to collect requests, and what the load then needs; shapes (R,)."""
+
+    servers: BulkQueues
+    replicas: FloatArray
+    """The fewest that meet the targets; NaN where no number does."""
+    load_rps: float
+    """Of all replicas together."""
+
+    def long_runs(self, times: int = 1) -> list[LongRun | None]:
+        """Return the long run of each with these replicas, or with so many times as many."""
+        return [
+            None if math.isnan(count) else self.servers.row_at(row, self.load_rps / (times * count))
+            for row, count in enumerate(self.replicas.tolist())
+        ]
+
+
+def shown_ms(long_run: LongRun, measure: Measure) -> float:
+    """Return a figure of the latency as exactly as a picture shows it.
+
+    Far tails fall like powers of a number, so that few probabilities tell where one is crossed.
+    """
+    if measure.percentile is None:
+        return long_run.mean_ms
+    if not isinstance(long_run, Steady):
+        return long_run.quantile_ms(measure.percentile / 100)
+    from scipy.optimize import brentq
+
+    over = 1 - measure.percentile / 100
+    low, high = long_run.service_ms / 2, 2 * long_run.mean_ms
+    while long_run.beyond(high) > over:
+        low, high = high, 2 * high
+    return float(
+        brentq(lambda t: math.log(max(long_run.beyond(t), LEAST_SHARE) / over), low, high, rtol=PRECISION)
+    )
+
+
+def window_figure(placed: Placed) -> Figure:
+    """Return replicas and latency by window, and by batch limit (eq. 101-103)."""
+    server = placed.batch_servers()
+    window_ms = float(server.window_ms[0])
+    longest_ms = 2 * window_ms if window_ms > 0 else 2 * float(server.base_ms[0] + server.slope_ms[0])
+    windows = np.linspace(0, longest_ms, WINDOWS)
+    if server.trigger[0] == CLOCK:
+        windows = windows[windows >= longest_ms / 2]  # a clock that ticks before a batch is done is none
+    rows = server.take(np.zeros(len(windows), np.int64))
+    by_window = _ways(placed, replace(rows, window_ms=windows))
+    given = Guide(name=f"window {plain(window_ms)} ms", value=window_ms, axis="x")
+    panels = _panels(placed, by_window, windows, "window [ms]", "window", given)
+    return Figure(
+        title=f"Collecting requests: {placed.title}",
+        note=_note(placed),
+        panels=(*panels, *batch_panels(placed)),
+        types=placed.arrays.type_names,
+    )
+
+
+def batch_limit_figure(placed: Placed) -> Figure:
+    """Return replicas and latency by batch limit alone."""
+    return Figure(
+        title=f"Effect of the batch limit: {placed.title}",
+        note=_note(placed),
+        panels=batch_panels(placed),
+        types=placed.arrays.type_names,
+    )
+
+
+def batch_panels(placed: Placed) -> tuple[CurvePanel, ...]:
+    """Return replicas and latency by batch limit, at the window that is given."""
+    server, most = placed.batch_servers(), int(placed.pair.batch_ceiling[0])
+    limits = np.unique(np.round(np.geomspace(1, most, BATCHES))).astype(np.int64)
+    rows = replace(server.take(np.zeros(len(limits), np.int64)), max_batch=limits)
+    chosen = Guide(name=f"batch {placed.max_batch:,}", value=float(placed.max_batch), axis="x")
+    ways = _ways(placed, rows)
+    return _panels(placed, ways, limits.astype(np.float64), "batch limit [requests]", "batch limit", chosen)
+
+
+def _ways(placed: Placed, servers: BulkQueues) -> _Ways:
+    load_rps = float(placed.arrays.servers.load_rps[0])
+    if load_rps == 0:
+        raise NothingToShow(f"{placed.title} carries no load; {placed.remark}")
+    limits = placed.arrays.servers.targets.limits_of(0)
+    fewest = [
+        _fewest_replicas(servers.take(np.array([row])), load_rps, limits)
+        for row in range(len(servers.max_batch))
+    ]
+    return _Ways(servers, np.array(fewest), load_rps)
+
+
+def _fewest_replicas(server: BulkQueues, load_rps: float, limits: dict[Measure, float]) -> float:
+    """Return the fewest replicas whose share of a load meets targets; NaN where no number is found.
+
+    As in sizing, the highest rates at which they hold count: numbers are tried upwards in growing steps, and
+    halved back between the last that fails and the first that holds.
+    """
+    fails = math.ceil(load_rps / float(server.stable_rate_rps[0]) * (1 - 1e-9)) - 1
+    most, step = load_rps / float(server.least_rate_rps[0]), 1
+    while not _meets(server, load_rps / (fails + step), limits):
+        fails, step = fails + step, 2 * step
+        if fails + step > most:
+            return math.nan
+    holds = fails + step
+    while holds - fails > 1:
+        middle = (holds + fails) // 2
+        if _meets(server, load_rps / middle, limits):
+            holds = middle
+        else:
+            fails = middle
+    return float(holds)
+
+
+def _meets(server: BulkQueues, rate_rps: float, limits: dict[Measure, float]) -> bool:
+    return float(server.excess(np.array([rate_rps]), [limits])[0]) <= 0
+
+
+def _panels(
+    placed: Placed, ways: _Ways, x: FloatArray, label: str, named: str, chosen: Guide
+) -> tuple[CurvePanel, CurvePanel]:
+    """Return the panel of replicas, and that of latencies with these and with twice as many."""
+    if np.isnan(ways.replicas).all():
+        raise NothingToShow(f"{placed.title}: at no {named} a number of replicas meets the targets")
+    measures = latencies_shown(placed)
+    known = ways.replicas[~np.isnan(ways.replicas)]
+    wide = known.max() > WIDE * known.min()
+    along: tuple[Literal["x", "y"], ...] = (("y",) if x.min() <= 0 else ("x", "y")) if wide else ()
+    replicas = CurvePanel(
+        title=f"Replicas that meet the targets at the load, by {named}",
+        x_label=label,
+        y_label="replicas",
+        series=(_series(placed, "", x, ways.replicas),),
+        guides=(chosen,),
+        logarithmic=along,
+    )
+    runs, last = ways.long_runs(), measures[-1]
+    curves = [_series(placed, statistic(measure), x, _latencies(runs, measure)) for measure in measures]
+    twice = _latencies(ways.long_runs(2), last)
+    curves.append(_series(placed, f"{statistic(last)}, twice the replicas", x, twice))
+    latencies = CurvePanel(
+        title=f"Latency with so many replicas, by {named}",
+        x_label=label,
+        y_label="latency [ms]",
+        series=tuple(curves),
+        guides=(chosen, *latency_levels(placed)),
+        logarithmic=("x",) if "x" in along else (),
+    )
+    return replicas, latencies
+
+
+def _latencies(runs: Sequence[LongRun | None], measure: Measure) -> FloatArray:
+    return np.array([math.nan if run is None else shown_ms(run, measure) for run in runs])
+
+
+def _series(placed: Placed, name: str, x: FloatArray, values: FloatArray) -> Series:
+    return Series(name=name, x=numbers(x), y=numbers(values), type=placed.type)
+
+
+def latencies_shown(placed: Placed) -> Sequence[Measure]:
+    """Return the mean and the highest percentiles that targets name; without any a usual one."""
+    limits = placed.arrays.servers.targets.limits_of(0)
+    percents = sorted({measure.percentile for measure in limits if measure.percentile is not None})
+    shown = percents[-MOST_PERCENTILES:] or [USUAL_PERCENTILE]
+    return [Measure("e2e"), *(Measure("e2e", percent) for percent in shown)]
+
+
+def latency_levels(placed: Placed) -> tuple[Guide, ...]:
+    """Return the targets on what is shown of the latency as lines; those with one limit are one line."""
+    levels: dict[float, list[str]] = {}
+    shown = latencies_shown(placed)
+    for measure, limit in placed.arrays.servers.targets.limits_of(0).items():
+        if measure in shown:
+            levels.setdefault(limit, []).append(statistic(measure))
+    return tuple(
+        Guide(name=f"target {limit:,.6g} ms, {', '.join(names)}", value=limit, axis="y")
+        for limit, names in levels.items()
+    )
+
+
+def statistic(measure: Measure) -> str:
+    """Return what a figure of the latency is: mean, p99."""
+    return "mean" if measure.percentile is None else f"p{measure.percentile:g}"
+
+
+def _note(placed: Placed) -> str:
+    rpm = float(placed.arrays.servers.load_rps[0]) * SECONDS_PER_MINUTE
+    trigger = placed.system.servers[placed.server].batch_trigger
+    return (
+        f"at every point the fewest replicas that meet the targets at {plain(rpm)} requests/min, each with "
+        f"an equal share of Poisson arrivals; trigger: {trigger}"
+    )

@@ -1,0 +1,115 @@
+"""A batch server against its load: how many requests find no room, and how long the others take.
+
+Takes a `Placed` server, gives a `Figure`. Equation numbers refer to ``docs/math.md``.
+"""
+
+import numpy as np
+
+from optimizer.arrays import FloatArray
+from optimizer.queueing.measures import LOSS
+from optimizer.simulation.limits import UNLIMITED
+from optimizer.studies.figures.collecting import latencies_shown, latency_levels, shown_ms, statistic
+from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, plain
+from optimizer.studies.figures.placed import Placed, numbers
+
+POINTS = 33
+"""Loads that are looked at."""
+LEAST, MOST, MOST_STABLE = 0.02, 1.5, 0.97
+"""Least and largest of them, over what a replica can answer; a queue without a limit must be stable."""
+PERCENT = 100.0
+
+
+def rejection_figure(placed: Placed) -> Figure:
+    """Return the share of requests that find no room, and latencies, against the load (eq. 103)."""
+    rate_rps = loads_rps(placed)
+    panels: tuple[CurvePanel, ...] = (latency_panel(placed, rate_rps),)
+    note = "any number may wait, so that none is rejected"
+    if _has_room(placed):
+        panels = (_rejected_panel(placed, rate_rps), *panels)
+        note = _room_text(placed)
+    return _figure(f"Rejection and latency against load: {placed.title}", note, placed, panels)
+
+
+def batch_latency_figure(placed: Placed) -> Figure:
+    """Return latencies alone against the load."""
+    panels = (latency_panel(placed, loads_rps(placed)),)
+    return _figure(f"Latency against load: {placed.title}", "", placed, panels)
+
+
+def _figure(title: str, note: str, placed: Placed, panels: tuple[CurvePanel, ...]) -> Figure:
+    said = [part for part in (placed.remark, note, _collecting_text(placed)) if part]
+    return Figure(title=title, note="; ".join(said), panels=panels, types=placed.arrays.type_names)
+
+
+def loads_rps(placed: Placed) -> FloatArray:
+    """Return the loads of one replica that are looked at."""
+    server = placed.batch_servers()
+    full = float(server.full_rate_rps[0])
+    most = min(MOST * full, float(server.longest_rate_rps[0])) if _has_room(placed) else MOST_STABLE * full
+    return np.linspace(LEAST * full, most, POINTS)
+
+
+def latency_panel(placed: Placed, rate_rps: FloatArray) -> CurvePanel:
+    """Return mean and percentiles of the latency of those who are answered, against the load."""
+    server = placed.batch_servers()
+    rows = [server.row_at(0, rate) for rate in rate_rps.tolist()]
+    series = []
+    for measure in latencies_shown(placed):
+        values = [shown_ms(row, measure) for row in rows]
+        series.append(_series(placed, statistic(measure), rate_rps, np.array(values)))
+    return CurvePanel(
+        title="Latency of those who are answered",
+        x_label="load of one replica [requests/s]",
+        y_label="latency [ms]",
+        series=tuple(series),
+        guides=(*latency_levels(placed), *_loads(placed)),
+    )
+
+
+def _rejected_panel(placed: Placed, rate_rps: FloatArray) -> CurvePanel:
+    server = placed.batch_servers()
+    rejected = np.array([server.row_at(0, rate).rejected for rate in rate_rps.tolist()])
+    limit = placed.arrays.servers.targets.limits_of(0).get(LOSS)
+    levels = (
+        ()
+        if limit is None
+        else (Guide(name=f"target {PERCENT * limit:g} %", value=PERCENT * limit, axis="y"),)
+    )
+    return CurvePanel(
+        title="Requests that find no room",
+        x_label="load of one replica [requests/s]",
+        y_label="rejected [%]",
+        series=(_series(placed, "", rate_rps, PERCENT * rejected),),
+        guides=(*levels, *_loads(placed)),
+    )
+
+
+def _series(placed: Placed, name: str, rate_rps: FloatArray, values: FloatArray) -> Series:
+    return Series(name=name, x=numbers(rate_rps), y=numbers(values), type=placed.type)
+
+
+def _loads(placed: Placed) -> tuple[Guide, ...]:
+    """Return what a replica can answer, and the load that the plan gives a replica."""
+    full = float(placed.batch_servers().full_rate_rps[0])
+    named = [("saturation", full)] * _has_room(placed) + [("load", placed.rate_rps)]
+    return tuple(
+        Guide(name=f"{name} {plain(rate)}", value=rate, axis="x") for name, rate in named if rate > 0
+    )
+
+
+def _has_room(placed: Placed) -> bool:
+    """Say whether the queue has a limit."""
+    return bool(placed.batch_servers().room[0] < UNLIMITED)
+
+
+def _room_text(placed: Placed) -> str:
+    server = placed.batch_servers()
+    where = "in the system" if server.counts_system[0] else "waiting"
+    return f"room for {int(server.room[0]):,} {where}"
+
+
+def _collecting_text(placed: Placed) -> str:
+    server, trigger = placed.batch_servers(), placed.system.servers[placed.server].batch_trigger
+    return (
+        f"trigger: {trigger}, window {plain(float(server.window_ms[0]))} ms, batch limit {placed.max_batch:,}"
+    )

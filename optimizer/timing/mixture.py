@@ -1,0 +1,79 @@
+"""The iteration law of a mixture of experts: α grows with the batch, as more requests choose more experts.
+
+As with the reference's three coefficients it has a service time at a constant batch, so that it drives the
+birth-death queue. Equation numbers refer to ``docs/math.md``.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray
+from optimizer.documents import Document
+from optimizer.timing.engine import IterationTimes
+from optimizer.timing.iteration import IterationFields, IterationLaw, PerfParms
+from optimizer.timing.law import RequestShapes
+
+
+@dataclass(frozen=True, slots=True)
+class MixtureIterationLaw(IterationLaw):
+    """The iteration law, and the time to read the experts that its tokens choose (eq. 63, 104).
+
+    Tokens choose independently of each other; an iteration with a piece of a prompt reads all experts.
+    """
+
+    name: ClassVar[str] = "mixture iteration"
+
+    expert_read_ms: FloatArray
+    """Reading all experts [ms]."""
+    expert_share: FloatArray
+    """Share of the experts that a token chooses."""
+
+    @classmethod
+    def is_given(cls, document: Document) -> bool:
+        """Say whether a document gives the law of a mixture."""
+        return super(IterationLaw, cls).is_given(document) and _is_mixture(document)
+
+    @classmethod
+    def is_known(cls, document: Document) -> bool:
+        """Say whether a document gives it; its parameters are then not zero."""
+        return cls.is_given(document)
+
+    @classmethod
+    def parameters(cls, document: Document) -> tuple[float, ...]:
+        """Return α, β, γ, the token budget of an iteration, and the two parameters of the experts."""
+        assert isinstance(document, IterationFields)
+        law = document.iteration or PerfParms()
+        three = law.base_ms, law.compute_per_token_ms, law.kv_read_per_token_ms
+        return *three, float(document.max_num_tokens), law.expert_read_ms, law.expert_share
+
+    @classmethod
+    def of_rows(cls, parameters: FloatArray, shapes: RequestShapes) -> Self:
+        """Return the law of R rows from parameters in that order, shape (6, R)."""
+        base, compute, kv_read, budget, read, share = parameters
+        return cls(base, compute, kv_read, shapes.in_tokens, shapes.out_tokens, budget, read, share)
+
+    @property
+    def iterations(self) -> IterationTimes:
+        """The coefficients of an iteration's time."""
+        return self._iterations(expert_read_ms=self.expert_read_ms, expert_share=self.expert_share)
+
+    def _base_ms(self, occupancy: FloatArray, chunks: FloatArray) -> FloatArray:
+        """Return α at a constant batch, on average over its iterations [ms] (eq. 105); all shapes (R,)."""
+        with_prompt = np.minimum(occupancy * chunks / (chunks + self.out_tokens), 1.0) * self._has_prompt
+        unread = np.exp(occupancy * np.log1p(-self.expert_share)) * (1 - with_prompt)
+        return np.asarray(self.iteration_base_ms + self.expert_read_ms * (1 - unread))
+
+    @property
+    def _prompt_base_ms(self) -> FloatArray:
+        """α of an iteration with a prompt in it: all experts are read [ms], shape (R,)."""
+        return np.asarray(self.iteration_base_ms + self.expert_read_ms * self._has_prompt)
+
+    @property
+    def _has_prompt(self) -> BoolArray:
+        return np.asarray(self.in_tokens > 0)
+
+
+def _is_mixture(document: Document) -> bool:
+    return isinstance(document, IterationFields) and document.is_of_a_mixture

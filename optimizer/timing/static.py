@@ -1,0 +1,163 @@
+"""Static batches under the linear law: a batch is answered as a whole before the next one begins.
+
+A batch of n answers as many steps as the longest of its answers has, whose mean depends on how much lengths
+vary; they are taken as lognormal. Equation numbers refer to ``docs/math.md``.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar, Self
+
+import numpy as np
+from scipy.special import ndtr
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
+from optimizer.documents import Document
+from optimizer.timing.law import RequestShapes, ServiceLaw, TokenTimes
+from optimizer.timing.linear import LinearFields, LinearLaw
+
+STEP = 0.05
+"""Of the quadrature over standard normal values."""
+REACH = 10.0
+"""Standard normal values are looked at up to this far, and the spread of lengths more."""
+PADDED = "padded"
+
+
+@dataclass(frozen=True, slots=True)
+class StaticLaw(ServiceLaw):
+    """The time of a static batch of n requests; all fields have shape (R,)."""
+
+    name: ClassVar[str] = "static"
+    parts: ClassVar[tuple[str, ...]] = ("decode", "prefill")
+    is_static: ClassVar[bool] = True
+
+    decode_base_ms: FloatArray
+    """α [ms]."""
+    decode_per_request_ms: FloatArray
+    """β [ms per request in the batch]."""
+    prefill_base_ms: FloatArray
+    """γ [ms]."""
+    prefill_per_token_ms: FloatArray
+    """δ [ms per input token and request in the batch]."""
+    padded: FloatArray
+    """1 where requests are computed until the last of the batch has ended, else 0."""
+    in_tokens: FloatArray
+    out_tokens: FloatArray
+    out_tokens_cv: FloatArray
+
+    @classmethod
+    def is_given(cls, document: Document) -> bool:
+        """Say whether a document gives the law for static batches."""
+        return super(StaticLaw, cls).is_given(document) and is_static(document)
+
+    @classmethod
+    def is_known(cls, document: Document) -> bool:
+        """Say whether a document gives it with any non-zero parameter."""
+        return super(StaticLaw, cls).is_known(document) and is_static(document)
+
+    @classmethod
+    def parameters(cls, document: Document) -> tuple[float, ...]:
+        """Return α, β, γ, δ, and whether batches are padded."""
+        assert isinstance(document, LinearFields)
+        return *LinearLaw.parameters(document), float(document.batching == PADDED)
+
+    @classmethod
+    def of_rows(cls, parameters: FloatArray, shapes: RequestShapes) -> Self:
+        """Return the law of R rows from parameters in that order, shape (5, R)."""
+        cv = np.ones_like(shapes.out_tokens) if shapes.out_tokens_cv is None else shapes.out_tokens_cv
+        alpha, beta, gamma, delta, padded = parameters
+        return cls(alpha, beta, gamma, delta, padded, shapes.in_tokens, shapes.out_tokens, cv)
+
+    def service_time_ms(self, occupancy: FloatArray) -> FloatArray:
+        """Return the time of a batch of so many, from its first prompt to its last token (eq. 116)."""
+        longest = self.out_tokens * longest_to_mean(self.out_tokens_cv, occupancy)
+        steps = np.maximum(longest - 1, 0.0)
+        own = np.where(self.padded > 0, steps, np.maximum(self.out_tokens - 1, 0.0))
+        decode = self.decode_base_ms * steps + self.decode_per_request_ms * occupancy * own
+        return self.prefill_ms(occupancy) + decode
+
+    def prefill_ms(self, occupancy: FloatArray) -> FloatArray:
+        """Return the time of the prompts of such a batch, shape (R,)."""
+        prompt = self.prefill_base_ms + self.prefill_per_token_ms * self.in_tokens * occupancy
+        return np.where(self.in_tokens > 0, prompt, 0.0)
+
+    def spread_ms(self, occupancy: FloatArray) -> FloatArray:
+        """Return the standard deviation of the time of a batch of so many, shape (R,) (eq. 118)."""
+        mean, square = (
+            longest_to_mean(self.out_tokens_cv, occupancy, 1),
+            longest_to_mean(self.out_tokens_cv, occupancy, 2),
+        )
+        longest = self.out_tokens * np.sqrt(np.maximum(square - mean * mean, 0.0))
+        together = np.where(self.padded > 0, occupancy, 0.0)
+        own = np.where(self.padded > 0, 0.0, self.out_tokens * self.out_tokens_cv * np.sqrt(occupancy))
+        per_step = self.decode_base_ms + self.decode_per_request_ms * together
+        return np.hypot(per_step * longest, self.decode_per_request_ms * own)
+
+    def answer_ms(self, occupancy: FloatArray) -> FloatArray:
+        """Return the time from a request's first token to its last in such a batch, shape (R,) (eq. 119).
+
+        Of the others those count whose answers are still going on: the shorter of two lognormal lengths is
+        2Φ(−σ/√2) of their mean.
+        """
+        spread = np.sqrt(np.log1p(self.out_tokens_cv**2))
+        shorter = np.where(self.padded > 0, 1.0, 2 * ndtr(-spread / np.sqrt(2)))
+        steps = np.maximum(self.out_tokens - 1, 0.0)
+        others = (occupancy - 1) * np.maximum(shorter * self.out_tokens - 1, 0.0)
+        others = np.where(self.padded > 0, (occupancy - 1) * steps, others)
+        return (
+            self.decode_base_ms + self.decode_per_request_ms
+        ) * steps + self.decode_per_request_ms * others
+
+    def token_times(
+        self,
+        mean_service_ms: FloatArray,  # noqa: ARG002  the batch says it
+        mean_in_service: FloatArray,
+        max_batch: IntArray,
+    ) -> TokenTimes:
+        """Return the phase times in a batch of so many."""
+        batch = np.clip(mean_in_service, 1.0, max_batch)
+        prefill = self.prefill_ms(batch)
+        steps = self.out_tokens - 1
+        itl = np.where(steps > 0, self.answer_ms(batch) / np.where(steps > 0, steps, 1.0), 0.0)
+        return TokenTimes(prefill, itl, prefill)
+
+    def steps(self, max_batch: IntArray) -> BoolArray:
+        """Return that nothing steps."""
+        return np.zeros(len(max_batch), np.bool_)
+
+    def idle_times(self, max_batch: IntArray) -> tuple[TokenTimes, FloatArray]:
+        """Return the times of a lone request with a prompt of one token, and a full batch's turnaround."""
+        linear = LinearLaw(
+            self.decode_base_ms, self.decode_per_request_ms, self.prefill_base_ms, self.prefill_per_token_ms,
+            self.in_tokens, self.out_tokens,
+        )  # fmt: skip
+        return linear.idle_times(max_batch)
+
+
+def is_static(document: Document) -> bool:
+    """Say whether a document asks for static batches."""
+    return isinstance(document, LinearFields) and document.batching != "continuous"
+
+
+def longest_to_mean(cv: FloatArray, batch: FloatArray, power: int = 1) -> FloatArray:
+    """Return E[Lᵖ] / E[l]ᵖ for the longest L of n lognormal lengths l, shape (R,) (eq. 117)."""
+    found = np.ones(len(batch))
+    for value in np.unique(cv[cv > 0]):
+        rows = cv == value
+        sizes, place = np.unique(batch[rows], return_inverse=True)
+        found[rows] = np.array([_longest(float(value), float(size), power) for size in sizes])[place]
+    return found
+
+
+@lru_cache(maxsize=2**16)
+def _longest(cv: float, batch: float, power: int) -> float:
+    """Return it for one batch: the mean of exp(p(σZ − σ²/2)), Z the largest of n standard normal values."""
+    spread = float(np.sqrt(np.log1p(cv * cv)))
+    z = _normal_values(round(power * spread + 0.5))
+    density = batch * np.exp(-z * z / 2) / np.sqrt(2 * np.pi) * ndtr(z) ** (batch - 1)
+    return float((np.exp(power * (spread * z - spread * spread / 2)) * density).sum() * STEP)
+
+
+@lru_cache(maxsize=64)
+def _normal_values(more: int) -> FloatArray:
+    return frozen(np.arange(-REACH, REACH + more, STEP))

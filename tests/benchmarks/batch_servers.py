@@ -1,0 +1,130 @@
+"""How near batch servers are to simulations of others: the tables of docs/fidelity.md.
+
+    python tests/benchmarks/batch_servers.py --reference DIR [--table NAME]
+
+DIR holds `workloads_batch.json`, `workloads_batch_cv.json`, `workloads_tandem.json`, `workloads_node.json`
+and `workloads_static.json`. Errors are relative, predicted over simulated less 1; of shares they are
+differences.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from optimizer.queueing.bulk.nodes import promised
+from optimizer.queueing.bulk.passing import passing
+from optimizer.queueing.bulk.sampled import sampled
+from optimizer.queueing.bulk.steady import steady
+from optimizer.simulation.batches import TRIGGERS, BatchServer
+from optimizer.simulation.limits import UNLIMITED
+from optimizer.simulation.lines import Line, Station
+from optimizer.timing import RequestShapes, StaticLaw
+
+PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+SMALLEST_CV_BATCH = 4
+STEPS = 100.0
+"""Mean answer of the static batches [tokens after the first]."""
+GPU = 2
+"""Which of a node's stages is the batch server."""
+
+
+def server_of(given: dict[str, Any]) -> BatchServer:
+    return BatchServer(
+        given["size"],
+        given["window"],
+        given["base"],
+        given["slope"],
+        UNLIMITED if given.get("room") is None else given["room"],
+        given.get("in_system", False),
+        TRIGGERS.index(given.get("trigger", "oldest")),
+    )
+
+
+def latencies(found: Any) -> dict[str, float]:
+    return {"mean": found.mean_ms} | {name: found.quantile_ms(share) for name, share in PERCENTILES.items()}
+
+
+def errors_of(found: dict[str, float], simulated: dict[str, Any]) -> dict[str, float]:
+    return {name: value / simulated[name]["value"] - 1 for name, value in found.items() if name in simulated}
+
+
+def batch(point: dict[str, Any]) -> dict[str, float]:
+    server, rate, cv = server_of(point["server"]), point["rateRps"] / 1000, point["server"]["cv"]
+    found = steady(server, rate) if cv == 1 else sampled(Line(server), rate, cv)
+    errors = errors_of(latencies(found), point["simulated"])
+    return errors | {"rejected": found.rejected - point["simulated"]["blocked"]["value"]}
+
+
+def tandem(point: dict[str, Any]) -> dict[str, float]:
+    stations = [Station(place == "before", *stage) for place in ("before", "after") for stage in point[place]]
+    found = passing(Line(server_of(point["server"]), tuple(stations)), point["rateRps"] / 1000)
+    return errors_of(latencies(found), point["simulated"])
+
+
+def node(point: dict[str, Any]) -> dict[str, float]:
+    before = [Station(True, ms, point["cv"], workers) for ms, workers in point["stages"][:GPU]]  # noqa: FBT003
+    after = [Station(False, ms, point["cv"], workers) for ms, workers in point["stages"][GPU + 1 :]]  # noqa: FBT003
+    server = BatchServer(1, 0.0, point["stages"][GPU][0], 0.0)
+    found = promised(Line(server, (*before, *after), point["jobs"]))
+    return {"throughput": 1000 * found / point["throughputRps"] - 1}
+
+
+def static(point: dict[str, Any]) -> dict[str, float]:
+    """Return the errors of the throughput of continuous over static batches; lengths by their mean and CV."""
+    kind, *rest = point["lengths"].split()
+    if kind not in {"fixed", "lognormal"}:
+        return {}
+    cv, size, prompt = float(rest[-1]) if rest else 0.0, float(point["batch"]), float(point["prompt"])
+    parms = [point[name] for name in ("alpha", "beta", "gamma", "delta")]
+    alpha, beta, gamma, delta = parms
+    continuous = size * (gamma * (prompt > 0) + delta * prompt) + (alpha + beta * size) * STEPS
+    shapes = RequestShapes(np.array([prompt]), np.array([STEPS + 1]), np.array([cv]))
+    errors = {}
+    for padded, name in enumerate(("simulatedStatic", "simulatedPadded")):
+        law = StaticLaw.of_rows(np.array([[value] for value in (*parms, float(padded))]), shapes)
+        errors[name] = float(law.service_time_ms(np.array([size]))[0]) / continuous / point[name] - 1
+    return errors
+
+
+TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, float]]]] = {
+    "batch": ("workloads_batch.json", batch),
+    "cv": ("workloads_batch_cv.json", batch),
+    "tandem": ("workloads_tandem.json", tandem),
+    "node": ("workloads_node.json", node),
+    "static": ("workloads_static.json", static),
+}
+
+
+def show(name: str, folder: Path) -> None:
+    file, errors = TABLES[name]
+    points = json.loads((folder / file).read_text(encoding="utf-8"))["points"]
+    begin = time.perf_counter()
+    found = [row for point in points if (row := errors(point))]
+    spent = time.perf_counter() - begin
+    print(f"{name}: {len(found)} points, {spent:.1f} s")
+    for figure in found[0]:
+        values = np.array([row[figure] for row in found if figure in row])
+        off = np.abs(values)
+        shown = (np.median(off), np.quantile(off, 0.9), off.max(), values.min(), values.max())
+        print(f"  {figure:16}" + "".join(f"{value:10.3%}" for value in shown))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--reference", type=Path, required=True)
+    parser.add_argument("--table", choices=TABLES)
+    arguments = parser.parse_args()
+    print("absolute error: median, 90 %, largest; then the lowest and the highest error")
+    for name in [arguments.table] if arguments.table else TABLES:
+        show(name, arguments.reference)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,210 @@
+"""Tables, reports and rows of batch servers: no figure stands under a heading of tokens."""
+
+import csv
+import io
+from functools import cache
+from typing import Any
+
+import pytest
+
+from optimizer import (
+    Comparison,
+    Plan,
+    System,
+    compare,
+    find_candidates,
+    load_system,
+    make_report,
+    render_report,
+    solve,
+)
+from optimizer.render.comparison_tables import comparison_tables
+from optimizer.render.plan_tables import candidate_tables, plan_tables
+from optimizer.render.simulation_tables import simulation_csv, simulation_tables
+from optimizer.render.tables import Output, show
+from optimizer.simulation.replicas import Effort
+from optimizer.studies.simulation.document import Simulation
+from optimizer.studies.simulation.plans import simulate_plan
+
+TOKENS = ("ITL", "TTFT", "itlAverage", "ttftAverage", "avgOutTokens")
+
+
+@cache
+def fleet(*, mixed: bool = False, rate_rps: float = 400.0) -> System:
+    """Return a batch server with four targets, alone or beside a chat."""
+    limits = [{"percentile": 50, "ms": 100}, {"percentile": 99, "ms": 500}, {"ms": 200}]
+    models: list[dict[str, Any]] = [
+        {"name": "b", "acc": "T4", "maxBatchSize": 5, "batchParms": {"base": 37.5, "slope": 2.5}}
+    ]
+    targets: list[dict[str, Any]] = [{"model": "b", "latency": limits, "maxRejected": 0.01}]
+    servers: list[dict[str, Any]] = [
+        {
+            "name": "batches",
+            "class": "c",
+            "model": "b",
+            "batchTimeout": 10,
+            "maxQueueSize": 12,
+            "currentAlloc": {"load": {"arrivalRate": rate_rps * 60}},
+        }
+    ]
+    if mixed:
+        models.append({"name": "m", "acc": "T4", "maxBatchSize": 8, "decodeParms": {"alpha": 20, "beta": 1}})
+        targets.append({"model": "m", "slo-itl": 40, "slo-ttft": 900})
+        load = {"arrivalRate": 60, "avgInTokens": 20, "avgOutTokens": 10}
+        servers.append({"name": "chat", "class": "c", "model": "m", "currentAlloc": {"load": load}})
+    return load_system(
+        {
+            "accelerators": [{"name": "T4", "type": "T4", "cost": 40}],
+            "models": models,
+            "serviceClasses": [{"name": "c", "modelTargets": targets}],
+            "servers": servers,
+            "count": [{"type": "T4", "count": 9}],
+        }
+    )
+
+
+@cache
+def plan(*, mixed: bool = False) -> Plan:
+    return solve(fleet(mixed=mixed))
+
+
+@cache
+def simulated(*, mixed: bool = False) -> Simulation:
+    return simulate_plan(fleet(mixed=mixed), plan(mixed=mixed), Effort(requests=2000))
+
+
+@cache
+def changed(*, mixed: bool = False) -> Comparison:
+    """Return the plan beside that of half the load."""
+    return compare(fleet(mixed=mixed), fleet(mixed=mixed, rate_rps=200.0))
+
+
+def text_of(tables: Any, *, wide: bool = True) -> str:
+    file = io.StringIO()
+    show(tables, file, Output(wide=wide))
+    return file.getvalue()
+
+
+def rows_of(tables: Any, table: str | None = None) -> dict[str, dict[str, str]]:
+    file = io.StringIO()
+    show(tables, file, Output(as_csv=True, table=table))
+    return {row["server"]: row for row in csv.DictReader(io.StringIO(file.getvalue()))}
+
+
+def test_a_fleet_with_tokens_and_without_is_planned() -> None:
+    # Percentiles that batch servers have targets on are none that the queue of the chat must know.
+    assert plan(mixed=True).complete
+    assert plan(mixed=True).allocations["batches"] == plan().allocations["batches"]
+
+
+def test_a_plan_of_batch_servers_alone_has_latencies_and_no_times_of_tokens() -> None:
+    tables = plan_tables(plan(), fleet())
+    (pool,) = plan().allocations["batches"]
+    row = rows_of(tables)["batches"]
+    assert not any(heading.startswith(TOKENS) for heading in row)
+    figures = {figure.measure: figure.value for figure in pool.targets}
+    assert float(row["latency [ms]"]) == pool.ttft_ms
+    assert float(row["p50 latency [ms]"]) == figures["p50 end-to-end latency"]
+    assert float(row["p99 latency [ms]"]) == figures["p99 end-to-end latency"]
+    assert (row["window [ms]"], row["trigger"], row["batch"]) == ("10.0", "oldest", "5")
+    assert (float(row["mean batch"]), float(row["busy"])) == (pool.mean_batch, pool.busy)
+    assert float(row["rejected"]) == pool.loss
+    shown = text_of(tables)
+    assert f"{figures['p99 end-to-end latency']:.0f} (500)" in shown
+    assert f"{pool.ttft_ms:.0f} (200)" in shown
+
+
+def test_a_mixed_plan_has_the_figures_of_both_and_each_under_its_own_heading() -> None:
+    rows = rows_of(plan_tables(plan(mixed=True), fleet(mixed=True)))
+    for heading, value in rows["batches"].items():
+        assert not value or not heading.startswith(TOKENS)
+    for heading, value in rows["chat"].items():
+        assert not value or not heading.startswith(("latency", "p50", "p99", "window", "trigger", "busy"))
+    assert rows["chat"]["TTFT [ms]"]
+    assert rows["batches"]["p99 latency [ms]"]
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_tables_fit_eighty_columns(monkeypatch: pytest.MonkeyPatch, *, mixed: bool) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for tables in (
+        plan_tables(plan(mixed=mixed), fleet(mixed=mixed)),
+        candidate_tables(find_candidates(fleet(mixed=mixed))),
+        comparison_tables(changed(mixed=mixed)),
+        simulation_tables(simulated(mixed=mixed)),
+    ):
+        text = text_of(tables, wide=False)
+        assert max(map(len, text.splitlines())) <= 80
+        assert ("TTFT" in text) == mixed
+        assert "latency" in text
+
+
+def test_an_idle_batch_server_has_no_columns_of_tokens() -> None:
+    idle = fleet(rate_rps=0.0)
+    row = rows_of(plan_tables(solve(idle), idle))["batches"]
+    assert row["accelerator"] == "idle"
+    assert not any(heading.startswith(TOKENS) for heading in row)
+
+
+def test_candidates_and_comparisons_show_the_mean_latency_as_one() -> None:
+    (pool,) = plan().allocations["batches"]
+    rows = rows_of(candidate_tables(find_candidates(fleet(mixed=True))))
+    assert float(rows["batches"]["latency [ms]"]) == pytest.approx(pool.ttft_ms)
+    assert not rows["batches"]["TTFT [ms]"]
+    assert not rows["chat"]["latency [ms]"]
+    found = changed(mixed=True)
+    figures, side = rows_of(comparison_tables(found), "figures"), found.first.label
+    assert float(figures["batches"][f"latency {side} [ms]"]) == pytest.approx(pool.ttft_ms)
+    assert not figures["batches"][f"ITL {side} [ms]"]
+    assert not figures["chat"][f"latency {side} [ms]"]
+    assert figures["chat"][f"ITL {side} [ms]"]
+
+
+def test_simulated_batch_servers_have_one_latency() -> None:
+    rows = rows_of(simulation_tables(simulated(mixed=True)))
+    assert not rows["batches"]["TTFT simulated [ms]"]
+    assert rows["batches"]["latency simulated [ms]"]
+    assert not rows["chat"]["latency simulated [ms]"]
+    assert not any(
+        heading.startswith(TOKENS) for heading in rows_of(simulation_tables(simulated()))["batches"]
+    )
+    found = {row["server"]: row for row in csv.DictReader(io.StringIO(simulation_csv(simulated(mixed=True))))}
+    assert not found["batches"]["predictedTTFT"]
+    assert not found["batches"]["meanTTFT"]
+    assert found["batches"]["predictedE2E"]
+    assert found["chat"]["meanTTFT"]
+
+
+def test_a_report_has_a_section_of_its_own_for_batch_servers() -> None:
+    system = fleet(mixed=True)
+    report = make_report(system, effort=Effort(requests=2000))
+    page = render_report(report, system, "markdown")
+    tokens, batches = (
+        page.split(f"## {title}\n")[1].split("## ")[0]
+        for title in ("Latencies against targets", "Latencies of batch servers")
+    )
+    assert "chat" in tokens
+    assert "batches" not in tokens
+    assert "TTFT" not in batches
+    assert "| p99 latency [ms] | target [ms] | margin |" in batches
+    assert "chat" not in batches
+    assert "| batches | T4 | latency |" in page
+    assert "| batches | T4 | TTFT |" not in page
+    assert "<h2" in render_report(report, system, "html")
+
+
+def test_the_rows_of_a_report_leave_out_what_has_no_tokens() -> None:
+    alone, both = (
+        {
+            row["server"]: row
+            for row in csv.DictReader(io.StringIO(render_report(make_report(system), system, "csv")))
+        }
+        for system in (fleet(), fleet(mixed=True))
+    )
+    assert not any(heading.startswith(TOKENS) for heading in alone["batches"])
+    (pool,) = plan().allocations["batches"]
+    assert float(alone["batches"]["latencyAverage"]) == pool.ttft_ms
+    assert alone["batches"]["batchTrigger"] == "oldest"
+    assert not both["batches"]["ttftAverage"]
+    assert not both["chat"]["latencyAverage"]
+    assert both["chat"]["ttftAverage"]
