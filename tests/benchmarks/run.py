@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from optimizer import System, Timings, find_candidates, load_system, solve
+from optimizer import Explanation, System, Timings, explain, find_candidates, load_system, solve
 from optimizer.generate import generate_document, generate_system
 from optimizer.solvers.highs import HighsSession
 from optimizer.solvers.levels import levels_of
@@ -34,6 +34,12 @@ from optimizer.studies.load_changes import scale_loads
 REFERENCE_LARGE_MS = 138.0
 """Candidates of specs/large by the reference in compiled Go on a 2-core machine (work order of the core)."""
 SPECS = Path(__file__).resolve().parents[2] / "specs"
+
+
+EXPLAINED = ((30, 12, 1, 1.6), (30, 12, 4, 1.6), (40, 10, 1, 1.8), (30, 20, 5, 2.0), (40, 20, 2, 1.5))
+"""Servers, accelerators, seed and tightness of the fleets that are explained."""
+EXACT = 1e-4
+"""Relative gap of one value up to which it is exact; an effect is a difference of two."""
 
 
 def _peak_mib() -> float:
@@ -208,6 +214,35 @@ def limits() -> list[str]:
     return lines
 
 
+def _open_of(explanation: Explanation) -> list[float | None]:
+    """Return what each question that an explanation answers leaves open, relative to the plan's value."""
+    effects = [item.next_best.effect for item in explanation.servers if item.next_best]
+    effects += [item.one_more for item in explanation.types if item.one_more]
+    effects += [item.one_fewer for item in explanation.types if item.one_fewer]
+    effects += [item.effect for item in explanation.targets]
+    value = max(abs(explanation.plan.objective), 1e-9)
+    return [None if one.open_cents_per_h is None else one.open_cents_per_h / value for one in effects]
+
+
+def explained() -> list[str]:
+    """Explain scarce mixed fleets of 30 to 40 servers under a limit of 60 s."""
+    lines = []
+    for servers, accelerators, seed, tightness in EXPLAINED:
+        source = generate_system(servers, accelerators, min(accelerators, 14), seed, tightness)
+        begin, core = time.perf_counter(), time.process_time()
+        found = explain(source, heterogeneous=True, time_limit_s=60.0)
+        wall_s, core_s = time.perf_counter() - begin, time.process_time() - core
+        left = _open_of(found)
+        exact = sum(share is not None and share <= 2 * EXACT for share in left)
+        questions = len(left) + len(found.unanswered)
+        lines.append(
+            f"{servers} x {accelerators}, seed {seed}, tightness {tightness:g}: {wall_s:.1f} s, core time "
+            f"{core_s:.1f} s; of {questions} questions {exact} exact to 1e-4, {len(found.unanswered)} "
+            f"unanswered; plan {found.plan.status}"
+        )
+    return lines
+
+
 def startup() -> list[str]:
     """Time whole processes: help, and the plan of specs/small."""
     lines = []
@@ -224,7 +259,18 @@ def startup() -> list[str]:
 
 BENCHMARKS: dict[str, Callable[[], list[str]]] = {
     function.__name__: function
-    for function in (candidates, milp, scale, fleet_1000, fleet_10000, scarce_1000, stopped, limits, startup)
+    for function in (
+        candidates,
+        milp,
+        scale,
+        fleet_1000,
+        fleet_10000,
+        scarce_1000,
+        stopped,
+        limits,
+        explained,
+        startup,
+    )
 }
 
 
