@@ -79,7 +79,9 @@ class BatchRow(Document):
         twice = repeated_name(self.stages)
         if twice is not None:
             raise PydanticCustomError(
-                "stages", "stages: two are called {name}; give each a name of its own", {"name": repr(twice)}
+                "stages",
+                "stages: two stages are called {name}; give each its own name",
+                {"name": repr(twice)},
             )
         problem = line_problem(line) or server_problem(line.server, self.arrival_cv)
         if problem is not None:

@@ -38,7 +38,7 @@ def on_cluster(address: str) -> Iterator[None]:
     from joblib import parallel_config
 
     if not ADDRESS.fullmatch(address):
-        raise SpecError(f"cluster: {address!r} is no address of a scheduler; give tcp://HOST:PORT")
+        raise SpecError(f"cluster: {address!r} is not the address of a scheduler; give tcp://HOST:PORT")
     try:
         client = Client(address, timeout=PATIENCE_S, set_as_default=False)
     except OSError:

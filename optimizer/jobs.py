@@ -212,7 +212,9 @@ class LoadChange:
             SpecError: it cannot be read, or is out of range.
         """
         if self.scale is not None and self.random_load is not None:
-            raise RequestError("scale", "the load is changed in one way only; remove it, or {random_load}")
+            raise RequestError(
+                "scale", "the load can be changed in only one way; remove it, or {random_load}"
+            )
         if self.csv is not None:
             return with_loads(system, self.csv)
         if self.scale is not None:
@@ -344,7 +346,7 @@ def simulate_plan(request: SimulateRequest, progress: Progress | None = None) ->
     """
     effort = Effort(requests=request.requests, seed=request.seed)
     if request.server is not None and request.trace is None:
-        raise RequestError("server", "names whose requests {trace} holds; give that, or remove it")
+        raise RequestError("server", "says whose requests {trace} contains; give {trace}, or remove it")
     trace = None if request.trace is None else read_trace(request.trace)
     plan = request.plan or solve(request.system, backend=request.backend)
     runs = pool_runs(request.system, plan)

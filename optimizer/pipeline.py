@@ -12,6 +12,7 @@ from optimizer.plan import Plan, make_plan, verify
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.exact import solve_exactly
 from optimizer.solvers.greedy import solve_greedy
+from optimizer.solvers.known import Known
 from optimizer.solvers.milp import SessionFactory
 from optimizer.solvers.problem import Problem, Solution, build_problem
 from optimizer.solvers.separable import solve_separable, solve_separable_mixed
@@ -107,13 +108,19 @@ def _check_extras(backend: str, write_model_to: Path | None) -> None:
         check_model_file(write_model_to)
 
 
-def choose(problem: Problem, backend: str = "highs", deadline: Deadline | None = None) -> Solution:
+def choose(
+    problem: Problem,
+    backend: str = "highs",
+    deadline: Deadline | None = None,
+    known: Known | None = None,
+) -> Solution:
     """Choose among candidates with the solver that the options ask for.
 
     Args:
         problem: what to choose from.
         backend: what solves a MILP: ``highs``, or the name of a solver that PuLP knows (``CBC``).
         deadline: when the answer is due; none: the time limit of the options after now.
+        known: the answer to a problem that differs in one thing, if there is one.
 
     Raises:
         SpecError: the backend is not known or not installed.
@@ -129,9 +136,13 @@ def choose(problem: Problem, backend: str = "highs", deadline: Deadline | None =
     session, with_patterns = _session(backend), backend.lower() == "highs"
     if problem.capacity is None:
         return solve_separable_mixed(problem, session, deadline, by_patterns=with_patterns)
-    return solve_in_stages(
-        problem, lambda stage, due: solve_exactly(stage, session, due, with_patterns=with_patterns), deadline
-    )
+
+    def solved(stage: Problem, due: Deadline) -> Solution:
+        # Stages are problems of their own; without a policy there is one, the problem itself.
+        of_stage = known if stage is problem else None
+        return solve_exactly(stage, session, due, with_patterns=with_patterns, known=of_stage)
+
+    return solve_in_stages(problem, solved, deadline)
 
 
 def _session(backend: str) -> SessionFactory:

@@ -33,9 +33,17 @@ from optimizer.queueing.performance import (
     Variability,
 )
 from optimizer.queueing.sizing import largest_rate
-from optimizer.queueing.table import QUEUE_MODELS, QueueModelName, law_problem, variability_problem
+from optimizer.queueing.table import (
+    QUEUE_MODELS,
+    REFERENCE,
+    QueueModelName,
+    default_model,
+    law_problem,
+    variability_problem,
+    without_default,
+)
 from optimizer.queueing.targets import TARGET_TOLERANCE, Targets, meets_target
-from optimizer.timing import Law, LawFields, RequestShapes, StaticLaw, laws_given
+from optimizer.timing import Law, LawFields, RequestShapes, laws_given
 
 
 class _ReplicaShape(Document):
@@ -57,8 +65,8 @@ class _ReplicaShape(Document):
     """Coefficient of variation of the input length."""
     out_tokens_cv: Coefficient = Field(1.0, alias="outTokensCV")
     """Coefficient of variation of the output length."""
-    queue_model: QueueModelName = Field("reference", alias="queueModel")
-    """Performance model."""
+    queue_model: QueueModelName = Field(REFERENCE, alias="queueModel", json_schema_extra=without_default)
+    """Performance model; absent: `continuous` with `perfParms`, else `reference`."""
 
 
 class Replica(LawFields, _ReplicaShape):
@@ -71,8 +79,8 @@ class Replica(LawFields, _ReplicaShape):
                 "one_law",
                 "give either decodeParms and prefillParms (linear law) or perfParms (iteration law)",
             )
-        if laws_given(self) == [StaticLaw] and "queue_model" not in self.model_fields_set:
-            object.__setattr__(self, "queue_model", StaticLaw.name)  # the only one that takes it
+        if "queue_model" not in self.model_fields_set:
+            object.__setattr__(self, "queue_model", default_model(laws_given(self)))
         self._check_queue_model(laws_given(self)[0])
         return self
 

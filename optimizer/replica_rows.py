@@ -18,7 +18,7 @@ from optimizer.batch_rows import (
 from optimizer.compat.queue_service import QueueAnswer, QueueProblem, analyze_problem, size_problem
 from optimizer.documents import Coefficient, Count, Document, PositiveCount, Quantity, SignedQuantity
 from optimizer.queueing.measures import LATENCIES
-from optimizer.queueing.table import QueueModelName
+from optimizer.queueing.table import REFERENCE, QueueModelName
 from optimizer.replica import Percentiles, Replica, ReplicaPerformance, analyze_replicas
 from optimizer.spec.assumptions import LENGTHS_NEEDED
 from optimizer.spec.messages import validated
@@ -45,6 +45,8 @@ class ReplicaRow(QueueProblem):
     """Of the iteration law [ms]."""
     batch_base_ms: Quantity = Field(0.0, alias="batchBase")
     """Of the iteration law [ms]."""
+    per_prompt_ms: Quantity = Field(0.0, alias="perPrompt")
+    """Of the iteration law [ms per prompt]."""
     expert_read_ms: Quantity = Field(0.0, alias="expertRead")
     """Of the iteration law [ms]."""
     expert_share: Quantity = Field(0.0, alias="expertShare", lt=1)
@@ -55,8 +57,8 @@ class ReplicaRow(QueueProblem):
     """The same in iterations, while other requests are in progress."""
     front_end_lag: Quantity = Field(0.0, alias="frontEndLag")
     """The same for each of them."""
-    queue_model: QueueModelName = Field("reference", alias="queueModel")
-    """Performance model."""
+    queue_model: QueueModelName = Field(REFERENCE, alias="queueModel")
+    """Performance model; the format is the reference's, and so is the queue of a row that names none."""
     scheduler: SchedulerName = "chunked"
     """How prompts are computed."""
     max_num_tokens: PositiveCount = Field(DEFAULT_MAX_NUM_TOKENS, alias="maxNumTokens")
@@ -84,7 +86,7 @@ class ReplicaRow(QueueProblem):
         }
         own = {name: getattr(self, name) for name in Replica.model_fields if hasattr(self, name)}
         # Only the reference's queue has room for no request by default.
-        if self.queue_model != "reference" and "max_queue" not in self.model_fields_set:
+        if self.queue_model != REFERENCE and "max_queue" not in self.model_fields_set:
             own["max_queue"] = None
         return validated(Replica, own | {"iteration": terms | three})
 
@@ -192,7 +194,7 @@ def analyze_row(row: Row) -> QueueAnswer | NoSteadyState | BatchAnswer | NoLongR
     """
     if isinstance(row, BatchRow):
         return analyze_batch(row)
-    if isinstance(row, LinearRow) or row.queue_model == "reference":
+    if isinstance(row, LinearRow) or row.queue_model == REFERENCE:
         return analyze_problem(row)
     found = analyze_replicas([row.replica()], [row.rate_rps])[0]
     if row.rate_rps > found.stable_rate_rps:

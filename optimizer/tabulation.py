@@ -4,7 +4,7 @@ Takes a `System`, gives `SystemArrays`: one entry per server (s), accelerator (a
 order of the names, and the table of which profile serves which pair.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -87,6 +87,13 @@ class ProfileArrays:
     """Latency models and their parameters."""
     queue_model: IntArray
     """Queue model, an index into `QUEUE_MODELS`."""
+
+    def of_rows(self, profile: IntArray, more_tokens: FloatArray) -> "ProfileArrays":
+        """Return one profile for each row, with more KV cache; both shapes (R,)."""
+        own = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "laws"}
+        rows = {name: values[profile] for name, values in own.items()}
+        rows["kv_capacity_tokens"] = rows["kv_capacity_tokens"] + more_tokens
+        return ProfileArrays(**rows, laws=self.laws.take(profile))
 
 
 @dataclass(frozen=True, slots=True)

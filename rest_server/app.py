@@ -209,7 +209,7 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Note a signal to stop; at the second from the keyboard, stop here and now."""
         if self.should_exit and sig == signal.SIGINT:
-            logging.getLogger(SERVICE).warning("stopped at once; what ran is given up")
+            logging.getLogger(SERVICE).warning("stopped at once; requests in progress were abandoned")
             for process in multiprocessing.active_children():
                 process.kill()
             os._exit(128 + sig)

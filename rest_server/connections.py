@@ -46,7 +46,7 @@ class _Parser(h11.Connection):
         if isinstance(event, h11.Request):
             self._chunks = self._chunk_bytes = 0
             if {b"content-length", b"transfer-encoding"} <= {name for name, _ in event.headers}:
-                raise h11.RemoteProtocolError("a length and chunks: where the body ends is not certain")
+                raise h11.RemoteProtocolError("both a length and chunks: the end of the body is ambiguous")
         elif isinstance(event, h11.Data):
             self._chunks += event.chunk_start
             self._chunk_bytes += len(event.data)
@@ -93,9 +93,7 @@ class Connection(H11Protocol):
         if not waiting:
             return False
         if self._sparing.allows("closed", self.loop.time()):
-            logging.getLogger(SERVICE).warning(
-                "connections whose clients do nothing are closed, as there are too many"
-            )
+            logging.getLogger(SERVICE).warning("too many connections: those with idle clients are closed")
         oldest = min(waiting, key=lambda each: each._clients_turn_at)  # noqa: SLF001  its own class
         oldest.transport.abort()
         self.connections.discard(oldest)  # now: many new ones may come before it is told

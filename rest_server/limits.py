@@ -184,7 +184,7 @@ class _Body:
             async with asyncio.timeout(self._end - time.monotonic()):
                 message = await self._receive()
         except TimeoutError:
-            raise HTTPException(408, "the body did not come in time", headers=_CLOSING) from None
+            raise HTTPException(408, "the body did not arrive in time", headers=_CLOSING) from None
         self._seen += len(message.get("body", b""))
         self._more = message.get("more_body", False)
         return message

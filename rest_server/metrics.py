@@ -119,7 +119,7 @@ class _Fleet(Collector):
         yield from _replicas(now)
         unknown = why_unknown(now, self._settings.stale_after_s)
         yield _gauge(
-            "inferplan_plan_usable", "1 where a plan is young enough to be followed.", unknown is None
+            "inferplan_plan_usable", "1 while the last plan is recent enough to be followed.", unknown is None
         )
         if now.plan is None:
             return
@@ -142,7 +142,7 @@ def _labels(now: Snapshot, server: str, accelerator: str) -> tuple[str, ...]:
 
 def _replicas(now: Snapshot) -> Iterator[Metric]:
     """Yield the replicas that are there."""
-    current = GaugeMetricFamily("inferplan_current_replicas", "Replicas that are there.", labels=LABELS)
+    current = GaugeMetricFamily("inferplan_current_replicas", "Existing replicas.", labels=LABELS)
     ready = GaugeMetricFamily("inferplan_ready_replicas", "Replicas reported as ready.", labels=LABELS)
     pending = GaugeMetricFamily("inferplan_pending_replicas", "Replicas reported as pending.", labels=LABELS)
     for name, server in now.entities.servers.items():
@@ -167,7 +167,7 @@ def _plan(now: Snapshot) -> Iterator[Metric]:
     )
     yield _gauge("inferplan_plan_gap_ratio", "Relative gap between the plan and its bound.", plan.gap or 0.0)
     unserved = GaugeMetricFamily(
-        "inferplan_unserved_requests_per_minute", "Load that is not served.", labels=("server", "reason")
+        "inferplan_unserved_requests_per_minute", "Unserved load.", labels=("server", "reason")
     )
     for item in plan.unserved:
         server = now.entities.servers.get(item.server)
@@ -181,7 +181,7 @@ def _plan(now: Snapshot) -> Iterator[Metric]:
 def _units(now: Snapshot) -> Iterator[Metric]:
     assert now.plan is not None
     used = GaugeMetricFamily(
-        "inferplan_units_used", "Units that the plan takes.", labels=("accelerator_type",)
+        "inferplan_units_used", "Units that the plan uses.", labels=("accelerator_type",)
     )
     limit = GaugeMetricFamily("inferplan_units", "Units that exist.", labels=("accelerator_type",))
     for item in now.plan.plan.capacity:
@@ -193,9 +193,9 @@ def _units(now: Snapshot) -> Iterator[Metric]:
 
 def _desired(found: Sequence[Reading], now: Snapshot, aliases: Sequence[str]) -> Iterator[Metric]:
     """Yield what is desired of every target."""
-    desired = GaugeMetricFamily("inferplan_desired_replicas", "Replicas that are desired.", labels=LABELS)
+    desired = GaugeMetricFamily("inferplan_desired_replicas", "Desired replicas.", labels=LABELS)
     held = GaugeMetricFamily(
-        "inferplan_held_target", "1 where the plan says another number.", labels=(*LABELS, "reason")
+        "inferplan_held_target", "1 where the plan asks for a different number.", labels=(*LABELS, "reason")
     )
     for item in found:
         labels = _labels(now, item.server, item.accelerator)
@@ -214,7 +214,7 @@ def _desired(found: Sequence[Reading], now: Snapshot, aliases: Sequence[str]) ->
 
 def _changes(now: Snapshot) -> Metric:
     changes = CounterMetricFamily(
-        "inferplan_recommendation_changes", "Changes of what is desired.", labels=("server", "direction")
+        "inferplan_recommendation_changes", "Changes of the desired replicas.", labels=("server", "direction")
     )
     servers = {} if now.decisions is None else now.decisions.servers
     for name, decision in servers.items():

@@ -180,10 +180,11 @@ class Gate:
         """Refuse what a browser sends for a page of another site, be it under a name of its own for us."""
         host = headers.get(b"host", b"").decode("latin-1")
         if host and not self._accepts_host(_host_name(host)):
-            detail = f"this service is not known as {_host_name(host)[:100]!r}; see INFERPLAN_ALLOWED_HOSTS"
+            name = _host_name(host)[:100]
+            detail = f"this service does not go by the name {name!r}; see INFERPLAN_ALLOWED_HOSTS"
             return error_response(scope, 421, detail)
         if _is_foreign(headers):
-            detail = "a page of another site made the browser send this; it may not use this service"
+            detail = "a page of another site made the browser send this request; the service refuses it"
             return error_response(scope, 403, detail)
         return None
 

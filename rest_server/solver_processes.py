@@ -200,7 +200,7 @@ class SolverProcesses:
                 job.check()
                 if self._failing and self._none_works():
                     raise NoSolverProcess(
-                        "no process that solves can be started, for lack of memory or files perhaps; "
+                        "no solver process can be started, perhaps for lack of memory or file descriptors; "
                         f"try again in {NoSolverProcess.retry_after_s} s"
                     )
                 self._changed.notify_all()  # one may be idle and dead
@@ -244,7 +244,7 @@ class _Process:
             _awaited(pool.schedule(os.getpid), pool, START_S)
         except _LOST as error:
             problem = " ".join(str(error.__cause__ or error).split()) or type(error).__name__
-            logging.getLogger(SERVICE).warning("a process that solves could not be started: %s", problem)
+            logging.getLogger(SERVICE).warning("a solver process could not be started: %s", problem)
             _end(pool)
             return False
         self._pool = pool

@@ -91,7 +91,7 @@ def _read(path: Path, shown: str) -> tuple[str, Snapshot]:
             with contextlib.closing(sqlite3.connect(copy)) as connection:
                 return _snapshot(connection)
         except (sqlite3.Error, ValueError, TypeError, KeyError, ArithmeticError) as error:
-            problem = f"damaged, and left as it is ({' '.join(str(error).split())[:200]})"
+            problem = f"damaged; left untouched ({' '.join(str(error).split())[:200]})"
             raise SpecError(f"{shown}: {problem}; restore a copy, or name another file") from None
 
 
@@ -100,9 +100,9 @@ def _check_header(path: Path, shown: str) -> None:
     with path.open("rb") as file:
         header = file.read(_HEADER_BYTES)
     if not header.startswith(_MAGIC) or len(header) < _HEADER_BYTES:
-        raise SpecError(f"{shown}: not a state file of inferplan, and left as it is; name another file")
+        raise SpecError(f"{shown}: not a state file of inferplan; left untouched; name another file")
     if int.from_bytes(header[_APPLICATION_AT : _APPLICATION_AT + 4]) != APPLICATION_ID:
-        raise SpecError(f"{shown}: a database of another program, and left as it is; name another file")
+        raise SpecError(f"{shown}: a database of another program; left untouched; name another file")
     version = int.from_bytes(header[_VERSION_AT : _VERSION_AT + 4])
     if version > SCHEMA_VERSION:
         raise SpecError(

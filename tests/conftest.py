@@ -2,9 +2,15 @@
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fastapi.testclient import TestClient
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -44,3 +50,23 @@ def reference() -> Path:
 def specs() -> Path:
     """The sample systems of the repository."""
     return ROOT / "specs"
+
+
+@pytest.fixture(scope="module")
+def running_service() -> "Iterator[TestClient]":
+    """A stateful service, whose fleet the tests of a file share."""
+    from api_clients import client
+
+    with client(stateful=True) as found:
+        yield found
+
+
+@pytest.fixture
+def service(running_service: "TestClient") -> "TestClient":
+    """A stateful service whose fleet is empty."""
+    from api_clients import state_of
+
+    from rest_server.state import HeldFleet
+
+    state_of(running_service).held = HeldFleet(instance="run")
+    return running_service

@@ -166,12 +166,12 @@ class SecondEngine:
             self.think(job, self.now)
 
     def duration(self, decodes: list[Job], chunks: list[tuple[Job, int]]) -> float:
-        a, d, g, b, q, e, m, s, x, y, *_ = self.times
+        a, d, g, b, q, e, m, s, r, x, y, *_ = self.times
         n, prompts, tokens = len(decodes), len(chunks), sum(size for _, size in chunks)
         context = sum(job.held + 1 for job in decodes)
         time = a + math.hypot(m, d * (n + tokens)) - m + b * (n + prompts) + g * context
         if tokens:
-            time += e + q * sum(size * (job.done + size / 2) for job, size in chunks)
+            time += r * prompts + e + q * sum(size * (job.done + size / 2) for job, size in chunks)
         if n + prompts > 1:
             time += s
         time += x * (1 - (1 - y) ** (n + tokens))

@@ -136,8 +136,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.solvers": (
         ("problem", "deadline"),
         ("levels", "model", "bounds", "room"),
-        ("highs", "formulation", "greedy", "saturation"),
-        ("seeds",),
+        ("highs", "formulation", "greedy", "saturation", "patterns.dominance"),
+        ("seeds", "known"),
         ("milp", "staged", "backends", "patterns.parts"),
         ("expansion", "patterns.options"),
         ("patterns.program", "patterns.search"),

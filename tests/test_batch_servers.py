@@ -99,7 +99,7 @@ def test_rejections_are_a_target() -> None:
         ({"profile": {"decodeParms": {"alpha": 1}}}, "keep one of the two latency models"),
         ({"batchTimeout": 5, "maxQueueSize": 4}, "maxQueueSize: on 'T4': 4 places never hold a batch of 5"),
         ({"batchTrigger": "clock", "batchTimeout": 5}, "batchTimeout: on 'T4': a clock ticks every 5 ms"),
-        ({"stages": [PRE, PRE]}, "stages: two are called 'pre'"),
+        ({"stages": [PRE, PRE]}, "stages: two stages are called 'pre'"),
         ({"stages": [PRE | {"time": 0}]}, "stages[0].time: must be more than 0"),
         ({"jobs": 4, "maxQueueSize": 9}, "maxQueueSize: on 'T4': jobs wait before the replica"),
         ({"jobs": 4, "batchTimeout": 9}, "batchTimeout: on 'T4': a replica of so many jobs"),
@@ -186,7 +186,7 @@ def test_rows_take_stages_and_jobs() -> None:
     bursty = analyze_batch(BatchRow.model_validate(row | {"arrivalCV": 2}))
     assert isinstance(bursty, BatchAnswer)
     assert bursty.p99_ms > found.p99_ms
-    with pytest.raises(ValueError, match="two are called 'pre'"):
+    with pytest.raises(ValueError, match="two stages are called 'pre'"):
         BatchRow.model_validate(row | {"stages": [PRE, PRE]})
     overrun = analyze_batch(BatchRow.model_validate(row | {"jobs": 1, "RPS": 20}))
     assert not isinstance(overrun, BatchAnswer)

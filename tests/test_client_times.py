@@ -84,5 +84,13 @@ def test_terms_of_zero_change_nothing() -> None:
 def test_the_reference_s_queue_refuses_each_of_them(term: str) -> None:
     with pytest.raises(SpecError, match="full iteration latency model; set queueModel to 'continuous'"):
         validated(
-            Replica, {"perfParms": {"alpha": 7, term: 1}, "maxBatch": 8, "inTokens": 1, "outTokens": 2}, ""
+            Replica,
+            {
+                "perfParms": {"alpha": 7, term: 1},
+                "queueModel": "reference",
+                "maxBatch": 8,
+                "inTokens": 1,
+                "outTokens": 2,
+            },
+            "",
         )

@@ -67,7 +67,7 @@ def test_what_is_wrong_with_a_cluster_is_said_in_one_line(
 ) -> None:
     pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
     assert main(["simulate", SMALL, "--cluster", "somewhere"]) == 2
-    assert "'somewhere' is no address of a scheduler; give tcp://HOST:PORT" in capsys.readouterr().err
+    assert "'somewhere' is not the address of a scheduler; give tcp://HOST:PORT" in capsys.readouterr().err
     monkeypatch.setattr("optimizer.cluster.PATIENCE_S", 0.2)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

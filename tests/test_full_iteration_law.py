@@ -30,11 +30,12 @@ TERMS = {
     "promptBase": 0.7,
     "weightRead": 4.0,
     "batchBase": 0.9,
+    "perPrompt": 0.4,
     "expertRead": 12.0,
     "expertShare": 0.125,
 }
 SEEN = {"clientOffset": 7.0, "pipelineDepth": 0.8, "frontEndLag": 0.002}
-FURTHER = [*list(TERMS)[3:8], *SEEN]
+FURTHER = [*list(TERMS)[3:9], *SEEN]
 
 
 def times(**changes: float) -> IterationTimes:
@@ -70,6 +71,7 @@ def test_every_term_counts_what_it_says(
     )
     if tokens:
         by_hand += TERMS["promptAttention"] * attention + TERMS["promptBase"]
+    by_hand += TERMS["perPrompt"] * prompts
     if decodes + prompts > 1:
         by_hand += TERMS["batchBase"]
     by_hand += TERMS["expertRead"] * (1 - (1 - TERMS["expertShare"]) ** (decodes + tokens))
@@ -109,8 +111,8 @@ def test_any_further_term_asks_for_a_queue_model_that_knows_it(term: str) -> Non
     with pytest.raises(
         ValidationError, match=r"'reference' does not support .* set queueModel to 'continuous'"
     ):
-        replica(perfParms=law)
-    assert laws_known(replica(perfParms=law, queueModel="continuous")) == [FullIterationLaw]
+        replica(perfParms=law, queueModel="reference")
+    assert laws_known(replica(perfParms=law)) == [FullIterationLaw]
 
 
 def test_whole_prompts_first_ask_for_it_too_and_the_system_names_what() -> None:
@@ -119,6 +121,7 @@ def test_whole_prompts_first_ask_for_it_too_and_the_system_names_what() -> None:
         "acc": "A",
         "perfParms": {"alpha": 1, "weightRead": 2},
         "scheduler": "prefill-first",
+        "queueModel": "reference",
     }
     system = {
         "accelerators": [{"name": "A", "type": "A"}],
@@ -132,15 +135,15 @@ def test_whole_prompts_first_ask_for_it_too_and_the_system_names_what() -> None:
         r"\(weightRead, scheduler: prefill-first\); set queueModel to 'continuous'",
     ):
         load_system(system)
-    profile["queueModel"] = "continuous"
-    assert load_system(system)
+    del profile["queueModel"]
+    assert load_system(system).profiles["m", "A"].queue_model == "continuous"
 
 
 def test_variability_asks_for_it_too() -> None:
     law = {"alpha": 5, "beta": 0.02}
     with pytest.raises(ValidationError, match="arrivalCV: 2 is not 1"):
-        replica(perfParms=law, arrivalCV=2)
-    assert replica(perfParms=law, arrivalCV=2, queueModel="continuous").arrival_cv == 2
+        replica(perfParms=law, arrivalCV=2, queueModel="reference")
+    assert replica(perfParms=law, arrivalCV=2).arrival_cv == 2
 
 
 @pytest.mark.parametrize(
@@ -177,7 +180,7 @@ def test_a_replica_says_percentiles_where_its_queue_model_knows_them() -> None:
     law = {"alpha": 5, "beta": 0.02, "gamma": 1e-5}
     plain, full = (
         analyze_replicas([replica(perfParms=law, **more)], [5.0])[0]
-        for more in ({}, {"queueModel": "continuous"})
+        for more in ({"queueModel": "reference"}, {})
     )
     assert plain.ttft_percentiles is None
     assert full.ttft_percentiles is not None

@@ -90,8 +90,8 @@ def test_a_document_gives_it_by_two_terms_that_go_together() -> None:
 
 def test_with_another_further_term_it_is_a_law_of_iterations_alone() -> None:
     with pytest.raises(ValidationError, match=r"\(expertRead, expertShare, weightRead|'reference' does not"):
-        replica(perfParms=PARMS | {"weightRead": 3})
-    assert replica(perfParms=PARMS | {"weightRead": 3}, queueModel="continuous")
+        replica(perfParms=PARMS | {"weightRead": 3}, queueModel="reference")
+    assert laws_known(replica(perfParms=PARMS | {"weightRead": 3})) != [MixtureIterationLaw]
 
 
 # --- the estimator ----------------------------------------------------------------------------------------

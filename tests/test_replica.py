@@ -33,6 +33,7 @@ def replica(machine: Machine) -> Replica:
             out_tokens=float(law.tokens_out),
             iteration=times,
             max_num_tokens=law.budget,
+            queue_model="reference",
         )
     return Replica(
         max_batch=machine.batch,

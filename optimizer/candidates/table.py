@@ -272,6 +272,6 @@ _DETAILS = {
     Reason.slo_missed: "{measure.label} at the load per replica is {measured}, target {target}",
     Reason.window: "window: at {value:,.4g} requests/min a replica waits for its batches too long, "
     "its targets hold from {limit:,.4g} on",
-    Reason.simulation_missed: "no load at which it was simulated keeps its targets",
+    Reason.simulation_missed: "its targets were missed at every simulated load",
     Reason.replica_limit: "needs {value:,.0f} replicas, the limit is {limit:,.0f}",
 }

@@ -55,5 +55,5 @@ class Asker:
     def _answer(self, question: Any) -> object:
         found = question.ask()
         if found is None:
-            raise SpecError("nothing is written: the questions were left")
+            raise SpecError("nothing was written: the questions were not finished")
         return found

@@ -30,7 +30,5 @@ def _catalogue(arguments: argparse.Namespace) -> None:
 
 
 COMMANDS = {
-    "catalogue": Command(
-        "list the accelerators and models that are known, or show one", _add_catalogue, _catalogue
-    )
+    "catalogue": Command("list the known accelerators and models, or show one", _add_catalogue, _catalogue)
 }

@@ -46,7 +46,7 @@ def add_output(parser: argparse.ArgumentParser, *tables: str) -> None:
 def add_wide(group: argparse._ActionsContainer) -> None:
     """Add the choice of tables that are as wide as they are."""
     group.add_argument(
-        "--wide", action="store_true", help="all columns and whole names, however long the lines"
+        "--wide", action="store_true", help="show all columns and full names, however long the lines"
     )
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _EPILOG = """\
 Without --with, --with-options and a change of the load: the unlimited plan beside the limited one.
-Differences are the second side less the first."""
+Differences are the second side minus the first."""
 
 
 def _add_compare(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,7 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--with-options",
         metavar="NAME=VALUE,…",
-        help="options of the second side alone, by the names of the documents: heterogeneous=true",
+        help="options for the second side only, named as in documents: heterogeneous=true",
     )
     add_load_change(parser)
     add_solving_flags(parser)
@@ -119,7 +119,5 @@ def _options(text: str) -> dict[str, object]:
 
 
 COMMANDS = {
-    "compare": Command(
-        "set two plans side by side: limited and unlimited, before and after", _add_compare, _compare
-    )
+    "compare": Command("compare two plans: limited and unlimited, before and after", _add_compare, _compare)
 }

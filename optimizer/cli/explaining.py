@@ -30,7 +30,7 @@ def _explain(arguments: argparse.Namespace) -> None:
 
 COMMANDS = {
     "explain": Command(
-        "say why a plan is as it is, what cards and targets are worth, and what would repair it",
+        "explain why a plan is as it is, what cards and targets are worth, and what would repair it",
         _add_explain,
         _explain,
     )

@@ -23,7 +23,7 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
     parser.epilog = f"Reports of: {FORMATS}."
     parser.add_argument("files", metavar="FILE", nargs="+", help="reports of one model on one accelerator")
     parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write the profile, YAML or JSON")
-    server = parser.add_argument_group("the server, as no report says it")
+    server = parser.add_argument_group("the server, which no report describes")
     server.add_argument("--kv-capacity", metavar="TOKENS", type=_count, help="KV cache (enough)")
     server.add_argument("--max-seqs", metavar="N", type=_count, help="requests in an iteration (enough)")
     server.add_argument(
@@ -34,7 +34,7 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
     )
     client = parser.add_argument_group("the client")
     client.add_argument(
-        "--max-in-flight", metavar="N", type=_count, help="requests on the way at once (the report's)"
+        "--max-in-flight", metavar="N", type=_count, help="most requests in flight (the report's)"
     )
     key = parser.add_argument_group("what was measured")
     key.add_argument("--model", metavar="NAME", help="name of the model (the report's)")
@@ -93,8 +93,8 @@ def _add_predict(parser: argparse.ArgumentParser) -> None:
         "(constant, poisson, closed), rate_rps, duration_s, requests, max_in_flight, burst; measured, if "
         "known: ttft_ms (median), itl_ms (mean), throughput_rps."
     )
-    parser.add_argument("profile", metavar="PROFILE", help="what fit has written")
-    parser.add_argument("points", metavar="POINTS.csv", help="one row a run; or a report that fit reads")
+    parser.add_argument("profile", metavar="PROFILE", help="a profile written by fit")
+    parser.add_argument("points", metavar="POINTS.csv", help="one row per run, or a report that fit reads")
     add_output(parser, "predictions")
 
 
@@ -117,7 +117,7 @@ def _add_profiles(parser: argparse.ArgumentParser) -> None:
     add = commands.add_parser(
         "add", help="put a fitted profile into a system", description="Put a fitted profile into a system."
     )
-    add.add_argument("profile", metavar="PROFILE", help="what fit has written")
+    add.add_argument("profile", metavar="PROFILE", help="a profile written by fit")
     add.add_argument("path", metavar="SYSTEM", help="the system: a file, a directory, - for stdin")
     add.add_argument(
         "-o",

@@ -18,7 +18,7 @@ def _add_manifests(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--system",
         metavar="PATH",
-        help="its system: then accelerators that are not chosen have manifests, too, without replicas",
+        help="its system; accelerators that are not chosen then get manifests, too, with no replicas",
     )
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument(
@@ -34,7 +34,7 @@ def _add_manifests(parser: argparse.ArgumentParser) -> None:
         "--container", metavar="C", default="vllm", help="container with the engine, in patches (vllm)"
     )
     parser.add_argument(
-        "--no-replicas", action="store_true", help="leave the replicas out of patches: an autoscaler has them"
+        "--no-replicas", action="store_true", help="leave replicas out of patches, for an autoscaler to set"
     )
     parser.add_argument("--url", metavar="URL", default=SERVICE_URL, help=f"of the service ({SERVICE_URL})")
     parser.add_argument(

@@ -55,10 +55,12 @@ def _add_solve(parser: argparse.ArgumentParser) -> None:
         "--require-complete", action="store_true", help="exit with 3 unless every server is served in full"
     )
     parser.add_argument(
-        "--simulate", action="store_true", help="run the pools of the plan request by request, as `simulate`"
+        "--simulate",
+        action="store_true",
+        help="simulate the pools of the plan request by request, as `simulate` does",
     )
     parser.add_argument(
-        "--repair", action="store_true", help="with --simulate: plan again until pools keep their targets"
+        "--repair", action="store_true", help="with --simulate: plan again until pools hold their targets"
     )
     add_effort(parser)
     parser.add_argument("--timings", action="store_true", help="write the time of each stage to stderr")
@@ -197,7 +199,7 @@ def _check(arguments: argparse.Namespace) -> int:
     )
     print(f"{arguments.path}: valid: " + ", ".join(_plural(number, noun) for number, noun in counts))
     if not found.sized:
-        tell("inferplan: note: too many servers and accelerators to size here; 'inferplan candidates' does")
+        tell("inferplan: note: too many servers and accelerators to size here; run 'inferplan candidates'")
     return 0
 
 
@@ -235,7 +237,9 @@ def _candidates(arguments: argparse.Namespace) -> None:
 
 COMMANDS = {
     "solve": Command("find the least-cost plan of a system", _add_solve, _solve),
-    "check": Command("say all that is wrong in a system, and what is odd in it", _add_check, _check),
+    "check": Command(
+        "report everything that is wrong in a system, and what is odd in it", _add_check, _check
+    ),
     "candidates": Command(
         "size every server on every accelerator, or say why it cannot run there", _add_candidates, _candidates
     ),

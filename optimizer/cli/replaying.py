@@ -20,7 +20,7 @@ def _add_replay(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rules", metavar="FILE", type=Path, help="rules of stabilisation, as for serve --stabilise (all)"
     )
-    parser.add_argument("--each", action="store_true", help="show each of the rules alone, too")
+    parser.add_argument("--each", action="store_true", help="also show each rule alone")
     parser.add_argument(
         "--startup",
         metavar="S",
@@ -64,7 +64,7 @@ def _replay(arguments: argparse.Namespace) -> None:
 
 COMMANDS = {
     "replay": Command(
-        "run loads of the past through planning and stabilisation: what each rule would do",
+        "replay past loads through planning and stabilisation, to see what each rule would do",
         _add_replay,
         _replay,
     )

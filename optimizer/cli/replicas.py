@@ -49,6 +49,7 @@ _LAW_FLAGS = {
         ("--prompt-base", "prompt_base_ms", "ms", "more with a prompt in the iteration"),
         ("--weight-read", "weight_read_ms", "ms", "reading the weights, behind which compute hides"),
         ("--batch-base", "batch_base_ms", "ms", "more with several requests in the iteration"),
+        ("--per-prompt", "per_prompt_ms", "ms/prompt", "per prompt in the iteration"),
         ("--expert-read", "expert_read_ms", "ms", "reading all experts of a mixture"),
         ("--expert-share", "expert_share", "share", "experts of a mixture that a token chooses"),
         ("--client-offset", "client_offset_ms", "ms", "a client's own time before the first token"),
@@ -128,7 +129,11 @@ def _add_replica(parser: argparse.ArgumentParser, *tables: str) -> None:
 
 
 def _add_queue(group: Any) -> None:
-    group.add_argument("--queue-model", metavar="NAME", help="reference (means), or continuous (percentiles)")
+    group.add_argument(
+        "--queue-model",
+        metavar="NAME",
+        help="reference (means) or continuous (percentiles); by default that of the law",
+    )
     group.add_argument(
         "--kv-capacity", metavar="TOKENS", type=int, help="KV cache; continuous caps the batch by it"
     )
@@ -201,7 +206,7 @@ def _add_analyze(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("simulation")
     group.add_argument("--simulate", action="store_true", help="simulate the replica as well")
     group.add_argument("--requests", metavar="N", type=int, help="requests to simulate (20,000)")
-    group.add_argument("--seed", metavar="S", type=int, help="where chance begins (1)")
+    group.add_argument("--seed", metavar="S", type=int, help="seed of the random numbers (1)")
 
 
 def _effort(arguments: argparse.Namespace) -> "Effort | None":
@@ -243,7 +248,10 @@ def _analyze(arguments: argparse.Namespace) -> int | None:
     if rate_rps is None:
         raise SpecError("--rate: missing; give the arrival rate in requests/s")
     if row is not None:
-        answer = batch_servers.analyzed(row)
+        from optimizer.cli.solving import announced
+
+        with announced():
+            answer = batch_servers.analyzed(row)
         _show(arguments, answer, effort and _simulated(row, rate_rps, effort), batch_tables)
         return None
     from optimizer.jobs import analyze_replicas
@@ -318,7 +326,11 @@ def _size(arguments: argparse.Namespace) -> int | None:
 
     row = batch_servers.row_to_size(arguments, _OTHER_FLAGS, arguments.percentile)
     if row is not None:
-        _show(arguments, size_batch(row), None, batch_tables)
+        from optimizer.cli.solving import announced
+
+        with announced():
+            sized = size_batch(row)
+        _show(arguments, sized, None, batch_tables)
         return None
     wanted = {
         "ttft": arguments.target_ttft,

@@ -68,7 +68,9 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
     add_load(parser)
     add_solving_flags(parser)
     parser.add_argument(
-        "--simulate", action="store_true", help="add a section: predicted beside simulated, as `simulate`"
+        "--simulate",
+        action="store_true",
+        help="add a section with predicted and simulated figures, as from `simulate`",
     )
     add_effort(parser)
     parser.add_argument(
@@ -201,6 +203,6 @@ def _picture_format(arguments: argparse.Namespace) -> "Format | None":
 
 
 COMMANDS = {
-    "report": Command("write a plan as a page to hand on: HTML, Markdown, CSV", _add_report, _report),
+    "report": Command("write a report of a plan: HTML, Markdown, CSV", _add_report, _report),
     "plot": Command("draw a plan, a queue, a cost curve, … as SVG, PNG or PDF", _add_plot, _plot),
 }

@@ -12,13 +12,13 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
         "--stateful",
         action="store_true",
         default=None,
-        help="hold a fleet, which requests change; else every request brings its system",
+        help="hold a fleet that requests change; otherwise every request brings its system",
     )
     parser.add_argument(
         "--state",
         metavar="FILE",
         type=Path,
-        help="file that holds the fleet of a stateful service across restarts; made where none is",
+        help="file that keeps the fleet of a stateful service across restarts; created if missing",
     )
     parser.add_argument(
         "--stabilise",
@@ -32,14 +32,14 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
         "--stale-after",
         metavar="S",
         type=float,
-        help="age from which on a plan is not followed any more (300)",
+        help="age beyond which a plan is no longer followed (300)",
     )
     parser.add_argument(
         "--metric-alias",
         metavar="NAME",
         choices=("inferno", "wva"),
         action="append",
-        help="give desired replicas in /metrics as inferno_… or wva_desired_replicas, too",
+        help="also give desired replicas in /metrics as inferno_… or wva_desired_replicas",
     )
     parser.add_argument("--host", metavar="H", help="address to listen on (INFERNO_HOST, else 127.0.0.1)")
     parser.add_argument(

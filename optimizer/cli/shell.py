@@ -55,6 +55,6 @@ def _complete_files(parser: argparse.ArgumentParser, files: object) -> None:
 COMMANDS = {
     "samples": Command("list the sample systems, or write them into a directory", _add_samples, _samples),
     "completion": Command(
-        "print what a shell needs to complete commands and flags", _add_completion, _completion
+        "print the script with which a shell completes commands and flags", _add_completion, _completion
     ),
 }

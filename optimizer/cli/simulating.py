@@ -32,7 +32,7 @@ def _add_simulate(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="recorded requests in place of the load: CSV with TIMESTAMP,ContextTokens,GeneratedTokens",
     )
-    parser.add_argument("--server", metavar="S", help="the server that the trace is of")
+    parser.add_argument("--server", metavar="S", help="the server to which the trace belongs")
     add_load(parser)
     add_solving_flags(parser)
     answer = parser.add_mutually_exclusive_group()
@@ -68,6 +68,8 @@ def _simulate(arguments: argparse.Namespace) -> None:
 
 COMMANDS = {
     "simulate": Command(
-        "run the pools of a plan request by request, and hold them to their targets", _add_simulate, _simulate
+        "simulate the pools of a plan request by request, and check them against their targets",
+        _add_simulate,
+        _simulate,
     ),
 }

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def add_batch_sizing(parser: argparse.ArgumentParser) -> None:
     """Add the choice of batch sizes."""
     parser.add_argument(
-        "--batch-sizing", choices=["profile", "optimal"], help="batches of the profiles, or chosen ones"
+        "--batch-sizing", choices=["profile", "optimal"], help="the profiles' batch limits, or chosen ones"
     )
 
 
@@ -113,7 +113,7 @@ def add_effort(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--requests", metavar="N", type=int, help="requests to the replica of each pool (20,000)"
     )
-    parser.add_argument("--seed", metavar="S", type=int, help="where chance begins (1)")
+    parser.add_argument("--seed", metavar="S", type=int, help="seed of the random numbers (1)")
     parser.add_argument(
         "--cluster", metavar="ADDRESS", help="simulate on a dask cluster: tcp://HOST:PORT of its scheduler"
     )

@@ -56,7 +56,7 @@ def _add_init(parser: argparse.ArgumentParser) -> None:
         help="prices from a CSV file, see 'inferplan prices'",
     )
     parser.add_argument("--use-cases", action="store_true", help="list the use cases and exit")
-    parser.add_argument("--force", action="store_true", help="write over a file that exists")
+    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
 
 
 def _add_price_flags(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +74,9 @@ def _init(arguments: argparse.Namespace) -> None:
         return
     to_stdout = str(arguments.path) == "-"
     if not to_stdout and arguments.path.exists() and not arguments.force:
-        raise SpecError(f"{arguments.path}: exists already; choose another name, or --force to write over it")
+        raise SpecError(
+            f"{arguments.path}: already exists; choose another name, or overwrite it with --force"
+        )
     if not to_stdout and arguments.path.suffix.lower() not in {".yaml", ".yml"}:
         raise SpecError(f"{arguments.path}: the document is YAML; the name must end in .yaml or .yml")
     text = start_document(_start(arguments))
@@ -300,5 +302,5 @@ def _prices(arguments: argparse.Namespace) -> None:
 
 COMMANDS = {
     "init": Command("write a first system document from a few facts", _add_init, _init),
-    "prices": Command("show what accelerators cost by a price file", _add_prices, _prices),
+    "prices": Command("show what accelerators cost according to a price file", _add_prices, _prices),
 }

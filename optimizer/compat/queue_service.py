@@ -10,6 +10,7 @@ from pydantic import Field
 
 from optimizer.documents import NUMBERS_ONLY, AnswerTokens, BatchLimit, Count, Document, Quantity, Tokens
 from optimizer.errors import AnalysisError, SpecError
+from optimizer.queueing.table import REFERENCE
 from optimizer.replica import LatencyTargets, Replica, ReplicaPerformance, analyze_replicas, size_replicas
 from optimizer.spec.files import json_value
 from optimizer.spec.messages import validated
@@ -50,6 +51,7 @@ class QueueProblem(Document):
             iteration=PerfParms(
                 base_ms=self.alpha, compute_per_token_ms=self.beta, kv_read_per_token_ms=self.gamma
             ),
+            queue_model=REFERENCE,
         )
 
 

@@ -43,8 +43,9 @@ DAMPINGS = (1e-4, 1e-2, 0.1, 1.0, 10.0)
 MOST_DAMPING = 1e4
 LEAST_NOISE = 0.003
 """Relative error that is assumed at least: a client's clock, and the chance in drawn lengths."""
-LONGEST_STEP = 0.5
-"""Of a parameter, where a shape is left out."""
+MOST_CHORDS = 5
+"""Steps of a fit without a shape."""
+CHORD_DAMPINGS = (1e-4, 0.3)
 
 Progress = Callable[[str], None]
 
@@ -113,6 +114,24 @@ class Problem:
             for found in self._logs(names, points, self.short)
         ]
 
+    def whole_residuals(self, names: Sequence[str], points: Sequence[FloatArray]) -> list[FloatArray]:
+        """Return under each of several laws the residuals of the whole runs, and how implausible it is."""
+        return [
+            np.append(self.rows.weight * (found - self.rows.log_measured), implausibility(names, point))
+            for found, point in zip(self._logs(names, points, self.whole), points, strict=True)
+        ]
+
+    def without(self, rows: BoolArray) -> "Problem":
+        """Return the problem without some residuals, and without the runs that have no others."""
+        runs, place = np.unique(self.rows.run[~rows], return_inverse=True)
+        kept = Residuals(
+            place,
+            tuple(name for name, gone in zip(self.rows.name, rows, strict=True) if not gone),
+            self.rows.log_measured[~rows],
+            self.rows.weight[~rows],
+        )
+        return Problem(tuple(self.whole[i] for i in runs), tuple(self.short[i] for i in runs), kept)
+
     def _logs(
         self, names: Sequence[str], points: Sequence[FloatArray], replays: Sequence[Replay]
     ) -> list[FloatArray]:
@@ -166,6 +185,17 @@ class Solution:
             scales=self.scales[kept],
             jacobian=self.jacobian[:, kept],
             penalties=self.penalties[:, kept],
+        )
+
+    def with_another(self, name: str, scale: float) -> "Solution":
+        """Return the same with a parameter that is 0, for a search that begins here."""
+        return replace(
+            self,
+            names=(*self.names, name),
+            values=np.append(self.values, 0.0),
+            scales=np.append(self.scales, scale),
+            jacobian=np.column_stack([self.jacobian, np.zeros(len(self.jacobian))]),
+            penalties=np.column_stack([self.penalties, np.zeros(len(self.penalties))]),
         )
 
     def standard_errors(self) -> FloatArray:
@@ -226,24 +256,32 @@ def refine(problem: Problem, solution: Solution, progress: Progress = lambda _: 
     return _settle(problem, solution.names, solution.scales, x, progress)
 
 
-def without_rows(solution: Solution, rows: BoolArray) -> FloatArray | None:
-    """Return the parameters had some residuals not been there: one Gauss-Newton step from those with them.
+def refit_without(problem: Problem, solution: Solution, rows: BoolArray) -> FloatArray | None:
+    """Return the parameters fitted without some residuals; none where what is left does not tell them.
 
-    None where what is left does not tell the parameters apart.
+    The search begins at those with them and keeps their Jacobian, as it hardly changes on so short a way:
+    a step then costs one replay of the runs.
     """
-    root = np.sqrt(solution.weights)[:, None]
-    table = solution.jacobian * root
-    kept = np.vstack([table[~rows], solution.penalties])
     free = solution.values > 0
-    if np.linalg.matrix_rank(kept[:, free]) < int(free.sum()):
+    jacobian = np.vstack([solution.jacobian[~rows], solution.penalties]) * free
+    root = np.append(np.sqrt(solution.weights)[~rows], np.ones(len(solution.penalties)))
+    if np.linalg.matrix_rank((jacobian * root[:, None])[:, free]) < int(free.sum()):
         return None
-    gradient = table[rows].T @ (root[rows, 0] * solution.residuals[rows])
-    step = np.zeros(len(free))
-    step[free] = np.linalg.lstsq(kept[:, free].T @ kept[:, free], gradient[free], rcond=None)[0]
-    x = solution.values / solution.scales
-    return np.asarray(
-        np.maximum(x + np.clip(step, -LONGEST_STEP * x, LONGEST_STEP * x), 0.0) * solution.scales
-    )
+    kept, names, scales = problem.without(rows), solution.names, solution.scales
+    x = solution.values / scales
+    residuals = np.append(solution.residuals[~rows], implausibility(names, solution.values))
+    loss = soft_l1(residuals)
+    for _ in range(MOST_CHORDS):
+        tried = [_damped(jacobian, residuals, x, damping) for damping in CHORD_DAMPINGS]
+        found = kept.whole_residuals(names, [point * scales for point in tried])
+        losses = [soft_l1(one) for one in found]
+        best = int(np.argmin(losses))
+        gain = loss - losses[best]
+        if gain > 0:
+            x, residuals, loss = tried[best], found[best], losses[best]
+        if gain < WORTH_A_ROUND * loss:
+            break
+    return np.asarray(x * scales)
 
 
 def _settle(

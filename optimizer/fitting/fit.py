@@ -7,7 +7,7 @@ import numpy as np
 
 from optimizer.errors import FitError
 from optimizer.fitting.accuracy import errors_of, relative_error
-from optimizer.fitting.estimation import Problem, Progress, Solution, play_all, without_rows
+from optimizer.fitting.estimation import Problem, Progress, Solution, play_all, refit_without
 from optimizer.fitting.parameters import BY_NAME, FULL_LAW, coefficients, starts
 from optimizer.fitting.profile import FitReport, FittedProfile, Point
 from optimizer.fitting.readers.report import Benchmark
@@ -59,7 +59,7 @@ def fit(
     """Fit the law to the runs of some reports of one model on one accelerator.
 
     Raises:
-        FitError: the reports are of several models, or too little was measured.
+        FitError: the reports cover several models, or too little was measured.
     """
     model = _one_model(benchmarks, options.key.model)
     runs = [_prepared(run, options) for benchmark in benchmarks for run in benchmark.runs]
@@ -115,7 +115,7 @@ def fit(
 def _one_model(benchmarks: Sequence[Benchmark], given: str | None) -> str:
     names = sorted({benchmark.model for benchmark in benchmarks if benchmark.model})
     if len(names) > 1:
-        raise FitError(f"the reports are of several models, {', '.join(names)}; fit each of them on its own")
+        raise FitError(f"the reports cover several models, {', '.join(names)}; fit each one separately")
     return given or (names[0] if names else UNKNOWN)
 
 
@@ -189,7 +189,7 @@ def _left_out(
 ) -> dict[str, FitErrors]:
     """Return by shape how far predictions would be from its lower rates, had it not been measured.
 
-    The parameters without a shape are one Gauss-Newton step from those with it.
+    The parameters without a shape are fitted anew, from those with it.
     """
     shapes = shapes_of(runs)
     if len(shapes) < 3:
@@ -200,9 +200,10 @@ def _left_out(
         mine = [i for i, run in enumerate(runs) if run.shape == shape]
         low = [i for i in mine if not runs[i].is_full and _share_of_most(runs, i, mine) < LOW_LOAD]
         rows = np.isin(problem.rows.run, mine)
-        values = without_rows(solution, rows)
+        values = refit_without(problem, solution, rows)
         if not low or values is None:
             continue
+        progress(f"without {shape_name(shape)}")
         law = coefficients(solution.names, values)
         figures = play_all([problem.whole[i] for i in low], [law])[0]
         found[shape_name(shape)] = errors_of([runs[i] for i in low], figures)

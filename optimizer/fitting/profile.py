@@ -194,7 +194,7 @@ def read_profile(path: str | os.PathLike[str]) -> FittedProfile:
     """
     value = plain_value(read_text(path), str(path))
     if not isinstance(value, dict) or "perfParms" not in value:
-        raise FitError(f"{path}: no fitted profile; give what 'inferplan fit -o' has written")
+        raise FitError(f"{path}: not a fitted profile; give a file written by 'inferplan fit -o'")
     try:
         return validated(FittedProfile, value, f"{path}: ")
     except SpecError as error:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from optimizer.fitting.estimation import Problem, Progress, Solution, refine, solve
-from optimizer.fitting.parameters import BY_NAME, DRAWN, SIMPLIFIED_FIRST, Start, plausible
+from optimizer.fitting.parameters import ADDED_LAST, BY_NAME, DRAWN, SIMPLIFIED_FIRST, Start, plausible
 
 MOST_CONDITION = 30.0
 """Of the equilibrated Jacobian; two columns at an angle of 4° have it."""
@@ -14,6 +14,8 @@ MOST_RELATIVE_ERROR = 0.6
 LITTLE = 0.25
 """Share of its plausible value below which a parameter only helps to describe noise, unless it is known."""
 LITTLE_KNOWN = 0.2
+CLEARLY = 0.25
+"""A parameter that is added last must be known to this share of it: four standard errors from 0."""
 TIED = 0.35
 """Share in the direction that is not seen, from which on a parameter is part of it."""
 
@@ -26,12 +28,13 @@ def solve_what_is_seen(
     Raises:
         FitError: no start gives a law that takes time.
     """
-    solution = solve(problem, names, begin, progress)
+    solution = solve(problem, [name for name in names if name not in ADDED_LAST], begin, progress)
     left_out: list[str] = []
     while True:
         weakest, why = _weakest(solution)
         if weakest is None:
-            return solution, left_out
+            added = [name for name in names if name in ADDED_LAST]
+            return _with_what_shows(problem, solution, added, begin, progress), left_out
         key = BY_NAME[weakest].key
         left_out.append(f"{key} is left out: {why}")
         progress(f"without {key}: {why}")
@@ -39,6 +42,21 @@ def solve_what_is_seen(
         solution = solution.without(weakest)
         if not was_zero:
             solution = refine(problem, solution, progress)
+
+
+def _with_what_shows(
+    problem: Problem, solution: Solution, added: Sequence[str], begin: Sequence[Start], progress: Progress
+) -> Solution:
+    """Return the best parameters with those added that the runs show clearly, the others being known."""
+    for name in added:
+        key, scale = BY_NAME[name].key, float(begin[0].scales([name])[0])
+        progress(f"with {key}")
+        more = refine(problem, solution.with_another(name, scale), progress)
+        error, value = float(more.standard_errors()[-1]), float(more.values[-1])
+        progress(f"{key} {value:.3g} ± {error:.2g}")
+        if value > 0 and error < CLEARLY * value and _unknown(more) is None:
+            solution = more
+    return solution
 
 
 def _weakest(solution: Solution) -> tuple[str | None, str]:
@@ -58,13 +76,18 @@ def _weakest(solution: Solution) -> tuple[str | None, str]:
                     name,
                     f"these shapes and rates cannot tell it from {others} (condition number {condition:.0f})",
                 )
+    return _unknown(solution) or (None, "")
+
+
+def _unknown(solution: Solution) -> tuple[str, str] | None:
+    """Return a parameter whose standard error is too large, and the reason; none where all are known."""
     errors = dict(zip(solution.names, solution.standard_errors(), strict=True))
     values = dict(zip(solution.names, solution.values, strict=True))
-    for name in droppable:
+    for name in [name for name in SIMPLIFIED_FIRST if name in solution.names]:
         little = name in DRAWN and values[name] < LITTLE * plausible(name, values)
         if errors[name] > (LITTLE_KNOWN if little else MOST_RELATIVE_ERROR) * values[name]:
             return name, f"{values[name]:.3g} ± {errors[name]:.2g} is not known from these runs"
-    return None, ""
+    return None
 
 
 def _unseen_direction(solution: Solution, free: Sequence[str]) -> list[str]:

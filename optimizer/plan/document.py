@@ -103,7 +103,7 @@ class CapacityUse(Document):
     limit: int | None = None
     """Units that exist; none: not limited."""
     used: int
-    """Units that the plan takes."""
+    """Units that the plan uses."""
 
 
 class Placement(Document):

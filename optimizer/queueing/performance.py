@@ -41,6 +41,10 @@ class Performance:
     p_empty: FloatArray
     p_full: FloatArray
 
+    def take(self, rows: IntArray) -> "Performance":
+        """Return the means of the chosen rows, in their order, and nothing else that is known of them."""
+        return Performance(*(getattr(self, field.name)[rows] for field in fields(Performance)))
+
     @property
     def busy(self) -> FloatArray:
         """Share of the time in which a batch server is busy; NaN for others, as the next."""
@@ -156,6 +160,8 @@ class QueueModel(ABC):
     """Coefficients of variation that it knows where it does not know all, by their keys in documents."""
     is_named: ClassVar[bool] = True
     """Whether documents name it; that of static batches goes without saying."""
+    knows_means_only: ClassVar[bool] = False
+    """Whether its figures are long-run means, a number each, and nothing else."""
     has_tokens: ClassVar[bool] = True
     """Whether its requests have tokens; where they do not, it is not one to change to for those that have."""
     judges_shares: ClassVar[bool] = False

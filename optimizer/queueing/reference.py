@@ -28,6 +28,7 @@ class ReplicaQueues(QueueModel):
     """R replicas, each with its latency model, batch limit N and queue capacity Q."""
 
     name: ClassVar[str] = "reference"
+    knows_means_only: ClassVar[bool] = True
     law: ServiceLaw
     queue: BirthDeathQueue
     single_rate_rps: FloatArray

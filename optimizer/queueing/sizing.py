@@ -67,7 +67,8 @@ def largest_rate(replicas: QueueModel, targets: Targets) -> Sizing:
         return _highest_interval(replicas, targets)
     low = replicas.least_rate_rps
     high = np.where(targets.tps, TPS_STABILITY_SHARE, 1.0) * replicas.stable_rate_rps
-    least, most = replicas.analyze(low), replicas.analyze(high)
+    alike = _Alike.of(replicas, targets.tps)
+    least, most = alike.analyze(np.stack((low, high)))
     at_low, at_high = _ratios(targets, least), _ratios(targets, most)
     attainable = at_low[_WORST] - 1 <= TARGET_TOLERANCE
     rate = np.where(attainable, high, np.nan)
@@ -78,9 +79,15 @@ def largest_rate(replicas: QueueModel, targets: Targets) -> Sizing:
     if len(row):
         # A target met to the last bit at the least rate needs the tolerance again, for a sign to change.
         slack = np.where(at_low[which, row] - 1 > -TARGET_TOLERANCE, 2 * TARGET_TOLERANCE, 0.0)
-        excess = _Excess(replicas.take(row), targets.take(row), which, slack)
-        rates, ratios = np.stack((low[row], high[row])), np.stack((at_low[which, row], at_high[which, row]))
-        np.minimum.at(rate, row, _crossing(excess, rates, excess.of(ratios)))
+        crossed = _Crossed(row, which, slack)
+        ends, at_ends = _narrowed(crossed, targets, np.stack((low, high)), (at_low, at_high), alike)
+        # What is crossed after another target of the row is, is of no account.
+        first = np.full(len(rate), np.inf)
+        np.minimum.at(first, row, ends.max(axis=0))
+        kept = np.flatnonzero(ends.min(axis=0) < first[row])
+        mine = row[kept]
+        excess = _Excess(replicas.take(mine), targets.take(mine), which[kept], slack[kept])
+        np.minimum.at(rate, mine, _crossing(excess, ends[:, kept], at_ends[:, kept]))
     return Sizing(rate, targets.figures(least), np.zeros(len(rate)))
 
 
@@ -190,6 +197,60 @@ def _ratios(targets: Targets, performance: Performance) -> FloatArray:
 
 
 @dataclass(frozen=True, slots=True)
+class _Alike:
+    """R replicas of which many may be the same: of the same profile and shape of requests."""
+
+    replicas: QueueModel
+    first: IntArray
+    """The first row that is like each, shape (R,)."""
+
+    @classmethod
+    def of(cls, replicas: QueueModel, capped: BoolArray) -> Self:
+        """Find them: rows that are equal to the last bit in all that their figures depend on.
+
+        Args:
+            replicas: the rows.
+            capped: whether a row's rates end earlier, shape (R,).
+        """
+        count = len(capped)
+        if not replicas.knows_means_only:
+            return cls(replicas, np.arange(count))
+        columns = [*replicas.columns(), capped]
+        parts = [np.ascontiguousarray(column).view(np.uint8).reshape(count, -1) for column in columns]
+        keys = np.ascontiguousarray(np.hstack(parts))
+        _, first, group = np.unique(
+            keys.view(np.dtype((np.void, keys.shape[1]))).ravel(), return_index=True, return_inverse=True
+        )
+        return cls(replicas, first[group])
+
+    def analyze(self, rates: FloatArray, rows: IntArray | None = None) -> list[Performance]:
+        """Return what some rows do, or all, at several rates each, which are equal where rows are alike.
+
+        Args:
+            rates: shape (n, R'); one performance is returned for each of the n.
+            rows: the rows, shape (R',).
+        """
+        first = self.first if rows is None else self.first[rows]
+        own, chosen, place = np.unique(first, return_index=True, return_inverse=True)
+        if len(own) == len(first):
+            replicas = self.replicas if rows is None else self.replicas.take(rows)
+            return [replicas.analyze(rate) for rate in rates]
+        replicas = self.replicas.take(own)
+        return [replicas.analyze(rate[chosen]).take(place) for rate in rates]
+
+
+@dataclass(frozen=True, slots=True)
+class _Crossed:
+    """Targets that are met at the lower end of a row's rates and not at the upper; all shapes (K,)."""
+
+    row: IntArray
+    which: IntArray
+    """The ratio that crosses, an index into `_ratios`."""
+    slack: FloatArray
+    """Relative excess over the target that is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Excess:
     """By how much figures exceed their targets: K functions of the rate, at most zero where they hold."""
 
@@ -206,12 +267,13 @@ class _Excess:
 
     def __call__(self, rate_rps: FloatArray) -> FloatArray:
         ratios = _ratios(self.targets, self.replicas.analyze(rate_rps))
-        return self.of(ratios[self.which, np.arange(len(self.which))])
+        return _excess_of(ratios[self.which, np.arange(len(self.which))], self.slack)
 
-    def of(self, ratio: FloatArray) -> FloatArray:
-        """Return the excess at a figure over its target, shapes (..., K)."""
-        # The logarithm of the ratio has the same sign, and is closer to a straight line near saturation.
-        return np.log(np.maximum(ratio, SMALLEST_RATIO)) - self.slack
+
+def _excess_of(ratio: FloatArray, slack: FloatArray) -> FloatArray:
+    """Return the excess at a figure over its target, shapes (..., K)."""
+    # The logarithm of the ratio has the same sign, and is closer to a straight line near saturation.
+    return np.log(np.maximum(ratio, SMALLEST_RATIO)) - slack
 
 
 def _crossing(excess: _Excess, rates: FloatArray, values: FloatArray) -> FloatArray:
@@ -222,21 +284,41 @@ def _crossing(excess: _Excess, rates: FloatArray, values: FloatArray) -> FloatAr
         rates: one below and one above each crossing [requests/s], shape (2, K).
         values: the excess there, shape (2, K).
     """
-    rates, values = closed_brackets(excess, *_narrowed(excess, rates, values), RATE_TOLERANCE)
+    rates, values = closed_brackets(excess, rates, values, RATE_TOLERANCE)
     # The search also ends where it hits the crossing to the last bit: both ends are then feasible.
     crossing: FloatArray = np.where(values <= 0, rates, -np.inf).max(axis=0)
     return crossing
 
 
-def _narrowed(excess: _Excess, rates: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the part of each bracket that is crossed first: cheaper than rounds of the search."""
+def _narrowed(
+    crossed: _Crossed,
+    targets: Targets,
+    rates: FloatArray,
+    ratios: tuple[FloatArray, FloatArray],
+    alike: _Alike,
+) -> tuple[FloatArray, FloatArray]:
+    """Return the part of each bracket that is crossed first: cheaper than rounds of the search.
+
+    All targets of a row, and all rows whose replicas are alike, look at the same rates: these are analysed
+    once.
+
+    Args:
+        crossed: K targets.
+        targets: of all rows.
+        rates: lower and upper end of each row's rates, shape (2, R).
+        ratios: all ratios at either end, each of shape (K', R).
+        alike: the rows.
+    """
     low, high = rates
-    count, cuts = len(low), len(CUTS)
-    inner = low * (1 - CUTS)[:, np.newaxis] + high * CUTS[:, np.newaxis]
-    at_inner = excess.take(np.repeat(np.arange(count), cuts))(inner.T.ravel()).reshape(count, cuts).T
-    over = at_inner > 0
-    part = np.where(over.any(axis=0), over.argmax(axis=0), cuts)[np.newaxis]
+    row, which = crossed.row, crossed.which
+    rows, place = np.unique(row, return_inverse=True)
+    inner = low[rows] * (1 - CUTS)[:, np.newaxis] + high[rows] * CUTS[:, np.newaxis]
+    wanted = targets.take(rows)
+    cut = [_ratios(wanted, found)[which, place] for found in alike.analyze(inner, rows)]
+    at_ends = np.stack([ratios[0][which, row], *cut, ratios[1][which, row]])
+    at_ends = _excess_of(at_ends, crossed.slack)
+    over = at_ends[1:-1] > 0
+    part = np.where(over.any(axis=0), over.argmax(axis=0), len(CUTS))[np.newaxis]
     sides = np.vstack((part, part + 1))
-    ends = np.vstack((low, inner, high))
-    at_ends = np.vstack((values[:1], at_inner, values[1:]))
+    ends = np.vstack((low[row], inner[:, place], high[row]))
     return np.take_along_axis(ends, sides, axis=0), np.take_along_axis(at_ends, sides, axis=0)

@@ -1,8 +1,8 @@
 """The table of queue models: a model is a file beside this one and an entry here; documents name it."""
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Annotated
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -12,12 +12,40 @@ from optimizer.queueing.continuous.model import ContinuousQueues
 from optimizer.queueing.performance import QueueModel
 from optimizer.queueing.reference import ReplicaQueues
 from optimizer.queueing.static import StaticQueues
-from optimizer.timing import Law
+from optimizer.timing import BatchLaw, FullIterationLaw, IterationLaw, Law, MixtureIterationLaw, StaticLaw
 
 QUEUE_MODELS: dict[str, type[QueueModel]] = {
     model.name: model for model in (ReplicaQueues, ContinuousQueues, BulkQueues, StaticQueues)
 }
 """All queue models by the names that documents give them."""
+
+REFERENCE = ReplicaQueues.name
+"""The reference's queue: that of the linear law, and of all that comes on the reference's routes."""
+_DEFAULTS: dict[type[Law], str] = {
+    IterationLaw: ContinuousQueues.name,
+    MixtureIterationLaw: ContinuousQueues.name,
+    FullIterationLaw: ContinuousQueues.name,
+    BatchLaw: BulkQueues.name,
+    StaticLaw: StaticQueues.name,
+}
+"""The queue model of a law where a document names none, other than the reference's.
+
+Chosen by the table in docs/fidelity.md.
+"""
+
+
+def default_model(laws: Sequence[type[Law]]) -> str:
+    """Return the queue model of a document that names none.
+
+    Args:
+        laws: the laws of which the document gives any part; the first counts.
+    """
+    return _DEFAULTS.get(laws[0], REFERENCE) if laws else REFERENCE
+
+
+def without_default(schema: dict[str, Any]) -> None:
+    """Leave the default out of a JSON schema: which one it is depends on the law."""
+    del schema["default"]
 
 
 def _known(name: str) -> str:

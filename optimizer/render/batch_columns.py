@@ -38,7 +38,10 @@ def allocation_columns(pools: Sequence[PoolRow], *, has_tokens: bool) -> tuple[C
     found: list[Column] = []
     for column in columns.ALLOCATIONS:
         if column.name == "targets":
-            found += [LATENCY, *percentile_columns(together), *COLLECTING]
+            mean, percentiles = (1, 2) if has_tokens else (2, 1)  # beside TTFT the mean, which both have
+            found.append(LATENCY._replace(rank=mean))
+            found += [column._replace(rank=percentiles) for column in percentile_columns(together)]
+            found += COLLECTING
         if has_tokens or column.name not in TOKENS:
             rejects = column.name == "lost" and not has_tokens
             found.append(column._replace(name="rejected") if rejects else column)

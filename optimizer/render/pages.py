@@ -173,7 +173,11 @@ def _names_of_fields(report: Report) -> list[str]:
     """Return the headings of what all pools have, without what none has."""
     pools = report.overview.pools
     left_out = {"targets", *(() if report.plan.estimated_pools else ("estimated",))}
-    left_out |= {name for name in ("provenance", "outside") if not any(getattr(pool, name) for pool in pools)}
+    left_out |= {
+        name
+        for name in ("provenance", "outside", "binding")
+        if not any(getattr(pool, name) for pool in pools)
+    }
     if not any(pool.answers_together for pool in pools):
         left_out |= {*OF_BATCH_SERVERS}
     elif all(pool.answers_together for pool in pools):

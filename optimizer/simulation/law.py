@@ -13,10 +13,10 @@ from optimizer.simulation.lines import Line
 class IterationCoefficients(NamedTuple):
     """Time of one iteration with n decodes that read K tokens of KV cache, and T prompt tokens of P prompts.
 
-    a + (√(m² + (d·(n + T))²) − m) + b·(n + P) + g·K + x·(1 − (1 − y)^(n + T)), plus q·A + e where there are
-    prompts, plus s where n + P > 1. A is the sum over the chunks of prompts of c·(start + c/2), for c tokens
-    computed behind `start` others. The last three are no part of it: they are added to what clients see
-    (eq. 100).
+    a + (√(m² + (d·(n + T))²) − m) + b·(n + P) + r·P + g·K + x·(1 − (1 − y)^(n + T)), plus q·A + e where there
+    are prompts, plus s where n + P > 1. A is the sum over the chunks of prompts of c·(start + c/2), for c
+    tokens computed behind `start` others. The last three are no part of it: they are added to what clients
+    see (eq. 100).
     """
 
     base_ms: float = 0.0
@@ -35,6 +35,8 @@ class IterationCoefficients(NamedTuple):
     """m [ms]: computing hides behind reading the weights, up to about m/d tokens."""
     batch_base_ms: float = 0.0
     """s [ms per iteration of more than one request]."""
+    per_prompt_ms: float = 0.0
+    """r [ms per prompt in the iteration]."""
     expert_read_ms: float = 0.0
     """x [ms]: reading all experts."""
     expert_share: float = 0.0

@@ -90,9 +90,7 @@ def solver_name(name: str) -> str:
     known = sorted(set(pulp.listSolvers()))
     full = _ALIASES.get(name.upper(), name)
     if full not in known:
-        raise SpecError(
-            f"backend: {name!r} is not known; known are highs, CBC and {', '.join(sorted(known))}"
-        )
+        raise SpecError(f"backend: {name!r} is not known; choose highs, CBC or {', '.join(sorted(known))}")
     with _without_deprecations():
         if not pulp.getSolver(full, msg=False).available():
             raise SpecError(f"backend: {name} is not installed here; install it, or use highs or CBC")

@@ -8,9 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from optimizer.arrays import IntArray
 from optimizer.solvers.bounds import least_values
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.formulation import undominated
+from optimizer.solvers.known import Known
 from optimizer.solvers.levels import VALUE, is_better, levels_of
 from optimizer.solvers.milp import SessionFactory, solve_milp
 from optimizer.solvers.problem import Level, Problem, Solution, Status
@@ -19,16 +21,25 @@ PATTERNS_FROM_COLUMNS = 5_000
 """Plans of one accelerator per server are patterns from this many columns on; below, their model is small."""
 REPLICAS_TO_SERVERS = 200
 """Mixed plans of up to this many servers go on with numbers of replicas where patterns prove too little."""
-MIXED_SHARE = 0.9
-"""Part of the time left for a mixed plan after which the single one is looked at, if that is not proved."""
+SINGLE_SHARE = 0.2
+"""Part of the time left for the plan of one accelerator per server, where the mixed one is not proved."""
+LEAST_SINGLE_S = 0.5
+"""Time that it gets at least, or as much as there was in all if that is less [s]."""
 PATTERNS_SHARE = 0.2
 """Part of the time left that patterns get before numbers of replicas: enough for what is easy for them."""
+KNOWN_SHARE = 0.7
+"""The same where the answer to a problem that differs in one thing is known, which patterns make use of."""
 REPLICAS_SHARE = 0.5
 """Part of the time left that numbers of replicas get then, before patterns get the rest."""
 
 
 def solve_exactly(
-    problem: Problem, session: SessionFactory, deadline: Deadline, *, with_patterns: bool
+    problem: Problem,
+    session: SessionFactory,
+    deadline: Deadline,
+    *,
+    with_patterns: bool,
+    known: Known | None = None,
 ) -> Solution:
     """Choose candidates within the capacities, level by level; never worse than what runs, or than greedy.
 
@@ -37,44 +48,69 @@ def solve_exactly(
         session: loads a model into a solver.
         deadline: when all levels are due.
         with_patterns: whether the solver takes patterns, as HiGHS does.
+        known: the answer to a problem that differs in one thing, if there is one.
 
     Raises:
         SolverError: the solver failed, or what it returned breaks a limit.
     """
-    mixed = problem.options.heterogeneous
-    if not with_patterns or (not mixed and len(undominated(problem)) < PATTERNS_FROM_COLUMNS):
+    if problem.options.heterogeneous and with_patterns:
+        return _solve_mixed(problem, session, deadline, known)
+    if not with_patterns or len(undominated(problem)) < PATTERNS_FROM_COLUMNS:
         return solve_milp(problem, session, deadline)
     from optimizer.solvers.patterns.solve import solve_patterns
 
-    followed = mixed and len(np.unique(problem.table.server)) <= REPLICAS_TO_SERVERS
-    share = PATTERNS_SHARE if followed else MIXED_SHARE if mixed else 1.0
-    found = solve_patterns(problem, deadline.share(share))
-    if not mixed or found.status is Status.optimal or deadline.passed:
+    return solve_patterns(problem, deadline, known)
+
+
+def _solve_mixed(
+    problem: Problem, session: SessionFactory, deadline: Deadline, known: Known | None
+) -> Solution:
+    """Choose mixtures; what is not proved gives way to one accelerator per server if that is better.
+
+    That plan always gets some time, after the deadline where there is none before. An answer that begins from
+    a plan of the same kind needs no other.
+    """
+    limit_s = deadline.left_s
+    if known is not None:
+        return _by_either(problem, session, deadline, known)
+    found = _by_either(problem, session, deadline.share(1 - SINGLE_SHARE), None)
+    if found.status is Status.optimal:
         return found
-    if not followed:
-        return _not_worse_than_single(problem, found, deadline)
+    options = problem.options.model_copy(update={"heterogeneous": False})
+    due = Deadline.after(max(deadline.left_s, min(limit_s, LEAST_SINGLE_S)))
+    single = solve_exactly(replace(problem, options=options), session, due, with_patterns=True)
+    return _not_worse_than(problem, single.replicas, found)
+
+
+def _by_either(
+    problem: Problem, session: SessionFactory, deadline: Deadline, known: Known | None
+) -> Solution:
+    """Choose mixtures by patterns and, for few servers, by numbers of replicas where these prove nothing."""
+    from optimizer.solvers.patterns.solve import solve_patterns
+
+    followed = len(np.unique(problem.table.server)) <= REPLICAS_TO_SERVERS
+    first = PATTERNS_SHARE if known is None else KNOWN_SHARE
+    found = solve_patterns(problem, deadline.share(first) if followed else deadline, known)
+    if not followed or found.status is Status.optimal or deadline.passed:
+        return found
     # Not begun from what patterns found in their time: equal answers would depend on the machine.
     best = _joined(problem, found, solve_milp(problem, session, deadline.share(REPLICAS_SHARE)))
     if best.status is Status.optimal or deadline.passed:
         return best
-    return _joined(problem, solve_patterns(problem, deadline), best)
+    return _joined(problem, solve_patterns(problem, deadline, known), best)
 
 
-def _not_worse_than_single(problem: Problem, found: Solution, deadline: Deadline) -> Solution:
-    """Return a mixed solution, or that of one accelerator per server in its place if it is better."""
-    from optimizer.solvers.patterns.solve import solve_patterns
-
-    options = problem.options.model_copy(update={"heterogeneous": False})
-    single = solve_patterns(replace(problem, options=options), deadline).replicas
-    if not is_better(problem, single, found.replicas):
+def _not_worse_than(problem: Problem, other: IntArray, found: Solution) -> Solution:
+    """Return a solution, or another answer in its place if it is better."""
+    if not is_better(problem, other, found.replicas):
         return found
     # What was proved of later levels counts for answers that are no better at the levels before.
     same, bounded = True, []
-    for now, then in zip(levels_of(problem, single, proved=True), found.levels, strict=True):
+    for now, then in zip(levels_of(problem, other, proved=True), found.levels, strict=True):
         known = then.bound if same and then.bound is not None else _least(problem, now.name)
         bounded.append(Level(now.name, now.value, min(known, now.value)))
         same = same and now.value >= then.value
-    return replace(found, replicas=single, levels=tuple(bounded))
+    return replace(found, replicas=other, levels=tuple(bounded))
 
 
 def _least(problem: Problem, level: str) -> float:

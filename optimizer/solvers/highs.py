@@ -107,15 +107,28 @@ class HighsSession:
         return self._run(None, 0.0, time_limit_s, relaxed=True)
 
     def solve_at_once(
-        self, objective: FloatArray, start: FloatArray | None, gap: float, time_limit_s: float
+        self,
+        objective: FloatArray,
+        start: FloatArray | None,
+        gap: float,
+        time_limit_s: float,
+        *,
+        simplified: bool = True,
     ) -> RunResult:
         """Minimise objective·x in one run, whatever the size of the model.
+
+        Args:
+            objective: the coefficients.
+            start: a feasible point where one is known.
+            gap: relative distance of value and bound at which to stop.
+            time_limit_s: when to stop.
+            simplified: whether HiGHS may simplify the model first, in which it does not look at the clock.
 
         Raises:
             SolverError: HiGHS reports an error, or a status that is no answer.
         """
         self._lp.col_cost_ = objective
-        return self._run(start, gap, time_limit_s)
+        return self._run(start, gap, time_limit_s, simplified=simplified)
 
     def _core(self, gap: float, time_limit_s: float) -> tuple[RunResult, RunResult | None]:
         """Solve the relaxation, then the model on its core columns."""
@@ -133,18 +146,21 @@ class HighsSession:
         return relaxed, result
 
     def _run(
-        self, start: FloatArray | None, gap: float, time_limit_s: float, *, relaxed: bool = False
+        self,
+        start: FloatArray | None,
+        gap: float,
+        time_limit_s: float,
+        *,
+        relaxed: bool = False,
+        simplified: bool = True,
     ) -> RunResult:
         highs = _quiet_highs(solve_relaxation=relaxed, mip_rel_gap=gap, time_limit=time_limit_s)
+        if not simplified:
+            _check(highs.setOptionValue("presolve", "off"), "set presolve")
         _check(highs.passModel(self._lp), "load the model")
         if start is not None:
             _check(highs.setSolution(len(self._every), self._every, start), "set the start")
-        begin = time.perf_counter()
-        _check(highs.run(), "run")
-        run_s = time.perf_counter() - begin
-        status = highs.getModelStatus()
-        if status not in _OUTCOMES:
-            raise SolverError(f"HiGHS ended with status {highs.modelStatusToString(status)!r}")
+        outcome, run_s = _outcome_of_run(highs)
         info = highs.getInfo()
         found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
         solution = highs.getSolution()
@@ -153,9 +169,9 @@ class HighsSession:
             x[self._integer] = np.round(x[self._integer])
         bound = info.objective_function_value if relaxed else info.mip_dual_bound
         if not (relaxed and found):
-            return RunResult(_OUTCOMES[status], x, float(bound), run_s)
+            return RunResult(outcome, x, float(bound), run_s)
         duals = np.array(solution.col_dual), np.array(solution.row_dual)
-        return RunResult(_OUTCOMES[status], x, float(bound), run_s, *duals)
+        return RunResult(outcome, x, float(bound), run_s, *duals)
 
 
 class GrowingLp:
@@ -183,18 +199,13 @@ class GrowingLp:
         Raises:
             SolverError: HiGHS reports an error, or a status that is no answer.
         """
-        begin = time.perf_counter()
         # The clock of a HiGHS that has run before goes on.
         due = self._highs.getRunTime() + time_limit_s
         _check(self._highs.setOptionValue("time_limit", due), "set the time limit")
-        _check(self._highs.run(), "run")
-        status = self._highs.getModelStatus()
-        if status not in _OUTCOMES:
-            raise SolverError(f"HiGHS ended with status {self._highs.modelStatusToString(status)!r}")
+        outcome, run_s = _outcome_of_run(self._highs)
         solution, value = self._highs.getSolution(), self._highs.getInfo().objective_function_value
         x, row_price = np.array(solution.col_value), np.array(solution.row_dual)
-        run_s = time.perf_counter() - begin
-        return RunResult(_OUTCOMES[status], x, float(value), run_s, row_price=row_price)
+        return RunResult(outcome, x, float(value), run_s, row_price=row_price)
 
 
 def _quiet_highs(**options: bool | float) -> highspy.Highs:
@@ -202,6 +213,17 @@ def _quiet_highs(**options: bool | float) -> highspy.Highs:
     for name, value in (_FIXED_OPTIONS | options).items():
         _check(highs.setOptionValue(name, value), f"set {name}")
     return highs
+
+
+def _outcome_of_run(highs: highspy.Highs) -> tuple[Outcome, float]:
+    """Run HiGHS; return what came of it, and how long it took [s]."""
+    begin = time.perf_counter()
+    _check(highs.run(), "run")
+    run_s = time.perf_counter() - begin
+    status = highs.getModelStatus()
+    if status not in _OUTCOMES:
+        raise SolverError(f"HiGHS ended with status {highs.modelStatusToString(status)!r}")
+    return _OUTCOMES[status], run_s
 
 
 def _check(status: highspy.HighsStatus, what: str) -> None:

@@ -71,7 +71,7 @@ def check_server(server: Server, prefix: str, profiles: Iterable[ModelProfile]) 
         )
     twice = repeated_name(server.stages)
     if twice is not None:
-        raise SpecError(f"{prefix}stages: two are called {twice!r}; give each a name of its own")
+        raise SpecError(f"{prefix}stages: two stages are called {twice!r}; give each its own name")
     for profile in batched:
         line = batch_line(server, profile, server.batch_timeout_ms)
         problem = line_problem(line) or server_problem(line.server, load.arrival_cv)

@@ -4,9 +4,8 @@ Wire names are those of the reference, llm-inferno (docs/glossary.md), matched i
 the unit (``arrival_rate_rpm``). Unknown keys, wrong types, NaN and infinity are errors with their path.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from math import inf
-from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
@@ -38,16 +37,14 @@ from optimizer.documents import (
 )
 from optimizer.queueing.measures import LATENCIES, MISSED, LatencyName, Measure
 from optimizer.queueing.performance import MS_PER_S
-from optimizer.queueing.table import QueueModelName
+from optimizer.queueing.table import REFERENCE, QueueModelName, default_model, without_default
 from optimizer.simulation.batches import QueueCounts, TriggerName
 from optimizer.spec.provenance import Provenance
 from optimizer.spec.stages import Stage
-from optimizer.timing import BatchLaw, Law, LawFields, PerfParms, StaticLaw, laws_known
+from optimizer.timing import LawFields, PerfParms, laws_given, laws_known
 
 DEFAULT_MAX_BATCH = 256
 """Batch limit where a profile states none (the ceiling of llm-inferno's optimizer-light)."""
-OWN_QUEUE_MODELS: Mapping[type[Law], str] = MappingProxyType({BatchLaw: "bulk", StaticLaw: "static"})
-"""The queue models of batch servers and of static batches, the only ones that take their laws."""
 
 
 class Power(Document):
@@ -174,16 +171,16 @@ class ModelProfile(LawFields, _ProfileKey):
     """Iteration law, or `estimate` in place of its coefficients; excludes the linear one."""
     kv_capacity_tokens: Count | None = Field(None, alias="kvCapacity")
     """Tokens of KV cache of one replica; caps the batch at this over the tokens of a request."""
-    queue_model: QueueModelName = Field("reference", alias="queueModel")
-    """Performance model of the candidates: the law's own birth-death queue; `bulk` with `batchParms`."""
+    queue_model: QueueModelName = Field(REFERENCE, alias="queueModel", json_schema_extra=without_default)
+    """Performance model of the candidates; absent: `continuous` with `perfParms`, else `reference`."""
     provenance: Provenance | None = Field(None, exclude_if=lambda provenance: provenance is None)
     """Where token times that were fitted to benchmarks come from; absent: not stated."""
 
     @model_validator(mode="after")
     def _one_law(self) -> "ModelProfile":
         known = laws_known(self)
-        if "queue_model" not in self.model_fields_set and known and known[0] in OWN_QUEUE_MODELS:
-            object.__setattr__(self, "queue_model", OWN_QUEUE_MODELS[known[0]])
+        if "queue_model" not in self.model_fields_set:  # it stays one that is not given
+            object.__setattr__(self, "queue_model", default_model(known or laws_given(self)))
         if len(known) > 1:
             keys = " and ".join(law.keys(type(self)) for law in known)
             raise PydanticCustomError(

@@ -71,7 +71,7 @@ def copy_tree(source: Path, target: Path) -> Path:
     """
     files = sorted(source.iterdir()) if source.is_dir() else [source]
     if os.path.lexists(target):
-        raise SpecError(f"{target}: is there already; name another directory")
+        raise SpecError(f"{target}: already exists; name another directory")
     try:
         (target if source.is_dir() else target.parent).mkdir(parents=True)
     except FileExistsError:

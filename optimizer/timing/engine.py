@@ -41,6 +41,8 @@ class IterationTimes:
     """m: reading the weights, behind which the compute of few tokens hides [ms]."""
     batch_base_ms: FloatArray
     """s: what an iteration of more than one request takes more [ms]."""
+    per_prompt_ms: FloatArray
+    """r: letting a request in, per prompt in the iteration [ms]."""
     expert_read_ms: FloatArray
     """x: reading all experts [ms]."""
     expert_share: FloatArray
@@ -79,6 +81,7 @@ class IterationTimes:
             + self.kv_read_per_token_ms * kv_tokens
             + np.where(with_prompt, self.prompt_attention_ms * attention + self.prompt_base_ms, 0.0)
             + np.where(several, self.batch_base_ms, 0.0)
+            + self.per_prompt_ms * prompts
         )
 
     def compute_slope_ms(self, tokens: FloatArray) -> FloatArray:

@@ -1,6 +1,6 @@
 """The iteration law: the time of one pass of the engine over its batch.
 
-A document gives it as ``perfParms``, with up to ten coefficients and three of what a client sees. With the
+A document gives it as ``perfParms``, with up to eleven coefficients and three of what a client sees. With the
 reference's three it has a service time at a constant batch, and drives the reference's queue; so it has with
 the two of mixtures of experts (`optimizer.timing.mixture`). With any other, or with a scheduler that computes
 whole prompts first, it is a law of iterations alone.
@@ -35,7 +35,7 @@ DEFAULT_MAX_NUM_TOKENS = 8192
 class PerfParms(Document):
     """Iteration law: α + β·(tokens computed) + γ·(KV tokens read), and further terms, 0 by default.
 
-    Seven are of an iteration's time, three of what a client sees of it.
+    Eight are of an iteration's time, three of what a client sees of it.
     """
 
     base_ms: Milliseconds = Field(0.0, alias="alpha")
@@ -54,6 +54,8 @@ class PerfParms(Document):
     """Reading the weights [ms]: the compute of few tokens hides behind it."""
     batch_base_ms: Milliseconds = Field(0.0, alias="batchBase")
     """What an iteration of more than one request takes more [ms]."""
+    per_prompt_ms: Quantity = Field(0.0, alias="perPrompt")
+    """What an engine takes to let a request in [ms per prompt in the iteration]."""
     expert_read_ms: Milliseconds = Field(0.0, alias="expertRead")
     """Reading all experts of a mixture [ms]; an iteration reads those that its tokens choose."""
     expert_share: Quantity = Field(0.0, alias="expertShare", lt=1)
@@ -184,9 +186,20 @@ class IterationLaw(ServiceLaw, EngineLaw):
     @property
     def iterations(self) -> IterationTimes:
         """The coefficients of an iteration's time: the reference's three."""
-        three = self.iteration_base_ms, self.compute_per_token_ms, self.kv_read_per_token_ms
+        return self._iterations()
+
+    def _iterations(self, **further: FloatArray) -> IterationTimes:
+        """Return the reference's three coefficients with some of the further ones; the others are zero."""
         none = np.zeros_like(self.iteration_base_ms)
-        return IterationTimes(*three, none, none, none, none, none, none, none)
+        return IterationTimes(
+            **{field.name: none for field in fields(IterationTimes)}
+            | {
+                "base_ms": self.iteration_base_ms,
+                "compute_per_token_ms": self.compute_per_token_ms,
+                "kv_read_per_token_ms": self.kv_read_per_token_ms,
+            }
+            | further
+        )
 
     @property
     def client(self) -> ClientTimes:
@@ -284,7 +297,7 @@ class FullIterationLaw(EngineLaw):
     parts: ClassVar[tuple[str, ...]] = ("iteration",)
 
     times: FloatArray
-    """The coefficients in the order of `IterationTimes`, shape (R, 10)."""
+    """The coefficients in the order of `IterationTimes`, shape (R, 11)."""
     seen: FloatArray
     """Those of what a client sees in the order of `ClientTimes`, shape (R, 3)."""
     in_tokens: FloatArray
@@ -305,7 +318,7 @@ class FullIterationLaw(EngineLaw):
 
     @classmethod
     def parameters(cls, document: Document) -> tuple[float, ...]:
-        """Return the thirteen coefficients, the token budget, and whether whole prompts come first."""
+        """Return the fourteen coefficients, the token budget, and whether whole prompts come first."""
         assert isinstance(document, IterationFields)
         law = document.iteration or PerfParms()
         coefficients = tuple(getattr(law, name) for name in PerfParms.model_fields)
@@ -313,7 +326,7 @@ class FullIterationLaw(EngineLaw):
 
     @classmethod
     def of_rows(cls, parameters: FloatArray, shapes: RequestShapes) -> Self:
-        """Return the law of R rows from parameters in that order, shape (15, R)."""
+        """Return the law of R rows from parameters in that order, shape (16, R)."""
         *coefficients, budget, whole = parameters
         table = np.column_stack(coefficients)
         times, seen = np.split(table, [len(fields(IterationTimes))], axis=1)

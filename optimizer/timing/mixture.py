@@ -57,9 +57,7 @@ class MixtureIterationLaw(IterationLaw):
     @property
     def iterations(self) -> IterationTimes:
         """The coefficients of an iteration's time."""
-        three = self.iteration_base_ms, self.compute_per_token_ms, self.kv_read_per_token_ms
-        none = np.zeros_like(self.iteration_base_ms)
-        return IterationTimes(*three, none, none, none, none, none, self.expert_read_ms, self.expert_share)
+        return self._iterations(expert_read_ms=self.expert_read_ms, expert_share=self.expert_share)
 
     def _base_ms(self, occupancy: FloatArray, chunks: FloatArray) -> FloatArray:
         """Return α at a constant batch, on average over its iterations [ms] (eq. 105); all shapes (R,)."""

@@ -84,6 +84,10 @@ class LawTable:
             tables.append(frozen(table))
         return cls(LAWS, frozen(law), tuple(tables))
 
+    def take(self, document: IntArray) -> "LawTable":
+        """Return the laws of the chosen documents, in their order."""
+        return LawTable(self.laws, self.law[document], tuple(table[:, document] for table in self.parameters))
+
     def of_rows(self, law: int, document: IntArray, shapes: RequestShapes) -> Law:
         """Return rows of one law: the parameters of the given documents, shape (R,), with request shapes."""
         return self.laws[law].of_rows(self.parameters[law][:, document], shapes)

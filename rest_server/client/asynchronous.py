@@ -171,7 +171,7 @@ class AsyncClient:
         return await self._sent(fleet_calls.last_plan())
 
     async def apply_plan(self, *, if_match: str | None = None) -> ServerList:
-        """Take the last plan as carried out, and return the servers."""
+        """Apply the last plan, and return the servers."""
         return await self._sent(fleet_calls.apply_plan(if_match))
 
     async def targets(self) -> tuple[TargetAnswer, ...]:

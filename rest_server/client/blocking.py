@@ -169,7 +169,7 @@ class Client:
         return self._sent(fleet_calls.last_plan())
 
     def apply_plan(self, *, if_match: str | None = None) -> ServerList:
-        """Take the last plan as carried out, and return the servers."""
+        """Apply the last plan, and return the servers."""
         return self._sent(fleet_calls.apply_plan(if_match))
 
     def targets(self) -> tuple[TargetAnswer, ...]:

@@ -84,8 +84,10 @@ def read_system(raw: object, ignored: list[str]) -> SystemSpec:
             optimizer=_as_the_reference_plans(options),
         )
     servers = (checked(server, f"servers[{i}]") for i, server in enumerate(spec.servers))
+    models = (checked(profile, f"models[{i}]") for i, profile in enumerate(spec.models))
     classes = (checked(each, f"serviceClasses[{i}]") for i, each in enumerate(spec.service_classes))
     update = {
+        "models": tuple(models),
         "servers": tuple(servers),
         "service_classes": tuple(classes),
         "optimizer": _as_the_reference_plans(spec.optimizer),

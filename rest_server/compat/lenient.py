@@ -15,11 +15,13 @@ from pydantic import BaseModel
 
 from optimizer.documents import NUMBERS_ONLY, Document
 from optimizer.errors import SpecError
+from optimizer.queueing.table import REFERENCE
 from optimizer.spec.assumptions import check_load
 from optimizer.spec.messages import kind_of, path_text, validated
 from optimizer.spec.schema import (
     Accelerator,
     Capacity,
+    ModelProfile,
     ModelTarget,
     SaturationPolicy,
     Server,
@@ -244,7 +246,14 @@ def _is_unknown_policy(value: object) -> bool:
 
 
 def checked(entity: _Model, path: str) -> _Model:
-    """Return an entity that a system can hold: loads make sense, and of two targets of a model the last."""
+    """Return an entity that a system can hold, as the reference takes it.
+
+    Loads make sense, of two targets of a model the last counts, and a law of the reference has its queue.
+    """
+    if isinstance(entity, ModelProfile):
+        theirs = entity.is_of_the_reference and entity.batch is None
+        told = "queue_model" in entity.model_fields_set
+        return entity if told or not theirs else entity.model_copy(update={"queue_model": REFERENCE})
     if isinstance(entity, Server):
         check_load(entity.current.load, f"{path}.currentAlloc.load." if path else "currentAlloc.load.")
     if not isinstance(entity, ServiceClass):

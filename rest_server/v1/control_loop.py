@@ -226,7 +226,7 @@ def _last(held: HeldFleet) -> PlanRecord:
 @router.post(
     "/plan/apply",
     response_model=ServerList,
-    summary="Take the last plan as carried out",
+    summary="Apply the last plan",
     responses=problems(404, 412, 422),
 )
 def apply_plan(request: Request, condition: Condition) -> Response:

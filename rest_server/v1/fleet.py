@@ -191,7 +191,7 @@ def _shown(events: tuple[Event, ...], limit: int) -> Iterator[FleetEvent]:
 @router.get(
     "/history/plans/{revision}",
     response_model=Plan,
-    summary="Read a plan of the past",
+    summary="Read a past plan",
     responses=problems(404, 422),
 )
 def read_past_plan(request: Request, revision: Annotated[int, Path(ge=0)]) -> Response:

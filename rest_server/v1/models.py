@@ -315,7 +315,7 @@ class TargetAnswer(Document):
     accelerator: str
     """The accelerator's name."""
     desired_replicas: int = Field(alias="desiredReplicas")
-    """Replicas that are desired."""
+    """Desired replicas."""
     current_replicas: int = Field(alias="currentReplicas")
     """Replicas that are there, as last reported, or as the fleet has them."""
     max_batch_size: int = Field(alias="maxBatchSize")

@@ -20,10 +20,10 @@ PROBLEM: dict[str, Any] = {
     },
 }
 MEANINGS = {
-    401: "No API key, or one that is not known.",
+    401: "No API key, or an unknown one.",
     403: "The API key lacks the scope.",
     404: "It does not exist.",
-    408: "The body did not come in time.",
+    408: "The body did not arrive in time.",
     412: "The fleet is at another revision than `If-Match` says.",
     413: "The body, or what it describes, is larger than the service takes.",
     422: "The document is wrong; `detail` says where, what and which limit.",

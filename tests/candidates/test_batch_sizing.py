@@ -100,6 +100,7 @@ class Pair:
                     "inTokens": self.load["avgInTokens"],
                     "outTokens": self.load["avgOutTokens"],
                     "maxNumTokens": self.perf["maxNumTokens"],
+                    "queueModel": self.perf["queueModel"],
                 }
             )
             for batch in batches

@@ -24,7 +24,7 @@ PLAIN = Linear(20, 0.5, 50, 0.02, 512, 200)
 def law_parms(law: Linear | Iteration) -> Document:
     if isinstance(law, Iteration):
         parms = {"alpha": law.alpha, "beta": law.beta, "gamma": law.gamma}
-        return {"perfParms": parms, "maxNumTokens": law.budget}
+        return {"perfParms": parms, "maxNumTokens": law.budget, "queueModel": "reference"}
     return {
         "decodeParms": {"alpha": law.alpha, "beta": law.beta},
         "prefillParms": {"gamma": law.gamma, "delta": law.delta},

@@ -66,7 +66,11 @@ def test_plans_are_the_same_bytes_with_a_memo(options: Json) -> None:
 
 def test_chunk_steps_are_remembered_with_the_rest() -> None:
     """Prompts in several chunks: rows for which lower loads are looked at as well."""
-    times = {"perfParms": {"alpha": 8.0, "beta": 0.02, "gamma": 1e-4}, "maxNumTokens": 2048}
+    times = {
+        "perfParms": {"alpha": 8.0, "beta": 0.02, "gamma": 1e-4},
+        "maxNumTokens": 2048,
+        "queueModel": "reference",
+    }
     models = [
         {"name": "m", "acc": name, "accCount": 1, "maxBatchSize": batch} | times
         for name, batch in (("A", 16), ("B", 8))

@@ -240,6 +240,7 @@ ITERATION = [
     "--iteration-base", 12, "--compute-per-token", 0.05, "--kv-read-per-token", 0.0005,
     "--in-tokens", 128, "--out-tokens", 512, "--max-batch", 48, "--max-queue", 128,
 ]  # fmt: skip
+REFERENCE = ["--queue-model", "reference"]
 PROBLEM = {
     "RPS": 3, "maxBatchSize": 48, "avgInputTokens": 128, "avgOutputTokens": 512, "alpha": 12, "beta": 0.05,
     "gamma": 0.0005, "maxQueueSize": 128,
@@ -262,7 +263,7 @@ def test_analyze_shows_the_worked_case_of_the_linear_law(run: Run) -> None:
 
 
 def test_analyze_shows_the_worked_case_of_the_iteration_law(run: Run) -> None:
-    found = run("analyze", *ITERATION, "--rate", 3, "--json").json
+    found = run("analyze", *ITERATION, *REFERENCE, "--rate", 3, "--json").json
     # the true values of the reference's own example (queue-analysis v0.8), recorded
     assert found["response"] == pytest.approx(10348.367, abs=0.01)
     assert found["ttft"] == pytest.approx(67.615, abs=0.001)
@@ -306,7 +307,7 @@ def test_size_finds_the_worked_case(run: Run) -> None:
 
 
 def test_size_under_the_iteration_law_meets_both_targets(run: Run) -> None:
-    found = run("size", *ITERATION, "--target-ttft", 60, "--target-itl", 20, "--json").json
+    found = run("size", *ITERATION, *REFERENCE, "--target-ttft", 60, "--target-itl", 20, "--json").json
     # the reference's own answer, recorded
     assert found["rateAtTTFT"] == pytest.approx(2.9494622, rel=1e-4)
     assert found["rateAtITL"] == pytest.approx(2.971982, rel=1e-4)

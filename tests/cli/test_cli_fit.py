@@ -117,10 +117,13 @@ def test_plot_fit_shows_measured_and_predicted(
     [
         (["fit", "{none}"], "no such file or directory"),
         (["fit", "{empty}"], "the file is empty"),
-        (["fit", "{profile}"], "no benchmark report that is known"),
-        (["predict", "{empty}", "{empty}"], "no fitted profile; give what 'inferplan fit -o' has written"),
-        (["plot", "fit", "{empty}", "--json"], "no fitted profile"),
-        (["profiles", "add", "{empty}", "{empty}"], "no fitted profile"),
+        (["fit", "{profile}"], "not a known benchmark report"),
+        (
+            ["predict", "{empty}", "{empty}"],
+            "not a fitted profile; give a file written by 'inferplan fit -o'",
+        ),
+        (["plot", "fit", "{empty}", "--json"], "not a fitted profile"),
+        (["profiles", "add", "{empty}", "{empty}"], "not a fitted profile"),
     ],
 )
 def test_wrong_files_end_in_one_line(

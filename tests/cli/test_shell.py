@@ -24,6 +24,7 @@ def test_every_sample_has_a_name_and_is_read_by_it(capsys: pytest.CaptureFixture
         "sample:chat",
         "sample:large",
         "sample:long-prompts",
+        "sample:queue-servers",
         "sample:small",
     ]
     for name in names:
@@ -47,7 +48,7 @@ def test_the_samples_are_written_whole_and_over_nothing(
     capsys.readouterr()
     assert main(["samples", str(tmp_path / "mine")]) == 2
     assert capsys.readouterr().err == (
-        f"inferplan: error: {tmp_path}/mine/batching-platform: is there already; name another directory\n"
+        f"inferplan: error: {tmp_path}/mine/batching-platform: already exists; name another directory\n"
     )
 
 

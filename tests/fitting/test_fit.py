@@ -90,7 +90,7 @@ def test_the_highest_rates_are_held_out_where_asked_for() -> None:
 
 def test_reports_of_two_models_are_refused() -> None:
     runs = sweep(REFERENCE, SHAPES[:1])
-    with pytest.raises(FitError, match="several models, a, b; fit each of them on its own"):
+    with pytest.raises(FitError, match="several models, a, b; fit each one separately"):
         fit([benchmark(runs, "a"), benchmark(runs, "b")], FitOptions())
 
 

@@ -204,6 +204,23 @@ def test_vllm_bench_with_bursts() -> None:
     assert run.cv == pytest.approx(2.0)
 
 
+def test_vllm_bench_that_was_appended_to() -> None:
+    """`--append-result` writes one result a line (vllm/benchmarks/serve.py, 2026)."""
+    text = vllm() + "\n" + vllm(request_rate=8.0)
+    assert [run.rate_rps for run in parse_benchmark("r.json", text).runs] == [4, 8]
+    with pytest.raises(FitError, match=r"r\.json: not valid JSON at line 2"):
+        parse_benchmark("r.json", text[:-9])
+
+
+def test_vllm_bench_with_a_rate_that_rises_is_refused() -> None:
+    """`--ramp-up-strategy` adds three keys, and leaves request_rate at inf."""
+    ramp = {"ramp_up_strategy": "linear", "ramp_up_start_rps": 1, "ramp_up_end_rps": 9, "request_rate": "inf"}
+    with pytest.raises(
+        FitError, match=r"rises from 1 to 9 requests/s .* measure each rate in a run of its own"
+    ):
+        parse_benchmark("r.json", vllm(**ramp))
+
+
 def inference_perf(**load: Any) -> str:
     return json.dumps(
         {
@@ -227,6 +244,26 @@ def test_inference_perf_gives_seconds() -> None:
     (run,) = parse_benchmark("stage_0.json", inference_perf()).runs
     assert (run.arrivals, run.rate_rps, run.requests) == (Arrivals.CONSTANT, 5, 300)
     assert run.measured == pytest.approx((30, 9, 4.8))
+
+
+def test_inference_perf_of_2026_counts_tokens_of_prompts_by_the_server() -> None:
+    """Keys of `summarize_requests` (inference_perf/reportgen/base.py, 2026), a stage of a concurrency."""
+    report = json.loads(inference_perf(concurrency=32, send_duration=60.0, schedule_delay={"mean": 0.001}))
+    done = report["successes"]
+    del done["prompt_len"]
+    done["prompt_tokens"] = {
+        "total": 153600.0,
+        "cached": 0.0,
+        "uncached": 153600.0,
+        "mean": 500.0,
+        "p10": 400.0,
+    }
+    done["prompt_tokens"]["p90"] = 600.0
+    done["output_tokens"] = {"total": 38400.0, "mean": 128.0}
+    (run,) = parse_benchmark("stage_1.json", json.dumps(report)).runs
+    assert (run.arrivals, run.max_in_flight, run.rate_rps) == (Arrivals.CLOSED, 32, None)
+    assert run.prompts.mean == 500
+    assert run.prompts.cv == pytest.approx(200 / 0.8 / math.sqrt(12) / 500)
 
 
 def test_a_summary_over_stages_is_refused() -> None:
@@ -268,6 +305,24 @@ POINTS = (
     "512,128,uniform,closed,,60,1,25,7\n"
     "512,128,lognormal,poisson,5,,,,\n"
 )
+
+
+def test_aiperf_with_gamma_arrivals() -> None:
+    """`arrival_smoothness` (AIPerf 0.13): the shape of the gamma times between arrivals."""
+    settings = {"request_rate": 4.0, "arrival_pattern": "gamma", "arrival_smoothness": 0.25}
+    (run,) = parse_benchmark("p.json", aiperf(**settings)).runs
+    assert run.arrivals is Arrivals.POISSON
+    assert run.cv == pytest.approx(2.0)
+
+
+def test_guidellm_with_a_warm_up_says_what_is_not_replayed() -> None:
+    """Keys of GuideLLM 0.5 and later: `warmup_duration`, and `rampup_duration` of a strategy."""
+    strategy = {"type_": "throughput", "max_concurrency": 64, "rampup_duration": 5.0}
+    warm = guidellm_run(strategy, newer=True) | {"warmup_duration": 12.0}
+    notes = parse_benchmark("r.json", json.dumps({"benchmarks": [warm], "config": {}})).notes
+    assert len(notes) == 2
+    assert "warm-up" in notes[0]
+    assert "rampup_duration" in notes[1]
 
 
 def test_plain_points() -> None:
@@ -334,7 +389,7 @@ def test_files_of_other_tools_are_named_with_what_is_known(text: str) -> None:
 @pytest.mark.parametrize("other", [{"num_prompts": 3}, {"x": 1}, {}])
 def test_a_list_of_mixed_results_names_the_one_that_is_not(other: dict[str, Any]) -> None:
     for rows in (sweep_rows(), [json.loads(vllm())]):
-        with pytest.raises(FitError, match=r"r.json: \[\d\].*keep"):
+        with pytest.raises(FitError, match=r"r.json: \[\d\].*separately"):
             parse_benchmark("r.json", json.dumps([*rows, other]))
 
 

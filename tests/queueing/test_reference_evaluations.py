@@ -64,6 +64,7 @@ def replica(row: Row) -> Replica:
             compute_per_token_ms=float(row["B"]),
             kv_read_per_token_ms=float(row["G"]),
         ),
+        queue_model="reference",
     )
 
 

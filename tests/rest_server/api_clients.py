@@ -31,6 +31,12 @@ def client(**settings: Any) -> Iterator[TestClient]:
         yield found
 
 
+def state_of(service: TestClient) -> Any:
+    """Return what the application of a service holds."""
+    app: Any = service.app
+    return app.state
+
+
 class Answer(NamedTuple):
     """What came back over a connection."""
 

@@ -2,11 +2,10 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from api_clients import PROBLEM, client
+from api_clients import PROBLEM
 from builders import accelerator, document, profile, running, server, service_class
 from fastapi.testclient import TestClient
 
@@ -19,7 +18,6 @@ from optimizer.spec.schema import (
     Server,
     ServiceClass,
 )
-from rest_server.state import HeldFleet
 
 Json = dict[str, Any]
 
@@ -46,24 +44,6 @@ KINDS = (
     Kind("capacity", "count", "capacity/A", {"type": "A", "count": 9}, {"count": 10}, Capacity),
 )  # fmt: skip
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.listing)
-
-
-@pytest.fixture(scope="module")
-def running_service() -> Iterator[TestClient]:
-    with client(stateful=True) as found:
-        yield found
-
-
-@pytest.fixture
-def service(running_service: TestClient) -> TestClient:
-    """A service whose fleet is empty."""
-    state_of(running_service).held = HeldFleet(instance="run")
-    return running_service
-
-
-def state_of(service: TestClient) -> Any:
-    app: Any = service.app
-    return app.state
 
 
 def fleet(service: TestClient, source: Json | None = None) -> Json:
@@ -456,7 +436,7 @@ def test_a_plan_of_a_fleet_that_changed_meanwhile_keeps_its_own_revision(
     service: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fleet(service)
-    original: Callable[..., Any] = solve
+    original: Any = solve
 
     def slow(*arguments: Any, **options: Any) -> Any:
         written(service, "capacity/B", {"count": 5})  # somebody else, while this solve runs

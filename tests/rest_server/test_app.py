@@ -260,7 +260,7 @@ def test_a_second_ctrl_c_ends_it_and_what_it_works_on_at_once() -> None:
         time.sleep(0.5)
         status, log = here.end(signal.SIGINT)
         assert status == 128 + signal.SIGINT
-        assert log[-1]["message"] == "stopped at once; what ran is given up"
+        assert log[-1]["message"] == "stopped at once; requests in progress were abandoned"
         assert isinstance(lost.exception(), OSError | http.client.HTTPException)
 
 

@@ -70,7 +70,7 @@ def test_over_the_most_connections_that_which_waits_longest_for_its_client_gives
             assert here.ask("GET", "/healthz").status == 200
             held.append(stack.enter_context(opened(here)))
             assert closed(gone)
-        said = "connections whose clients do nothing are closed, as there are too many"
+        said = "too many connections: those with idle clients are closed"
         assert caplog.messages.count(said) == 1
 
 

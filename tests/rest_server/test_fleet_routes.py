@@ -1,7 +1,6 @@
 """The held fleet as a whole: exported, imported, asked about as a document is, and its past."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +16,6 @@ from rest_server.settings import Settings
 from rest_server.state import HeldFleet
 
 Json = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def running_service() -> Iterator[TestClient]:
-    with client(stateful=True) as found:
-        yield found
-
-
-@pytest.fixture
-def service(running_service: TestClient) -> TestClient:
-    app: Any = running_service.app
-    app.state.held = HeldFleet(instance="run")
-    return running_service
 
 
 def source(*names: str) -> Json:

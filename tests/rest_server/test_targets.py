@@ -3,7 +3,6 @@
 import json
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,8 +13,6 @@ from builders import accelerator, document, profile, running, server, service_cl
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 from service_runs import in_a_thread
-
-from rest_server.state import HeldFleet
 
 Json = dict[str, Any]
 SLASHED, SPACED = "serving/llama 70b", "4x A100/80GB"
@@ -39,18 +36,11 @@ def source() -> Json:
     return found
 
 
-@pytest.fixture(scope="module")
-def running_service() -> Iterator[TestClient]:
-    with client(stateful=True) as found:
-        yield found
-
-
 @pytest.fixture
-def service(running_service: TestClient) -> TestClient:
-    app: Any = running_service.app
-    app.state.held = HeldFleet(instance="run")
-    assert running_service.put("/v1/fleet", json=source()).status_code == 200
-    return running_service
+def service(service: TestClient) -> TestClient:
+    """A stateful service with a small fleet."""
+    assert service.put("/v1/fleet", json=source()).status_code == 200
+    return service
 
 
 def read(service: TestClient, name: str, on: str) -> Any:

@@ -18,6 +18,7 @@ FULL_LAW = IterationCoefficients(
     prompt_base_ms=-0.1,
     weight_read_ms=4.3,
     batch_base_ms=0.7,
+    per_prompt_ms=0.6,
     expert_read_ms=9.0,
     expert_share=0.0625,
 )

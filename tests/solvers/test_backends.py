@@ -278,12 +278,12 @@ def refusal(**arguments: object) -> str:
 
 def test_an_unknown_backend_is_named_with_those_that_are_known() -> None:
     text = refusal(backend="nope")
-    assert text.startswith("backend: 'nope' is not known; known are highs, CBC and ")
+    assert text.startswith("backend: 'nope' is not known; choose highs, CBC or ")
     assert "CPLEX_PY" in text
 
 
 def test_every_known_backend_is_named_once() -> None:
-    names = refusal(backend="nope").split("known are ")[1].replace(" and ", ", ").split(", ")
+    names = refusal(backend="nope").split("choose ")[1].replace(" or ", ", ").split(", ")
     assert len(set(names)) == len(names)
 
 

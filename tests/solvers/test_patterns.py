@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 from mixed_oracles import mixed_brute_force, random_mixed_document
 
-from optimizer import find_candidates, load_system
+from optimizer import find_candidates, load_system, solve
 from optimizer.generate import generate_system
+from optimizer.pipeline import choose
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.exact import solve_exactly
 from optimizer.solvers.highs import HighsSession
-from optimizer.solvers.levels import is_better, value_of
+from optimizer.solvers.known import Known
+from optimizer.solvers.levels import is_better, served, value_of
 from optimizer.solvers.milp import solve_milp
 from optimizer.solvers.patterns.parts import Parts, parts_of
 from optimizer.solvers.patterns.pool import pool_of
@@ -178,7 +180,8 @@ def test_a_stopped_solve_is_never_worse_than_its_seed_and_its_bounds_hold(
 def test_a_mixed_plan_that_starts_from_a_single_one_is_not_worse(limit_s: float) -> None:
     mixed = scarce_problem(40, 1.9, mixed=True)
     plain = solve_patterns(scarce_problem(40, 1.9, mixed=False))
-    found = solve_patterns(mixed, Deadline.after(limit_s), plain.replicas)
+    known = Known(plain.replicas, ~served(mixed, plain.replicas), plain.levels)
+    found = solve_patterns(mixed, Deadline.after(limit_s), known)
     assert not is_better(mixed, plain.replicas, found.replicas)
 
 
@@ -191,3 +194,22 @@ def test_a_stopped_mixed_plan_of_many_servers_gives_way_to_a_better_single_one(
     found = solve_exactly(problem, HighsSession, Deadline.after(limit_s), with_patterns=True)
     assert not is_better(problem, best_seed(problem), found.replicas)
     assert all(level.bound is not None and level.bound <= level.value for level in found.levels)
+
+
+@pytest.mark.parametrize(("seed", "running"), [(1, False), (2, True)])
+def test_a_mixed_plan_is_never_worse_than_a_single_one_of_less_time(
+    seed: int,
+    running: bool,  # noqa: FBT001
+) -> None:
+    """Of 250 servers, which patterns alone answer; the single plan that it looks at gets more time."""
+    system = generate_system(250, 15, 6, seed, 1.2 + 0.5 * seed)
+    if running:
+        system = solve(system, milp_solver=False).applied_to(system)
+    single = choose(build_problem(find_candidates(system)), deadline=Deadline.after(0.05))
+    mixed = build_problem(find_candidates(system.with_options(heterogeneous=True)))
+    for limit_s in (0.2, 0.4):
+        found = choose(mixed, deadline=Deadline.after(limit_s))
+        assert not is_better(mixed, single.replicas, found.replicas)
+        assert not is_better(mixed, best_seed(mixed), found.replicas)
+        for level in found.levels:
+            assert level.bound is None or level.bound <= level.value

@@ -144,7 +144,7 @@ def test_the_command_writes_once(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main(["init", str(path), *FLAGS]) == 0
     before = path.read_bytes()
     assert main(["init", str(path), *FLAGS]) == 2
-    assert "exists already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert main(["init", str(path), *FLAGS, "--force", "--template", "fleet"]) == 0
     assert path.read_bytes() != before
     assert main(["check", str(path)]) == 0

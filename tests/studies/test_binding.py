@@ -20,7 +20,7 @@ SEEDS = range(6)
 
 
 def a_random_system(seed: int) -> System:
-    """Return four servers on three accelerators: both laws, chunked prompts, small memory, throughput."""
+    """Return four servers on three accelerators: laws and queues, chunks, little memory, throughput."""
     rng = random.Random(seed)
     names = ["A0", "A1", "A2"]
     profiles: list[Json] = []
@@ -35,7 +35,9 @@ def a_random_system(seed: int) -> System:
         else:
             law = {"alpha": rng.uniform(2, 9), "beta": rng.uniform(0.005, 0.05), "gamma": 0.0001}
             budget = rng.choice([256, 1024, 8192])
-            profiles.append({"name": "m", "acc": name, "perfParms": law, "maxNumTokens": budget, **shape})
+            queue = "reference" if seed % 2 else "continuous"
+            law_of = {"perfParms": law, "maxNumTokens": budget, "queueModel": queue}
+            profiles.append({"name": "m", "acc": name, **law_of, **shape})
     classes = [
         service_class(
             f"c{i}",

@@ -159,7 +159,7 @@ def test_a_trace_takes_the_place_of_the_load(tmp_path: Path) -> None:
 
 def test_what_cannot_be_simulated_is_refused() -> None:
     made = system()
-    with pytest.raises(RequestError, match="names whose requests"):
+    with pytest.raises(RequestError, match="says whose requests"):
         simulate_plan(SimulateRequest(made, server="linear"))
     with pytest.raises(AnalysisError, match="500 or more"):
         simulate_plan(SimulateRequest(made, requests=10))
@@ -193,7 +193,7 @@ def test_the_command_takes_a_plan_and_says_flags_in_what_it_refuses(
     assert main(["simulate", path, "--plan", str(plan), "--requests", "600", "--json"]) == 0
     capsys.readouterr()
     assert main(["simulate", path, "--server", "x"]) == 2
-    assert "--server: names whose requests --trace holds" in capsys.readouterr().err
+    assert "--server: says whose requests --trace contains" in capsys.readouterr().err
 
 
 def test_solve_simulates_its_plan_where_asked(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """Reader of AIPerf's (and GenAI-Perf's) summary, `profile_export_aiperf.json`."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -42,6 +43,7 @@ def _read(report: Report) -> Benchmark:
         rate_rps=rate,
         requests=None if duration is not None else completed,
         duration_s=duration,
+        arrival_cv=_spread(settings) if rate is not None and "gamma" in mode else None,
         max_in_flight=None if users is None else max(int(users), 1),
         measured=Measured(
             _ms(value, "time_to_first_token", "p50", place),
@@ -59,6 +61,12 @@ def _read(report: Report) -> Benchmark:
         str(models[0]) if isinstance(models, list) and models and isinstance(models[0], str) else None,
         str(value.get("start_time") or "")[:10] or None,
     )
+
+
+def _spread(settings: Any) -> float | None:
+    """Return the coefficient of variation of gamma times between arrivals, from their smoothness."""
+    smoothness = _setting(settings, "arrival_smoothness", "smoothness", "vllm_burstiness")
+    return None if smoothness is None else 1 / math.sqrt(smoothness)
 
 
 def _values(settings: Any, name: str) -> Iterator[Any]:
@@ -96,7 +104,7 @@ def _ms(value: Any, name: str, statistic: str, place: str) -> float | None:
         return None
     unit = str(metric.get("unit", "ms"))
     if unit not in _TO_MS:
-        raise FitError(f"{place}: {name}.unit {unit!r} is no unit of time; known are {', '.join(_TO_MS)}")
+        raise FitError(f"{place}: {name}.unit {unit!r} is not a unit of time; known are {', '.join(_TO_MS)}")
     found = measured(metric.get(statistic))
     return None if found is None else found * _TO_MS[unit]
 

@@ -118,7 +118,7 @@ def _spread(row: Cells, name: str, place: str) -> Spread:
 def _cell(row: Cells, column: Column, place: str) -> str:
     if column not in row:
         raise FitError(
-            f"{place}: the column {' / '.join(column)} is missing; the report is of another version"
+            f"{place}: the column {' / '.join(column)} is missing; the report has a different version"
         )
     return row[column]
 

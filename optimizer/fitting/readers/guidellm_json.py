@@ -1,6 +1,6 @@
 """Reader of GuideLLM's JSON reports, of 2025 (`args`) and of 2026 (`config`)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from optimizer.errors import FitError
@@ -45,7 +45,19 @@ def _read(report: Report) -> Benchmark:
         f"GuideLLM {version}" if version else "GuideLLM",
         _model(benchmarks[0]),
         _day(benchmarks[0]),
+        tuple(dict.fromkeys(note for item in benchmarks for note in _notes(item))),
     )
+
+
+def _notes(item: Any) -> Iterator[str]:
+    """Yield what of a run cannot be replayed as it was."""
+    warmup = _first(
+        item, (("warmup_duration",), ("config", "warmup", "percent"), ("config", "warmup", "value"))
+    )
+    if measured(warmup) is not None:
+        yield "a warm-up is left out of the report: its runs are taken to begin with an empty server"
+    if measured(_first(item, (("config", "strategy", "rampup_duration"),))) is not None:
+        yield "the client began slowly (rampup_duration): its runs are taken to begin at their full rate"
 
 
 def _row(item: Any, place: str) -> Row:

@@ -61,7 +61,7 @@ def _read(report: Report) -> Benchmark:
 def _row(row: Mapping[str, Any], place: str) -> Row:
     name = row.get("Name")
     if not isinstance(name, str) or "Duration" not in row:
-        raise FitError(f"{place}: this is no run of GuideLLM, unlike the others; keep the reports apart")
+        raise FitError(f"{place}: this is not a GuideLLM run, unlike the others; pass the reports separately")
     duration = _number(row, "Duration", place)
     if duration == 0:
         raise FitError(f"{place}: Duration is 0; the run was cut short")

@@ -66,7 +66,7 @@ def _run(row: Mapping[str, str], place: str) -> BenchmarkRun:
         source=row.get("source") or place,
     )
     if arrivals is Arrivals.CLOSED and run.max_in_flight is None:
-        raise FitError(f"{place}: arrivals 'closed' need max_in_flight, the requests on the way at once")
+        raise FitError(f"{place}: arrivals 'closed' need max_in_flight, the number of requests in flight")
     if arrivals is Arrivals.CLOSED and run.rate_rps is not None:
         raise FitError(f"{place}: arrivals 'closed' have no rate_rps; clear it, or say constant or poisson")
     if arrivals is not Arrivals.CLOSED and run.rate_rps is None:

@@ -35,19 +35,31 @@ class Report:
 
     @cached_property
     def json(self) -> Any:
-        """The JSON in it, or None where it is none."""
+        """The JSON in it, a list where every line is an object of its own, or None where it is none."""
         head = self.text.lstrip()[:1]
         if head not in {"{", "["}:
             return None
         try:
             return json.loads(self.text)
         except json.JSONDecodeError as error:
+            if (lines := self._json_lines()) is not None:
+                return lines
             raise FitError(
                 f"{self.name}: not valid JSON at line {error.lineno}, column {error.colno} ({error.msg}); "
                 "the file may be cut short"
             ) from None
         except RecursionError:
             raise FitError(f"{self.name}: not valid JSON: it is nested too deeply") from None
+
+    def _json_lines(self) -> list[Any] | None:
+        """Return the objects of a file that a tool has appended to, one a line; none where it is no such."""
+        lines = [line for line in self.text.splitlines() if line.strip()]
+        if len(lines) < 2 or not all(line.startswith("{") for line in lines):
+            return None
+        try:
+            return [json.loads(line) for line in lines]
+        except json.JSONDecodeError:
+            return None
 
     @cached_property
     def first_line(self) -> str:

@@ -52,7 +52,7 @@ def parse_benchmark(name: str, text: str) -> Benchmark:
     if reader is None:
         known = ", ".join(reader.name for reader in READERS)
         raise FitError(
-            f"{name}: no benchmark report that is known; known are {known} with the columns "
+            f"{name}: not a known benchmark report; known are {known} with the columns "
             f"{', '.join(points.REQUIRED)}"
         )
     return reader.read(report)

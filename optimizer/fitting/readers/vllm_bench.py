@@ -21,7 +21,7 @@ def _recognises(report: Report) -> bool:
 
 
 def _read(report: Report) -> Benchmark:
-    """Read one result, or a list of them.
+    """Read one result, or several of them, as a list or as `--append-result` writes them.
 
     Raises:
         FitError: a result lacks what a run needs.
@@ -38,10 +38,17 @@ def _read(report: Report) -> Benchmark:
 
 def _run(row: Any, place: str, notes: list[str]) -> BenchmarkRun:
     if not isinstance(row, dict) or not all(mark in row for mark in _MARKS):
-        raise FitError(f"{place}: this is no result of vllm bench serve, unlike the others; keep them apart")
+        raise FitError(
+            f"{place}: this is not a result of vllm bench serve, unlike the others; pass them separately"
+        )
     completed = int(number_at(row, ("completed",), place))
     if completed == 0:
         raise FitError(f"{place}: completed is 0; the benchmark reached no server")
+    if row.get("ramp_up_strategy") is not None:
+        raise FitError(
+            f"{place}: the rate rises from {row.get('ramp_up_start_rps')} to {row.get('ramp_up_end_rps')} "
+            "requests/s (ramp_up_strategy); measure each rate in a run of its own"
+        )
     rate, limit = _rate(row, place), row.get("max_concurrency")
     in_flight = None if limit is None else max(int(number(limit, f"{place}: max_concurrency")), 1)
     burstiness = number(row.get("burstiness", 1.0), f"{place}: burstiness")

@@ -109,7 +109,8 @@ def beyond_in_service(
     in_clear, ahead = np.empty(size + 1), np.empty(size + 1)
     full_ms, least_ms = service_ms(server, size), service_ms(server, 1)
     fill_at_most(rate * max(limit - full_ms, 0.0), at_z)
-    points = jumps_in_service(server, limit, spacing, durations, after)
+    window_ends = window if server.trigger == GAP else after
+    points = jumps_in_service(server, limit, spacing, durations, window_ends)
     with_ages = (
         server.trigger == OLDEST and window > full_ms and last_room > 1 and carried[1:size].sum() > 1e-9
     )

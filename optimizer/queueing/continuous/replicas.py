@@ -72,6 +72,11 @@ class Replicas:
         return self.prompt**2 * (1 + self.prompt_scv)
 
     @property
+    def before_a_token(self) -> FloatArray:
+        """Tokens before one of a prompt, on average over tokens: long prompts have more of them."""
+        return self.prompt * (1 + self.prompt_scv) / 2
+
+    @property
     def context_variance(self) -> FloatArray:
         """Variance of what requests that decode hold in the cache, each by its mean over its life (eq. 67).
 
@@ -92,11 +97,11 @@ class Replicas:
 
         Args:
             decodes: answers in progress.
-            tokens: tokens of prompts; on average each stands in the middle of its own.
+            tokens: tokens of prompts.
             prompts: how many prompts these belong to; not given: as many as they make.
         """
         count = tokens / self.prompt if prompts is None else prompts
-        return self.times.ms(decodes, decodes * self.context, tokens, count, tokens * self.prompt / 2)
+        return self.times.ms(decodes, decodes * self.context, tokens, count, tokens * self.before_a_token)
 
     def lone_prompt_ms(self, decodes: FloatArray | float) -> FloatArray:
         """Return the time of an iteration with one whole prompt, on average over its length."""
@@ -106,7 +111,8 @@ class Replicas:
         """Return what one more token of prompts, with its share of a request, adds to an iteration [ms]."""
         times = self.times
         compute = times.compute_slope_ms(decodes + tokens)
-        return compute + times.prompt_attention_ms * self.prompt / 2 + times.per_sequence_ms / self.prompt
+        request = times.per_sequence_ms + times.per_prompt_ms
+        return compute + times.prompt_attention_ms * self.before_a_token + request / self.prompt
 
 
 class Iteration(NamedTuple):

@@ -274,9 +274,21 @@ def _queue(
     found = load_found(load, replicas.arrival_scv)
     scv, prompt_scv = replicas.arrival_scv, replicas.prompt_scv
     wait = found / (1 - found) * service * (scv + prompt_scv) / (scv + 1)
-    third = load * service**2 * (1 + prompt_scv) ** 3 / (3 * (1 - load))
+    wait *= _seldom_met(load, scv, prompt_scv)
+    # The third moment counts as far as arrivals vary: even ones miss what is left of a long prompt.
+    third = np.minimum(scv, 1.0) * load * service**2 * (1 + prompt_scv) ** 3 / (3 * (1 - load))
     square = np.maximum(2 * wait**2 / np.maximum(found, TINY), 2 * wait**2 + third)
     return wait, square - wait**2, found
+
+
+def _seldom_met(load: FloatArray, scv: FloatArray, prompt_scv: FloatArray) -> FloatArray:
+    """Return what is left of a wait where both arrivals and prompts vary little; 1 where either does not.
+
+    The factor of Kraemer and Langenbach-Belz, over its value for exponential service.
+    """
+    both = np.maximum(scv + prompt_scv, TINY)
+    little = np.maximum(1 / both - 1 / (scv + 1), 0.0) * np.maximum(1 - scv, 0.0) ** 2
+    return np.asarray(np.exp(-2 * (1 - load) / (3 * load) * little))
 
 
 def _joined(

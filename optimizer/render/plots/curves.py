@@ -10,7 +10,9 @@ from optimizer.render.plots.style import (
     EDGE_MM,
     GREY,
     INK,
+    MM_PER_INCH,
     PLAIN,
+    POINTS_PER_INCH,
     SMALL_PT,
     WIDTH_MM,
     Page,
@@ -32,6 +34,8 @@ SIGN_MM = 6.0
 """… of which the sign before a name takes so much, with the gaps."""
 MOST_NAME_MM = 60.0
 """Of a line across the panel."""
+LEVEL_GAP_MM = 4.0
+"""Space between the names of two levels that are close to each other."""
 LEAST_LABEL_STEP = 0.075
 """Distance of labels beside curves, as a share of the panel's height."""
 FAR = 2.5
@@ -67,9 +71,7 @@ def draw_curves(page: Page, panel: CurvePanel, top: float, colours: Mapping[str,
     if named:
         _name_series(axes, panel, colours, names_mm)
     _draw_uprights(axes, [guide for guide in panel.guides if guide.axis == "x"])
-    for guide in panel.guides:
-        if guide.axis == "y" and guide not in far:
-            _draw_level(axes, guide)
+    _draw_levels(axes, [guide for guide in panel.guides if guide.axis == "y" and guide not in far])
 
 
 def _far_levels(panel: CurvePanel) -> dict[Guide, str]:
@@ -217,13 +219,23 @@ def _apart(places: Sequence[float], sizes: Sequence[float]) -> list[float]:
     return moved
 
 
-def _draw_level(axes: Axes, guide: Guide) -> None:
-    axes.axhline(guide.value, color=INK, linewidth=0.9, linestyle=(0, (5, 2)))
-    axes.annotate(
-        fitted(guide.name, MOST_NAME_MM), (0.0, guide.value), (3, 2), xycoords=("axes fraction", "data"),
-        textcoords="offset points", color=INK, va="bottom", ha="left", fontsize=SMALL_PT,
-        bbox={"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.5},
-    )  # fmt: skip
+def _draw_levels(axes: Axes, guides: Sequence[Guide]) -> None:
+    """Draw levels with their names on them; the name of one close above another stands beside that one's."""
+    names = {guide: fitted(guide.name, MOST_NAME_MM) for guide in guides}
+    begin_mm, below = dict[Guide, float](), None
+    for guide in sorted(guides, key=lambda guide: guide.value):
+        begin_mm[guide] = 0.0
+        if below and _share(axes, guide.value, "y") - _share(axes, below.value, "y") < LEAST_LABEL_STEP:
+            begin_mm[guide] = begin_mm[below] + width_mm(names[below]) + LEVEL_GAP_MM
+        below = guide
+    for guide, name in names.items():
+        axes.axhline(guide.value, color=INK, linewidth=0.9, linestyle=(0, (5, 2)))
+        begin_pt = 3 + begin_mm[guide] * POINTS_PER_INCH / MM_PER_INCH
+        axes.annotate(
+            name, (0.0, guide.value), (begin_pt, 2), xycoords=("axes fraction", "data"),
+            textcoords="offset points", color=INK, va="bottom", ha="left", fontsize=SMALL_PT,
+            bbox={"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.5},
+        )  # fmt: skip
 
 
 def _draw_uprights(axes: Axes, guides: Sequence[Guide]) -> None:

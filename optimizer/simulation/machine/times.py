@@ -17,6 +17,7 @@ def iteration_ms(
     time_ms += times.per_sequence_ms * (decodes + prompts) + times.kv_read_per_token_ms * context
     if tokens > 0:
         time_ms += times.prompt_attention_ms * attention + times.prompt_base_ms
+        time_ms += times.per_prompt_ms * prompts
     if decodes + prompts > 1:
         time_ms += times.batch_base_ms
     if times.expert_read_ms > 0:

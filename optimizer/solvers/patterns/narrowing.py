@@ -5,18 +5,22 @@ left out of a model, as its reduced cost is above some room, is in no answer bel
 Equation numbers refer to ``docs/math.md``.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from optimizer.arrays import FloatArray, IntArray
+from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.highs import HighsSession
 from optimizer.solvers.model import Outcome, RunResult
 from optimizer.solvers.patterns.answers import Incumbent
+from optimizer.solvers.patterns.dominance import unmatched
+from optimizer.solvers.patterns.options import Options
 from optimizer.solvers.patterns.pool import Pool, reduced_costs
 from optimizer.solvers.patterns.program import Program
 from optimizer.solvers.patterns.relaxation import Relaxed
+from optimizer.solvers.patterns.search import MOST_FOUND
 
 CORE_SIZES = (2_000, 8_000)
 """Options beside those that the relaxation uses; the more only where the fewer hold no answer."""
@@ -34,6 +38,12 @@ MOST_OPTIONS = 60_000
 """Options of a model at most."""
 OPTIONS_PER_S = 8_000
 """Options of a model for each second that it may take: a solver that simplifies cannot be stopped."""
+SIMPLIFIED = 10
+"""Options for each server up to which a model is simplified; with more, that takes longer than the rest."""
+FEW = 1_500
+"""Options in which an answer can be better than the best one up to which the core is left out."""
+MANY = 8_000
+"""The same up to which an answer is looked for that takes a new one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +60,18 @@ class Target:
         return max(self.gap * abs(value), self.step * (1 - STEP_SLACK), 1e-9 * max(1.0, abs(value)))
 
 
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """What is known of a level from a problem that has less to choose from."""
+
+    floor: float
+    """What its answers measure at least at this level; for answers that are as good at the levels before."""
+    servers: BoolArray
+    """Servers of which it does not have all options, shape (S,)."""
+    is_new: Callable[[Options], BoolArray]
+    """Which options it does not have."""
+
+
 class Narrowing:
     """The search for one level: what is known of its answer and bound, and what to try next."""
 
@@ -64,7 +86,6 @@ class Narrowing:
         self.program, self.pool, self.relaxed = program, pool, relaxed
         self.incumbent, self.target = incumbent, target
         self.bound = relaxed.bound
-        self.measured_before = -1
         self._extend()
         self.feasible = self._holds()
         self.value = self.incumbent.of_level(self.weight) if self.feasible else np.inf
@@ -101,7 +122,7 @@ class Narrowing:
             deadline: when to stop.
             guide: a relaxation of another measure to choose the options by.
         """
-        if self.proved or deadline.passed:
+        if self.proved or deadline.passed or (self.feasible and self._few_can_be_better()):
             return
         relaxed, reduced = self.relaxed, self.reduced
         if guide is not None:
@@ -119,19 +140,48 @@ class Narrowing:
             if self.feasible or result.outcome is not Outcome.infeasible:
                 return
 
+    def beside(self, elsewhere: Elsewhere, deadline: Deadline) -> None:
+        """Look for a better answer among those that take something new: there is none among the others."""
+        wanted = self.value - self.target.distance(self.value)
+        if self.proved or deadline.passed or not self.feasible or elsewhere.floor < wanted:
+            return
+        room = self._wanted()
+        if not self._enumerate(room, of=elsewhere.servers):
+            return
+        theirs = elsewhere.servers[self.pool.options.server]
+        options = self._essential(np.flatnonzero((self.reduced <= room) & theirs))
+        new = elsewhere.is_new(self.pool.options.take(options))
+        if new.any():
+            if not self._enumerate(room, MANY):
+                return
+            options = self._essential(np.flatnonzero(self.reduced <= room))
+            new = elsewhere.is_new(self.pool.options.take(options))
+        bound = np.inf
+        if new.any():
+            session = HighsSession(self.program.model(self.pool.options.take(options)))
+            session.add_limit(-new.astype(np.float64), -1.0)
+            session.add_limit(self.weight[options], wanted)
+            time_s = min(deadline.left_s * STEP_SHARE, CORE_S)
+            result = session.solve_at_once(
+                self.weight[options], None, self.target.gap / 2, time_s, simplified=False
+            )
+            if result.x is not None:
+                self._offer(options[result.x > 0.5])
+            bound = np.inf if result.outcome is Outcome.infeasible else result.bound
+        self.bound = max(self.bound, min(bound, elsewhere.floor, self.value))
+
     def rooms(self, deadline: Deadline) -> None:
         """Solve over more and more options, until nothing better can be left out or it takes too long."""
         for size in SIZES:
             if self.proved or deadline.passed or not self.feasible:
                 return
-            wanted = self.value - self.target.distance(self.value) - self.relaxed.bound
-            wanted = max(wanted, 0.0) * (1 + 1e-9) + 1e-12
+            wanted = self._wanted()
             possible = self.reduced[np.isfinite(self.reduced)]
             nth = np.partition(possible, size)[size] if size < len(possible) else np.inf
             room = min(wanted, float(nth))
             complete = self._enumerate(room)
             time_s = deadline.left_s * STEP_SHARE
-            options = np.flatnonzero(self.reduced <= room)
+            options = self._essential(np.flatnonzero(self.reduced <= room))
             most = int(min(MOST_OPTIONS, OPTIONS_PER_S * time_s))
             if len(options) > most:
                 options = options[np.argsort(self.reduced[options], kind="stable")[:most]]
@@ -144,17 +194,43 @@ class Narrowing:
             if room >= wanted or (result.outcome is Outcome.time_limit and self.value >= before):
                 return
 
-    def _enumerate(self, room: float) -> bool:
-        """Add every pattern of at most that reduced cost to the pool; return whether that was possible."""
+    def _wanted(self) -> float:
+        """Return the reduced cost up to which options can be in an answer that is better by enough."""
+        wanted = self.value - self.target.distance(self.value) - self.relaxed.bound
+        return max(wanted, 0.0) * (1 + 1e-9) + 1e-12
+
+    def _few_can_be_better(self) -> bool:
+        """Return whether the options that an answer can have that is better by enough are few, and known."""
+        wanted = self._wanted()
+        known = int((self.reduced <= wanted).sum())
+        return known <= FEW and self._enumerate(wanted, FEW) and int((self.reduced <= wanted).sum()) <= FEW
+
+    def _enumerate(self, room: float, most: int = MOST_FOUND, of: BoolArray | None = None) -> bool:
+        """Add every pattern of at most that reduced cost, of some servers or all; return if that could be."""
         if not len(self.pool.cases.server):
             return True
         limit = np.where(np.isfinite(self.least), self.least + room, -np.inf)
-        below = self.pool.below(self.program, self.relaxed.prices, limit)
+        limit = limit if of is None else np.where(of, limit, -np.inf)
+        below = self.pool.below(self.program, self.relaxed.prices, limit, most)
         if not below.complete:
             return False
         self.pool.add(below.options)
         self._extend()
         return True
+
+    def _essential(self, options: IntArray) -> IntArray:
+        """Return those of some options that no other of them matches in all that counts at the level.
+
+        A level of service, and those before it, count units alone: many patterns are then alike.
+        """
+        measures = [self.program.measure, *(pin.measure for pin in self.program.pins)]
+        mine = self.pool.options.take(options)
+        keys = [mine.units, ~mine.served[:, None]]
+        if any(measure.on_value for measure in measures):
+            keys.append(mine.value[:, None])
+        if any(measure.on_changes for measure in measures):
+            keys.append(mine.changed[:, None])
+        return options[unmatched(mine.server, np.hstack(keys))]
 
     def _solve(self, options: IntArray, time_s: float) -> RunResult:
         """Solve over some options and those of the best answer, and take over what is better."""
@@ -165,8 +241,9 @@ class Narrowing:
             options = np.union1d(options, own)
             start = np.isin(options, own).astype(np.float64)
         session = HighsSession(self.program.model(self.pool.options.take(options)))
+        simplified = len(options) <= SIMPLIFIED * len(self.program.servers)
         gap = self.target.gap / 2
-        result = session.solve_at_once(self.weight[options], start, gap, time_s)
+        result = session.solve_at_once(self.weight[options], start, gap, time_s, simplified=simplified)
         if result.x is not None:
             self._offer(options[result.x > 0.5])
         return result

@@ -12,7 +12,7 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.solvers.patterns.options import Cheapest, Options, first_options, patterns
 from optimizer.solvers.patterns.parts import Parts
 from optimizer.solvers.patterns.program import Program
-from optimizer.solvers.patterns.search import Cases, cases_of, search
+from optimizer.solvers.patterns.search import MOST_FOUND, Cases, cases_of, search
 from optimizer.solvers.problem import Problem
 
 MARGIN = 1e-12
@@ -61,19 +61,21 @@ class Pool:
         self.exclusions = ()
         self.gone[:] = False
 
-    def below(self, program: Program, prices: FloatArray, limit: FloatArray) -> "Below":
+    def below(
+        self, program: Program, prices: FloatArray, limit: FloatArray, most: int = MOST_FOUND
+    ) -> "Below":
         """Return the patterns whose reduced cost is at most a limit by server, shape (S,).
 
         Those that settled levels exclude are left out. Servers with too many patterns below the limit are
         searched for what a settled level leaves of theirs.
         """
         limit = np.where(program.in_play, limit, -np.inf)
-        found, cut, floor = self._searched(program, prices, limit)
+        found, cut, floor = self._searched(program, prices, limit, most)
         for settled in self.exclusions[::-1]:
             if not cut.any():
                 break
             least = np.where(cut & settled.program.in_play, settled.most, -np.inf)
-            more, still, _ = self._searched(settled.program, settled.prices, least)
+            more, still, _ = self._searched(settled.program, settled.prices, least, most)
             found, cut = found.joined(more), still | (cut & ~settled.program.in_play)
         for settled in self.exclusions:
             cost = reduced_costs(settled.program, found, settled.prices)
@@ -83,7 +85,7 @@ class Pool:
         return Below(found, np.where(cut, floor, np.inf))
 
     def _searched(
-        self, program: Program, prices: FloatArray, limit: FloatArray
+        self, program: Program, prices: FloatArray, limit: FloatArray, most: int
     ) -> tuple[Options, BoolArray, FloatArray]:
         value, changes = price_of_sums(program, prices)
         parts, cases = self.parts, self.cases
@@ -92,7 +94,7 @@ class Pool:
             units = units + program.measure.on_units
         weight = value * parts.cost + (units / parts.divisor)[parts.kind] * parts.units
         limits = limit[cases.server] - value * cases.value - changes
-        found = search(parts, cases, weight, limits)
+        found = search(parts, cases, weight, limits, most)
         cut = np.zeros(len(self.problem.priority), np.bool_)
         cut[cases.server[found.cut]] = True
         options = patterns(self.problem, parts, found.part, found.count)

@@ -89,7 +89,9 @@ def cases_of(problem: Problem, parts: Parts) -> Cases:
     )
 
 
-def search(parts: Parts, cases: Cases, weight: FloatArray, limit: FloatArray) -> Found:
+def search(
+    parts: Parts, cases: Cases, weight: FloatArray, limit: FloatArray, most: int = MOST_FOUND
+) -> Found:
     """Return every least pattern whose parts weigh no more than its case's limit.
 
     Args:
@@ -97,15 +99,16 @@ def search(parts: Parts, cases: Cases, weight: FloatArray, limit: FloatArray) ->
         cases: the cases, Q rows.
         weight: weight of one replica of each part, not below zero; shape (n,).
         limit: the largest weight of a pattern that is wanted, minus infinity for none; shape (Q,).
+        most: patterns that are wanted at most; cases that have too many are cut.
     """
-    return _Search(parts, cases, weight, limit).run()
+    return _Search(parts, cases, weight, limit, most).run()
 
 
 class _Search:
     """One search: the beginnings of patterns that can still stay below their limits, step by step."""
 
-    def __init__(self, parts: Parts, cases: Cases, weight: FloatArray, limit: FloatArray) -> None:
-        self.cases, self.limit = cases, limit
+    def __init__(self, parts: Parts, cases: Cases, weight: FloatArray, limit: FloatArray, most: int) -> None:
+        self.cases, self.limit, self.most = cases, limit, most
         there = cases.parts >= 0
         share = np.where(there, parts.share[cases.parts], 1.0)
         each = np.where(there, weight[cases.parts], np.inf)
@@ -193,8 +196,8 @@ class _Search:
             parts[every, place], counts[every, place] = part, number
         self.found.append((self.case[rows], parts, counts, weight))
         self.count_found += np.bincount(self.case[rows], minlength=len(self.limit))
-        if self.count_found.sum() > MOST_FOUND:
-            self._cut_largest(self.count_found, MOST_FOUND // 2)
+        if self.count_found.sum() > self.most:
+            self._cut_largest(self.count_found, self.most // 2)
             self.count_found[self.cut] = 0
 
     def _step(self, rank: int) -> None:

@@ -13,6 +13,7 @@ from optimizer.errors import SolverError
 from optimizer.solvers.bounds import least_values
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.formulation import served_in_full
+from optimizer.solvers.known import Known, differing, repaired
 from optimizer.solvers.levels import (
     CHANGES,
     VALUE,
@@ -24,7 +25,8 @@ from optimizer.solvers.levels import (
     value_slack,
 )
 from optimizer.solvers.patterns.answers import Incumbent
-from optimizer.solvers.patterns.narrowing import Narrowing, Target
+from optimizer.solvers.patterns.narrowing import Elsewhere, Narrowing, Target
+from optimizer.solvers.patterns.options import Options
 from optimizer.solvers.patterns.parts import Parts, parts_of
 from optimizer.solvers.patterns.pool import Exclusion, pool_of
 from optimizer.solvers.patterns.program import Measure, Pin, Program
@@ -49,14 +51,16 @@ ROUNDING = 1e-9
 
 
 def solve_patterns(
-    problem: Problem, deadline: Deadline | None = None, seed: IntArray | None = None
+    problem: Problem, deadline: Deadline | None = None, known: Known | None = None
 ) -> Solution:
     """Choose one pattern per server within the capacities, level by level.
+
+    It begins from the better of what runs now and the greedy plan; from what is known, if that is better.
 
     Args:
         problem: what to choose from, with capacities.
         deadline: when all levels are due; none: after the time limit of the options.
-        seed: an answer to start from, shape (C,); none: the better of what runs now and the greedy plan.
+        known: the answer to a problem that differs in one thing.
 
     Raises:
         SolverError: the solver failed, or what it returned breaks a limit.
@@ -65,7 +69,7 @@ def solve_patterns(
     if not len(parts_of(problem).row):
         replicas = np.zeros(len(problem.table), np.int64)
         return Solution(replicas, Status.optimal, "milp", levels_of(problem, replicas, proved=True))
-    return _Run(problem, deadline, best_seed(problem) if seed is None else seed).solve()
+    return _Run(problem, deadline, known).solve()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +87,21 @@ class _Step:
 class _Run:
     """One lexicographic solve."""
 
-    def __init__(self, problem: Problem, deadline: Deadline, seed: IntArray) -> None:
-        self.problem, self.deadline = problem, deadline
+    def __init__(self, problem: Problem, deadline: Deadline, known: Known | None) -> None:
+        self.problem, self.deadline, self.known = problem, deadline, known
         self.parts: Parts = parts_of(problem)
         self.pool = pool_of(problem, self.parts)
-        self.incumbent = Incumbent(problem, self.pool, seed)
+        self.incumbent = Incumbent(problem, self.pool, best_seed(problem))
+        if known is not None:
+            self.incumbent.offer(repaired(problem, known.replicas))
         self.gap = gap_target(problem.options, len(self.parts.row))
         self.servers = len(problem.priority)
         self.service = service_levels(problem)
         self.columnless = ~np.isin(np.arange(self.servers), self.parts.server)
         self.start = np.flatnonzero(~self.pool.options.served)
+        self.changed_servers = np.ones(self.servers, np.bool_)
+        if known is not None and known.with_less is not None:
+            self.changed_servers = differing(problem, known.with_less)
         self._reset()
 
     def _reset(self) -> None:
@@ -100,14 +109,51 @@ class _Run:
         self.to_be_served = np.zeros(self.servers, np.bool_)
         self.bounds: dict[str, float] = {level.name: 0.0 for level in self.service} | {CHANGES: 0.0}
         self.proved = True
+        self.least_value = -np.inf
+        """What the value is at least where nothing worse is known of the levels before."""
+        self.follows = self.known is not None
+        """Whether the levels so far are as the known answer has them."""
         self.pool.reset()
 
     def solve(self) -> Solution:
         """Minimise every level in its order."""
-        if not self._levels(believing=True):
+        if self._as_known():
+            return self._solution()
+        for believing in (True, False):
             self._reset()
-            self._levels(believing=False)
+            if self._levels(believing=believing):
+                break
         return self._solution()
+
+    # --- at the service that is known --------------------------------------------------------------------
+
+    def _as_known(self) -> bool:
+        """Minimise value and changes at the service that the known answer has; return whether it is the best.
+
+        No answer serves more where the problem is the other's with something taken away.
+        """
+        known = self.known
+        if known is None or not known.restricts:
+            return False
+        for level, floor in zip(self.service, known.levels, strict=False):
+            most = float(level.weight[known.left_out].sum() - level.weight[self.columnless].sum())
+            if most < 0:
+                return False
+            if most == 0:
+                self.to_be_served |= (level.weight > 0) & ~self.columnless
+            else:
+                self.pins = (*self.pins, Pin(Measure(level.name, level.weight), most + WHOLE_TOLERANCE))
+            self.bounds[level.name] = -np.inf if floor.bound is None else floor.bound
+            self.proved &= _is_proved(floor, self.gap)
+        self.least_value = next(level.bound for level in known.levels if level.name == VALUE) or -np.inf
+        return self._value(believing=True) and self._changes() and self._is_as_known()
+
+    def _is_as_known(self) -> bool:
+        """Return whether the best answer has the service of the known one, at every level."""
+        left = ~self.incumbent.served
+        assert self.known is not None
+        then = self.known.left_out
+        return all(level.weight[left].sum() == level.weight[then].sum() for level in self.service)
 
     # --- levels ------------------------------------------------------------------------------------------
 
@@ -151,7 +197,27 @@ class _Run:
             self._note_service(step, 0.0, 0.0)
             self.to_be_served |= mine
             return True
+        floor = self._floor(step)
+        if self._reached(weight) <= floor:
+            self._note_service(step, floor, floor)
+            self.pins = (*self.pins, Pin(step.measure, floor + WHOLE_TOLERANCE))
+            return True
         return self._serve_by_price(step, mine, deadline, believing=believing)
+
+    def _floor(self, step: _Step) -> float:
+        """Return what is unserved at least at a level, as it is where the problem has more to choose from."""
+        known = self.known
+        if known is None or not self.follows or not known.restricts:
+            return 0.0
+        return self._known_least(step, known)
+
+    def _known_least(self, step: _Step, known: Known) -> float:
+        """Return what the answers of the known problem leave unserved at least; 0 if that is not proved."""
+        names = {level.name for level in (step.rate, step.count) if level is not None}
+        if not all(_is_proved(level, 0.0) for level in known.levels if level.name in names):
+            return 0.0
+        weight = step.measure.on_nothing
+        return max(float(weight[known.left_out].sum() - weight[self.columnless].sum()), 0.0)
 
     def _serve_by_price(self, step: _Step, mine: BoolArray, deadline: Deadline, *, believing: bool) -> bool:
         """Minimise what is unserved of one priority, of which the best answer leaves some servers out."""
@@ -161,7 +227,8 @@ class _Run:
         if relaxed is None:
             self._give_up(step, 0.0, weight)
             return True
-        if believing and relaxed.bound <= ROUNDING * weight.sum() and relaxed.finished:
+        least = max(relaxed.bound, self._floor(step))
+        if believing and least <= ROUNDING * weight.sum() and relaxed.finished:
             self._note_service(step, 0.0, 0.0)
             self.to_be_served |= mine
             return True
@@ -169,6 +236,8 @@ class _Run:
         narrowing = self._narrowed(program, relaxed, step, deadline, guide)
         if not narrowing.feasible:
             return not believing
+        known = self.known
+        self.follows &= known is not None and narrowing.value == self._known_least(step, known)
         bound = float(np.ceil(max(narrowing.bound, 0.0) - 1e-6))
         value = float(np.round(narrowing.value))
         self._note_service(step, value, min(bound, value))
@@ -199,7 +268,7 @@ class _Run:
 
     def _give_up(self, step: _Step, bound: float, weight: np.ndarray) -> None:
         value = self._reached(weight)
-        self.proved = False
+        self.proved = self.follows = False
         self._note_service(step, value, min(bound, value))
         self.pins = (*self.pins, Pin(step.measure, value + WHOLE_TOLERANCE))
 
@@ -222,7 +291,7 @@ class _Run:
             self.proved &= narrowing.proved
             self._pin(Pin(program.measure, value + value_slack(value)), narrowing)
         reached = value_of(self.problem, self.incumbent.replicas)
-        bound = max(bound, self._least_value() - (reached - value))
+        bound = max(bound, max(self._least_value(), self.least_value) - (reached - value))
         if value - bound <= ROUNDING * max(1.0, abs(value)):
             bound = value
         self.bounds[VALUE] = bound + (reached - value)
@@ -262,7 +331,25 @@ class _Run:
         options = self.pool.options
         allowed = program.allowed(options) & ~self.pool.gone
         np.minimum.at(least, options.server[allowed], options.changed[allowed])
-        return float(least[np.isfinite(least)].sum())
+        return float(least[np.isfinite(least)].sum()) + self._least_served(allowed & ~options.served)
+
+    def _least_served(self, nothing: BoolArray) -> float:
+        """Return how many servers change at least that can have nothing, as not all of them can.
+
+        These run nothing now, so that having nothing is no change, and anything else is one.
+        """
+        options = self.pool.options
+        mine = np.zeros(self.servers, np.bool_)
+        mine[options.server[nothing & (options.changed == 0)]] = True
+        mine[options.server[options.served & (options.changed == 0)]] = False
+        served = 0.0
+        for level in self.service[1::2]:
+            weight = level.weight * mine
+            most = float(level.weight[~self.incumbent.served & ~self.columnless].sum())
+            settled = self.bounds[level.name] >= level.measure[~self.incumbent.served].sum() * (1 - ROUNDING)
+            if settled and weight.any():
+                served += max(float(weight.sum()) - most, 0.0)
+        return served
 
     # --- steps of a level --------------------------------------------------------------------------------
 
@@ -302,10 +389,40 @@ class _Run:
         guide: Relaxed | None = None,
     ) -> Narrowing:
         narrowing = Narrowing(program, self.pool, relaxed, self.incumbent, Target(self.gap, step.step))
+        if step.rate is not None or step.count is not None:
+            narrowing.bound = max(narrowing.bound, self._floor(step))
+        elsewhere = self._elsewhere(step)
+        if elsewhere is not None:
+            narrowing.beside(elsewhere, deadline)
         narrowing.core(deadline, guide)
         narrowing.rooms(deadline)
         self.start = np.union1d(self.start, np.flatnonzero(relaxed.used))
         return narrowing
+
+    def _elsewhere(self, step: _Step) -> Elsewhere | None:
+        """Return what is known of a level from a problem with less to choose from; none: nothing."""
+        known = self.known
+        if known is None or known.with_less is None or not self.follows:
+            return None
+        if step.measure.name == VALUE:
+            bound = next(level.bound for level in known.levels if level.name == VALUE)
+            outside = float(self.problem.none_value[self.columnless].sum())
+            floor = -np.inf if bound is None else bound - outside
+        elif step.rate is not None or step.count is not None:
+            floor = self._known_least(step, known)
+        else:
+            return None
+        return Elsewhere(floor, self.changed_servers, self._is_new)
+
+    def _is_new(self, options: Options) -> BoolArray:
+        """Return which options the known problem does not have, shape (P,)."""
+        assert self.known is not None
+        new = np.zeros(len(options), np.bool_)
+        for o in np.flatnonzero(options.served & self.changed_servers[options.server]).tolist():
+            used = options.part[o] >= 0
+            rows, counts = self.parts.row[options.part[o][used]], options.count[o][used]
+            new[o] = self.known.is_new(self.problem, int(options.server[o]), rows, counts)
+        return new
 
     def _pin(self, pin: Pin, narrowing: Narrowing, most: float | None = None) -> None:
         """Hold a level, and drop the options that no answer can take that holds it.
@@ -358,3 +475,7 @@ class _Run:
         proved = self.proved or all((level.gap or 0.0) <= max(self.gap, ROUNDING) for level in levels)
         status = Status.optimal if proved else Status.feasible
         return Solution(replicas, status, "milp", levels)
+
+
+def _is_proved(level: Level, gap: float) -> bool:
+    return level.gap is not None and level.gap <= max(gap, ROUNDING)

@@ -146,7 +146,7 @@ class TypeUse(Document):
     """What one side takes of an accelerator type."""
 
     used: int
-    """Units that the plan takes."""
+    """Units that the plan uses."""
     limit: int | None = None
     """Units that exist; none: not limited."""
     cost_cents_per_h: float | None = Field(None, alias="cost")

@@ -3,12 +3,13 @@
 All replicas and all relaxations are sized at once, by the code that sized the candidates.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates.batches import with_best_batches
 from optimizer.candidates.pairs import (
     Pairs,
@@ -48,11 +49,9 @@ def binding_limits(
     if not len(loaded):
         return bindings
     gains = _gains(arrays, rows.take(loaded), choose_batch=choose_batch)
-    capped = _caps(arrays, rows.take(loaded), choose_batch=choose_batch)
     for i, row in enumerate(loaded):
         gain = {name: float(values[i]) for name, values in gains.items()}
-        caps = tuple(name for name, holds in capped.items() if holds[i])
-        bindings[row] = (*_of_rate(gain), *_of_batch(gain["batch"], caps))
+        bindings[row] = (*_of_rate(gain), *_of_batch(gain))
     return bindings
 
 
@@ -69,56 +68,65 @@ def _of_rate(gain: dict[str, float]) -> tuple[Binding, ...]:
     return (Binding(limit="stability" if gain["any"] <= LEAST_GAIN else "step", rate_gain=0.0),)
 
 
-def _of_batch(gain: float, caps: tuple[Limit, ...]) -> tuple[Binding, ...]:
+def _of_batch(gain: Mapping[str, float]) -> tuple[Binding, ...]:
     """Name what caps the batch, where a larger one would do."""
-    if gain <= LEAST_GAIN:
-        return ()
-    return tuple(Binding(limit=name, rate_gain=gain if len(caps) == 1 else 0.0) for name in caps)
+    caps: tuple[Limit, ...] = ("batch", "memory")
+    found = [Binding(limit=name, rate_gain=gain[name]) for name in caps if gain[name] > LEAST_GAIN]
+    if not found and gain["both"] > LEAST_GAIN:
+        return tuple(Binding(limit=name, rate_gain=0.0) for name in caps)
+    return tuple(found)
 
 
 def _gains(arrays: SystemArrays, rows: CandidateTable, *, choose_batch: bool) -> dict[str, FloatArray]:
     """Return by how much the largest rate rises under each relaxation, as a share; shapes (R,)."""
     own, more = arrays.servers.targets, 1 + RELAXATION
-    questions: dict[str, tuple[Targets, int]] = {
-        metric: (own.scaled(more, metric), 0) for metric in own.metrics
+    questions: dict[str, tuple[Targets, int, int]] = {
+        metric: (own.scaled(more, metric), 0, 0) for metric in own.metrics
     }
     questions |= {
-        "all": (own.scaled(more), 0),
-        "any": (own.scaled(np.inf), 0),
-        "throughput": (replace(own, tps=np.zeros_like(own.tps)), 0),
-        "batch": (own, 1),
+        "all": (own.scaled(more), 0, 0),
+        "any": (own.scaled(np.inf), 0, 0),
+        "throughput": (replace(own, tps=np.zeros_like(own.tps)), 0, 0),
+        "batch": (own, 1, 0),
+        "memory": (own, 0, 1),
+        "both": (own, 1, 1),
     }
     now = _rates(arrays, rows, choose_batch=choose_batch)
     gains = {}
-    for name, (targets, larger) in questions.items():
+    for name, (targets, larger, room) in questions.items():
         asked = replace(arrays, servers=replace(arrays.servers, targets=targets))
-        rates = _rates(asked, rows, larger, choose_batch=choose_batch)
+        rates = _rates(asked, rows, larger, room, choose_batch=choose_batch)
         gains[name] = np.nan_to_num(rates / now - 1, nan=0.0)
     return gains
 
 
-def _rates(arrays: SystemArrays, rows: CandidateTable, larger: int = 0, *, choose_batch: bool) -> FloatArray:
-    """Return the largest rate at the batch of each row, or over all batches up to its ceiling."""
-    batch = rows.batch_ceiling + larger
+def _rates(
+    arrays: SystemArrays, rows: CandidateTable, larger: int = 0, room: int = 0, *, choose_batch: bool
+) -> FloatArray:
+    """Return the largest rate of each row, at its batch or over all batches up to its ceiling.
+
+    Args:
+        arrays: the system.
+        rows: candidates.
+        larger: requests by which the batch limits are larger than stated.
+        room: requests for which the KV cache has more room.
+        choose_batch: whether the batch is chosen.
+    """
+    profile: IntArray = arrays.profile_of[rows.server, rows.accelerator]
+    tokens = arrays.servers.in_tokens[rows.server] + arrays.servers.out_tokens[rows.server]
+    mine = replace(arrays, profiles=arrays.profiles.of_rows(profile, room * tokens))
+    own = np.arange(len(rows))
+    stated = batch_limit(mine, rows.server, own, choose_batch=choose_batch) + larger
+    batch = np.minimum(stated, requests_in_memory(mine, rows.server, own)).astype(np.int64)
     pairs = Pairs(
         server=rows.server,
         accelerator=rows.accelerator,
-        profile=arrays.profile_of[rows.server, rows.accelerator],
+        profile=own,
         max_batch=batch,
-        max_queue=queue_capacity(arrays, rows.server, batch),
+        max_queue=queue_capacity(mine, rows.server, batch),
         batch_ceiling=batch,
         best_rate_rps=np.full(len(rows), np.nan),
     )
     if choose_batch:
-        return with_best_batches(arrays, pairs).best_rate_rps
-    return largest_rates(arrays, pairs, targets_of(arrays, pairs))
-
-
-def _caps(arrays: SystemArrays, rows: CandidateTable, *, choose_batch: bool) -> dict[Limit, BoolArray]:
-    """Return which of the two limits of the batch stand exactly at the largest batch of each row."""
-    profile: IntArray = arrays.profile_of[rows.server, rows.accelerator]
-    stated = batch_limit(arrays, rows.server, profile, choose_batch=choose_batch)
-    return {
-        "batch": stated < rows.batch_ceiling + 1,
-        "memory": requests_in_memory(arrays, rows.server, profile) < rows.batch_ceiling + 1,
-    }
+        return with_best_batches(mine, pairs).best_rate_rps
+    return largest_rates(mine, pairs, targets_of(mine, pairs))

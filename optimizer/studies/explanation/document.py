@@ -171,7 +171,7 @@ class TypeExplanation(Document):
     limit: int | None = None
     """Units that exist; none: not limited."""
     used: int
-    """Units that the plan takes."""
+    """Units that the plan uses."""
     left: int | None = None
     """Units that it leaves."""
     one_more: Effect | None = Field(None, alias="oneMore")

@@ -5,7 +5,7 @@ rows left out, with other capacities, or with the rows of some servers sized ane
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal, TypeVar
 
@@ -17,8 +17,9 @@ from optimizer.parallel import in_threads, thread_count
 from optimizer.pipeline import choose
 from optimizer.plan import Plan, make_plan
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
+from optimizer.solvers.known import Known
 from optimizer.solvers.levels import VALUE
-from optimizer.solvers.problem import build_problem
+from optimizer.solvers.problem import Level, Problem, build_problem
 from optimizer.spec.system import System
 from optimizer.studies.explanation.document import Effect, ServiceChange
 
@@ -77,8 +78,55 @@ class Inquiry:
         return self.deadline.share(share)
 
 
-def plan_of(candidates: Candidates, deadline: Deadline) -> Plan:
+@dataclass(frozen=True, slots=True)
+class Before:
+    """The plan that questions are about, as what is known of theirs."""
+
+    candidates: Candidates
+    plan: Plan
+
+    def known(self, problem: Problem, *, restricts: bool, carries_more: bool) -> Known | None:
+        """Return what the plan says of a problem that differs in one thing.
+
+        Nothing where a policy gives out units: its levels are not those of one choice.
+        """
+        if problem.options.saturation_policy != "None" and not self.plan.complete:
+            return None
+        names, accelerators = self.candidates.arrays.server_names, self.candidates.arrays.accelerator_names
+        partly = {item.server for item in self.plan.unserved}
+        pools = {
+            (name, pool.accelerator): pool.num_replicas
+            for name, mine in self.plan.allocations.items()
+            if name not in partly
+            for pool in mine
+        }
+        table = problem.table
+        pairs = zip(table.server.tolist(), table.accelerator.tolist(), strict=True)
+        return Known(
+            replicas=np.array([pools.get((names[s], accelerators[a]), 0) for s, a in pairs], np.int64),
+            left_out=np.array([name in partly for name in names], np.bool_),
+            levels=tuple(Level(level.name, level.value, level.bound) for level in self.plan.levels),
+            restricts=restricts,
+            with_less=build_problem(self.candidates) if carries_more else None,
+        )
+
+
+def plan_of(
+    candidates: Candidates,
+    deadline: Deadline,
+    before: Before | None = None,
+    *,
+    restricts: bool = False,
+    carries_more: bool = False,
+) -> Plan:
     """Return the best plan that candidates allow, as far as it is found by the deadline.
+
+    Args:
+        candidates: what to choose from.
+        deadline: when to stop.
+        before: the plan that differs in one thing, if there is one.
+        restricts: whether that plan could choose from more, and from nothing less.
+        carries_more: whether the candidates differ from those of that plan in that some carry more.
 
     Raises:
         OutOfTimeError: the deadline has passed.
@@ -87,7 +135,8 @@ def plan_of(candidates: Candidates, deadline: Deadline) -> Plan:
     if deadline.passed:
         raise OutOfTimeError
     problem = build_problem(candidates)
-    return make_plan(candidates, problem, choose(problem, deadline=deadline))
+    known = None if before is None else before.known(problem, restricts=restricts, carries_more=carries_more)
+    return make_plan(candidates, problem, choose(problem, deadline=deadline, known=known))
 
 
 # --- changed questions -----------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from optimizer.studies.explanation.document import (
     RejectedPair,
     ServerExplanation,
 )
-from optimizer.studies.explanation.resolving import Inquiry, effect, on_accelerators, plan_of
+from optimizer.studies.explanation.resolving import Before, Inquiry, effect, on_accelerators, plan_of
 from optimizer.tabulation import SECONDS_PER_MINUTE, slowest_of
 
 
@@ -76,28 +76,28 @@ def _alternatives(
         if in_depth:
             for a in candidates.table.accelerator[candidates.table.server == s].tolist():
                 kept[s, arrays.accelerator_names[a]] = [a]
-    plans = _settled(candidates, _solved(candidates, kept, inquiry), inquiry)
+    plans = _settled(candidates, plan, _solved(candidates, plan, kept, inquiry), inquiry)
     return {key: _alternative(candidates, plan, other, key[0]) for key, other in plans.items()}
 
 
 def _solved(
-    candidates: Candidates, kept: Mapping[_Question, Sequence[int]], inquiry: Inquiry
+    candidates: Candidates, plan: Plan, kept: Mapping[_Question, Sequence[int]], inquiry: Inquiry
 ) -> dict[_Question, Plan]:
     """Return the best plan for each server that is kept to some accelerators, as far as there is time."""
-    names = candidates.arrays.server_names
+    names, before = candidates.arrays.server_names, Before(candidates, plan)
 
     def words(question: _Question) -> str:
         s, only = question
         return f"{names[s]} without its accelerators" if only is None else f"{names[s]} on {only} alone"
 
     def solved(question: tuple[int, Sequence[int]], deadline: Deadline) -> Plan:
-        return plan_of(on_accelerators(candidates, *question), deadline)
+        return plan_of(on_accelerators(candidates, *question), deadline, before, restricts=True)
 
     return inquiry.ask(solved, {key: (key[0], allowed) for key, allowed in kept.items()}, words)
 
 
 def _settled(
-    candidates: Candidates, plans: Mapping[_Question, Plan], inquiry: Inquiry
+    candidates: Candidates, plan: Plan, plans: Mapping[_Question, Plan], inquiry: Inquiry
 ) -> dict[_Question, Plan]:
     """Return the plans, with next-best alternatives solved again where needed, kept to the alternative.
 
@@ -112,7 +112,7 @@ def _settled(
         pools = {pool.accelerator for pool in other.allocations.get(arrays.server_names[s], ())}
         if only is None and pools and not other.complete:
             kept[s, only] = [a for a, name in enumerate(arrays.accelerator_names) if name in pools]
-    again = _solved(candidates, kept, inquiry)
+    again = _solved(candidates, plan, kept, inquiry)
     settled = {key: other for key, other in plans.items() if key not in kept or key in again}
     placed = {
         key: other for key, other in again.items() if other.allocations.get(arrays.server_names[key[0]])

@@ -10,7 +10,14 @@ from optimizer.plan import Plan
 from optimizer.queueing.measures import LATENCIES, METRICS, LatencyName
 from optimizer.solvers.deadline import Deadline
 from optimizer.studies.explanation.document import TargetPrice
-from optimizer.studies.explanation.resolving import Inquiry, effect, no_worse, plan_of, with_targets_of
+from optimizer.studies.explanation.resolving import (
+    Before,
+    Inquiry,
+    effect,
+    no_worse,
+    plan_of,
+    with_targets_of,
+)
 
 RELAXATION = 0.1
 """Share by which a target is relaxed to see what it costs."""
@@ -67,8 +74,10 @@ def price_targets(
     now = {target: target_ms(candidates, target) for target in targets_of_servers(candidates, servers)}
     then = {key: min(float(f"{ms * (1 + RELAXATION):.12g}"), MAX_QUANTITY) for key, ms in now.items()}
 
+    before = Before(candidates, plan)
+
     def solved(change: tuple[Target, float], deadline: Deadline) -> Plan:
-        return plan_of(relaxed(candidates, dict([change])), deadline)
+        return plan_of(relaxed(candidates, dict([change])), deadline, before, carries_more=True)
 
     questions = {target: (target, value) for target, value in then.items()}
     plans = inquiry.ask(solved, questions, lambda target: f"{target_words(target)} relaxed by 10 %")

@@ -9,7 +9,7 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.expansion import unit_prices
 from optimizer.solvers.problem import build_problem
 from optimizer.studies.explanation.document import TypeExplanation
-from optimizer.studies.explanation.resolving import Inquiry, effect, plan_of, with_units
+from optimizer.studies.explanation.resolving import Before, Inquiry, effect, plan_of, with_units
 
 
 def explain_types(candidates: Candidates, plan: Plan, inquiry: Inquiry) -> tuple[TypeExplanation, ...]:
@@ -27,10 +27,11 @@ def explain_types(candidates: Candidates, plan: Plan, inquiry: Inquiry) -> tuple
         if candidates.arrays.capacity[t] + step >= 0
     ]
     types = len(plan.capacity)
-    kinds = [item.type for item in plan.capacity]
+    kinds, before = [item.type for item in plan.capacity], Before(candidates, plan)
 
     def solved(step: tuple[int, int], deadline: Deadline) -> Plan:
-        return plan_of(with_units(candidates, one_of(step[0], types) * step[1]), deadline)
+        changed = with_units(candidates, one_of(step[0], types) * step[1])
+        return plan_of(changed, deadline, before, restricts=step[1] < 0)
 
     same = {(t, -1): plan for t in range(types) if _spares_one(plan, candidates, t)}
     plans = same | inquiry.ask(

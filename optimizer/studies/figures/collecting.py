@@ -13,7 +13,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.model import BulkQueues, LongRun
-from optimizer.queueing.bulk.sampled import Sampled
+from optimizer.queueing.bulk.steady import Steady
 from optimizer.queueing.measures import Measure
 from optimizer.simulation.batches import CLOCK
 from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, plain
@@ -24,6 +24,8 @@ WINDOWS = 9
 """Windows that are looked at, from none to twice the given one."""
 BATCHES = 9
 """Batch limits that are looked at, in geometric steps."""
+MOST_PERCENTILES = 2
+"""More curves of one colour could not be told apart."""
 USUAL_PERCENTILE = 99.0
 """What is shown beside the mean where no target names a percentile."""
 PRECISION = 1e-4
@@ -59,7 +61,7 @@ def shown_ms(long_run: LongRun, measure: Measure) -> float:
     """
     if measure.percentile is None:
         return long_run.mean_ms
-    if isinstance(long_run, Sampled):
+    if not isinstance(long_run, Steady):
         return long_run.quantile_ms(measure.percentile / 100)
     from scipy.optimize import brentq
 
@@ -159,7 +161,7 @@ def _panels(
     measures = latencies_shown(placed)
     known = ways.replicas[~np.isnan(ways.replicas)]
     wide = known.max() > WIDE * known.min()
-    along: tuple[Literal["x", "y"], ...] = ("x", "y") if wide else ()
+    along: tuple[Literal["x", "y"], ...] = (("y",) if x.min() <= 0 else ("x", "y")) if wide else ()
     replicas = CurvePanel(
         title=f"Replicas that meet the targets at the load, by {named}",
         x_label=label,
@@ -178,7 +180,7 @@ def _panels(
         y_label="latency [ms]",
         series=tuple(curves),
         guides=(chosen, *latency_levels(placed)),
-        logarithmic=along[:1],
+        logarithmic=("x",) if "x" in along else (),
     )
     return replicas, latencies
 
@@ -192,17 +194,19 @@ def _series(placed: Placed, name: str, x: FloatArray, values: FloatArray) -> Ser
 
 
 def latencies_shown(placed: Placed) -> Sequence[Measure]:
-    """Return the mean and the percentiles that targets name, in their order; without any a usual one."""
+    """Return the mean and the highest percentiles that targets name; without any a usual one."""
     limits = placed.arrays.servers.targets.limits_of(0)
     percents = sorted({measure.percentile for measure in limits if measure.percentile is not None})
-    return [Measure("e2e"), *(Measure("e2e", percent) for percent in percents or [USUAL_PERCENTILE])]
+    shown = percents[-MOST_PERCENTILES:] or [USUAL_PERCENTILE]
+    return [Measure("e2e"), *(Measure("e2e", percent) for percent in shown)]
 
 
 def latency_levels(placed: Placed) -> tuple[Guide, ...]:
-    """Return the targets on the latency as lines; those with one limit are one line."""
+    """Return the targets on what is shown of the latency as lines; those with one limit are one line."""
     levels: dict[float, list[str]] = {}
+    shown = latencies_shown(placed)
     for measure, limit in placed.arrays.servers.targets.limits_of(0).items():
-        if measure.metric == "e2e":
+        if measure in shown:
             levels.setdefault(limit, []).append(statistic(measure))
     return tuple(
         Guide(name=f"target {limit:,.6g} ms, {', '.join(names)}", value=limit, axis="y")

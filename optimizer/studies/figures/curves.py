@@ -153,7 +153,7 @@ def latency_figure(placed: Placed) -> Figure:
     return Figure(
         types=placed.arrays.type_names,
         title=f"Latency against load: {placed.title}",
-        note=f"{placed.remark}; largest: up to there {bound}; the curves end at the stable load",
+        note=f"{placed.remark}; largest: the load up to which {bound}; the curves end at the stable load",
         panels=(
             panel(
                 of_statistic("Inter-token latency", itl),

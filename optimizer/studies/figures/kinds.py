@@ -17,7 +17,11 @@ from optimizer.studies.figures.placed import NothingToShow, Placed, chosen_serve
 from optimizer.studies.figures.plans import PANELS, WHOLE_PLAN, Shown, plan_figure
 from optimizer.studies.figures.prices import cost_figure, pareto_figure
 from optimizer.studies.figures.rejections import batch_latency_figure, rejection_figure
-from optimizer.studies.figures.simulated import distribution_figure, percentiles_figure
+from optimizer.studies.figures.simulated import (
+    batch_distribution_figure,
+    distribution_figure,
+    percentiles_figure,
+)
 from optimizer.studies.reports.overview import describe
 from optimizer.tabulation import models_without_tokens
 
@@ -38,6 +42,7 @@ BATCH_SERVER_KINDS: dict[str, Callable[[Placed], Figure]] = {
 OF_BATCH_SERVERS: dict[str, Callable[[Placed], Figure]] = {
     "batch": batch_limit_figure,
     "latency": batch_latency_figure,
+    "distribution": batch_distribution_figure,
 }
 """What a kind is of a batch server that shows times of tokens of others."""
 _KINDS_OF_BATCHES = (*OF_BATCH_SERVERS, *BATCH_SERVER_KINDS, "cost")

@@ -394,12 +394,12 @@ def left_out(shown: Shown, panels: Sequence[str]) -> str:
     servers = shown.system.servers.values()
     models = {server.model for server in servers}
     parts = [
-        f"{what} {MOST_ROWS} of {number:,} {noun}"
+        f"the {what.format(MOST_ROWS)} of {number:,} {noun}"
         for what, number, noun, concerned in (
-            ("the dearest", len(servers), "servers", "servers" in panels),
-            ("the tightest", len(servers), "servers", "targets" in panels),
-            ("the first", len(models), "models", not {"load", "assignment"}.isdisjoint(panels)),
+            ("{} most expensive", len(servers), "servers", "servers" in panels),
+            ("{} tightest", len(servers), "servers", "targets" in panels),
+            ("first {}", len(models), "models", not {"load", "assignment"}.isdisjoint(panels)),
         )
         if concerned and number > MOST_ROWS
     ]
-    return f"shown, as many as a page holds: {', '.join(parts)}" if parts else ""
+    return f"as many as fit on a page: {', '.join(parts)}" if parts else ""

@@ -112,14 +112,17 @@ def pareto_figure(system: System, server: str, accelerator: str | None, plan: Pl
     pools = plan.allocations.get(server, ())
     panels = tuple(_front_panel(candidates, held[name], name, shown, pools) for name in LATENCIES)
     note = (
-        "each point is a batch (the candidate's, a half, a quarter … of it) and a number of replicas (half "
-        "to three times the candidate's) that no other of its accelerator beats in both cost and latency; "
-        f"left out: what loses over {LOST:.1%} of the requests, unless the candidate does"
+        "each point is a batch limit (the candidate's, a half, a quarter … of it) and a number of replicas "
+        "(half to three times the candidate's); shown are those that no other on the same accelerator beats "
+        f"in both cost and latency, without those that lose over {LOST:.1%} of the requests unless the "
+        "candidate does"
     )
     unmarked = len(np.setdiff1d(table.accelerator, shown))
     if unmarked:
-        note += f"; shown: {len(shown)} accelerators, those on a front, then the cheapest; {unmarked} others "
-        note += "have no points of their own, but count for the front"
+        note += (
+            f"; points of {len(shown)} accelerators, those on a front, then the cheapest; {unmarked} others "
+            "count for the front only"
+        )
     if len(pools) > 1:
         note += f"; not marked: the plan, which mixes {len(pools)} accelerators"
     types = candidates.arrays.type_names

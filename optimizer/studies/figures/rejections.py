@@ -15,7 +15,7 @@ from optimizer.studies.figures.placed import Placed, numbers
 POINTS = 33
 """Loads that are looked at."""
 LEAST, MOST, MOST_STABLE = 0.02, 1.5, 0.97
-"""Least and largest of them, over what full batches answer; a queue without a limit must be stable."""
+"""Least and largest of them, over what a replica can answer; a queue without a limit must be stable."""
 PERCENT = 100.0
 
 
@@ -44,8 +44,9 @@ def _figure(title: str, note: str, placed: Placed, panels: tuple[CurvePanel, ...
 def loads_rps(placed: Placed) -> FloatArray:
     """Return the loads of one replica that are looked at."""
     server = placed.batch_servers()
-    most = MOST if _has_room(placed) else MOST_STABLE
-    return np.linspace(LEAST, most, POINTS) * float(server.full_rate_rps[0])
+    full = float(server.full_rate_rps[0])
+    most = min(MOST * full, float(server.longest_rate_rps[0])) if _has_room(placed) else MOST_STABLE * full
+    return np.linspace(LEAST * full, most, POINTS)
 
 
 def latency_panel(placed: Placed, rate_rps: FloatArray) -> CurvePanel:
@@ -88,9 +89,9 @@ def _series(placed: Placed, name: str, rate_rps: FloatArray, values: FloatArray)
 
 
 def _loads(placed: Placed) -> tuple[Guide, ...]:
-    """Return what full batches answer, and the load that the plan gives a replica."""
+    """Return what a replica can answer, and the load that the plan gives a replica."""
     full = float(placed.batch_servers().full_rate_rps[0])
-    named = [("full batches", full)] * _has_room(placed) + [("load", placed.rate_rps)]
+    named = [("saturation", full)] * _has_room(placed) + [("load", placed.rate_rps)]
     return tuple(
         Guide(name=f"{name} {plain(rate)}", value=rate, axis="x") for name, rate in named if rate > 0
     )

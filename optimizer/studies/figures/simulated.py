@@ -15,17 +15,19 @@ from optimizer.simulation.replicas import Effort, run_replica
 from optimizer.simulation.summary import Distribution, counted_rows, summarise
 from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, plain
 from optimizer.studies.figures.placed import NothingToShow, Placed, numbers
-from optimizer.studies.simulation.pools import limits_of, open_load, stream_of, times_of
+from optimizer.studies.simulation.pools import limits_of, open_load, replica_times, stream_of
 from optimizer.tabulation import SECONDS_PER_MINUTE, profile_of
 
 SHOWN: tuple[tuple[LatencyName, str], ...] = (
     ("ttft", "Time to first token"),
-    ("itl", "Inter-token latency, of each request its mean"),
+    ("itl", "Inter-token latency, mean of each request"),
     ("e2e", "Time to last token"),
 )
 SHARES = np.concatenate((np.arange(0.5, 99.0, 0.5), np.arange(99.0, 99.55, 0.1))) / 100
 """Shares of requests at which distributions are given; beyond them few requests of a run tell."""
 PERCENTILES = (50, 95, 99)
+BATCH_POINTS = 80
+"""Times at which the exact distribution of a batch server is given."""
 POINTS = 60
 """Points of a curve over loads."""
 RUNS = 8
@@ -42,13 +44,50 @@ WIDE = 10.0
 
 def distribution_figure(placed: Placed) -> Figure:
     """Return which share of the requests is done by when, in closed form and simulated (eq. 84-87)."""
+    run = _steady_run(placed)
+    panels = [_spread(placed, run, metric, title) for metric, title in SHOWN]
+    return _distribution(placed, panels)
+
+
+def batch_distribution_figure(placed: Placed) -> Figure:
+    """Return which share of the requests of a batch server is answered by when, exactly and simulated."""
+    run = _steady_run(placed)
+    found = placed.batch_servers().row_at(0, placed.rate_rps)
+    values = run.e2e_ms[counted_rows(run)]
+    simulated = np.quantile(values[~np.isnan(values)], SHARES)
+    times_ms = np.linspace(simulated[0], simulated[-1], BATCH_POINTS)
+    within = np.array([1 - found.beyond(limit) for limit in times_ms.tolist()])
+    curves = {"closed form": (times_ms, within), "simulated": (simulated, SHARES)}
+    panel = CurvePanel(
+        title="Latency",
+        x_label="latency [ms]",
+        y_label="share of requests [%]",
+        series=tuple(
+            Series(name=name, x=numbers(x), y=numbers(100 * share), type=placed.type)
+            for name, (x, share) in curves.items()
+        ),
+        guides=_upright_targets(placed, "e2e", VIEW * float(simulated[-1])),
+        y_most=100.0,
+    )
+    return _distribution(placed, [panel])
+
+
+def _steady_run(placed: Placed) -> Run:
+    """Run a replica at its load.
+
+    Raises:
+        NothingToShow: it has none, or no steady state under it.
+    """
     if placed.rate_rps == 0:
         raise NothingToShow(f"{placed.title} carries no load; {placed.remark}")
     run = _run(placed, placed.rate_rps)
     overload = summarise([run]).overload
     if overload is not None:
         raise NothingToShow(f"{placed.title}: {overload}")
-    panels = (_spread(placed, run, metric, title) for metric, title in SHOWN)
+    return run
+
+
+def _distribution(placed: Placed, panels: Sequence[CurvePanel | None]) -> Figure:
     rpm = placed.rate_rps * SECONDS_PER_MINUTE
     return Figure(
         title=f"Distribution of latencies: {placed.title}",
@@ -208,7 +247,7 @@ def _run(placed: Placed, rate_rps: float) -> Run:
     profile = profile_of(placed.system, server, placed.accelerator)
     (run,) = run_replica(
         open_load(server.current.load, rate_rps),
-        times_of(profile),
+        replica_times(server, profile, placed.max_batch),
         limits_of(profile, placed.max_batch, server.max_queue_size),
         Effort(),
         stream_of(placed.server, placed.accelerator),
@@ -220,6 +259,6 @@ def _said(placed: Placed) -> str:
     """Say what was simulated, and whether there is a closed form beside it."""
     effort = Effort()
     said = f"simulated: {effort.requests:,} requests, seed {effort.seed}"
-    if placed.knows(Measure("ttft", 95.0)):
+    if placed.knows(Measure("e2e", 95.0)):
         return said
     return f"{said}; the queue model {placed.queue_model!r} knows means only"

@@ -39,7 +39,7 @@ class Point(Document):
     planned: int
     """Replicas that the plan at its beginning recommends."""
     desired: int
-    """Replicas that are desired."""
+    """Desired replicas."""
     ready: int
     """Replicas that are ready at its end."""
     cost_per_h: float = Field(alias="costPerHour")

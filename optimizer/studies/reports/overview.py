@@ -127,7 +127,7 @@ class TypeRow(Document):
     type: str
     """The accelerator type."""
     used: int
-    """Units that the plan takes."""
+    """Units that the plan uses."""
     limit: int | None = None
     """Units that exist; none: not limited."""
     replicas: int

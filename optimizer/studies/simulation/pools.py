@@ -130,17 +130,27 @@ def _pool_run(system: System, name: str, pool: Pool, prediction: Prediction) -> 
         load=open_load(load, rate_rps),
         rate_rps=rate_rps,
         prediction=prediction,
-        times=times_of(profile) if profile.batch is None else _batch_server(server, profile, pool),
+        times=replica_times(server, profile, pool.max_batch, pool.batch_window_ms),
         limits=limits_of(profile, pool.max_batch, server.max_queue_size),
         targets=_targets(system, name),
         request_limits={} if target is None else target.request_limits(),
     )
 
 
-def _batch_server(server: schema.Server, profile: schema.ModelProfile, pool: Pool) -> BatchServer | Line:
-    """Return the batch server of a pool with its stages, and the window that the plan chose."""
-    window_ms = server.batch_timeout_ms if pool.batch_window_ms is None else pool.batch_window_ms
-    line = batch_line(server, profile, window_ms, pool.max_batch)
+def replica_times(
+    server: schema.Server, profile: schema.ModelProfile, max_batch: int, window_ms: float | None = None
+) -> Coefficients | BatchServer | Line:
+    """Return what a replica of a server runs on: a law, or a batch server with its stages.
+
+    Args:
+        server: the server.
+        profile: its model on an accelerator.
+        max_batch: its batch limit.
+        window_ms: the window of a batch server that the plan chose [ms]; none: as given.
+    """
+    if profile.batch is None:
+        return times_of(profile)
+    line = batch_line(server, profile, server.batch_timeout_ms if window_ms is None else window_ms, max_batch)
     return line if line.stations or line.jobs != ALL_JOBS else line.server
 
 

@@ -1,0 +1,97 @@
+"""What is known of a problem from the answer to another that differs in one thing.
+
+Questions about a plan are solved one after the other; the plan's own answer is where they begin, and where a
+question only takes something away its bounds hold as well. Nothing here asks a solver.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.solvers.greedy import solve_greedy
+from optimizer.solvers.levels import served
+from optimizer.solvers.problem import Level, Problem, units_used
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The answer to another problem with the same servers and loads."""
+
+    replicas: IntArray
+    """In the candidates of the problem at hand, where it need not fit; shape (C,)."""
+    left_out: BoolArray
+    """Servers that it does not serve, shape (S,)."""
+    levels: tuple[Level, ...]
+    """What it reached, with bounds."""
+    restricts: bool = False
+    """Whether every answer of the problem at hand is one of the other, so that its bounds hold."""
+    with_less: Problem | None = None
+    """The other problem, if the one at hand differs in that some candidates of it carry more."""
+
+    def is_new(self, problem: Problem, server: int, rows: IntArray, counts: IntArray) -> bool:
+        """Return whether the other problem may not have a pattern of the one at hand.
+
+        Args:
+            problem: the one at hand.
+            server: whose pattern it is.
+            rows: of the candidate table, those that the pattern takes replicas of.
+            counts: how many of each.
+        """
+        if self.with_less is None:
+            return True
+        less, now = self.with_less.table, problem.table
+        carried = 0.0
+        for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
+            then = np.flatnonzero((less.server == server) & (less.accelerator == now.accelerator[row]))
+            if not len(then) or not less.meets_targets_below_max_rate[then[0]]:
+                return True
+            carried += count * float(less.max_rate_rps[then[0]])
+        return carried < float(problem.load_rps[server])
+
+
+def differing(problem: Problem, other: Problem) -> BoolArray:
+    """Return the servers whose candidates are not the same in two problems, shape (S,)."""
+    differs = np.zeros(len(problem.priority), np.bool_)
+    for s in range(len(differs)):
+        mine = [_of_server(each, s) for each in (problem, other)]
+        differs[s] = mine[0].shape != mine[1].shape or not (mine[0] == mine[1]).all()
+    return differs
+
+
+def _of_server(problem: Problem, server: int) -> FloatArray:
+    """Return what is chosen from for a server, a row for each candidate."""
+    table, rows = problem.table, np.flatnonzero(problem.table.server == server)
+    columns = (
+        table.accelerator,
+        table.num_replicas,
+        table.max_rate_rps,
+        table.meets_targets_below_max_rate,
+        problem.full,
+    )
+    return np.stack([column[rows].astype(np.float64) for column in columns])
+
+
+def repaired(problem: Problem, replicas: IntArray) -> IntArray:
+    """Return an answer within the units that exist: servers that do not fit are given others, greedily.
+
+    Of a type of which too many units are taken servers give way from the lowest priority up, those that take
+    the fewest units first among equals.
+    """
+    if problem.capacity is None:
+        return replicas
+    table, fitting = problem.table, replicas.copy()
+    over = units_used(problem, fitting, len(problem.capacity)) - problem.capacity
+    units = replicas * table.units_per_replica
+    for kind in np.flatnonzero(over > 0).tolist():
+        rows = np.flatnonzero((units > 0) & (table.kind == kind))
+        for row in rows[np.lexsort((units[rows], -problem.priority[table.server[rows]]))].tolist():
+            if over[kind] <= 0:
+                break
+            over[kind] -= units[row]
+            fitting[table.server == table.server[row]] = 0
+    left = problem.capacity - units_used(problem, fitting, len(problem.capacity))
+    others = ~served(problem, fitting)
+    rest = replace(problem.of_servers(others), capacity=left)
+    fitting[others[table.server]] = solve_greedy(rest).replicas
+    return fitting

@@ -1,0 +1,60 @@
+"""Options that another of the same server matches in everything that a level counts, each with each.
+
+Takes keys of options (units, and what else counts), gives those that are needed. Nothing here asks a solver.
+"""
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray
+
+BLOCK = 256
+"""Options of a server that are compared with those kept before them at a time."""
+MOST_OF_SERVER = 4_000
+"""Options of a server up to which they are compared; with more, all of them are kept."""
+
+
+def unmatched(server: IntArray, keys: FloatArray) -> BoolArray:
+    """Return the options that no other of their server matches, shape (P,).
+
+    An option matches another if none of its keys is larger; of equal ones the first stays.
+
+    Args:
+        server: shape (P,).
+        keys: what counts, the less the better; shape (P, K).
+    """
+    kept = np.ones(len(server), np.bool_)
+    if not len(server):
+        return kept
+    order = np.lexsort((keys.sum(axis=1), server))
+    starts = np.flatnonzero(np.diff(server[order], prepend=-1))
+    for start, end in zip(starts, np.append(starts[1:], len(order)), strict=True):
+        if 1 < end - start <= MOST_OF_SERVER:
+            mine = order[start:end]
+            kept[mine] = _minimal(keys[mine])
+    return kept
+
+
+def _minimal(keys: FloatArray) -> BoolArray:
+    """Return which rows no other matches; rows come in the order of their sums, so that it comes before."""
+    kept = np.zeros(len(keys), np.bool_)
+    front = keys[:0]
+    for begin in range(0, len(keys), BLOCK):
+        block = keys[begin : begin + BLOCK]
+        rows = np.flatnonzero(~_matched_by(front, block))
+        inner = _matches(block[rows], block[rows])
+        rows = rows[~np.triu(inner, 1).any(axis=0)]
+        kept[begin + rows] = True
+        front = np.concatenate([front, block[rows]])
+    return kept
+
+
+def _matched_by(others: FloatArray, keys: FloatArray) -> BoolArray:
+    return np.asarray(_matches(others, keys).any(axis=0), np.bool_)
+
+
+def _matches(others: FloatArray, keys: FloatArray) -> BoolArray:
+    """Return which of some rows match which of others, shape (others, keys)."""
+    matches = np.ones((len(others), len(keys)), np.bool_)
+    for key in range(keys.shape[1]):
+        matches &= np.less_equal(others[:, None, key], keys[None, :, key])
+    return matches

@@ -1,0 +1,48 @@
+"""Replicas that are alike, and targets of one replica, share what is looked at; answers stay the same."""
+
+from dataclasses import fields
+
+import numpy as np
+import pytest
+
+from optimizer import System, find_candidates
+from optimizer.generate import generate_system
+from optimizer.queueing.performance import Performance
+from optimizer.queueing.reference import ReplicaQueues
+
+
+def alone(system: System, name: str) -> System:
+    others = {
+        other: server.model_copy(update={"accelerators": ()}) for other, server in system.servers.items()
+    }
+    return system.with_servers(others | {name: system.servers[name]})
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_are_sized_to_the_same_bits_alone_and_beside_their_like(seed: int) -> None:
+    system = generate_system(6, 5, 3, seed)
+    names = list(system.servers)
+    twin = system.servers[names[0]]
+    system = system.with_servers(dict.fromkeys(names[1:3], twin))
+    together = find_candidates(system).table
+    for s, name in enumerate(names):
+        mine = together.take(together.server == s)
+        single = find_candidates(alone(system, name)).table
+        for field in fields(mine):
+            assert getattr(mine, field.name).tobytes() == getattr(single, field.name).tobytes(), field.name
+
+
+def test_replicas_that_are_alike_are_analysed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = 0
+    analyze = ReplicaQueues.analyze
+
+    def counted(replicas: ReplicaQueues, rate_rps: np.ndarray) -> Performance:
+        nonlocal rows
+        rows += len(rate_rps)
+        return analyze(replicas, rate_rps)
+
+    monkeypatch.setattr(ReplicaQueues, "analyze", counted)
+    system = generate_system(40, 12, 4, 1)
+    rows = 0
+    pairs = len(find_candidates(system).table)
+    assert rows < 13 * pairs  # 16 with every target looked at by itself

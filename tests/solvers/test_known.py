@@ -1,0 +1,149 @@
+"""Problems that differ in one thing from one that is solved: the same answers as without knowing of it."""
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import pytest
+from mixed_oracles import random_mixed_document
+
+from optimizer import Plan, System, find_candidates, load_system, solve
+from optimizer.candidates import Candidates
+from optimizer.generate import generate_system
+from optimizer.solvers import known as of_known
+from optimizer.solvers.known import Known, repaired
+from optimizer.solvers.patterns.dominance import unmatched
+from optimizer.solvers.patterns.solve import solve_patterns
+from optimizer.solvers.problem import Problem, Solution, Status, build_problem, units_used
+from optimizer.studies.explanation.resolving import Before, on_accelerators, with_units
+from optimizer.studies.explanation.targets import relaxed, target_ms, targets_of_servers
+from optimizer.studies.explanation.units import one_of
+
+
+@cache
+def scarce_system(seed: int) -> System:
+    return generate_system(8 + seed, 6, 4, seed, tightness=1.3 + 0.2 * (seed % 4)).with_options(
+        heterogeneous=True
+    )
+
+
+@cache
+def odd_system(seed: int) -> System:
+    """Return a system with priorities, running servers, a price of moving and limits on replicas."""
+    return load_system(random_mixed_document(seed)).with_options(heterogeneous=True, unlimited=False)
+
+
+def planned(system: System) -> tuple[Candidates, Plan]:
+    return find_candidates(system), solve(system)
+
+
+def questions(candidates: Candidates, plan: Plan) -> list[tuple[Candidates, bool, bool]]:
+    """Return candidates of questions: changed, whether only restricted, whether only to carry more."""
+    arrays = candidates.arrays
+    types = len(arrays.type_names)
+    found = []
+    for s, name in enumerate(arrays.server_names):
+        taken = {pool.accelerator for pool in plan.allocations.get(name, ())}
+        others = [a for a, other in enumerate(arrays.accelerator_names) if other not in taken]
+        found.append((on_accelerators(candidates, s, others), True, False))
+    for kind in range(types):
+        found.append((with_units(candidates, one_of(kind, types)), False, False))
+        if arrays.capacity[kind] > 0:
+            found.append((with_units(candidates, -one_of(kind, types)), True, False))
+    for target in targets_of_servers(candidates, range(len(arrays.server_names))):
+        looser = relaxed(candidates, {target: target_ms(candidates, target) * 1.1})
+        found.append((looser, False, True))
+    return found
+
+
+def assert_same(found: Solution, plain: Solution) -> None:
+    assert found.status is plain.status is Status.optimal
+    for mine, other in zip(found.levels, plain.levels, strict=True):
+        assert mine.value == pytest.approx(other.value, rel=1e-8, abs=1e-6), mine.name
+        assert mine.bound == pytest.approx(other.bound, rel=1e-7, abs=1e-6), mine.name
+
+
+Make = Callable[[int], System]
+
+
+def assert_what_is_known_changes_no_answer(system: System) -> None:
+    asked, plan = planned(system)
+    before = Before(asked, plan)
+    for candidates, restricts, carries_more in questions(asked, plan):
+        problem = build_problem(candidates)
+        known = before.known(problem, restricts=restricts, carries_more=carries_more)
+        assert_same(solve_patterns(problem, known=known), solve_patterns(problem))
+
+
+@pytest.mark.parametrize(
+    ("make", "seed"), [(odd_system, s) for s in range(10)] + [(scarce_system, s) for s in (0, 3)]
+)
+def test_what_is_known_changes_no_answer(make: Make, seed: int) -> None:
+    assert_what_is_known_changes_no_answer(make(seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("make", "seed"),
+    [(odd_system, s) for s in range(10, 210)] + [(scarce_system, s) for s in range(12)],
+)
+def test_what_is_known_changes_no_answer_of_many_more(make: Make, seed: int) -> None:
+    assert_what_is_known_changes_no_answer(make(seed))
+
+
+def a_problem(seed: int) -> Problem:
+    return build_problem(planned(scarce_system(seed))[0])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_repaired_answer_fits_whatever_it_was(seed: int) -> None:
+    problem = a_problem(seed)
+    assert problem.capacity is not None
+    too_much = np.where(problem.full, problem.table.num_replicas, 0)
+    mine = repaired(problem, too_much)
+    assert (units_used(problem, mine, len(problem.capacity)) <= problem.capacity).all()
+
+
+def test_an_answer_that_fits_keeps_what_it_has() -> None:
+    problem = a_problem(1)
+    found = solve_patterns(problem)
+    kept = found.replicas > 0
+    assert (repaired(problem, found.replicas)[kept] == found.replicas[kept]).all()
+
+
+def test_servers_differ_where_a_candidate_carries_more_and_only_there() -> None:
+    system = scarce_system(2)
+    candidates, _ = planned(system)
+    target = targets_of_servers(candidates, range(len(system.servers)))[0]
+    looser = build_problem(relaxed(candidates, {target: target_ms(candidates, target) * 3}))
+    problem = build_problem(candidates)
+    names = np.array(candidates.arrays.server_names)[of_known.differing(looser, problem)]
+    assert len(names)
+    assert {system.servers[name].model for name in names} == {target[1]}
+    assert not of_known.differing(problem, problem).any()
+
+
+def test_without_the_other_problem_every_pattern_may_be_new() -> None:
+    problem = a_problem(0)
+    nobody = np.zeros(len(problem.priority), np.bool_)
+    known = Known(np.zeros(len(problem.table), np.int64), nobody, ())
+    assert known.is_new(problem, 0, np.array([0]), np.array([1]))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_options_stay_unless_another_of_their_server_matches_them(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    server = rng.integers(0, 4, 600)
+    keys = rng.integers(0, 5, (600, 3)).astype(np.float64)
+    kept = unmatched(server, keys)
+    for i in range(len(server)):
+        matching = (server == server[i]) & (keys <= keys[i]).all(axis=1)
+        matching[i] = False
+        equal = matching & (keys == keys[i]).all(axis=1)
+        less = (matching & ~equal).any()
+        first = not equal[:i].any()
+        assert kept[i] == (not less and first)
+
+
+def test_no_options_are_no_options() -> None:
+    assert not len(unmatched(np.zeros(0, np.int64), np.zeros((0, 2))))

@@ -1,0 +1,137 @@
+"""Pictures of batch servers: what they show is what plans and the queue model say."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from optimizer import System, load_system, solve
+from optimizer.batch_rows import BatchRow, analyze_batch
+from optimizer.studies.figures.document import CurvePanel, Figure
+from optimizer.studies.figures.kinds import KINDS, make_figure
+
+SPECS = Path(__file__).parents[2] / "specs"
+
+
+@cache
+def system(window_ms: float = 10.0, rate_rps: float = 400.0) -> System:
+    return load_system(
+        {
+            "accelerators": [{"name": "T4", "type": "T4", "cost": 40}],
+            "models": [
+                {"name": "b", "acc": "T4", "maxBatchSize": 5, "batchParms": {"base": 37.5, "slope": 2.5}}
+            ],
+            "serviceClasses": [
+                {"name": "c", "modelTargets": [{"model": "b", "latency": [{"percentile": 99, "ms": 200}]}]}
+            ],
+            "servers": [
+                {
+                    "name": "s",
+                    "class": "c",
+                    "model": "b",
+                    "batchTimeout": window_ms,
+                    "currentAlloc": {"load": {"arrivalRate": rate_rps * 60}},
+                }
+            ],
+            "optimizer": {"unlimited": True},
+        }
+    )
+
+
+def curve(figure: Figure, panel: int, name: str = "") -> dict[float, float]:
+    found = figure.panels[panel]
+    assert isinstance(found, CurvePanel)
+    (series,) = (item for item in found.series if item.name == name)
+    return {x: y for x, y in zip(series.x, series.y, strict=True) if x is not None and y is not None}
+
+
+@cache
+def windows() -> Figure:
+    return make_figure(system(), "window")
+
+
+def test_replicas_at_the_window_and_the_batch_limit_are_those_of_the_plan() -> None:
+    (pool,) = solve(system()).allocations["s"]
+    assert curve(windows(), 0)[10.0] == pool.num_replicas
+    assert curve(windows(), 2)[5.0] == pool.num_replicas
+    assert curve(windows(), 1, "mean")[10.0] == pytest.approx(pool.ttft_ms)
+    assert curve(windows(), 1, "p99")[10.0] == pytest.approx(pool.targets[0].value, rel=1e-3)
+
+
+def test_at_every_batch_limit_one_replica_fewer_misses_the_target() -> None:
+    for limit, replicas in curve(windows(), 2).items():
+        for count, holds in ((replicas, True), (replicas - 1, False)):
+            row: dict[str, Any] = {
+                "RPS": 400 / count,
+                "maxBatchSize": int(limit),
+                "window": 10,
+                "batchParms": {"base": 37.5, "slope": 2.5},
+            }
+            found = analyze_batch(BatchRow.model_validate(row))
+            assert (getattr(found, "p99_ms", 1e9) <= 200) == holds
+
+
+def test_rejected_and_latency_are_those_of_the_queue_model() -> None:
+    figure = make_figure(load_system(SPECS / "queue-servers"), "rejection", server="express")
+    rejected, mean, p99 = (curve(figure, *which) for which in ((0,), (1, "mean"), (1, "p99")))
+    rate = min(rejected, key=lambda rate: abs(rate - 3.0))
+    row = {
+        "RPS": rate,
+        "batchParms": {"base": 1},
+        "maxBatchSize": 4,
+        "maxQueueSize": 8,
+        "trigger": "clock",
+        "window": 1000,
+    }
+    found = analyze_batch(BatchRow.model_validate(row)).model_dump()
+    assert rejected[rate] == pytest.approx(100 * found["rejected"])
+    assert mean[rate] == pytest.approx(found["mean_ms"])
+    assert p99[rate] == pytest.approx(found["p99_ms"], rel=1e-3)
+    assert max(rejected) > 4  # what it can answer: a queue with a limit takes more
+    assert "room for 8 waiting" in figure.note
+
+
+def test_without_a_limit_nobody_is_rejected_and_the_latency_stands_alone() -> None:
+    figure = make_figure(system(), "rejection")
+    assert len(figure.panels) == 1
+    assert "any number may wait" in figure.note
+    latency = make_figure(system(), "latency")
+    assert curve(latency, 0, "mean") == curve(figure, 0, "mean")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_picture_of_batch_servers_has_times_of_tokens(kind: str) -> None:
+    text = make_figure(system(), kind).to_json()
+    assert not any(word in text for word in ("TTFT", "ITL", "nter-token", "irst token", "→ 0"))
+    has_some = kind not in {"occupancy", "timing", "percentiles", "pareto"}
+    assert ("Nothing to show" in text) != has_some
+
+
+@pytest.mark.parametrize("kind", ["window", "rejection"])
+def test_other_servers_have_nothing_to_show(kind: str) -> None:
+    figure = make_figure(load_system(SPECS / "small"), kind, server="Premium-llama_13b", accelerator="G2")
+    assert not figure.panels
+    assert "no batch server" in figure.note
+
+
+def test_the_distribution_is_that_of_the_queue_model_and_near_the_simulated() -> None:
+    figure = make_figure(system(), "distribution")
+    exact, simulated = (curve(figure, 0, name) for name in ("closed form", "simulated"))
+    (pool,) = solve(system()).allocations["s"]
+    p99_ms = min(exact, key=lambda ms: abs(ms - pool.targets[0].value))
+    assert exact[p99_ms] == pytest.approx(99, abs=1)
+    median_ms = min(simulated, key=lambda ms: abs(simulated[ms] - 50))
+    assert exact[min(exact, key=lambda ms: abs(ms - median_ms))] == pytest.approx(50, abs=4)
+
+
+def test_an_idle_batch_server_has_nothing_to_show() -> None:
+    figure = make_figure(system(rate_rps=0.0), "window")
+    assert "idle" in figure.note
+
+
+def test_a_window_that_no_load_can_bear_has_no_point() -> None:
+    # The first of a batch waits for the window: 200 ms and its own 40 ms are more than the target.
+    found = curve(make_figure(system(window_ms=100.0, rate_rps=20.0), "window"), 0)
+    assert 100.0 in found
+    assert 200.0 not in found
