@@ -271,6 +271,8 @@ def _reject_unattainable(
     rows: BoolArray,
 ) -> None:
     """Note the target that is missed by the largest factor: at the least rate, or at the load per replica."""
+    if not rows.any():
+        return
     found = sizing.attainable
     figures = np.where(found, targets.figures(performance), sizing.least)
     worst = target_ratio(figures, targets.limits).argmax(axis=0)

@@ -176,9 +176,11 @@ def chunks(arrays: SystemArrays, pairs: Pairs, rows: IntArray) -> list[IntArray]
     found = []
     for one in np.unique(group):
         part = rows[group == one]
-        part = part[np.argsort(pairs.max_batch[part], kind="stable")]
-        end = len(part)
         has_tokens = models[int(queue_model[pairs.profile[part[0]]])].has_tokens
+        # Batch servers with the same profile share a chunk, as those that are alike are sized once.
+        keys = (pairs.max_batch[part],) if has_tokens else (pairs.profile[part], pairs.max_batch[part])
+        part = part[np.lexsort(keys)]
+        end = len(part)
         most = CHUNK_ELEMENTS if has_tokens else BATCH_SERVER_ELEMENTS
         while end:
             count = max(1, most // (int(pairs.max_batch[part[end - 1]]) + 1))

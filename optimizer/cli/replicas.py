@@ -248,7 +248,10 @@ def _analyze(arguments: argparse.Namespace) -> int | None:
     if rate_rps is None:
         raise SpecError("--rate: missing; give the arrival rate in requests/s")
     if row is not None:
-        answer = batch_servers.analyzed(row)
+        from optimizer.cli.solving import announced
+
+        with announced():
+            answer = batch_servers.analyzed(row)
         _show(arguments, answer, effort and _simulated(row, rate_rps, effort), batch_tables)
         return None
     from optimizer.jobs import analyze_replicas
@@ -323,7 +326,11 @@ def _size(arguments: argparse.Namespace) -> int | None:
 
     row = batch_servers.row_to_size(arguments, _OTHER_FLAGS, arguments.percentile)
     if row is not None:
-        _show(arguments, size_batch(row), None, batch_tables)
+        from optimizer.cli.solving import announced
+
+        with announced():
+            sized = size_batch(row)
+        _show(arguments, sized, None, batch_tables)
         return None
     wanted = {
         "ttft": arguments.target_ttft,

@@ -60,6 +60,17 @@ class Performance:
         """Whether figures include percentiles of latencies."""
         return False
 
+    def excess(self, limits: Sequence[Mapping[Measure, float]]) -> FloatArray | None:  # noqa: ARG002
+        """Return by how much the worst of some targets is exceeded, shape (R,), at most 0 where all hold.
+
+        Args:
+            limits: the targets of each row.
+
+        Returns:
+            None where figures tell it as cheaply.
+        """
+        return None
+
     def figure(self, measure: Measure) -> FloatArray:
         """Return a figure that can have a target, shape (R,).
 

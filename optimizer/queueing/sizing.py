@@ -113,6 +113,10 @@ def _highest_interval(replicas: QueueModel, targets: Targets) -> Sizing:
     Without a window latencies grow with the rate. With one they are long at low rates as well, so that rates
     are looked at downwards, and the first that hold are the answer.
     """
+    alone, same = _different(replicas, targets)
+    if len(alone) < len(same):
+        sized = _highest_interval(replicas.take(alone), targets.take(alone))
+        return Sizing(sized.max_rate_rps[same], sized.least[:, same], sized.lowest_rate_rps[same])
     count = len(targets.tps)
     found, lowest = np.full(count, np.nan), np.zeros(count)
     least = np.zeros((len(targets.measures), count))
@@ -131,6 +135,15 @@ def _highest_interval(replicas: QueueModel, targets: Targets) -> Sizing:
         if np.isnan(found[row]):
             least[:, row] = wanted.figures(one.analyze(np.array([best])))[:, 0]
     return Sizing(found, least, lowest)
+
+
+def _different(replicas: QueueModel, targets: Targets) -> tuple[IntArray, IntArray]:
+    """Return one row of each kind, and for every row which of these it is like."""
+    count = len(targets.tps)
+    columns = [np.ascontiguousarray(column) for column in (*replicas.columns(), *targets.limits)]
+    table = np.hstack([column.view(np.uint8).reshape(count, -1) for column in columns])
+    _, alone, same = np.unique(table, axis=0, return_index=True, return_inverse=True)
+    return alone, same.reshape(-1)
 
 
 def _interval(excess: Callable[[float], float], rates: list[float]) -> tuple[float, float, float]:

@@ -284,6 +284,7 @@ TABLE: list[tuple[str, str, Path, Lie, str]] = [
     ("Pool.busy", "fleet", pool("busy"), to(0.5), "free: busy on A is None"),
     ("Pool.mean_batch", "collected", pool("avgBatch", "a"), to(None), "a: avgBatch on A is"),
     ("Pool.batch_window_ms", "collected", pool("batchWindow", "a"), to(0), "a: batchWindow on A is 5.0"),
+    ("Pool.binding", "collected", pool("binding", "a"), to("stage:x"), "a: binding on A is None"),
     ("Pool.estimated", "fleet", pool("estimated"), to("upper"), "free: on A estimated is upper"),
 ]
 

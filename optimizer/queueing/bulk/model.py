@@ -53,6 +53,11 @@ class BulkPerformance(Performance):
         """Whether figures include percentiles of latencies: they do."""
         return True
 
+    def excess(self, limits: Sequence[Mapping[Measure, float]]) -> FloatArray:
+        """Return by how much the worst target is exceeded, shape (R,): one probability for each."""
+        rows = zip(self.rows, limits, strict=True)
+        return np.array([_worst(row, mine) if mine else -1.0 for row, mine in rows])
+
     def figure(self, measure: Measure) -> FloatArray:
         """Return a figure that can have a target, its mean or a percentile, shape (R,)."""
         if measure.percentile is None:
