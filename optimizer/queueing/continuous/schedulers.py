@@ -288,7 +288,7 @@ def _seldom_met(load: FloatArray, scv: FloatArray, prompt_scv: FloatArray) -> Fl
     """
     both = np.maximum(scv + prompt_scv, TINY)
     little = np.maximum(1 / both - 1 / (scv + 1), 0.0) * np.maximum(1 - scv, 0.0) ** 2
-    return np.exp(-2 * (1 - load) / (3 * load) * little)
+    return np.asarray(np.exp(-2 * (1 - load) / (3 * load) * little))
 
 
 def _joined(
