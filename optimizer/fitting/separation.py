@@ -14,8 +14,9 @@ MOST_RELATIVE_ERROR = 0.6
 LITTLE = 0.25
 """Share of its plausible value below which a parameter only helps to describe noise, unless it is known."""
 LITTLE_KNOWN = 0.2
-CLEARLY = 0.25
-"""A parameter that is added later must be known to this share of it: four standard errors from 0."""
+CLEARLY = 0.15
+"""A parameter that is added later must be known to this share of it: standard errors know nothing of how
+rough replays are, and a law without it has been found four of them away from 0."""
 TIED = 0.35
 """Share in the direction that is not seen, from which on a parameter is part of it."""
 
