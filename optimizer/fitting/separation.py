@@ -17,6 +17,8 @@ LITTLE_KNOWN = 0.2
 CLEARLY = 0.15
 """A parameter that is added later must be known to this share of it: standard errors know nothing of how
 rough replays are, and a law without it has been found four of them away from 0."""
+CLEARLY_BETTER = 9.0
+"""F statistic of a parameter that is added later, from which on it counts: that of three standard errors."""
 TIED = 0.35
 """Share in the direction that is not seen, from which on a parameter is part of it."""
 
@@ -55,9 +57,16 @@ def _with_what_shows(
         more = refine(problem, solution.with_another(name, scale), progress)
         error, value = float(more.standard_errors()[-1]), float(more.values[-1])
         progress(f"{key} {value:.3g} ± {error:.2g}")
-        if value > 0 and error < CLEARLY * value:
+        known = value > 0 and error < CLEARLY * value
+        if known and _gain(solution, more) > CLEARLY_BETTER:
             solution = more
     return solution
+
+
+def _gain(solution: Solution, more: Solution) -> float:
+    """Return the F statistic of one parameter more; below 0 where the search with it ended at a worse fit."""
+    free = len(more.residuals) - len(more.names)
+    return free * (solution.loss - more.loss) / max(more.loss, 1e-300)
 
 
 def _weakest(solution: Solution) -> tuple[str | None, str]:

@@ -649,7 +649,10 @@ def test_a_replica_at_any_rate_is_analyzed(run: Run, law: str, rate: float) -> N
             answer = run("analyze", *flags[law], *shape, "--json")
             assert answer.status == 0
             found = json.loads(answer.out)
-            assert all(0 <= value < float("inf") for value in found.values())
+            figures = [value for value in found.values() if not isinstance(value, dict)]
+            percentiles = [value for value in found.values() if isinstance(value, dict)]
+            figures += [value for part in percentiles for value in part.values()]
+            assert all(0 <= value < float("inf") for value in figures)
             assert 0 <= found["loss"] <= 1
             assert found["throughput"] <= min(rate, found["stableRate"] * 1.01)
 

@@ -19,7 +19,8 @@ from optimizer.queueing.measures import LatencyName, Measure
 from optimizer.queueing.performance import Room, Variability
 from optimizer.queueing.sizing import largest_rate
 from optimizer.queueing.targets import Targets
-from optimizer.timing import FullIterationLaw, RequestShapes
+from optimizer.replica import Replica, analyze_replicas
+from optimizer.timing import FullIterationLaw, PerfParms, RequestShapes
 
 LAWS = {
     "8b": {"a": 6.8, "d": 0.0254, "g": 3.4e-5},
@@ -349,3 +350,31 @@ def test_a_prompt_takes_as_long_in_an_iteration_as_alone(scv: float) -> None:
     """Also where lengths vary: long prompts have more pairs for each token."""
     replicas = one("8b-knee", 4096, 64, prompt_scv=scv).replicas
     np.testing.assert_allclose(replicas.iteration_ms(9.0, replicas.prompt), replicas.lone_prompt_ms(9.0))
+
+
+@pytest.mark.parametrize(
+    ("room", "rate_rps", "simulated"),
+    # 60,000 requests each on the engine, the first 5,000 left out, seed 3.
+    [
+        (4, 4.0, 0.0334),
+        (4, 4.6, 0.0713),
+        (4, 4.9, 0.101),
+        (16, 4.6, 0.0123),
+        (16, 4.9, 0.0349),
+        (16, 6.0, 0.161),
+    ],
+)
+def test_a_short_queue_loses_what_is_simulated(room: int, rate_rps: float, simulated: float) -> None:
+    law = PerfParms(base_ms=7, compute_per_token_ms=0.02)
+    replica = Replica(max_batch=8, max_queue=room, in_tokens=1000, out_tokens=200, iteration=law)
+    (found,) = analyze_replicas([replica], [rate_rps])
+    assert found.loss == pytest.approx(simulated, rel=0.2, abs=0.005)
+
+
+def test_a_replica_completes_no_less_the_more_arrives() -> None:
+    law = PerfParms(base_ms=7, compute_per_token_ms=0.02)
+    replica = Replica(max_batch=8, max_queue=4, in_tokens=1000, out_tokens=200, iteration=law)
+    rates = [1.0, 3.0, 4.0, 4.9, 5.0, 5.1, 6.0, 100.0, 1e9]
+    found = [item.throughput_rps for item in analyze_replicas([replica] * len(rates), rates)]
+    assert found == sorted(found)
+    assert found[-1] == pytest.approx(5.05, rel=0.01)

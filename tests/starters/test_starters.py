@@ -209,7 +209,7 @@ def test_what_no_flag_says_is_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_pat
 def test_whoever_leaves_a_question_leaves_nothing_behind() -> None:
     with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
         keys.send_text("\x03")
-        with pytest.raises(SpecError, match="nothing is written"):
+        with pytest.raises(SpecError, match="nothing was written"):
             Asker().text("How many?", int)
 
 

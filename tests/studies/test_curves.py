@@ -215,7 +215,7 @@ def test_accelerators_without_points_of_their_own_are_counted_in_the_note() -> N
     )
     figure = make_figure(one, "pareto")
     assert len(curves(figure).series) == 6 + 2
-    assert "shown: 6 accelerators" in figure.note
+    assert "points of 6 accelerators" in figure.note
     assert "2 others" in figure.note
     assert "others" not in make_figure(one, "pareto", accelerator="A").note
 

@@ -130,9 +130,10 @@ class ContinuousQueues(QueueModel):
         return [*nested, *(getattr(self, field.name) for field in fields(self)[1:])]
 
     def analyze(self, rate_rps: FloatArray) -> ContinuousPerformance:
-        """Return means and distributions at arrival rates `rate_rps` > 0, shape (R,) (eq. 68-88).
+        """Return means and distributions at arrival rates `rate_rps` > 0, shape (R,) (eq. 68-88, 122).
 
-        Beyond the stable rate there is no steady state; the figures are then those close to it.
+        Beyond the stable rate the latencies are those close to it, of a queue without a limit; what is more
+        than can be answered is lost.
         """
         rate = np.minimum(rate_rps / MS_PER_S, self.largest_rate)
         parts = [
@@ -144,8 +145,11 @@ class ContinuousQueues(QueueModel):
         service = latencies.e2e_ms - latencies.client_ms - wait
         in_queue = rate * latencies.place_chance * latencies.place_wait_ms
         waiting = latencies.place_wait_ms * rate
-        loss = latencies.place_chance * np.exp(-self.max_queue / np.maximum(waiting, 1e-300))
-        throughput = rate_rps * (1 - loss)
+        beyond = latencies.place_chance * np.exp(-self.max_queue / np.maximum(waiting, 1e-300))
+        idle = 1 - rate / self.largest_rate
+        turned_away = idle * beyond / np.maximum(1 - (1 - idle) * beyond, 1e-300)
+        throughput = rate * MS_PER_S * (1 - turned_away)
+        loss = np.where(rate_rps > rate * MS_PER_S * (1 + 1e-12), 1 - throughput / rate_rps, turned_away)
         in_service = np.minimum(rate * service, self.replicas.places)
         return ContinuousPerformance(
             offered_rps=rate_rps,
