@@ -363,7 +363,7 @@ def test_a_prompt_takes_as_long_in_an_iteration_as_alone(scv: float) -> None:
         (16, 4.9, 0.0349),
         (16, 6.0, 0.161),
     ],
-)
+)  # fmt: skip
 def test_a_short_queue_loses_what_is_simulated(room: int, rate_rps: float, simulated: float) -> None:
     law = PerfParms(base_ms=7, compute_per_token_ms=0.02)
     replica = Replica(max_batch=8, max_queue=room, in_tokens=1000, out_tokens=200, iteration=law)
