@@ -2,6 +2,6 @@
 
 
 def besides_compiling(err: str) -> str:
-    """Return what was said, without the note that a fresh installation compiles the simulator first."""
+    """Return what was said, without the note that a fresh installation compiles first."""
     lines = err.splitlines(keepends=True)
-    return "".join(line for line in lines if not line.startswith("inferplan: compiling the simulator"))
+    return "".join(line for line in lines if not line.startswith("inferplan: compiling "))

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from notes import besides_compiling
 
 from optimizer.cli.main import main
 
@@ -112,7 +113,7 @@ def in_this_process(words: list[str], folder: Path) -> tuple[str, str]:
     printed, said = io.StringIO(), io.StringIO()
     with contextlib.chdir(folder), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(said):
         main(words)
-    return printed.getvalue(), said.getvalue()
+    return printed.getvalue(), besides_compiling(said.getvalue())
 
 
 def in_bash(command: str, folder: Path, paths: dict[str, str]) -> str:

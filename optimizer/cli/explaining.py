@@ -3,7 +3,7 @@
 import argparse
 
 from optimizer.cli.command import Command, add_output, add_path, show_tables
-from optimizer.cli.solving import add_exact_flags, add_load, read_system, solving_options
+from optimizer.cli.solving import add_exact_flags, add_load, announced_for, read_system, solving_options
 
 
 def _add_explain(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +19,9 @@ def _explain(arguments: argparse.Namespace) -> None:
     from optimizer.render.progress import working
 
     with working("explaining"):
-        explanation = explain(read_system(arguments, solving_options(arguments)), arguments.server)
+        system = read_system(arguments, solving_options(arguments))
+        with announced_for(system):
+            explanation = explain(system, arguments.server)
     if arguments.json:
         print(explanation.to_json())
     else:

@@ -20,6 +20,7 @@ from optimizer.cli.solving import (
     add_estimates,
     add_load,
     add_solving_flags,
+    announced_for,
     effort_given,
     read_system,
     repaired,
@@ -86,13 +87,14 @@ def _solve(arguments: argparse.Namespace) -> None:
     with working("solving"):
         with timings.stage("read"):
             system = read_system(arguments, solving_options(arguments))
-        plan = solve(
-            system,
-            backend=arguments.backend,
-            write_model_to=arguments.write_model,
-            write_proof_to=arguments.proof,
-            timings=timings,
-        )
+        with announced_for(system):
+            plan = solve(
+                system,
+                backend=arguments.backend,
+                write_model_to=arguments.write_model,
+                write_proof_to=arguments.proof,
+                timings=timings,
+            )
     if arguments.output is not None:
         write_text(plan.to_json() + "\n", arguments.output)
     request = SimulateRequest(system, plan, requests=effort.requests, seed=effort.seed)
@@ -226,7 +228,9 @@ def _candidates(arguments: argparse.Namespace) -> None:
     with working("sizing"):
         flags = {"batch_sizing": arguments.batch_sizing, "estimates": arguments.estimates}
         asked = {name: value for name, value in flags.items() if value is not None}
-        candidates = find_candidates(read_system(arguments, asked))
+        system = read_system(arguments, asked)
+        with announced_for(system):
+            candidates = find_candidates(system)
     if arguments.json:
         print_json(candidates.to_wire())
     else:

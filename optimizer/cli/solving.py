@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from optimizer.cli.command import number, tell
@@ -175,13 +175,20 @@ def simulating(arguments: argparse.Namespace) -> "Iterator[Progress]":
             yield progress
 
 
-def announced() -> AbstractContextManager[None]:
-    """Say on stderr if the simulator is compiled first."""
+def announced(what: str = "the simulator") -> AbstractContextManager[None]:
+    """Say on stderr if something is compiled first."""
     from optimizer.simulation.engine import announcing_compilation
 
     return announcing_compilation(
-        lambda: tell("inferplan: compiling the simulator; this happens once and takes up to half a minute")
+        lambda: tell(f"inferplan: compiling {what}; this happens once and takes up to half a minute")
     )
+
+
+def announced_for(system: "System") -> AbstractContextManager[None]:
+    """Say on stderr if the queues of batch servers are compiled first; other plans load no compiler."""
+    from optimizer.tabulation import models_without_tokens
+
+    return announced("the queues of batch servers") if models_without_tokens(system) else nullcontext()
 
 
 def add_load(parser: argparse.ArgumentParser) -> None:
