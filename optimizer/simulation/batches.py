@@ -34,3 +34,13 @@ class BatchServer(NamedTuple):
     """Whether the room holds those in service as well."""
     trigger: int = OLDEST
     """What starts a batch of fewer than B, an index into `TRIGGERS`."""
+
+    @property
+    def spacing_ms(self) -> float:
+        """Time between the starts of full batches."""
+        return self.window_ms if self.trigger == CLOCK else self.base_ms + self.slope_ms * self.size
+
+    @property
+    def full_rate(self) -> float:
+        """What full batches answer [requests/ms]."""
+        return self.size / self.spacing_ms

@@ -6,7 +6,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from optimizer.arrays import FloatArray, frozen
-from optimizer.simulation.batches import CLOCK, BatchServer
+from optimizer.simulation.batches import BatchServer
 
 ALL_JOBS = 0
 """Where any number of requests may be in a line at once."""
@@ -44,6 +44,11 @@ class Line(NamedTuple):
     """Requests that are in the line at once; the others wait before it. `ALL_JOBS`: any number."""
 
     @property
+    def is_server_alone(self) -> bool:
+        """Whether there is nothing but the server."""
+        return not self.stations and self.jobs == ALL_JOBS
+
+    @property
     def before(self) -> tuple[Station, ...]:
         """The stages before the server."""
         return tuple(station for station in self.stations if station.before)
@@ -57,20 +62,14 @@ class Line(NamedTuple):
     def slowest(self) -> int | None:
         """The stage that can serve the fewest requests, an index into `stations`; none: the server can."""
         most = [station.most for station in self.stations]
-        if not most or min(most) >= full_rate(self.server):
+        if not most or min(most) >= self.server.full_rate:
             return None
         return most.index(min(most))
 
     @property
     def most(self) -> float:
         """Requests that the line can serve [1/ms], however many are in it."""
-        return min([full_rate(self.server), *(station.most for station in self.stations)])
-
-
-def full_rate(server: BatchServer) -> float:
-    """Return what full batches answer [requests/ms]."""
-    full_ms = server.base_ms + server.slope_ms * server.size
-    return server.size / (server.window_ms if server.trigger == CLOCK else full_ms)
+        return min([self.server.full_rate, *(station.most for station in self.stations)])
 
 
 def station_table(lines: Sequence[Sequence[Station]]) -> FloatArray:

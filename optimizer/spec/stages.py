@@ -63,7 +63,7 @@ def slowest_part(line: Line, names: Sequence[str]) -> str | None:
     Returns:
         `server`, `stage:` and a name, or `jobs`; none without stages and jobs.
     """
-    if not line.stations and line.jobs == ALL_JOBS:
+    if line.is_server_alone:
         return None
     alone_ms = line.server.base_ms + line.server.slope_ms + sum(part.mean_ms for part in line.stations)
     if line.jobs != ALL_JOBS and line.jobs / alone_ms < line.most:

@@ -40,7 +40,7 @@ def beyond(
         step = window / math.ceil(window / min(window / 8, max(limit, 1e-9) / 400))
         gaps = gap_table(server, rate, limit, step)
     clock = server.trigger == CLOCK
-    spacing = window if clock else server.base_ms + server.slope_ms * size
+    spacing = server.spacing_ms
     first = np.zeros(states + 1)
     first[: states + 1 - size] = starts[size:]
     # Who finds so many ahead is beyond the limit, whatever comes; they need not be looked at one by one.

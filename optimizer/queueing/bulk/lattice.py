@@ -17,6 +17,8 @@ POINTS = 512
 """Steps up to the limit."""
 ALIASING = 1e-8
 """What of the beyond reappears: the transform is that of a law that is damped so far over twice the limit."""
+PRECISION = 1e-6
+"""Relative width of the bracket around a percentile."""
 
 Transform = npt.NDArray[np.complex128]
 Excess = Callable[[FloatArray], FloatArray]
@@ -65,6 +67,22 @@ class Lattice:
 
 def _damping() -> FloatArray:
     return np.asarray(ALIASING ** (np.arange(2 * (POINTS + 1)) / (2 * (POINTS + 1))))
+
+
+def exceeded_by(beyond: Callable[[float], float], share: float, mean_ms: float) -> float:
+    """Return the time that a share of requests exceeds.
+
+    Args:
+        beyond: the share that takes longer than a time.
+        share: of the requests.
+        mean_ms: their mean, about which the time is sought.
+    """
+    from scipy.optimize import brentq
+
+    low, high = 0.0, 2 * mean_ms
+    while beyond(high) > share:
+        low, high = high, 2 * high
+    return float(brentq(lambda t: beyond(t) - share, max(low, 1e-3 * high), high, rtol=PRECISION))
 
 
 def lognormal_excess(mean_ms: float, cv: float) -> Excess:

@@ -15,7 +15,7 @@ from optimizer.parallel import algebra_in_one_thread
 from optimizer.queueing.bulk.nodes import Working, promised, working
 from optimizer.queueing.bulk.passing import Passing, passing
 from optimizer.queueing.bulk.sampled import Sampled, sampled
-from optimizer.queueing.bulk.steady import Steady, load_of, spacing_ms, steady
+from optimizer.queueing.bulk.steady import Steady, load_of, steady
 from optimizer.queueing.measures import LOSS, MISSED, Measure
 from optimizer.queueing.performance import MS_PER_S, Performance, QueueModel, Room, Variability
 from optimizer.simulation.arrivals import POISSON_CV
@@ -257,9 +257,7 @@ LongRun = Steady | Sampled | Passing | Working
 
 def _most(line: Line) -> float:
     """Return what a line can serve [requests/ms]."""
-    if line.jobs != ALL_JOBS:
-        return min(promised(line), line.most)
-    return line.most if line.stations else line.server.size / spacing_ms(line.server)
+    return line.most if line.jobs == ALL_JOBS else min(promised(line), line.most)
 
 
 def _worst(found: LongRun, limits: Mapping[Measure, float]) -> float:

@@ -13,14 +13,12 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, frozen
 from optimizer.errors import AnalysisError
-from optimizer.queueing.bulk.lattice import Excess, Lattice
+from optimizer.queueing.bulk.lattice import Excess, Lattice, exceeded_by
 from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.lines import Line
 
 PROMISED = 0.99
 """Share of the throughput that counts on, as times need not be exponential."""
-PRECISION = 1e-6
-"""Relative width of the bracket around a percentile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +98,7 @@ class Working:
 
     def quantile_ms(self, share: float) -> float:
         """Return the time that a share of the jobs does not exceed."""
-        from scipy.optimize import brentq
-
-        low, high = 0.0, 2 * self.mean_ms
-        while self.beyond(high) > 1 - share:
-            low, high = high, 2 * high
-        found = brentq(lambda t: self.beyond(t) - (1 - share), max(low, 1e-3 * high), high, rtol=PRECISION)
-        return float(found)
+        return exceeded_by(self.beyond, 1 - share, self.mean_ms)
 
     @cached_property
     def _inside(self) -> Excess:

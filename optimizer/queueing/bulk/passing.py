@@ -12,7 +12,7 @@ import numpy as np
 from scipy.interpolate import PchipInterpolator
 
 from optimizer.arrays import FloatArray
-from optimizer.queueing.bulk.lattice import Excess, Lattice
+from optimizer.queueing.bulk.lattice import Excess, Lattice, exceeded_by
 from optimizer.queueing.bulk.stations import Wait, departures_scv, in_groups, one_by_one
 from optimizer.queueing.bulk.steady import Steady, steady
 from optimizer.simulation.batches import BatchServer
@@ -24,8 +24,6 @@ CURVE_END = 1e-4
 """Share of requests beyond the last of them."""
 ROUNDING = 1e-9
 """Relative difference by which the least latency, which many requests may have, is looked at too early."""
-PRECISION = 1e-6
-"""Relative width of the bracket around a percentile."""
 
 
 @dataclass(frozen=True)
@@ -86,13 +84,7 @@ class Passing:
 
     def quantile_ms(self, share: float) -> float:
         """Return the time that a share of the answered requests does not exceed."""
-        from scipy.optimize import brentq
-
-        low, high = 0.0, 2 * self.mean_ms
-        while self.beyond(high) > 1 - share:
-            low, high = high, 2 * high
-        found = brentq(lambda t: self.beyond(t) - (1 - share), max(low, 1e-3 * high), high, rtol=PRECISION)
-        return float(found)
+        return exceeded_by(self.beyond, 1 - share, self.mean_ms)
 
     @cached_property
     def _curve(self) -> Excess:

@@ -112,12 +112,7 @@ class Steady:
 
 def load_of(server: BatchServer, rate: float) -> float:
     """Return the share of what full batches could answer that comes."""
-    return rate * spacing_ms(server) / server.size
-
-
-def spacing_ms(server: BatchServer) -> float:
-    """Return the time between the starts of full batches."""
-    return server.window_ms if server.trigger == CLOCK else server.base_ms + server.slope_ms * server.size
+    return rate * server.spacing_ms / server.size
 
 
 def steady(server: BatchServer, rate: float) -> Steady:
@@ -163,7 +158,7 @@ def _states(server: BatchServer, rate: float) -> tuple[int, float]:
     Raises:
         AnalysisError: without a limit to the queue it grows without end.
     """
-    mean, load = rate * spacing_ms(server), load_of(server, rate)
+    mean, load = rate * server.spacing_ms, load_of(server, rate)
     if load >= 1:
         if server.room >= UNLIMITED:
             raise AnalysisError("the queue grows without end; lower the rate, or limit the queue")
@@ -206,7 +201,7 @@ def _starts(
 
     least = 0 if server.trigger == CLOCK else 1
     count = states + 1 - least
-    mean = rate * spacing_ms(server)
+    mean = rate * server.spacing_ms
     up = int(min(count - 1, max(server.size, mean + 9 * math.sqrt(mean) + 25)))
     band = np.zeros((server.size + up + 1, count))
     fill_band(server, rate, states, up, decay, ages, chances, band)

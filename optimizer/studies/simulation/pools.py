@@ -23,7 +23,7 @@ from optimizer.simulation.law import (
 )
 from optimizer.simulation.lengths import Lengths
 from optimizer.simulation.limits import UNLIMITED, Limits
-from optimizer.simulation.lines import ALL_JOBS, Line
+from optimizer.simulation.lines import Line
 from optimizer.simulation.replicas import Effort, run_replica
 from optimizer.simulation.requests import Requests
 from optimizer.simulation.summary import (
@@ -151,7 +151,7 @@ def replica_times(
     if profile.batch is None:
         return times_of(profile)
     line = batch_line(server, profile, server.batch_timeout_ms if window_ms is None else window_ms, max_batch)
-    return line if line.stations or line.jobs != ALL_JOBS else line.server
+    return line.server if line.is_server_alone else line
 
 
 def open_load(requests: schema.Load | Replica, rate_rps: float) -> OpenLoad:

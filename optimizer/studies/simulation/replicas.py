@@ -12,7 +12,6 @@ from optimizer.replica import Replica
 from optimizer.replica_rows import LatencyFigures
 from optimizer.simulation.lengths import Kind, Lengths
 from optimizer.simulation.limits import Limits
-from optimizer.simulation.lines import ALL_JOBS
 from optimizer.simulation.replicas import Effort, run_replica
 from optimizer.simulation.summary import Distribution, Estimate, Summary, summarise
 from optimizer.simulation.workload import OpenLoad
@@ -111,7 +110,7 @@ def simulate_replica(
 def _simulated_batches(row: BatchRow, rate_rps: float, effort: Effort) -> BatchSimulation | Overload:
     load = OpenLoad(rate_rps, NO_TOKENS, ONE_ANSWER, row.arrival_cv)
     line = row.line()
-    times = line if line.stations or line.jobs != ALL_JOBS else line.server
+    times = line.server if line.is_server_alone else line
     runs = run_replica(load, times, Limits(row.max_batch, 1), effort)
     found = summarise(runs)
     if found.overload is not None:
