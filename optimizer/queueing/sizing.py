@@ -6,12 +6,13 @@ numbers refer to ``docs/math.md``.
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.queueing.performance import Performance, QueueModel
@@ -113,7 +114,7 @@ def _highest_interval(replicas: QueueModel, targets: Targets) -> Sizing:
     Without a window latencies grow with the rate. With one they are long at low rates as well, so that rates
     are looked at downwards, and the first that hold are the answer.
     """
-    alone, same = _different(replicas, targets)
+    alone, same = _same_rows([*replicas.columns(), *targets.limits])
     if len(alone) < len(same):
         sized = _highest_interval(replicas.take(alone), targets.take(alone))
         return Sizing(sized.max_rate_rps[same], sized.least[:, same], sized.lowest_rate_rps[same])
@@ -137,13 +138,18 @@ def _highest_interval(replicas: QueueModel, targets: Targets) -> Sizing:
     return Sizing(found, least, lowest)
 
 
-def _different(replicas: QueueModel, targets: Targets) -> tuple[IntArray, IntArray]:
-    """Return one row of each kind, and for every row which of these it is like."""
-    count = len(targets.tps)
-    columns = [np.ascontiguousarray(column) for column in (*replicas.columns(), *targets.limits)]
-    table = np.hstack([column.view(np.uint8).reshape(count, -1) for column in columns])
-    _, alone, same = np.unique(table, axis=0, return_index=True, return_inverse=True)
-    return alone, same.reshape(-1)
+def _same_rows(columns: Sequence[NDArray[Any]]) -> tuple[IntArray, IntArray]:
+    """Return the first row of each kind, and for every row which of these it is like to the last bit.
+
+    Args:
+        columns: all that tells rows apart, shapes (R, ...).
+    """
+    count = len(columns[0])
+    parts = [np.ascontiguousarray(column).view(np.uint8).reshape(count, -1) for column in columns]
+    keys = np.ascontiguousarray(np.hstack(parts))
+    whole = keys.view(np.dtype((np.void, keys.shape[1]))).ravel()
+    _, first, kind = np.unique(whole, return_index=True, return_inverse=True)
+    return first, kind
 
 
 def _interval(excess: Callable[[float], float], rates: list[float]) -> tuple[float, float, float]:
@@ -212,16 +218,10 @@ class _Alike:
             replicas: the rows.
             capped: whether a row's rates end earlier, shape (R,).
         """
-        count = len(capped)
         if not replicas.knows_means_only:
-            return cls(replicas, np.arange(count))
-        columns = [*replicas.columns(), capped]
-        parts = [np.ascontiguousarray(column).view(np.uint8).reshape(count, -1) for column in columns]
-        keys = np.ascontiguousarray(np.hstack(parts))
-        _, first, group = np.unique(
-            keys.view(np.dtype((np.void, keys.shape[1]))).ravel(), return_index=True, return_inverse=True
-        )
-        return cls(replicas, first[group])
+            return cls(replicas, np.arange(len(capped)))
+        first, kind = _same_rows([*replicas.columns(), capped])
+        return cls(replicas, first[kind])
 
     def analyze(self, rates: FloatArray, rows: IntArray | None = None) -> list[Performance]:
         """Return what some rows do, or all, at several rates each, which are equal where rows are alike.
