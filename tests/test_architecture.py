@@ -94,7 +94,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("law",),
         ("clients",),
         ("machine", "machine.compiling", "machine.state"),
-        ("machine.times", "machine.queue", "machine.decodes"),
+        ("machine.times", "machine.queue", "machine.decodes", "machine.heaps"),
         ("machine.memory",),
         ("machine.clients", "machine.scheduler"),
         (
