@@ -3,7 +3,7 @@
 A law is a file beside this one and an entry here: its fields a base of `LawFields`, itself in `LAWS`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -50,12 +50,20 @@ LAWS: tuple[type[Law], ...] = (
 
 def laws_given(document: Document) -> list[type[Law]]:
     """Return the laws of which a document gives any part."""
-    return [law for law in LAWS if law.is_given(document)]
+    given = {name for name, value in vars(document).items() if value is not None}
+    return [law for law in LAWS if not given.isdisjoint(law.parts) and law.takes(document)]
 
 
 def laws_known(document: Document) -> list[type[Law]]:
     """Return the laws of which a document gives a non-zero parameter."""
-    return [law for law in LAWS if law.is_known(document)]
+    return [law for law in laws_given(document) if any(_parameters(document, law))]
+
+
+def _parameters(document: Document, law: type[Law]) -> Iterator[float]:
+    for name in law.parts:
+        part = getattr(document, name)
+        if part is not None:
+            yield from (value for value in vars(part).values() if isinstance(value, float))
 
 
 @dataclass(frozen=True, slots=True)
