@@ -69,7 +69,7 @@ class LinearLaw(ServiceLaw):
     @classmethod
     def takes(cls, document: Document) -> bool:
         """Say whether a document asks for continuous batches."""
-        return not isinstance(document, LinearFields) or document.batching == "continuous"
+        return getattr(document, "batching", "continuous") == "continuous"
 
     @classmethod
     def parameters(cls, document: Document) -> tuple[float, float, float, float]:

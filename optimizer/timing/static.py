@@ -131,7 +131,7 @@ class StaticLaw(ServiceLaw):
 
 def is_static(document: Document) -> bool:
     """Say whether a document asks for static batches."""
-    return isinstance(document, LinearFields) and document.batching != "continuous"
+    return getattr(document, "batching", "continuous") != "continuous"
 
 
 def longest_to_mean(cv: FloatArray, batch: FloatArray, power: int = 1) -> FloatArray:

@@ -3,7 +3,7 @@
 A law is a file beside this one and an entry here: its fields a base of `LawFields`, itself in `LAWS`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -50,20 +50,28 @@ LAWS: tuple[type[Law], ...] = (
 
 def laws_given(document: Document) -> list[type[Law]]:
     """Return the laws of which a document gives any part."""
-    given = {name for name, value in vars(document).items() if value is not None}
-    return [law for law in LAWS if not given.isdisjoint(law.parts) and law.takes(document)]
+    return _laws_with(document, lambda _: True)
 
 
 def laws_known(document: Document) -> list[type[Law]]:
     """Return the laws of which a document gives a non-zero parameter."""
-    return [law for law in laws_given(document) if any(_parameters(document, law))]
+    return _laws_with(document, _has_parameter)
 
 
-def _parameters(document: Document, law: type[Law]) -> Iterator[float]:
-    for name in law.parts:
-        part = getattr(document, name)
-        if part is not None:
-            yield from (value for value in vars(part).values() if isinstance(value, float))
+def _laws_with(document: Document, counts: Callable[[Document], bool]) -> list[type[Law]]:
+    """Return the laws of which a document gives a part that counts."""
+    fields, found = vars(document), []
+    for law in LAWS:
+        for name in law.parts:
+            part = fields.get(name)
+            if part is not None and counts(part) and law.takes(document):
+                found.append(law)
+                break
+    return found
+
+
+def _has_parameter(part: Document) -> bool:
+    return any(value != 0 for value in vars(part).values() if isinstance(value, float))
 
 
 @dataclass(frozen=True, slots=True)
