@@ -183,8 +183,9 @@ class Document(BaseModel):
         if not isinstance(data, dict):
             return data
         known = _wire_names(cls)
-        if data.keys() <= known.exact and None not in data.values():
-            return data
+        if data.keys() <= known.exact:
+            nulls = None in data.values()
+            return {key: value for key, value in data.items() if value is not None} if nulls else data
         matched: dict[Any, Any] = {}
         for key, value in data.items():
             name = str(key)

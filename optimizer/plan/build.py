@@ -12,7 +12,6 @@ from optimizer.plan.document import (
     CapacityUse,
     Change,
     Level,
-    Placement,
     Plan,
     Pool,
     TargetFigure,
@@ -30,6 +29,7 @@ from optimizer.queueing.table import QUEUE_MODELS
 from optimizer.solvers.formulation import served_in_full
 from optimizer.solvers.levels import VALUE
 from optimizer.solvers.problem import Problem, Solution, units_used
+from optimizer.spec.schema import AllocationData
 from optimizer.tabulation import SECONDS_PER_MINUTE, SystemArrays, slowest_of
 
 
@@ -197,19 +197,19 @@ def _changes(candidates: Candidates, pools: dict[str, tuple[Pool, ...]]) -> tupl
     changes = []
     costs = candidates.arrays.servers.current_cost
     for s, (name, server) in enumerate(candidates.system.servers.items()):
-        current = server.current
-        now = Placement(accelerator=current.accelerator, num_replicas=current.num_replicas)
-        before = (now,) if current.is_running else ()
+        before = [_placed(server.current)] if server.current.is_running else []
         mine = pools.get(name, ())
-        after = tuple(
-            Placement(accelerator=pool.accelerator, num_replicas=pool.num_replicas) for pool in mine
-        )
+        after = [_placed(pool) for pool in mine]
         if before != after:
             difference = sum(pool.cost_cents_per_h for pool in mine) - float(costs[s])
             changes.append(
                 Change.model_validate({"server": name, "from": before, "to": after, "costChange": difference})
             )
     return tuple(changes)
+
+
+def _placed(item: AllocationData | Pool) -> dict[str, object]:
+    return {"accelerator": item.accelerator, "numReplicas": item.num_replicas}
 
 
 # --- reasons -------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ knows; `optimizer.queueing.table` lists them.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar, Self
 
@@ -60,11 +60,11 @@ class Performance:
         """Whether figures include percentiles of latencies."""
         return False
 
-    def excess(self, limits: Sequence[Mapping[Measure, float]]) -> FloatArray | None:  # noqa: ARG002
+    def excess(self, limits: Iterable[Mapping[Measure, float]]) -> FloatArray | None:  # noqa: ARG002
         """Return by how much the worst of some targets is exceeded, shape (R,), at most 0 where all hold.
 
         Args:
-            limits: the targets of each row.
+            limits: the targets of each row; read only where figures do not tell it.
 
         Returns:
             None where figures tell it as cheaply.

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.queueing.performance import Performance, QueueModel
+from optimizer.queueing.performance import QueueModel
 from optimizer.queueing.roots import closed_brackets
-from optimizer.queueing.targets import TARGET_TOLERANCE, Targets
+from optimizer.queueing.targets import TARGET_TOLERANCE, Targets, target_ratio
 
 TPS_STABILITY_SHARE = 0.9
 """With a throughput target, the share of the largest stable rate that may be used (the reference's)."""
@@ -69,8 +69,8 @@ def largest_rate(replicas: QueueModel, targets: Targets) -> Sizing:
     low = replicas.least_rate_rps
     high = np.where(targets.tps, TPS_STABILITY_SHARE, 1.0) * replicas.stable_rate_rps
     alike = _Alike.of(replicas, targets.tps)
-    least, most = alike.analyze(np.stack((low, high)))
-    at_low, at_high = _ratios(targets, least), _ratios(targets, most)
+    figures = alike.figures(targets, np.stack((low, high)))
+    at_low, at_high = _ratios(figures, targets)
     attainable = at_low[_WORST] - 1 <= TARGET_TOLERANCE
     rate = np.where(attainable, high, np.nan)
     together = np.zeros(at_high.shape, np.bool_)
@@ -81,7 +81,7 @@ def largest_rate(replicas: QueueModel, targets: Targets) -> Sizing:
         # A target met to the last bit at the least rate needs the tolerance again, for a sign to change.
         slack = np.where(at_low[which, row] - 1 > -TARGET_TOLERANCE, 2 * TARGET_TOLERANCE, 0.0)
         crossed = _Crossed(row, which, slack)
-        ends, at_ends = _narrowed(crossed, targets, np.stack((low, high)), (at_low, at_high), alike)
+        ends, at_ends = _narrowed(crossed, targets, np.stack((low, high)), np.stack((at_low, at_high)), alike)
         # What is crossed after another target of the row is, is of no account.
         first = np.full(len(rate), np.inf)
         np.minimum.at(first, row, ends.max(axis=0))
@@ -89,7 +89,7 @@ def largest_rate(replicas: QueueModel, targets: Targets) -> Sizing:
         mine = row[kept]
         excess = _Excess(replicas.take(mine), targets.take(mine), which[kept], slack[kept])
         np.minimum.at(rate, mine, _crossing(excess, ends[:, kept], at_ends[:, kept]))
-    return Sizing(rate, targets.figures(least), np.zeros(len(rate)))
+    return Sizing(rate, figures[0], np.zeros(len(rate)))
 
 
 def meet_targets_below(replicas: QueueModel, targets: Targets, max_rate_rps: FloatArray) -> BoolArray:
@@ -196,10 +196,10 @@ def _edge(excess: Callable[[float], float], inside: float, outside: float) -> fl
     return inside
 
 
-def _ratios(targets: Targets, performance: Performance) -> FloatArray:
-    """Return every figure over its target, and last the worst of them; shape (K + 1, R)."""
-    ratios = targets.ratios(performance)
-    return np.vstack([ratios, ratios.max(axis=0)])
+def _ratios(figures: FloatArray, targets: Targets) -> FloatArray:
+    """Return every figure over its target, and last the worst of them; shapes (..., K + 1, R)."""
+    ratios = target_ratio(figures, targets.limits)
+    return np.concatenate([ratios, ratios.max(axis=-2, keepdims=True)], axis=-2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,20 +223,22 @@ class _Alike:
         first, kind = _same_rows([*replicas.columns(), capped])
         return cls(replicas, first[kind])
 
-    def analyze(self, rates: FloatArray, rows: IntArray | None = None) -> list[Performance]:
-        """Return what some rows do, or all, at several rates each, which are equal where rows are alike.
+    def figures(self, targets: Targets, rates: FloatArray, rows: IntArray | None = None) -> FloatArray:
+        """Return what the targets of some rows measure, or of all, at several rates each, shape (n, K, R').
 
         Args:
-            rates: shape (n, R'); one performance is returned for each of the n.
+            targets: those of the rows.
+            rates: equal where rows are alike, shape (n, R').
             rows: the rows, shape (R',).
         """
+        if not self.replicas.knows_means_only:
+            replicas = self.replicas if rows is None else self.replicas.take(rows)
+            return np.stack([targets.figures(replicas.analyze(rate)) for rate in rates])
         first = self.first if rows is None else self.first[rows]
         own, chosen, place = np.unique(first, return_index=True, return_inverse=True)
-        if len(own) == len(first):
-            replicas = self.replicas if rows is None else self.replicas.take(rows)
-            return [replicas.analyze(rate) for rate in rates]
-        replicas = self.replicas.take(own)
-        return [replicas.analyze(rate[chosen]).take(place) for rate in rates]
+        found = self.replicas.take(np.tile(own, len(rates))).analyze(rates[:, chosen].ravel())
+        figures = targets.take(np.tile(chosen, len(rates))).figures(found)
+        return figures.reshape(-1, len(rates), len(own)).swapaxes(0, 1)[..., place]
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +268,7 @@ class _Excess:
         return type(self)(some, wanted, self.which[rows], self.slack[rows])
 
     def __call__(self, rate_rps: FloatArray) -> FloatArray:
-        ratios = _ratios(self.targets, self.replicas.analyze(rate_rps))
+        ratios = _ratios(self.targets.figures(self.replicas.analyze(rate_rps)), self.targets)
         return _excess_of(ratios[self.which, np.arange(len(self.which))], self.slack)
 
 
@@ -294,7 +296,7 @@ def _narrowed(
     crossed: _Crossed,
     targets: Targets,
     rates: FloatArray,
-    ratios: tuple[FloatArray, FloatArray],
+    ratios: FloatArray,
     alike: _Alike,
 ) -> tuple[FloatArray, FloatArray]:
     """Return the part of each bracket that is crossed first: cheaper than rounds of the search.
@@ -306,7 +308,7 @@ def _narrowed(
         crossed: K targets.
         targets: of all rows.
         rates: lower and upper end of each row's rates, shape (2, R).
-        ratios: all ratios at either end, each of shape (K', R).
+        ratios: all ratios at either end, shape (2, K', R).
         alike: the rows.
     """
     low, high = rates
@@ -314,9 +316,9 @@ def _narrowed(
     rows, place = np.unique(row, return_inverse=True)
     inner = low[rows] * (1 - CUTS)[:, np.newaxis] + high[rows] * CUTS[:, np.newaxis]
     wanted = targets.take(rows)
-    cut = [_ratios(wanted, found)[which, place] for found in alike.analyze(inner, rows)]
-    at_ends = np.stack([ratios[0][which, row], *cut, ratios[1][which, row]])
-    at_ends = _excess_of(at_ends, crossed.slack)
+    at_low, at_high = ratios[:, which, row]
+    between = _ratios(alike.figures(wanted, inner, rows), wanted)[:, which, place]
+    at_ends = _excess_of(np.vstack((at_low, between, at_high)), crossed.slack)
     over = at_ends[1:-1] > 0
     part = np.where(over.any(axis=0), over.argmax(axis=0), len(CUTS))[np.newaxis]
     sides = np.vstack((part, part + 1))

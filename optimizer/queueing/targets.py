@@ -134,7 +134,7 @@ class Targets:
     def met(self, performance: Performance) -> BoolArray:
         """Return whether a row keeps to all its latency targets, up to rounding; shape (R,)."""
         if MISSED not in self.measures:
-            excess = performance.excess([self.limits_of(row) for row in range(len(self.tps))])
+            excess = performance.excess(self.limits_of(row) for row in range(len(self.tps)))
             if excess is not None:
                 return np.asarray(excess <= MISS_TOLERANCE)
         return np.asarray(meets_target(self.figures(performance), self.limits).all(axis=0))

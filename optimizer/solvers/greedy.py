@@ -10,13 +10,19 @@ import heapq
 
 import numpy as np
 
-from optimizer.arrays import runs
+from optimizer.arrays import IntArray, runs
 from optimizer.solvers.levels import levels_of
 from optimizer.solvers.problem import Problem, Solution, Status
 
 
 def solve_greedy(problem: Problem) -> Solution:
     """Choose one candidate per server, greedily, within the capacities."""
+    replicas = greedy_replicas(problem)
+    return Solution(replicas, Status.heuristic, "greedy", levels_of(problem, replicas, proved=False))
+
+
+def greedy_replicas(problem: Problem) -> IntArray:
+    """Return the replicas of each candidate that are chosen greedily, shape (C,)."""
     table, value, changed = problem.table, problem.value, problem.changed
     units = problem.table.units
     replicas = np.zeros(len(table), np.int64)
@@ -41,4 +47,4 @@ def solve_greedy(problem: Problem) -> Solution:
                 left[table.kind[candidate]] -= units[candidate]
         elif choices[server]:
             heapq.heappush(waiting, entry(server))
-    return Solution(replicas, Status.heuristic, "greedy", levels_of(problem, replicas, proved=False))
+    return replicas

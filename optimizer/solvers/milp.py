@@ -21,7 +21,6 @@ from optimizer.solvers.levels import (
     is_better,
     levels_of,
     served,
-    service_levels,
     value_of,
     value_slack,
 )
@@ -80,7 +79,7 @@ class _Run:
         self.problem, self.formulation, self.session = problem, formulation, session
         self.gap = gap_target(problem.options, len(formulation.columns))
         self.deadline = deadline
-        self.service = service_levels(problem)
+        self.service = problem.service
         self.columnless = ~np.isin(np.arange(len(problem.priority)), formulation.servers)
         self.best = self._first_point(seed)
         self.levels: list[Level] = []

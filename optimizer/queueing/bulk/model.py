@@ -4,7 +4,7 @@ For Poisson arrivals the figures are exact; others are simulated. Source: Neuts,
 queues with Poisson input (1967); docs/math.md has the equations.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import ClassVar, Self
 
@@ -53,7 +53,7 @@ class BulkPerformance(Performance):
         """Whether figures include percentiles of latencies: they do."""
         return True
 
-    def excess(self, limits: Sequence[Mapping[Measure, float]]) -> FloatArray:
+    def excess(self, limits: Iterable[Mapping[Measure, float]]) -> FloatArray:
         """Return by how much the worst target is exceeded, shape (R,): one probability for each."""
         rows = zip(self.rows, limits, strict=True)
         return np.array([_worst(row, mine) if mine else -1.0 for row, mine in rows])
