@@ -285,7 +285,6 @@ FACADE_USERS = ("optimizer.cli.main", "optimizer.cli.reporting", "rest_server.ap
 
 HOMES = {
     "joblib": ("optimizer.parallel", "optimizer.cluster"),
-    "threadpoolctl": ("optimizer.parallel",),
     "distributed": ("optimizer.cluster",),
     "numba": ("optimizer.simulation.machine.compiling",),
     "highspy": ("optimizer.solvers.highs",),

@@ -6,9 +6,9 @@ import numpy as np
 
 from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.answers import NEGLIGIBLE, NODES, STEP, WEIGHTS, fill_beyond, moved_on, sort_up
-from optimizer.queueing.bulk.chain import service_ms
 from optimizer.queueing.bulk.gaps import fill_beyond_gap
 from optimizer.queueing.bulk.poisson import fill_at_most, fill_chances
+from optimizer.queueing.bulk.service import service_ms
 from optimizer.simulation.batches import COLLECT, GAP, INTERVAL, OLDEST, BatchServer
 from optimizer.simulation.machine.compiling import compiled_with_arrays, entry_with_arrays
 

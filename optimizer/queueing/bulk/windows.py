@@ -6,9 +6,9 @@ import numpy as np
 
 from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.answers import fill_beyond, moments_between, moved_on, sort_up
-from optimizer.queueing.bulk.chain import FIRST_POINTS, room_beside, service_ms
 from optimizer.queueing.bulk.gaps import beyond_gap, gap_visits
 from optimizer.queueing.bulk.poisson import fill_at_most, fill_chances
+from optimizer.queueing.bulk.service import FIRST_POINTS, room_beside, service_ms
 from optimizer.simulation.batches import COLLECT, GAP, INTERVAL, BatchServer
 from optimizer.simulation.machine.compiling import compiled_with_arrays, entry_with_arrays
 
