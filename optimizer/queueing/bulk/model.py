@@ -11,7 +11,6 @@ from typing import ClassVar, Self
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.parallel import algebra_in_one_thread
 from optimizer.queueing.bulk.nodes import Working, promised, working
 from optimizer.queueing.bulk.passing import Passing, passing
 from optimizer.queueing.bulk.sampled import Sampled, sampled
@@ -205,8 +204,7 @@ class BulkQueues(QueueModel):
             return sampled(line, rate, cv)
         if line.jobs != ALL_JOBS:
             return working(line, rate)
-        with algebra_in_one_thread():
-            return passing(line, rate) if line.stations else steady(line.server, rate)
+        return passing(line, rate) if line.stations else steady(line.server, rate)
 
     def analyze(self, rate_rps: FloatArray) -> BulkPerformance:
         """Return means and distributions at arrival rates > 0, shape (R,).
