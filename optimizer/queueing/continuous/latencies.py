@@ -116,7 +116,7 @@ class Places:
 
 
 def _variance_cut(shape: FloatArray, scale: FloatArray, most: FloatArray) -> FloatArray:
-    """Return the variance of the smaller of a gamma variable and a limit (eq. 124)."""
+    """Return the variance of the smaller of a gamma variable and a limit (eq. 129)."""
     full = most / scale
     mean = shape * scale * gammainc(shape + 1, full) + most * gammaincc(shape, full)
     square = shape * (shape + 1) * scale**2 * gammainc(shape + 2, full) + most**2 * gammaincc(shape, full)

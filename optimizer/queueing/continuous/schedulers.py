@@ -211,7 +211,7 @@ def _decodes(
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return answers in progress, their dispersion, those that one of them sees, and what these hold.
 
-    Requests of long contexts make their own iterations longer, and so are met more often (eq. 68, 123).
+    Requests of long contexts make their own iterations longer, and so are met more often (eq. 68, 128).
     """
     decodes = np.minimum(rate * replicas.steps * guess_ms, replicas.places)
     scv = replicas.arrival_scv
