@@ -31,8 +31,11 @@ def planned(*servers: Json, **sections: Any) -> Json:
 
 def rates_of_batches(batches: range) -> list[float]:
     """Return the largest rate of a replica of the heavy server at each batch limit; 0: none [requests/s]."""
-    law, shape = PerfParms.model_validate(LAW), {"in_tokens": 1024, "out_tokens": 256}
-    replicas = [Replica(max_batch=batch, max_queue=10 * batch, iteration=law, **shape) for batch in batches]
+    law = PerfParms.model_validate(LAW)
+    replicas = [
+        Replica(max_batch=batch, max_queue=10 * batch, in_tokens=1024, out_tokens=256, iteration=law)
+        for batch in batches
+    ]
     found = size_replicas(replicas, [LatencyTargets(ttft_ms=900, itl_ms=50)] * len(replicas))
     return [sizing.max_rate_rps if isinstance(sizing, ReplicaSizing) else 0.0 for sizing in found]
 

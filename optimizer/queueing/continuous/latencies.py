@@ -120,7 +120,7 @@ def _variance_cut(shape: FloatArray, scale: FloatArray, most: FloatArray) -> Flo
     full = most / scale
     mean = shape * scale * gammainc(shape + 1, full) + most * gammaincc(shape, full)
     square = shape * (shape + 1) * scale**2 * gammainc(shape + 2, full) + most**2 * gammaincc(shape, full)
-    return np.maximum(square - mean**2, 0.0)
+    return np.asarray(np.maximum(square - mean**2, 0.0))
 
 
 @dataclass(frozen=True, slots=True)
