@@ -92,7 +92,7 @@ class LawTable:
         law = np.array([LAWS.index(mine[0]) if mine else -1 for mine in known], dtype=np.int64)
         tables = []
         for i, kind in enumerate(LAWS):
-            rows = [kind.parameters(documents[row]) for row in np.flatnonzero(law == i)]
+            rows = [kind.parameters(documents[row]) for row in np.flatnonzero(law == i).tolist()]
             table = np.zeros((len(rows[0]) if rows else 0, len(documents)))
             table[:, law == i] = np.array(rows).T if rows else 0.0
             tables.append(frozen(table))
