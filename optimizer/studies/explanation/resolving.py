@@ -114,7 +114,10 @@ def plan_of(
         raise OutOfTimeError
     problem = build_problem(candidates)
     known = None if before is None else before.known(problem, restricts=restricts, carries_more=carries_more)
-    return make_plan(candidates, problem, choose(problem, deadline=deadline, known=known))
+    solution = choose(problem, deadline=deadline, known=known)
+    if before is not None:
+        before.note(solution, restricts=restricts)
+    return make_plan(candidates, problem, solution)
 
 
 # --- changed questions -----------------------------------------------------------------------------------
