@@ -82,10 +82,10 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("bulk.pending", "bulk.totals"),
         ("bulk.services", "bulk.windows"),
         ("bulk.beyond",),
-        ("bulk.steady", "bulk.sampled", "bulk.stations", "bulk.nodes"),
+        ("bulk.steady", "bulk.sampled", "bulk.stations", "bulk.nodes", "bulk.sure"),
         ("bulk.passing",),
         ("continuous.model", "reference", "bulk.model", "targets"),
-        ("static",),
+        ("static", "intervals"),
         ("sizing", "table"),
     ),
     "optimizer.simulation": (

@@ -10,7 +10,7 @@ import math
 import numpy as np
 from scipy.special import pdtrc
 
-from optimizer.arrays import FloatArray
+from optimizer.arrays import FloatArray, IntArray
 from optimizer.queueing.bulk.gaps import gap_table
 from optimizer.queueing.bulk.poisson import largest_count
 from optimizer.queueing.bulk.services import beyond_in_service
@@ -56,13 +56,11 @@ def beyond(
         first = np.concatenate((first[:far], np.zeros(largest_count(rate * spacing))))
     kinds = 1 if clock or server.slope_ms == 0 else size
     count = np.arange(size + 1 - kinds, size + 1)
-    durations: FloatArray = server.base_ms + server.slope_ms * count
-    if clock:
-        durations[:] = spacing
+    durations = np.full(kinds, spacing) if clock else _services(server, count)
     flows, rooms = np.zeros(kinds), np.array([float(_room_beside(server, size))])
     if server.counts_system and _fill_up(server, rate, starts):
         count = np.arange(1, size + 1)
-        durations = server.base_ms + server.slope_ms * count
+        durations = _services(server, count)
         flows, rooms = np.zeros(size), np.array([float(server.room - n) for n in count])
     if len(flows) > 1:
         flows[: size - 1] = starts[1:size]
@@ -88,6 +86,11 @@ def _room_beside(server: BatchServer, n: int) -> int:
 def _fill_up(server: BatchServer, rate: float, starts: FloatArray) -> bool:
     """Say whether services that leave nobody over may fill what room is beside a full batch."""
     count = np.arange(1, server.size)
-    means = rate * (server.base_ms + server.slope_ms * count)
+    means = rate * _services(server, count)
     room = server.room - server.size
     return room <= 0 or float(starts[1 : server.size] @ pdtrc(room - 1, means)) > UNLIKELY
+
+
+def _services(server: BatchServer, count: IntArray) -> FloatArray:
+    """Return how long so many are served together."""
+    return np.asarray(server.base_ms + server.slope_ms * count)

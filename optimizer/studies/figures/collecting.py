@@ -149,7 +149,8 @@ def _fewest_replicas(server: BulkQueues, load_rps: float, limits: dict[Measure, 
 
 
 def _meets(server: BulkQueues, rate_rps: float, limits: dict[Measure, float]) -> bool:
-    return float(server.excess(np.array([rate_rps]), [limits])[0]) <= 0
+    excess = server.judge(0).at(rate_rps)
+    return all(excess(*target) <= 0 for target in limits.items())
 
 
 def _panels(
