@@ -5,16 +5,15 @@ answer. Where latencies step with the rate, all targets are one function, the la
 numbers refer to ``docs/math.md``.
 """
 
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.queueing.intervals import highest_intervals
 from optimizer.queueing.performance import QueueModel
 from optimizer.queueing.roots import closed_brackets
 from optimizer.queueing.targets import TARGET_TOLERANCE, Targets, target_ratio
@@ -29,14 +28,6 @@ _WORST = -1
 """Row of `_ratios` that has the worst of them."""
 LOADS_BELOW_MAX_RATE = 32
 """Loads, in equal steps up to the largest rate, at which targets are looked at where chunks step."""
-RATES_SCANNED = 24
-"""Rates at which targets are looked at, from the largest down, where windows make answers late."""
-EDGE_SHARE = 1e-3
-"""Share of a bracket that a secant leaves at either end."""
-MOST_KEPT = 3
-"""Steps after which an end that stays makes way for the middle."""
-SHARE_TOLERANCE = 1e-7
-"""Relative width of the bracket around a rate that is found by probabilities."""
 SMALLEST_RATIO = 1e-30
 """Stands for a latency of zero (no prompt, no wait) where its logarithm is taken."""
 
@@ -109,32 +100,16 @@ def meet_targets_below(replicas: QueueModel, targets: Targets, max_rate_rps: Flo
 
 
 def _highest_interval(replicas: QueueModel, targets: Targets) -> Sizing:
-    """Return the highest rates of each row between which its targets hold, by one probability a rate.
-
-    Without a window latencies grow with the rate. With one they are long at low rates as well, so that rates
-    are looked at downwards, and the first that hold are the answer.
-    """
+    """Return the highest rates of each row between which its targets hold, by one probability a rate."""
     alone, same = _same_rows([*replicas.columns(), *targets.limits])
     if len(alone) < len(same):
         sized = _highest_interval(replicas.take(alone), targets.take(alone))
         return Sizing(sized.max_rate_rps[same], sized.least[:, same], sized.lowest_rate_rps[same])
-    count = len(targets.tps)
-    found, lowest = np.full(count, np.nan), np.zeros(count)
-    least = np.zeros((len(targets.measures), count))
-    low, high = replicas.least_rate_rps, replicas.stable_rate_rps
-    for row in range(count):
-        one, wanted = replicas.take(np.array([row])), targets.take(np.array([row]))
-        limits = [wanted.limits_of(0)]
-
-        @cache
-        def excess(rate_rps: float, one: QueueModel = one, limits: Any = limits) -> float:
-            return float(one.excess(np.array([rate_rps]), limits)[0])
-
-        scanned = RATES_SCANNED if replicas.steps[row] else 2
-        rates = np.geomspace(high[row], low[row], scanned).tolist()
-        found[row], lowest[row], best = _interval(excess, rates)
-        if np.isnan(found[row]):
-            least[:, row] = wanted.figures(one.analyze(np.array([best])))[:, 0]
+    found, lowest, best = highest_intervals(replicas, targets)
+    least = np.zeros((len(targets.measures), len(found)))
+    for row in np.flatnonzero(np.isnan(found)):  # one by one: others may have targets on other percentiles
+        one = np.array([row])
+        least[:, one] = targets.take(one).figures(replicas.take(one).analyze(best[one]))
     return Sizing(found, least, lowest)
 
 
@@ -150,50 +125,6 @@ def _same_rows(columns: Sequence[NDArray[Any]]) -> tuple[IntArray, IntArray]:
     whole = keys.view(np.dtype((np.void, keys.shape[1]))).ravel()
     _, first, kind = np.unique(whole, return_index=True, return_inverse=True)
     return first, kind
-
-
-def _interval(excess: Callable[[float], float], rates: list[float]) -> tuple[float, float, float]:
-    """Return the ends of the highest interval without excess, and the rate with the least of it.
-
-    Args:
-        excess: at most zero where all targets hold.
-        rates: descending.
-    """
-    values = [excess(rates[0])]
-    for rate in rates[1:]:
-        if values[-1] <= 0:
-            break
-        values.append(excess(rate))
-    best = rates[int(np.argmin(values))]
-    if values[-1] > 0:
-        return np.nan, 0.0, best
-    top = rates[0]
-    i = len(values) - 1
-    if i > 0:
-        top = _edge(excess, rates[i], rates[i - 1])
-    for above, below in itertools.pairwise(rates[i:]):
-        if excess(below) > 0:
-            return top, _edge(excess, above, below), best
-    return top, rates[-1], best
-
-
-def _edge(excess: Callable[[float], float], inside: float, outside: float) -> float:
-    """Return where the excess begins between a rate without and one with, on the side without."""
-    at_inside, at_outside = excess(inside), excess(outside)
-    kept = 0
-    while abs(outside - inside) > SHARE_TOLERANCE * inside:
-        # Illinois: a secant whose end that stays is weighed down; the middle where that gains too little.
-        share = at_inside / (at_inside - at_outside) if at_inside < 0 else 0.5
-        share = min(max(share, EDGE_SHARE), 1 - EDGE_SHARE) if abs(kept) < MOST_KEPT else 0.5
-        between = inside + share * (outside - inside)
-        found = excess(between)
-        if found <= 0:
-            inside, at_inside, kept = between, found, max(kept, 0) + 1
-            at_outside /= 2 if kept > 1 else 1
-        else:
-            outside, at_outside, kept = between, found, min(kept, 0) - 1
-            at_inside /= 2 if kept < -1 else 1
-    return inside
 
 
 def _ratios(figures: FloatArray, targets: Targets) -> FloatArray:
