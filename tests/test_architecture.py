@@ -75,16 +75,17 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("performance",),
         ("continuous.replicas",),
         ("continuous.schedulers", "continuous.latencies"),
-        ("bulk", "bulk.limits", "bulk.poisson", "bulk.lattice"),
+        ("bulk", "bulk.limits", "bulk.poisson", "bulk.lattice", "bulk.service", "bulk.longrun"),
+        ("bulk.opened",),
         ("bulk.chain",),
         ("bulk.answers", "bulk.gaps"),
-        ("bulk.totals",),
+        ("bulk.pending", "bulk.totals"),
         ("bulk.services", "bulk.windows"),
         ("bulk.beyond",),
-        ("bulk.steady", "bulk.sampled", "bulk.stations", "bulk.nodes"),
+        ("bulk.steady", "bulk.sampled", "bulk.stations", "bulk.nodes", "bulk.sure"),
         ("bulk.passing",),
         ("continuous.model", "reference", "bulk.model", "targets"),
-        ("static",),
+        ("static", "intervals"),
         ("sizing", "table"),
     ),
     "optimizer.simulation": (
@@ -94,7 +95,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("law",),
         ("clients",),
         ("machine", "machine.compiling", "machine.state"),
-        ("machine.times", "machine.queue", "machine.decodes"),
+        ("machine.times", "machine.queue", "machine.decodes", "machine.heaps"),
         ("machine.memory",),
         ("machine.clients", "machine.scheduler"),
         (
@@ -287,7 +288,6 @@ FACADE_USERS = ("optimizer.cli.main", "optimizer.cli.reporting", "rest_server.ap
 
 HOMES = {
     "joblib": ("optimizer.parallel", "optimizer.cluster"),
-    "threadpoolctl": ("optimizer.parallel",),
     "distributed": ("optimizer.cluster",),
     "numba": ("optimizer.simulation.machine.compiling",),
     "highspy": ("optimizer.solvers.highs",),

@@ -87,7 +87,9 @@ class Places:
     wait_ms: FloatArray
     """Mean wait of those that do."""
     variance: FloatArray
-    """Variance of the number of requests inside."""
+    """Variance of the number of requests inside, those that wait for a place included."""
+    batch_variance: FloatArray
+    """Variance of those that have a place."""
 
     @classmethod
     def of(
@@ -109,7 +111,16 @@ class Places:
         spread_of_both = np.maximum(replicas.arrival_scv, LEAST_SCV) + replicas.answer_scv
         wait = spread_of_both / 2 / (1 - load) / leaving
         below = gammainc(shape, full)
-        return cls(tail / np.maximum(below + tail, 1e-300), wait, variance)
+        with_place = _variance_cut(shape, scale, replicas.places)
+        return cls(tail / np.maximum(below + tail, 1e-300), wait, variance, with_place)
+
+
+def _variance_cut(shape: FloatArray, scale: FloatArray, most: FloatArray) -> FloatArray:
+    """Return the variance of the smaller of a gamma variable and a limit (eq. 129)."""
+    full = most / scale
+    mean = shape * scale * gammainc(shape + 1, full) + most * gammaincc(shape, full)
+    square = shape * (shape + 1) * scale**2 * gammainc(shape + 2, full) + most**2 * gammaincc(shape, full)
+    return np.asarray(np.maximum(square - mean**2, 0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +302,7 @@ def _itl_variance(
     read_square = replicas.times.kv_read_per_token_ms**2
     inside = rate * steps * found.mean_ms * found.mean_ms / np.maximum(standing, 1e-12)
     averaged = FIXED_LIFE + (RANDOM_LIFE - FIXED_LIFE) * np.minimum(answer_scv, 1.0)
+    averaged *= places.batch_variance / np.maximum(places.variance, 1e-12)
     batch = averaged * (per_decode**2 * places.variance + read_square * replicas.context_variance * inside)
     batch += read_square * replicas.own_context_variance
     stall = prompts.stall_ms**2 * (1 + replicas.prompt_scv)

@@ -17,10 +17,8 @@ from optimizer.solvers.known import Known, differing, repaired
 from optimizer.solvers.levels import (
     CHANGES,
     VALUE,
-    ServiceLevel,
     levels_of,
     served,
-    service_levels,
     value_of,
     value_slack,
 )
@@ -31,7 +29,15 @@ from optimizer.solvers.patterns.parts import Parts, parts_of
 from optimizer.solvers.patterns.pool import Exclusion, pool_of
 from optimizer.solvers.patterns.program import Measure, Pin, Program
 from optimizer.solvers.patterns.relaxation import Relaxed, relax
-from optimizer.solvers.problem import Level, Problem, Solution, Status, gap_target, units_used
+from optimizer.solvers.problem import (
+    Level,
+    Problem,
+    ServiceLevel,
+    Solution,
+    Status,
+    gap_target,
+    units_used,
+)
 from optimizer.solvers.room import with_more_room
 from optimizer.solvers.seeds import best_seed
 
@@ -104,7 +110,7 @@ class _Run:
             self.incumbent.offer(repaired(problem, known.replicas))
         self.gap = gap_target(problem.options, len(self.parts.row))
         self.servers = len(problem.priority)
-        self.service = service_levels(problem)
+        self.service = problem.service
         self.columnless = ~np.isin(np.arange(self.servers), self.parts.server)
         self.start = np.flatnonzero(~self.pool.options.served)
         self.changed_servers = np.ones(self.servers, np.bool_)
