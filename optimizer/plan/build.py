@@ -120,31 +120,35 @@ def _pools(candidates: Candidates, problem: Problem, replicas: IntArray) -> dict
         zip(loaded.tolist(), _target_figures(arrays, server[loaded], measured.targets), strict=True)
     )
     collected = _collected(candidates, table.take(chosen), loaded, measured)
+    rows = zip(
+        server.tolist(),
+        table.accelerator[chosen].tolist(),
+        count.tolist(),
+        table.max_batch[chosen].tolist(),
+        (table.cost_per_replica[chosen] * count).tolist(),
+        (carried * SECONDS_PER_MINUTE).tolist(),
+        (most * SECONDS_PER_MINUTE).tolist(),
+        strict=True,
+    )
+    shown = {name: values.tolist() for name, values in figures.items()}
     pools: dict[str, tuple[Pool, ...]] = {}
-    for i, c in enumerate(chosen):
+    for i, (s, a, replicas_here, max_batch, cost, rate_rpm, max_rate_rpm) in enumerate(rows):
+        mine = {name: values[i] for name, values in shown.items()}
         pool = Pool(
-            accelerator=arrays.accelerator_names[table.accelerator[c]],
-            num_replicas=int(count[i]),
-            max_batch=int(table.max_batch[c]),
-            cost_cents_per_h=float(table.cost_per_replica[c] * count[i]),
-            arrival_rate_rpm=float(carried[i] * SECONDS_PER_MINUTE),
-            max_arrival_rate_rpm=float(most[i] * SECONDS_PER_MINUTE),
-            itl_ms=float(figures["itl_ms"][i]),
-            ttft_ms=float(figures["ttft_ms"][i]),
-            wait_ms=float(figures["wait_ms"][i]),
-            utilization=float(figures["utilization"][i]),
-            loss=float(figures["loss"][i]),
+            accelerator=arrays.accelerator_names[a],
+            num_replicas=replicas_here,
+            max_batch=max_batch,
+            cost_cents_per_h=cost,
+            arrival_rate_rpm=rate_rpm,
+            max_arrival_rate_rpm=max_rate_rpm,
+            **mine,
             targets=figures_of.get(i, ()),
             **collected[i],
-            estimated=candidates.estimated(int(server[i]), int(table.accelerator[c])),
-            provenance=candidates.provenance(int(server[i]), int(table.accelerator[c])),
-            outside=candidates.outside(
-                int(server[i]),
-                int(table.accelerator[c]),
-                float(figures["utilization"][i] * table.max_batch[c]),
-            ),
+            estimated=candidates.estimated(s, a),
+            provenance=candidates.provenance(s, a),
+            outside=candidates.outside(s, a, mine["utilization"] * max_batch),
         )
-        name = arrays.server_names[server[i]]
+        name = arrays.server_names[s]
         pools[name] = (*pools.get(name, ()), pool)
     return pools
 

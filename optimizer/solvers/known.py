@@ -26,6 +26,8 @@ class Known:
     """What it reached, with bounds."""
     restricts: bool = False
     """Whether every answer of the problem at hand is one of the other, so that its bounds hold."""
+    by_replicas: bool = False
+    """Whether numbers of replicas come first, as problems like the one at hand are proved by them."""
     with_less: Problem | None = None
     """The other problem, if the one at hand differs in that some candidates of it carry more."""
 

@@ -191,6 +191,8 @@ class Solution:
     status: Status
     solver: SolverName
     levels: tuple[Level, ...]
+    by_replicas: bool = False
+    """Whether numbers of replicas proved it, after patterns did not."""
 
     def level(self, name: str) -> Level:
         """Return the level of that name."""

@@ -52,12 +52,13 @@ def check_server(server: Server, prefix: str, profiles: Iterable[ModelProfile]) 
     """
     mine = list(profiles)
     load = server.current.load
-    if any(is_static(profile) for profile in mine) and "out_tokens_cv" not in load.model_fields_set:
+    if "out_tokens_cv" not in load.model_fields_set and any(map(is_static, mine)):
         raise SpecError(f"{prefix}currentAlloc.load.outTokensCV: {LENGTHS_NEEDED}")
     batched = [profile for profile in mine if profile.batch is not None]
     if not batched:
         own = ("batch_trigger", "batch_timeout_ms", "batch_window", "queue_counts", "stages", "jobs")
-        given = [name for name in own if getattr(server, name) != Server.model_fields[name].default]
+        stated = [name for name in own if name in server.model_fields_set]
+        given = [name for name in stated if getattr(server, name) != Server.model_fields[name].default]
         if given and mine:
             raise SpecError(
                 f"{prefix}{Server.model_fields[given[0]].alias}: {server.model!r} has no batchParms, and "

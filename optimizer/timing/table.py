@@ -64,7 +64,7 @@ def _laws_with(document: Document, counts: Callable[[Document], bool]) -> list[t
     for law in LAWS:
         for name in law.parts:
             part = fields.get(name)
-            if part is not None and counts(part) and law.takes(document):
+            if part is not None and law.takes(document) and counts(part):
                 found.append(law)
                 break
     return found
@@ -92,9 +92,7 @@ class LawTable:
         law = np.array([LAWS.index(mine[0]) if mine else -1 for mine in known], dtype=np.int64)
         tables = []
         for i, kind in enumerate(LAWS):
-            rows = [
-                kind.parameters(document) for document, mine in zip(documents, law, strict=True) if mine == i
-            ]
+            rows = [kind.parameters(documents[row]) for row in np.flatnonzero(law == i).tolist()]
             table = np.zeros((len(rows[0]) if rows else 0, len(documents)))
             table[:, law == i] = np.array(rows).T if rows else 0.0
             tables.append(frozen(table))

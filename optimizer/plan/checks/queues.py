@@ -244,9 +244,12 @@ def _is_largest(queues: QueueModel, targets: Targets, rate_rps: FloatArray) -> B
     Where latencies step, two rates tell nothing of those below.
     """
     limit = np.where(targets.tps, TPS_STABILITY_SHARE, 1.0) * queues.stable_rate_rps
+    twice = np.tile(np.arange(len(rate_rps)), 2)
     below, above = rate_rps * (1 - RELATIVE_TOLERANCE / 2), rate_rps * (1 + RELATIVE_TOLERANCE / 2)
-    meets = (targets.ratios(queues.analyze(below)) - 1 <= 2 * TARGET_TOLERANCE).all(axis=0)
-    over = (targets.ratios(queues.analyze(above)) - 1 > FLAT).any(axis=0)
+    around = queues.take(twice).analyze(np.concatenate([below, above]))
+    below, above = np.split(targets.take(twice).ratios(around) - 1, 2, axis=1)
+    meets = (below <= 2 * TARGET_TOLERANCE).all(axis=0)
+    over = (above > FLAT).any(axis=0)
     at_limit = np.abs(rate_rps - limit) <= RELATIVE_TOLERANCE / 2 * limit
     seen: BoolArray = (rate_rps > 0) & meets & (at_limit | (over & (rate_rps < limit)))
     return seen & ~queues.steps

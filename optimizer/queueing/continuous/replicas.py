@@ -83,7 +83,7 @@ class Replicas:
         Long answers are met more often; the third moment of answers is that of a lognormal length.
         """
         scv, answer = self.answer_scv, self.steps + 1
-        return self.prompt**2 * self.prompt_scv + answer**2 * ((1 + scv) ** 3 - (1 + scv) ** 2) / 4
+        return self.prompt**2 * self.prompt_scv + answer**2 * scv * (1 + scv) ** 2 / 4
 
     @property
     def own_context_variance(self) -> FloatArray:

@@ -13,8 +13,9 @@ from optimizer.studies.explanation.document import Effect, Interval
 from optimizer.studies.explanation.intervals import Direction, interval_of
 from optimizer.studies.explanation.resolving import Inquiry, effect, no_worse, plan_of
 
-ROUNDS = (0.5, 1.0)
-"""Part of the time left of each round of solves: what is proved quickly comes first."""
+ROUNDS = ((0.25, 0.0), (1.0, 0.12))
+"""Part of the time left of each round of solves, and of that the part of each question at least: what is
+proved quickly comes first."""
 DRAFT_S = 0.02
 """Time that is kept for the interval of each question [s]."""
 DRAFTS_SHARE = 0.2
@@ -59,9 +60,9 @@ def answered(before: Before, questions: Mapping[_Key, Question], inquiry: Inquir
     kept_s = min(DRAFT_S * len(questions), DRAFTS_SHARE * inquiry.deadline.left_s)
     solving = Inquiry(inquiry.deadline.later(-kept_s))
     asked = {key: _Asked(before, question) for key, question in questions.items()}
-    for share in ROUNDS:
+    for share, least in ROUNDS:
         left = {key: item for key, item in asked.items() if not item.proved}
-        solving.part(share).attempt(_Asked.solve, left)
+        solving.part(share).attempt(_Asked.solve, left, least)
     left = {key: item for key, item in asked.items() if item.interval is not None or item.plan is None}
     if not all(item.restricts for item in left.values()):
         before.find_multipliers(inquiry.deadline)

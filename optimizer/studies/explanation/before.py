@@ -21,6 +21,8 @@ from optimizer.solvers.patterns.proofs import Multipliers, Provable
 from optimizer.solvers.problem import Level, Problem, Solution, Status, build_problem
 from optimizer.solvers.saturation import share_leftover
 
+PROVED_BY_REPLICAS = 2
+"""Answers proved by numbers of replicas, more than by patterns, from which on these come first."""
 SAME = 1e-9
 """Relative difference of two values of a level that is rounding."""
 
@@ -33,6 +35,8 @@ class Before:
         self.ordered = provable_levels(plan, candidates)
         """Levels of which the optimum can only be worse where something is taken away."""
         self._multipliers: dict[str, Multipliers] = {}
+        self._by_replicas = {True: 0, False: 0}
+        """Answers that numbers of replicas proved less those that patterns did, by whether they restrict."""
 
     @cached_property
     def problem(self) -> Problem:
@@ -75,8 +79,14 @@ class Before:
             left_out=self._left_out,
             levels=self._levels,
             restricts=restricts,
+            by_replicas=self._by_replicas[restricts] >= PROVED_BY_REPLICAS,
             with_less=self.problem if carries_more else None,
         )
+
+    def note(self, solution: Solution, *, restricts: bool) -> None:
+        """Note which formulation proved the answer to a question, for those of its kind that follow."""
+        if solution.status is Status.optimal:
+            self._by_replicas[restricts] += 1 if solution.by_replicas else -1
 
     # --- without a solve ---------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from optimizer.studies.explanation.servers import explain_servers, server_questi
 from optimizer.studies.explanation.targets import price_targets, target_questions
 from optimizer.studies.explanation.units import explain_types, unit_questions
 
-QUESTIONS_SHARE = 0.75
+QUESTIONS_SHARE = 0.85
 """Part of the time left for what servers, units and targets cost, where a repair is sought as well."""
 
 
@@ -49,7 +49,7 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
     of_units = unit_questions(before) if server is None else {}
     of_targets = target_questions(before, servers)
     asked = inquiry.part(QUESTIONS_SHARE if needs_repair else 1.0)
-    answers = answered(before, {**of_servers, **of_units, **of_targets}, asked)
+    answers = answered(before, {**of_targets, **of_servers, **of_units}, asked)
     alternatives = settled(before, {key: answers[key] for key in of_servers}, inquiry.part(1 / 3))
     units = {key: answers[key] for key in of_units}
     types = explain_types(before, units, inquiry) if server is None else ()

@@ -60,12 +60,16 @@ class Inquiry:
         return answers
 
     def attempt(
-        self, work: Callable[[_Item, Deadline], _Result], questions: Mapping[_Key, _Item]
+        self,
+        work: Callable[[_Item, Deadline], _Result],
+        questions: Mapping[_Key, _Item],
+        least_share: float = 0.0,
     ) -> dict[_Key, _Result]:
         """Return the answers to those questions that are answered in time.
 
         Several are worked on at a time: the solver lets other threads run meanwhile. Each may take up to
-        twice an equal share of the time left.
+        twice an equal share of the time left, or the least share of it where that is more: few answers are
+        worth more than many beginnings.
 
         Raises:
             SolverError: the solver failed.
@@ -76,7 +80,8 @@ class Inquiry:
             place, item = numbered
             waiting = len(questions) - place
             try:
-                return (work(item, self._in_time(2 * threads / (waiting + threads))),)
+                share = max(2 * threads / (waiting + threads), least_share)
+                return (work(item, self._in_time(min(share, 1.0))),)
             except OutOfTimeError:
                 return None
 
@@ -114,7 +119,10 @@ def plan_of(
         raise OutOfTimeError
     problem = build_problem(candidates)
     known = None if before is None else before.known(problem, restricts=restricts, carries_more=carries_more)
-    return make_plan(candidates, problem, choose(problem, deadline=deadline, known=known))
+    solution = choose(problem, deadline=deadline, known=known)
+    if before is not None:
+        before.note(solution, restricts=restricts)
+    return make_plan(candidates, problem, solution)
 
 
 # --- changed questions -----------------------------------------------------------------------------------
