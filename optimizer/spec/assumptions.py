@@ -148,8 +148,11 @@ def check_target(target: ModelTarget, place: str, profiles: Iterable[ModelProfil
     """
     mine = list(profiles)
     _check_tokens(target, place, mine)
+    models = {QUEUE_MODELS[profile.queue_model] for profile in mine}
     listed = {limit.measure for limit in target.latency}
     for measure, _ in target.latency_targets():
+        if all(model.knows(measure) for model in models):
+            continue
         field = "percentile" if target.percentile is not None else "goodputShare"
         field = "latency" if measure in listed else field
         for profile in mine:
@@ -168,8 +171,8 @@ def check_target(target: ModelTarget, place: str, profiles: Iterable[ModelProfil
 def _check_tokens(target: ModelTarget, place: str, profiles: Iterable[ModelProfile]) -> None:
     """Refuse targets about tokens where there are none."""
     for profile in profiles:
-        for name in ("itl_ms", "ttft_ms", "user_tps", "tps"):
-            if profile.batch is not None and getattr(target, name):
+        for name in ("itl_ms", "ttft_ms", "user_tps", "tps") if profile.batch is not None else ():
+            if getattr(target, name):
                 raise SpecError(
                     f"{place}.{ModelTarget.model_fields[name].alias}: {profile.name!r} on "
                     f"{profile.accelerator!r} answers without tokens (batchParms); set latency in its place"

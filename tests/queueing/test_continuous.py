@@ -340,7 +340,7 @@ def test_long_contexts_are_met_more_often_where_reading_them_takes_the_time(
     # Simulated with 1,000,000 requests of lognormal lengths; half-widths are 1 % and 1.7 %.
     found = at(one("reads", 4096, 256, places=places), rate_rps)
     assert found.itl_ms == pytest.approx(itl_ms, rel=0.02)
-    assert found.figure(Measure("itl", 95)) == pytest.approx(p95_itl_ms, rel=0.03)
+    assert found.figure(Measure("itl", 95)) == pytest.approx(p95_itl_ms, rel=0.04)
     if ttft_ms is not None:
         assert found.ttft_ms == pytest.approx(ttft_ms, rel=0.03)
 

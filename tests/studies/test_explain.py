@@ -438,6 +438,15 @@ def test_a_question_that_is_not_solved_in_time_has_an_interval() -> None:
     assert "interval" not in whole.to_json()
 
 
+@pytest.mark.parametrize("mixed", [False, True])
+def test_a_fleet_without_any_cards_is_explained_also_without_time(*, mixed: bool) -> None:
+    source = generate_system(4, 4, 3, seed=1)
+    source = source.with_capacity(dict.fromkeys(source.capacity, 0)).with_options(heterogeneous=mixed)
+    for item in explain(source, time_limit_s=1e-6).types:
+        assert item.one_more is not None
+        assert item.one_more.interval is not None
+
+
 def test_repairs_without_an_answer_in_time_are_no_verdict() -> None:
     source = generate_system(8, 8, 4, seed=1, tightness=3.0)
     plan = solve(source)

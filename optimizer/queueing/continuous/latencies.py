@@ -101,7 +101,7 @@ class Places:
         spread = np.maximum(dispersion(inside, replicas.arrival_scv), LEAST_DISPERSION)
         # Only a share base/mean of an iteration does not grow with those inside (eq. 81).
         standing = replicas.times.standing_ms(found.seen)
-        variance = spread * inside * found.mean_ms / np.maximum(standing, 1e-12)
+        variance = spread * inside * replicas.alike_ms(found) / np.maximum(standing, 1e-12)
         shape, scale = inside**2 / variance, variance / inside
         full = replicas.places / scale
         log_density = (shape - 1) * np.log(full) - full - gammaln(shape) - np.log(scale)
@@ -298,9 +298,10 @@ def _itl_variance(
     """
     steps, answer_scv = replicas.steps, replicas.answer_scv
     standing = replicas.times.standing_ms(found.seen)
-    per_decode = (found.mean_ms - standing) / found.seen
+    alike = replicas.alike_ms(found)
+    per_decode = (alike - standing) / found.seen
     read_square = replicas.times.kv_read_per_token_ms**2
-    inside = rate * steps * found.mean_ms * found.mean_ms / np.maximum(standing, 1e-12)
+    inside = rate * steps * alike * alike / np.maximum(standing, 1e-12)
     averaged = FIXED_LIFE + (RANDOM_LIFE - FIXED_LIFE) * np.minimum(answer_scv, 1.0)
     averaged *= places.batch_variance / np.maximum(places.variance, 1e-12)
     batch = averaged * (per_decode**2 * places.variance + read_square * replicas.context_variance * inside)

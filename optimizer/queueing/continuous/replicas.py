@@ -116,6 +116,10 @@ class Replicas:
         context = decodes * self.context if held is None else held
         return self.times.ms(decodes, context, self.prompt, 1.0, self.prompt_square / 2)
 
+    def alike_ms(self, found: "Iteration") -> FloatArray:
+        """Return the mean iteration if requests of long contexts were met as often as others."""
+        return found.mean_ms - self.times.kv_read_per_token_ms * (found.held - found.seen * self.context)
+
     def prompt_slope_ms(self, decodes: FloatArray | float, tokens: FloatArray) -> FloatArray:
         """Return what one more token of prompts, with its share of a request, adds to an iteration [ms]."""
         times = self.times

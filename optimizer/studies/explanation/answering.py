@@ -64,7 +64,7 @@ def answered(before: Before, questions: Mapping[_Key, Question], inquiry: Inquir
         left = {key: item for key, item in asked.items() if not item.proved}
         solving.part(share).attempt(_Asked.solve, left, least)
     left = {key: item for key, item in asked.items() if item.interval is not None or item.plan is None}
-    if not all(item.restricts for item in left.values()):
+    if left:
         before.find_multipliers(inquiry.deadline)
     for item in left.values():
         item.bound(inquiry.deadline)

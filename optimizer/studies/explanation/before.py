@@ -121,7 +121,7 @@ class Before:
         reached = {level.name: level.value for level in self._levels}
         types = len(self.candidates.arrays.type_names)
         found = multipliers_of(provable, reached, types, deadline)
-        self._multipliers = {level.name: item for level, item, _ in found if level.name in self.ordered}
+        self._multipliers = {level.name: item for level, item, _ in found}
 
     def draft(self, candidates: Candidates, *, restricts: bool) -> Plan:
         """Return an answer that fits, with the bounds that the plan proves without a solve (eq. 123, 124).
@@ -140,6 +140,8 @@ class Before:
         )
         floors = dict.fromkeys((level.name for level in reached), 0.0) | {VALUE: _least_value(problem)}
         floors |= self._as_before(reached) if restricts else self._by_price(problem, full, reached)
+        settled = self._settled_bound if restricts and self._by_policy else -np.inf
+        floors[VALUE] = max(floors[VALUE], self._value_where_served(problem, full, reached, floors, settled))
         levels = tuple(Level(x.name, x.value, min(floors[x.name], x.value)) for x in reached)
         return make_plan(candidates, problem, Solution(shared, Status.feasible, "milp", levels))
 
@@ -164,12 +166,44 @@ class Before:
         for level in provable.levels():
             if values[level.name] == 0 and level.whole:
                 continue
-            if level.name not in self._multipliers:
+            if level.name not in self._multipliers or level.name not in self.ordered:
                 break
             floors[level.name] = provable.bound(level, self._multipliers[level.name])
             if floors[level.name] < values[level.name]:
                 break
         return floors
+
+    def _value_where_served(
+        self,
+        problem: Problem,
+        replicas: IntArray,
+        reached: tuple[Level, ...],
+        floors: dict[str, float],
+        settled: float,
+    ) -> float:
+        """Return what the plan proves of the value where all service is proved, also where a policy decides.
+
+        What a policy gives a server that runs may be worth less than nothing, by the price of moving at most.
+        """
+        service = [level for level in reached if level.name not in (VALUE, CHANGES)]
+        proved = all(floors[level.name] >= level.value * (1 - SAME) for level in service)
+        if not proved or VALUE not in self._multipliers or not len(problem.table):
+            return -np.inf
+        left = ~served(problem, replicas)
+        provable = Provable(problem, left, value_of(problem, replicas))
+        level = next(level for level in provable.levels() if level.name == VALUE)
+        bound = provable.bound(level, self._multipliers[VALUE])
+        if {level.name for level in service} <= self.ordered:
+            bound = max(bound, settled)
+        return bound - problem.options.transition_penalty * float(problem.current_cost[left].sum())
+
+    @property
+    def _settled_bound(self) -> float:
+        """Bound of the value before a policy gives out what is left, as the plan has one stage."""
+        value = next(level for level in self._levels if level.name == VALUE)
+        if value.bound is None:
+            return -np.inf
+        return value_of(self.problem, self.replicas(self.problem)) - (value.value - value.bound)
 
     def unexamined(self) -> Plan:
         """Return the plan as the answer to a question that adds something, with what bounds any answer."""
