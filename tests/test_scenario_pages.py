@@ -221,7 +221,7 @@ def test_what_a_node_of_so_many_jobs_carries() -> None:
         promised = BatchRow.model_validate(node | {"jobs": int(jobs)}).queues().full_rate_rps[0]
         figures = f"{promised:.3f}", f"{found.offered_rps:.3f}", f"{found.mean_ms / 1000:.1f}", found.binding
         assert shown == list(figures)
-        # Six jobs at once, of workloads_node.json: 0.555/s simulated, and at most a quarter below is promised.
+        # Of workloads_node.json: 0.555/s simulated, and at most a quarter below is promised.
         assert jobs != "6" or 0.75 * 0.555 < promised < 0.555
 
 

@@ -149,7 +149,8 @@ def beyond_in_service(
     chances, before, scratch = np.empty(64), np.empty(room + size), np.empty((5, size + 1))
     fill_at_most(rate * max(limit - full_ms, 0.0), scratch[1])
     pending = server.trigger == OLDEST and window > 0 and window + full_ms > limit
-    moments = moments_in_service(server, rate, limit, spacing, durations, 4 if pending else 1)
+    jumps = pending or (server.trigger == GAP and window > 0)
+    moments = moments_in_service(server, rate, limit, spacing, durations, 4 if jumps else 1)
     open_ages = 0
     if pending and last_room > 1 and carried[1:size].sum() > 1e-9:
         while ages[open_ages] < window - full_ms:
