@@ -64,15 +64,15 @@ NUMBERS_ONLY = {"units": False}
 """Context of a validation in which numbers have no units: the reference's wire knows none."""
 
 
-def _with_unit(value: object, info: ValidationInfo, read: Callable[[str], float]) -> object:
-    """Read text that looks like a number with a unit; anything else is left to the check of the type."""
-    if not isinstance(value, str) or info.context == NUMBERS_ONLY:
-        return value
+def _with_unit(text: str, info: ValidationInfo, read: Callable[[str], float]) -> object:
+    """Read text that looks like a number with a unit; other text is left to the check of the type."""
+    if info.context == NUMBERS_ONLY:
+        return text
     try:
-        return read(value)
+        return read(text)
     except UnitError as error:
-        if not any(sign.isdigit() for sign in value) or is_number(value):
-            return value
+        if not any(sign.isdigit() for sign in text) or is_number(text):
+            return text
         raise PydanticCustomError("unit", "{problem}", {"problem": str(error)}) from None
 
 
@@ -89,22 +89,25 @@ class In(GroupedMetadata):
         least = {"minimum": self.ge} if self.gt is None else {"exclusiveMinimum": self.gt}
         number = {"type": "number", **least, "maximum": self.le}
         yield Field(ge=self.ge, le=self.le) if self.gt is None else Field(gt=self.gt, le=self.le)
-        yield BeforeValidator(lambda value, info: _with_unit(value, info, self.scale.number))
+        number_of = self.scale.number
+        yield BeforeValidator(
+            lambda value, info: _with_unit(value, info, number_of) if isinstance(value, str) else value
+        )
         yield WithJsonSchema({"anyOf": [number, {"type": "string", "pattern": self.scale.pattern}]})
 
 
 def _read_price(value: object, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> object:
     """Read a price; one that names its currency keeps it."""
-    read = _with_unit(value, info, read_price)
+    read = _with_unit(value, info, read_price) if isinstance(value, str) else value
     number = handler(float(read) if isinstance(read, Price) else read)
     return Price(number, read.currency) if isinstance(read, Price) else number
 
 
 def _any_loss(value: object, info: ValidationInfo) -> object:
     """Read ``none`` as a bound that nothing exceeds."""
-    if isinstance(value, str) and value.lower() == "none":
-        return 1.0
-    return _with_unit(value, info, SHARE.number)
+    if not isinstance(value, str):
+        return value
+    return 1.0 if value.lower() == "none" else _with_unit(value, info, SHARE.number)
 
 
 Name = Annotated[str, Field(min_length=1, max_length=253)]
@@ -183,8 +186,9 @@ class Document(BaseModel):
         if not isinstance(data, dict):
             return data
         known = _wire_names(cls)
-        if data.keys() <= known.exact and None not in data.values():
-            return data
+        if data.keys() <= known.exact:
+            nulls = None in data.values()
+            return {key: value for key, value in data.items() if value is not None} if nulls else data
         matched: dict[Any, Any] = {}
         for key, value in data.items():
             name = str(key)

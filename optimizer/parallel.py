@@ -3,12 +3,7 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
-from functools import cache
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    from threadpoolctl import ThreadpoolController
+from typing import TypeVar
 
 MAX_THREADS = 8
 
@@ -39,20 +34,3 @@ def as_done(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterato
 
     pool = Parallel(n_jobs=min(thread_count(), max(len(items), 1)), prefer="threads", return_as="generator")
     yield from pool(delayed(work)(item) for item in items)
-
-
-def algebra_in_one_thread() -> AbstractContextManager[object]:
-    """Solve equations of a few hundred unknowns in one thread: several wait for one another far longer.
-
-    Sums are then added in the same order on every machine, too.
-    """
-    limit: AbstractContextManager[object] = _algebra().limit(limits=1, user_api="blas")
-    return limit
-
-
-@cache
-def _algebra() -> "ThreadpoolController":
-    import scipy.linalg  # noqa: F401  what is not loaded yet cannot be limited
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()

@@ -276,7 +276,7 @@ def _targets(targets: list[ModelTarget | None], max_loss: list[float], tps: Bool
     for mine, bound in zip(limits, max_loss, strict=True):
         if bound < ANY_LOSS:
             mine[LOSS] = bound
-    return Targets.of_limits(limits, tps, [target.request_limits() if target else {} for target in targets])
+    return Targets.of_limits(limits, tps, (target.request_limits() if target else {} for target in targets))
 
 
 def current_cost_cents_per_h(system: System, server_name: str) -> float:

@@ -273,8 +273,9 @@ def _reject_unattainable(
     """Note the target that is missed by the largest factor: at the least rate, or at the load per replica."""
     if not rows.any():
         return
-    found = sizing.attainable
-    figures = np.where(found, targets.figures(performance), sizing.least)
+    found, figures = sizing.attainable, sizing.least
+    if (rows & found).any():
+        figures = np.where(found, targets.figures(performance), figures)
     worst = target_ratio(figures, targets.limits).argmax(axis=0)
     every = np.arange(len(worst))
     value, limit = figures[worst, every], targets.limits[worst, every]

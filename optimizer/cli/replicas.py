@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.cli import batch_servers
 from optimizer.cli.command import Command, add_output, print_json, quantity, show_tables, tell
+from optimizer.cli.solving import announced
 from optimizer.units import (
     MILLISECONDS,
     MILLISECONDS_PER_REQUEST,
@@ -16,8 +17,7 @@ from optimizer.units import (
 )
 
 if TYPE_CHECKING:
-    from optimizer.batch_rows import BatchRow
-    from optimizer.render.tables import Tables
+    from optimizer.batch_rows import BatchAnswer, BatchRow
     from optimizer.replica import Replica
     from optimizer.simulation.replicas import Effort
 
@@ -226,7 +226,6 @@ def _effort(arguments: argparse.Namespace) -> "Effort | None":
 
 def _simulated(replica: "Replica | BatchRow", rate_rps: float, effort: "Effort") -> Any:
     """Return what a server does when it is simulated, or that it is overloaded."""
-    from optimizer.cli.solving import announced
     from optimizer.jobs import simulate_replica
 
     with announced():
@@ -241,7 +240,6 @@ def _analyze(arguments: argparse.Namespace) -> int | None:
         _refuse_beside_batch(arguments, {"rate": None})
         return _answer_lines(arguments.batch, analyze_row, effort)
     from optimizer.errors import SpecError
-    from optimizer.render.replica_tables import batch_tables, performance_tables
 
     rate_rps = arguments.rate
     row = batch_servers.row_of(arguments, _OTHER_FLAGS, rate_rps or 0.0)
@@ -249,16 +247,20 @@ def _analyze(arguments: argparse.Namespace) -> int | None:
     if rate_rps is None:
         raise SpecError("--rate: missing; give the arrival rate in requests/s")
     if row is not None:
-        from optimizer.cli.solving import announced
-
         with announced():
             answer = batch_servers.analyzed(row)
-        _show(arguments, answer, effort and _simulated(row, rate_rps, effort), batch_tables)
+        _show_batch_server(arguments, answer, effort and _simulated(row, rate_rps, effort))
         return None
     from optimizer.jobs import analyze_replicas
 
     found = analyze_replicas([replica], [rate_rps])[0]
-    _show(arguments, found, effort and _simulated(replica, rate_rps, effort), performance_tables)
+    simulated = None if effort is None else _simulated(replica, rate_rps, effort)
+    if arguments.json:
+        print_json(_values(found, simulated))
+    else:
+        from optimizer.render.replica_tables import performance_tables
+
+        show_tables(performance_tables(found, simulated), arguments)
     if found.offered_rps > found.stable_rate_rps:
         tell(
             f"inferplan: note: rate {found.offered_rps:g} requests/s exceeds the stable maximum "
@@ -267,17 +269,21 @@ def _analyze(arguments: argparse.Namespace) -> int | None:
     return None
 
 
-def _show(
-    arguments: argparse.Namespace, found: Any, simulated: Any, tables: Callable[[Any, Any], "Tables"]
-) -> None:
-    """Show what one server does, and beside it what was simulated, if it was."""
-    if not arguments.json:
-        show_tables(tables(found, simulated), arguments)
-        return
-    values = found.model_dump(by_alias=True)
+def _show_batch_server(arguments: argparse.Namespace, found: "BatchAnswer", simulated: Any = None) -> None:
+    if arguments.json:
+        print_json(_values(found, simulated))
+    else:
+        from optimizer.render.replica_tables import batch_tables
+
+        show_tables(batch_tables(found, simulated), arguments)
+
+
+def _values(found: Any, simulated: Any) -> dict[str, Any]:
+    """Return what one server does, and beside it what was simulated, if it was, as they are written."""
+    values: dict[str, Any] = found.model_dump(by_alias=True)
     if simulated is not None:
         values["simulated"] = simulated.model_dump(by_alias=True)
-    print_json(values)
+    return values
 
 
 def _add_size(parser: argparse.ArgumentParser) -> None:
@@ -321,17 +327,14 @@ def _size(arguments: argparse.Namespace) -> int | None:
         return _answer_lines(arguments.batch, size_row)
     from optimizer.errors import AnalysisError, SpecError
     from optimizer.jobs import size_batch, size_replicas
-    from optimizer.render.replica_tables import batch_tables, sizing_tables
     from optimizer.replica import LatencyTargets
     from optimizer.spec.messages import validated
 
     row = batch_servers.row_to_size(arguments, _OTHER_FLAGS, arguments.percentile)
     if row is not None:
-        from optimizer.cli.solving import announced
-
         with announced():
             sized = size_batch(row)
-        _show(arguments, sized, None, batch_tables)
+        _show_batch_server(arguments, sized)
         return None
     wanted = {
         "ttft": arguments.target_ttft,
@@ -348,7 +351,12 @@ def _size(arguments: argparse.Namespace) -> int | None:
     sizing = size_replicas([_replica(arguments)], [targets])[0]
     if isinstance(sizing, AnalysisError):
         raise sizing
-    _show(arguments, sizing, None, lambda found, _: sizing_tables(found, targets))
+    if arguments.json:
+        print_json(_values(sizing, None))
+    else:
+        from optimizer.render.replica_tables import sizing_tables
+
+        show_tables(sizing_tables(sizing, targets), arguments)
     return None
 
 
@@ -385,8 +393,7 @@ def _answer_lines(
                 print(found.model_dump_json(by_alias=True))
                 continue
             simulated = _simulated(problem.replica_to_simulate(), problem.rate_rps, effort)
-            values = found.model_dump(by_alias=True) | {"simulated": simulated.model_dump(by_alias=True)}
-            print(json.dumps(values, ensure_ascii=False, separators=(",", ":")))
+            print(json.dumps(_values(found, simulated), ensure_ascii=False, separators=(",", ":")))
         except (AnalysisError, SpecError) as error:
             print(json.dumps({"message": str(error)}, ensure_ascii=False))
     if bad:

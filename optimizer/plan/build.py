@@ -12,7 +12,6 @@ from optimizer.plan.document import (
     CapacityUse,
     Change,
     Level,
-    Placement,
     Plan,
     Pool,
     TargetFigure,
@@ -30,6 +29,7 @@ from optimizer.queueing.table import QUEUE_MODELS
 from optimizer.solvers.formulation import served_in_full
 from optimizer.solvers.levels import VALUE
 from optimizer.solvers.problem import Problem, Solution, units_used
+from optimizer.spec.schema import AllocationData
 from optimizer.tabulation import SECONDS_PER_MINUTE, SystemArrays, slowest_of
 
 
@@ -120,31 +120,35 @@ def _pools(candidates: Candidates, problem: Problem, replicas: IntArray) -> dict
         zip(loaded.tolist(), _target_figures(arrays, server[loaded], measured.targets), strict=True)
     )
     collected = _collected(candidates, table.take(chosen), loaded, measured)
+    rows = zip(
+        server.tolist(),
+        table.accelerator[chosen].tolist(),
+        count.tolist(),
+        table.max_batch[chosen].tolist(),
+        (table.cost_per_replica[chosen] * count).tolist(),
+        (carried * SECONDS_PER_MINUTE).tolist(),
+        (most * SECONDS_PER_MINUTE).tolist(),
+        strict=True,
+    )
+    shown = {name: values.tolist() for name, values in figures.items()}
     pools: dict[str, tuple[Pool, ...]] = {}
-    for i, c in enumerate(chosen):
+    for i, (s, a, replicas_here, max_batch, cost, rate_rpm, max_rate_rpm) in enumerate(rows):
+        mine = {name: values[i] for name, values in shown.items()}
         pool = Pool(
-            accelerator=arrays.accelerator_names[table.accelerator[c]],
-            num_replicas=int(count[i]),
-            max_batch=int(table.max_batch[c]),
-            cost_cents_per_h=float(table.cost_per_replica[c] * count[i]),
-            arrival_rate_rpm=float(carried[i] * SECONDS_PER_MINUTE),
-            max_arrival_rate_rpm=float(most[i] * SECONDS_PER_MINUTE),
-            itl_ms=float(figures["itl_ms"][i]),
-            ttft_ms=float(figures["ttft_ms"][i]),
-            wait_ms=float(figures["wait_ms"][i]),
-            utilization=float(figures["utilization"][i]),
-            loss=float(figures["loss"][i]),
+            accelerator=arrays.accelerator_names[a],
+            num_replicas=replicas_here,
+            max_batch=max_batch,
+            cost_cents_per_h=cost,
+            arrival_rate_rpm=rate_rpm,
+            max_arrival_rate_rpm=max_rate_rpm,
+            **mine,
             targets=figures_of.get(i, ()),
             **collected[i],
-            estimated=candidates.estimated(int(server[i]), int(table.accelerator[c])),
-            provenance=candidates.provenance(int(server[i]), int(table.accelerator[c])),
-            outside=candidates.outside(
-                int(server[i]),
-                int(table.accelerator[c]),
-                float(figures["utilization"][i] * table.max_batch[c]),
-            ),
+            estimated=candidates.estimated(s, a),
+            provenance=candidates.provenance(s, a),
+            outside=candidates.outside(s, a, mine["utilization"] * max_batch),
         )
-        name = arrays.server_names[server[i]]
+        name = arrays.server_names[s]
         pools[name] = (*pools.get(name, ()), pool)
     return pools
 
@@ -197,19 +201,19 @@ def _changes(candidates: Candidates, pools: dict[str, tuple[Pool, ...]]) -> tupl
     changes = []
     costs = candidates.arrays.servers.current_cost
     for s, (name, server) in enumerate(candidates.system.servers.items()):
-        current = server.current
-        now = Placement(accelerator=current.accelerator, num_replicas=current.num_replicas)
-        before = (now,) if current.is_running else ()
+        before = [_placed(server.current)] if server.current.is_running else []
         mine = pools.get(name, ())
-        after = tuple(
-            Placement(accelerator=pool.accelerator, num_replicas=pool.num_replicas) for pool in mine
-        )
+        after = [_placed(pool) for pool in mine]
         if before != after:
             difference = sum(pool.cost_cents_per_h for pool in mine) - float(costs[s])
             changes.append(
                 Change.model_validate({"server": name, "from": before, "to": after, "costChange": difference})
             )
     return tuple(changes)
+
+
+def _placed(item: AllocationData | Pool) -> dict[str, object]:
+    return {"accelerator": item.accelerator, "numReplicas": item.num_replicas}
 
 
 # --- reasons -------------------------------------------------------------------------------------------

@@ -321,9 +321,13 @@ _HEADINGS = {
 }
 
 
+def _largest(pools: tuple[Pool, ...]) -> Pool | None:
+    return max(pools, key=lambda pool: pool.arrival_rate_rpm, default=None)
+
+
 def _as_allocation(pools: tuple[Pool, ...], load: Load) -> AllocationData:
     """Return the largest pool as an allocation of the documents, or the lack of one."""
-    main = max(pools, key=lambda pool: pool.arrival_rate_rpm, default=None)
+    main = _largest(pools)
     if main is None:
         return AllocationData(load=load)
     return AllocationData.model_construct(  # what is planned may be dearer than any document may say
@@ -338,8 +342,20 @@ def _as_allocation(pools: tuple[Pool, ...], load: Load) -> AllocationData:
 
 
 def _reference_allocation(pools: tuple[Pool, ...], load: Load) -> dict[str, Any]:
-    wire = _as_allocation(pools, load).model_dump(mode="json", by_alias=True, exclude={"avg_concurrency"})
-    wire["load"] = {key: wire["load"][key] for key in ("arrivalRate", "avgInTokens", "avgOutTokens")}
+    main = _largest(pools) or AllocationData()
+    wire: dict[str, Any] = {
+        "accelerator": main.accelerator,
+        "numReplicas": main.num_replicas,
+        "maxBatch": main.max_batch,
+        "cost": main.cost_cents_per_h,
+        "itlAverage": main.itl_ms,
+        "ttftAverage": main.ttft_ms,
+        "load": {
+            "arrivalRate": load.arrival_rate_rpm,
+            "avgInTokens": load.in_tokens,
+            "avgOutTokens": load.out_tokens,
+        },
+    }
     if len(pools) > 1:
         wire["pools"] = [pool.model_dump(mode="json", by_alias=True) for pool in pools]
     return wire

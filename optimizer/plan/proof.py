@@ -95,7 +95,7 @@ def provable_levels(plan: Plan, candidates: Candidates) -> set[str]:
     short = next((i for i, level in enumerate(service) if level.value > 0), len(service))
     if candidates.system.options.delayed_best_effort:
         short = len(service)
-    return {level.name for level in service[: short + 2]}
+    return {level.name for level in service[: short - short % 2 + 2]}
 
 
 def check_proof(plan: Plan, system: System, proof: Proof) -> tuple[list[str], list[str]]:

@@ -96,7 +96,7 @@ class BirthDeathQueue:
         last = self.start + self.max_batch
         capacity = self.max_queue.astype(np.float64)
         log_load = log_rate - self.log_full_rate
-        log_tail = _log_geometric_sum(log_load, capacity + 1)
+        log_tail, kept_share, waiting = _geometric(log_load, capacity)
 
         weights = self.state * np.repeat(log_rate, lengths)
         weights += self.log_weight
@@ -112,40 +112,34 @@ class BirthDeathQueue:
         weights *= self.state
         in_service = np.add.reduceat(weights, self.start) / total + self.max_batch * tail
         log_total = peak + np.log(total)
-        kept_share = _share_below_last(log_load, capacity)
         return Stationary(
             in_service=in_service,
-            in_queue=tail * _geometric_mean(log_load, capacity + 1),
+            in_queue=tail * waiting,
             acceptance=below + tail * kept_share,
             log_p_empty=-log_total,
             log_p_full=log_batch_full + capacity * log_load - log_total,
         )
 
 
-def _log_geometric_sum(log_ratio: FloatArray, terms: FloatArray) -> FloatArray:
-    """Return log Σ_{j<terms} exp(j·log_ratio), stable on both sides of a ratio of one (eq. 11)."""
-    magnitude = np.maximum(np.abs(log_ratio), 1e-300)
-    growth = np.where(log_ratio > 0, (terms - 1) * log_ratio, 0.0)
-    with np.errstate(divide="ignore"):
-        return growth + np.log(np.expm1(-terms * magnitude) / np.expm1(-magnitude))
+def _geometric(log_ratio: FloatArray, last: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return what is asked of the terms exp(j·log_ratio), j = 0 … last, stable around a ratio of one.
 
-
-def _share_below_last(log_ratio: FloatArray, count: FloatArray) -> FloatArray:
-    """Return the share of the first `count` of count + 1 terms exp(j·log_ratio), to full precision."""
-    magnitude = np.maximum(np.abs(log_ratio), 1e-300)
-    share = np.expm1(-count * magnitude) / np.expm1(-(count + 1) * magnitude)
-    return share * np.exp(-np.maximum(log_ratio, 0.0))
-
-
-def _geometric_mean(log_ratio: FloatArray, terms: FloatArray) -> FloatArray:
-    """Return the mean of j = 0 … terms−1 under weights exp(j·log_ratio) (eq. 13)."""
+    Returns:
+        The logarithm of their sum (eq. 11); the share of all but the last, to full precision; the mean of j
+        under them as weights (eq. 13).
+    """
+    terms = last + 1
+    magnitude, above = np.maximum(np.abs(log_ratio), 1e-300), np.maximum(log_ratio, 0.0)
     near_one = np.abs(log_ratio) < SERIES_BELOW
     safe = np.where(near_one, 1.0, log_ratio)
-    with np.errstate(over="ignore"):
-        apart = 1 / np.expm1(-safe) - terms / np.expm1(-terms * safe)
-    if not near_one.any():
-        return apart
-    return np.where(near_one, terms * _langevin(terms * log_ratio) - _langevin(log_ratio), apart)
+    with np.errstate(divide="ignore", over="ignore"):
+        whole = np.expm1(-terms * magnitude)
+        log_sum = last * above + np.log(whole / np.expm1(-magnitude))
+        below_last = np.expm1(-last * magnitude) / whole * np.exp(-above)
+        mean = 1 / np.expm1(-safe) - terms / np.expm1(-terms * safe)
+    if near_one.any():
+        mean = np.where(near_one, terms * _langevin(terms * log_ratio) - _langevin(log_ratio), mean)
+    return log_sum, below_last, mean
 
 
 def _langevin(y: FloatArray) -> FloatArray:

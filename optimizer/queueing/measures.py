@@ -41,7 +41,12 @@ class Measure(NamedTuple):
     def label(self) -> str:
         """As people write it: TTFT, p95 TTFT."""
         label = METRICS[self.metric].label
-        return label if self.percentile is None else f"p{self.percentile:g} {label}"
+        return label if self.percentile is None else f"{self.statistic} {label}"
+
+    @property
+    def statistic(self) -> str:
+        """The statistic as people write it: mean, p95."""
+        return "mean" if self.percentile is None else f"p{self.percentile:g}"
 
     def text(self, value: float, digits: str = "g") -> str:
         """Return a value of the measure with its unit."""

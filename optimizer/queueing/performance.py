@@ -5,9 +5,9 @@ knows; `optimizer.queueing.table` lists them.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import ClassVar, Self
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
 
@@ -60,11 +60,11 @@ class Performance:
         """Whether figures include percentiles of latencies."""
         return False
 
-    def excess(self, limits: Sequence[Mapping[Measure, float]]) -> FloatArray | None:  # noqa: ARG002
+    def excess(self, limits: Iterable[Mapping[Measure, float]]) -> FloatArray | None:  # noqa: ARG002
         """Return by how much the worst of some targets is exceeded, shape (R,), at most 0 where all hold.
 
         Args:
-            limits: the targets of each row.
+            limits: the targets of each row; read only where figures do not tell it.
 
         Returns:
             None where figures tell it as cheaply.
@@ -138,6 +138,16 @@ VARIABILITY = tuple(field.name for field in fields(Variability))
 """What documents call these, in their order."""
 
 
+class Judge(Protocol):
+    """Tells of one replica whether it keeps to targets."""
+
+    def at(self, rate_rps: float) -> Callable[[Measure, float], float]:
+        """Return what gives the excess over a limit on a measure at a rate, at most 0 where it is kept."""
+
+    def sure_rps(self, limits: Mapping[Measure, float]) -> float:
+        """Return a rate up to which all targets hold, at every rate; 0 where none is known."""
+
+
 class QueueModel(ABC):
     """R replicas, each with its latency model, batch limit and queue capacity."""
 
@@ -165,7 +175,7 @@ class QueueModel(ABC):
     has_tokens: ClassVar[bool] = True
     """Whether its requests have tokens; where they do not, it is not one to change to for those that have."""
     judges_shares: ClassVar[bool] = False
-    """Whether `excess` tells of targets more cheaply than figures do."""
+    """Whether `judge` tells of targets more cheaply than figures do."""
 
     @classmethod
     @abstractmethod
@@ -200,13 +210,8 @@ class QueueModel(ABC):
     def analyze(self, rate_rps: FloatArray) -> Performance:
         """Return the long-run figures at arrival rates > 0, shape (R,)."""
 
-    def excess(self, rate_rps: FloatArray, limits: Sequence[Mapping[Measure, float]]) -> FloatArray:
-        """Return by how much the worst of some targets is exceeded, shape (R,): at most 0 where all hold.
-
-        Args:
-            rate_rps: arrival rates > 0, shape (R,).
-            limits: the targets of each row.
-        """
+    def judge(self, row: int) -> Judge:
+        """Return what tells of a row whether it keeps to targets at a rate, one target at a time."""
         raise NotImplementedError
 
     @abstractmethod

@@ -5,19 +5,18 @@ answer. Where latencies step with the rate, all targets are one function, the la
 numbers refer to ``docs/math.md``.
 """
 
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.queueing.performance import Performance, QueueModel
+from optimizer.queueing.intervals import highest_intervals
+from optimizer.queueing.performance import QueueModel
 from optimizer.queueing.roots import closed_brackets
-from optimizer.queueing.targets import TARGET_TOLERANCE, Targets
+from optimizer.queueing.targets import TARGET_TOLERANCE, Targets, target_ratio
 
 TPS_STABILITY_SHARE = 0.9
 """With a throughput target, the share of the largest stable rate that may be used (the reference's)."""
@@ -29,14 +28,6 @@ _WORST = -1
 """Row of `_ratios` that has the worst of them."""
 LOADS_BELOW_MAX_RATE = 32
 """Loads, in equal steps up to the largest rate, at which targets are looked at where chunks step."""
-RATES_SCANNED = 24
-"""Rates at which targets are looked at, from the largest down, where windows make answers late."""
-EDGE_SHARE = 1e-3
-"""Share of a bracket that a secant leaves at either end."""
-MOST_KEPT = 3
-"""Steps after which an end that stays makes way for the middle."""
-SHARE_TOLERANCE = 1e-7
-"""Relative width of the bracket around a rate that is found by probabilities."""
 SMALLEST_RATIO = 1e-30
 """Stands for a latency of zero (no prompt, no wait) where its logarithm is taken."""
 
@@ -69,8 +60,8 @@ def largest_rate(replicas: QueueModel, targets: Targets) -> Sizing:
     low = replicas.least_rate_rps
     high = np.where(targets.tps, TPS_STABILITY_SHARE, 1.0) * replicas.stable_rate_rps
     alike = _Alike.of(replicas, targets.tps)
-    least, most = alike.analyze(np.stack((low, high)))
-    at_low, at_high = _ratios(targets, least), _ratios(targets, most)
+    figures = alike.figures(targets, np.stack((low, high)))
+    at_low, at_high = _ratios(figures, targets)
     attainable = at_low[_WORST] - 1 <= TARGET_TOLERANCE
     rate = np.where(attainable, high, np.nan)
     together = np.zeros(at_high.shape, np.bool_)
@@ -81,7 +72,7 @@ def largest_rate(replicas: QueueModel, targets: Targets) -> Sizing:
         # A target met to the last bit at the least rate needs the tolerance again, for a sign to change.
         slack = np.where(at_low[which, row] - 1 > -TARGET_TOLERANCE, 2 * TARGET_TOLERANCE, 0.0)
         crossed = _Crossed(row, which, slack)
-        ends, at_ends = _narrowed(crossed, targets, np.stack((low, high)), (at_low, at_high), alike)
+        ends, at_ends = _narrowed(crossed, targets, np.stack((low, high)), np.stack((at_low, at_high)), alike)
         # What is crossed after another target of the row is, is of no account.
         first = np.full(len(rate), np.inf)
         np.minimum.at(first, row, ends.max(axis=0))
@@ -89,7 +80,7 @@ def largest_rate(replicas: QueueModel, targets: Targets) -> Sizing:
         mine = row[kept]
         excess = _Excess(replicas.take(mine), targets.take(mine), which[kept], slack[kept])
         np.minimum.at(rate, mine, _crossing(excess, ends[:, kept], at_ends[:, kept]))
-    return Sizing(rate, targets.figures(least), np.zeros(len(rate)))
+    return Sizing(rate, figures[0], np.zeros(len(rate)))
 
 
 def meet_targets_below(replicas: QueueModel, targets: Targets, max_rate_rps: FloatArray) -> BoolArray:
@@ -109,32 +100,16 @@ def meet_targets_below(replicas: QueueModel, targets: Targets, max_rate_rps: Flo
 
 
 def _highest_interval(replicas: QueueModel, targets: Targets) -> Sizing:
-    """Return the highest rates of each row between which its targets hold, by one probability a rate.
-
-    Without a window latencies grow with the rate. With one they are long at low rates as well, so that rates
-    are looked at downwards, and the first that hold are the answer.
-    """
+    """Return the highest rates of each row between which its targets hold, by one probability a rate."""
     alone, same = _same_rows([*replicas.columns(), *targets.limits])
     if len(alone) < len(same):
         sized = _highest_interval(replicas.take(alone), targets.take(alone))
         return Sizing(sized.max_rate_rps[same], sized.least[:, same], sized.lowest_rate_rps[same])
-    count = len(targets.tps)
-    found, lowest = np.full(count, np.nan), np.zeros(count)
-    least = np.zeros((len(targets.measures), count))
-    low, high = replicas.least_rate_rps, replicas.stable_rate_rps
-    for row in range(count):
-        one, wanted = replicas.take(np.array([row])), targets.take(np.array([row]))
-        limits = [wanted.limits_of(0)]
-
-        @cache
-        def excess(rate_rps: float, one: QueueModel = one, limits: Any = limits) -> float:
-            return float(one.excess(np.array([rate_rps]), limits)[0])
-
-        scanned = RATES_SCANNED if replicas.steps[row] else 2
-        rates = np.geomspace(high[row], low[row], scanned).tolist()
-        found[row], lowest[row], best = _interval(excess, rates)
-        if np.isnan(found[row]):
-            least[:, row] = wanted.figures(one.analyze(np.array([best])))[:, 0]
+    found, lowest, best = highest_intervals(replicas, targets)
+    least = np.zeros((len(targets.measures), len(found)))
+    for row in np.flatnonzero(np.isnan(found)):  # one by one: others may have targets on other percentiles
+        one = np.array([row])
+        least[:, one] = targets.take(one).figures(replicas.take(one).analyze(best[one]))
     return Sizing(found, least, lowest)
 
 
@@ -152,54 +127,10 @@ def _same_rows(columns: Sequence[NDArray[Any]]) -> tuple[IntArray, IntArray]:
     return first, kind
 
 
-def _interval(excess: Callable[[float], float], rates: list[float]) -> tuple[float, float, float]:
-    """Return the ends of the highest interval without excess, and the rate with the least of it.
-
-    Args:
-        excess: at most zero where all targets hold.
-        rates: descending.
-    """
-    values = [excess(rates[0])]
-    for rate in rates[1:]:
-        if values[-1] <= 0:
-            break
-        values.append(excess(rate))
-    best = rates[int(np.argmin(values))]
-    if values[-1] > 0:
-        return np.nan, 0.0, best
-    top = rates[0]
-    i = len(values) - 1
-    if i > 0:
-        top = _edge(excess, rates[i], rates[i - 1])
-    for above, below in itertools.pairwise(rates[i:]):
-        if excess(below) > 0:
-            return top, _edge(excess, above, below), best
-    return top, rates[-1], best
-
-
-def _edge(excess: Callable[[float], float], inside: float, outside: float) -> float:
-    """Return where the excess begins between a rate without and one with, on the side without."""
-    at_inside, at_outside = excess(inside), excess(outside)
-    kept = 0
-    while abs(outside - inside) > SHARE_TOLERANCE * inside:
-        # Illinois: a secant whose end that stays is weighed down; the middle where that gains too little.
-        share = at_inside / (at_inside - at_outside) if at_inside < 0 else 0.5
-        share = min(max(share, EDGE_SHARE), 1 - EDGE_SHARE) if abs(kept) < MOST_KEPT else 0.5
-        between = inside + share * (outside - inside)
-        found = excess(between)
-        if found <= 0:
-            inside, at_inside, kept = between, found, max(kept, 0) + 1
-            at_outside /= 2 if kept > 1 else 1
-        else:
-            outside, at_outside, kept = between, found, min(kept, 0) - 1
-            at_inside /= 2 if kept < -1 else 1
-    return inside
-
-
-def _ratios(targets: Targets, performance: Performance) -> FloatArray:
-    """Return every figure over its target, and last the worst of them; shape (K + 1, R)."""
-    ratios = targets.ratios(performance)
-    return np.vstack([ratios, ratios.max(axis=0)])
+def _ratios(figures: FloatArray, targets: Targets) -> FloatArray:
+    """Return every figure over its target, and last the worst of them; shapes (..., K + 1, R)."""
+    ratios = target_ratio(figures, targets.limits)
+    return np.concatenate([ratios, ratios.max(axis=-2, keepdims=True)], axis=-2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,20 +154,22 @@ class _Alike:
         first, kind = _same_rows([*replicas.columns(), capped])
         return cls(replicas, first[kind])
 
-    def analyze(self, rates: FloatArray, rows: IntArray | None = None) -> list[Performance]:
-        """Return what some rows do, or all, at several rates each, which are equal where rows are alike.
+    def figures(self, targets: Targets, rates: FloatArray, rows: IntArray | None = None) -> FloatArray:
+        """Return what the targets of some rows measure, or of all, at several rates each, shape (n, K, R').
 
         Args:
-            rates: shape (n, R'); one performance is returned for each of the n.
+            targets: those of the rows.
+            rates: equal where rows are alike, shape (n, R').
             rows: the rows, shape (R',).
         """
+        if not self.replicas.knows_means_only:
+            replicas = self.replicas if rows is None else self.replicas.take(rows)
+            return np.stack([targets.figures(replicas.analyze(rate)) for rate in rates])
         first = self.first if rows is None else self.first[rows]
         own, chosen, place = np.unique(first, return_index=True, return_inverse=True)
-        if len(own) == len(first):
-            replicas = self.replicas if rows is None else self.replicas.take(rows)
-            return [replicas.analyze(rate) for rate in rates]
-        replicas = self.replicas.take(own)
-        return [replicas.analyze(rate[chosen]).take(place) for rate in rates]
+        found = self.replicas.take(np.tile(own, len(rates))).analyze(rates[:, chosen].ravel())
+        figures = targets.take(np.tile(chosen, len(rates))).figures(found)
+        return figures.reshape(-1, len(rates), len(own)).swapaxes(0, 1)[..., place]
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +199,7 @@ class _Excess:
         return type(self)(some, wanted, self.which[rows], self.slack[rows])
 
     def __call__(self, rate_rps: FloatArray) -> FloatArray:
-        ratios = _ratios(self.targets, self.replicas.analyze(rate_rps))
+        ratios = _ratios(self.targets.figures(self.replicas.analyze(rate_rps)), self.targets)
         return _excess_of(ratios[self.which, np.arange(len(self.which))], self.slack)
 
 
@@ -294,7 +227,7 @@ def _narrowed(
     crossed: _Crossed,
     targets: Targets,
     rates: FloatArray,
-    ratios: tuple[FloatArray, FloatArray],
+    ratios: FloatArray,
     alike: _Alike,
 ) -> tuple[FloatArray, FloatArray]:
     """Return the part of each bracket that is crossed first: cheaper than rounds of the search.
@@ -306,7 +239,7 @@ def _narrowed(
         crossed: K targets.
         targets: of all rows.
         rates: lower and upper end of each row's rates, shape (2, R).
-        ratios: all ratios at either end, each of shape (K', R).
+        ratios: all ratios at either end, shape (2, K', R).
         alike: the rows.
     """
     low, high = rates
@@ -314,9 +247,9 @@ def _narrowed(
     rows, place = np.unique(row, return_inverse=True)
     inner = low[rows] * (1 - CUTS)[:, np.newaxis] + high[rows] * CUTS[:, np.newaxis]
     wanted = targets.take(rows)
-    cut = [_ratios(wanted, found)[which, place] for found in alike.analyze(inner, rows)]
-    at_ends = np.stack([ratios[0][which, row], *cut, ratios[1][which, row]])
-    at_ends = _excess_of(at_ends, crossed.slack)
+    at_low, at_high = ratios[:, which, row]
+    between = _ratios(alike.figures(wanted, inner, rows), wanted)[:, which, place]
+    at_ends = _excess_of(np.vstack((at_low, between, at_high)), crossed.slack)
     over = at_ends[1:-1] > 0
     part = np.where(over.any(axis=0), over.argmax(axis=0), len(CUTS))[np.newaxis]
     sides = np.vstack((part, part + 1))

@@ -4,7 +4,7 @@ A target is a metric, a statistic of it (the mean, or a percentile) and a limit.
 tables and pictures all compare a figure with its limit here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,7 +55,7 @@ class Targets:
         cls,
         limits: Sequence[Mapping[Measure, float]],
         tps: BoolArray,
-        per_request: Sequence[Mapping[LatencyName, float]] = (),
+        per_request: Iterable[Mapping[LatencyName, float]] = (),
     ) -> "Targets":
         """Return targets over every measure that one of the rows has a limit on, means first.
 
@@ -69,13 +69,11 @@ class Targets:
         others = sorted(asked - set(MEANS), key=lambda item: (item.metric, item.percentile or 0.0))
         measures = (*MEANS, *others)
         table = [[mine.get(measure, np.inf) for mine in limits] for measure in measures]
-        single = [[mine.get(metric, np.inf) for mine in per_request] for metric in LATENCIES]
-        return cls(
-            measures,
-            frozen(np.array(table).reshape(len(measures), len(limits))),
-            tps,
-            frozen(np.array(single)) if MISSED in asked else None,
-        )
+        single = None
+        if MISSED in asked:
+            rows = [[mine.get(metric, np.inf) for metric in LATENCIES] for mine in per_request]
+            single = frozen(np.array(rows).T)
+        return cls(measures, frozen(np.array(table).reshape(len(measures), len(limits))), tps, single)
 
     @property
     def metrics(self) -> list[MetricName]:
@@ -134,7 +132,7 @@ class Targets:
     def met(self, performance: Performance) -> BoolArray:
         """Return whether a row keeps to all its latency targets, up to rounding; shape (R,)."""
         if MISSED not in self.measures:
-            excess = performance.excess([self.limits_of(row) for row in range(len(self.tps))])
+            excess = performance.excess(self.limits_of(row) for row in range(len(self.tps)))
             if excess is not None:
                 return np.asarray(excess <= MISS_TOLERANCE)
         return np.asarray(meets_target(self.figures(performance), self.limits).all(axis=0))

@@ -32,8 +32,7 @@ def batch_section(pools: Sequence[PoolRow], picture: str) -> Section:
         *map(Column, ("window [ms]", "mean batch", "wait [ms]")),
     ]
     for measure in measures:
-        statistic = "mean" if measure.percentile is None else f"p{measure.percentile:g}"
-        columns += [Column(f"{statistic} latency [ms]"), Column("target [ms]"), Column("margin")]
+        columns += [Column(f"{measure.statistic} latency [ms]"), Column("target [ms]"), Column("margin")]
     columns.append(Column("rejected"))
     rows = [_row(pool, measures) for pool in pools]
     others = (

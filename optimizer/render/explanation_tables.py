@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 
 from optimizer.render import columns
 from optimizer.render.estimates import estimates_note
+from optimizer.render.explanation_proof import proof_parts
 from optimizer.render.explanation_words import (
     binding_text,
     changes,
@@ -32,8 +33,6 @@ from optimizer.studies.explanation.document import (
 )
 from optimizer.studies.figures.document import share_text
 
-MOST_QUESTIONS = 10
-"""Unanswered questions that are listed one by one."""
 _BY_POLICY = (
     "capacity that the fully served servers leave is given out by the saturation policy, which follows its "
     "order and does not search for the optimum."
@@ -54,8 +53,7 @@ def explanation_tables(explanation: Explanation) -> Group:
     if explanation.repair is not None:
         parts += list(_repair(explanation.repair, money, all_answered=not explanation.unanswered))
     parts += list(_targets(explanation.targets, money))
-    parts += list(titled_list("Not answered within the time limit", _open_questions(explanation.unanswered)))
-    parts.append(_proof(explanation, money))
+    parts += list(proof_parts(explanation, money))
     return Group(*parts)
 
 
@@ -121,15 +119,11 @@ def _headroom(item: ServerExplanation) -> tuple[float | Said | None, float | Non
     return item.headroom_rpm, item.headroom_share
 
 
-def _open_questions(unanswered: Sequence[str]) -> list[str]:
-    more = len(unanswered) - MOST_QUESTIONS
-    return [*unanswered[:MOST_QUESTIONS], *([f"and {more:,} more"] if more > 0 else [])]
-
-
 def _pools(item: ServerExplanation) -> list[str]:
     if item.next_best is None:
         return ["not answered" if item.pools else "-"]
-    return [f"{pool.num_replicas:,} x {pool.accelerator}" for pool in item.next_best.pools] or ["none"]
+    none = "none" if item.next_best.effect.interval is None else "none found"
+    return [f"{pool.num_replicas:,} x {pool.accelerator}" for pool in item.next_best.pools] or [none]
 
 
 def _price(alternative: Alternative | None, money: Money) -> Said | None:
@@ -252,27 +246,3 @@ def _rest(count: int, *, more: bool) -> str:
     which = {True: "the other", False: "any of the" if count > 1 else "the"}[more]
     targets = "latency target" if count == 1 else f"{count} latency targets"
     return f"Relaxing {which} {targets} by 10 % changes nothing."
-
-
-def _proof(explanation: Explanation, money: Money) -> Paragraph:
-    """Say how the numbers were found."""
-    found: list[float | None] = [item.effect.open_cents_per_h for item in explanation.targets]
-    found += [
-        item.next_best.effect.open_cents_per_h for item in explanation.servers if item.next_best is not None
-    ]
-    found += [
-        effect.open_cents_per_h
-        for item in explanation.types
-        for effect in (item.one_more, item.one_fewer)
-        if effect is not None
-    ]
-    if not found:
-        return Paragraph("")
-    if None in found:
-        return sentence("Some solves were stopped early; --json gives the accuracy of every number.")
-    most = max(value for value in found if value is not None)
-    if most == 0:
-        return sentence("Every number is the difference between two plans that are proved optimal.")
-    return sentence(
-        f"Not every plan is proved optimal: a number may be off by up to {money.text(most)} of the value."
-    )

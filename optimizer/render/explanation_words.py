@@ -7,7 +7,8 @@ from rich.text import Text
 
 from optimizer.render.money import Money
 from optimizer.render.tables import Paragraph, Said
-from optimizer.studies.explanation.document import Binding, Effect, ServiceChange
+from optimizer.solvers.levels import VALUE
+from optimizer.studies.explanation.document import Binding, Effect, Interval, ServiceChange
 from optimizer.studies.figures.document import share_text
 
 MANY = 1e6
@@ -74,7 +75,12 @@ def part_text(part: str) -> str:
 
 
 def cost_text(effect: Effect, money: Money) -> str:
-    """Return what an effect costs, or, where service changes, what is served: no price says that."""
+    """Return what an effect costs, or, where service changes, what is served: no price says that.
+
+    What is not proved is the range of the value in which it lies, or no more than that it is not.
+    """
+    if effect.interval is not None:
+        return range_text(effect.interval, money) if effect.interval.level == VALUE else "not proved"
     if effect.service:
         return f"serves {effect.serves}" if effect.serves != "same" else "serves others"
     return price_text(effect, money)
@@ -82,9 +88,28 @@ def cost_text(effect: Effect, money: Money) -> str:
 
 def effect_value(effect: Effect, money: Money) -> Said:
     """Return the same as a value of a table; a program reads the change of the cost."""
-    return Said(
-        cost_text(effect, money), None if effect.service else money.number(effect.cost_change_cents_per_h)
-    )
+    priced = not effect.service and effect.interval is None
+    return Said(cost_text(effect, money), money.number(effect.cost_change_cents_per_h) if priced else None)
+
+
+def range_text(interval: Interval, money: Money) -> str:
+    """Return the ends of an interval, of the value as money."""
+    low, high = interval.low, interval.high
+    if interval.level == VALUE:
+        return f"{money_text(low, money)} to {money_text(high, money)}"
+    return f"{_signed(low)} to {_signed(high)}"
+
+
+def interval_text(interval: Interval, money: Money) -> str:
+    """Say where the change of a level lies."""
+    unit = money.unit
+    if interval.level != VALUE:
+        unit = "requests/min" if interval.level.endswith("rate") else "servers"
+    return f"{interval.level} {range_text(interval, money)} {unit}"
+
+
+def _signed(number: float) -> str:
+    return f"{number:+,.4g}" if number else "0"
 
 
 def price_text(effect: Effect, money: Money) -> str:
@@ -105,9 +130,9 @@ def more_text(effect: Effect, money: Money) -> str:
 
 
 def changes(effect: Effect) -> bool:
-    """Return whether an effect changes anything: cost, value or service."""
+    """Return whether an effect changes anything: cost, value or service; or may do so."""
     moneys = (effect.cost_change_cents_per_h, effect.value_change_cents_per_h)
-    return any(moneys) or bool(effect.service)
+    return any(moneys) or bool(effect.service) or effect.interval is not None
 
 
 def factor_text(factor: float) -> str:

@@ -9,6 +9,7 @@ from optimizer.render.explanation_words import (
     binding_text,
     effect_value,
     factor_text,
+    interval_text,
     limit_text,
     more_text,
     part_text,
@@ -103,6 +104,9 @@ def _next_best(alternative: Alternative, money: Money) -> str:
         if where
         else "No other accelerator can serve it; the plan"
     )
+    if effect.interval is not None:
+        found = where or "none"
+        return f"Best alternative found: {found}; not proved: {interval_text(effect.interval, money)}."
     if effect.service:
         serves = "others" if effect.serves == "same" else effect.serves
         return f"{start} would serve {serves}: {service_text(effect)}."
@@ -131,7 +135,8 @@ def _candidates(item: ServerExplanation, money: Money) -> Table:
 def _forced(option: Option, money: Money) -> Said | str | None:
     if option.forced is None:
         return None
-    return effect_value(option.forced.effect, money) if option.forced.pools else "not served there"
+    found = option.forced.pools or option.forced.effect.interval is not None
+    return effect_value(option.forced.effect, money) if found else "not served there"
 
 
 def _rejections(item: ServerExplanation) -> Table:

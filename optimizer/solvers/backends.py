@@ -15,7 +15,6 @@ import pulp
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.errors import SolverError, SpecError
 from optimizer.solvers.formulation import Formulation, formulate, served_in_full
-from optimizer.solvers.levels import service_levels
 from optimizer.solvers.model import MilpModel, Outcome, RunResult
 from optimizer.solvers.problem import Problem, Solution
 from optimizer.spec.writing import write_text
@@ -191,7 +190,7 @@ def _value_level(
     Neither file format keeps a constant in the objective: it stands beside a last variable that is one.
     """
     model, left = formulation.model, ~served_in_full(problem, solution.replicas)
-    for level in service_levels(problem):
+    for level in problem.service:
         pinned = formulation.on_servers(level.weight)
         if pinned.any():
             reached = float(level.weight[formulation.servers][left[formulation.servers]].sum())

@@ -89,15 +89,21 @@ def _by_either(
     from optimizer.solvers.patterns.solve import solve_patterns
 
     followed = len(np.unique(problem.table.server)) <= REPLICAS_TO_SERVERS
-    first = PATTERNS_SHARE if known is None else KNOWN_SHARE
-    found = solve_patterns(problem, deadline.share(first) if followed else deadline, known)
-    if not followed or found.status is Status.optimal or deadline.passed:
-        return found
-    # Not begun from what patterns found in their time: equal answers would depend on the machine.
-    best = _joined(problem, found, solve_milp(problem, session, deadline.share(REPLICAS_SHARE)))
+    if not followed:
+        return solve_patterns(problem, deadline, known)
+    if known is not None and known.by_replicas:
+        best = replace(solve_milp(problem, session, deadline.share(KNOWN_SHARE)), by_replicas=True)
+    else:
+        first = PATTERNS_SHARE if known is None else KNOWN_SHARE
+        found = solve_patterns(problem, deadline.share(first), known, all_or_nothing=True)
+        if found.status is Status.optimal or deadline.passed:
+            return found
+        # Not begun from what patterns found in their time: equal answers would depend on the machine.
+        best = _joined(problem, found, solve_milp(problem, session, deadline.share(REPLICAS_SHARE)))
+        best = replace(best, by_replicas=best.status is Status.optimal)
     if best.status is Status.optimal or deadline.passed:
         return best
-    return _joined(problem, solve_patterns(problem, deadline, known), best)
+    return replace(_joined(problem, solve_patterns(problem, deadline, known), best), by_replicas=False)
 
 
 def _not_worse_than(problem: Problem, other: IntArray, found: Solution) -> Solution:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.solvers.greedy import solve_greedy
+from optimizer.solvers.greedy import greedy_replicas
 from optimizer.solvers.levels import served
 from optimizer.solvers.problem import Level, Problem, units_used
 
@@ -26,6 +26,8 @@ class Known:
     """What it reached, with bounds."""
     restricts: bool = False
     """Whether every answer of the problem at hand is one of the other, so that its bounds hold."""
+    by_replicas: bool = False
+    """Whether numbers of replicas come first, as problems like the one at hand are proved by them."""
     with_less: Problem | None = None
     """The other problem, if the one at hand differs in that some candidates of it carry more."""
 
@@ -93,5 +95,5 @@ def repaired(problem: Problem, replicas: IntArray) -> IntArray:
     left = problem.capacity - units_used(problem, fitting, len(problem.capacity))
     others = ~served(problem, fitting)
     rest = replace(problem.of_servers(others), capacity=left)
-    fitting[others[table.server]] = solve_greedy(rest).replicas
+    fitting[others[table.server]] = greedy_replicas(rest)
     return fitting

@@ -5,59 +5,17 @@ servers; then the transition value; then the number of changed servers. Equation
 ``docs/math.md``.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.solvers.problem import Level, Problem
-from optimizer.tabulation import SECONDS_PER_MINUTE
 
-RATE_UNIT_RPM = 1e-3
-"""Loads are rounded to integer multiples of this unit [requests/min]."""
-MAX_WHOLE_RATE = 1e9
-"""Largest integer that a load may become; a coarser unit is taken where one would exceed it."""
 VALUE_TOLERANCE = 5e-9
 """Relative slack at which the value counts as the same while the changes are minimised."""
 LEAST_TOLERANCE = 5e-6
 """Least slack of a value [cents/h]."""
 VALUE = "value"
 CHANGES = "changes"
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceLevel:
-    """What being unserved costs at one level, by server."""
-
-    name: str
-    weight: FloatArray
-    """Whole numbers, shape (S,); 0 for servers that do not count at this level."""
-    unit: float
-    """One step of the integer level, in what the level is reported in (requests/min, or servers)."""
-    measure: FloatArray
-    """What is reported, before rounding to integers; shape (S,)."""
-
-
-def service_levels(problem: Problem) -> list[ServiceLevel]:
-    """Return the levels of service, in their order (eq. 34, 35)."""
-    levels = []
-    for priority in np.unique(problem.priority):
-        here = problem.to_serve & (problem.priority == priority)
-        load, count = np.where(here, problem.load_rps * SECONDS_PER_MINUTE, 0.0), here.astype(np.float64)
-        weight, unit = _whole_rates(load)
-        levels += [
-            ServiceLevel(f"priority {priority}: unserved rate", weight, unit, load),
-            ServiceLevel(f"priority {priority}: unserved servers", count, 1.0, count),
-        ]
-    return levels
-
-
-def _whole_rates(load_rpm: FloatArray) -> tuple[FloatArray, float]:
-    """Return loads as integer multiples of a unit, and the unit; a load too small for it counts one."""
-    unit = max(RATE_UNIT_RPM, float(load_rpm.max(initial=0)) / MAX_WHOLE_RATE)
-    multiples = np.where(load_rpm > 0, np.maximum(np.round(load_rpm / unit), 1), 0).astype(np.int64)
-    divisor = int(np.gcd.reduce(multiples)) or 1
-    return (multiples // divisor).astype(np.float64), unit * divisor
 
 
 def served(problem: Problem, replicas: IntArray) -> BoolArray:
@@ -67,16 +25,18 @@ def served(problem: Problem, replicas: IntArray) -> BoolArray:
     return has
 
 
-def _by_server(problem: Problem, amount: FloatArray) -> FloatArray:
+def _by_server(problem: Problem, amount: FloatArray | IntArray | BoolArray) -> FloatArray:
     """Return the sum of a column quantity for each server, shape (S,)."""
-    return np.bincount(problem.table.server, amount, minlength=len(problem.priority)).astype(np.float64)
+    sums = np.bincount(problem.table.server, amount, len(problem.priority))
+    return sums.astype(np.float64, copy=False)
 
 
 def unchanged(problem: Problem, replicas: IntArray) -> BoolArray:
     """Return which servers keep exactly their current allocation, or their lack of one; shape (S,)."""
-    stays = problem.on_current & (replicas == problem.current_replicas[problem.table.server]) & (replicas > 0)
-    pools = _by_server(problem, (replicas > 0).astype(np.float64))
-    kept = _by_server(problem, stays.astype(np.float64)) > 0
+    taken = replicas > 0
+    stays = problem.on_current & (replicas == problem.current_replicas[problem.table.server]) & taken
+    pools = _by_server(problem, taken)
+    kept = _by_server(problem, stays) > 0
     same: BoolArray = (kept & (pools == 1)) | ((pools == 0) & ~problem.none_changed)
     return same
 
@@ -88,7 +48,7 @@ def value_of(problem: Problem, replicas: IntArray) -> float:
     """
     cost = replicas * problem.table.cost_per_replica
     elsewhere = np.where(problem.on_current, 0.0, cost)
-    stays = _by_server(problem, np.where(problem.on_current, replicas, 0).astype(np.float64)) > 0
+    stays = _by_server(problem, np.where(problem.on_current, replicas, 0)) > 0
     old, penalty = problem.current_cost, problem.options.transition_penalty
     value = _by_server(problem, cost) - old
     value += penalty * (_by_server(problem, elsewhere) + np.where(stays, 0.0, old))
@@ -105,7 +65,7 @@ def changes_of(problem: Problem, replicas: IntArray) -> int:
 def levels_of(problem: Problem, replicas: IntArray, *, proved: bool) -> tuple[Level, ...]:
     """Return every level at the value that an answer has there, with that as its bound if it is proved."""
     left = ~served(problem, replicas)
-    values = {level.name: float(level.measure[left].sum()) for level in service_levels(problem)}
+    values = {level.name: float(level.measure[left].sum()) for level in problem.service}
     values |= {VALUE: value_of(problem, replicas), CHANGES: float(changes_of(problem, replicas))}
     return tuple(Level(name, value, value if proved else None) for name, value in values.items())
 
@@ -121,7 +81,7 @@ def is_better(problem: Problem, replicas: IntArray, than: IntArray) -> bool:
     Service and changes are compared as integers, the value with its slack.
     """
     mine, other = ~served(problem, replicas), ~served(problem, than)
-    for level in service_levels(problem):
+    for level in problem.service:
         difference = float(level.weight[mine].sum() - level.weight[other].sum())
         if difference:
             return difference < 0

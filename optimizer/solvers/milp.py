@@ -21,7 +21,6 @@ from optimizer.solvers.levels import (
     is_better,
     levels_of,
     served,
-    service_levels,
     value_of,
     value_slack,
 )
@@ -80,7 +79,7 @@ class _Run:
         self.problem, self.formulation, self.session = problem, formulation, session
         self.gap = gap_target(problem.options, len(formulation.columns))
         self.deadline = deadline
-        self.service = service_levels(problem)
+        self.service = problem.service
         self.columnless = ~np.isin(np.arange(len(problem.priority)), formulation.servers)
         self.best = self._first_point(seed)
         self.levels: list[Level] = []
@@ -151,7 +150,6 @@ class _Run:
         bound = max(result.bound, self._least_value())
         bound = value if value - bound <= ROUNDING * max(1.0, abs(value)) else bound
         self.levels.append(Level(VALUE, reached, reached if bound == value else bound + (reached - value)))
-        self.session.add_limit(objective, value + value_slack(value))
 
     def _least_value(self) -> float:
         """Return what the value would be if every server had its least: a bound that needs no solver."""
@@ -163,6 +161,8 @@ class _Run:
         objective = self.formulation.changed
         least = bound = float(np.round(objective @ self.best))
         if self._changes_vary:
+            value = float(self.formulation.value @ self.best)
+            self.session.add_limit(self.formulation.value, value + value_slack(value))
             least, bound = self._minimise_whole(objective, -self.formulation.changed_offset)
         reached = float(changes_of(self.problem, self._replicas()))
         self.levels.append(Level(CHANGES, reached, min(bound + (reached - least), reached)))

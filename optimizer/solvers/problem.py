@@ -7,6 +7,7 @@ runs on now. Solvers take a `Problem` and return a `Solution`; they know no name
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -14,10 +15,15 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.spec.schema import OptimizerOptions
+from optimizer.tabulation import SECONDS_PER_MINUTE
 
 GAP_FREE_COLUMNS = 2000
 """Models of up to this many columns are solved to optimality by default; larger ones to `DEFAULT_GAP`."""
 DEFAULT_GAP = 1e-4
+RATE_UNIT_RPM = 1e-3
+"""Loads are rounded to integer multiples of this unit [requests/min]."""
+MAX_WHOLE_RATE = 1e9
+"""Largest integer that a load may become; a coarser unit is taken where one would exceed it."""
 
 SolverName = Literal["separable", "milp", "greedy"]
 
@@ -53,8 +59,24 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
+class ServiceLevel:
+    """What being unserved costs at one level, by server."""
+
+    name: str
+    weight: FloatArray
+    """Whole numbers, shape (S,); 0 for servers that do not count at this level."""
+    unit: float
+    """One step of the integer level, in what the level is reported in (requests/min, or servers)."""
+    measure: FloatArray
+    """What is reported, before rounding to integers; shape (S,)."""
+
+
+@dataclass(frozen=True)
 class Problem:
-    """What to choose from; see the fields for shapes."""
+    """What to choose from; see the fields for shapes.
+
+    What follows from them is worked out when it is first asked for.
+    """
 
     table: CandidateTable
     """The candidates, C rows; with those that a limit on replicas keeps from serving a server alone."""
@@ -82,35 +104,49 @@ class Problem:
     """Units of each accelerator type, shape (T,); none: unlimited."""
     options: OptimizerOptions
 
-    @property
+    @cached_property
     def on_current(self) -> BoolArray:
         """Whether a candidate is on the accelerator that its server runs on now, shape (C,)."""
-        return np.equal(self.current_accelerator[self.table.server], self.table.accelerator)
+        return frozen(np.equal(self.current_accelerator[self.table.server], self.table.accelerator))
 
-    @property
+    @cached_property
     def value(self) -> FloatArray:
         """Transition value of each candidate with all its replicas [cents/h], shape (C,) (eq. 31)."""
         cost, old = self.table.cost_cents_per_h, self.current_cost[self.table.server]
         moved = cost - old + self.options.transition_penalty * (old + cost)
-        return np.where(~self.changed, 0.0, np.where(self.on_current, cost - old, moved))
+        return frozen(np.where(~self.changed, 0.0, np.where(self.on_current, cost - old, moved)))
 
-    @property
+    @cached_property
     def changed(self) -> BoolArray:
         """Whether a candidate with all its replicas differs from what its server runs on now; shape (C,)."""
         same: BoolArray = self.current_replicas[self.table.server] == self.table.num_replicas
-        return ~(self.on_current & same)
+        return frozen(~(self.on_current & same))
 
-    @property
+    @cached_property
     def room(self) -> FloatArray:
         """Capacity to spare of each candidate with all its replicas, over the load; shape (C,) (eq. 89)."""
         load = self.load_rps[self.table.server]
         most = self.table.num_replicas * self.table.max_rate_rps
-        return np.divide(most, load, out=np.ones(len(load)), where=load > 0) - 1
+        return frozen(np.divide(most, load, out=np.ones(len(load)), where=load > 0) - 1)
 
-    @property
+    @cached_property
     def none_value(self) -> FloatArray:
         """Transition value of leaving each server without an allocation [cents/h], shape (S,)."""
-        return (self.options.transition_penalty - 1) * self.current_cost
+        return frozen((self.options.transition_penalty - 1) * self.current_cost)
+
+    @cached_property
+    def service(self) -> tuple[ServiceLevel, ...]:
+        """The levels of service, in their order (eq. 34, 35)."""
+        levels = []
+        for priority in np.unique(self.priority):
+            here = self.to_serve & (self.priority == priority)
+            load, count = np.where(here, self.load_rps * SECONDS_PER_MINUTE, 0.0), here.astype(np.float64)
+            weight, unit = _whole_rates(load)
+            levels += [
+                ServiceLevel(f"priority {priority}: unserved rate", weight, unit, load),
+                ServiceLevel(f"priority {priority}: unserved servers", count, 1.0, count),
+            ]
+        return tuple(levels)
 
     def of_servers(self, chosen: BoolArray) -> "Problem":
         """Return the problem with only the candidates of the chosen servers, and only these to be served."""
@@ -138,6 +174,14 @@ class Problem:
         )
 
 
+def _whole_rates(load_rpm: FloatArray) -> tuple[FloatArray, float]:
+    """Return loads as integer multiples of a unit, and the unit; a load too small for it counts one."""
+    unit = max(RATE_UNIT_RPM, float(load_rpm.max(initial=0)) / MAX_WHOLE_RATE)
+    multiples = np.where(load_rpm > 0, np.maximum(np.round(load_rpm / unit), 1), 0).astype(np.int64)
+    divisor = int(np.gcd.reduce(multiples)) or 1
+    return (multiples // divisor).astype(np.float64), unit * divisor
+
+
 @dataclass(frozen=True, slots=True)
 class Solution:
     """What a solver chose."""
@@ -147,6 +191,8 @@ class Solution:
     status: Status
     solver: SolverName
     levels: tuple[Level, ...]
+    by_replicas: bool = False
+    """Whether numbers of replicas proved it, after patterns did not."""
 
     def level(self, name: str) -> Level:
         """Return the level of that name."""

@@ -40,8 +40,10 @@ def share_leftover(problem: Problem, replicas: IntArray, deadline: Deadline | No
     """
     if problem.capacity is None or problem.options.saturation_policy == "None":
         return Sharing(replicas, finished=True)
-    leftover = _Leftover(problem, replicas, deadline or Deadline(math.inf))
     waiting = np.flatnonzero(problem.to_serve & ~served(problem, replicas))
+    if not len(waiting):
+        return Sharing(replicas, finished=True)
+    leftover = _Leftover(problem, replicas, deadline or Deadline(math.inf))
     waiting = waiting[np.argsort(problem.priority[waiting], kind="stable")]
     match problem.options.saturation_policy:
         case "PriorityExhaustive":

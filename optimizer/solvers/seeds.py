@@ -9,7 +9,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.solvers.formulation import keepable
-from optimizer.solvers.greedy import solve_greedy
+from optimizer.solvers.greedy import greedy_replicas
 from optimizer.solvers.levels import is_better
 from optimizer.solvers.problem import Problem, units_used
 
@@ -62,7 +62,7 @@ def best_seed(problem: Problem) -> IntArray:
     """
     if problem.capacity is None:
         return _taken(problem, ways_of_one_pool(problem).best())
-    greedy, staying = solve_greedy(problem).replicas, _staying(problem)
+    greedy, staying = greedy_replicas(problem), _staying(problem)
     return staying if is_better(problem, staying, greedy) else greedy
 
 
@@ -92,7 +92,7 @@ def _staying(problem: Problem) -> IntArray:
     others = ~np.isin(np.arange(len(problem.priority)), ways.server[stays])
     rows = others[table.server]
     left = np.zeros(0) if capacity is None else capacity - units_used(problem, replicas, len(capacity))
-    replicas[rows] = solve_greedy(replace(problem.of_servers(others), capacity=left)).replicas
+    replicas[rows] = greedy_replicas(replace(problem.of_servers(others), capacity=left))
     return replicas
 
 

@@ -47,7 +47,7 @@ def solve_separable_mixed(
     ways, replicas = ways_of_one_pool(problem).best(), np.zeros(len(problem.table), np.int64)
     replicas[ways.row] = ways.replicas
     servers, settled = np.unique(problem.table.server), 0
-    if by_patterns and not deadline.passed:
+    if by_patterns and len(servers) and not deadline.passed:
         found = cheapest_alone(problem)
         theirs = found.settled[problem.table.server]
         replicas[theirs] = found.replicas[theirs]

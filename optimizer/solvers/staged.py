@@ -78,7 +78,9 @@ def _better(problem: Problem, solution: Solution, before: IntArray) -> Solution:
 
 
 def _remaining(problem: Problem, servers: BoolArray, replicas: IntArray) -> Problem:
-    """Return the problem of some servers with the units that an answer leaves."""
+    """Return the problem of some servers with the units that an answer of the others leaves."""
+    if servers.all():
+        return problem
     capacity = problem.capacity if problem.capacity is not None else np.zeros(0)
     left = capacity - units_used(problem, replicas, len(capacity))
     return replace(problem.of_servers(servers), capacity=left)

@@ -52,12 +52,13 @@ def check_server(server: Server, prefix: str, profiles: Iterable[ModelProfile]) 
     """
     mine = list(profiles)
     load = server.current.load
-    if any(is_static(profile) for profile in mine) and "out_tokens_cv" not in load.model_fields_set:
+    if "out_tokens_cv" not in load.model_fields_set and any(map(is_static, mine)):
         raise SpecError(f"{prefix}currentAlloc.load.outTokensCV: {LENGTHS_NEEDED}")
     batched = [profile for profile in mine if profile.batch is not None]
     if not batched:
         own = ("batch_trigger", "batch_timeout_ms", "batch_window", "queue_counts", "stages", "jobs")
-        given = [name for name in own if getattr(server, name) != Server.model_fields[name].default]
+        stated = [name for name in own if name in server.model_fields_set]
+        given = [name for name in stated if getattr(server, name) != Server.model_fields[name].default]
         if given and mine:
             raise SpecError(
                 f"{prefix}{Server.model_fields[given[0]].alias}: {server.model!r} has no batchParms, and "
@@ -147,8 +148,11 @@ def check_target(target: ModelTarget, place: str, profiles: Iterable[ModelProfil
     """
     mine = list(profiles)
     _check_tokens(target, place, mine)
+    models = {QUEUE_MODELS[profile.queue_model] for profile in mine}
     listed = {limit.measure for limit in target.latency}
     for measure, _ in target.latency_targets():
+        if all(model.knows(measure) for model in models):
+            continue
         field = "percentile" if target.percentile is not None else "goodputShare"
         field = "latency" if measure in listed else field
         for profile in mine:
@@ -167,8 +171,8 @@ def check_target(target: ModelTarget, place: str, profiles: Iterable[ModelProfil
 def _check_tokens(target: ModelTarget, place: str, profiles: Iterable[ModelProfile]) -> None:
     """Refuse targets about tokens where there are none."""
     for profile in profiles:
-        for name in ("itl_ms", "ttft_ms", "user_tps", "tps"):
-            if profile.batch is not None and getattr(target, name):
+        for name in ("itl_ms", "ttft_ms", "user_tps", "tps") if profile.batch is not None else ():
+            if getattr(target, name):
                 raise SpecError(
                     f"{place}.{ModelTarget.model_fields[name].alias}: {profile.name!r} on "
                     f"{profile.accelerator!r} answers without tokens (batchParms); set latency in its place"

@@ -110,6 +110,8 @@ class IterationTimes:
 
     def _experts_slope_ms(self, tokens: FloatArray | float) -> FloatArray:
         """Return by how much that grows with one token more."""
+        if not np.any(self.expert_read_ms):
+            return np.zeros_like(self.expert_read_ms)
         rate = np.log1p(-self.expert_share)
         return np.asarray(-self.expert_read_ms * rate * np.exp(tokens * rate))
 

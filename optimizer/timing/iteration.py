@@ -162,14 +162,9 @@ class IterationLaw(ServiceLaw, EngineLaw):
     max_num_tokens: FloatArray
 
     @classmethod
-    def is_given(cls, document: Document) -> bool:
-        """Say whether a document gives the law of the reference."""
-        return super(IterationLaw, cls).is_given(document) and _is_plain(document)
-
-    @classmethod
-    def is_known(cls, document: Document) -> bool:
-        """Say whether a document gives the law of the reference with any non-zero parameter."""
-        return super(IterationLaw, cls).is_known(document) and _is_plain(document)
+    def takes(cls, document: Document) -> bool:
+        """Say whether a document's iterations are those of the reference."""
+        return isinstance(document, IterationFields) and document.is_of_the_reference
 
     @classmethod
     def parameters(cls, document: Document) -> tuple[float, ...]:
@@ -309,14 +304,11 @@ class FullIterationLaw(EngineLaw):
     """1 where whole prompts are computed first, else 0."""
 
     @classmethod
-    def is_given(cls, document: Document) -> bool:
+    def takes(cls, document: Document) -> bool:
         """Say whether a document gives more than the law of the reference, or of a mixture."""
-        return super(FullIterationLaw, cls).is_given(document) and not _has_service_time(document)
-
-    @classmethod
-    def is_known(cls, document: Document) -> bool:
-        """Say whether a document gives more than these, with any non-zero parameter."""
-        return super(FullIterationLaw, cls).is_known(document) and not _has_service_time(document)
+        return isinstance(document, IterationFields) and not (
+            document.is_of_the_reference or document.is_of_a_mixture
+        )
 
     @classmethod
     def parameters(cls, document: Document) -> tuple[float, ...]:
@@ -363,13 +355,3 @@ class FullIterationLaw(EngineLaw):
         batch = max_batch.astype(np.float64)
         full = self.iterations.ms(batch, batch)
         return TokenTimes(first, itl, first), first + full
-
-
-def _is_plain(document: Document) -> bool:
-    return isinstance(document, IterationFields) and document.is_of_the_reference
-
-
-def _has_service_time(document: Document) -> bool:
-    return isinstance(document, IterationFields) and (
-        document.is_of_the_reference or document.is_of_a_mixture
-    )

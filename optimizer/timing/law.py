@@ -68,15 +68,9 @@ class Law(ABC):
         """
 
     @classmethod
-    def is_given(cls, document: Document) -> bool:
-        """Say whether a document gives any part of the law."""
-        return any(getattr(document, part, None) is not None for part in cls.parts)
-
-    @classmethod
-    def is_known(cls, document: Document) -> bool:
-        """Say whether a document gives the law with any non-zero parameter."""
-        given = [part for name in cls.parts if (part := getattr(document, name, None)) is not None]
-        return any(value != 0 for part in given for value in vars(part).values() if isinstance(value, float))
+    def takes(cls, document: Document) -> bool:  # noqa: ARG003  laws that share parts tell them apart
+        """Say whether what a document gives of these fields is of this law; it gives some of it."""
+        return True
 
     @classmethod
     def keys(cls, document: type[Document]) -> str:

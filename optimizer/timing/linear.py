@@ -67,14 +67,9 @@ class LinearLaw(ServiceLaw):
     out_tokens: FloatArray
 
     @classmethod
-    def is_given(cls, document: Document) -> bool:
-        """Say whether a document gives the law for continuous batches."""
-        return super(LinearLaw, cls).is_given(document) and _is_continuous(document)
-
-    @classmethod
-    def is_known(cls, document: Document) -> bool:
-        """Say whether a document gives it with any non-zero parameter."""
-        return super(LinearLaw, cls).is_known(document) and _is_continuous(document)
+    def takes(cls, document: Document) -> bool:
+        """Say whether a document asks for continuous batches."""
+        return getattr(document, "batching", "continuous") == "continuous"
 
     @classmethod
     def parameters(cls, document: Document) -> tuple[float, float, float, float]:
@@ -131,7 +126,3 @@ class LinearLaw(ServiceLaw):
         prefill = self.prefill_base_ms + self.prefill_per_token_ms
         times = TokenTimes(prefill, self.decode_base_ms + self.decode_per_request_ms, prefill)
         return times, prefill + self.decode_base_ms + self.decode_per_request_ms * max_batch
-
-
-def _is_continuous(document: Document) -> bool:
-    return not isinstance(document, LinearFields) or document.batching == "continuous"

@@ -31,14 +31,9 @@ class MixtureIterationLaw(IterationLaw):
     """Share of the experts that a token chooses."""
 
     @classmethod
-    def is_given(cls, document: Document) -> bool:
-        """Say whether a document gives the law of a mixture."""
-        return super(IterationLaw, cls).is_given(document) and _is_mixture(document)
-
-    @classmethod
-    def is_known(cls, document: Document) -> bool:
-        """Say whether a document gives it; its parameters are then not zero."""
-        return cls.is_given(document)
+    def takes(cls, document: Document) -> bool:
+        """Say whether a document's iterations are those of a mixture."""
+        return isinstance(document, IterationFields) and document.is_of_a_mixture
 
     @classmethod
     def parameters(cls, document: Document) -> tuple[float, ...]:
@@ -73,7 +68,3 @@ class MixtureIterationLaw(IterationLaw):
     @property
     def _has_prompt(self) -> BoolArray:
         return np.asarray(self.in_tokens > 0)
-
-
-def _is_mixture(document: Document) -> bool:
-    return isinstance(document, IterationFields) and document.is_of_a_mixture

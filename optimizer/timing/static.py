@@ -46,14 +46,9 @@ class StaticLaw(ServiceLaw):
     out_tokens_cv: FloatArray
 
     @classmethod
-    def is_given(cls, document: Document) -> bool:
-        """Say whether a document gives the law for static batches."""
-        return super(StaticLaw, cls).is_given(document) and is_static(document)
-
-    @classmethod
-    def is_known(cls, document: Document) -> bool:
-        """Say whether a document gives it with any non-zero parameter."""
-        return super(StaticLaw, cls).is_known(document) and is_static(document)
+    def takes(cls, document: Document) -> bool:
+        """Say whether a document asks for static batches."""
+        return is_static(document)
 
     @classmethod
     def parameters(cls, document: Document) -> tuple[float, ...]:
@@ -136,7 +131,7 @@ class StaticLaw(ServiceLaw):
 
 def is_static(document: Document) -> bool:
     """Say whether a document asks for static batches."""
-    return isinstance(document, LinearFields) and document.batching != "continuous"
+    return getattr(document, "batching", "continuous") != "continuous"
 
 
 def longest_to_mean(cv: FloatArray, batch: FloatArray, power: int = 1) -> FloatArray:

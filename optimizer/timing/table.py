@@ -3,7 +3,7 @@
 A law is a file beside this one and an entry here: its fields a base of `LawFields`, itself in `LAWS`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -50,12 +50,28 @@ LAWS: tuple[type[Law], ...] = (
 
 def laws_given(document: Document) -> list[type[Law]]:
     """Return the laws of which a document gives any part."""
-    return [law for law in LAWS if law.is_given(document)]
+    return _laws_with(document, lambda _: True)
 
 
 def laws_known(document: Document) -> list[type[Law]]:
     """Return the laws of which a document gives a non-zero parameter."""
-    return [law for law in LAWS if law.is_known(document)]
+    return _laws_with(document, _has_parameter)
+
+
+def _laws_with(document: Document, counts: Callable[[Document], bool]) -> list[type[Law]]:
+    """Return the laws of which a document gives a part that counts."""
+    fields, found = vars(document), []
+    for law in LAWS:
+        for name in law.parts:
+            part = fields.get(name)
+            if part is not None and law.takes(document) and counts(part):
+                found.append(law)
+                break
+    return found
+
+
+def _has_parameter(part: Document) -> bool:
+    return any(value != 0 for value in vars(part).values() if isinstance(value, float))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +92,7 @@ class LawTable:
         law = np.array([LAWS.index(mine[0]) if mine else -1 for mine in known], dtype=np.int64)
         tables = []
         for i, kind in enumerate(LAWS):
-            rows = [
-                kind.parameters(document) for document, mine in zip(documents, law, strict=True) if mine == i
-            ]
+            rows = [kind.parameters(documents[row]) for row in np.flatnonzero(law == i).tolist()]
             table = np.zeros((len(rows[0]) if rows else 0, len(documents)))
             table[:, law == i] = np.array(rows).T if rows else 0.0
             tables.append(frozen(table))

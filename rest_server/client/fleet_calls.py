@@ -17,7 +17,7 @@ from optimizer.spec.schema import (
     ServiceClass,
     SystemSpec,
 )
-from rest_server.client.calls import Call, SystemLike, document, text, text_of_system
+from rest_server.client.calls import Answer, Call, SystemLike, document, text, text_of_system
 from rest_server.v1.models import (
     AcceleratorList,
     CapacityList,
@@ -41,10 +41,7 @@ _Entity = TypeVar("_Entity", bound=BaseModel)
 def put_loads(loads: Loads, if_match: str | None) -> Call[Plan]:
     """Return the request of `put_loads` of the clients."""
     changes = {name: change.model_dump(by_alias=True, exclude_unset=True) for name, change in loads.items()}
-    headers = _condition(if_match)
-    return Call(
-        "POST", "/v1/loads", document(Plan), to_json(changes), headers=headers, repeatable=not headers
-    )
+    return _change("POST", "/v1/loads", document(Plan), if_match, to_json(changes))
 
 
 def last_plan() -> Call[LastPlan]:
@@ -96,8 +93,7 @@ def export_fleet() -> Call[SystemSpec]:
 
 def import_fleet(system: SystemLike, if_match: str | None) -> Call[SystemSpec]:
     """Return the request of `import_fleet` of the clients."""
-    body, headers = text_of_system(system), _condition(if_match)
-    return Call("PUT", "/v1/fleet", document(SystemSpec), body, headers=headers, repeatable=not headers)
+    return _change("PUT", "/v1/fleet", document(SystemSpec), if_match, text_of_system(system))
 
 
 def options() -> Call[OptimizerOptions]:
@@ -107,15 +103,12 @@ def options() -> Call[OptimizerOptions]:
 
 def put_options(given: OptimizerOptions, if_match: str | None) -> Call[OptimizerOptions]:
     """Return the request of `put_options` of the clients."""
-    headers = _condition(if_match)
-    read = document(OptimizerOptions)
-    return Call("PUT", "/v1/optimizer", read, text(given), headers=headers, repeatable=not headers)
+    return _change("PUT", "/v1/optimizer", document(OptimizerOptions), if_match, text(given))
 
 
 def delete_options(if_match: str | None) -> Call[None]:
     """Return the request of `delete_options` of the clients."""
-    headers = _condition(if_match)
-    return Call("DELETE", "/v1/optimizer", _nothing, headers=headers, repeatable=not headers)
+    return _change("DELETE", "/v1/optimizer", _nothing, if_match)
 
 
 def accelerators() -> Call[tuple[Accelerator, ...]]:
@@ -145,14 +138,12 @@ def capacity() -> Call[tuple[Capacity, ...]]:
 
 def put(entity: Entity, if_match: str | None) -> Call[None]:
     """Return the request of `put` of the clients."""
-    headers = _condition(if_match)
-    return Call("PUT", _path_of(entity), _nothing, text(entity), headers=headers, repeatable=not headers)
+    return _change("PUT", _path_of(entity), _nothing, if_match, text(entity))
 
 
 def delete(entity: Entity, if_match: str | None) -> Call[None]:
     """Return the request of `delete` of the clients."""
-    headers = _condition(if_match)
-    return Call("DELETE", _path_of(entity), _nothing, headers=headers, repeatable=not headers)
+    return _change("DELETE", _path_of(entity), _nothing, if_match)
 
 
 _COLLECTIONS: dict[type[BaseModel], str] = {
@@ -177,6 +168,14 @@ def _path(collection: str, *names: str) -> str:
 
 def _listed(kind: type[_Entity], read: Callable[[bytes], tuple[_Entity, ...]]) -> Call[tuple[_Entity, ...]]:
     return Call("GET", f"/v1/{_COLLECTIONS[kind]}", read)
+
+
+def _change(
+    method: str, path: str, read: Callable[[bytes], Answer], if_match: str | None, body: bytes | None = None
+) -> Call[Answer]:
+    """Return a request that changes the fleet; under a condition it is not repeated: it would fail it."""
+    headers = _condition(if_match)
+    return Call(method, path, read, body, headers=headers, repeatable=not headers)
 
 
 def _condition(if_match: str | None) -> dict[str, str]:

@@ -1,7 +1,9 @@
 """How near batch servers are to simulations of others: the tables of docs/fidelity.md.
 
     python tests/benchmarks/batch_servers.py --reference DIR [--table NAME]
+    python tests/benchmarks/batch_servers.py --fleet 200x10 [--seed N]
 
+The second times the sizing and the plan of a fleet drawn at random, as docs/performance.md has it.
 DIR holds `workloads_batch.json`, `workloads_batch_cv.json`, `workloads_tandem.json`, `workloads_node.json`
 and `workloads_static.json`. Errors are relative, predicted over simulated less 1; of shares they are
 differences.
@@ -17,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from optimizer import load_system, solve
+from optimizer.candidates.finder import find_candidates
 from optimizer.queueing.bulk.nodes import promised
 from optimizer.queueing.bulk.passing import passing
 from optimizer.queueing.bulk.sampled import sampled
@@ -101,6 +105,80 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, float]]]] = {
 }
 
 
+def show_times(folder: Path) -> None:
+    """Print how long one share beyond a time takes, the chain at the rate with it, by batch limit."""
+    spent: dict[str, list[float]] = {}
+    for point in json.loads((folder / "workloads_batch.json").read_text(encoding="utf-8"))["points"]:
+        server, rate = server_of(point["server"]), point["rateRps"] / 1000
+        tries = []
+        for _ in range(5):
+            begin = time.thread_time()
+            steady(server, rate).beyond(point["simulated"]["p99"]["value"])
+            tries.append(time.thread_time() - begin)
+        kind = "1 to 16" if server.size <= 16 else "17 to 64" if server.size <= 64 else "100"
+        spent.setdefault(kind, []).append(1000 * float(np.median(tries)))
+    for kind, times in sorted(spent.items()):
+        print(f"one share, batches of {kind}: median {np.median(times):.2f} ms, largest {max(times):.2f} ms")
+
+
+def drawn(servers: int, accelerators: int, seed: int) -> dict[str, Any]:
+    """Return a fleet of batch servers with all triggers, batches of 1 to 100, windows of 0 to 400 ms."""
+    rng = np.random.default_rng(seed)
+    laws = [(5, 5), (20, 1), (37.5, 2.5), (60, 0.5), (100, 0), (10, 2)]
+    models = [
+        (*laws[rng.integers(len(laws))], int(rng.choice([1, 2, 4, 5, 8, 12, 16, 24, 32, 48, 64, 100])))
+        for _ in range(20)
+    ]
+    document: dict[str, Any] = {"models": [], "serviceClasses": [], "servers": []}
+    document["optimizer"] = {"unlimited": True}
+    document["accelerators"] = [
+        {"name": f"A{i}", "type": f"A{i}", "cost": 10 + 5 * i} for i in range(accelerators)
+    ]
+    for m, (base, slope, size) in enumerate(models):
+        for i, speed in enumerate(np.linspace(1, 0.3, accelerators)):
+            law = {"base": base * speed * rng.uniform(0.9, 1.1), "slope": slope * speed}
+            document["models"].append(
+                {"name": f"m{m}", "acc": f"A{i}", "maxBatchSize": size, "batchParms": law}
+            )
+    for j in range(servers):
+        m, trigger = int(rng.integers(len(models))), TRIGGERS[rng.integers(len(TRIGGERS))]
+        base, slope, size = models[m]
+        full = base + slope * size
+        window = float(rng.choice([0, 2, 5, 10, 20, 50, 100, 200, 400]))
+        if trigger == "clock":
+            window = float(np.ceil(full * rng.uniform(1.15, 2)))
+        last = (window + full) * rng.uniform(0.8, 3)
+        target: dict[str, Any] = {"model": f"m{m}", "latency": [{"percentile": 99, "ms": last}]}
+        if rng.random() < 0.5:
+            target["latency"].append({"percentile": 50, "ms": last * rng.uniform(0.4, 0.8)})
+        server: dict[str, Any] = {
+            "name": f"s{j}",
+            "class": f"c{j}",
+            "model": f"m{m}",
+            "batchTrigger": trigger,
+        }
+        server["batchTimeout"] = window
+        if rng.random() < 0.5:
+            target["maxRejected"] = float(rng.choice([0.001, 0.01, 0.05]))
+            server["maxQueueSize"] = int(max(size + 2, size * rng.choice([1.5, 2, 4, 10])))
+        load = {"arrivalRate": 60_000 * size / full * rng.uniform(0.3, 12)}
+        document["servers"].append(server | {"currentAlloc": {"load": load}})
+        document["serviceClasses"].append({"name": f"c{j}", "modelTargets": [target]})
+    return document
+
+
+def show_fleet(size: str, seed: int) -> None:
+    """Print how long sizing and the whole plan of a fleet take, compiled before."""
+    solve(load_system(drawn(12, 1, seed + 1)))
+    servers, accelerators = (int(number) for number in size.split("x"))
+    system = load_system(drawn(servers, accelerators, seed))
+    for name, work in (("sizing", find_candidates), ("plan", solve)):
+        begin, used = time.perf_counter(), time.process_time()
+        work(system)
+        spent, core = time.perf_counter() - begin, time.process_time() - used
+        print(f"{name} of {size}: {spent:.1f} s, {core:.1f} s of processor time")
+
+
 def show(name: str, folder: Path) -> None:
     file, errors = TABLES[name]
     points = json.loads((folder / file).read_text(encoding="utf-8"))["points"]
@@ -117,9 +195,18 @@ def show(name: str, folder: Path) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--reference", type=Path, required=True)
-    parser.add_argument("--table", choices=TABLES)
+    parser.add_argument("--reference", type=Path)
+    parser.add_argument("--table", choices=[*TABLES, "times"])
+    parser.add_argument("--fleet", metavar="SERVERSxACCELERATORS")
+    parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
+    if arguments.fleet:
+        show_fleet(arguments.fleet, arguments.seed)
+    if arguments.reference is None:
+        return 0
+    if arguments.table == "times":
+        show_times(arguments.reference)
+        return 0
     print("absolute error: median, 90 %, largest; then the lowest and the highest error")
     for name in [arguments.table] if arguments.table else TABLES:
         show(name, arguments.reference)

@@ -22,7 +22,7 @@ import numpy as np
 from optimizer import Explanation, System, Timings, explain, find_candidates, load_system, solve
 from optimizer.generate import generate_document, generate_system
 from optimizer.solvers.highs import HighsSession
-from optimizer.solvers.levels import levels_of
+from optimizer.solvers.levels import VALUE, levels_of
 from optimizer.solvers.milp import solve_milp
 from optimizer.solvers.model import MilpModel, RunResult, Session
 from optimizer.solvers.problem import build_problem
@@ -214,14 +214,18 @@ def limits() -> list[str]:
     return lines
 
 
-def _open_of(explanation: Explanation) -> list[float | None]:
-    """Return what each question that an explanation answers leaves open, relative to the plan's value."""
+def _widths_of(explanation: Explanation) -> list[float]:
+    """Return the width of each answer's interval, relative to the plan's value; infinity for service."""
     effects = [item.next_best.effect for item in explanation.servers if item.next_best]
     effects += [item.one_more for item in explanation.types if item.one_more]
     effects += [item.one_fewer for item in explanation.types if item.one_fewer]
     effects += [item.effect for item in explanation.targets]
     value = max(abs(explanation.plan.objective), 1e-9)
-    return [None if one.open_cents_per_h is None else one.open_cents_per_h / value for one in effects]
+    intervals = [one.interval for one in effects]
+    return [
+        0.0 if one is None else (one.high - one.low) / value if one.level == VALUE else np.inf
+        for one in intervals
+    ]
 
 
 def explained() -> list[str]:
@@ -232,13 +236,13 @@ def explained() -> list[str]:
         begin, core = time.perf_counter(), time.process_time()
         found = explain(source, heterogeneous=True, time_limit_s=60.0)
         wall_s, core_s = time.perf_counter() - begin, time.process_time() - core
-        left = _open_of(found)
-        exact = sum(share is not None and share <= 2 * EXACT for share in left)
-        questions = len(left) + len(found.unanswered)
+        widths = _widths_of(found)
+        exact = sum(width <= 2 * EXACT for width in widths)
+        questions = len(widths)
         lines.append(
             f"{servers} x {accelerators}, seed {seed}, tightness {tightness:g}: {wall_s:.1f} s, core time "
             f"{core_s:.1f} s; of {questions} questions {exact} exact to 1e-4, {len(found.unanswered)} "
-            f"unanswered; plan {found.plan.status}"
+            f"repairs and shadow prices unanswered; plan {found.plan.status}"
         )
     return lines
 

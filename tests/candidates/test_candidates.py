@@ -570,9 +570,9 @@ def test_extreme_requests_batches_and_rates_are_sized_or_rejected_with_a_reason(
         target={"slo-itl": 100.0, "slo-ttft": 5000.0},
         server={"minNumReplicas": 1},
     )
-    started = time.perf_counter()
+    started = time.process_time()
     candidates = find_candidates(load_system(raw))
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
     if len(candidates.table):
         only = column(candidates)
         assert only["numReplicas"] >= 1

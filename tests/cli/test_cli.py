@@ -558,10 +558,19 @@ def test_a_process_reads_standard_input(path: Path) -> None:
     assert found.stdout.startswith("-: valid: 2 servers")
 
 
-@pytest.mark.parametrize("buffered", [True, False])
 @pytest.mark.parametrize(
-    "arguments",
-    ["solve {} --json", "candidates {}", "solve {}", "schema", "--help", "solve --help", "--version"],
+    ("arguments", "buffered"),
+    [
+        ("solve {} --json", True),
+        ("solve {}", False),
+        ("candidates {}", True),
+        ("schema", True),
+        ("schema", False),
+        ("solve --help", True),
+        ("--help", False),
+        ("--version", True),
+        ("--version", False),
+    ],
 )
 def test_a_reader_that_goes_away_is_no_error(specs: Path, arguments: str, *, buffered: bool) -> None:
     words = arguments.format(specs / "large").split()

@@ -291,11 +291,12 @@ QUICK = {"numbers for servers", "open brackets"}
 """The kinds that stand for the others in the quick tests."""
 
 
-def bounded(path: Path | str, seconds: float, memory: int = 3 * 2**30, **more: Any) -> Answer:
-    """Check a file in a process that may take so much time and memory and no more."""
+def bounded(path: Path | str, seconds: int, memory: int = 3 * 2**30, **more: Any) -> Answer:
+    """Check a file in a process that may take so much of a core's time and memory and no more."""
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
 
     found = subprocess.run(
         [sys.executable, "-m", "optimizer", "check", path],
@@ -303,7 +304,7 @@ def bounded(path: Path | str, seconds: float, memory: int = 3 * 2**30, **more: A
         text=True,
         errors="replace",
         check=False,
-        timeout=seconds,
+        timeout=10 * seconds,  # on a busy machine, or where it waits without end
         preexec_fn=limit,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         **more,

@@ -97,6 +97,16 @@ def test_shares_beyond_a_limit_fall_and_add_up_to_the_mean(row: Row) -> None:
     assert np.trapezoid(shares, limits) == pytest.approx(found.mean_ms, rel=1e-2)
 
 
+@pytest.mark.parametrize("load", [3.5, 4.14, 6.0, 40.0])
+@pytest.mark.parametrize("size", [2, 16])
+def test_a_short_queue_in_overload_answers_full_batches_and_loses_the_rest(size: int, load: float) -> None:
+    # States that are next to never taken are many powers of ten rarer than the usual ones.
+    server = BatchServer(size, 50.0, 20.0, 1.0, 11 * size, counts_system=True)
+    found = steady(server, load * server.full_rate)
+    assert found.mean_batch == pytest.approx(size, rel=1e-6)
+    assert found.rejected == pytest.approx(1 - 1 / load, rel=1e-6)
+
+
 def test_a_queue_that_grows_without_end_has_no_long_run() -> None:
     with pytest.raises(AnalysisError, match="grows without end"):
         steady(BatchServer(4, 0.0, 10.0, 0.0), 0.4)

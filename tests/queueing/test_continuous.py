@@ -26,6 +26,7 @@ LAWS = {
     "8b": {"a": 6.8, "d": 0.0254, "g": 3.4e-5},
     "8b-knee": {"a": 6.8, "b": 0.02, "d": 0.0225, "g": 4.2e-5, "q": 1e-6, "e": 0.4, "m": 4.5},
     "70b": {"a": 55.0, "d": 0.3, "g": 1e-4},
+    "reads": {"a": 5.8, "d": 0.0066, "g": 1.9e-4},
 }
 """Coefficients by their letters: base, compute, KV read; per sequence, attention, prompt, knee."""
 LETTERS = "adgbqemsrxy"
@@ -327,6 +328,21 @@ def test_a_bounded_queue_loses_more_the_shorter_it_is() -> None:
 
 
 # --- prompts that come evenly -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rate_rps", "places", "itl_ms", "p95_itl_ms", "ttft_ms"),
+    [(1.0, 162, 8.890, 13.32, 40.66), (2.6, 162, 18.61, 32.54, 59.01), (2.6, 24, 18.32, 30.50, None)],
+)
+def test_long_contexts_are_met_more_often_where_reading_them_takes_the_time(
+    rate_rps: float, places: int, itl_ms: float, p95_itl_ms: float, ttft_ms: float | None
+) -> None:
+    # Simulated with 1,000,000 requests of lognormal lengths; half-widths are 1 % and 1.7 %.
+    found = at(one("reads", 4096, 256, places=places), rate_rps)
+    assert found.itl_ms == pytest.approx(itl_ms, rel=0.02)
+    assert found.figure(Measure("itl", 95)) == pytest.approx(p95_itl_ms, rel=0.04)
+    if ttft_ms is not None:
+        assert found.ttft_ms == pytest.approx(ttft_ms, rel=0.03)
 
 
 EVEN = {"cv": 0.0, "places": 512}

@@ -171,7 +171,7 @@ def test_the_range_of_rates_is_that_of_the_reference(machine: Machine) -> None:
 def test_extreme_requests_batches_and_rates_are_analysed_in_no_time(
     rate: float, tokens: tuple[int, int], batch: int
 ) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     machines = [Machine(Iteration(6.7, 0.024, 5e-5, *tokens), batch, 10 * batch)]
     if tokens != (0, 1):
         machines.append(Machine(Linear(6.7, 0.24, 5, 0.001, *tokens), batch, 10 * batch))
@@ -181,7 +181,7 @@ def test_extreme_requests_batches_and_rates_are_analysed_in_no_time(
         assert 0 < found["throughput_rps"] <= rate * (1 + 1e-9)
         assert found["itl_ms"] > 0
         assert found["ttft_ms"] >= 0
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
 
 
 @FEW

@@ -154,11 +154,11 @@ def test_nothing_is_cut_off_and_no_text_stands_on_another(kind: str, drawn: Draw
         assert box.x1 <= page.x1 + 1, text
         assert box.y0 >= page.y0 - 1, text
         assert box.y1 <= page.y1 + 1, text
+    corners = np.array([box.extents for _, box in boxes])
     for i, (text, box) in enumerate(boxes):
-        for other, there in boxes[:i]:
-            wide = min(box.x1, there.x1) - max(box.x0, there.x0)
-            high = min(box.y1, there.y1) - max(box.y0, there.y0)
-            assert wide <= 1 or high <= 1, f"{text!r} stands on {other!r}"
+        common = np.minimum(corners[:i, 2:], box.max) - np.maximum(corners[:i, :2], box.min)
+        others = np.flatnonzero((common > 1).all(axis=1))
+        assert not len(others), f"{text!r} stands on {boxes[others[0]][0]!r}"
 
 
 def test_an_accelerator_type_has_one_colour_in_all_pictures_of_a_system(large: System) -> None:

@@ -119,8 +119,8 @@ def _still_starting(_: Watched) -> None:
     [
         (_healthy, signal.SIGTERM),
         (_nothing_can_be_started, signal.SIGTERM),
-        (_no_server_process, signal.SIGTERM),
-        (_still_starting, signal.SIGTERM),
+        pytest.param(_no_server_process, signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param(_still_starting, signal.SIGTERM, marks=pytest.mark.slow),
         (_healthy, signal.SIGKILL),
     ],
 )

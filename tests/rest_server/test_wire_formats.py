@@ -29,22 +29,20 @@ def planned(*servers: Json, **sections: Any) -> Json:
 # --- the newest format ---------------------------------------------------------------------------------
 
 
-def rate_of_batch(batch: int) -> float:
-    """Return the largest rate of a replica of the heavy server with a batch limit; 0: none [requests/s]."""
-    replica = Replica(
-        max_batch=batch,
-        max_queue=10 * batch,
-        in_tokens=1024,
-        out_tokens=256,
-        iteration=PerfParms.model_validate(LAW),
-    )
-    found = size_replicas([replica], [LatencyTargets(ttft_ms=900, itl_ms=50)])[0]
-    return found.max_rate_rps if isinstance(found, ReplicaSizing) else 0.0
+def rates_of_batches(batches: range) -> list[float]:
+    """Return the largest rate of a replica of the heavy server at each batch limit; 0: none [requests/s]."""
+    law = PerfParms.model_validate(LAW)
+    replicas = [
+        Replica(max_batch=batch, max_queue=10 * batch, in_tokens=1024, out_tokens=256, iteration=law)
+        for batch in batches
+    ]
+    found = size_replicas(replicas, [LatencyTargets(ttft_ms=900, itl_ms=50)] * len(replicas))
+    return [sizing.max_rate_rps if isinstance(sizing, ReplicaSizing) else 0.0 for sizing in found]
 
 
 @pytest.mark.parametrize("ceiling", [64, 0])
 def test_without_atTokens_the_smallest_batch_near_the_best_rate_is_found(ceiling: int) -> None:  # noqa: N802
-    rates = [rate_of_batch(batch) for batch in range(1, (ceiling or 256) + 1)]
+    rates = rates_of_batches(range(1, (ceiling or 256) + 1))
     wanted = 1 + next(i for i, rate in enumerate(rates) if rate >= (1 - SHORT_OF_BEST) * max(rates))
     profile = {key: value for key, value in NEWEST.items() if ceiling or key != "maxBatchSize"}
     server = one_server(currentAlloc={"load": HEAVY})

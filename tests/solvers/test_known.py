@@ -15,7 +15,8 @@ from optimizer.solvers.known import Known, repaired
 from optimizer.solvers.patterns.dominance import unmatched
 from optimizer.solvers.patterns.solve import solve_patterns
 from optimizer.solvers.problem import Problem, Solution, Status, build_problem, units_used
-from optimizer.studies.explanation.resolving import Before, on_accelerators, with_units
+from optimizer.studies.explanation.before import Before
+from optimizer.studies.explanation.resolving import on_accelerators, with_units
 from optimizer.studies.explanation.targets import relaxed, target_ms, targets_of_servers
 from optimizer.studies.explanation.units import one_of
 

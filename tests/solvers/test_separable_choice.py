@@ -44,3 +44,12 @@ def test_ties_keep_what_runs_and_go_to_the_first_name_otherwise(here: str, repli
     servers = [server("a", replicas=1, current=running(here, replicas))]
     plan = solve(system(servers, [accelerator("B"), accelerator("A")], transitionPenalty=0))
     assert plan.allocations["a"][0].accelerator == (here or "A")
+
+
+def test_a_mixed_plan_without_any_candidate_leaves_everybody_unserved() -> None:
+    """The target is below the one decode step of a request."""
+    servers = [server("a", replicas=1)]
+    source = system(servers, [accelerator("A")], classes=[service_class("gold", itl=0.001)])
+    plan = solve(source.with_options(unlimited=True, heterogeneous=True))
+    assert [(item.server, item.reason) for item in plan.unserved] == [("a", "slo_unattainable")]
+    assert plan.status == "optimal"

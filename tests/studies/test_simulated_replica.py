@@ -74,7 +74,7 @@ def test_what_each_request_holds_in_the_cache_spreads_the_times_between_tokens()
     law = {"alpha": 25.46, "beta": 0.0469, "gamma": 0.00829}
     shape = {"maxBatch": 256, "inTokens": 4096, "outTokens": 128}
     made = Replica.model_validate({"perfParms": law, "queueModel": "continuous", **shape})
-    found = simulate_replica(made, 0.0823, Effort(40_000))
+    found = simulate_replica(made, 0.0823, Effort(200_000))
     (closed,) = analyze_replicas([made], [0.0823])
     assert isinstance(found, ReplicaSimulation)
     assert closed.itl_percentiles is not None

@@ -18,6 +18,9 @@ RELATIVE_TOLERANCE = 1e-6
 SHARE_TOLERANCE = 1e-9
 """Absolute difference of two shares (loss, utilisation, gap) that rounding may cause."""
 
+Placed = tuple[tuple[str, int], ...]
+"""Accelerators, each with a number of replicas."""
+
 
 def close(a: float, b: float, absolute: float = RELATIVE_TOLERANCE) -> bool:
     """Say whether two figures differ by no more than rounding."""
@@ -66,6 +69,24 @@ class Facts:
                 name, pool.accelerator
             )
         return units
+
+    @cached_property
+    def placed(self) -> dict[str, tuple[Placed, Placed]]:
+        """What each server runs on now, and what it is to run on."""
+        return {
+            name: (
+                ((server.current.accelerator, server.current.num_replicas),)
+                if server.current.is_running
+                else (),
+                tuple((pool.accelerator, pool.num_replicas) for pool in self.pools_of(name)),
+            )
+            for name, server in self.system.servers.items()
+        }
+
+    @cached_property
+    def changed(self) -> set[str]:
+        """The servers whose accelerators or replicas are to differ from the current ones."""
+        return {name for name, (before, after) in self.placed.items() if before != after}
 
     @property
     def mixed(self) -> bool:

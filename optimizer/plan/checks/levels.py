@@ -8,10 +8,9 @@ import math
 from collections.abc import Iterator
 
 from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, SHARE_TOLERANCE, Facts, close
-from optimizer.plan.checks.totals import placements
 from optimizer.plan.document import Level
-from optimizer.solvers.levels import CHANGES, MAX_WHOLE_RATE, RATE_UNIT_RPM, VALUE
-from optimizer.solvers.problem import gap_target
+from optimizer.solvers.levels import CHANGES, VALUE
+from optimizer.solvers.problem import MAX_WHOLE_RATE, RATE_UNIT_RPM, gap_target
 from optimizer.tabulation import current_cost_cents_per_h
 
 LEAST_VALUE = 1e-9
@@ -47,7 +46,7 @@ def _names(facts: Facts) -> list[str]:
 
 
 def _values(facts: Facts) -> Iterator[str]:
-    reached = _service(facts) | {VALUE: _value(facts), CHANGES: float(len(_changed(facts)))}
+    reached = _service(facts) | {VALUE: _value(facts), CHANGES: float(len(facts.changed))}
     for level in facts.plan.levels:
         true = reached[level.name]
         if not close(level.value, true) and not _is_settled_before(facts, level, true):
@@ -78,9 +77,8 @@ def _service(facts: Facts) -> dict[str, float]:
 def _value(facts: Facts) -> float:
     """Return the transition value: costs less current costs, and a penalty on what moves (eq. 31-33)."""
     penalty, total = facts.system.options.transition_penalty, []
-    changed = _changed(facts)
     for name, server in facts.system.servers.items():
-        if name not in changed and not facts.mixed:
+        if name not in facts.changed and not facts.mixed:
             continue  # whatever cost is stated for what stays as it is
         old = current_cost_cents_per_h(facts.system, name)
         pools, here = facts.pools_of(name), server.current.accelerator
@@ -88,10 +86,6 @@ def _value(facts: Facts) -> float:
         left = 0.0 if here and any(pool.accelerator == here for pool in pools) else old
         total.append(facts.cost_cents_per_h[name] - old + penalty * (moved + left))
     return math.fsum(total)
-
-
-def _changed(facts: Facts) -> set[str]:
-    return {name for name in facts.system.servers if len(set(placements(facts, name))) > 1}
 
 
 # --- claims --------------------------------------------------------------------------------------------

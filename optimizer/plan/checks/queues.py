@@ -4,6 +4,7 @@ A largest rate is not sought again: just below it every target must hold, and ju
 missed, unless it is the largest stable rate. Only where that does not settle it is the rate found anew.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -105,45 +106,52 @@ def _batches(facts: Facts, pairs: Pairs, rows: list[tuple[str, Pool]]) -> Iterat
 
 def _performance(arrays: SystemArrays, pairs: Pairs, rows: list[tuple[str, Pool]]) -> Iterator[str]:
     for chunk, found in _figures(arrays, pairs, [pool for _, pool in rows]):
-        targets = targets_of(arrays, pairs.take(chunk))
-        for i, row in enumerate(chunk):
+        some = pairs.take(chunk)
+        targets = targets_of(arrays, some)
+        missed = ~meets_target(found.measured, targets.limits, 2 * MISS_TOLERANCE)
+        figures = [getattr(found, field).tolist() for field, *_ in FIGURES]
+        collected = _collected(arrays, some, found)
+        others = [k for k, measure in enumerate(targets.measures) if measure not in MEANS]
+        for i, (row, most_rps) in enumerate(zip(chunk, found.max_rate_rps.tolist(), strict=True)):
             name, pool = rows[row]
-            where = f"{name}: {{}} on {pool.accelerator} is"
-            for field, word, unit, absolute in FIGURES:
-                value, said = float(getattr(found, field)[i]), getattr(pool, field)
+            for (field, word, unit, absolute), values in zip(FIGURES, figures, strict=True):
+                value, said = values[i], getattr(pool, field)
                 if not close(value, said, absolute):
-                    yield f"{where.format(word)} {value:g}{unit}, the plan says {said:g}{unit}"
-            for k, measure in enumerate(targets.measures):
-                value, limit = found.measured[k, i], targets.limits[k, i]
-                if pool.arrival_rate_rpm > 0 and not meets_target(value, limit, 2 * MISS_TOLERANCE):
-                    label = where.format(measure.label)
-                    yield f"{label} {measure.text(value)}, target {measure.text(limit)}"
-            yield from _collected(arrays, name, pool, pairs.take(chunk[[i]]), found, i)
-            yield from _target_figures(name, pool, targets, found.measured[:, i], targets.limits[:, i])
-            most = float(found.max_rate_rps[i]) * SECONDS_PER_MINUTE * pool.num_replicas
+                    text = f"{value:g}{unit}, the plan says {said:g}{unit}"
+                    yield f"{name}: {word} on {pool.accelerator} is {text}"
+            for k in np.flatnonzero(missed[:, i]) if pool.arrival_rate_rpm > 0 else ():
+                measure, value, limit = targets.measures[k], found.measured[k, i], targets.limits[k, i]
+                text = f"{measure.text(value)}, target {measure.text(limit)}"
+                yield f"{name}: {measure.label} on {pool.accelerator} is {text}"
+            yield from _shown_collected(name, pool, {field: values[i] for field, values in collected.items()})
+            shown = [k for k in others if targets.limits[k, i] < np.inf]
+            yield from _target_figures(name, pool, targets, shown, found.measured[:, i], targets.limits[:, i])
+            most = most_rps * SECONDS_PER_MINUTE * pool.num_replicas
             if np.isnan(most):
                 yield f"{name}: on {pool.accelerator} no rate meets the targets"
             elif not close(most, pool.max_arrival_rate_rpm):
                 yield (
-                    f"{where.format('the largest rate')} {most:g} requests/min, "
+                    f"{name}: the largest rate on {pool.accelerator} is {most:g} requests/min, "
                     f"the plan says {pool.max_arrival_rate_rpm:g}"
                 )
 
 
-def _collected(
-    arrays: SystemArrays, name: str, pool: Pool, pair: Pairs, found: _Figures, row: int
-) -> Iterator[str]:
-    """Batch servers show what they have beside the figures of all, and others do not."""
-    model = list(QUEUE_MODELS.values())[int(arrays.profiles.queue_model[pair.profile[0]])]
-    window = float(arrays.servers.window_ms[pair.server[0], pair.accelerator[0]])
-    expected = {
-        "busy": float(found.busy[row]),
-        "mean_batch": float(found.mean_batch[row]),
-        "batch_window_ms": np.nan if model.has_tokens else window,
+def _collected(arrays: SystemArrays, pairs: Pairs, found: _Figures) -> dict[str, list[float]]:
+    """Return what pools of one queue model show beside the figures of all, by field: NaN for nothing."""
+    model = list(QUEUE_MODELS.values())[int(arrays.profiles.queue_model[pairs.profile[0]])]
+    window_ms = arrays.servers.window_ms[pairs.server, pairs.accelerator]
+    return {
+        "busy": found.busy.tolist(),
+        "mean_batch": found.mean_batch.tolist(),
+        "batch_window_ms": (window_ms + np.nan if model.has_tokens else window_ms).tolist(),
     }
+
+
+def _shown_collected(name: str, pool: Pool, expected: dict[str, float]) -> Iterator[str]:
+    """Batch servers show what they have beside the figures of all, and others do not."""
     for field, value in expected.items():
         said = getattr(pool, field)
-        known = None if np.isnan(value) else value
+        known = None if math.isnan(value) else value
         if (said is None) != (known is None) or (
             said is not None and not close(value, said, SHARE_TOLERANCE)
         ):
@@ -152,10 +160,9 @@ def _collected(
 
 
 def _target_figures(
-    name: str, pool: Pool, targets: Targets, measured: FloatArray, limits: FloatArray
+    name: str, pool: Pool, targets: Targets, shown: list[int], measured: FloatArray, limits: FloatArray
 ) -> Iterator[str]:
     """A pool with load shows what its targets beyond means measure, each beside its limit."""
-    shown = [k for k, measure in enumerate(targets.measures) if measure not in MEANS and limits[k] < np.inf]
     expected = [targets.measures[k].label for k in shown] if pool.arrival_rate_rpm > 0 else []
     said = [item.measure for item in pool.targets]
     if said != expected:
@@ -237,9 +244,12 @@ def _is_largest(queues: QueueModel, targets: Targets, rate_rps: FloatArray) -> B
     Where latencies step, two rates tell nothing of those below.
     """
     limit = np.where(targets.tps, TPS_STABILITY_SHARE, 1.0) * queues.stable_rate_rps
+    twice = np.tile(np.arange(len(rate_rps)), 2)
     below, above = rate_rps * (1 - RELATIVE_TOLERANCE / 2), rate_rps * (1 + RELATIVE_TOLERANCE / 2)
-    meets = (targets.ratios(queues.analyze(below)) - 1 <= 2 * TARGET_TOLERANCE).all(axis=0)
-    over = (targets.ratios(queues.analyze(above)) - 1 > FLAT).any(axis=0)
-    at_limit = np.isclose(rate_rps, limit, rtol=RELATIVE_TOLERANCE / 2, atol=0)
+    around = queues.take(twice).analyze(np.concatenate([below, above]))
+    below, above = np.split(targets.take(twice).ratios(around) - 1, 2, axis=1)
+    meets = (below <= 2 * TARGET_TOLERANCE).all(axis=0)
+    over = (above > FLAT).any(axis=0)
+    at_limit = np.abs(rate_rps - limit) <= RELATIVE_TOLERANCE / 2 * limit
     seen: BoolArray = (rate_rps > 0) & meets & (at_limit | (over & (rate_rps < limit)))
     return seen & ~queues.steps

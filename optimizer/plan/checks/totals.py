@@ -3,25 +3,14 @@
 import math
 from collections.abc import Iterator
 
-from optimizer.plan.checks.facts import Facts, close
-from optimizer.plan.document import Change, Placement
+from optimizer.plan.checks.facts import Facts, Placed, close
+from optimizer.plan.document import Change
 from optimizer.tabulation import current_cost_cents_per_h
 
 
 def check_totals(facts: Facts) -> list[str]:
     """Return which sums are wrong."""
     return [*_costs(facts), *_units(facts), *_completeness(facts), *_changes(facts)]
-
-
-def placements(facts: Facts, name: str) -> tuple[tuple[Placement, ...], tuple[Placement, ...]]:
-    """Return what a server runs on now, and what it is to run on."""
-    current = facts.system.servers[name].current
-    now = Placement(accelerator=current.accelerator, num_replicas=current.num_replicas)
-    then = (
-        Placement(accelerator=pool.accelerator, num_replicas=pool.num_replicas)
-        for pool in facts.pools_of(name)
-    )
-    return (now,) if current.is_running else (), tuple(then)
 
 
 def _costs(facts: Facts) -> Iterator[str]:
@@ -71,21 +60,20 @@ def _changes(facts: Facts) -> Iterator[str]:
     for name in sorted(said.keys() - facts.system.servers.keys()):
         yield f"{name}: in changes, but not in the system"
     for name in facts.system.servers:
-        before, after = placements(facts, name)
         item = said.get(name)
         if item is None:
-            if before != after:
+            if name in facts.changed:
                 yield f"{name}: changes, but is not listed in changes"
-        elif before == after:
+        elif name not in facts.changed:
             yield f"{name}: does not change, but is listed in changes"
         else:
-            yield from _change(facts, item, before, after)
+            yield from _change(facts, item)
 
 
-def _change(
-    facts: Facts, item: Change, before: tuple[Placement, ...], after: tuple[Placement, ...]
-) -> Iterator[str]:
-    for word, true, said in (("from", before, item.before), ("to", after, item.after)):
+def _change(facts: Facts, item: Change) -> Iterator[str]:
+    listed = (("from", item.before), ("to", item.after))
+    for (word, places), true in zip(listed, facts.placed[item.server], strict=True):
+        said = tuple((place.accelerator, place.num_replicas) for place in places)
         if true != said:
             yield f"{item.server}: changes {word} {_shown(true)}, the plan says {_shown(said)}"
     cost = facts.cost_cents_per_h[item.server] - current_cost_cents_per_h(facts.system, item.server)
@@ -93,5 +81,5 @@ def _change(
         yield f"{item.server}: cost changes by {cost:g}, the plan says {item.cost_change_cents_per_h:g}"
 
 
-def _shown(placed: tuple[Placement, ...]) -> str:
-    return " + ".join(f"{item.num_replicas} x {item.accelerator}" for item in placed) or "nothing"
+def _shown(placed: Placed) -> str:
+    return " + ".join(f"{replicas} x {accelerator}" for accelerator, replicas in placed) or "nothing"

@@ -5,23 +5,37 @@ import math
 import numpy as np
 
 from optimizer.arrays import FloatArray
-from optimizer.queueing.bulk.chain import service_ms
-from optimizer.queueing.bulk.poisson import fill_at_most, fill_chances, largest_count
+from optimizer.queueing.bulk.poisson import fill_at_most, fill_step
+from optimizer.queueing.bulk.service import service_ms
 from optimizer.simulation.batches import BatchServer
-from optimizer.simulation.machine.compiling import compiled_with_arrays
+from optimizer.simulation.machine.compiling import compiled, compiled_with_arrays
 
-NODES = np.array([0.06943184420297371, 0.33000947820757187, 0.6699905217924281, 0.9305681557970262])
-WEIGHTS = np.array([0.17392742256872693, 0.32607257743127307, 0.32607257743127307, 0.17392742256872693])
-"""Of Gauss and Legendre, on 0 … 1."""
-STEP = 3.0
-"""Arrivals in one panel of the quadrature at most."""
+NODES = np.array(
+    [
+        [0.5, 0.0, 0.0, 0.0],
+        [0.21132486540518713, 0.7886751345948129, 0.0, 0.0],
+        [0.1127016653792583, 0.5, 0.8872983346207417, 0.0],
+        [0.06943184420297371, 0.33000947820757187, 0.6699905217924281, 0.9305681557970262],
+    ]
+)
+WEIGHTS = np.array(
+    [
+        [1.0, 0.0, 0.0, 0.0],
+        [0.5, 0.5, 0.0, 0.0],
+        [0.2777777777777778, 0.4444444444444444, 0.2777777777777778, 0.0],
+        [0.17392742256872693, 0.32607257743127307, 0.32607257743127307, 0.17392742256872693],
+    ]
+)
+"""Of Gauss and Legendre with one to four nodes, on 0 … 1."""
+STEPS = (0.002, 0.08, 0.6, 3.0)
+"""Arrivals in one panel of each at most."""
 NEGLIGIBLE = 1e-15
 """Of a probability."""
 ROUNDING = 1e-9
 """Of the number of requests whose answer just fits."""
 
 
-@compiled_with_arrays
+@compiled
 def fill_beyond(
     server: BatchServer, rate: float, limit: float, clear: float, over: float, at_z: FloatArray,
     at_over: FloatArray, out: FloatArray,
@@ -37,11 +51,9 @@ def fill_beyond(
         fits = math.floor((limit - server.base_ms - over) / server.slope_ms + ROUNDING)
     else:
         fits = size if limit >= server.base_ms + over else 0
-    for p in range(size):
+    out[size - 1] = 1.0 if clear > z else 0.0
+    for p in range(size - 1):
         missing = size - 1 - p
-        if missing == 0:
-            out[p] = 1.0 if clear > z else 0.0
-            continue
         by_timer = at_over[missing - 1]
         chance = 0.0
         if z < clear:
@@ -56,19 +68,33 @@ def fill_beyond(
         out[p] = chance
 
 
-@compiled_with_arrays
-def moved_on(queue: FloatArray, low: int, high: int, mean: float, chances: FloatArray) -> tuple[int, int]:
-    """Let `mean` requests come on average, lost beyond the end of the array. Only low … high count."""
-    if mean <= 0:
+@compiled
+def moved_on(
+    queue: FloatArray, low: int, high: int, mean: float, chances: FloatArray, before: FloatArray
+) -> tuple[int, int]:
+    """Let `mean` requests come on average, lost beyond the end of the array. Only low … high count.
+
+    Args:
+        queue: how likely each number is; changed.
+        low: the least with a chance that counts.
+        high: the largest.
+        mean: of a few requests.
+        chances: room for those of counts.
+        before: room for as many numbers as the queue has.
+    """
+    if mean <= 0 or high < low:
         return low, high
-    fill_chances(mean, chances)
-    reach = min(largest_count(mean), len(chances) - 1)
+    reach = fill_step(mean, chances)
     top = min(high + reach, len(queue) - 1)
-    for k in range(top, low - 1, -1):
-        total = 0.0
-        for c in range(max(k - high, 0), min(k - low, reach) + 1):
-            total += chances[c] * queue[k - c]
-        queue[k] = total
+    for k in range(low, high + 1):
+        before[k] = queue[k]
+        queue[k] *= chances[0]
+    for k in range(high + 1, top + 1):
+        queue[k] = 0.0
+    for c in range(1, min(reach, top - low) + 1):
+        share = chances[c]
+        for k in range(low, min(high, top - c) + 1):
+            queue[k + c] += share * before[k]
     while top > low and queue[top] < NEGLIGIBLE:
         queue[top] = 0.0
         top -= 1
@@ -78,26 +104,44 @@ def moved_on(queue: FloatArray, low: int, high: int, mean: float, chances: Float
     return low, top
 
 
+@compiled
+def panel_of(mean: float, least: int) -> tuple[int, int]:
+    """Return into how many parts a panel with so many arrivals is cut, and the nodes of each."""
+    parts = int(mean / STEPS[3]) + 1
+    for nodes in range(least, 4):
+        if mean / parts <= STEPS[nodes - 1]:
+            return parts, nodes
+    return parts, 4
+
+
 @compiled_with_arrays
-def moments_between(points: FloatArray, rate: float) -> FloatArray:
-    """Return moments between ascending points and how many arrivals each stands for, shape (moments, 2)."""
-    count = 0
-    for panel in range(len(points) - 1):
-        count += 4 * (int(rate * (points[panel + 1] - points[panel]) / STEP) + 1)
-    moments = np.empty((count, 2))
+def moments_between(points: FloatArray, count: int, rate: float, least: int) -> FloatArray:
+    """Return moments between ascending points and how many arrivals each stands for, shape (moments, 2).
+
+    Args:
+        points: the points.
+        count: how many of them count.
+        rate: arrivals [1/ms].
+        least: nodes of a panel at least: four where what is looked at jumps inside it, too.
+    """
+    rows = 0
+    for panel in range(count - 1):
+        parts, nodes = panel_of(rate * (points[panel + 1] - points[panel]), least)
+        rows += parts * nodes
+    moments = np.empty((rows, 2))
     row = 0
-    for panel in range(len(points) - 1):
-        begin, end = points[panel], points[panel + 1]
-        parts = int(rate * (end - begin) / STEP) + 1
+    for panel in range(count - 1):
+        begin, length = points[panel], points[panel + 1] - points[panel]
+        parts, nodes = panel_of(rate * length, least)
         for part in range(parts):
-            for node in range(4):
-                moments[row, 0] = begin + (end - begin) * (part + NODES[node]) / parts
-                moments[row, 1] = rate * (end - begin) / parts * WEIGHTS[node]
+            for node in range(nodes):
+                moments[row, 0] = begin + length * (part + NODES[nodes - 1, node]) / parts
+                moments[row, 1] = rate * length / parts * WEIGHTS[nodes - 1, node]
                 row += 1
     return moments
 
 
-@compiled_with_arrays
+@compiled
 def sort_up(values: FloatArray, count: int) -> None:
     """Sort the first of some values, which are few, in place."""
     for i in range(1, count):

@@ -8,13 +8,17 @@ Arrivals are looked at in the order of the elapsed time, between the points wher
 import math
 
 import numpy as np
+from scipy.special import pdtrc
 
-from optimizer.arrays import FloatArray
+from optimizer.arrays import FloatArray, IntArray
 from optimizer.queueing.bulk.gaps import gap_table
 from optimizer.queueing.bulk.poisson import largest_count
 from optimizer.queueing.bulk.services import beyond_in_service
 from optimizer.queueing.bulk.windows import beyond_when_free
 from optimizer.simulation.batches import CLOCK, GAP, BatchServer
+
+UNLIKELY = 1e-12
+"""Share of the batches behind which a queue may be full and be taken for one that is not."""
 
 
 def beyond(
@@ -50,17 +54,18 @@ def beyond(
         late = first[far:].sum() * rate * spacing
         late = float(late)
         first = np.concatenate((first[:far], np.zeros(largest_count(rate * spacing))))
-    alike = clock or (server.slope_ms == 0 and not server.counts_system)
-    kinds = 1 if alike else size
-    durations, flows, rooms = np.empty(kinds), np.zeros(kinds), np.empty(kinds)
-    if alike:
-        durations[0], rooms[0] = spacing, float(_room_beside(server, size))
-        first[0] += starts[:size].sum()
-    else:
+    kinds = 1 if clock or server.slope_ms == 0 else size
+    count = np.arange(size + 1 - kinds, size + 1)
+    durations = np.full(kinds, spacing) if clock else _services(server, count)
+    flows, rooms = np.zeros(kinds), np.array([float(_room_beside(server, size))])
+    if server.counts_system and _fill_up(server, rate, starts):
         count = np.arange(1, size + 1)
-        durations[:] = server.base_ms + server.slope_ms * count
-        rooms[:] = [_room_beside(server, n) for n in count.tolist()]
+        durations = _services(server, count)
+        flows, rooms = np.zeros(size), np.array([float(server.room - n) for n in count])
+    if len(flows) > 1:
         flows[: size - 1] = starts[1:size]
+    else:
+        first[0] += starts[:size].sum()
     total = late + beyond_in_service(
         server, rate, limit, spacing, durations, flows, rooms, first, ages, age_chances, gaps, step
     )
@@ -76,3 +81,16 @@ def beyond(
 def _room_beside(server: BatchServer, n: int) -> int:
     """Return how many may wait while n are served."""
     return server.room - n if server.counts_system else server.room
+
+
+def _fill_up(server: BatchServer, rate: float, starts: FloatArray) -> bool:
+    """Say whether services that leave nobody over may fill what room is beside a full batch."""
+    count = np.arange(1, server.size)
+    means = rate * _services(server, count)
+    room = server.room - server.size
+    return room <= 0 or float(starts[1 : server.size] @ pdtrc(room - 1, means)) > UNLIKELY
+
+
+def _services(server: BatchServer, count: IntArray) -> FloatArray:
+    """Return how long so many are served together."""
+    return np.asarray(server.base_ms + server.slope_ms * count)

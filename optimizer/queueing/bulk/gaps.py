@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from optimizer.arrays import FloatArray
-from optimizer.queueing.bulk.chain import service_ms
 from optimizer.queueing.bulk.poisson import fill_chances
+from optimizer.queueing.bulk.service import service_ms
 from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.machine.compiling import compiled_with_arrays, entry_with_arrays
 

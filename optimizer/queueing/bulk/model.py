@@ -4,20 +4,21 @@ For Poisson arrivals the figures are exact; others are simulated. Source: Neuts,
 queues with Poisson input (1967); docs/math.md has the equations.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import ClassVar, Self
 
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.parallel import algebra_in_one_thread
 from optimizer.queueing.bulk.nodes import Working, promised, working
 from optimizer.queueing.bulk.passing import Passing, passing
 from optimizer.queueing.bulk.sampled import Sampled, sampled
 from optimizer.queueing.bulk.steady import Steady, load_of, steady
+from optimizer.queueing.bulk.sure import surely_met_below
 from optimizer.queueing.measures import LOSS, MISSED, Measure
-from optimizer.queueing.performance import MS_PER_S, Performance, QueueModel, Room, Variability
+from optimizer.queueing.performance import MS_PER_S, Judge, Performance, QueueModel, Room, Variability
 from optimizer.simulation.arrivals import POISSON_CV
 from optimizer.simulation.batches import CLOCK, OLDEST, BatchServer
 from optimizer.simulation.limits import UNLIMITED
@@ -53,7 +54,7 @@ class BulkPerformance(Performance):
         """Whether figures include percentiles of latencies: they do."""
         return True
 
-    def excess(self, limits: Sequence[Mapping[Measure, float]]) -> FloatArray:
+    def excess(self, limits: Iterable[Mapping[Measure, float]]) -> FloatArray:
         """Return by how much the worst target is exceeded, shape (R,): one probability for each."""
         rows = zip(self.rows, limits, strict=True)
         return np.array([_worst(row, mine) if mine else -1.0 for row, mine in rows])
@@ -205,8 +206,7 @@ class BulkQueues(QueueModel):
             return sampled(line, rate, cv)
         if line.jobs != ALL_JOBS:
             return working(line, rate)
-        with algebra_in_one_thread():
-            return passing(line, rate) if line.stations else steady(line.server, rate)
+        return passing(line, rate) if line.stations else steady(line.server, rate)
 
     def analyze(self, rate_rps: FloatArray) -> BulkPerformance:
         """Return means and distributions at arrival rates > 0, shape (R,).
@@ -241,14 +241,28 @@ class BulkQueues(QueueModel):
             rows=rows,
         )
 
-    def excess(self, rate_rps: FloatArray, limits: Sequence[Mapping[Measure, float]]) -> FloatArray:
-        """Return by how much the worst target is exceeded, shape (R,): one probability for each."""
-        return np.array(
-            [
-                _worst(self.row_at(row, rate), limits[row]) if limits[row] else -1.0
-                for row, rate in enumerate(rate_rps.tolist())
-            ]
-        )
+    def judge(self, row: int) -> "OneServer":
+        """Return what tells of one of the servers whether it keeps to targets."""
+        return OneServer(self, row)
+
+
+@dataclass(frozen=True, slots=True)
+class OneServer(Judge):
+    """One of the servers."""
+
+    servers: BulkQueues
+    row: int
+
+    def at(self, rate_rps: float) -> Callable[[Measure, float], float]:
+        """Return what gives the excess over a limit on a measure at a rate, at most 0 where it is kept."""
+        return partial(_excess, self.servers.row_at(self.row, rate_rps))
+
+    def sure_rps(self, limits: Mapping[Measure, float]) -> float:
+        """Return a rate up to which all targets hold, at every rate; 0 where none is known."""
+        line = self.servers.line(self.row)
+        if line.stations or line.jobs != ALL_JOBS or self.servers.arrival_cv[self.row] != POISSON_CV:
+            return 0.0
+        return MS_PER_S * surely_met_below(line.server, limits)
 
 
 LongRun = Steady | Sampled | Passing | Working

@@ -5,6 +5,9 @@ import math
 from optimizer.arrays import FloatArray
 from optimizer.simulation.machine.compiling import compiled
 
+LEAST_CHANCE = 1e-18
+"""Of a count that a step still moves by."""
+
 
 @compiled
 def fill_chances(mean: float, chances: FloatArray) -> None:
@@ -17,9 +20,20 @@ def fill_chances(mean: float, chances: FloatArray) -> None:
     mode = min(int(mean), count - 1)
     chances[mode] = math.exp(mode * math.log(mean) - mean - math.lgamma(mode + 1.0))
     for j in range(mode, 0, -1):
-        chances[j - 1] = chances[j] * j / mean
+        chances[j - 1] = chances[j] * (j / mean)
     for j in range(mode + 1, count):
-        chances[j] = chances[j - 1] * mean / j
+        chances[j] = chances[j - 1] * (mean / j)
+
+
+@compiled
+def fill_step(mean: float, chances: FloatArray) -> int:
+    """Fill the same for a count of a few, up to the count returned, beyond which the rest is negligible."""
+    chances[0] = math.exp(-mean)
+    for j in range(1, len(chances)):
+        chances[j] = chances[j - 1] * (mean / j)
+        if j > mean and chances[j] < LEAST_CHANCE:
+            return j
+    return len(chances) - 1
 
 
 @compiled
@@ -33,16 +47,4 @@ def fill_at_most(mean: float, at_most: FloatArray) -> None:
 @compiled
 def largest_count(mean: float) -> int:
     """Return a count that is exceeded with a probability below 1e-15."""
-    return int(mean + 9.0 * math.sqrt(mean) + 25.0)
-
-
-@compiled
-def fill_up_to(mean: float, first: int, top: int, chances: FloatArray, out: FloatArray) -> None:
-    """Fill P(first + N = j) for j ≤ `top` of a Poisson count, where whatever is beyond `top` counts as it."""
-    fill_chances(mean, chances[: top - first + 1])
-    out[: top + 1] = 0.0
-    rest = 1.0
-    for c in range(top - first):
-        out[first + c] = chances[c]
-        rest -= chances[c]
-    out[top] = max(rest, 0.0)
+    return int(mean + 8.0 * math.sqrt(mean) + 10.0)

@@ -5,28 +5,40 @@ import math
 import numpy as np
 
 from optimizer.arrays import FloatArray
-from optimizer.queueing.bulk.answers import NEGLIGIBLE, NODES, STEP, WEIGHTS, fill_beyond, moved_on, sort_up
-from optimizer.queueing.bulk.chain import service_ms
+from optimizer.queueing.bulk.answers import NEGLIGIBLE, fill_beyond, moments_between, moved_on, sort_up
 from optimizer.queueing.bulk.gaps import fill_beyond_gap
-from optimizer.queueing.bulk.poisson import fill_at_most, fill_chances
+from optimizer.queueing.bulk.pending import pending_share
+from optimizer.queueing.bulk.poisson import fill_at_most
+from optimizer.queueing.bulk.service import service_ms
 from optimizer.simulation.batches import COLLECT, GAP, INTERVAL, OLDEST, BatchServer
-from optimizer.simulation.machine.compiling import compiled_with_arrays, entry_with_arrays
+from optimizer.simulation.machine.compiling import compiled, compiled_with_arrays, entry_with_arrays
 
 
 @compiled_with_arrays
-def jumps_in_service(
-    server: BatchServer, limit: float, spacing: float, durations: FloatArray, after: float
+def moments_in_service(
+    server: BatchServer,
+    rate: float,
+    limit: float,
+    spacing: float,
+    durations: FloatArray,
+    least: int,
 ) -> FloatArray:
-    """Return the remaining times of services at which an answer's time passes the limit, descending."""
-    longest = durations.max()
+    """Return moments of a service, from its start, and how many arrivals each stands for.
+
+    The panels end where services begin, and where an answer's time passes the limit.
+    """
+    after = 0.0
+    if server.trigger in (COLLECT, INTERVAL, GAP):
+        after = server.window_ms
+    longest = durations[-1]
     batches = int((limit + after) / spacing) + 2
     sizes = server.size if server.slope_ms > 0 else 1
     points = np.empty(2 + len(durations) + batches * (2 * sizes + 1))
     points[0], points[1] = 0.0, longest
     count = 2
-    for duration in durations:
-        if 0 < duration < longest:
-            points[count] = duration
+    for n in range(len(durations)):
+        if 0 < durations[n] < longest:
+            points[count] = longest - durations[n]
             count += 1
     for f in range(batches):
         for n in range(1, sizes + 1):
@@ -34,17 +46,17 @@ def jumps_in_service(
             for shift in range(2 if after > 0 else 1):
                 at = late - shift * after
                 if 0 < at < longest:
-                    points[count] = at
+                    points[count] = longest - at
                     count += 1
         at = server.window_ms - f * spacing
         if server.trigger == OLDEST and 0 < at < longest:
-            points[count] = at
+            points[count] = longest - at
             count += 1
     sort_up(points, count)
-    return points[:count][::-1]
+    return moments_between(points, count, rate, least)
 
 
-@compiled_with_arrays
+@compiled
 def add_fresh(
     rate: float, rest: float, durations: FloatArray, flows: FloatArray, rooms: FloatArray, queue: FloatArray
 ) -> tuple[int, int]:
@@ -73,6 +85,37 @@ def add_fresh(
     return low, high
 
 
+@compiled
+def late_share(
+    server: BatchServer, rate: float, limit: float, rest: float, spacing: float, low: int, high: int,
+    queue: FloatArray, gaps: FloatArray, gap_step: float, scratch: FloatArray,
+) -> float:  # fmt: skip
+    """Return how many are late of those who find a queue of low … high, `rest` before the end of a service.
+
+    Those of a batch that is not full start it at that end, or a window later; `pending_share` has the rest.
+    """
+    size, window = server.size, server.window_ms
+    after = window if server.trigger in (COLLECT, INTERVAL) else 0.0
+    full_ms, least_ms = service_ms(server, size), service_ms(server, 1)
+    out, total = scratch[0], 0.0
+    for f in range(low // size, high // size + 1):
+        clear = rest + f * spacing
+        begin = max(f * size, low)
+        if clear + least_ms > limit:
+            for k in range(begin, high + 1):
+                total += queue[k]
+            break
+        if server.trigger == GAP and window > 0:
+            fill_beyond_gap(server, rate, limit, clear, gaps, gap_step, scratch[2], scratch[3], out)
+        elif clear + after + full_ms <= limit:
+            continue
+        else:
+            fill_beyond(server, rate, limit, clear, clear + after, scratch[1], scratch[2], out)
+        for k in range(begin, min(f * size + size - 1, high) + 1):
+            total += queue[k] * out[k - f * size]
+    return total
+
+
 @entry_with_arrays
 def beyond_in_service(
     server: BatchServer, rate: float, limit: float, spacing: float, durations: FloatArray, flows: FloatArray,
@@ -86,9 +129,9 @@ def beyond_in_service(
         rate: arrivals [1/ms].
         limit: the limit [ms].
         spacing: from the end of a service to that of the next, where B wait.
-        durations: of the services, those of full batches last.
+        durations: of the services, ascending, those of full batches last.
         flows: how often each begins and leaves nobody over; 0 for the last.
-        rooms: how many may wait during each.
+        rooms: how many may wait during each, where they differ; else of all.
         first: how often the last kind begins, by the number of those that it leaves over.
         ages: ages of the oldest that is left over [ms].
         age_chances: how likely these are, by the number left over.
@@ -96,133 +139,61 @@ def beyond_in_service(
         gap_step: of its times.
     """
     size, window = server.size, server.window_ms
-    after = window if server.trigger in (COLLECT, INTERVAL) else 0.0
-    room = int(min(rooms.max(), float(len(first))))
+    full_ms, longest = service_ms(server, size), durations[-1]
+    apart = len(rooms) > 1
+    room, last_room = int(min(rooms[0], float(len(first)))), int(min(rooms[-1], float(len(first))))
     if room <= 0:
         return 0.0
-    last_room = int(min(rooms[-1], float(len(first))))
-    carried = first[:last_room].copy()
-    queue = np.zeros(room)
-    chances = np.empty(64)
-    out, out_later = np.empty(size), np.empty(size)
-    at_over, at_z = np.empty(size), np.empty(size)
-    in_clear, ahead = np.empty(size + 1), np.empty(size + 1)
-    full_ms, least_ms = service_ms(server, size), service_ms(server, 1)
-    fill_at_most(rate * max(limit - full_ms, 0.0), at_z)
-    window_ends = window if server.trigger == GAP else after
-    points = jumps_in_service(server, limit, spacing, durations, window_ends)
-    with_ages = (
-        server.trigger == OLDEST and window > full_ms and last_room > 1 and carried[1:size].sum() > 1e-9
-    )
-    by_age = np.zeros((len(ages) if with_ages else 1, size))
-    if with_ages:
-        for m in range(len(ages)):
-            for left in range(1, min(size, last_room)):
-                by_age[m, left] = carried[left] * age_chances[left, m]
-    c_low, c_high = 0, last_room - 1
-    while c_high > 0 and carried[c_high] < NEGLIGIBLE:
-        c_high -= 1
-    total, elapsed = 0.0, 0.0
-    longest = durations[-1]
-    for panel in range(len(points) - 1):
-        begin, end = points[panel], points[panel + 1]
-        if begin - end < 1e-12 * longest:
-            continue
-        parts = int(rate * (begin - end) / STEP) + 1
-        for part in range(parts):
-            for node in range(4):
-                rest = begin - (begin - end) * (part + NODES[node]) / parts
-                weight = rate * (begin - end) / parts * WEIGHTS[node]
-                u = longest - rest
-                if last_room > 0:
-                    c_low, c_high = moved_on(carried, c_low, c_high, rate * (u - elapsed), chances)
-                if with_ages:
-                    for m in range(len(ages)):
-                        moved_on(by_age[m], 0, size - 1, rate * (u - elapsed), chances)
-                elapsed = u
-                queue[:] = 0.0
-                low, high = add_fresh(rate, rest, durations, flows, rooms, queue)
-                if last_room > 0:
-                    for k in range(c_low, c_high + 1):
-                        queue[k] += carried[k]
-                    low, high = min(low, c_low), max(high, c_high)
-                f = low // size
-                while f * size <= high:
-                    clear = rest + f * spacing
-                    if clear + least_ms > limit:
-                        for k in range(max(f * size, low), high + 1):
-                            total += weight * queue[k]
-                        break
-                    pending = server.trigger == OLDEST and window > clear
-                    if server.trigger == GAP and window > 0:
-                        fill_beyond_gap(server, rate, limit, clear, gaps, gap_step, in_clear, ahead, out)
-                    else:
-                        latest = window if pending else clear + after
-                        if latest + full_ms <= limit:
-                            f += 1
-                            continue
-                        fill_beyond(server, rate, limit, clear, clear + after, at_z, at_over, out)
-                    for p in range(size):
-                        k = f * size + p
-                        if low <= k <= high:
-                            total += weight * queue[k] * out[p]
-                    if pending:
-                        total += weight * pending_more(
-                            server, rate, limit, rest, clear, f, queue, durations, flows, first, at_z,
-                            at_over, out, out_later,
-                        )  # fmt: skip
-                        if f == 0 and with_ages:
-                            for m in range(len(ages)):
-                                over = window - u - ages[m]
-                                if over > clear:
-                                    fill_beyond(server, rate, limit, clear, over, at_z, at_over, out_later)
-                                    for p in range(1, size):
-                                        total += weight * by_age[m, p] * (out_later[p] - out[p])
-                    f += 1
+    carried, queue = np.zeros(max(last_room, 1)), np.zeros(room)
+    carried[:last_room] = first[:last_room]
+    chances, before, scratch = np.empty(64), np.empty(room + size), np.empty((5, size + 1))
+    fill_at_most(rate * max(limit - full_ms, 0.0), scratch[1])
+    pending = server.trigger == OLDEST and window > 0 and window + full_ms > limit
+    moments = moments_in_service(server, rate, limit, spacing, durations, 4 if pending else 1)
+    open_ages = 0
+    if pending and last_room > 1 and carried[1:size].sum() > 1e-9:
+        while ages[open_ages] < window - full_ms:
+            open_ages += 1
+    by_age = np.zeros((open_ages, size))
+    for m in range(open_ages):
+        for left in range(1, min(size, last_room)):
+            by_age[m, left] = carried[left] * age_chances[left, m]
+    low, high = 0, last_room - 1
+    while high > 0 and carried[high] < NEGLIGIBLE:
+        high -= 1
+    total, elapsed, seen, kind = 0.0, 0.0, 0.0, -1 if apart else len(durations) - 1
+    for row in range(len(moments)):
+        u, weight = moments[row, 0], moments[row, 1]
+        while kind >= 0 and longest - durations[kind] <= u:
+            since = longest - durations[kind]
+            low, high = moved_on(carried, low, high, rate * (since - elapsed), chances, before)
+            elapsed, low = since, 0
+            carried[0] += flows[kind]
+            kind -= 1
+        low, high = moved_on(carried, low, high, rate * (u - elapsed), chances, before)
+        rest, mean, elapsed, seen = longest - u, rate * (u - seen), u, u
+        least, most, there = low, high, carried
+        if apart:
+            queue[:] = 0.0
+            least, most = add_fresh(rate, rest, durations, flows, rooms, queue)
+            for k in range(low, high + 1):
+                queue[k] += carried[k]
+            least, most, there = min(least, low), max(most, high), queue
+        total += weight * late_share(
+            server, rate, limit, rest, spacing, least, most, there, gaps, gap_step, scratch
+        )
+        if pending and window > rest:
+            total += weight * pending_share(
+                server, rate, limit, rest, spacing, least, most, there, durations, flows, first, scratch,
+                before,
+            )  # fmt: skip
+            if open_ages > 0:
+                fill_beyond(server, rate, limit, rest, rest, scratch[1], scratch[2], scratch[0])
+        for m in range(open_ages):
+            moved_on(by_age[m], 0, size - 1, mean, chances, before)
+            if rest + service_ms(server, 1) <= limit:
+                over = window - u - ages[m]
+                fill_beyond(server, rate, limit, rest, over, scratch[1], scratch[2], scratch[3])
+                for p in range(1, size):
+                    total += weight * by_age[m, p] * (scratch[3, p] - scratch[0, p])
     return total
-
-
-@compiled_with_arrays
-def pending_more(
-    server: BatchServer, rate: float, limit: float, rest: float, clear: float, f: int, queue: FloatArray,
-    durations: FloatArray, flows: FloatArray, first: FloatArray, at_z: FloatArray, at_over: FloatArray,
-    out: FloatArray, out_later: FloatArray,
-) -> float:  # fmt: skip
-    """Return how many more are beyond the limit as the first of their batch came within the window."""
-    size, window = server.size, server.window_ms
-    ahead = f * size
-    fill_beyond(server, rate, limit, clear, window, at_z, at_over, out_later)
-    more = queue[ahead] * (out_later[0] - out[0]) if ahead < len(queue) else 0.0
-    span = min(durations[-1] - rest, window - clear)
-    count = min(size - 1, len(queue) - ahead - 1)
-    if span <= 0 or count <= 0:
-        return more
-    between = np.empty(count)
-    before = np.empty(ahead + 1)
-    # An answer of constant time passes the limit with the window: the range is cut there.
-    cut = span
-    if server.slope_ms == 0:
-        at = window - (limit - server.base_ms)
-        if 0 < at < span:
-            cut = at
-    for part in range(2 if cut < span else 1):
-        begin, end = (0.0, cut) if part == 0 else (cut, span)
-        for node in range(4):
-            lead = begin + (end - begin) * NODES[node]
-            weight = rate * (end - begin) * WEIGHTS[node]
-            there = 0.0
-            for n in range(len(durations)):
-                since = durations[n] - rest - lead
-                if since > 0 and flows[n] > NEGLIGIBLE:
-                    mean = rate * since
-                    there += flows[n] * math.exp(ahead * math.log(mean) - mean - math.lgamma(ahead + 1.0))
-            fill_chances(rate * (durations[-1] - rest - lead), before)
-            for left in range(min(ahead + 1, len(first))):
-                there += first[left] * before[ahead - left]
-            if there < NEGLIGIBLE:
-                continue
-            fill_chances(rate * lead, between)
-            fill_beyond(server, rate, limit, clear, window - lead, at_z, at_over, out_later)
-            for p in range(1, count + 1):
-                more += weight * there * between[p - 1] * (out_later[p] - out[p])
-    return more

@@ -5,10 +5,11 @@ Takes a server and a rate; the work is compiled, and loaded when it is first ask
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
-from optimizer.arrays import FloatArray
+from optimizer.arrays import FloatArray, frozen
 from optimizer.errors import AnalysisError
 from optimizer.simulation.batches import CLOCK, OLDEST, BatchServer
 from optimizer.simulation.limits import UNLIMITED
@@ -20,9 +21,6 @@ AGES = 12
 """Ages at which those are looked at whom a start leaves over, where their windows are still open."""
 ROUNDS = 2
 """Times that these ages and the chain are found from each other."""
-RESIDUAL = 1e-8
-LEAST_ANCHOR = 1e7
-"""Times that a state may be likelier than the one from which the others are found; else it is from there."""
 SLACK = 1e-7
 """Relative excess over the share beyond a percentile that rounding may cause."""
 PRECISION = 1e-9
@@ -121,6 +119,7 @@ def steady(server: BatchServer, rate: float) -> Steady:
     Raises:
         AnalysisError: without a limit to the queue it grows without end.
     """
+    from optimizer.queueing.bulk.chain import fill_starts
     from optimizer.queueing.bulk.totals import totals, waited_when_free
 
     server = _plain(server)
@@ -128,8 +127,9 @@ def steady(server: BatchServer, rate: float) -> Steady:
     ages, chances = _first_ages(server, rate)
     full_ms = server.base_ms + server.slope_ms * server.size
     pending = server.trigger == OLDEST and server.size > 1 and server.window_ms > full_ms
+    starts = np.zeros(states + 1)
     for _ in range(ROUNDS if pending else 1):
-        starts = _starts(server, rate, states, decay, ages, chances)
+        fill_starts(server, rate, decay, ages, chances, starts)
         if pending:
             chances = _ages(server, rate, starts, ages)
     if decay > 0:
@@ -193,65 +193,29 @@ def _decay(size: int, mean: float) -> float:
     return float(brentq(excess, low, high))
 
 
-def _starts(
-    server: BatchServer, rate: float, states: int, decay: float, ages: FloatArray, chances: FloatArray
-) -> FloatArray:
-    """Return how often a batch starts with i requests there."""
-    from optimizer.queueing.bulk.chain import fill_band
-
-    least = 0 if server.trigger == CLOCK else 1
-    count = states + 1 - least
-    mean = rate * server.spacing_ms
-    up = int(min(count - 1, max(server.size, mean + 9 * math.sqrt(mean) + 25)))
-    band = np.zeros((server.size + up + 1, count))
-    fill_band(server, rate, states, up, decay, ages, chances, band)
-    for anchor in dict.fromkeys((server.size, int(mean), states, least)):
-        found = _anchored(band, up, server.size, min(max(anchor, least), states) - least)
-        if found is not None and found.max() > LEAST_ANCHOR:
-            found = _anchored(band, up, server.size, int(found.argmax()))
-        if found is not None:
-            return np.concatenate((np.zeros(least), np.asarray(found / found.sum())))
-    raise AnalysisError("the queue at the starts of batches has no long run that can be found")
-
-
-def _anchored(band: FloatArray, up: int, size: int, anchor: int) -> FloatArray | None:
-    """Return the long run over that of one state, whose equation is left out; none if it is never taken."""
-    from scipy.linalg import solve_banded
-
-    matrix, count = band.copy(), band.shape[1]
-    columns = np.arange(max(anchor - up, 0), min(anchor + size, count - 1) + 1)
-    matrix[size + anchor - columns, columns] = 0.0
-    matrix[size, anchor] = 1.0
-    right = np.zeros(count)
-    right[anchor] = 1.0
-    try:
-        found = solve_banded((up, size), matrix, right, overwrite_ab=True, check_finite=False)
-    except np.linalg.LinAlgError:  # the state is never taken
-        return None
-    left_out = float(band[size + anchor - columns, columns] @ found[columns])
-    most = float(np.abs(found).max())
-    if not abs(left_out) <= RESIDUAL * most or found.min() < -RESIDUAL * most:
-        return None
-    return np.maximum(found, 0.0)
+@cache
+def _age_nodes() -> tuple[FloatArray, FloatArray]:
+    """Return where ages are looked at as shares of the service of a full batch, and their weights."""
+    nodes, weights = np.polynomial.legendre.leggauss(AGES)
+    return frozen((nodes + 1) / 2), frozen(weights / 2)
 
 
 def _first_ages(server: BatchServer, rate: float) -> tuple[FloatArray, FloatArray]:
     """Return ages at which left-over requests are looked at, and a first guess of their chances: l/λ."""
-    full = server.base_ms + server.slope_ms * server.size
-    nodes, _ = np.polynomial.legendre.leggauss(AGES)
-    ages = np.append((nodes + 1) / 2 * full, 1e30)
+    ages = np.append(_age_nodes()[0] * (server.base_ms + server.slope_ms * server.size), 1e30)
     chances = np.zeros((server.size, AGES + 1))
-    for left in range(1, server.size):
-        chances[left, np.abs(ages[:-1] - left / rate).argmin()] = 1.0
+    left = np.arange(1, server.size)
+    chances[left, np.abs(ages[:-1] - left[:, np.newaxis] / rate).argmin(axis=1)] = 1.0
     return ages, chances
 
 
 def _ages(server: BatchServer, rate: float, starts: FloatArray, ages: FloatArray) -> FloatArray:
     """Return how likely the ages of the oldest are that a start leaves over, by the number left over."""
-    from optimizer.queueing.bulk.chain import fill_ages
+    from optimizer.queueing.bulk.chain import add_ages
 
-    _, weights = np.polynomial.legendre.leggauss(AGES)
     full = server.base_ms + server.slope_ms * server.size
     chances = np.zeros((server.size, AGES + 1))
-    fill_ages(server, rate, starts, ages, weights / 2 * full, chances)
-    return chances
+    add_ages(server, rate, starts, ages, _age_nodes()[1] * full, chances)
+    total = chances.sum(axis=1)
+    chances[total <= 0, AGES] = 1.0
+    return np.asarray(chances / np.where(total > 0, total, 1.0)[:, np.newaxis])

@@ -5,41 +5,40 @@ import math
 import numpy as np
 
 from optimizer.arrays import FloatArray
-from optimizer.queueing.bulk.chain import FIRST_POINTS, after_service, room_beside, service_ms
+from optimizer.queueing.bulk.chain import fill_queue
 from optimizer.queueing.bulk.gaps import gap_visits
-from optimizer.queueing.bulk.poisson import fill_chances
+from optimizer.queueing.bulk.poisson import fill_chances, largest_count
+from optimizer.queueing.bulk.service import FIRST_POINTS, room_beside, service_ms
 from optimizer.simulation.batches import CLOCK, COLLECT, GAP, INTERVAL, BatchServer
-from optimizer.simulation.machine.compiling import compiled_with_arrays, entry_with_arrays
+from optimizer.simulation.machine.compiling import compiled, compiled_with_arrays, entry_with_arrays
 
 
-@compiled_with_arrays
-def waited(rate: float, span: float, first: int, room: int) -> tuple[float, float]:
+@compiled
+def waited(
+    rate: float, span: float, first: int, room: int, reach: int, chances: FloatArray
+) -> tuple[float, float]:
     """Return the mean of the queue over a span times the span, and how many are lost in it [requests].
 
-    The queue begins with `first` and grows by all that come, up to `room`.
+    The queue begins with `first` and grows by all that come, up to `room`; `chances` are those of how many
+    come, up to `reach`.
     """
     places = room - first
-    mean = rate * span
-    chances = np.empty(min(places, int(mean + 9 * math.sqrt(mean) + 25)) + 2)
-    fill_chances(mean, chances)
     beyond, total, lasting = 1.0, 0.0, 0.0
     # The queue holds first + c for the time of P(N > c) / rate.
-    for c in range(min(places, len(chances))):
+    for c in range(min(places, reach + 1)):
         beyond -= chances[c]
         here = max(beyond, 0.0) / rate
         total += (first + c) * here
         lasting += here
-    if places < len(chances):
-        full = max(span - lasting, 0.0)
-        return total + room * full, rate * full
-    return total, 0.0
+    if places > reach:
+        return total, 0.0
+    full = max(span - lasting, 0.0)
+    return total + room * full, rate * full
 
 
-@compiled_with_arrays
-def waited_in_window(rate: float, span: float, first: int, size: int) -> float:
+@compiled
+def waited_in_window(rate: float, first: int, size: int, chances: FloatArray) -> float:
     """Return the same over a window that ends when the batch is full."""
-    chances = np.empty(size - first)
-    fill_chances(rate * span, chances)
     beyond, total = 1.0, 0.0
     for c in range(size - first):
         beyond -= chances[c]
@@ -57,43 +56,33 @@ def totals(
 
     Fills `behind` with how often a service leaves q < B requests behind it.
     """
-    size, window = server.size, server.window_ms
-    states = len(starts) - 1
+    size, window, states = server.size, server.window_ms, len(starts) - 1
     served, lost, busy, queue_time, answered = 0.0, 0.0, 0.0, 0.0, 0.0
     behind[:] = 0.0
-    queue = np.empty(states + 1)
     clock = server.trigger == CLOCK
+    longest = window if clock else service_ms(server, size)
+    reach = largest_count(rate * longest)
+    queue, chances = np.empty(states + 1), np.empty(reach + 1)
     for i in range(0 if clock else 1, states + 1):
-        if starts[i] < 1e-18:
-            continue
         n = min(i, size)
         service = service_ms(server, n) if n > 0 else 0.0
+        span = window if clock else service
+        if i <= size:
+            reach = largest_count(rate * span)
+            fill_chances(rate * span, chances)
+        if starts[i] < 1e-18:
+            continue
         served += starts[i] * n
         busy += starts[i] * service
         answered += starts[i] * n * service
-        if clock:
-            beside = room_beside(server, n) if n > 0 else server.room
-            if server.counts_system and n > 0:
-                waiting, gone = waited(rate, service, i - n, beside)
-                chances = np.empty(beside - i + n + 1)
-                fill_chances(rate * service, chances)
-                rest = 1.0
-                for c in range(len(chances)):
-                    here = chances[c] if c < len(chances) - 1 else max(rest, 0.0)
-                    rest -= chances[c]
-                    more, away = waited(rate, window - service, i - n + c, server.room)
-                    waiting += here * more
-                    gone += here * away
-            else:
-                waiting, gone = waited(rate, window, i - n, beside)
-        else:
-            waiting, gone = waited(rate, service, i - n, room_beside(server, n))
-            if i < 2 * size:
-                top = after_service(server, rate, i, states, queue)
-                for q in range(i - n, min(size - 1, top) + 1):
-                    behind[q] += starts[i] * queue[q]
+        room = server.room if clock else room_beside(server, n)
+        waiting, gone = waited(rate, span, i - n, room, reach, chances)
         queue_time += starts[i] * waiting
         lost += starts[i] * gone
+        if not clock and i < 2 * size:
+            top = fill_queue(server, i, states, reach, chances, queue)
+            for q in range(i - n, min(size - 1, top) + 1):
+                behind[q] += starts[i] * queue[q]
     return served, lost, busy, queue_time, answered
 
 
@@ -111,15 +100,15 @@ def waited_when_free(
         for j in range(1, size):
             total += visits[j] * j * going_on / rate
         return total
+    in_window = np.empty(size)
+    fill_chances(rate * window, in_window)
     if server.trigger == INTERVAL:
-        total = behind[0] / -math.expm1(-rate * window) * waited_in_window(rate, window, 0, size)
+        total = behind[0] / -math.expm1(-rate * window) * waited_in_window(rate, 0, size, in_window)
+    else:
+        total = behind[0] * waited_in_window(rate, 1, size, in_window)
+    if server.trigger in (INTERVAL, COLLECT):
         for q in range(1, size):
-            total += behind[q] * waited_in_window(rate, window, q, size)
-        return total
-    total = behind[0] * waited_in_window(rate, window, 1, size)
-    if server.trigger == COLLECT:
-        for q in range(1, size):
-            total += behind[q] * waited_in_window(rate, window, q, size)
+            total += behind[q] * waited_in_window(rate, q, size, in_window)
         return total
     return total + waited_oldest(server, rate, starts, ages, age_chances)
 
@@ -153,25 +142,39 @@ def waited_oldest(
             age = (m + 0.5) * horizon / FIRST_POINTS
             weight = starts[n] * rate * math.exp(-rate * (service - age)) * horizon / FIRST_POINTS
             fill_chances(rate * age, chances)
+            fill_chances(rate * (window - age), in_window)
             rest = 1.0
             for c in range(most):
                 here = max(rest, 0.0) if c == most - 1 else chances[c]
                 rest -= chances[c]
-                total += weight * here * waited_in_window(rate, window - age, 1 + c, size)
-    full = service_ms(server, size)
-    if window <= full:
-        return total
+                total += weight * here * waited_in_window(rate, 1 + c, size, in_window)
+    return total + waited_left_over(server, rate, starts, ages, age_chances, chances, in_window)
+
+
+@compiled
+def waited_left_over(
+    server: BatchServer, rate: float, starts: FloatArray, ages: FloatArray, age_chances: FloatArray,
+    chances: FloatArray, in_window: FloatArray,
+) -> float:  # fmt: skip
+    """Return the queue over the rest of the windows of those whom a full batch left over."""
+    size, window = server.size, server.window_ms
+    full, total = service_ms(server, size), 0.0
     most = room_beside(server, size)
+    fill_chances(rate * full, chances)
     for m in range(len(ages)):
         over = window - full - ages[m]
         if over <= 0:
             continue
-        fill_chances(rate * full, chances)
-        for left in range(1, min(size, len(starts) - size)):
-            rest = 1.0
-            for c in range(min(size, most + 1) - left):
-                here = max(rest, 0.0) if left + c == most else chances[c]
-                rest -= chances[c]
-                flow = starts[size + left] * age_chances[left, m]
-                total += flow * here * waited_in_window(rate, over, left + c, size)
+        fill_chances(rate * over, in_window)
+        for q in range(1, min(size, most + 1)):
+            flow = 0.0
+            for left in range(1, min(q + 1, len(starts) - size)):
+                here = chances[q - left]
+                if q == most:  # whoever comes beyond is lost
+                    here = 1.0
+                    for c in range(q - left):
+                        here -= chances[c]
+                flow += starts[size + left] * age_chances[left, m] * max(here, 0.0)
+            if flow > 0:
+                total += flow * waited_in_window(rate, q, size, in_window)
     return total

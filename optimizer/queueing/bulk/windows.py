@@ -6,18 +6,23 @@ import numpy as np
 
 from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.answers import fill_beyond, moments_between, moved_on, sort_up
-from optimizer.queueing.bulk.chain import FIRST_POINTS, room_beside, service_ms
 from optimizer.queueing.bulk.gaps import beyond_gap, gap_visits
 from optimizer.queueing.bulk.poisson import fill_at_most, fill_chances
+from optimizer.queueing.bulk.service import FIRST_POINTS, room_beside, service_ms
 from optimizer.simulation.batches import COLLECT, GAP, INTERVAL, BatchServer
 from optimizer.simulation.machine.compiling import compiled_with_arrays, entry_with_arrays
 
 
 @compiled_with_arrays
-def jumps_in_window(server: BatchServer, limit: float, window: float, extra: FloatArray) -> FloatArray:
-    """Return the elapsed times of a window at which an answer's time passes the limit, with both ends."""
+def moments_in_window(
+    server: BatchServer, rate: float, limit: float, window: float, ends: FloatArray
+) -> FloatArray:
+    """Return moments of a window, from its start, and how many arrivals each stands for.
+
+    The panels end where an answer's time passes the limit, and at what is left of the window at `ends`.
+    """
     sizes = server.size if server.slope_ms > 0 else 1
-    points = np.empty(2 + 2 * sizes + len(extra))
+    points = np.empty(2 + sizes + len(ends))
     points[0], points[1] = 0.0, window
     count = 2
     for n in range(1, sizes + 1):
@@ -25,29 +30,45 @@ def jumps_in_window(server: BatchServer, limit: float, window: float, extra: Flo
         if 0 < at < window:
             points[count] = at
             count += 1
-    for at in extra:
+    for end in ends:
+        at = window - end
         if 0 < at < window:
             points[count] = at
             count += 1
     sort_up(points, count)
-    return points[:count]
+    return moments_between(points, count, rate, 1)
 
 
 @compiled_with_arrays
-def beyond_in_window(
-    server: BatchServer, rate: float, limit: float, window: float, first: FloatArray
+def beyond_in_windows(
+    server: BatchServer, rate: float, limit: float, ends: FloatArray, first: FloatArray
 ) -> float:
-    """Return how many requests that come in a window are answered beyond a limit; `first` by queue < B."""
-    size = server.size
-    queue = first.copy()
-    chances = np.empty(64)
+    """Return how many requests that come in windows are answered beyond a limit.
+
+    Args:
+        server: the server, which is free.
+        rate: arrivals [1/ms].
+        limit: the limit [ms].
+        ends: what is left of each window, descending [ms].
+        first: how often each is open with so many waiting, by their number; shape (windows, B).
+    """
+    size, window = server.size, ends[0]
+    queue, chances, before = np.zeros(size), np.empty(64), np.empty(size)
     out, at_over, at_z = np.empty(size), np.empty(size), np.empty(size)
     fill_at_most(rate * max(limit - service_ms(server, size), 0.0), at_z)
-    points = jumps_in_window(server, limit, window, np.empty(0))
+    moments = moments_in_window(server, rate, limit, window, ends)
     low, high = 0, size - 1
-    total, elapsed = 0.0, 0.0
-    for v, weight in moments_between(points, rate):
-        low, high = moved_on(queue, low, high, rate * (v - elapsed), chances)
+    total, elapsed, opened = 0.0, 0.0, 0
+    for row in range(len(moments)):
+        v, weight = moments[row, 0], moments[row, 1]
+        while opened < len(ends) and window - ends[opened] <= v:
+            since = window - ends[opened]
+            moved_on(queue, low, high, rate * (since - elapsed), chances, before)
+            elapsed, low, high = since, 0, size - 1
+            for p in range(size):
+                queue[p] += first[opened, p]
+            opened += 1
+        low, high = moved_on(queue, low, high, rate * (v - elapsed), chances, before)
         elapsed = v
         fill_beyond(server, rate, limit, 0.0, window - v, at_z, at_over, out)
         for p in range(low, high + 1):
@@ -75,10 +96,11 @@ def beyond_behind_first(
     behind = np.empty(size)
     ends = np.empty(size)
     for n in range(1, size + 1):
-        ends[n - 1] = service_ms(server, n) if flows[n] > 0 else 0.0
-    points = jumps_in_window(server, limit, window, ends if server.slope_ms > 0 else ends[size - 1 :])
+        ends[n - 1] = window - service_ms(server, n) if flows[n] > 0 else 0.0
+    moments = moments_in_window(server, rate, limit, window, ends)
     total = 0.0
-    for v, weight in moments_between(points, rate):
+    for row in range(len(moments)):
+        v, weight = moments[row, 0], moments[row, 1]
         open_windows = idle
         for n in range(1, size + 1):
             if flows[n] > 0 and room_counts[n] > 0:
@@ -98,50 +120,59 @@ def beyond_oldest(
     age_chances: FloatArray,
 ) -> float:  # fmt: skip
     """Return how many that find a free server with a window open are beyond a limit, under `oldest`."""
-    size, window = server.size, server.window_ms
+    size = server.size
     roomy = np.zeros(size + 1)
     for n in range(1, size + 1):
         roomy[n] = 1.0 if room_beside(server, n) >= size else 0.0
     total = beyond_behind_first(server, rate, limit, idle, starts[: size + 1], roomy)
-    first, chances = np.zeros(size), np.empty(size)
     for n in range(1, size + 1):
-        most = room_beside(server, n)
-        if roomy[n] > 0 or most <= 0 or starts[n] < 1e-12:
-            continue
-        service = service_ms(server, n)
-        horizon = min(service, window)
-        for m in range(FIRST_POINTS):
-            age = (m + 0.5) * horizon / FIRST_POINTS
-            weight = starts[n] * rate * math.exp(-rate * (service - age)) * horizon / FIRST_POINTS
-            fill_chances(rate * age, chances)
-            first[:] = 0.0
-            rest = 1.0
-            for c in range(most - 1):
-                first[1 + c] = weight * chances[c]
-                rest -= chances[c]
-            first[most] += weight * max(rest, 0.0)
-            total += beyond_in_window(server, rate, limit, window - age, first)
-    full = service_ms(server, size)
-    if window <= full:
-        return total
-    most = room_beside(server, size)
-    for m in range(len(ages)):
-        over = window - full - ages[m]
-        if over <= 0:
-            continue
-        first[:] = 0.0
+        if roomy[n] == 0 and room_beside(server, n) > 0 and starts[n] > 1e-12:
+            total += beyond_in_room(server, rate, limit, n, starts[n])
+    return total + beyond_left_over(server, rate, starts, limit, ages, age_chances)
+
+
+@compiled_with_arrays
+def beyond_in_room(server: BatchServer, rate: float, limit: float, n: int, flow: float) -> float:
+    """Return the same behind services of n, which leave nobody over, where fewer than B have room."""
+    size, window = server.size, server.window_ms
+    most, service = room_beside(server, n), service_ms(server, n)
+    horizon = min(service, window)
+    ends, first, chances = np.empty(FIRST_POINTS), np.zeros((FIRST_POINTS, size)), np.empty(size)
+    for m in range(FIRST_POINTS):
+        age = (m + 0.5) * horizon / FIRST_POINTS
+        weight = flow * rate * math.exp(-rate * (service - age)) * horizon / FIRST_POINTS
+        fill_chances(rate * age, chances)
+        ends[m] = window - age
+        rest = 1.0
+        for c in range(most - 1):
+            first[m, 1 + c] = weight * chances[c]
+            rest -= chances[c]
+        first[m, most] = weight * max(rest, 0.0)
+    return beyond_in_windows(server, rate, limit, ends, first)
+
+
+@compiled_with_arrays
+def beyond_left_over(
+    server: BatchServer, rate: float, starts: FloatArray, limit: float, ages: FloatArray,
+    age_chances: FloatArray,
+) -> float:  # fmt: skip
+    """Return the same behind full batches that leave some over, whose window is still open."""
+    size, rest_ms = server.size, server.window_ms - service_ms(server, server.size)
+    most, count = room_beside(server, size), 0
+    while ages[count] < rest_ms:
+        count += 1
+    if count == 0:
+        return 0.0
+    ends, first, chances = np.empty(count), np.zeros((count, size)), np.empty(size)
+    fill_chances(rate * service_ms(server, size), chances)
+    for m in range(count):
+        ends[m] = rest_ms - ages[m]
         for left in range(1, min(size, len(starts) - size)):
-            flow = starts[size + left] * age_chances[left, m]
-            fill_chances(rate * full, chances)
-            rest = 1.0
+            flow, rest = starts[size + left] * age_chances[left, m], 1.0
             for c in range(min(size, most + 1) - left):
-                if left + c == most:
-                    first[most] += flow * max(rest, 0.0)
-                else:
-                    first[left + c] += flow * chances[c]
-                    rest -= chances[c]
-        total += beyond_in_window(server, rate, limit, over, first)
-    return total
+                first[m, left + c] += flow * (max(rest, 0.0) if left + c == most else chances[c])
+                rest -= chances[c]
+    return beyond_in_windows(server, rate, limit, ends, first)
 
 
 @entry_with_arrays
@@ -158,17 +189,19 @@ def beyond_when_free(
         for j in range(1, size):
             total += visits[j] * going_on * beyond_gap(server, rate, j + 1, limit, gaps, step)
         return total
-    first = np.zeros(size)
-    first[1:] = behind[1:size]
+    ends, first = np.empty(1), np.zeros((1, size))
+    ends[0] = window
+    for q in range(1, size):
+        first[0, q] = behind[q]
     if server.trigger == INTERVAL:
-        first[0] = behind[0] / -math.expm1(-rate * window)
-        return beyond_in_window(server, rate, limit, window, first)
+        first[0, 0] = behind[0] / -math.expm1(-rate * window)
+        return beyond_in_windows(server, rate, limit, ends, first)
     alone = np.empty(size)
     at_over, at_z = np.empty(size), np.empty(size)
     fill_at_most(rate * max(limit - service_ms(server, size), 0.0), at_z)
     fill_beyond(server, rate, limit, 0.0, window, at_z, at_over, alone)
     total = behind[0] * alone[0]
     if server.trigger == COLLECT:
-        first[1] += behind[0]
-        return total + beyond_in_window(server, rate, limit, window, first)
+        first[0, 1] += behind[0]
+        return total + beyond_in_windows(server, rate, limit, ends, first)
     return total + beyond_oldest(server, rate, starts, behind[0], limit, ages, age_chances)

@@ -27,6 +27,8 @@ def dispersion(count: FloatArray, scv: FloatArray) -> FloatArray:
         count: mean number of arrivals in the window.
         scv: squared coefficient of variation of the times between arrivals.
     """
+    if (scv == 1).all():
+        return np.ones_like(count)
     burst = (scv - 1) * (count / (count + scv)) ** BURST_POWER
     root = np.sqrt(np.maximum(1 - scv, LEAST_SCV**2))
     regular = (scv - 1) * (1 - 1 / (1 + REGULAR_SLOPE * count / root))

@@ -87,7 +87,9 @@ class Places:
     wait_ms: FloatArray
     """Mean wait of those that do."""
     variance: FloatArray
-    """Variance of the number of requests inside."""
+    """Variance of the number of requests inside, those that wait for a place included."""
+    batch_variance: FloatArray
+    """Variance of those that have a place."""
 
     @classmethod
     def of(
@@ -99,7 +101,7 @@ class Places:
         spread = np.maximum(dispersion(inside, replicas.arrival_scv), LEAST_DISPERSION)
         # Only a share base/mean of an iteration does not grow with those inside (eq. 81).
         standing = replicas.times.standing_ms(found.seen)
-        variance = spread * inside * found.mean_ms / np.maximum(standing, 1e-12)
+        variance = spread * inside * replicas.alike_ms(found) / np.maximum(standing, 1e-12)
         shape, scale = inside**2 / variance, variance / inside
         full = replicas.places / scale
         log_density = (shape - 1) * np.log(full) - full - gammaln(shape) - np.log(scale)
@@ -109,7 +111,16 @@ class Places:
         spread_of_both = np.maximum(replicas.arrival_scv, LEAST_SCV) + replicas.answer_scv
         wait = spread_of_both / 2 / (1 - load) / leaving
         below = gammainc(shape, full)
-        return cls(tail / np.maximum(below + tail, 1e-300), wait, variance)
+        with_place = _variance_cut(shape, scale, replicas.places)
+        return cls(tail / np.maximum(below + tail, 1e-300), wait, variance, with_place)
+
+
+def _variance_cut(shape: FloatArray, scale: FloatArray, most: FloatArray) -> FloatArray:
+    """Return the variance of the smaller of a gamma variable and a limit (eq. 129)."""
+    full = most / scale
+    mean = shape * scale * gammainc(shape + 1, full) + most * gammaincc(shape, full)
+    square = shape * (shape + 1) * scale**2 * gammainc(shape + 2, full) + most**2 * gammaincc(shape, full)
+    return np.asarray(np.maximum(square - mean**2, 0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,10 +298,12 @@ def _itl_variance(
     """
     steps, answer_scv = replicas.steps, replicas.answer_scv
     standing = replicas.times.standing_ms(found.seen)
-    per_decode = (found.mean_ms - standing) / found.seen
+    alike = replicas.alike_ms(found)
+    per_decode = (alike - standing) / found.seen
     read_square = replicas.times.kv_read_per_token_ms**2
-    inside = rate * steps * found.mean_ms * found.mean_ms / np.maximum(standing, 1e-12)
+    inside = rate * steps * alike * alike / np.maximum(standing, 1e-12)
     averaged = FIXED_LIFE + (RANDOM_LIFE - FIXED_LIFE) * np.minimum(answer_scv, 1.0)
+    averaged *= places.batch_variance / np.maximum(places.variance, 1e-12)
     batch = averaged * (per_decode**2 * places.variance + read_square * replicas.context_variance * inside)
     batch += read_square * replicas.own_context_variance
     stall = prompts.stall_ms**2 * (1 + replicas.prompt_scv)

@@ -83,7 +83,7 @@ class Replicas:
         Long answers are met more often; the third moment of answers is that of a lognormal length.
         """
         scv, answer = self.answer_scv, self.steps + 1
-        return self.prompt**2 * self.prompt_scv + answer**2 * ((1 + scv) ** 3 - (1 + scv) ** 2) / 4
+        return self.prompt**2 * self.prompt_scv + answer**2 * scv * (1 + scv) ** 2 / 4
 
     @property
     def own_context_variance(self) -> FloatArray:
@@ -91,7 +91,11 @@ class Replicas:
         return self.prompt**2 * self.prompt_scv + (self.steps + 1) ** 2 * self.answer_scv / 4
 
     def iteration_ms(
-        self, decodes: FloatArray | float, tokens: FloatArray | float = 0.0, prompts: FloatArray | None = None
+        self,
+        decodes: FloatArray | float,
+        tokens: FloatArray | float = 0.0,
+        prompts: FloatArray | None = None,
+        held: FloatArray | None = None,
     ) -> FloatArray:
         """Return the time of an iteration with some tokens of prompts of mean length.
 
@@ -99,13 +103,22 @@ class Replicas:
             decodes: answers in progress.
             tokens: tokens of prompts.
             prompts: how many prompts these belong to; not given: as many as they make.
+            held: tokens that the answers in progress hold in the cache; not given: the mean of each.
         """
         count = tokens / self.prompt if prompts is None else prompts
-        return self.times.ms(decodes, decodes * self.context, tokens, count, tokens * self.before_a_token)
+        context = decodes * self.context if held is None else held
+        return self.times.ms(decodes, context, tokens, count, tokens * self.before_a_token)
 
-    def lone_prompt_ms(self, decodes: FloatArray | float) -> FloatArray:
+    def lone_prompt_ms(
+        self, decodes: FloatArray | float, held: FloatArray | float | None = None
+    ) -> FloatArray:
         """Return the time of an iteration with one whole prompt, on average over its length."""
-        return self.times.ms(decodes, decodes * self.context, self.prompt, 1.0, self.prompt_square / 2)
+        context = decodes * self.context if held is None else held
+        return self.times.ms(decodes, context, self.prompt, 1.0, self.prompt_square / 2)
+
+    def alike_ms(self, found: "Iteration") -> FloatArray:
+        """Return the mean iteration if requests of long contexts were met as often as others."""
+        return found.mean_ms - self.times.kv_read_per_token_ms * (found.held - found.seen * self.context)
 
     def prompt_slope_ms(self, decodes: FloatArray | float, tokens: FloatArray) -> FloatArray:
         """Return what one more token of prompts, with its share of a request, adds to an iteration [ms]."""
@@ -124,6 +137,8 @@ class Iteration(NamedTuple):
     """n: mean number of answers in progress."""
     seen: FloatArray
     """Answers in progress in an iteration of an answer, itself included."""
+    held: FloatArray
+    """Tokens that these hold in the cache."""
     dispersion: FloatArray
     """Variance over mean of the arrivals over a life."""
     prompts: FloatArray

@@ -46,7 +46,7 @@ class Chunked(Scheduler):
 
     def iteration(self, replicas: Replicas, rate: FloatArray, guess_ms: FloatArray) -> Iteration:
         """Return the iterations (eq. 68-70)."""
-        decodes, spread, seen = _decodes(replicas, rate, guess_ms)
+        decodes, spread, seen, held = _decodes(replicas, rate, guess_ms)
         room = np.maximum(replicas.budget - seen, 1.0)
         prompts = rate * guess_ms
         together = np.where(
@@ -54,17 +54,20 @@ class Chunked(Scheduler):
         )
         tokens = np.minimum(together * replicas.prompt, room)
         share = np.minimum(prompts * replicas.prompt / tokens, 1.0)
-        without, within = replicas.iteration_ms(seen), replicas.iteration_ms(seen, tokens)
+        without = replicas.iteration_ms(seen, held=held)
+        within = replicas.iteration_ms(seen, tokens, held=held)
         mean = (1 - share) * without + share * within
-        return Iteration(mean, decodes, seen, spread, prompts, tokens, 1 - share, share, without, within)
+        return Iteration(
+            mean, decodes, seen, held, spread, prompts, tokens, 1 - share, share, without, within
+        )
 
     def prompts(self, replicas: Replicas, rate: FloatArray, found: Iteration) -> Prompts:
         """Return the service of prompts (eq. 72-77)."""
         prompt, scv = replicas.prompt, replicas.arrival_scv
         even = scv < NEARLY_EVEN
         room = np.maximum(replicas.budget - found.seen, 1.0)
-        full_ms = replicas.iteration_ms(found.seen, room)
-        alone = replicas.lone_prompt_ms(found.seen) - found.decode_ms
+        full_ms = replicas.iteration_ms(found.seen, room, held=found.held)
+        alone = replicas.lone_prompt_ms(found.seen, found.held) - found.decode_ms
         own_ms = self._own(replicas, found, room, full_ms)
         whole = prompt < room
         work = np.minimum(prompt / room * (full_ms - found.decode_ms), alone)
@@ -107,10 +110,11 @@ class Chunked(Scheduler):
         prompt = replicas.prompt
         chunks = np.floor(prompt / room)
         rest = prompt - chunks * room
-        seen, context = found.seen, found.seen * replicas.context
-        last = replicas.times.ms(seen, context, rest, np.minimum(rest, 1.0), rest * (prompt - rest / 2))
+        seen = np.maximum(found.seen - 1, 0.0)  # the request itself does not decode yet
+        held = np.maximum(found.held - replicas.context, 0.0)
+        last = replicas.times.ms(seen, held, rest, np.minimum(rest, 1.0), rest * (prompt - rest / 2))
         pieces = chunks * full_ms + np.where(rest > 0, last, 0.0)
-        return np.where(prompt <= room, replicas.lone_prompt_ms(seen), pieces)
+        return np.where(prompt <= room, replicas.lone_prompt_ms(seen, held), pieces)
 
     def largest_rate(self, replicas: Replicas) -> FloatArray:
         """Return the rate of completions with every place, or the budget, full (eq. 80)."""
@@ -131,8 +135,8 @@ class PrefillFirst(Scheduler):
 
     def iteration(self, replicas: Replicas, rate: FloatArray, guess_ms: FloatArray) -> Iteration:
         """Return the iterations (eq. 71): one with prompts follows another as long as some have come."""
-        decodes, spread, seen = _decodes(replicas, rate, guess_ms)
-        without = replicas.iteration_ms(seen)
+        decodes, spread, seen, held = _decodes(replicas, rate, guess_ms)
+        without = replicas.iteration_ms(seen, held=held)
         prompts = rate * guess_ms
         most = np.maximum(1.0, np.floor(replicas.budget / replicas.prompt))
         arrivals = rate * without
@@ -146,7 +150,7 @@ class PrefillFirst(Scheduler):
         share = prompts / together
         tokens = together * replicas.prompt
         mean, every = without + share * within, np.ones_like(share)
-        return Iteration(mean, decodes, seen, spread, prompts, tokens, every, share, without, within)
+        return Iteration(mean, decodes, seen, held, spread, prompts, tokens, every, share, without, within)
 
     def _batch_ms(self, replicas: Replicas, prompts: FloatArray) -> FloatArray:
         return replicas.iteration_ms(0.0, prompts * replicas.prompt, prompts)
@@ -204,13 +208,17 @@ SCHEDULERS: dict[SchedulerName, Scheduler] = {"chunked": Chunked(), "prefill-fir
 
 def _decodes(
     replicas: Replicas, rate: FloatArray, guess_ms: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return answers in progress, their dispersion, and those that one of them sees (eq. 68)."""
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Return answers in progress, their dispersion, those that one of them sees, and what these hold.
+
+    Requests of long contexts make their own iterations longer, and so are met more often (eq. 68, 128).
+    """
     decodes = np.minimum(rate * replicas.steps * guess_ms, replicas.places)
     scv = replicas.arrival_scv
     spread = dispersion(decodes, scv)
     seen = np.clip(np.maximum(decodes, 1 - scv) + spread, 1.0, replicas.places)
-    return decodes, spread, seen
+    longer = replicas.times.kv_read_per_token_ms * replicas.context_variance / guess_ms
+    return decodes, spread, seen, seen * replicas.context + decodes * longer
 
 
 def _mean_of_some(mean: FloatArray) -> FloatArray:

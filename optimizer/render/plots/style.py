@@ -7,6 +7,7 @@ import unicodedata
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import cycle
 from typing import Any
 
@@ -130,11 +131,17 @@ def fitted_names(
 ) -> dict[str, str]:
     """Return for each name what fits into a width: its middle is left out so that no two look alike."""
     plain = {name: printable(name) for name in names}
-    ends = width_mm("||", size_pt, bold=bold)
     signs = {sign for text in plain.values() for sign in text} | {*GAP, *string.digits}
-    advance = {sign: (width_mm(f"|{sign * 9}|", size_pt, bold=bold) - ends) / 9 for sign in sorted(signs)}
+    advance = {sign: _advance_mm(sign, size_pt, bold=bold) for sign in sorted(signs)}
     short = shortened(plain.values(), width_limit_mm, lambda text: sum(map(advance.__getitem__, text)))
     return {name: short[text] for name, text in plain.items()}
+
+
+@lru_cache(maxsize=4096)
+def _advance_mm(sign: str, size_pt: float, *, bold: bool) -> float:
+    """Return by how much one more of a sign lengthens a line."""
+    ends, nine = (width_mm(text, size_pt, bold=bold) for text in ("||", f"|{sign * 9}|"))
+    return (nine - ends) / 9
 
 
 def widest_mm(names: Iterable[str], least_mm: float, most_mm: float, *, bold: bool = False) -> float:

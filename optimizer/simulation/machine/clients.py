@@ -4,6 +4,7 @@ import numpy as np
 
 from optimizer.simulation.limits import Limits
 from optimizer.simulation.machine.compiling import compiled
+from optimizer.simulation.machine.heaps import push, replace_first
 from optimizer.simulation.machine.memory import never_fits
 from optimizer.simulation.machine.queue import join_queue
 from optimizer.simulation.machine.state import Machine
@@ -41,7 +42,8 @@ def take_arrivals(machine: Machine, limits: Limits, held_back: bool) -> None:  #
         row = state.next_row
         state.next_row += 1
         if len(machine.wakes_ms) > 0:
-            _forget_first_wake(machine)
+            state.asleep -= 1
+            replace_first(machine.wakes_ms, state.asleep, machine.wakes_ms[state.asleep])
             machine.rows[row].arrival_ms = arrival_ms
         machine.rows[row].sent_ms = state.now_ms if held_back else arrival_ms
         inside = state.running + state.waiting
@@ -56,33 +58,6 @@ def take_arrivals(machine: Machine, limits: Limits, held_back: bool) -> None:  #
 def think(machine: Machine, row: int, since_ms: float) -> None:
     """Let the user of a request that is over think, and then send the next."""
     if len(machine.wakes_ms) > 0:
-        _add_wake(machine, since_ms + machine.rows[row].think_ms)
-
-
-@compiled
-def _add_wake(machine: Machine, at_ms: float) -> None:
-    state, heap = machine.state[0], machine.wakes_ms
-    place = state.asleep
-    state.asleep += 1
-    while place > 0 and heap[(place - 1) // 2] > at_ms:
-        heap[place] = heap[(place - 1) // 2]
-        place = (place - 1) // 2
-    heap[place] = at_ms
-
-
-@compiled
-def _forget_first_wake(machine: Machine) -> None:
-    state, heap = machine.state[0], machine.wakes_ms
-    state.asleep -= 1
-    size = state.asleep
-    last = heap[size]
-    place = 0
-    while 2 * place + 1 < size:
-        child = 2 * place + 1
-        if child + 1 < size and heap[child + 1] < heap[child]:
-            child += 1
-        if heap[child] >= last:
-            break
-        heap[place] = heap[child]
-        place = child
-    heap[place] = last
+        state = machine.state[0]
+        push(machine.wakes_ms, state.asleep, since_ms + machine.rows[row].think_ms)
+        state.asleep += 1

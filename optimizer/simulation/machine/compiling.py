@@ -7,7 +7,7 @@ entry's own file alone; the digest of all of them is therefore part of the name.
 
 import hashlib
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from numba import njit
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.event import Event, Listener, install_listener
+from numba.core.types import unliteral
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -27,13 +28,13 @@ _allocating_jit: Any = partial(njit, nogil=True, error_model="numpy")
 
 def compiled(function: _Function) -> _Function:
     """Compile a part of the machine; it is kept with the entries that call it."""
-    part: _Function = _jit(function)
+    part: _Function = _for_any_number(_jit(function))
     return part
 
 
 def compiled_with_arrays(function: _Function) -> _Function:
     """Compile a part that makes arrays; it is kept with the entries that call it."""
-    part: _Function = _allocating_jit(function)
+    part: _Function = _for_any_number(_allocating_jit(function))
     return part
 
 
@@ -45,6 +46,18 @@ def entry(function: _Function) -> _Function:
 def entry_with_arrays(function: _Function) -> _Function:
     """Compile what Python calls and what makes arrays, and keep it on disk."""
     return _kept(_allocating_jit(function))
+
+
+def _for_any_number(part: Any) -> Any:
+    """Let a part be compiled once for all integers; numba does it anew for each that stands in a call."""
+    template = part.get_call_template
+
+    def of_types(args: Sequence[Any], keywords: dict[str, Any]) -> Any:
+        plain = {name: unliteral(value) for name, value in keywords.items()}
+        return template([unliteral(value) for value in args], plain)
+
+    part.get_call_template = of_types
+    return part
 
 
 def _kept(point: Any) -> Any:

@@ -1,7 +1,8 @@
 """Stages of a line: workers who serve one request at a time each, first come, first served; compiled."""
 
 from optimizer.arrays import FloatArray
-from optimizer.simulation.machine.compiling import compiled, entry
+from optimizer.simulation.machine.compiling import entry
+from optimizer.simulation.machine.heaps import replace_first
 
 
 @entry
@@ -19,21 +20,4 @@ def run_station(
     for row in range(len(come_ms)):
         done = max(come_ms[row], free_ms[0]) + service_ms[row]
         left_ms[row] = done
-        replace_first(free_ms, done)
-
-
-@compiled
-def replace_first(heap: FloatArray, value: float) -> None:
-    """Replace the least of a heap."""
-    count, place = len(heap), 0
-    while True:
-        child = 2 * place + 1
-        if child >= count:
-            break
-        if child + 1 < count and heap[child + 1] < heap[child]:
-            child += 1
-        if heap[child] >= value:
-            break
-        heap[place] = heap[child]
-        place = child
-    heap[place] = value
+        replace_first(free_ms, len(free_ms), done)

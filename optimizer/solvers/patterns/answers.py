@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.solvers.greedy import solve_greedy
+from optimizer.solvers.greedy import greedy_replicas
 from optimizer.solvers.levels import is_better
 from optimizer.solvers.patterns.options import patterns
 from optimizer.solvers.patterns.pool import Pool
@@ -64,7 +64,7 @@ class Incumbent:
             return replicas
         left = self.problem.capacity - units_used(self.problem, replicas, len(self.problem.capacity))
         rest = replace(self.problem.of_servers(open_servers), capacity=left)
-        replicas[open_servers[self.problem.table.server]] = solve_greedy(rest).replicas
+        replicas[open_servers[self.problem.table.server]] = greedy_replicas(rest)
         return replicas
 
     def _nothing(self) -> IntArray:

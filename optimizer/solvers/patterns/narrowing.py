@@ -86,6 +86,8 @@ class Narrowing:
         self.program, self.pool, self.relaxed = program, pool, relaxed
         self.incumbent, self.target = incumbent, target
         self.bound = relaxed.bound
+        self.covered, self.covered_bound = np.zeros(0, np.int64), np.inf
+        """Options over which the level has been solved, and what answers of these alone measure at least."""
         self._extend()
         self.feasible = self._holds()
         self.value = self.incumbent.of_level(self.weight) if self.feasible else np.inf
@@ -136,6 +138,8 @@ class Narrowing:
             near = np.argsort(others, kind="stable")[:wanted]
             core = used.copy()
             core[near[np.isfinite(others[near])]] = True
+            if len(self.covered) and np.isin(np.flatnonzero(core), self.covered).all():
+                return
             result = self._solve(np.flatnonzero(core), min(deadline.left_s, CORE_S))
             if self.feasible or result.outcome is not Outcome.infeasible:
                 return
@@ -158,16 +162,8 @@ class Narrowing:
             new = elsewhere.is_new(self.pool.options.take(options))
         bound = np.inf
         if new.any():
-            session = HighsSession(self.program.model(self.pool.options.take(options)))
-            session.add_limit(-new.astype(np.float64), -1.0)
-            session.add_limit(self.weight[options], wanted)
-            time_s = min(deadline.left_s * STEP_SHARE, CORE_S)
-            result = session.solve_at_once(
-                self.weight[options], None, self.target.gap / 2, time_s, simplified=False
-            )
-            if result.x is not None:
-                self._offer(options[result.x > 0.5])
-            bound = np.inf if result.outcome is Outcome.infeasible else result.bound
+            self._solve(options, min(deadline.left_s * STEP_SHARE, CORE_S))
+            bound = self.covered_bound
         self.bound = max(self.bound, min(bound, elsewhere.floor, self.value))
 
     def rooms(self, deadline: Deadline) -> None:
@@ -187,10 +183,14 @@ class Narrowing:
                 options = options[np.argsort(self.reduced[options], kind="stable")[:most]]
                 complete = False
             before = self.value
+            if complete and np.isin(options, self.covered).all():
+                self.bound = max(self.bound, min(self.covered_bound, self.relaxed.bound + room, self.value))
+                if self.proved or room >= wanted:
+                    return
+                continue
             result = self._solve(options, time_s)
             if complete:
-                within = result.bound if result.outcome is not Outcome.infeasible else np.inf
-                self.bound = max(self.bound, min(within, self.relaxed.bound + room, self.value))
+                self.bound = max(self.bound, min(self.covered_bound, self.relaxed.bound + room, self.value))
             if room >= wanted or (result.outcome is Outcome.time_limit and self.value >= before):
                 return
 
@@ -244,6 +244,8 @@ class Narrowing:
         simplified = len(options) <= SIMPLIFIED * len(self.program.servers)
         gap = self.target.gap / 2
         result = session.solve_at_once(self.weight[options], start, gap, time_s, simplified=simplified)
+        self.covered = options
+        self.covered_bound = np.inf if result.outcome is Outcome.infeasible else result.bound
         if result.x is not None:
             self._offer(options[result.x > 0.5])
         return result

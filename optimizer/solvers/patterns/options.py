@@ -130,12 +130,14 @@ class Cheapest:
     @classmethod
     def of(cls, options: Options, servers: int) -> "Cheapest":
         """Return them for some options; ties go to the lesser value."""
+        shape = servers, options.units.shape[1]
+        units, value = np.full(shape, np.inf), np.full(shape, np.inf)
         alone = np.flatnonzero(options.served & ((options.units > 0).sum(axis=1) == 1))
+        if not len(alone):
+            return cls(units, value)
         kind = options.units[alone].argmax(axis=1)
         taken = options.units[alone, kind]
         order = np.lexsort((options.value[alone], taken))[::-1]
-        shape = servers, options.units.shape[1]
-        units, value = np.full(shape, np.inf), np.full(shape, np.inf)
         at = options.server[alone][order], kind[order]
         units[at], value[at] = taken[order], options.value[alone][order]
         return cls(units, value)

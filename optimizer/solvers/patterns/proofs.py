@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray
-from optimizer.solvers.levels import CHANGES, VALUE, ServiceLevel, service_levels, value_slack
+from optimizer.solvers.levels import CHANGES, VALUE, value_slack
 from optimizer.solvers.patterns.bounds import bound_of
 from optimizer.solvers.patterns.parts import Parts, parts_of
 from optimizer.solvers.patterns.pool import Pool, least_of_servers, pool_of
 from optimizer.solvers.patterns.program import Measure, Pin, Program
-from optimizer.solvers.problem import Problem
+from optimizer.solvers.problem import Problem, ServiceLevel
 
 WHOLE = 1e-6
 """Rounding of a bound of a level of whole numbers, before it is taken up to the next."""
@@ -79,7 +79,7 @@ class Provable:
         """Yield the levels in their order."""
         pins: tuple[Pin, ...] = ()
         settled = np.zeros(len(self.problem.priority), np.bool_)
-        for level in service_levels(self.problem):
+        for level in self.problem.service:
             measure = Measure(level.name, level.weight)
             yield self._level(measure, pins, (self._in_play(level), settled), level)
             reached = float(level.weight[self.left_out & ~self.outside].sum())

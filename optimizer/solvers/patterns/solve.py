@@ -17,10 +17,8 @@ from optimizer.solvers.known import Known, differing, repaired
 from optimizer.solvers.levels import (
     CHANGES,
     VALUE,
-    ServiceLevel,
     levels_of,
     served,
-    service_levels,
     value_of,
     value_slack,
 )
@@ -31,7 +29,15 @@ from optimizer.solvers.patterns.parts import Parts, parts_of
 from optimizer.solvers.patterns.pool import Exclusion, pool_of
 from optimizer.solvers.patterns.program import Measure, Pin, Program
 from optimizer.solvers.patterns.relaxation import Relaxed, relax
-from optimizer.solvers.problem import Level, Problem, Solution, Status, gap_target, units_used
+from optimizer.solvers.problem import (
+    Level,
+    Problem,
+    ServiceLevel,
+    Solution,
+    Status,
+    gap_target,
+    units_used,
+)
 from optimizer.solvers.room import with_more_room
 from optimizer.solvers.seeds import best_seed
 
@@ -51,7 +57,11 @@ ROUNDING = 1e-9
 
 
 def solve_patterns(
-    problem: Problem, deadline: Deadline | None = None, known: Known | None = None
+    problem: Problem,
+    deadline: Deadline | None = None,
+    known: Known | None = None,
+    *,
+    all_or_nothing: bool = False,
 ) -> Solution:
     """Choose one pattern per server within the capacities, level by level.
 
@@ -61,6 +71,7 @@ def solve_patterns(
         problem: what to choose from, with capacities.
         deadline: when all levels are due; none: after the time limit of the options.
         known: the answer to a problem that differs in one thing.
+        all_or_nothing: whether to stop at the first level of service that is not proved.
 
     Raises:
         SolverError: the solver failed, or what it returned breaks a limit.
@@ -69,7 +80,7 @@ def solve_patterns(
     if not len(parts_of(problem).row):
         replicas = np.zeros(len(problem.table), np.int64)
         return Solution(replicas, Status.optimal, "milp", levels_of(problem, replicas, proved=True))
-    return _Run(problem, deadline, known).solve()
+    return _Run(problem, deadline, known, all_or_nothing=all_or_nothing).solve()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +98,11 @@ class _Step:
 class _Run:
     """One lexicographic solve."""
 
-    def __init__(self, problem: Problem, deadline: Deadline, known: Known | None) -> None:
+    def __init__(
+        self, problem: Problem, deadline: Deadline, known: Known | None, *, all_or_nothing: bool
+    ) -> None:
         self.problem, self.deadline, self.known = problem, deadline, known
+        self.all_or_nothing = all_or_nothing
         self.parts: Parts = parts_of(problem)
         self.pool = pool_of(problem, self.parts)
         self.incumbent = Incumbent(problem, self.pool, best_seed(problem))
@@ -96,7 +110,7 @@ class _Run:
             self.incumbent.offer(repaired(problem, known.replicas))
         self.gap = gap_target(problem.options, len(self.parts.row))
         self.servers = len(problem.priority)
-        self.service = service_levels(problem)
+        self.service = problem.service
         self.columnless = ~np.isin(np.arange(self.servers), self.parts.server)
         self.start = np.flatnonzero(~self.pool.options.served)
         self.changed_servers = np.ones(self.servers, np.bool_)
@@ -164,6 +178,9 @@ class _Run:
             share = self.deadline.share(LEVEL_SHARE if i < len(steps) - 1 else LAST_SHARE)
             if not self._serve(step, share, believing=believing):
                 return False
+            if self.all_or_nothing and not self.proved:
+                self.bounds[VALUE] = self._least_value()
+                return True
         if not self._value(believing=believing) or not self._changes():
             return False
         # Bounds of later levels count for answers that keep what was believed of the levels before.
@@ -219,6 +236,11 @@ class _Run:
         weight = step.measure.on_nothing
         return max(float(weight[known.left_out].sum() - weight[self.columnless].sum()), 0.0)
 
+    def _known_to_fail(self, mine: BoolArray) -> bool:
+        """Return whether servers were left out though the relaxation served all, by what is known."""
+        known = self.known
+        return known is not None and bool((mine & known.left_out & ~self.columnless).any())
+
     def _serve_by_price(self, step: _Step, mine: BoolArray, deadline: Deadline, *, believing: bool) -> bool:
         """Minimise what is unserved of one priority, of which the best answer leaves some servers out."""
         weight = step.measure.on_nothing * ~self.columnless
@@ -228,7 +250,8 @@ class _Run:
             self._give_up(step, 0.0, weight)
             return True
         least = max(relaxed.bound, self._floor(step))
-        if believing and least <= ROUNDING * weight.sum() and relaxed.finished:
+        hopeful = believing and not self._known_to_fail(mine)
+        if hopeful and least <= ROUNDING * weight.sum() and relaxed.finished:
             self._note_service(step, 0.0, 0.0)
             self.to_be_served |= mine
             return True
@@ -243,7 +266,7 @@ class _Run:
         self._note_service(step, value, min(bound, value))
         if value == 0:
             self.to_be_served |= mine
-        elif step.rate is not None and step.count is not None and bound < value:
+        elif step.rate is not None and step.count is not None and bound < value and not self.all_or_nothing:
             return self._serve_fewest(step, narrowing, value, believing=believing)
         else:
             self.proved &= narrowing.proved

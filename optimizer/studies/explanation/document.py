@@ -29,6 +29,17 @@ class ServiceChange(Document):
     """Share of its load that is served after."""
 
 
+class Interval(Document):
+    """Where the change of one level lies between two optima; at the levels before it the change is exact."""
+
+    level: str
+    """The first level that is not proved, by its name in the plan."""
+    low: float
+    """The least that the change can be [cents/h of the value, requests/min, or servers]."""
+    high: float
+    """The most that it can be."""
+
+
 class Effect(Document):
     """How the plan differs once one thing is changed and everything is solved again."""
 
@@ -44,6 +55,8 @@ class Effect(Document):
     open_cents_per_h: float | None = Field(None, alias="open")
     """How far the change of the value may be from that between two optima [cents/h]; 0: both are proved;
     none: a level of service is not proved."""
+    interval: Interval | None = Field(None, exclude_if=lambda interval: interval is None)
+    """Where the change between two optima lies that is not proved to be as said; absent: it is."""
 
 
 class Binding(Document):
@@ -155,8 +168,7 @@ class ServerExplanation(Document):
     headroom_share: float | None = Field(None, alias="headroomShare")
     """The same as a share of the load."""
     next_best: Alternative | None = Field(None, alias="runnerUp")
-    """The plan without the accelerators chosen for this server; none for a server that has none, or if the
-    question is not answered."""
+    """The plan without the accelerators chosen for this server; none for a server that has none."""
     options: tuple[Option, ...] = Field(strict=False)
     """All its candidates, in the order of their cost."""
     rejections: tuple[RejectedPair, ...] = Field(strict=False)
@@ -175,9 +187,9 @@ class TypeExplanation(Document):
     left: int | None = None
     """Units that it leaves."""
     one_more: Effect | None = Field(None, alias="oneMore")
-    """The plan with one unit more, less the plan; none: not limited, or not answered."""
+    """The plan with one unit more, less the plan; none: not limited."""
     one_fewer: Effect | None = Field(None, alias="oneFewer")
-    """The plan with one unit fewer, less the plan; none: not limited, none to take away, or not answered."""
+    """The plan with one unit fewer, less the plan; none: not limited, or none to take away."""
     shadow_price_cents_per_h: float | None = Field(None, alias="lagrangianPrice")
     """Shadow price of a unit: value that a small fraction of one more unit would save, per unit, if replicas
     were divisible [cents/h of the objective]; for the servers that the plan serves in full."""
@@ -279,7 +291,8 @@ class Explanation(Document):
     targets: tuple[TargetPrice, ...] = Field((), strict=False)
     """The latency targets of the servers above that have load."""
     unanswered: tuple[str, ...] = Field((), strict=False)
-    """The questions that the time limit left without an answer, in words; no number above is for them."""
+    """Repairs and shadow prices that the time limit left without an answer, in words; no number above is for
+    them."""
 
     def to_json(self) -> str:
         """Return the explanation as JSON text, the same bytes for the same explanation."""

@@ -5,20 +5,25 @@ from optimizer.pipeline import solve
 from optimizer.solvers.deadline import Deadline
 from optimizer.spec.messages import known_name
 from optimizer.spec.system import System
+from optimizer.studies.explanation.answering import answered
+from optimizer.studies.explanation.before import Before
 from optimizer.studies.explanation.document import Explanation
 from optimizer.studies.explanation.repair import find_repair
 from optimizer.studies.explanation.resolving import Inquiry
-from optimizer.studies.explanation.servers import explain_servers
-from optimizer.studies.explanation.targets import price_targets
-from optimizer.studies.explanation.units import explain_types
+from optimizer.studies.explanation.servers import explain_servers, server_questions, settled
+from optimizer.studies.explanation.targets import price_targets, target_questions
+from optimizer.studies.explanation.units import explain_types, unit_questions
+
+QUESTIONS_SHARE = 0.85
+"""Part of the time left for what servers, units and targets cost, where a repair is sought as well."""
 
 
 def explain(system: System, server: str | None = None, **options: object) -> Explanation:
     """Explain the best plan of a system by solving it again with one thing changed at a time.
 
     The exact solver is used, whatever the document says: differences of plans without a proof mean nothing.
-    The time limit is for all of the explanation: half of it for the plan, the rest for the questions. Those
-    that it leaves without an answer are named.
+    The time limit is for all of the explanation: up to half of it for the plan, the rest for the questions.
+    What it leaves unproved has an interval; repairs that it leaves without an answer are named.
 
     Args:
         system: what to plan.
@@ -39,19 +44,24 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
     names = list(system.servers)
     servers = list(range(len(names))) if server is None else [names.index(server)]
     needs_repair = server is None or any(item.server == server for item in plan.unserved)
-    # Up to twice an equal share each of what is then left: four parts, three, two and one.
-    explained = explain_servers(candidates, plan, servers, inquiry.part(2 / 5), in_depth=server is not None)
-    types = explain_types(candidates, plan, inquiry.part(2 / 4)) if server is None else ()
-    repair = find_repair(candidates, plan, inquiry.part(2 / 3)) if needs_repair else None
-    targets = price_targets(candidates, plan, servers, inquiry)
+    before = Before(candidates, plan)
+    of_servers = server_questions(before, servers, in_depth=server is not None)
+    of_units = unit_questions(before) if server is None else {}
+    of_targets = target_questions(before, servers)
+    asked = inquiry.part(QUESTIONS_SHARE if needs_repair else 1.0)
+    answers = answered(before, {**of_targets, **of_servers, **of_units}, asked)
+    alternatives = settled(before, {key: answers[key] for key in of_servers}, inquiry.part(1 / 3))
+    units = {key: answers[key] for key in of_units}
+    types = explain_types(before, units, inquiry) if server is None else ()
+    repair = find_repair(candidates, plan, inquiry) if needs_repair else None
     return Explanation(
         plan=plan,
         server=server,
         notes=notes,
-        servers=explained,
+        servers=explain_servers(before, servers, alternatives),
         types=types,
         repair=repair,
-        targets=targets,
+        targets=price_targets(before, {key: answers[key] for key in of_targets}),
         unanswered=tuple(inquiry.unanswered),
     )
 

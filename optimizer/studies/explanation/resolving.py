@@ -5,7 +5,7 @@ rows left out, with other capacities, or with the rows of some servers sized ane
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Literal, TypeVar
 
@@ -17,10 +17,10 @@ from optimizer.parallel import in_threads, thread_count
 from optimizer.pipeline import choose
 from optimizer.plan import Plan, make_plan
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
-from optimizer.solvers.known import Known
 from optimizer.solvers.levels import VALUE
-from optimizer.solvers.problem import Level, Problem, build_problem
+from optimizer.solvers.problem import build_problem
 from optimizer.spec.system import System
+from optimizer.studies.explanation.before import Before
 from optimizer.studies.explanation.document import Effect, ServiceChange
 
 LEAST_SHARE = 1e-9
@@ -52,8 +52,24 @@ class Inquiry:
     ) -> dict[_Key, _Result]:
         """Return the answers to those questions that are answered in time; the words are for the others.
 
+        Raises:
+            SolverError: the solver failed.
+        """
+        answers = self.attempt(work, questions)
+        self.unanswered += [words(key) for key in questions if key not in answers]
+        return answers
+
+    def attempt(
+        self,
+        work: Callable[[_Item, Deadline], _Result],
+        questions: Mapping[_Key, _Item],
+        least_share: float = 0.0,
+    ) -> dict[_Key, _Result]:
+        """Return the answers to those questions that are answered in time.
+
         Several are worked on at a time: the solver lets other threads run meanwhile. Each may take up to
-        twice an equal share of the time left.
+        twice an equal share of the time left, or the least share of it where that is more: few answers are
+        worth more than many beginnings.
 
         Raises:
             SolverError: the solver failed.
@@ -64,51 +80,18 @@ class Inquiry:
             place, item = numbered
             waiting = len(questions) - place
             try:
-                return (work(item, self._in_time(2 * threads / (waiting + threads))),)
+                share = max(2 * threads / (waiting + threads), least_share)
+                return (work(item, self._in_time(min(share, 1.0))),)
             except OutOfTimeError:
                 return None
 
         answers = in_threads(answer, list(enumerate(questions.values())))
-        self.unanswered += [words(key) for key, found in zip(questions, answers, strict=True) if not found]
         return {key: found[0] for key, found in zip(questions, answers, strict=True) if found}
 
     def _in_time(self, share: float) -> Deadline:
         if self.deadline.passed:
             raise OutOfTimeError
         return self.deadline.share(share)
-
-
-@dataclass(frozen=True, slots=True)
-class Before:
-    """The plan that questions are about, as what is known of theirs."""
-
-    candidates: Candidates
-    plan: Plan
-
-    def known(self, problem: Problem, *, restricts: bool, carries_more: bool) -> Known | None:
-        """Return what the plan says of a problem that differs in one thing.
-
-        Nothing where a policy gives out units: its levels are not those of one choice.
-        """
-        if problem.options.saturation_policy != "None" and not self.plan.complete:
-            return None
-        names, accelerators = self.candidates.arrays.server_names, self.candidates.arrays.accelerator_names
-        partly = {item.server for item in self.plan.unserved}
-        pools = {
-            (name, pool.accelerator): pool.num_replicas
-            for name, mine in self.plan.allocations.items()
-            if name not in partly
-            for pool in mine
-        }
-        table = problem.table
-        pairs = zip(table.server.tolist(), table.accelerator.tolist(), strict=True)
-        return Known(
-            replicas=np.array([pools.get((names[s], accelerators[a]), 0) for s, a in pairs], np.int64),
-            left_out=np.array([name in partly for name in names], np.bool_),
-            levels=tuple(Level(level.name, level.value, level.bound) for level in self.plan.levels),
-            restricts=restricts,
-            with_less=build_problem(self.candidates) if carries_more else None,
-        )
 
 
 def plan_of(
@@ -136,7 +119,10 @@ def plan_of(
         raise OutOfTimeError
     problem = build_problem(candidates)
     known = None if before is None else before.known(problem, restricts=restricts, carries_more=carries_more)
-    return make_plan(candidates, problem, choose(problem, deadline=deadline, known=known))
+    solution = choose(problem, deadline=deadline, known=known)
+    if before is not None:
+        before.note(solution, restricts=restricts)
+    return make_plan(candidates, problem, solution)
 
 
 # --- changed questions -----------------------------------------------------------------------------------

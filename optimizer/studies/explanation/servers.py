@@ -1,13 +1,15 @@
 """Why each server runs where it does: binding constraints, alternatives, and what those would cost."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
 from optimizer.candidates import Candidates, CandidateTable, Rejection
 from optimizer.plan import Plan
-from optimizer.solvers.deadline import Deadline
 from optimizer.spec.stages import STAGE
+from optimizer.studies.explanation.answering import Answer, Question, answered, effect_of
+from optimizer.studies.explanation.before import Before
 from optimizer.studies.explanation.binding import binding_limits
 from optimizer.studies.explanation.document import (
     Alternative,
@@ -18,18 +20,19 @@ from optimizer.studies.explanation.document import (
     RejectedPair,
     ServerExplanation,
 )
-from optimizer.studies.explanation.resolving import Before, Inquiry, effect, on_accelerators, plan_of
+from optimizer.studies.explanation.resolving import Inquiry, on_accelerators
 from optimizer.tabulation import SECONDS_PER_MINUTE, slowest_of
+
+ServerQuestion = tuple[int, str | None]
+"""A server and the accelerator that it is kept to; none: any but those chosen for it."""
+_Alternatives = dict[ServerQuestion, Alternative]
 
 
 def explain_servers(
-    candidates: Candidates, plan: Plan, servers: Sequence[int], inquiry: Inquiry, *, in_depth: bool
+    before: Before, servers: Sequence[int], answers: Mapping[ServerQuestion, Answer]
 ) -> tuple[ServerExplanation, ...]:
-    """Explain some servers, in depth with the price of every candidate.
-
-    Raises:
-        SolverError: the solver failed.
-    """
+    """Explain some servers with the answers to their questions."""
+    candidates, plan = before.candidates, before.plan
     table = CandidateTable.joined([candidates.table, candidates.over_limit])
     choose_batch = candidates.system.options.batch_sizing == "optimal"
     mine = np.flatnonzero(np.isin(table.server, servers))
@@ -38,7 +41,7 @@ def explain_servers(
         row: _with_stages(candidates, table, row, found)
         for row, found in zip(mine.tolist(), limits, strict=True)
     }
-    alternatives = _alternatives(candidates, plan, servers, inquiry, in_depth=in_depth)
+    alternatives = {key: _alternative(before, answer, key[0]) for key, answer in answers.items()}
     return tuple(_explained(candidates, plan, s, table, bindings, alternatives) for s in servers)
 
 
@@ -58,78 +61,61 @@ def _with_stages(
     )
 
 
-_Question = tuple[int, str | None]
-"""A server and the accelerator that it is kept to; none: any but those chosen for it."""
-_Alternatives = dict[_Question, Alternative]
-
-
-def _alternatives(
-    candidates: Candidates, plan: Plan, servers: Sequence[int], inquiry: Inquiry, *, in_depth: bool
-) -> _Alternatives:
-    """Solve again with servers kept off what was chosen for them; in depth, with each kept to each."""
-    arrays = candidates.arrays
-    kept: dict[_Question, list[int]] = {}
+def server_questions(
+    before: Before, servers: Sequence[int], *, in_depth: bool
+) -> dict[ServerQuestion, Question]:
+    """Return the questions of servers kept off what was chosen; in depth, kept to each candidate."""
+    arrays, candidates = before.candidates.arrays, before.candidates
+    kept: dict[ServerQuestion, list[int]] = {}
     for s in servers:
-        taken = {pool.accelerator for pool in plan.allocations.get(arrays.server_names[s], ())}
+        taken = {pool.accelerator for pool in before.plan.allocations.get(arrays.server_names[s], ())}
         if taken:
             kept[s, None] = [a for a, name in enumerate(arrays.accelerator_names) if name not in taken]
         if in_depth:
             for a in candidates.table.accelerator[candidates.table.server == s].tolist():
                 kept[s, arrays.accelerator_names[a]] = [a]
-    plans = _settled(candidates, plan, _solved(candidates, plan, kept, inquiry), inquiry)
-    return {key: _alternative(candidates, plan, other, key[0]) for key, other in plans.items()}
+    return {key: _kept(candidates, key[0], allowed) for key, allowed in kept.items()}
 
 
-def _solved(
-    candidates: Candidates, plan: Plan, kept: Mapping[_Question, Sequence[int]], inquiry: Inquiry
-) -> dict[_Question, Plan]:
-    """Return the best plan for each server that is kept to some accelerators, as far as there is time."""
-    names, before = candidates.arrays.server_names, Before(candidates, plan)
-
-    def words(question: _Question) -> str:
-        s, only = question
-        return f"{names[s]} without its accelerators" if only is None else f"{names[s]} on {only} alone"
-
-    def solved(question: tuple[int, Sequence[int]], deadline: Deadline) -> Plan:
-        return plan_of(on_accelerators(candidates, *question), deadline, before, restricts=True)
-
-    return inquiry.ask(solved, {key: (key[0], allowed) for key, allowed in kept.items()}, words)
+def _kept(candidates: Candidates, server: int, accelerators: Sequence[int]) -> Question:
+    return Question(partial(on_accelerators, candidates, server, accelerators), "worse")
 
 
-def _settled(
-    candidates: Candidates, plan: Plan, plans: Mapping[_Question, Plan], inquiry: Inquiry
-) -> dict[_Question, Plan]:
-    """Return the plans, with next-best alternatives solved again where needed, kept to the alternative.
+def settled(
+    before: Before, answers: Mapping[ServerQuestion, Answer], inquiry: Inquiry
+) -> dict[ServerQuestion, Answer]:
+    """Return the answers, with next-best alternatives solved again where needed, kept to the alternative.
 
     A policy gives out what the solver's choice leaves, and so tells choices apart that are equal to the
     solver: what is said of an alternative is what forcing it gives.
     """
-    arrays = candidates.arrays
-    kept: dict[_Question, list[int]] = {}
-    if candidates.system.options.saturation_policy == "None":
-        return dict(plans)
-    for (s, only), other in plans.items():
-        pools = {pool.accelerator for pool in other.allocations.get(arrays.server_names[s], ())}
-        if only is None and pools and not other.complete:
-            kept[s, only] = [a for a, name in enumerate(arrays.accelerator_names) if name in pools]
-    again = _solved(candidates, plan, kept, inquiry)
-    settled = {key: other for key, other in plans.items() if key not in kept or key in again}
-    placed = {
-        key: other for key, other in again.items() if other.allocations.get(arrays.server_names[key[0]])
+    arrays = before.candidates.arrays
+    again: dict[ServerQuestion, Question] = {}
+    if before.candidates.system.options.saturation_policy == "None":
+        return dict(answers)
+    for (s, only), answer in answers.items():
+        pools = {pool.accelerator for pool in answer.plan.allocations.get(arrays.server_names[s], ())}
+        if only is None and pools and not answer.plan.complete:
+            allowed = [a for a, name in enumerate(arrays.accelerator_names) if name in pools]
+            again[s, only] = _kept(before.candidates, s, allowed)
+    found = answered(before, again, inquiry)
+    return dict(answers) | {
+        key: answer
+        for key, answer in found.items()
+        if answer.plan.allocations.get(arrays.server_names[key[0]])
     }
-    return settled | placed
 
 
-def _alternative(candidates: Candidates, plan: Plan, other: Plan, s: int) -> Alternative:
+def _alternative(before: Before, answer: Answer, s: int) -> Alternative:
     pools = tuple(
         ForcedPool(
             accelerator=pool.accelerator,
             num_replicas=pool.num_replicas,
             cost_cents_per_h=pool.cost_cents_per_h,
         )
-        for pool in other.allocations.get(candidates.arrays.server_names[s], ())
+        for pool in answer.plan.allocations.get(before.candidates.arrays.server_names[s], ())
     )
-    return Alternative(pools=pools, effect=effect(plan, other, candidates.system))
+    return Alternative(pools=pools, effect=effect_of(before, answer))
 
 
 def _explained(

@@ -1,23 +1,17 @@
 """What each latency target costs: the plan with it relaxed, less the plan."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
 from optimizer.candidates import Candidates
 from optimizer.documents import MAX_QUANTITY
-from optimizer.plan import Plan
 from optimizer.queueing.measures import LATENCIES, METRICS, LatencyName
-from optimizer.solvers.deadline import Deadline
+from optimizer.studies.explanation.answering import Answer, Question, effect_of
+from optimizer.studies.explanation.before import Before
 from optimizer.studies.explanation.document import TargetPrice
-from optimizer.studies.explanation.resolving import (
-    Before,
-    Inquiry,
-    effect,
-    no_worse,
-    plan_of,
-    with_targets_of,
-)
+from optimizer.studies.explanation.resolving import with_targets_of
 
 RELAXATION = 0.1
 """Share by which a target is relaxed to see what it costs."""
@@ -63,32 +57,33 @@ def target_words(target: Target) -> str:
     return f"{service_class}/{model} {METRICS[metric].label}"
 
 
-def price_targets(
-    candidates: Candidates, plan: Plan, servers: Sequence[int], inquiry: Inquiry
-) -> tuple[TargetPrice, ...]:
-    """Solve again with each latency target of some servers relaxed by 10 %, as far as there is time.
+def target_questions(before: Before, servers: Sequence[int]) -> dict[Target, Question]:
+    """Return the question for each latency target of some servers, relaxed by 10 %."""
+    candidates = before.candidates
+    return {
+        target: Question(
+            partial(relaxed, candidates, {target: _looser_ms(candidates, target)}),
+            "better",
+            carries_more=True,
+        )
+        for target in targets_of_servers(candidates, servers)
+    }
 
-    Raises:
-        SolverError: the solver failed.
-    """
-    now = {target: target_ms(candidates, target) for target in targets_of_servers(candidates, servers)}
-    then = {key: min(float(f"{ms * (1 + RELAXATION):.12g}"), MAX_QUANTITY) for key, ms in now.items()}
 
-    before = Before(candidates, plan)
-
-    def solved(change: tuple[Target, float], deadline: Deadline) -> Plan:
-        return plan_of(relaxed(candidates, dict([change])), deadline, before, carries_more=True)
-
-    questions = {target: (target, value) for target, value in then.items()}
-    plans = inquiry.ask(solved, questions, lambda target: f"{target_words(target)} relaxed by 10 %")
+def price_targets(before: Before, answers: Mapping[Target, Answer]) -> tuple[TargetPrice, ...]:
+    """Say what targets cost by the answers to their questions."""
     return tuple(
         TargetPrice(
             service_class=target[0],
             model=target[1],
             metric=target[2],
-            target_ms=now[target],
-            relaxed_ms=then[target],
-            effect=effect(plan, no_worse(plan, other), candidates.system),
+            target_ms=target_ms(before.candidates, target),
+            relaxed_ms=_looser_ms(before.candidates, target),
+            effect=effect_of(before, answer),
         )
-        for target, other in plans.items()
+        for target, answer in answers.items()
     )
+
+
+def _looser_ms(candidates: Candidates, target: Target) -> float:
+    return min(float(f"{target_ms(candidates, target) * (1 + RELAXATION):.12g}"), MAX_QUANTITY)

@@ -1,5 +1,8 @@
 """What the units of each accelerator type are worth: one more, one fewer, and the shadow price."""
 
+from collections.abc import Mapping
+from functools import partial
+
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
@@ -8,38 +11,46 @@ from optimizer.plan import Plan
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.expansion import unit_prices
 from optimizer.solvers.problem import build_problem
+from optimizer.studies.explanation.answering import Answer, Question, effect_of
+from optimizer.studies.explanation.before import Before
 from optimizer.studies.explanation.document import TypeExplanation
-from optimizer.studies.explanation.resolving import Before, Inquiry, effect, plan_of, with_units
+from optimizer.studies.explanation.intervals import interval_of
+from optimizer.studies.explanation.resolving import Inquiry, with_units
+
+UnitQuestion = tuple[int, int]
+"""An accelerator type, and 1 for a unit more or -1 for one fewer."""
 
 
-def explain_types(candidates: Candidates, plan: Plan, inquiry: Inquiry) -> tuple[TypeExplanation, ...]:
-    """Solve again with one unit more and one unit fewer of each type, as far as there is time.
+def unit_questions(before: Before) -> dict[UnitQuestion, Question]:
+    """Return the question for one unit more and one unit fewer of each type."""
+    candidates = before.candidates
+    if candidates.system.options.unlimited:
+        return {}
+    types = len(before.plan.capacity)
+    return {
+        (t, step): Question(
+            partial(with_units, candidates, one_of(t, types) * step), "better" if step > 0 else "worse"
+        )
+        for t in range(types)
+        for step in (1, -1)
+        if candidates.arrays.capacity[t] + step >= 0 and not (step < 0 and _spares_one(before, t))
+    }
+
+
+def explain_types(
+    before: Before, answers: Mapping[UnitQuestion, Answer], inquiry: Inquiry
+) -> tuple[TypeExplanation, ...]:
+    """Say what units are worth by the answers to their questions, with shadow prices if there is time.
 
     Raises:
         SolverError: the solver failed.
     """
+    candidates, plan = before.candidates, before.plan
     if candidates.system.options.unlimited:
         return tuple(TypeExplanation(type=item.type, used=item.used) for item in plan.capacity)
-    steps = [
-        (t, step)
-        for t in range(len(plan.capacity))
-        for step in (1, -1)
-        if candidates.arrays.capacity[t] + step >= 0
-    ]
-    types = len(plan.capacity)
-    kinds, before = [item.type for item in plan.capacity], Before(candidates, plan)
-
-    def solved(step: tuple[int, int], deadline: Deadline) -> Plan:
-        changed = with_units(candidates, one_of(step[0], types) * step[1])
-        return plan_of(changed, deadline, before, restricts=step[1] < 0)
-
-    same = {(t, -1): plan for t in range(types) if _spares_one(plan, candidates, t)}
-    plans = same | inquiry.ask(
-        solved,
-        {step: step for step in steps if step not in same},
-        lambda step: f"one card {'more' if step[1] > 0 else 'fewer'} of {kinds[step[0]]}",
-    )
-    effects = {step: effect(plan, other, candidates.system) for step, other in plans.items()}
+    same = Answer(plan, interval_of(plan, plan, "worse", before.ordered))
+    spare = {(t, -1): same for t in range(len(plan.capacity)) if _spares_one(before, t)}
+    effects = {step: effect_of(before, answer) for step, answer in (spare | dict(answers)).items()}
     found = inquiry.ask(
         lambda _, deadline: _prices(candidates, plan, deadline), {"": None}, lambda _: "shadow prices"
     )
@@ -58,11 +69,11 @@ def explain_types(candidates: Candidates, plan: Plan, inquiry: Inquiry) -> tuple
     )
 
 
-def _spares_one(plan: Plan, candidates: Candidates, kind: int) -> bool:
-    """Return whether one unit fewer changes nothing: the best plan leaves one that no policy gives out."""
-    limit = plan.capacity[kind].limit
-    policy = candidates.system.options.saturation_policy != "None" and not plan.complete
-    return plan.status == "optimal" and not policy and limit is not None and plan.capacity[kind].used < limit
+def _spares_one(before: Before, kind: int) -> bool:
+    """Return whether one unit fewer changes nothing: the plan leaves one that no policy gives out."""
+    use = before.plan.capacity[kind]
+    policy = before.candidates.system.options.saturation_policy != "None" and not before.plan.complete
+    return not policy and use.limit is not None and use.used < use.limit
 
 
 def one_of(kind: int, types: int) -> IntArray:

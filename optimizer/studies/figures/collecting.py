@@ -16,8 +16,8 @@ from optimizer.queueing.bulk.model import BulkQueues, LongRun
 from optimizer.queueing.bulk.steady import Steady
 from optimizer.queueing.measures import Measure
 from optimizer.simulation.batches import CLOCK
-from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, plain
-from optimizer.studies.figures.placed import NothingToShow, Placed, numbers
+from optimizer.studies.figures.document import CurvePanel, Figure, Guide, plain
+from optimizer.studies.figures.placed import NothingToShow, Placed
 from optimizer.tabulation import SECONDS_PER_MINUTE
 
 WINDOWS = 9
@@ -149,7 +149,8 @@ def _fewest_replicas(server: BulkQueues, load_rps: float, limits: dict[Measure, 
 
 
 def _meets(server: BulkQueues, rate_rps: float, limits: dict[Measure, float]) -> bool:
-    return float(server.excess(np.array([rate_rps]), [limits])[0]) <= 0
+    excess = server.judge(0).at(rate_rps)
+    return all(excess(*target) <= 0 for target in limits.items())
 
 
 def _panels(
@@ -166,14 +167,14 @@ def _panels(
         title=f"Replicas that meet the targets at the load, by {named}",
         x_label=label,
         y_label="replicas",
-        series=(_series(placed, "", x, ways.replicas),),
+        series=(placed.series("", x, ways.replicas),),
         guides=(chosen,),
         logarithmic=along,
     )
     runs, last = ways.long_runs(), measures[-1]
-    curves = [_series(placed, statistic(measure), x, _latencies(runs, measure)) for measure in measures]
+    curves = [placed.series(measure.statistic, x, _latencies(runs, measure)) for measure in measures]
     twice = _latencies(ways.long_runs(2), last)
-    curves.append(_series(placed, f"{statistic(last)}, twice the replicas", x, twice))
+    curves.append(placed.series(f"{last.statistic}, twice the replicas", x, twice))
     latencies = CurvePanel(
         title=f"Latency with so many replicas, by {named}",
         x_label=label,
@@ -187,10 +188,6 @@ def _panels(
 
 def _latencies(runs: Sequence[LongRun | None], measure: Measure) -> FloatArray:
     return np.array([math.nan if run is None else shown_ms(run, measure) for run in runs])
-
-
-def _series(placed: Placed, name: str, x: FloatArray, values: FloatArray) -> Series:
-    return Series(name=name, x=numbers(x), y=numbers(values), type=placed.type)
 
 
 def latencies_shown(placed: Placed) -> Sequence[Measure]:
@@ -207,16 +204,11 @@ def latency_levels(placed: Placed) -> tuple[Guide, ...]:
     shown = latencies_shown(placed)
     for measure, limit in placed.arrays.servers.targets.limits_of(0).items():
         if measure in shown:
-            levels.setdefault(limit, []).append(statistic(measure))
+            levels.setdefault(limit, []).append(measure.statistic)
     return tuple(
         Guide(name=f"target {limit:,.6g} ms, {', '.join(names)}", value=limit, axis="y")
         for limit, names in levels.items()
     )
-
-
-def statistic(measure: Measure) -> str:
-    """Return what a figure of the latency is: mean, p99."""
-    return "mean" if measure.percentile is None else f"p{measure.percentile:g}"
 
 
 def _note(placed: Placed) -> str:

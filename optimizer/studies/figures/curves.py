@@ -86,7 +86,7 @@ def batch_figure(placed: Placed) -> Figure:
     which, met = ("", " that meets the targets") if has_targets(placed.arrays) else ("stable ", "")
     itl, ttft = (target_of(placed.arrays, metric)[0] for metric in ("itl", "ttft"))
     at = placed.figures(batch[known], rate[known], [itl, ttft])
-    x = numbers(batch.astype(np.float64))
+    x = batch.astype(np.float64)
     chosen = Guide(name=f"batch {placed.max_batch:,}", value=float(placed.max_batch), axis="x")
 
     def panel(title: str, label: str, values: FloatArray, *guides: Guide) -> CurvePanel:
@@ -94,7 +94,7 @@ def batch_figure(placed: Placed) -> Figure:
             title=title,
             x_label="batch limit [requests]",
             y_label=label,
-            series=(Series(name="", x=x, y=numbers(values), style="line", type=placed.type),),
+            series=(placed.series("", x, values),),
             guides=(chosen, *guides),
         )
 
@@ -145,7 +145,7 @@ def latency_figure(placed: Placed) -> Figure:
             title=title,
             x_label="load of one replica [requests/min]",
             y_label=label,
-            series=(Series(name="", x=numbers(rpm), y=numbers(values), type=placed.type),),
+            series=(placed.series("", rpm, values),),
             guides=(*target, *guides),
             y_most=_view(values, target),
         )
@@ -179,12 +179,11 @@ def timing_figure(placed: Placed) -> Figure:
         raise NothingToShow(f"the {law.name} latency model has no token times")
     occupancy = batch.astype(np.float64)
     times = law.token_times(law.service_time_ms(occupancy), occupancy, batch)
-    x = numbers(occupancy)
     servers = placed.arrays.servers
     shape = f"input of {servers.in_tokens[0]:g} tokens, output of {servers.out_tokens[0]:g}"
 
     def panel(title: str, label: str, values: FloatArray) -> CurvePanel:
-        series = (Series(name="", x=x, y=numbers(values), type=placed.type),)
+        series = (placed.series("", occupancy, values),)
         return CurvePanel(title=title, x_label="batch [requests]", y_label=label, series=series)
 
     return Figure(

@@ -15,6 +15,9 @@ Values = Annotated[tuple[float | None, ...], Field(strict=False)]
 """Numbers, with none where there is nothing to show."""
 
 
+SeriesStyle = Literal["line", "steps", "front", "points", "chosen", "bars"]
+
+
 class Series(Document):
     """Points of one curve, under one name."""
 
@@ -24,7 +27,7 @@ class Series(Document):
     """In the unit of the panel's axis."""
     y: Values
     """In the unit of the panel's axis."""
-    style: Literal["line", "steps", "front", "points", "chosen", "bars"] = "line"
+    style: SeriesStyle = "line"
     """Joined; by steps that go up or down before, or after, each point; single points; what the plan has
     chosen; bars from zero."""
     type: str = ""

@@ -31,6 +31,7 @@ from optimizer.queueing.performance import Performance, QueueModel
 from optimizer.queueing.reference import ReplicaQueues
 from optimizer.spec.messages import known_name
 from optimizer.spec.system import System
+from optimizer.studies.figures.document import Series, SeriesStyle
 from optimizer.tabulation import SECONDS_PER_MINUTE, SystemArrays, tabulate
 from optimizer.timing import Law
 
@@ -69,6 +70,10 @@ class Placed:
     def max_batch(self) -> int:
         """Batch limit."""
         return int(self.pair.max_batch[0])
+
+    def series(self, name: str, x: FloatArray, values: FloatArray, style: SeriesStyle = "line") -> Series:
+        """Return a curve of it, in the colour of its accelerator's type."""
+        return Series(name=name, x=numbers(x), y=numbers(values), style=style, type=self.type)
 
     def law(self, rows: int) -> Law:
         """Return the latency model, the same in so many rows."""
@@ -233,7 +238,7 @@ def target_of(arrays: SystemArrays, metric: LatencyName) -> tuple[Measure, float
 
 def of_statistic(title: str, measure: Measure) -> str:
     """Return a title with the percentile that is shown, if it is one."""
-    return title if measure.percentile is None else f"{title}, p{measure.percentile:g}"
+    return title if measure.percentile is None else f"{title}, {measure.statistic}"
 
 
 def joined_candidates(candidates: Candidates) -> CandidateTable:

@@ -8,9 +8,9 @@ import numpy as np
 from optimizer.arrays import FloatArray
 from optimizer.queueing.measures import LOSS
 from optimizer.simulation.limits import UNLIMITED
-from optimizer.studies.figures.collecting import latencies_shown, latency_levels, shown_ms, statistic
-from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, plain
-from optimizer.studies.figures.placed import Placed, numbers
+from optimizer.studies.figures.collecting import latencies_shown, latency_levels, shown_ms
+from optimizer.studies.figures.document import CurvePanel, Figure, Guide, plain
+from optimizer.studies.figures.placed import Placed
 
 POINTS = 33
 """Loads that are looked at."""
@@ -56,7 +56,7 @@ def latency_panel(placed: Placed, rate_rps: FloatArray) -> CurvePanel:
     series = []
     for measure in latencies_shown(placed):
         values = [shown_ms(row, measure) for row in rows]
-        series.append(_series(placed, statistic(measure), rate_rps, np.array(values)))
+        series.append(placed.series(measure.statistic, rate_rps, np.array(values)))
     return CurvePanel(
         title="Latency of those who are answered",
         x_label="load of one replica [requests/s]",
@@ -79,13 +79,9 @@ def _rejected_panel(placed: Placed, rate_rps: FloatArray) -> CurvePanel:
         title="Requests that find no room",
         x_label="load of one replica [requests/s]",
         y_label="rejected [%]",
-        series=(_series(placed, "", rate_rps, PERCENT * rejected),),
+        series=(placed.series("", rate_rps, PERCENT * rejected),),
         guides=(*levels, *_loads(placed)),
     )
-
-
-def _series(placed: Placed, name: str, rate_rps: FloatArray, values: FloatArray) -> Series:
-    return Series(name=name, x=numbers(rate_rps), y=numbers(values), type=placed.type)
 
 
 def _loads(placed: Placed) -> tuple[Guide, ...]:

@@ -13,8 +13,8 @@ from optimizer.queueing.measures import METRICS, LatencyName, Measure
 from optimizer.simulation.engine import Run
 from optimizer.simulation.replicas import Effort, run_replica
 from optimizer.simulation.summary import Distribution, counted_rows, summarise
-from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, plain
-from optimizer.studies.figures.placed import NothingToShow, Placed, numbers
+from optimizer.studies.figures.document import CurvePanel, Figure, Guide, plain
+from optimizer.studies.figures.placed import NothingToShow, Placed
 from optimizer.studies.simulation.pools import limits_of, open_load, replica_times, stream_of
 from optimizer.tabulation import SECONDS_PER_MINUTE, profile_of
 
@@ -62,10 +62,7 @@ def batch_distribution_figure(placed: Placed) -> Figure:
         title="Latency",
         x_label="latency [ms]",
         y_label="share of requests [%]",
-        series=tuple(
-            Series(name=name, x=numbers(x), y=numbers(100 * share), type=placed.type)
-            for name, (x, share) in curves.items()
-        ),
+        series=tuple(placed.series(name, x, 100 * share) for name, (x, share) in curves.items()),
         guides=_upright_targets(placed, "e2e", VIEW * float(simulated[-1])),
         y_most=100.0,
     )
@@ -126,16 +123,13 @@ def _spread(placed: Placed, run: Run, metric: LatencyName, title: str) -> CurveP
     known = placed.figures(np.array([placed.max_batch]), np.array([placed.rate_rps]), measures)
     curves = {"closed form": np.concatenate(list(known.values()))} if known else {}
     curves["simulated"] = np.quantile(values, SHARES)
-    share = numbers(100 * SHARES)
     most = max(float(curve[-1]) for curve in curves.values())
     wide = most > WIDE * float(np.median(values)) > 0
     return CurvePanel(
         title=title,
         x_label=f"{METRICS[metric].label} [ms]",
         y_label="share of requests [%]",
-        series=tuple(
-            Series(name=name, x=numbers(curve), y=share, type=placed.type) for name, curve in curves.items()
-        ),
+        series=tuple(placed.series(name, curve, 100 * SHARES) for name, curve in curves.items()),
         guides=_upright_targets(placed, metric, VIEW * most),
         y_most=100.0,
         logarithmic=("x",) if wide else (),
@@ -147,8 +141,7 @@ def _upright_targets(placed: Placed, metric: LatencyName, farthest_ms: float) ->
     guides: list[Guide] = []
     for measure, limit in _targets(placed, metric):
         if limit <= farthest_ms:
-            statistic = "mean" if measure.percentile is None else f"p{measure.percentile:g}"
-            guides.append(Guide(name=f"target {limit:,.6g} ms, {statistic}", value=limit, axis="x"))
+            guides.append(Guide(name=f"target {limit:,.6g} ms, {measure.statistic}", value=limit, axis="x"))
             if measure.percentile is not None:
                 guides.append(Guide(name=f"{measure.percentile:g} %", value=measure.percentile, axis="y"))
     return tuple(guides)
@@ -179,27 +172,23 @@ def _against_load(
         return None
     measures = [Measure(metric), *(Measure(metric, float(percent)) for percent in PERCENTILES)]
     known = placed.figures(np.full(POINTS, placed.max_batch), loads[0] * stable_rps, measures)
-    rpm, runs_rpm = (numbers(load * stable_rps * SECONDS_PER_MINUTE) for load in loads)
-    curves = [
-        Series(name=_statistic(measure), x=rpm, y=numbers(values), type=placed.type)
-        for measure, values in known.items()
-    ]
+    rpm, runs_rpm = (load * stable_rps * SECONDS_PER_MINUTE for load in loads)
+    curves = [placed.series(measure.statistic, rpm, values) for measure, values in known.items()]
     simulated = {
         measure: np.array([_value(one, measure) for one in found])
         for measure in (Measure(metric), Measure(metric, 95.0))
     }
     dots = [
-        Series(name=f"{_statistic(measure)}, simulated", x=runs_rpm, y=numbers(y), style="points",
-               type=placed.type)
+        placed.series(f"{measure.statistic}, simulated", runs_rpm, y, "points")
         for measure, y in simulated.items()
-    ]  # fmt: skip
+    ]
     targets = _targets(placed, metric)
     here = placed.rate_rps / stable_rps if placed.rate_rps else USUAL_LOAD
     values = [np.interp(here, loads[0], curve) for curve in known.values()]
     values += [np.interp(here, loads[1], points) for points in simulated.values()]
     most = VIEW * float(np.nanmax([*values, *(limit for _, limit in targets)]))
     levels = tuple(
-        Guide(name=f"target {limit:,.6g} ms, {_statistic(measure)}", value=limit, axis="y")
+        Guide(name=f"target {limit:,.6g} ms, {measure.statistic}", value=limit, axis="y")
         for measure, limit in targets
     )
     highest = np.nanmax(np.concatenate([*known.values(), *simulated.values()]))
@@ -222,10 +211,6 @@ def _uprights(placed: Placed) -> tuple[Guide, ...]:
         for name, rate in named
         if rate > 0
     )
-
-
-def _statistic(measure: Measure) -> str:
-    return "mean" if measure.percentile is None else f"p{measure.percentile:g}"
 
 
 def _value(found: Distribution | None, measure: Measure) -> float:

@@ -66,7 +66,7 @@ class PoolRow(Document):
     loss: float
     """Share of requests that find the queue full."""
     busy: float | None = Field(None, exclude_if=_is_none)
-    """Share of the time in which a batch server is busy; absent for others, as the next three."""
+    """Share of the time in which a batch server is busy; absent for others, as the next four."""
     mean_batch: float | None = Field(None, alias="avgBatch", exclude_if=_is_none)
     """Mean number of requests that it answers together."""
     batch_window_ms: float | None = Field(None, alias="batchWindow", exclude_if=_is_none)

@@ -1,0 +1,115 @@
+"""The next batch where the window opens with the arrival of the oldest (`oldest`): compiled."""
+
+import math
+
+from optimizer.arrays import FloatArray
+from optimizer.queueing.bulk.poisson import fill_chances
+from optimizer.queueing.bulk.service import FIRST_POINTS, fill_window, room_beside, service_ms
+from optimizer.simulation.batches import BatchServer
+from optimizer.simulation.machine.compiling import compiled
+
+
+@compiled
+def pending_rest(
+    server: BatchServer, rate: float, left: int, ages: FloatArray, age_chances: FloatArray, queue: FloatArray,
+    in_rest: FloatArray, out: FloatArray,
+) -> None:  # fmt: skip
+    """Add the batches of fewer than B behind a full one that left some over (eq. A7)."""
+    size, window = server.size, server.window_ms
+    service = service_ms(server, size)
+    capped = room_beside(server, size) < size
+    few = 0.0
+    for q in range(left, size):
+        few += queue[q]
+    for m in range(len(ages)):
+        share, rest = age_chances[left, m], window - service - ages[m]
+        if share < 1e-12:
+            continue
+        if rest <= 0:
+            for q in range(left, size):
+                out[q] += share * queue[q]
+        elif capped:
+            fill_chances(rate * rest, in_rest)
+            for q in range(left, size):
+                fill_window(in_rest, q, size, share * queue[q], out)
+        else:
+            fill_chances(rate * (window - ages[m]), in_rest)
+            filled = few
+            for c in range(size - left):
+                out[left + c] += share * in_rest[c]
+                filled -= in_rest[c]
+            out[size] += share * max(filled, 0.0)
+
+
+@compiled
+def pending_first(
+    server: BatchServer, rate: float, n: int, known: float, in_service: FloatArray, in_window: FloatArray,
+    in_age: FloatArray, in_rest: FloatArray, out: FloatArray,
+) -> None:  # fmt: skip
+    """Add the batches of fewer than B behind a service of n that left nobody over.
+
+    The first to come opens the window, during the service or after it (eq. A6).
+
+    Args:
+        server: the server.
+        rate: arrivals [1/ms].
+        n: requests served together.
+        known: share of what is in `out` already.
+        in_service: how likely so many come in the service.
+        in_window: the same of the window.
+        in_age: room for B + 1 numbers, as the next.
+        in_rest: for chances.
+        out: what is added to, by batch.
+    """
+    size, window = server.size, server.window_ms
+    service = service_ms(server, n)
+    most = room_beside(server, n)
+    late = math.exp(-rate * max(service - window, 0.0))
+    if most < size:
+        pending_in_room(server, rate, n, late, in_service, in_window, in_age, in_rest, out)
+        return
+    total = known
+    for j in range(1, size):
+        chance = in_window[j - 1]
+        if service >= window:
+            chance = max(in_service[j] - late * in_window[j] + late * in_window[j - 1], 0.0)
+        out[j] += chance
+        total += chance
+    out[size] += max(1.0 - total, 0.0)
+
+
+@compiled
+def pending_in_room(
+    server: BatchServer, rate: float, n: int, late: float, in_service: FloatArray, in_window: FloatArray,
+    in_age: FloatArray, in_rest: FloatArray, out: FloatArray,
+) -> None:  # fmt: skip
+    """Add the same where fewer than B have room: whoever comes beyond is lost, and the window goes on."""
+    size, window = server.size, server.window_ms
+    service = service_ms(server, n)
+    most = room_beside(server, n)
+    if most <= 0:
+        fill_window(in_window, 1, size, 1.0, out)
+        return
+    horizon = min(service, window)
+    fill_window(in_window, 1, size, math.exp(-rate * service), out)
+    if service > window:
+        rest = 1.0 - late
+        for q in range(1, most):
+            chance = max(in_service[q] - late * in_window[q], 0.0)
+            out[q] += chance
+            rest -= chance
+        out[most] += max(rest, 0.0)
+    for m in range(FIRST_POINTS):
+        age = (m + 0.5) * horizon / FIRST_POINTS
+        weight = rate * math.exp(-rate * (service - age)) * horizon / FIRST_POINTS
+        fill_chances(rate * age, in_age)
+        fill_chances(rate * (window - age), in_rest)
+        rest = 1.0
+        for c in range(most - 1):
+            fill_window(in_rest, 1 + c, size, weight * in_age[c], out)
+            rest -= in_age[c]
+        fill_window(in_rest, most, size, weight * max(rest, 0.0), out)
+    total = 0.0
+    for j in range(size + 1):
+        total += out[j]
+    out[size] += 1.0 - total

@@ -1,0 +1,86 @@
+"""Requests whose window was opened during a service, and goes on after it (`oldest`): compiled."""
+
+import math
+
+from optimizer.arrays import FloatArray
+from optimizer.queueing.bulk.answers import NEGLIGIBLE, NODES, WEIGHTS, fill_beyond
+from optimizer.queueing.bulk.poisson import fill_chances
+from optimizer.queueing.bulk.service import service_ms
+from optimizer.simulation.batches import BatchServer
+from optimizer.simulation.machine.compiling import compiled
+
+LEADS = 4
+"""Moments at which the oldest of a batch may have come, between two at which answers change."""
+
+
+@compiled
+def chance_of(
+    rate: float, there: int, rest: float, durations: FloatArray, flows: FloatArray, first: FloatArray,
+    before: FloatArray,
+) -> float:  # fmt: skip
+    """Return how often exactly `there` wait at a moment of a service, `rest` before its end."""
+    chance, factor = 0.0, math.lgamma(there + 1.0)
+    for n in range(len(durations)):
+        since = durations[n] - rest
+        if since > 0 and flows[n] > NEGLIGIBLE:
+            mean = rate * since
+            chance += flows[n] * math.exp(there * math.log(mean) - mean - factor)
+    fill_chances(rate * (durations[-1] - rest), before[: there + 1])
+    for left in range(min(there + 1, len(first))):
+        chance += first[left] * before[there - left]
+    return chance
+
+
+@compiled
+def pending_share(
+    server: BatchServer, rate: float, limit: float, rest: float, spacing: float, low: int, high: int,
+    queue: FloatArray, durations: FloatArray, flows: FloatArray, first: FloatArray, scratch: FloatArray,
+    before: FloatArray,
+) -> float:  # fmt: skip
+    """Return how many more are late as the first of their batch came within the window.
+
+    Args:
+        server: the server.
+        rate: arrivals [1/ms].
+        limit: the limit [ms].
+        rest: what is left of the service [ms].
+        spacing: from its end to that of the next, where B wait.
+        low: the least number that waits.
+        high: the largest.
+        queue: how likely each is.
+        durations: of the services, ascending.
+        flows: how often each begins and leaves nobody over.
+        first: how often the last kind begins, by the number of those that it leaves over.
+        scratch: room for five rows of B + 1 numbers; the second holds P(N ≤ j) up to the latest full batch.
+        before: room for more numbers than wait.
+    """
+    size, window, total = server.size, server.window_ms, 0.0
+    out, at_z, at_over, later, between = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
+    for f in range(low // size, high // size + 1):
+        clear, ahead = rest + f * spacing, f * size
+        if clear >= window or clear + service_ms(server, 1) > limit:
+            break
+        fill_beyond(server, rate, limit, clear, clear, at_z, at_over, out)
+        if low <= ahead <= high:  # who comes first opens the window
+            fill_beyond(server, rate, limit, clear, window, at_z, at_over, later)
+            total += queue[ahead] * (later[0] - out[0])
+        span = min(durations[-1] - rest, window - clear)
+        count = min(size - 1, len(queue) - ahead - 1)
+        if span <= 0 or count <= 0:
+            continue
+        # An answer of constant time passes the limit with the window: the range is cut there.
+        at = window - (limit - server.base_ms)
+        cut = at if server.slope_ms == 0 and 0 < at < span else span
+        for part in range(2 if cut < span else 1):
+            begin, end = (0.0, cut) if part == 0 else (cut, span)
+            for node in range(LEADS):
+                lead = begin + (end - begin) * NODES[LEADS - 1, node]
+                there = chance_of(rate, ahead, rest + lead, durations, flows, first, before)
+                if there < NEGLIGIBLE:
+                    continue
+                there *= rate * (end - begin) * WEIGHTS[LEADS - 1, node]
+                fill_chances(rate * lead, between)
+                fill_beyond(server, rate, limit, clear, window - lead, at_z, at_over, later)
+                for p in range(1, count + 1):
+                    total += there * between[p - 1] * (later[p] - out[p])
+    return total

@@ -1,0 +1,161 @@
+"""Questions about a plan, all answered: proved as far as there is time, with an interval where not."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from optimizer.candidates import Candidates
+from optimizer.plan import Plan
+from optimizer.solvers.deadline import Deadline
+from optimizer.solvers.problem import Level
+from optimizer.studies.explanation.before import SAME, Before
+from optimizer.studies.explanation.document import Effect, Interval
+from optimizer.studies.explanation.intervals import Direction, interval_of
+from optimizer.studies.explanation.resolving import Inquiry, effect, no_worse, plan_of
+
+ROUNDS = ((0.25, 0.0), (1.0, 0.12))
+"""Part of the time left of each round of solves, and of that the part of each question at least: what is
+proved quickly comes first."""
+DRAFT_S = 0.02
+"""Time that is kept for the interval of each question [s]."""
+DRAFTS_SHARE = 0.2
+"""Part of the time left that is kept for intervals at most."""
+
+_Key = TypeVar("_Key")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A plan with one thing changed."""
+
+    change: Callable[[], Candidates]
+    """Makes the candidates that it is solved with."""
+    may_be: Direction
+    """What the change can do to the optimum."""
+    carries_more: bool = False
+    """Whether candidates differ only in that some carry more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The best plan that was found, and how far its effect may be from that between two optima."""
+
+    plan: Plan
+    interval: Interval | None
+    """Where the change of the first level lies that is not proved; none: all is."""
+
+
+def effect_of(before: Before, answer: Answer) -> Effect:
+    """Return how the plan of an answer differs from the plan that was asked about."""
+    found = effect(before.plan, answer.plan, before.candidates.system)
+    return found.model_copy(update={"interval": answer.interval})
+
+
+def answered(before: Before, questions: Mapping[_Key, Question], inquiry: Inquiry) -> dict[_Key, Answer]:
+    """Return the answers of all questions: solved in time, or what is known of them without a solve.
+
+    Raises:
+        SolverError: the solver failed.
+    """
+    kept_s = min(DRAFT_S * len(questions), DRAFTS_SHARE * inquiry.deadline.left_s)
+    solving = Inquiry(inquiry.deadline.later(-kept_s))
+    asked = {key: _Asked(before, question) for key, question in questions.items()}
+    for share, least in ROUNDS:
+        left = {key: item for key, item in asked.items() if not item.proved}
+        solving.part(share).attempt(_Asked.solve, left, least)
+    left = {key: item for key, item in asked.items() if item.interval is not None or item.plan is None}
+    if left:
+        before.find_multipliers(inquiry.deadline)
+    for item in left.values():
+        item.bound(inquiry.deadline)
+    return {key: item.answer for key, item in asked.items()}
+
+
+class _Asked:
+    """A question and the best that is known of its answer."""
+
+    def __init__(self, before: Before, question: Question) -> None:
+        self.before, self.question = before, question
+        self.plan: Plan | None = None
+        self._candidates: Candidates | None = None
+
+    @property
+    def candidates(self) -> Candidates:
+        """What the question is solved with; made when it is first wanted."""
+        if self._candidates is None:
+            self._candidates = self.question.change()
+        return self._candidates
+
+    @property
+    def restricts(self) -> bool:
+        """Whether the question only takes something away."""
+        return self.question.may_be == "worse"
+
+    @property
+    def interval(self) -> Interval | None:
+        """Where the first change lies that is not proved."""
+        if self.plan is None:
+            return None
+        return interval_of(self.before.plan, self.plan, self.question.may_be, self.before.ordered)
+
+    @property
+    def proved(self) -> bool:
+        """Whether another solve can add nothing."""
+        return self.plan is not None and (self.plan.status == "optimal" or self.interval is None)
+
+    @property
+    def answer(self) -> Answer:
+        """The answer."""
+        assert self.plan is not None
+        return Answer(self.plan, self.interval)
+
+    def solve(self, deadline: Deadline) -> None:
+        """Solve by a deadline, and take over what is better."""
+        if self.before.unchanged(self.candidates):
+            self.plan = self.before.plan
+            return
+        found = plan_of(
+            self.candidates,
+            deadline,
+            self.before,
+            restricts=self.restricts,
+            carries_more=self.question.carries_more,
+        )
+        self._take(found)
+
+    def bound(self, deadline: Deadline) -> None:
+        """Bound the answer by what is known without a solve, after the deadline by what bounds any answer."""
+        if deadline.passed and not self.restricts:
+            self._take(self.before.unexamined())
+        else:
+            self._take(self.before.draft(self.candidates, restricts=self.restricts))
+
+    def _take(self, found: Plan) -> None:
+        """Keep the better of two plans, with the better of their bounds."""
+        best = found if self.plan is None else _joined(self.plan, found)
+        self.plan = best if self.restricts else no_worse(self.before.plan, best)
+
+
+def _joined(first: Plan, second: Plan) -> Plan:
+    """Return the better of two plans, the first of equal ones; bounds count as long as both are equal."""
+    best, other = first, second
+    if _is_better(second, first):
+        best, other = second, first
+    levels, same = [], True
+    for mine, theirs in zip(best.levels, other.levels, strict=True):
+        known = [item.bound for item in (mine, theirs) if item.bound is not None and (same or item is mine)]
+        level = Level(mine.name, mine.value, min(max(known), mine.value) if known else None)
+        levels.append(mine.model_copy(update={"bound": level.bound, "gap": level.gap}))
+        same = same and _equal(mine.value, theirs.value)
+    return best.model_copy(update={"levels": tuple(levels)})
+
+
+def _is_better(one: Plan, other: Plan) -> bool:
+    for mine, theirs in zip(one.levels, other.levels, strict=True):
+        if not _equal(mine.value, theirs.value):
+            return mine.value < theirs.value
+    return False
+
+
+def _equal(one: float, other: float) -> bool:
+    return abs(one - other) <= SAME * max(1.0, abs(one))

@@ -1,0 +1,224 @@
+"""What a plan says of questions about it, without a solve: where answers begin, and bounds of them.
+
+An answer that fits bounds a question from above, and what the plan proves of it from below, so that none
+is left without an interval. Equation numbers refer to ``docs/math.md``.
+"""
+
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, IntArray
+from optimizer.candidates import Candidates
+from optimizer.plan import Plan, make_plan
+from optimizer.plan.proof import provable_levels
+from optimizer.solvers.bounds import least_values
+from optimizer.solvers.deadline import Deadline
+from optimizer.solvers.known import Known, differing, repaired
+from optimizer.solvers.levels import CHANGES, VALUE, changes_of, levels_of, served, value_of
+from optimizer.solvers.patterns.proofs import Multipliers, Provable
+from optimizer.solvers.problem import Level, Problem, Solution, Status, build_problem
+from optimizer.solvers.saturation import share_leftover
+
+PROVED_BY_REPLICAS = 2
+"""Answers proved by numbers of replicas, more than by patterns, from which on these come first."""
+SAME = 1e-9
+"""Relative difference of two values of a level that is rounding."""
+
+
+class Before:
+    """The plan that questions are about, and what it says of their answers."""
+
+    def __init__(self, candidates: Candidates, plan: Plan) -> None:
+        self.candidates, self.plan = candidates, plan
+        self.ordered = provable_levels(plan, candidates)
+        """Levels of which the optimum can only be worse where something is taken away."""
+        self._multipliers: dict[str, Multipliers] = {}
+        self._by_replicas = {True: 0, False: 0}
+        """Answers that numbers of replicas proved less those that patterns did, by whether they restrict."""
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The problem of the plan."""
+        return build_problem(self.candidates)
+
+    @property
+    def _by_policy(self) -> bool:
+        """Whether a policy gives out units: the levels are then not those of one choice."""
+        return self.candidates.system.options.saturation_policy != "None" and not self.plan.complete
+
+    @cached_property
+    def _left_out(self) -> BoolArray:
+        partly = {item.server for item in self.plan.unserved}
+        return np.array([name in partly for name in self.candidates.arrays.server_names], np.bool_)
+
+    @cached_property
+    def _levels(self) -> tuple[Level, ...]:
+        return tuple(Level(level.name, level.value, level.bound) for level in self.plan.levels)
+
+    def replicas(self, problem: Problem) -> IntArray:
+        """Return what the servers have that the plan serves in full, in the candidates of another problem."""
+        names, accelerators = self.candidates.arrays.server_names, self.candidates.arrays.accelerator_names
+        pools = {
+            (name, pool.accelerator): pool.num_replicas
+            for name, left_out in zip(names, self._left_out.tolist(), strict=True)
+            if not left_out
+            for pool in self.plan.allocations.get(name, ())
+        }
+        table = problem.table
+        pairs = zip(table.server.tolist(), table.accelerator.tolist(), strict=True)
+        return np.array([pools.get((names[s], accelerators[a]), 0) for s, a in pairs], np.int64)
+
+    def known(self, problem: Problem, *, restricts: bool, carries_more: bool) -> Known | None:
+        """Return what the plan says of a problem that differs in one thing; none where a policy decides."""
+        if self._by_policy:
+            return None
+        return Known(
+            replicas=self.replicas(problem),
+            left_out=self._left_out,
+            levels=self._levels,
+            restricts=restricts,
+            by_replicas=self._by_replicas[restricts] >= PROVED_BY_REPLICAS,
+            with_less=self.problem if carries_more else None,
+        )
+
+    def note(self, solution: Solution, *, restricts: bool) -> None:
+        """Note which formulation proved the answer to a question, for those of its kind that follow."""
+        if solution.status is Status.optimal:
+            self._by_replicas[restricts] += 1 if solution.by_replicas else -1
+
+    # --- without a solve ---------------------------------------------------------------------------------
+
+    def unchanged(self, candidates: Candidates) -> bool:
+        """Return whether the plan is the answer as well, as nothing differs that can be chosen."""
+        if self._by_policy or candidates.system.options.unlimited:
+            return False
+        problem, old = build_problem(candidates), self.problem
+        table = problem.table
+        if len(table) != len(old.table) or differing(problem, old).any():
+            return False
+        for kind in np.flatnonzero(candidates.arrays.capacity != self.candidates.arrays.capacity).tolist():
+            units = table.units_per_replica[table.kind == kind]
+            step = max(int(np.gcd.reduce(units)), 1)
+            counts = [each.arrays.capacity[kind] // step for each in (candidates, self.candidates)]
+            if len(units) and counts[0] != counts[1]:
+                return False
+        return True
+
+    def find_multipliers(self, deadline: Deadline) -> None:
+        """Find multipliers of the plan's levels, for bounds of what adds something.
+
+        Raises:
+            SolverError: the solver failed.
+        """
+        from optimizer.solvers.patterns.multipliers import multipliers_of
+
+        if self._multipliers or self.problem.capacity is None:
+            return
+        value = next(level.value for level in self._levels if level.name == VALUE)
+        provable = Provable(self.problem, self._left_out, value)
+        reached = {level.name: level.value for level in self._levels}
+        types = len(self.candidates.arrays.type_names)
+        found = multipliers_of(provable, reached, types, deadline)
+        self._multipliers = {level.name: item for level, item, _ in found}
+
+    def draft(self, candidates: Candidates, *, restricts: bool) -> Plan:
+        """Return an answer that fits, with the bounds that the plan proves without a solve (eq. 123, 124).
+
+        Args:
+            candidates: of the question.
+            restricts: whether they allow only what those of the plan do, else all of that and more.
+        """
+        problem = build_problem(candidates)
+        full = repaired(problem, self.replicas(problem))
+        shared = share_leftover(problem, full).replicas
+        sums = {VALUE: value_of(problem, shared), CHANGES: float(changes_of(problem, shared))}
+        reached = tuple(
+            replace(level, value=sums.get(level.name, level.value))
+            for level in levels_of(problem, full, proved=False)
+        )
+        floors = dict.fromkeys((level.name for level in reached), 0.0) | {VALUE: _least_value(problem)}
+        floors |= self._as_before(reached) if restricts else self._by_price(problem, full, reached)
+        settled = self._settled_bound if restricts and self._by_policy else -np.inf
+        floors[VALUE] = max(floors[VALUE], self._value_where_served(problem, full, reached, floors, settled))
+        levels = tuple(Level(x.name, x.value, min(floors[x.name], x.value)) for x in reached)
+        return make_plan(candidates, problem, Solution(shared, Status.feasible, "milp", levels))
+
+    def _as_before(self, reached: tuple[Level, ...]) -> dict[str, float]:
+        """Return the bounds of the plan, which hold for what takes something away, as far as it goes."""
+        floors = {}
+        for was, now in zip(self._levels, reached, strict=True):
+            if was.name not in self.ordered or was.bound is None:
+                break
+            floors[was.name] = was.bound
+            if abs(now.value - was.value) > SAME * max(1.0, abs(was.value)):
+                break
+        return floors
+
+    def _by_price(self, problem: Problem, replicas: IntArray, reached: tuple[Level, ...]) -> dict[str, float]:
+        """Return what the plan's multipliers prove of a problem, up to the first level left open."""
+        provable = Provable(problem, ~served(problem, replicas), value_of(problem, replicas))
+        floors: dict[str, float] = {}
+        if problem.capacity is None or not len(problem.table):
+            return floors
+        values = {level.name: level.value for level in reached}
+        for level in provable.levels():
+            if values[level.name] == 0 and level.whole:
+                continue
+            if level.name not in self._multipliers or level.name not in self.ordered:
+                break
+            floors[level.name] = provable.bound(level, self._multipliers[level.name])
+            if floors[level.name] < values[level.name]:
+                break
+        return floors
+
+    def _value_where_served(
+        self,
+        problem: Problem,
+        replicas: IntArray,
+        reached: tuple[Level, ...],
+        floors: dict[str, float],
+        settled: float,
+    ) -> float:
+        """Return what the plan proves of the value where all service is proved, also where a policy decides.
+
+        What a policy gives a server that runs may be worth less than nothing, by the price of moving at most.
+        """
+        service = [level for level in reached if level.name not in (VALUE, CHANGES)]
+        proved = all(floors[level.name] >= level.value * (1 - SAME) for level in service)
+        if not proved or VALUE not in self._multipliers or not len(problem.table):
+            return -np.inf
+        left = ~served(problem, replicas)
+        provable = Provable(problem, left, value_of(problem, replicas))
+        level = next(level for level in provable.levels() if level.name == VALUE)
+        bound = provable.bound(level, self._multipliers[VALUE])
+        if {level.name for level in service} <= self.ordered:
+            bound = max(bound, settled)
+        return bound - problem.options.transition_penalty * float(problem.current_cost[left].sum())
+
+    @property
+    def _settled_bound(self) -> float:
+        """Bound of the value before a policy gives out what is left, as the plan has one stage."""
+        value = next(level for level in self._levels if level.name == VALUE)
+        if value.bound is None:
+            return -np.inf
+        return value_of(self.problem, self.replicas(self.problem)) - (value.value - value.bound)
+
+    def unexamined(self) -> Plan:
+        """Return the plan as the answer to a question that adds something, with what bounds any answer."""
+        nothing_costs = -float(self.problem.current_cost.sum())
+        levels = tuple(
+            level.model_copy(
+                update={"bound": min(nothing_costs if level.name == VALUE else 0.0, level.value)}
+            )
+            for level in self.plan.levels
+        )
+        return self.plan.model_copy(update={"levels": levels})
+
+
+def _least_value(problem: Problem) -> float:
+    """Return what the value of no answer at all is below."""
+    has_candidate = np.isin(np.arange(len(problem.priority)), problem.table.server)
+    least = least_values(problem, np.arange(len(problem.table)), all_served=False)
+    return float(least.sum() + problem.none_value[~has_candidate].sum())

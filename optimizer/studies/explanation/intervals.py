@@ -1,0 +1,53 @@
+"""How far an effect may be from that between two optima: where the first level that is not proved may lie.
+
+Equation numbers refer to ``docs/math.md``.
+"""
+
+from collections.abc import Set as AbstractSet
+from typing import Literal
+
+from optimizer.plan import Level, Plan
+from optimizer.solvers.levels import CHANGES
+from optimizer.studies.explanation.document import Interval
+
+Direction = Literal["worse", "better"]
+"""What a change can do to the optimum, in the order of all levels."""
+ROUNDING = 1e-9
+"""Part of a level that counts as nothing."""
+
+
+def interval_of(
+    before: Plan, after: Plan, may_be: Direction | None = None, ordered: AbstractSet[str] = frozenset()
+) -> Interval | None:
+    """Return where the change of the first level that is not proved lies (eq. 125).
+
+    Args:
+        before: the plan.
+        after: the plan after a change.
+        may_be: what the change can do to the optimum; none: anything.
+        ordered: the levels for which that holds.
+
+    Returns:
+        None if every level of both plans is proved that the change can reach.
+    """
+    same = True
+    for was, now in zip(before.levels, after.levels, strict=True):
+        if was.name == CHANGES:
+            break
+        low, high = _bound(now) - was.value, now.value - _bound(was)
+        same &= was.name in ordered
+        if same and may_be == "worse":
+            low, high = max(low, 0.0), max(high, 0.0)
+        if same and may_be == "better":
+            low, high = min(low, 0.0), min(high, 0.0)
+        rounding = ROUNDING * max(1.0, abs(was.value), abs(now.value))
+        change = now.value - was.value
+        if high - low > rounding or not low - rounding <= change <= high + rounding:
+            return Interval(level=was.name, low=round(low, 9) + 0.0, high=round(high, 9) + 0.0)
+        same &= abs(high) <= rounding
+    return None
+
+
+def _bound(level: Level) -> float:
+    """Return the least that a level can be; no level is proved to be less than nothing without a bound."""
+    return min(level.bound if level.bound is not None else 0.0, level.value)

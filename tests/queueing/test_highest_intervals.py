@@ -1,0 +1,106 @@
+"""The highest rates between which batch servers keep their targets, against looking at many rates."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from optimizer.batch_rows import BatchRow
+from optimizer.queueing.bulk.steady import steady
+from optimizer.queueing.bulk.sure import surely_met_below
+from optimizer.queueing.measures import LOSS, Measure
+from optimizer.queueing.sizing import largest_rate
+from optimizer.simulation.batches import CLOCK, TRIGGERS, BatchServer
+from optimizer.simulation.limits import UNLIMITED
+
+Case = tuple[BatchServer, dict[Measure, float]]
+
+
+def cases(count: int, seed: int) -> Iterator[Case]:
+    rng = np.random.default_rng(seed)
+    for i in range(count):
+        trigger, size = i % len(TRIGGERS), int(rng.choice([1, 2, 4, 8, 16]))
+        base, slope = float(rng.choice([5, 20, 60])), float(rng.choice([0, 0.5, 5]))
+        full = base + slope * size
+        window = float(rng.choice([0, 5, 50, 200])) if size > 1 else 0.0
+        if trigger == CLOCK:
+            window = float(np.ceil(full * rng.uniform(1, 2)))
+        room = int(size * rng.choice([2, 4])) + size if rng.random() < 0.5 else UNLIMITED
+        server = BatchServer(
+            size, window, base, slope, room, bool(trigger != CLOCK and rng.random() < 0.5), trigger
+        )
+        last = float(rng.uniform(0.8, 3) * (window + full))
+        limits = {Measure("e2e", 99.0): last, Measure("e2e", 50.0): float(rng.uniform(0.5, 1) * last)}
+        if room < UNLIMITED:
+            limits[LOSS] = float(rng.choice([1e-3, 0.05]))
+        yield server, dict([*limits.items()][: int(rng.integers(1, 4))])
+
+
+def excess(server: BatchServer, limits: dict[Measure, float], rate: float) -> float:
+    found = steady(server, rate)
+    shares = {
+        measure: found.rejected / limit - 1
+        if measure == LOSS
+        else found.beyond(limit) / (1 - float(measure.percentile or 0) / 100) - 1
+        for measure, limit in limits.items()
+    }
+    return max(shares.values())
+
+
+def row_of(server: BatchServer, limits: dict[Measure, float]) -> BatchRow:
+    row = {
+        "batchParms": {"base": server.base_ms, "slope": server.slope_ms},
+        "maxBatchSize": server.size,
+        "window": server.window_ms,
+        "trigger": TRIGGERS[server.trigger],
+        "queueCounts": "system" if server.counts_system else "waiting",
+        "latency": [
+            {"percentile": measure.percentile, "ms": limit}
+            for measure, limit in limits.items()
+            if measure != LOSS
+        ],
+    }
+    row |= {"maxQueueSize": server.room} if server.room < UNLIMITED else {}
+    return BatchRow.model_validate(row | ({"maxRejected": limits[LOSS]} if LOSS in limits else {}))
+
+
+def test_up_to_a_rate_that_is_sure_all_targets_hold() -> None:
+    known = 0
+    for server, limits in cases(60, 3):
+        sure = surely_met_below(server, limits)
+        known += sure > 0
+        for rate in sure * np.geomspace(1e-3, 1, 6) if sure > 0 else ():
+            assert excess(server, limits, rate) <= 0, (server, limits, rate)
+    assert known > 20
+
+
+def test_a_bound_of_one_at_a_time_is_no_more_than_what_they_allow() -> None:
+    # Whoever finds one before it waits longer than 15 ms: of Poisson arrivals to one worker at a load of 0.1.
+    server, limits = BatchServer(1, 0.0, 10.0, 0.0), {Measure("e2e", 99.0): 30.0}
+    sure = surely_met_below(server, limits)
+    assert 0.005 < sure < 0.1
+    assert steady(server, sure).beyond(30.0) < 0.01
+
+
+@pytest.mark.parametrize(
+    "case", list(cases(20, 8)), ids=lambda case: f"{TRIGGERS[case[0].trigger]}-{case[0].size}"
+)
+def test_the_highest_interval_is_that_of_a_scan_of_many_rates(case: Case) -> None:
+    server, limits = case
+    row = row_of(server, limits)
+    queues = row.queues()
+    sizing = largest_rate(queues, row.targets())
+    top, low = float(sizing.max_rate_rps[0]) / 1000, float(sizing.lowest_rate_rps[0]) / 1000
+    ends = float(queues.stable_rate_rps[0]) / 1000, float(queues.least_rate_rps[0]) / 1000
+    rates = np.geomspace(*ends, 24)
+    if np.isnan(top):
+        assert all(excess(server, limits, rate) > 0 for rate in rates)
+        return
+    # The rates at which a scan looks; one that holds above the largest would be the answer.
+    assert all(excess(server, limits, rate) > 0 for rate in rates if rate > top * (1 + 1e-9))
+    assert all(excess(server, limits, rate) <= 1e-9 for rate in rates if low <= rate <= top)
+    assert excess(server, limits, top) <= 1e-9
+    assert top == pytest.approx(ends[0], rel=1e-12) or excess(server, limits, top * (1 + 3e-7)) > 0
+    if server.window_ms > 0:
+        assert excess(server, limits, low) <= 1e-9
+        assert low == pytest.approx(ends[1], rel=1e-9) or excess(server, limits, low * (1 - 3e-7)) > 0

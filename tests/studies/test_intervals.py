@@ -1,0 +1,105 @@
+"""Intervals of answers about a plan: the difference of two plans solved to the end lies in them, always."""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import pytest
+from mixed_oracles import random_mixed_document
+
+from optimizer import Plan, System, find_candidates, load_system, solve
+from optimizer.generate import generate_system
+from optimizer.pipeline import choose
+from optimizer.plan import make_plan
+from optimizer.solvers.deadline import Deadline
+from optimizer.solvers.levels import CHANGES
+from optimizer.solvers.problem import build_problem
+from optimizer.studies.explanation.answering import Answer, Question, answered
+from optimizer.studies.explanation.before import Before
+from optimizer.studies.explanation.resolving import Inquiry
+from optimizer.studies.explanation.servers import server_questions
+from optimizer.studies.explanation.targets import target_questions
+from optimizer.studies.explanation.units import unit_questions
+
+Make = Callable[..., System]
+LIMITS_S = (0.0, 0.05, 0.4)
+"""Time for all the questions of a plan: none, for some of them, and for most."""
+
+
+@cache
+def scarce_system(seed: int, *, mixed: bool) -> System:
+    source = generate_system(5 + seed % 4, 5, 3, seed, tightness=1.3 + 0.3 * (seed % 3))
+    return source.with_options(heterogeneous=mixed)
+
+
+@cache
+def odd_system(seed: int, *, mixed: bool) -> System:
+    """Return a system with priorities, running servers, a price of moving and limits on replicas."""
+    document = load_system(random_mixed_document(seed))
+    policy = "RoundRobin" if seed % 3 == 2 else "None"
+    return document.with_options(heterogeneous=mixed, unlimited=False, saturation_policy=policy)
+
+
+def questions_of(before: Before) -> Mapping[Any, Question]:
+    servers = range(len(before.candidates.arrays.server_names))
+    found: dict[Any, Question] = {}
+    found.update(server_questions(before, servers, in_depth=False))
+    found.update(unit_questions(before))
+    found.update(target_questions(before, servers))
+    return found
+
+
+def solved(question: Question) -> Plan:
+    candidates = question.change()
+    problem = build_problem(candidates)
+    return make_plan(candidates, problem, choose(problem))
+
+
+def assert_the_truth_is_inside(before: Before, truth: Plan, answer: Answer, after: Plan) -> None:
+    """Compare an answer with the two optima: exact before the level of its interval, inside at that level.
+
+    Where a policy decides this holds for the levels that it leaves to the solver.
+    """
+    for base, was, found, now in zip(
+        before.plan.levels, truth.levels, answer.plan.levels, after.levels, strict=True
+    ):
+        true_change = now.value - was.value
+        if was.name == CHANGES or was.name not in before.ordered:
+            return
+        if answer.interval is not None and answer.interval.level == was.name:
+            slack = 1e-6 * max(1.0, abs(now.value))
+            assert answer.interval.low - slack <= true_change <= answer.interval.high + slack, was.name
+            return
+        assert found.value - base.value == pytest.approx(true_change, rel=1e-7, abs=1e-5), was.name
+
+
+def assert_every_interval_holds(source: System) -> None:
+    candidates, truth = find_candidates(source), solve(source)
+    assert truth.status == "optimal"
+    stopped = solve(source, time_limit_s=1e-9)
+    for plan in (truth, stopped):
+        before = Before(candidates, plan)
+        questions = questions_of(before)
+        optima = {key: solved(question) for key, question in questions.items()}
+        for limit_s in LIMITS_S:
+            answers = answered(before, questions, Inquiry(Deadline.after(limit_s)))
+            assert answers.keys() == questions.keys()
+            for key, answer in answers.items():
+                assert_the_truth_is_inside(before, truth, answer, optima[key])
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize("make", [scarce_system, odd_system])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_difference_of_two_optima_is_in_every_interval(seed: int, make: Make, *, mixed: bool) -> None:
+    assert_every_interval_holds(make(seed, mixed=mixed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize("make", [scarce_system, odd_system])
+@pytest.mark.parametrize("seed", range(4, 60))
+def test_the_difference_of_two_optima_is_in_every_interval_of_many_more(
+    seed: int, make: Make, *, mixed: bool
+) -> None:
+    assert_every_interval_holds(make(seed, mixed=mixed))
