@@ -57,6 +57,8 @@ class ReplicaRow(QueueProblem):
     """The same in iterations, while other requests are in progress."""
     front_end_lag: Quantity = Field(0.0, alias="frontEndLag")
     """The same for each of them."""
+    pause_offset_ms: Quantity = Field(0.0, alias="pauseOffset")
+    """What it sees beyond it beside them, seconds after the last prompt [ms]."""
     queue_model: QueueModelName = Field(REFERENCE, alias="queueModel")
     """Performance model; the format is the reference's, and so is the queue of a row that names none."""
     scheduler: SchedulerName = "chunked"

@@ -1,18 +1,23 @@
-"""What a client sees beyond the engine's times: the three terms in the simulator and in both queue models."""
+"""What a client sees beyond the engine's times: the four terms in the simulator and in both queue models."""
+
+import math
 
 import numpy as np
 import pytest
 
 from optimizer import SpecError
+from optimizer.queueing.continuous.model import ContinuousQueues
+from optimizer.queueing.performance import Room, Variability
 from optimizer.replica import Replica, analyze_replicas
 from optimizer.simulation import IterationCoefficients, Lengths, Limits, OpenLoad, Requests, simulate
 from optimizer.simulation.lengths import Kind
 from optimizer.spec.messages import validated
+from optimizer.timing import FullIterationLaw, RequestShapes
 
 LAW = {"alpha": 6.83, "beta": 0.0224, "gamma": 4.36e-5, "weightRead": 4.3}
-SEEN = {"clientOffset": 7.4, "pipelineDepth": 0.84, "frontEndLag": 0.0022}
+SEEN = {"clientOffset": 7.4, "pipelineDepth": 0.84, "frontEndLag": 0.0022, "pauseOffset": 8.0}
 COEFFICIENTS = IterationCoefficients(6.83, 0.0224, 4.36e-5, weight_read_ms=4.3)
-CLIENT = {"client_offset_ms": 7.4, "pipeline_depth": 0.84, "front_end_lag": 0.0022}
+CLIENT = {"client_offset_ms": 7.4, "pipeline_depth": 0.84, "front_end_lag": 0.0022, "pause_offset_ms": 8.0}
 
 
 def replica(**terms: float) -> Replica:
@@ -38,7 +43,55 @@ def test_who_comes_second_waits_for_the_pipeline_and_the_front_end() -> None:
     seen = simulate(two, COEFFICIENTS._replace(**CLIENT), Limits(8, 8192))
     later = seen.ttft_ms - plain.ttft_ms
     assert later[0] == pytest.approx(7.4)
-    assert later[1] == pytest.approx(7.4 + (0.84 + 0.0022) * plain.itl_ms[1])
+    paused = 8.0 * (1 - math.exp(-0.05))
+    assert later[1] == pytest.approx(7.4 + (0.84 + 0.0022) * plain.itl_ms[1] + paused)
+
+
+def test_a_prompt_after_a_pause_is_seen_later_only_beside_others() -> None:
+    law = COEFFICIENTS._replace(pause_offset_ms=8.0)
+    beside = Requests(np.array([64] * 3), np.array([2000] * 3), np.array([0.0, 100.0, 5100.0]))
+    alone = Requests(np.array([64] * 2), np.array([10] * 2), np.array([0.0, 5000.0]))
+    for requests, expected in (
+        (beside, [0, 8 * (1 - math.exp(-0.1)), 8 * (1 - math.exp(-5))]),
+        (alone, [0, 0]),
+    ):
+        plain, seen = (simulate(requests, one, Limits(8, 8192)) for one in (COEFFICIENTS, law))
+        assert seen.ttft_ms - plain.ttft_ms == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("rate", "cv"), [(0.4, 0.0), (1.2, 0.0), (0.4, 1.0), (1.2, 1.0)])
+def test_simulator_and_closed_form_agree_on_pauses(rate: float, cv: float) -> None:
+    law = COEFFICIENTS._replace(pause_offset_ms=8.0)
+    given = {"arrivalCV": cv, "outTokens": 4096}
+    document = replica(pauseOffset=8.0).model_dump(by_alias=True, exclude_unset=True)
+    plain, seen = analyze_replicas(
+        [
+            Replica.model_validate(document | given | {"perfParms": LAW | more})
+            for more in ({}, {"pauseOffset": 8.0})
+        ],
+        [rate, rate],
+    )
+    load = OpenLoad(rate, Lengths.with_cv(512, 0), Lengths.with_cv(4096, 0), cv)
+    requests = load.draw(3000, np.random.SeedSequence(2))
+    runs = [simulate(requests, one, Limits(256, 8192)) for one in (COEFFICIENTS, law)]
+    simulated = float(np.mean(runs[1].ttft_ms - runs[0].ttft_ms))
+    assert seen.ttft_ms - plain.ttft_ms == pytest.approx(simulated, rel=0.05)
+
+
+def test_sizing_looks_at_lower_rates_where_pauses_count() -> None:
+    """With long pauses a replica that is asked less answers later."""
+    law = FullIterationLaw.of_rows(
+        np.array([[value] for value in FullIterationLaw.parameters(replica(pauseOffset=60.0))]),
+        RequestShapes(np.array([512.0]), np.array([1024.0])),
+    )
+    one = np.ones(1)
+    queues = ContinuousQueues.of_law(
+        law, Room(np.array([256]), np.array([2560]), np.inf * one), Variability(one, 0 * one, 0 * one)
+    )
+    rates = np.array([[1.0], [8.0]])
+    slow, fast = (queues.analyze(rate).ttft_ms[0] for rate in rates)
+    assert slow > fast
+    assert queues.steps.all()
 
 
 def test_the_engine_itself_runs_as_without_clients() -> None:
@@ -75,7 +128,7 @@ def test_the_closed_form_leaves_the_server_as_it_is() -> None:
 
 def test_terms_of_zero_change_nothing() -> None:
     plain, none = analyze_replicas(
-        [replica(), replica(clientOffset=0, pipelineDepth=0, frontEndLag=0)], [20, 20]
+        [replica(), replica(clientOffset=0, pipelineDepth=0, frontEndLag=0, pauseOffset=0)], [20, 20]
     )
     assert plain == none
 

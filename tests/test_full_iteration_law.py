@@ -34,7 +34,7 @@ TERMS = {
     "expertRead": 12.0,
     "expertShare": 0.125,
 }
-SEEN = {"clientOffset": 7.0, "pipelineDepth": 0.8, "frontEndLag": 0.002}
+SEEN = {"clientOffset": 7.0, "pipelineDepth": 0.8, "frontEndLag": 0.002, "pauseOffset": 8.0}
 FURTHER = [*list(TERMS)[3:9], *SEEN]
 
 

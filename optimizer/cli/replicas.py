@@ -55,6 +55,7 @@ _LAW_FLAGS = {
         ("--client-offset", "client_offset_ms", "ms", "a client's own time before the first token"),
         ("--pipeline-depth", "pipeline_depth", "iterations", "first token later while others progress"),
         ("--front-end-lag", "front_end_lag", "iterations/request", "first token later for each of these"),
+        ("--pause-offset", "pause_offset_ms", "ms", "first token later seconds after the last prompt"),
     ),
 }
 

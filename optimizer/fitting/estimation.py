@@ -149,7 +149,7 @@ class Problem:
 def play_all(replays: Sequence[Replay], laws: Sequence[IterationCoefficients]) -> list[list[Figures]]:
     """Return the figures of every run under each of several laws, from as many threads as there are."""
     tasks = [(law, run) for law in range(len(laws)) for run in range(len(replays))]
-    tasks.sort(key=lambda task: -len(replays[task[1]].requests))  # the long ones first
+    tasks.sort(key=lambda task: -len(replays[task[1]]))  # the long ones first
     found = dict(in_threads(lambda task: (task, replays[task[1]].play(laws[task[0]])), tasks))
     return [[found[law, run] for run in range(len(replays))] for law in range(len(laws))]
 

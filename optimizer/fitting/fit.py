@@ -11,7 +11,7 @@ from optimizer.fitting.estimation import Problem, Progress, Solution, play_all, 
 from optimizer.fitting.parameters import BY_NAME, FULL_LAW, coefficients, starts
 from optimizer.fitting.profile import FitReport, FittedProfile, Point
 from optimizer.fitting.readers.report import Benchmark
-from optimizer.fitting.replay import Figures, Replay
+from optimizer.fitting.replay import MANY_REQUESTS, Figures, Replay
 from optimizer.fitting.runs import BenchmarkRun, shape_name, shapes_of
 from optimizer.fitting.separation import solve_what_is_seen
 from optimizer.fitting.server import ServerSettings
@@ -71,7 +71,7 @@ def fit(
     law = coefficients(solution.names, solution.values)
     limits = options.settings.limits()
     everything = [*kept, *held_out]
-    figures = play_all([Replay.of(run, limits) for run in everything], [law])[0]
+    figures = play_all([Replay.of(run, limits, MANY_REQUESTS) for run in everything], [law])[0]
     fitted, held = figures[: len(kept)], figures[len(kept) :]
     left_out = _left_out(problem, solution, kept, progress) if options.leave_out else {}
     warnings = [

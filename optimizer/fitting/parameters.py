@@ -32,6 +32,7 @@ PARAMETERS = (
     Parameter("client_offset_ms", "clientOffset", "ms"),
     Parameter("pipeline_depth", "pipelineDepth", "iterations"),
     Parameter("front_end_lag", "frontEndLag", "iterations/request"),
+    Parameter("pause_offset_ms", "pauseOffset", "ms"),
 )
 """All that can be fitted, in the order of documents."""
 BY_NAME = {parameter.name: parameter for parameter in PARAMETERS}
@@ -48,10 +49,10 @@ SIMPLIFIED_FIRST = (
     "kv_read_per_token_ms",
 )
 """What is left out first where runs cannot tell parameters apart; α and β always stay."""
-ADDED_LATER = ("per_prompt_ms",)
+ADDED_LATER = ("per_prompt_ms", "pause_offset_ms")
 """What is added to a law that is fitted without it, and kept only where the runs show it clearly.
 
-Not every engine takes time for it, and beside it a prompt's attention is easily lost.
+Not every engine takes time for them, and beside them a prompt's attention is easily lost.
 """
 
 
@@ -84,6 +85,7 @@ DRAWN = ("weight_read_ms", "prompt_attention_ms", "per_sequence_ms")
 PLAUSIBILITY = 0.05
 """What it costs as a residual that a ratio below is twice the plausible one: as much as one odd time."""
 LAG = 1e-3
+PAUSE_OFFSET_MS = 5.0
 LEAST_OFFSET_MS = 2.0
 
 
@@ -112,6 +114,7 @@ def starts(runs: Sequence[BenchmarkRun]) -> list[Start]:
                     offset,
                     depth,
                     LAG,
+                    PAUSE_OFFSET_MS,
                 )
             )
         )

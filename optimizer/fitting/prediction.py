@@ -9,7 +9,7 @@ from pydantic import Field
 
 from optimizer.documents import Document
 from optimizer.fitting.profile import FittedProfile
-from optimizer.fitting.replay import PERCENTILES, Figures, Replay
+from optimizer.fitting.replay import MANY_REQUESTS, PERCENTILES, Figures, Replay
 from optimizer.fitting.runs import Arrivals, BenchmarkRun, Measured
 from optimizer.parallel import in_threads
 from optimizer.replica import Percentiles, Replica, analyze_replicas
@@ -58,7 +58,7 @@ def predict(profile: FittedProfile, runs: Sequence[BenchmarkRun]) -> list[Predic
 def predict_run(law: PerfParms, run: BenchmarkRun, profile: FittedProfile) -> Figures:
     """Return the figures of a run that ends, replayed under a law."""
     times = IterationCoefficients(**{name: getattr(law, name) for name in IterationCoefficients._fields})
-    return Replay.of(run, profile.settings.limits()).play(times, detailed=True)
+    return Replay.of(run, profile.settings.limits(), MANY_REQUESTS).play(times, detailed=True)
 
 
 def _predicted(profile: FittedProfile, run: BenchmarkRun) -> Predicted:

@@ -4,6 +4,7 @@ Chance is drawn once for a run and is the same for every law, so that two laws d
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -28,6 +29,9 @@ FEW_LIVES = 4
 FEW_REQUESTS = 1500
 LIVES = 12
 """A shortened run is at least as long as so many requests one after the other."""
+MANY_REQUESTS = 20_000
+"""Run in all draws together, where what is to be expected of a run is wanted."""
+MOST_DRAWS = 8
 
 
 class Figures(NamedTuple):
@@ -52,39 +56,42 @@ PERCENTILES = (50, 90, 95, 99)
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A run with its requests drawn."""
+    """A run with its requests drawn, as often as it takes to tell what is to be expected of so few."""
 
     run: BenchmarkRun
-    requests: Requests
+    draws: tuple[Requests, ...]
     limits: Limits
     span_ms: float
     """Infinity where the run ends with its last request."""
 
     @classmethod
-    def of(cls, run: BenchmarkRun, limits: Limits, count: int | None = None) -> "Replay":
-        """Draw the requests of a run that ends.
+    def of(cls, run: BenchmarkRun, limits: Limits, requests: int = 0) -> "Replay":
+        """Draw the requests of a run that ends, again and again while it takes less than `requests`.
 
         Args:
             run: what to replay.
             limits: those of the server; how many the client has in flight is the run's.
-            count: requests to draw; none: as many as come, or enough to begin with.
+            requests: how many to run at least.
         """
-        wanted = _count(run) if count is None else count
-        arrivals, prompts, answers = np.random.SeedSequence(SEED).spawn(3)
-        users = run.max_in_flight if run.arrivals is Arrivals.CLOSED else None
-        requests = Requests(
-            in_tokens=run.prompts.lengths(least=1).draw(wanted, np.random.default_rng(prompts)),
-            out_tokens=run.answers.lengths(least=1).draw(wanted, np.random.default_rng(answers)),
-            arrival_ms=None if users else _arrivals_ms(run, wanted, np.random.default_rng(arrivals)),
-            think_ms=np.zeros(wanted) if users else None,
-            wakes_ms=np.zeros(users) if users else None,
-        )
+        count = _count(run)
+        draws = min(max(math.ceil(requests / max(_completed(run), 1.0)), 1), MOST_DRAWS)
+        seeds = [np.random.SeedSequence(SEED + i) for i in range(draws)]
+        users = run.arrivals is Arrivals.CLOSED
         span_ms = math.inf if run.duration_s is None else run.duration_s * MS_PER_S
         in_flight = UNLIMITED if users or run.max_in_flight is None else run.max_in_flight
-        return cls(run, requests, limits._replace(max_in_flight=in_flight), span_ms)
+        return cls(
+            run,
+            tuple(_requests(run, count, seed) for seed in seeds),
+            limits._replace(max_in_flight=in_flight),
+            span_ms,
+        )
+
+    def __len__(self) -> int:
+        """Return how many requests are drawn."""
+        return sum(map(len, self.draws))
 
     def play(self, times: IterationCoefficients, *, detailed: bool = False) -> Figures:
-        """Run it, and count the requests that end in time.
+        """Run it, and count the requests that end in time, in the mean over the draws.
 
         A user of a closed loop sends the next request when it has seen the last token, as late as a client
         sees tokens.
@@ -92,30 +99,33 @@ class Replay:
         Raises:
             AnalysisError: an iteration would take no time.
         """
-        requests = self.requests
-        if requests.think_ms is not None and (lag_ms := self._lag_ms(times)) > 0:
+        return _mean([self._play(requests, times, detailed=detailed) for requests in self.draws])
+
+    def _play(self, requests: Requests, times: IterationCoefficients, *, detailed: bool) -> Figures:
+        if requests.think_ms is not None and (lag_ms := self._lag_ms(requests, times)) > 0:
             requests = replace(requests, think_ms=np.full(len(requests), lag_ms))
         machine = machine_of(requests, self.limits)
         advance(machine, times, self.limits, self.span_ms)
-        if self._ran_out(int(machine.state[0]["next_row"])):
-            return self._longer().play(times, detailed=detailed)
+        if self._ran_out(requests, int(machine.state[0]["next_row"])):
+            more = _requests(self.run, min(4 * len(requests), MOST_REQUESTS), np.random.SeedSequence(SEED))
+            return self._play(more, times, detailed=detailed)
         return _figures(run_of(machine, requests, times), self.span_ms, detailed=detailed)
 
-    def _ran_out(self, sent: int) -> bool:
+    def _ran_out(self, requests: Requests, sent: int) -> bool:
         """Say whether users of a closed loop would have gone on within the duration."""
-        endless = self.requests.think_ms is not None and self.run.requests is None
-        return endless and len(self.requests) <= min(sent, MOST_REQUESTS - 1) and self.span_ms < math.inf
+        endless = requests.think_ms is not None and self.run.requests is None
+        return endless and len(requests) <= min(sent, MOST_REQUESTS - 1) and self.span_ms < math.inf
 
-    def _lag_ms(self, times: IterationCoefficients) -> float:
+    def _lag_ms(self, requests: Requests, times: IterationCoefficients) -> float:
         """Return by how much later a user of a closed loop sees tokens, from a few requests without it."""
         users = self.run.max_in_flight or 1
         if users == 1 or not (times.pipeline_depth or times.front_end_lag):
             return times.client_offset_ms
-        few = min(max(FEW_LIVES * users, LEAST_CLOSED), len(self.requests))
+        few = min(max(FEW_LIVES * users, LEAST_CLOSED), len(requests))
         sample = replace(
-            self.requests,
-            in_tokens=self.requests.in_tokens[:few],
-            out_tokens=self.requests.out_tokens[:few],
+            requests,
+            in_tokens=requests.in_tokens[:few],
+            out_tokens=requests.out_tokens[:few],
             think_ms=np.zeros(few),
         )
         machine = machine_of(sample, self.limits)
@@ -125,8 +135,36 @@ class Replay:
         depth = times.pipeline_depth + times.front_end_lag * (users - 1)
         return times.client_offset_ms + depth * itl_ms
 
-    def _longer(self) -> "Replay":
-        return Replay.of(self.run, self.limits, min(4 * len(self.requests), MOST_REQUESTS))
+
+def _requests(run: BenchmarkRun, count: int, seed: np.random.SeedSequence) -> Requests:
+    """Return requests of a run, drawn."""
+    arrivals, prompts, answers = seed.spawn(3)
+    users = run.max_in_flight if run.arrivals is Arrivals.CLOSED else None
+    return Requests(
+        in_tokens=run.prompts.lengths(least=1).draw(count, np.random.default_rng(prompts)),
+        out_tokens=run.answers.lengths(least=1).draw(count, np.random.default_rng(answers)),
+        arrival_ms=None if users else _arrivals_ms(run, count, np.random.default_rng(arrivals)),
+        think_ms=np.zeros(count) if users else None,
+        wakes_ms=np.zeros(users) if users else None,
+    )
+
+
+def _mean(found: Sequence[Figures]) -> Figures:
+    """Return the mean of what several draws show; nothing of those that complete nothing."""
+    known = [figures for figures in found if figures.completed]
+    if len(found) == 1 or not known:
+        return found[0]
+    columns = {name: [getattr(figures, name) for figures in known] for name in Figures._fields}
+    means = {name: np.mean(column, axis=0) for name, column in columns.items()}
+    return Figures(
+        ttft_ms=float(means["ttft_ms"]),
+        itl_ms=float(means["itl_ms"]),
+        throughput_rps=sum(figures.throughput_rps for figures in known) / len(found),
+        completed=round(sum(figures.completed for figures in known) / len(found)),
+        ttft_percentiles=tuple(map(float, means["ttft_percentiles"])),
+        itl_percentiles=tuple(map(float, means["itl_percentiles"])),
+        in_flight=float(means["in_flight"]),
+    )
 
 
 def _figures(run: Run, span_ms: float, *, detailed: bool) -> Figures:
@@ -177,6 +215,16 @@ def _count(run: BenchmarkRun) -> int:
         expected = run.rate_rps * run.duration_s
         count = int(expected + 5 * math.sqrt(expected) * run.cv) + 10 + run.burst
     return min(count if run.requests is None else min(count, run.requests), MOST_REQUESTS)
+
+
+def _completed(run: BenchmarkRun) -> float:
+    """Return how many requests to expect: of many users enough, of a lone one few, where nothing is known."""
+    if run.duration_s is None:
+        return float(_count(run))
+    known = run.rate_rps or run.measured.throughput_rps
+    if known is None:
+        return 0.0 if run.is_alone else math.inf
+    return known * run.duration_s
 
 
 def _arrivals_ms(run: BenchmarkRun, count: int, rng: np.random.Generator) -> FloatArray:

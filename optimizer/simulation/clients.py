@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.simulation.law import Coefficients, IterationCoefficients
+from optimizer.timing import PAUSE_MS
 
 
 def client_ms(rows: npt.NDArray[Any], times: Coefficients) -> FloatArray:
@@ -19,11 +20,20 @@ def client_ms(rows: npt.NDArray[Any], times: Coefficients) -> FloatArray:
     if not isinstance(times, IterationCoefficients):
         return np.zeros(len(rows))
     lag_ms = np.full(len(rows), times.client_offset_ms)
-    if times.pipeline_depth or times.front_end_lag:
+    if times.pipeline_depth or times.front_end_lag or times.pause_offset_ms:
         others = in_progress(rows["sent_ms"], rows["last_ms"])
-        depth = times.pipeline_depth * np.minimum(others, 1) + times.front_end_lag * others
-        lag_ms += depth * _token_ms(rows)
+        other = np.minimum(others, 1)
+        lag_ms += (times.pipeline_depth * other + times.front_end_lag * others) * _token_ms(rows)
+        lag_ms -= times.pause_offset_ms * other * np.expm1(-_pause_ms(rows["sent_ms"]) / PAUSE_MS)
     return lag_ms
+
+
+def _pause_ms(sent_ms: FloatArray) -> FloatArray:
+    """Return how long before each request the last one was sent, shape (R,); NaN: never."""
+    order = np.argsort(sent_ms, kind="stable")
+    pause = np.empty(len(sent_ms))
+    pause[order] = np.diff(sent_ms[order], prepend=-np.inf)
+    return pause
 
 
 def in_progress(sent_ms: FloatArray, last_ms: FloatArray) -> IntArray:

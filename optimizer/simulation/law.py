@@ -15,7 +15,7 @@ class IterationCoefficients(NamedTuple):
 
     a + (√(m² + (d·(n + T))²) − m) + b·(n + P) + r·P + g·K + x·(1 − (1 − y)^(n + T)), plus q·A + e where there
     are prompts, plus s where n + P > 1. A is the sum over the chunks of prompts of c·(start + c/2), for c
-    tokens computed behind `start` others. The last three are no part of it: they are added to what clients
+    tokens computed behind `start` others. The last four are no part of it: they are added to what clients
     see (eq. 100).
     """
 
@@ -47,6 +47,8 @@ class IterationCoefficients(NamedTuple):
     """k₀: the same in iterations, while other requests are in progress."""
     front_end_lag: float = 0.0
     """c₂: the same for each of them."""
+    pause_offset_ms: float = 0.0
+    """c₃ [ms]: the same beside them, a long time after the last prompt was sent."""
 
 
 class SharedCoefficients(NamedTuple):

@@ -1,7 +1,7 @@
 """Latency models: how long the steps of a request take when a replica runs a given batch, one file a law."""
 
 from optimizer.timing.batch import BatchLaw, BatchParms
-from optimizer.timing.engine import ClientTimes, EngineLaw, IterationTimes, SchedulerName
+from optimizer.timing.engine import PAUSE_MS, ClientTimes, EngineLaw, IterationTimes, SchedulerName
 from optimizer.timing.iteration import DEFAULT_MAX_NUM_TOKENS, FullIterationLaw, IterationLaw, PerfParms
 from optimizer.timing.law import Law, RequestShapes, ServiceLaw, TokenTimes
 from optimizer.timing.linear import Batching, DecodeParms, LinearLaw, PrefillParms
@@ -12,6 +12,7 @@ from optimizer.timing.table import LawFields, LawTable, laws_given, laws_known
 __all__ = [
     "DEFAULT_MAX_NUM_TOKENS",
     "PADDED",
+    "PAUSE_MS",
     "BatchLaw",
     "BatchParms",
     "Batching",

@@ -15,6 +15,10 @@ from optimizer.timing.law import Law
 
 SchedulerName = Literal["chunked", "prefill-first"]
 """How prompts are computed: in chunks beside the answers in progress, or whole while these stand still."""
+LEAST_SCV = 1e-6
+"""Stands for arrivals at even intervals."""
+PAUSE_MS = 1000.0
+"""T: of what a pause adds to the next first token, 63 % has come by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,20 +136,34 @@ class ClientTimes:
     """k₀: iterations between a token's iteration and its way out, where others are in progress."""
     front_end_lag: FloatArray
     """c₂: the same for each request in progress."""
+    pause_offset_ms: FloatArray
+    """c₃: a first token after a long time without another, where others are in progress [ms]."""
 
     @classmethod
     def none(cls, rows: int) -> Self:
         """Return that R clients see the engine's own times."""
-        return cls(np.zeros(rows), np.zeros(rows), np.zeros(rows))
+        return cls(*np.zeros((len(fields(cls)), rows)))
 
     def take(self, rows: IntArray) -> Self:
         """Return the terms of the chosen rows, in their order."""
         return type(self)(*(getattr(self, field.name)[rows] for field in fields(self)))
 
-    def ms(self, in_progress: FloatArray, itl_ms: FloatArray) -> FloatArray:
-        """Return by how much later a first token is seen [ms] (eq. 100), with other requests in progress."""
-        depth = self.pipeline_depth * np.minimum(in_progress, 1.0) + self.front_end_lag * in_progress
-        return self.offset_ms + depth * itl_ms
+    def ms(
+        self, in_progress: FloatArray, itl_ms: FloatArray, rate: FloatArray, arrival_scv: FloatArray
+    ) -> FloatArray:
+        """Return by how much later a first token is seen [ms] (eq. 100), with other requests in progress.
+
+        Args:
+            in_progress: how many others, on average.
+            itl_ms: mean time between tokens.
+            rate: arrivals [requests/ms].
+            arrival_scv: squared coefficient of variation of the times between them, which are gamma.
+        """
+        scv = np.maximum(arrival_scv, LEAST_SCV)
+        paused = -np.expm1(-np.log1p(scv / (rate * PAUSE_MS)) / scv)
+        other = np.minimum(in_progress, 1.0)
+        depth = self.pipeline_depth * other + self.front_end_lag * in_progress
+        return self.offset_ms + depth * itl_ms + self.pause_offset_ms * other * paused
 
 
 class EngineLaw(Law):

@@ -1,6 +1,6 @@
 """The iteration law: the time of one pass of the engine over its batch.
 
-A document gives it as ``perfParms``, with up to eleven coefficients and three of what a client sees. With the
+A document gives it as ``perfParms``, with up to eleven coefficients and four of what a client sees. With the
 reference's three it has a service time at a constant batch, and drives the reference's queue; so it has with
 the two of mixtures of experts (`optimizer.timing.mixture`). With any other, or with a scheduler that computes
 whole prompts first, it is a law of iterations alone.
@@ -35,7 +35,7 @@ DEFAULT_MAX_NUM_TOKENS = 8192
 class PerfParms(Document):
     """Iteration law: α + β·(tokens computed) + γ·(KV tokens read), and further terms, 0 by default.
 
-    Eight are of an iteration's time, three of what a client sees of it.
+    Eight are of an iteration's time, four of what a client sees of it.
     """
 
     base_ms: Milliseconds = Field(0.0, alias="alpha")
@@ -66,6 +66,8 @@ class PerfParms(Document):
     """Iterations by which a first token comes later while other requests are in progress."""
     front_end_lag: Quantity = Field(0.0, alias="frontEndLag")
     """Iterations by which it comes later for each of them."""
+    pause_offset_ms: Milliseconds = Field(0.0, alias="pauseOffset")
+    """By how much later it comes beside them, seconds after the last prompt [ms]."""
 
     @property
     def further_terms(self) -> list[str]:
@@ -294,7 +296,7 @@ class FullIterationLaw(EngineLaw):
     times: FloatArray
     """The coefficients in the order of `IterationTimes`, shape (R, 11)."""
     seen: FloatArray
-    """Those of what a client sees in the order of `ClientTimes`, shape (R, 3)."""
+    """Those of what a client sees in the order of `ClientTimes`, shape (R, 4)."""
     in_tokens: FloatArray
     out_tokens: FloatArray
     max_num_tokens: FloatArray
@@ -310,7 +312,7 @@ class FullIterationLaw(EngineLaw):
 
     @classmethod
     def parameters(cls, document: Document) -> tuple[float, ...]:
-        """Return the fourteen coefficients, the token budget, and whether whole prompts come first."""
+        """Return the fifteen coefficients, the token budget, and whether whole prompts come first."""
         assert isinstance(document, IterationFields)
         law = document.iteration or PerfParms()
         coefficients = tuple(getattr(law, name) for name in PerfParms.model_fields)
@@ -318,7 +320,7 @@ class FullIterationLaw(EngineLaw):
 
     @classmethod
     def of_rows(cls, parameters: FloatArray, shapes: RequestShapes) -> Self:
-        """Return the law of R rows from parameters in that order, shape (16, R)."""
+        """Return the law of R rows from parameters in that order, shape (17, R)."""
         *coefficients, budget, whole = parameters
         table = np.column_stack(coefficients)
         times, seen = np.split(table, [len(fields(IterationTimes))], axis=1)

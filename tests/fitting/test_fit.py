@@ -64,7 +64,8 @@ def test_predictions_of_the_fitted_runs_are_as_near_as_the_noise() -> None:
     errors = fitted(FULL, 0.02).fit.errors
     assert 0.005 < errors.itl < 0.03
     assert errors.runs == 4 * len(SHAPES)
-    assert fitted(FULL, 0.0).fit.errors.itl < 0.006
+    # A run of 20 s is one draw of its requests, and what is predicted the mean over several.
+    assert fitted(FULL, 0.0).fit.errors.itl < 0.01
 
 
 def test_shapes_that_are_left_out_are_predicted_from_the_others() -> None:

@@ -62,7 +62,7 @@ def queues(rows: Sequence[Row]) -> ContinuousQueues:
         list(column) for column in zip(*(row[:10] for row in rows), strict=True)
     )
     terms = [[LAWS[str(law)].get(letter, 0.0) for law in name] for letter in LETTERS]
-    unseen = np.zeros((3, len(rows)))
+    unseen = np.zeros((4, len(rows)))
     parameters = np.array([*terms, *unseen, budget, first], dtype=np.float64)
     shapes = RequestShapes(np.array(prompt, dtype=np.float64), np.array(answer, dtype=np.float64))
     law = FullIterationLaw.of_rows(parameters, shapes)
@@ -200,7 +200,7 @@ def test_the_kv_cache_caps_the_answers_in_progress() -> None:
     law = one_row.replicas
     room = Room(np.array([256]), np.array([100]), np.array([1000.0]))
     full = FullIterationLaw.of_rows(
-        np.array([*([value] for value in (55.0, 0.3, 1e-4, *[0.0] * 11)), [512.0], [0.0]]),
+        np.array([*([value] for value in (55.0, 0.3, 1e-4, *[0.0] * 12)), [512.0], [0.0]]),
         RequestShapes(np.array([63.9]), np.array([64.1])),
     )
     capped = ContinuousQueues.of_law(full, room, Variability(np.ones(1), np.ones(1), np.ones(1)))
@@ -313,7 +313,7 @@ def test_a_bounded_queue_loses_more_the_shorter_it_is() -> None:
     def lost(room: int) -> float:
         base = one(places=8)
         law = FullIterationLaw.of_rows(
-            np.array([*([LAWS["8b"].get(letter, 0.0)] for letter in LETTERS), *[[0.0]] * 3, [8192.0], [0.0]]),
+            np.array([*([LAWS["8b"].get(letter, 0.0)] for letter in LETTERS), *[[0.0]] * 4, [8192.0], [0.0]]),
             RequestShapes(np.array([500.0]), np.array([100.0])),
         )
         bounded = ContinuousQueues.of_law(

@@ -158,7 +158,7 @@ class Latencies:
         turn = prompts.wait_ms + place_wait
         ttft = prompts.own_ms + turn
         itl, of_tokens = _itl(replicas, rate, found, prompts, ttft)
-        client = replicas.client.ms(found.decodes, itl)
+        client = replicas.client.ms(found.decodes, itl, rate, replicas.arrival_scv)
         least = np.minimum(prompts.least_ms, 0.999 * prompts.own_ms)
         variance = prompts.wait_variance + prompts.own_variance
         base = replicas.times.standing_ms(0.0)

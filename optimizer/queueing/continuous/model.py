@@ -109,8 +109,8 @@ class ContinuousQueues(QueueModel):
 
     @property
     def steps(self) -> BoolArray:
-        """Where whole prompts are computed first: more of them at once can be faster for each."""
-        return self.whole_prompts
+        """Where a higher rate can be faster: more whole prompts at once, or shorter pauses before prompts."""
+        return self.whole_prompts | (self.replicas.client.pause_offset_ms > 0)
 
     def take(self, rows: IntArray) -> Self:
         """Return the replicas of the chosen rows, in their order."""
