@@ -222,7 +222,11 @@ def _loaded_figures(
     """Return what pools do at their loads; a factor on the largest rate is taken off to check that rate."""
     found = queues.analyze(rate_rps)
     most = said_rps / np.where(factor > 0, factor, 1.0)
-    unsettled = np.flatnonzero(~_is_largest(queues, targets, most))
+    settled = ~queues.steps  # where latencies step, two rates tell nothing of those below
+    rows = np.flatnonzero(settled)
+    if len(rows):
+        settled[rows] = _is_largest(queues.take(rows), targets.take(rows), most[rows])
+    unsettled = np.flatnonzero(~settled)
     if len(unsettled):
         most[unsettled] = largest_rate(queues.take(unsettled), targets.take(unsettled)).max_rate_rps
     return _Figures(
@@ -239,10 +243,7 @@ def _loaded_figures(
 
 
 def _is_largest(queues: QueueModel, targets: Targets, rate_rps: FloatArray) -> BoolArray:
-    """Return where a rate is seen to be the largest that meets the targets.
-
-    Where latencies step, two rates tell nothing of those below.
-    """
+    """Return where a rate is seen to be the largest that meets the targets, if latencies do not step."""
     limit = np.where(targets.tps, TPS_STABILITY_SHARE, 1.0) * queues.stable_rate_rps
     twice = np.tile(np.arange(len(rate_rps)), 2)
     below, above = rate_rps * (1 - RELATIVE_TOLERANCE / 2), rate_rps * (1 + RELATIVE_TOLERANCE / 2)
@@ -252,4 +253,4 @@ def _is_largest(queues: QueueModel, targets: Targets, rate_rps: FloatArray) -> B
     over = (above > FLAT).any(axis=0)
     at_limit = np.abs(rate_rps - limit) <= RELATIVE_TOLERANCE / 2 * limit
     seen: BoolArray = (rate_rps > 0) & meets & (at_limit | (over & (rate_rps < limit)))
-    return seen & ~queues.steps
+    return seen
