@@ -160,13 +160,15 @@ class _Search:
             none = np.zeros((0, 1), np.int64)
             return Found(np.zeros(0, np.int64), none, none, np.zeros(0), self.cut, self.least)
         width = max(part.shape[1] for _, part, _, _ in self.found)
-        wide = [((0, 0), (0, width - part.shape[1])) for _, part, _, _ in self.found]
+        more = [width - part.shape[1] for _, part, _, _ in self.found]
         return Found(
             np.concatenate([case for case, *_ in self.found]),
             np.concatenate(
-                [np.pad(p, w, constant_values=-1) for (_, p, _, _), w in zip(self.found, wide, strict=True)]
+                [_wider(part, -1, w) for (_, part, _, _), w in zip(self.found, more, strict=True)]
             ),
-            np.concatenate([np.pad(n, w) for (_, _, n, _), w in zip(self.found, wide, strict=True)]),
+            np.concatenate(
+                [_wider(count, 0, w) for (_, _, count, _), w in zip(self.found, more, strict=True)]
+            ),
             np.concatenate([weight for *_, weight in self.found]),
             self.cut,
             self.least,
@@ -279,5 +281,8 @@ class _Search:
         return np.minimum(fewest, most + 1)
 
 
-def _wider(paths: IntArray, fill: int) -> IntArray:
-    return np.pad(paths, ((0, 0), (0, 1)), constant_values=fill)
+def _wider(paths: IntArray, fill: int, places: int = 1) -> IntArray:
+    """Return paths with more places, that hold nothing yet."""
+    wide = np.full((len(paths), paths.shape[1] + places), fill)
+    wide[:, : paths.shape[1]] = paths
+    return wide
