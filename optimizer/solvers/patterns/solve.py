@@ -117,6 +117,7 @@ class _Run:
         self.changed_servers = np.ones(self.servers, np.bool_)
         if known is not None and known.with_less is not None:
             self.changed_servers = differing(problem, known.with_less)
+            self.carried_before = known.carried_before(problem)
         self._reset()
 
     def _reset(self) -> None:
@@ -442,13 +443,10 @@ class _Run:
 
     def _is_new(self, options: Options) -> BoolArray:
         """Return which options the known problem does not have, shape (P,)."""
-        assert self.known is not None
-        new = np.zeros(len(options), np.bool_)
-        for o in np.flatnonzero(options.served & self.changed_servers[options.server]).tolist():
-            used = options.part[o] >= 0
-            rows, counts = self.parts.row[options.part[o][used]], options.count[o][used]
-            new[o] = self.known.is_new(self.problem, int(options.server[o]), rows, counts)
-        return new
+        used, row = options.part >= 0, self.parts.row[np.maximum(options.part, 0)]
+        carried = (options.count * np.where(used, self.carried_before[row], 0.0)).sum(axis=1)
+        mine = options.served & self.changed_servers[options.server]
+        return np.asarray(mine & (carried < self.problem.load_rps[options.server]), np.bool_)
 
     def _pin(self, pin: Pin, narrowing: Narrowing, most: float | None = None) -> None:
         """Hold a level, and drop the options that no answer can take that holds it.
