@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -52,3 +53,14 @@ def in_processes(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> It
 
     pool = Parallel(n_jobs=thread_count(), backend="loky", return_as="generator", batch_size=1)
     yield from pool(delayed(work)(item) for item in items)
+
+
+def start_processes(wake: Callable[[int], None]) -> None:
+    """Have the processes started while other work goes on; each does some work that loads what it needs."""
+    if may_start_processes():
+        threading.Thread(target=wake_processes, args=(wake,), name="start-processes", daemon=True).start()
+
+
+def wake_processes(wake: Callable[[int], None]) -> None:
+    """Wait until the processes have started, and have done some work that loads what they need."""
+    list(in_processes(wake, range(thread_count())))

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from optimizer.candidates import Candidates
-from optimizer.parallel import in_processes, may_start_processes
+from optimizer.parallel import in_processes, may_start_processes, start_processes, wake_processes
 from optimizer.pipeline import choose
 from optimizer.plan import Plan, make_plan
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.known import Known
 from optimizer.solvers.problem import Level, Problem, Solution, build_problem
+from optimizer.spec.system import System
 from optimizer.studies.explanation.before import SAME, Before
 from optimizer.studies.explanation.document import Effect, Interval
 from optimizer.studies.explanation.intervals import Direction, interval_of
@@ -18,13 +19,17 @@ from optimizer.studies.explanation.resolving import Inquiry, effect, no_worse, s
 
 FIRST_SHARE = 0.1
 """Part of the time left of a first round of solves, which proves what is easy."""
-ROUNDS = ((0.5, 0.0), (1.0, 0.12))
+ROUNDS = ((0.9, 0.0), (1.0, 0.12))
 """Part of the time left of each round after it, and of that the part of each question at least: what is
 proved quickly comes first."""
 MANY_LEFT = 10
 """Questions that the first round leaves open from which on processes are started for them."""
 STARTING_S = 4.0
 """Time that has to be left for that: they take up to half of it to start [s]."""
+MANY_SERVERS = 20
+"""Servers of a scarce mixed fleet from which on processes are started before its plan is found."""
+MUCH_TIME_S = 10.0
+"""Time limit from which on that is so [s]."""
 DRAFT_S = 0.02
 """Time that is kept for the interval of each question [s]."""
 DRAFTS_SHARE = 0.2
@@ -72,17 +77,30 @@ def answered(before: Before, questions: Mapping[_Key, Question], inquiry: Inquir
     solving.part(FIRST_SHARE).attempt(_Asked.solve, asked)
     for share, least in ROUNDS:
         left = {key: item for key, item in asked.items() if not item.proved}
-        part = solving.part(share)
-        if len(left) >= MANY_LEFT and part.deadline.left_s >= STARTING_S and may_start_processes():
-            _solve_in_processes(list(left.values()), part.deadline, least)
+        enough = len(left) >= MANY_LEFT and solving.deadline.left_s >= STARTING_S
+        if enough and may_start_processes():
+            wake_processes(_wake)
+            _solve_in_processes(list(left.values()), solving.deadline.share(share), least)
         else:
-            part.attempt(_Asked.solve, left, least)
+            solving.part(share).attempt(_Asked.solve, left, least)
     left = {key: item for key, item in asked.items() if item.interval is not None or item.plan is None}
     if left:
         before.find_multipliers(inquiry.deadline)
     for item in left.values():
         item.bound(inquiry.deadline)
     return {key: item.answer for key, item in asked.items()}
+
+
+def expect_questions(system: System) -> None:
+    """Have processes started for the questions about a plan that is still to be found, if it has many."""
+    options = system.options
+    scarce = options.heterogeneous and not options.unlimited
+    if scarce and len(system.servers) >= MANY_SERVERS and options.time_limit_s >= MUCH_TIME_S:
+        start_processes(_wake)
+
+
+def _wake(_: int) -> None:
+    """Do nothing but load this module, in another process."""
 
 
 @dataclass(frozen=True, slots=True)
