@@ -51,6 +51,9 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.starters": (("use_cases", "prices"), ("document",)),
     "optimizer.spec": (
         ("provenance", "stages"),
+        ("schema.accelerators", "schema.classes", "schema.profiles", "schema.servers"),
+        ("schema.options",),
+        ("schema.system",),
         ("schema", "yaml_format"),
         ("messages", "positions"),
         ("faults", "samples", "assumptions"),
@@ -204,6 +207,10 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ),
         ("explanation.repair", "figures.curves", "figures.simulated", "figures.prices", "figures.plans"),
         ("explanation.explain", "figures.kinds"),
+    ),
+    "optimizer.jobs": (
+        ("requests", "documents", "replaying", "fitting"),
+        ("comparing", "figures", "simulating"),
     ),
     "optimizer.render": (
         ("text", "names", "columns", "estimates", "target_words", "section", "simulation_words"),
