@@ -264,6 +264,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.cli": (
         ("command",),
         ("solving", "asking", "batch_servers"),
+        ("replica_flags",),
         (
             "starting",
             "planning",
