@@ -157,7 +157,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.plan": (
         ("tabular", "reasons", "checks"),
         ("document",),
-        ("checks.facts",),
+        ("checks.facts", "shortages"),
         ("checks.names", "checks.service", "checks.totals", "checks.unserved"),
         ("checks.levels", "checks.queues"),
         ("build", "verify", "files", "proof"),
