@@ -37,6 +37,12 @@ settings.register_profile("thorough", settings.get_profile("default"), max_examp
 settings.load_profile("default")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave checks that take half a minute to collect unread where no slow check is run."""
+    unread = collection_path.name.endswith("_at_length.py") and config.option.markexpr == "not slow"
+    return True if unread else None
+
+
 @pytest.fixture(scope="session")
 def reference() -> Path:
     """The folder of reference data, which lies beside the repository and is not part of it."""

@@ -51,6 +51,9 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.starters": (("use_cases", "prices"), ("document",)),
     "optimizer.spec": (
         ("provenance", "stages"),
+        ("schema.accelerators", "schema.classes", "schema.profiles", "schema.servers"),
+        ("schema.options",),
+        ("schema.system",),
         ("schema", "yaml_format"),
         ("messages", "positions"),
         ("faults", "samples", "assumptions"),
@@ -154,7 +157,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.plan": (
         ("tabular", "reasons", "checks"),
         ("document",),
-        ("checks.facts",),
+        ("checks.facts", "shortages"),
         ("checks.names", "checks.service", "checks.totals", "checks.unserved"),
         ("checks.levels", "checks.queues"),
         ("build", "verify", "files", "proof"),
@@ -204,6 +207,10 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ),
         ("explanation.repair", "figures.curves", "figures.simulated", "figures.prices", "figures.plans"),
         ("explanation.explain", "figures.kinds"),
+    ),
+    "optimizer.jobs": (
+        ("requests", "documents", "replaying", "fitting"),
+        ("comparing", "figures", "simulating"),
     ),
     "optimizer.render": (
         ("text", "names", "columns", "estimates", "target_words", "section", "simulation_words"),
@@ -257,6 +264,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.cli": (
         ("command",),
         ("solving", "asking", "batch_servers"),
+        ("replica_flags",),
         (
             "starting",
             "planning",

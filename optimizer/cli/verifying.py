@@ -8,6 +8,8 @@ from optimizer.cli.solving import add_load, add_solving_flags, read_system, solv
 
 NOT_HELD = 4
 """Exit status where a plan or its proof does not hold, as for an answer that does not pass verification."""
+MOST_SHOWN = 10
+"""Mistakes shown one by one."""
 
 
 def _add_verify(parser: argparse.ArgumentParser) -> None:
@@ -28,12 +30,17 @@ def _verify(arguments: argparse.Namespace) -> int:
 
     plan = load_plan(arguments.plan)
     proof = None if arguments.proof is None else load_proof(arguments.proof)
-    found = verify_plan(plan, read_system(arguments, solving_options(arguments)), proof)
+    system = read_system(arguments, solving_options(arguments))
+    found = verify_plan(plan, system, proof)
     if arguments.json:
         print_json({"holds": not found.wrong, "wrong": found.wrong, "open": found.open_points})
         return NOT_HELD if found.wrong else 0
-    for line in found.wrong:
+    for line in found.wrong[:MOST_SHOWN]:
         tell(f"inferplan: error: {line}")
+    if len(found.wrong) > MOST_SHOWN:
+        tell(f"inferplan: error: {len(found.wrong) - MOST_SHOWN} more; --json shows all")
+    if any(len(pools) > 1 for pools in plan.allocations.values()) and not system.options.heterogeneous:
+        tell("inferplan: note: this is a mixed plan; if it was solved with --mixed, verify it with --mixed")
     for line in found.open_points:
         tell(f"inferplan: note: {line}")
     if found.wrong:

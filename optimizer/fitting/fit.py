@@ -72,8 +72,7 @@ def fit(
     limits = options.settings.limits()
     everything = [*kept, *held_out]
     figures = play_all([Replay.of(run, limits, MANY_REQUESTS) for run in everything], [law])[0]
-    fitted, held = figures[: len(kept)], figures[len(kept) :]
-    left_out = _left_out(problem, solution, kept, progress) if options.leave_out else {}
+    held = figures[len(kept) :]
     warnings = [
         *dropped,
         *_shape_warnings(kept),
@@ -85,10 +84,10 @@ def fit(
         standard_errors=_perf_parms(solution.names, solution.standard_errors()),
         condition_number=min(solution.condition(), 1e15),
         fitted_terms=tuple(BY_NAME[name].key for name in solution.names),
-        errors=errors_of(kept, fitted),
+        errors=errors_of(kept, figures[: len(kept)]),
         held_out=_of_rates(held_out, held),
         held_out_throughput=_of_throughput(held_out, held),
-        left_out=left_out,
+        left_out=_left_out(problem, solution, kept, progress) if options.leave_out else {},
         warnings=tuple(dict.fromkeys(warnings)),
     )
     return FittedProfile(

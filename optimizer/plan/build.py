@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
-from optimizer.candidates import Candidates, CandidateTable, Rejection
+from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.finder import COUNT_TOLERANCE, Measured, measure_pairs
 from optimizer.plan.document import (
     CapacityUse,
@@ -15,15 +15,8 @@ from optimizer.plan.document import (
     Plan,
     Pool,
     TargetFigure,
-    Unserved,
 )
-from optimizer.plan.reasons import (
-    NO_ACCELERATOR,
-    STOPPED_UNLIMITED,
-    Shortage,
-    rejection_reason,
-    shortage_reason,
-)
+from optimizer.plan.shortages import unserved_with_reason
 from optimizer.queueing.measures import MEANS
 from optimizer.queueing.table import QUEUE_MODELS
 from optimizer.solvers.formulation import served_in_full
@@ -44,7 +37,7 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
             pools.setdefault(name, ())
     used = units_used(problem, solution.replicas, len(candidates.arrays.type_names))
     unserved = tuple(
-        _unserved(candidates, problem, int(s), used, float(fraction[s]))
+        unserved_with_reason(candidates, problem, int(s), used, float(fraction[s]))
         for s in np.flatnonzero(~served_in_full(problem, solution.replicas))
     )
     value = solution.level(VALUE)
@@ -90,67 +83,70 @@ def _served_fraction(problem: Problem, replicas: IntArray, carried_rps: FloatArr
 
 
 def _pools(candidates: Candidates, problem: Problem, replicas: IntArray) -> dict[str, tuple[Pool, ...]]:
-    """Return the pools of every server that has any.
-
-    The load splits in proportion to the pools' largest rates, so that each runs at the same share of its own
-    (eq. 49); a server whose pools cannot carry all of it gives them what they can.
-    """
-    table, arrays = problem.table, candidates.arrays
-    chosen = np.flatnonzero(replicas)
-    count, server = replicas[chosen], table.server[chosen]
-    most = table.max_rate_rps[chosen] * count
-    together = np.bincount(server, most, minlength=len(problem.priority))[server]
-    load = problem.load_rps[server]
-    carried = (
-        np.where(load >= together * (1 - COUNT_TOLERANCE), np.minimum(load, together), load) * most / together
-    )
-    figures = {name: getattr(table, name)[chosen] for name in ("itl_ms", "ttft_ms", "utilization", "loss")}
-    figures["wait_ms"] = np.zeros(len(chosen))  # where there is no load nothing waits
-    loaded = np.flatnonzero(carried > 0)
+    """Return the pools of every server that has any."""
+    arrays, chosen = candidates.arrays, np.flatnonzero(replicas)
+    table, count = problem.table.take(chosen), replicas[chosen]
+    most_rps, carried_rps = _shared_loads(problem, table, count)
+    loaded = np.flatnonzero(carried_rps > 0)
     measured = measure_pairs(
         arrays,
-        server[loaded],
-        table.accelerator[chosen[loaded]],
-        table.max_batch[chosen[loaded]],
-        carried[loaded] / count[loaded],
+        table.server[loaded],
+        table.accelerator[loaded],
+        table.max_batch[loaded],
+        carried_rps[loaded] / count[loaded],
     )
-    for name, values in figures.items():
-        values[loaded] = getattr(measured.performance, name)
-    figures_of = dict(
-        zip(loaded.tolist(), _target_figures(arrays, server[loaded], measured.targets), strict=True)
+    figures = _figures(table, loaded, measured)
+    targets = dict(
+        zip(
+            loaded.tolist(),
+            _target_figures(arrays, table.server[loaded], measured.targets),
+            strict=True,
+        )
     )
-    collected = _collected(candidates, table.take(chosen), loaded, measured)
-    rows = zip(
-        server.tolist(),
-        table.accelerator[chosen].tolist(),
-        count.tolist(),
-        table.max_batch[chosen].tolist(),
-        (table.cost_per_replica[chosen] * count).tolist(),
-        (carried * SECONDS_PER_MINUTE).tolist(),
-        (most * SECONDS_PER_MINUTE).tolist(),
-        strict=True,
-    )
-    shown = {name: values.tolist() for name, values in figures.items()}
+    collected = _collected(candidates, table, loaded, measured)
     pools: dict[str, tuple[Pool, ...]] = {}
-    for i, (s, a, replicas_here, max_batch, cost, rate_rpm, max_rate_rpm) in enumerate(rows):
-        mine = {name: values[i] for name, values in shown.items()}
+    for i, (s, a) in enumerate(zip(table.server.tolist(), table.accelerator.tolist(), strict=True)):
+        batch = int(table.max_batch[i])
         pool = Pool(
             accelerator=arrays.accelerator_names[a],
-            num_replicas=replicas_here,
-            max_batch=max_batch,
-            cost_cents_per_h=cost,
-            arrival_rate_rpm=rate_rpm,
-            max_arrival_rate_rpm=max_rate_rpm,
-            **mine,
-            targets=figures_of.get(i, ()),
+            num_replicas=int(count[i]),
+            max_batch=batch,
+            cost_cents_per_h=float(table.cost_per_replica[i] * count[i]),
+            arrival_rate_rpm=float(carried_rps[i] * SECONDS_PER_MINUTE),
+            max_arrival_rate_rpm=float(most_rps[i] * SECONDS_PER_MINUTE),
+            **figures[i],
+            targets=targets.get(i, ()),
             **collected[i],
             estimated=candidates.estimated(s, a),
             provenance=candidates.provenance(s, a),
-            outside=candidates.outside(s, a, mine["utilization"] * max_batch),
+            outside=candidates.outside(s, a, figures[i]["utilization"] * batch),
         )
         name = arrays.server_names[s]
         pools[name] = (*pools.get(name, ()), pool)
     return pools
+
+
+def _shared_loads(problem: Problem, table: CandidateTable, count: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Return the most that each pool can carry and what it carries [requests/s].
+
+    The load splits in proportion to the pools' largest rates, so that each runs at the same share of its own
+    (eq. 49); a server whose pools cannot carry all of it gives them what they can.
+    """
+    most = table.max_rate_rps * count
+    together = np.bincount(table.server, most, minlength=len(problem.priority))[table.server]
+    load = problem.load_rps[table.server]
+    is_too_much = load >= together * (1 - COUNT_TOLERANCE)
+    return most, np.where(is_too_much, np.minimum(load, together), load) * most / together
+
+
+def _figures(table: CandidateTable, loaded: IntArray, measured: Measured) -> list[dict[str, Any]]:
+    """Return the means of each pool at its load, or those of its candidate where it has none."""
+    figures = {name: getattr(table, name).copy() for name in ("itl_ms", "ttft_ms", "utilization", "loss")}
+    figures["wait_ms"] = np.zeros(len(table))  # where there is no load nothing waits
+    for name, values in figures.items():
+        values[loaded] = getattr(measured.performance, name)
+    columns = {name: values.tolist() for name, values in figures.items()}
+    return [{name: values[i] for name, values in columns.items()} for i in range(len(table))]
 
 
 def _collected(
@@ -214,60 +210,3 @@ def _changes(candidates: Candidates, pools: dict[str, tuple[Pool, ...]]) -> tupl
 
 def _placed(item: AllocationData | Pool) -> dict[str, object]:
     return {"accelerator": item.accelerator, "numReplicas": item.num_replicas}
-
-
-# --- reasons -------------------------------------------------------------------------------------------
-
-
-def _unserved(candidates: Candidates, problem: Problem, s: int, used: IntArray, fraction: float) -> Unserved:
-    first, last = np.searchsorted(problem.table.server, [s, s + 1])
-    mine = np.arange(first, last)[problem.full[first:last]]
-    if len(mine):
-        reason, detail = _shortage(candidates, problem, problem.table.take(mine), used)
-    else:
-        reason, detail = nearest_miss(candidates, s)
-    return Unserved(
-        server=candidates.arrays.server_names[s],
-        priority=int(problem.priority[s]),
-        reason=reason,
-        detail=detail,
-        served_fraction=fraction,
-    )
-
-
-def _shortage(
-    candidates: Candidates, problem: Problem, mine: CandidateTable, used: IntArray
-) -> tuple[str, str]:
-    """Name the accelerator for which the fewest units are missing."""
-    if problem.capacity is None:
-        return STOPPED_UNLIMITED
-    left = (problem.capacity[mine.kind] - used[mine.kind]).astype(np.int64)
-    c = int(np.lexsort((mine.units, mine.units - left))[0])
-    kind = candidates.arrays.type_names[mine.kind[c]]
-    return shortage_reason(
-        Shortage(
-            accelerator=candidates.arrays.accelerator_names[mine.accelerator[c]],
-            type=kind,
-            num_replicas=int(mine.num_replicas[c]),
-            units=int(mine.units[c]),
-            left=int(left[c]),
-            limit=int(problem.capacity[mine.kind[c]]),
-            is_listed=kind in candidates.system.capacity,
-        )
-    )
-
-
-def nearest_miss(candidates: Candidates, s: int) -> tuple[str, str]:
-    """Name the rejection that misses by the smallest factor."""
-    rejections = list(candidates.rejections(s))
-    if not rejections:
-        return NO_ACCELERATOR
-    labels = {item.reason for item in rejections if item.reason != "not_allowed"} or {"not_allowed"}
-    return rejection_reason(min(rejections, key=_miss), labels, len(rejections))
-
-
-def _miss(rejection: Rejection) -> tuple[bool, bool, float]:
-    """Return a key that puts measured misses first, by their factor, and what is not allowed last."""
-    if rejection.factor is None:
-        return True, rejection.reason == "not_allowed", 0.0
-    return False, False, rejection.factor

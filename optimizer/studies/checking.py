@@ -12,7 +12,7 @@ import numpy as np
 
 from optimizer.candidates import find_candidates
 from optimizer.errors import SpecError
-from optimizer.plan.build import nearest_miss
+from optimizer.plan.shortages import nearest_miss
 from optimizer.profiles import load_catalogue
 from optimizer.profiles.requested import check_request
 from optimizer.spec.examination import examine

@@ -3,13 +3,15 @@
 from functools import cache
 
 import pytest
-from synthetic import FULL, REFERENCE, SHAPES, sweep
+from synthetic import FULL, LIMITS, REFERENCE, SHAPES, sweep
 
 from optimizer.errors import FitError
+from optimizer.fitting.accuracy import errors_of
 from optimizer.fitting.fit import FitOptions, Key, fit
 from optimizer.fitting.parameters import BY_NAME, REFERENCE_LAW
 from optimizer.fitting.profile import FittedProfile
 from optimizer.fitting.readers.report import Benchmark
+from optimizer.fitting.replay import Replay
 from optimizer.fitting.runs import BenchmarkRun
 from optimizer.fitting.server import ServerSettings
 from optimizer.simulation.law import IterationCoefficients
@@ -64,8 +66,11 @@ def test_predictions_of_the_fitted_runs_are_as_near_as_the_noise() -> None:
     errors = fitted(FULL, 0.02).fit.errors
     assert 0.005 < errors.itl < 0.03
     assert errors.runs == 4 * len(SHAPES)
-    # A run of 20 s is one draw of its requests, and what is predicted the mean over several.
-    assert fitted(FULL, 0.0).fit.errors.itl < 0.01
+    # The runs are one draw of their requests; what a profile predicts is the mean over several.
+    exact = fitted(FULL, 0.0)
+    runs = [point.run() for point in exact.points]
+    law = IterationCoefficients(**{name: getattr(exact.iteration, name) for name in BY_NAME})
+    assert errors_of(runs, [Replay.of(run, LIMITS).play(law) for run in runs]).itl < 0.006
 
 
 def test_shapes_that_are_left_out_are_predicted_from_the_others() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from optimizer import find_candidates, load_system, solve
+from optimizer.cli import verifying
 from optimizer.cli.main import main
 from optimizer.errors import SpecError
 from optimizer.generate import generate_system
@@ -107,7 +108,7 @@ def test_partial_service_leaves_what_a_policy_decides_without_multipliers() -> N
 
 
 def test_solve_writes_a_proof_that_verify_checks(
-    tmp_path: Path, specs: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, specs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan, proof = str(tmp_path / "plan.json"), str(tmp_path / "proof.json")
     path = str(specs / "small")
@@ -117,8 +118,15 @@ def test_solve_writes_a_proof_that_verify_checks(
     assert "the plan holds; the bound" in capsys.readouterr().out
     text = Path(plan).read_text()
     assert "multipliers" not in text
+    capsys.readouterr()
     assert main(["verify", plan, path, "--unlimited"]) == 4
-    assert capsys.readouterr().err.startswith("inferplan: error: ")
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith("inferplan: error: ")
+    assert said[-1].endswith("if it was solved with --mixed, verify it with --mixed")
+    monkeypatch.setattr(verifying, "MOST_SHOWN", 2)
+    assert main(["verify", plan, path, "--unlimited"]) == 4
+    shown = capsys.readouterr().err.splitlines()
+    assert shown == [*said[:2], f"inferplan: error: {len(said) - 3} more; --json shows all", said[-1]]
     assert main(["verify", plan, path, "--mixed", "--proof", plan]) == 2
     assert len(load_proof(proof).levels) == len(Plan.model_validate_json(text).levels)
 

@@ -5,31 +5,22 @@ The routes of the reference are not in the document; they get bodies of every sh
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import schemathesis
 from api_clients import Server, client, serving
 from fastapi.testclient import TestClient
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from schemathesis.specs.openapi import checks
+from openapi_checks import LIMITS, described, hold_to_the_document, quick
 
-from rest_server.app import create_app
-from rest_server.settings import Settings
 from rest_server.v1 import examples as api_examples
 
-TIMEOUT_S = 20
-LIMITS: dict[str, Any] = {"stateful": True, "request_timeout_s": TIMEOUT_S - 5, "max_batch": 512}
-SCHEMA = schemathesis.openapi.from_dict(create_app(Settings(**LIMITS)).openapi())
-SAMPLED = schemathesis.openapi.from_dict(SCHEMA.raw_schema)
+if TYPE_CHECKING:
+    import schemathesis
+
+SAMPLED = described()
 SAMPLED.config.phases.coverage.enabled = False  # the systematic part takes most of the time
-NOT_ASKED = [
-    checks.positive_data_acceptance,  # a document can be well-formed and contradict itself
-    checks.negative_data_rejection,  # keys are matched in any case, null is absent, the path gives the name
-]
-quick = settings(max_examples=5, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
-long = settings(quick, max_examples=300)
 
 
 @pytest.fixture(scope="module")
@@ -44,22 +35,6 @@ def test_every_answer_is_one_that_the_document_describes(
     case: "schemathesis.Case[Any]", live: Server
 ) -> None:
     hold_to_the_document(case, live)
-
-
-@pytest.mark.slow
-@SCHEMA.parametrize()
-@long
-def test_every_answer_to_many_questions_is_one_that_the_document_describes(
-    case: "schemathesis.Case[Any]", live: Server
-) -> None:
-    hold_to_the_document(case, live)
-
-
-def hold_to_the_document(case: "schemathesis.Case[Any]", live: Server) -> None:
-    foreign = [] if case.path.startswith("/v1/") else [checks.unsupported_method]  # 404, as the reference
-    case.call_and_validate(
-        base_url=f"http://127.0.0.1:{live.port}", excluded_checks=NOT_ASKED + foreign, timeout=TIMEOUT_S
-    )
 
 
 # --- the reference's routes ----------------------------------------------------------------------------

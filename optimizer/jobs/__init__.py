@@ -1,0 +1,55 @@
+"""One function per user job: the command line and the service parse, call one of these, and render.
+
+The rules of a job stand here once. What contradicts itself in a request is a `RequestError` in terms of the
+fields of this module; the command line says it in terms of its flags, the service in terms of its documents.
+"""
+
+from optimizer.batch_rows import analyze_batch, size_batch
+from optimizer.candidates import find_candidates
+from optimizer.jobs.comparing import CompareRequest, compare_plans
+from optimizer.jobs.documents import check_documents, start_document, verify_plan
+from optimizer.jobs.figures import FigureRequest, show_figure
+from optimizer.jobs.fitting import add_profile, fit_reports, predict_points, show_fit
+from optimizer.jobs.replaying import ReplayRequest, replay_loads
+from optimizer.jobs.requests import LoadChange, RequestError, SolveOptions
+from optimizer.jobs.simulating import RepairRequest, SimulateRequest, repair_plan, simulate_plan
+from optimizer.pipeline import Timings, solve
+from optimizer.replica import analyze_replicas, size_replicas
+from optimizer.simulation.replicas import Effort
+from optimizer.studies.explanation.explain import explain
+from optimizer.studies.reports.report import make_report
+from optimizer.studies.simulation.replicas import simulate_replica
+
+__all__ = [
+    "CompareRequest",
+    "Effort",
+    "FigureRequest",
+    "LoadChange",
+    "RepairRequest",
+    "ReplayRequest",
+    "RequestError",
+    "SimulateRequest",
+    "SolveOptions",
+    "Timings",
+    "add_profile",
+    "analyze_batch",
+    "analyze_replicas",
+    "check_documents",
+    "compare_plans",
+    "explain",
+    "find_candidates",
+    "fit_reports",
+    "make_report",
+    "predict_points",
+    "repair_plan",
+    "replay_loads",
+    "show_figure",
+    "show_fit",
+    "simulate_plan",
+    "simulate_replica",
+    "size_batch",
+    "size_replicas",
+    "solve",
+    "start_document",
+    "verify_plan",
+]

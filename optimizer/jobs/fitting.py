@@ -1,0 +1,71 @@
+"""Profiles from benchmarks: fit, predict, add to a system, show."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from optimizer.studies.figures.document import Figure
+
+if TYPE_CHECKING:
+    from optimizer.fitting.fit import FitOptions
+    from optimizer.fitting.prediction import Predicted
+    from optimizer.fitting.profile import FittedProfile
+
+
+def fit_reports(
+    paths: Sequence[str], options: "FitOptions", progress: Callable[[str], None] = lambda _: None
+) -> "FittedProfile":
+    """Return the profile that fits the runs of some benchmark reports best.
+
+    Raises:
+        FitError: a report is not known or incomplete, or too little was measured.
+        SpecError: a file cannot be read.
+    """
+    from optimizer.fitting.fit import fit
+    from optimizer.fitting.readers.table import read_benchmark
+
+    return fit([read_benchmark(path) for path in paths], options, progress)
+
+
+def predict_points(profile: str, points: str) -> "list[Predicted]":
+    """Return what a fitted profile predicts for the rows of a file of points, or the runs of a report.
+
+    Raises:
+        FitError: the profile is none, or a row is wrong.
+        SpecError: a file cannot be read.
+    """
+    from optimizer.fitting.prediction import predict
+    from optimizer.fitting.profile import read_profile
+    from optimizer.fitting.readers.table import read_benchmark
+
+    return predict(read_profile(profile), read_benchmark(points).runs)
+
+
+def add_profile(profile: str, system: str, model: str | None, accelerator: str | None) -> dict[str, Any]:
+    """Return a system as one document, in plain values, with a fitted profile in it.
+
+    Raises:
+        FitError: the profile is none.
+        SpecError: the system cannot be read, or has no such accelerator.
+    """
+    from optimizer.fitting.adding import with_profile
+    from optimizer.fitting.profile import read_profile
+    from optimizer.spec.files import read_parts
+    from optimizer.spec.system import joined_document, load_system
+
+    fitted = read_profile(profile)
+    document = with_profile(joined_document(read_parts(system)), fitted, model, accelerator)
+    load_system(document)  # what contradicts itself is not passed on
+    return document
+
+
+def show_fit(profile: str) -> Figure:
+    """Return the figure of a fitted profile: measured beside predicted.
+
+    Raises:
+        FitError: the profile is none.
+        SpecError: it cannot be read.
+    """
+    from optimizer.fitting.profile import read_profile
+    from optimizer.studies.figures.fits import fit_figure
+
+    return fit_figure(read_profile(profile))

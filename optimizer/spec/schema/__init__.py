@@ -1,0 +1,31 @@
+"""The documents as immutable pydantic models: one schema for YAML, JSON, Python and REST.
+
+Wire names are those of the reference, llm-inferno (docs/glossary.md), matched in any case; Python names carry
+the unit (``arrival_rate_rpm``). Unknown keys, wrong types, NaN and infinity are errors with their path.
+"""
+
+from optimizer.spec.schema.accelerators import Accelerator, Capacity, Power
+from optimizer.spec.schema.classes import LatencyTarget, ModelTarget, ServiceClass
+from optimizer.spec.schema.options import OptimizerOptions, SaturationPolicy
+from optimizer.spec.schema.profiles import DEFAULT_MAX_BATCH, EstimateEnd, EstimateSettings, ModelProfile
+from optimizer.spec.schema.servers import AllocationData, Load, Server
+from optimizer.spec.schema.system import SystemSpec
+
+__all__ = [
+    "DEFAULT_MAX_BATCH",
+    "Accelerator",
+    "AllocationData",
+    "Capacity",
+    "EstimateEnd",
+    "EstimateSettings",
+    "LatencyTarget",
+    "Load",
+    "ModelProfile",
+    "ModelTarget",
+    "OptimizerOptions",
+    "Power",
+    "SaturationPolicy",
+    "Server",
+    "ServiceClass",
+    "SystemSpec",
+]

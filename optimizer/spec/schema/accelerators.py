@@ -1,0 +1,56 @@
+"""Documents of accelerators: what can be bought, and how many units exist."""
+
+from pydantic import Field
+
+from optimizer.documents import (
+    Cost,
+    Count,
+    Document,
+    Gigabytes,
+    GigabytesPerSecond,
+    Name,
+    Share,
+    SliceCount,
+    Watts,
+)
+
+
+class Power(Document):
+    """Power curve of an accelerator: piecewise linear in the utilisation."""
+
+    idle_w: Watts = Field(0.0, alias="idle")
+    """Power when idle [W]."""
+    full_w: Watts = Field(0.0, alias="full")
+    """Power at full utilisation [W]."""
+    mid_power_w: Watts = Field(0.0, alias="midPower")
+    """Power at the inflection point [W]."""
+    mid_utilization: Share = Field(0.0, alias="midUtil")
+    """Utilisation at the inflection point, 0 … 1."""
+
+
+class Accelerator(Document):
+    """A purchasable slice: one or more cards of one type (``4xA100``)."""
+
+    name: Name
+    """Unique name."""
+    type: Name
+    """The kind in stock; capacities are counted per type."""
+    multiplicity: SliceCount = 1
+    """Cards (units of the type) in the slice."""
+    memory_gb: Gigabytes = Field(0.0, alias="memSize")
+    """Memory of the slice [GB]."""
+    memory_bandwidth_gb_per_s: GigabytesPerSecond = Field(0.0, alias="memBW")
+    """Memory bandwidth of the slice [GB/s]."""
+    power: Power = Power()
+    """Power curve."""
+    cost_cents_per_h: Cost = Field(0.0, alias="cost")
+    """Price of the slice [cents/h]."""
+
+
+class Capacity(Document):
+    """How many units of an accelerator type exist."""
+
+    type: Name
+    """The accelerator type."""
+    count: Count
+    """Units (cards)."""

@@ -1,0 +1,109 @@
+"""Documents of service classes: priorities and targets."""
+
+from collections.abc import Iterator
+from math import inf
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from optimizer.documents import Document, MaxLoss, Milliseconds, Name, Priority, TokensPerSecond
+from optimizer.queueing.measures import LATENCIES, MISSED, LatencyName, Measure
+from optimizer.queueing.performance import MS_PER_S
+
+
+class LatencyTarget(Document):
+    """A limit on the time to the whole answer."""
+
+    percentile: float | None = Field(None, gt=0, lt=100)
+    """Percentile at which it must hold; none: the mean."""
+    limit_ms: Milliseconds = Field(alias="ms", gt=0)
+    """The limit [ms]."""
+
+    @property
+    def measure(self) -> Measure:
+        """What it is about."""
+        return Measure("e2e", self.percentile)
+
+
+class ModelTarget(Document):
+    """Service-level targets of a model in a service class; 0 means no target."""
+
+    model: Name
+    """The model."""
+    itl_ms: Milliseconds = Field(0.0, alias="slo-itl")
+    """Inter-token latency [ms]."""
+    ttft_ms: Milliseconds = Field(0.0, alias="slo-ttft")
+    """Time to first token [ms]."""
+    e2e_ms: Milliseconds = Field(0.0, alias="slo-e2e")
+    """Time to the last token [ms]."""
+    user_tps: TokensPerSecond = Field(0.0, alias="slo-user-tps")
+    """Tokens/s that a user sees an answer grow by; the same as an inter-token latency of 1000 over it."""
+    tps: TokensPerSecond = Field(0.0, alias="slo-tps")
+    """Token throughput [tokens/s]; replaces the arrival rate as the load."""
+    percentile: float | None = Field(None, gt=0, lt=100)
+    """Percentile at which the latency targets must hold; none: the mean."""
+    goodput_share: float | None = Field(None, alias="goodputShare", gt=0, lt=1)
+    """Share of requests that must keep to all latency targets at once; excludes `percentile`."""
+    max_loss: MaxLoss | None = Field(None, alias="maxLoss")
+    """Largest share of requests that may find the queue full; absent: that of the options."""
+    latency: tuple[LatencyTarget, ...] = Field((), strict=False, exclude_if=lambda limits: not limits)
+    """Limits on the time to the whole answer, at several percentiles at once."""
+    max_rejected: MaxLoss | None = Field(None, alias="maxRejected", exclude_if=lambda share: share is None)
+    """Another name of `maxLoss`, for servers that turn requests away; one of the two."""
+
+    @model_validator(mode="after")
+    def _one_bound_on_loss(self) -> "ModelTarget":
+        if self.max_loss is not None and self.max_rejected is not None:
+            raise PydanticCustomError("two_losses", "maxLoss and maxRejected are the same; keep one")
+        return self
+
+    @property
+    def largest_loss(self) -> float | None:
+        """Largest share of requests that may be lost, by either name; none: that of the options."""
+        return self.max_loss if self.max_rejected is None else self.max_rejected
+
+    @model_validator(mode="after")
+    def _goodput_has_limits(self) -> "ModelTarget":
+        if self.goodput_share is not None and self.percentile is not None:
+            raise PydanticCustomError(
+                "goodput_percentile", "goodputShare and percentile exclude each other; keep one"
+            )
+        if self.goodput_share is not None and not self.request_limits():
+            raise PydanticCustomError(
+                "goodput_limits", "goodputShare needs a latency target that requests can keep to; add one"
+            )
+        return self
+
+    def request_limits(self) -> dict[LatencyName, float]:
+        """Return the limits on latencies [ms], by metric."""
+        limits: dict[LatencyName, float] = {}
+        for metric in LATENCIES:
+            limit = getattr(self, f"{metric}_ms")
+            if limit:
+                limits[metric] = limit
+        if self.user_tps:
+            limits["itl"] = min(limits.get("itl", inf), MS_PER_S / self.user_tps)
+        return limits
+
+    def latency_targets(self) -> Iterator[tuple[Measure, float]]:
+        """Yield what each latency target measures, once, and its limit."""
+        limits: dict[Measure, float] = {}
+        if self.goodput_share is not None:
+            limits[MISSED] = 1 - self.goodput_share
+        else:
+            for metric, limit in self.request_limits().items():
+                limits[Measure(metric, self.percentile)] = limit
+        for target in self.latency:
+            limits[target.measure] = min(limits.get(target.measure, inf), target.limit_ms)
+        yield from limits.items()
+
+
+class ServiceClass(Document):
+    """A class of service: its priority and its targets by model."""
+
+    name: Name
+    """Unique name."""
+    priority: Priority = 100
+    """1 (highest) … 100 (lowest)."""
+    model_targets: tuple[ModelTarget, ...] = Field((), alias="modelTargets", strict=False, fail_fast=True)
+    """Targets by model."""

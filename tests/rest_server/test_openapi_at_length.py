@@ -1,0 +1,29 @@
+"""schemathesis at length; `conftest` leaves this file unread where no slow check is run."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from api_clients import Server, serving
+from hypothesis import settings
+from openapi_checks import LIMITS, described, hold_to_the_document, quick
+
+if TYPE_CHECKING:
+    import schemathesis
+
+SCHEMA = described()
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[Server]:
+    with serving(**LIMITS) as found:
+        yield found
+
+
+@pytest.mark.slow
+@SCHEMA.parametrize()
+@settings(quick, max_examples=300)
+def test_every_answer_to_many_questions_is_one_that_the_document_describes(
+    case: "schemathesis.Case[Any]", live: Server
+) -> None:
+    hold_to_the_document(case, live)
