@@ -160,7 +160,7 @@ def fill_up(server: BatchServer, rate: float, starts: FloatArray) -> bool:
 def left_over(
     server: BatchServer, rate: float, limit: float, spacing: float, starts: FloatArray
 ) -> tuple[float, FloatArray]:
-    """Return how often full services leave so many over, and requests that come in those too long to look at.
+    """Return requests that come where too many are left over to look at, and how often fewer are, by number.
 
     Who finds so many ahead is beyond the limit, whatever comes; they need not be looked at one by one.
     """
@@ -244,7 +244,8 @@ def beyond_in_service(
     if room <= 0:
         return total
     carried, queue = np.zeros(max(last_room, 1)), np.zeros(room)
-    carried[:last_room] = first[:last_room]
+    for left in range(last_room):
+        carried[left] = first[left]
     chances, before, scratch = np.empty(64), np.empty(room + size), np.empty((5, size + 1))
     fill_at_most(rate * max(limit - full_ms, 0.0), scratch[1])
     pending = server.trigger == OLDEST and window > 0 and window + full_ms > limit
