@@ -1,7 +1,9 @@
 """Work on several items at once, in the one place that knows how many threads there may be."""
 
+import multiprocessing
 import os
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -34,3 +36,31 @@ def as_done(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterato
 
     pool = Parallel(n_jobs=min(thread_count(), max(len(items), 1)), prefer="threads", return_as="generator")
     yield from pool(delayed(work)(item) for item in items)
+
+
+def may_start_processes() -> bool:
+    """Return whether this process may have others work for it, and there is more than one core for them."""
+    return thread_count() > 1 and not multiprocessing.current_process().daemon
+
+
+def in_processes(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
+    """Yield what comes of each item, in their order; for work in which Python itself takes its time.
+
+    Items are taken when a process is near to them. The processes take seconds to start when they are first
+    wanted, and stay for the next time. Work, items and results are sent to and fro.
+    """
+    from joblib import Parallel, delayed
+
+    pool = Parallel(n_jobs=thread_count(), backend="loky", return_as="generator", batch_size=1)
+    yield from pool(delayed(work)(item) for item in items)
+
+
+def start_processes(wake: Callable[[int], None]) -> None:
+    """Have the processes started while other work goes on; each does some work that loads what it needs."""
+    if may_start_processes():
+        threading.Thread(target=wake_processes, args=(wake,), name="start-processes", daemon=True).start()
+
+
+def wake_processes(wake: Callable[[int], None]) -> None:
+    """Wait until the processes have started, and have done some work that loads what they need."""
+    list(in_processes(wake, range(thread_count())))

@@ -25,10 +25,12 @@ SINGLE_SHARE = 0.2
 """Part of the time left for the plan of one accelerator per server, where the mixed one is not proved."""
 LEAST_SINGLE_S = 0.5
 """Time that it gets at least, or as much as there was in all if that is less [s]."""
-PATTERNS_SHARE = 0.2
-"""Part of the time left that patterns get before numbers of replicas: enough for what is easy for them."""
-KNOWN_SHARE = 0.7
+PATTERNS_SHARE = 0.6
+"""Part of the time left in which patterns have to prove the service, or numbers of replicas come next."""
+KNOWN_SHARE = 0.8
 """The same where the answer to a problem that differs in one thing is known, which patterns make use of."""
+ROUNDING = 1e-9
+"""Relative distance of value and bound that is rounding."""
 REPLICAS_SHARE = 0.5
 """Part of the time left that numbers of replicas get then, before patterns get the rest."""
 
@@ -95,7 +97,7 @@ def _by_either(
         best = replace(solve_milp(problem, session, deadline.share(KNOWN_SHARE)), by_replicas=True)
     else:
         first = PATTERNS_SHARE if known is None else KNOWN_SHARE
-        found = solve_patterns(problem, deadline.share(first), known, all_or_nothing=True)
+        found = solve_patterns(problem, deadline, known, serve_by=deadline.share(first))
         if found.status is Status.optimal or deadline.passed:
             return found
         # Not begun from what patterns found in their time: equal answers would depend on the machine.
@@ -145,4 +147,5 @@ def _joined(problem: Problem, first: Solution, second: Solution) -> Solution:
         bound = min(max(known), level.value) if known else None
         levels.append(Level(level.name, level.value, bound))
         runs = [run for run in runs if run.levels[i].value <= level.value * (1 + 1e-9) + 1e-9]
-    return replace(best, levels=tuple(levels))
+    proved = all(level.gap is not None and level.gap <= ROUNDING for level in levels)
+    return replace(best, levels=tuple(levels), status=Status.optimal if proved else best.status)

@@ -31,25 +31,28 @@ class Known:
     with_less: Problem | None = None
     """The other problem, if the one at hand differs in that some candidates of it carry more."""
 
-    def is_new(self, problem: Problem, server: int, rows: IntArray, counts: IntArray) -> bool:
-        """Return whether the other problem may not have a pattern of the one at hand.
+    def carried_before(self, problem: Problem) -> FloatArray:
+        """Return what a replica of each candidate carries in the other problem [requests/s], shape (C,).
 
-        Args:
-            problem: the one at hand.
-            server: whose pattern it is.
-            rows: of the candidate table, those that the pattern takes replicas of.
-            counts: how many of each.
+        Minus infinity where that does not have the candidate, or not with any number of replicas.
         """
+        carried = np.full(len(problem.table), -np.inf)
         if self.with_less is None:
-            return True
+            return carried
         less, now = self.with_less.table, problem.table
-        carried = 0.0
-        for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
-            then = np.flatnonzero((less.server == server) & (less.accelerator == now.accelerator[row]))
-            if not len(then) or not less.meets_targets_below_max_rate[then[0]]:
-                return True
-            carried += count * float(less.max_rate_rps[then[0]])
-        return carried < float(problem.load_rps[server])
+        accelerators = 1 + max(int(table.accelerator.max(initial=0)) for table in (less, now))
+        then = {
+            pair: rate
+            for pair, rate, divisible in zip(
+                (less.server * accelerators + less.accelerator).tolist(),
+                less.max_rate_rps.tolist(),
+                less.meets_targets_below_max_rate.tolist(),
+                strict=True,
+            )
+            if divisible
+        }
+        pairs = (now.server * accelerators + now.accelerator).tolist()
+        return np.array([then.get(pair, -np.inf) for pair in pairs])
 
 
 def differing(problem: Problem, other: Problem) -> BoolArray:

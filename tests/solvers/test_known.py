@@ -1,6 +1,7 @@
 """Problems that differ in one thing from one that is solved: the same answers as without knowing of it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -124,11 +125,26 @@ def test_servers_differ_where_a_candidate_carries_more_and_only_there() -> None:
     assert not of_known.differing(problem, problem).any()
 
 
-def test_without_the_other_problem_every_pattern_may_be_new() -> None:
-    problem = a_problem(0)
+def test_replicas_carry_before_what_the_other_problem_says_and_nothing_without_it() -> None:
+    system = scarce_system(2)
+    candidates, _ = planned(system)
+    target = targets_of_servers(candidates, range(len(system.servers)))[0]
+    looser, problem = (
+        build_problem(relaxed(candidates, {target: target_ms(candidates, target) * factor}))
+        for factor in (3, 1)
+    )
     nobody = np.zeros(len(problem.priority), np.bool_)
-    known = Known(np.zeros(len(problem.table), np.int64), nobody, ())
-    assert known.is_new(problem, 0, np.array([0]), np.array([1]))
+    known = Known(np.zeros(len(looser.table), np.int64), nobody, ())
+    assert (known.carried_before(looser) == -np.inf).all()
+    before = replace(known, with_less=problem).carried_before(looser)
+    there = before > -np.inf
+    assert there.any()
+    assert (before[there] <= looser.table.max_rate_rps[there]).all()
+    assert (before[there] < looser.table.max_rate_rps[there]).any()
+    for c in np.flatnonzero(there):
+        less = problem.table
+        like = (less.server == looser.table.server[c]) & (less.accelerator == looser.table.accelerator[c])
+        assert less.max_rate_rps[like].tolist() == [before[c]]
 
 
 @pytest.mark.parametrize("seed", range(10))

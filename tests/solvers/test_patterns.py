@@ -107,11 +107,21 @@ def test_the_search_finds_the_cheapest_pattern_of_every_server_at_any_prices(see
     weight = parts.cost + prices[parts.kind] * parts.units
     found = search(parts, cases, weight, np.full(len(cases.server), np.inf))
     assert not found.cut.any()
+    exist = parts.limit * parts.divisor
     best = np.full(len(problem.priority), np.inf)
-    np.minimum.at(best, cases.server[found.case], found.weight + cases.value[found.case])
+    for case, part, count, cost in zip(found.case, found.part, found.count, found.weight, strict=True):
+        taken = np.bincount(parts.kind[part], count * parts.units[part] * (part >= 0), len(exist))
+        assert (count * parts.units[part] <= exist[parts.kind[part]]).all()
+        if (taken <= exist).all():
+            best[cases.server[case]] = min(best[cases.server[case]], cost + cases.value[case])
     for server in np.unique(cases.server):
         costs = []
         for pattern in every_pattern(problem, parts, int(server)):
+            taken = np.zeros(len(exist))
+            for part, count in pattern.items():
+                taken[parts.kind[part]] += count * parts.units[part]
+            if (taken > exist).any():
+                continue
             replicas = np.zeros(len(problem.table), np.int64)
             for part, count in pattern.items():
                 replicas[parts.row[part]] = count

@@ -9,11 +9,13 @@ from mixed_oracles import random_mixed_document
 
 from optimizer import Plan, System, find_candidates, load_system, solve
 from optimizer.generate import generate_system
+from optimizer.parallel import in_processes
 from optimizer.pipeline import choose
 from optimizer.plan import make_plan
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.levels import CHANGES
 from optimizer.solvers.problem import build_problem
+from optimizer.studies.explanation import answering
 from optimizer.studies.explanation.answering import Answer, Question, answered
 from optimizer.studies.explanation.before import Before
 from optimizer.studies.explanation.resolving import Inquiry
@@ -93,6 +95,26 @@ def assert_every_interval_holds(source: System) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_the_difference_of_two_optima_is_in_every_interval(seed: int, make: Make, *, mixed: bool) -> None:
     assert_every_interval_holds(make(seed, mixed=mixed))
+
+
+def test_answers_from_other_processes_are_those_of_full_solves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answering, "FIRST_SHARE", 0.0)
+    monkeypatch.setattr(answering, "MANY_LEFT", 1)
+    monkeypatch.setattr(answering, "may_start_processes", lambda: True)
+    sent = []
+    monkeypatch.setattr(
+        answering,
+        "in_processes",
+        lambda work, items: in_processes(work, (sent.append(item) or item for item in items)),
+    )
+    source = scarce_system(1, mixed=True)
+    before = Before(find_candidates(source), solve(source))
+    questions = questions_of(before)
+    answers = answered(before, questions, Inquiry(Deadline.after(60)))
+    assert sent
+    assert all(answer.interval is None for answer in answers.values())
+    for key, question in questions.items():
+        assert_the_truth_is_inside(before, before.plan, answers[key], solved(question))
 
 
 @pytest.mark.slow

@@ -92,9 +92,10 @@ def moved_on(
     for k in range(high + 1, top + 1):
         queue[k] = 0.0
     for c in range(1, min(reach, top - low) + 1):
-        share = chances[c]
-        for k in range(low, min(high, top - c) + 1):
-            queue[k + c] += share * before[k]
+        share, moving = chances[c], before[low : min(high, top - c) + 1]
+        to = queue[low + c :]
+        for k in range(len(moving)):
+            to[k] += share * moving[k]
     while top > low and queue[top] < NEGLIGIBLE:
         queue[top] = 0.0
         top -= 1

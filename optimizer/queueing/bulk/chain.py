@@ -121,13 +121,17 @@ def fill_starts(
     clock = server.trigger == CLOCK
     least = 0 if clock else 1
     longest = window if clock else service_ms(server, size)
+    pending = server.trigger == OLDEST and window > service_ms(server, size)
     most = max(largest_count(rate * longest), size)
     up = min(states - least, most)
     rows = np.zeros((states + 1 - least, size + up + 1))
     queue, out = np.empty(states + size + 2), np.empty(states + size + 2)
     chances, in_window = np.empty(most + 1), np.empty(size + 1)
     in_age, in_rest = np.empty(size + 1), np.empty(size + 1)
+    in_rests = np.empty((len(ages) if pending else 0, size + 1))
     fill_chances(rate * window, in_window)
+    for m in range(len(in_rests)):
+        fill_chances(rate * max(window - ages[m], 0.0), in_rests[m])
     reach = most
     for i in range(least, states + 1):
         n = min(i, size)
@@ -152,8 +156,8 @@ def fill_starts(
             queue[j] = 0.0
         if server.trigger != OLDEST or window == 0 or size == 1:
             add_started(server, rate, in_window, queue, out)
-        elif i > size and window > service_ms(server, size):
-            pending_rest(server, rate, i - size, ages, age_chances, queue, in_rest, out)
+        elif i > size and pending:
+            pending_rest(server, rate, i - size, ages, age_chances, queue, in_rests, in_rest, out)
         elif i > size:
             for j in range(i - size, size):
                 out[j] += queue[j]
@@ -177,7 +181,13 @@ def add_ages(
     after the B-th. Those that were left over before are older than any window that counts.
     """
     size, last = server.size, len(ages) - 1
-    before, behind, in_service = np.empty(size + 1), np.empty(size), np.empty(2 * size + 1)
+    before, coming, in_service = np.empty(size + 1), np.empty((last, size)), np.empty(2 * size + 1)
+    behind = np.empty((last, size + 1))
+    full_ms = service_ms(server, size)
+    for m in range(last):
+        fill_chances(rate * ages[m], coming[m])
+        fill_chances(rate * (full_ms - ages[m]), behind[m])
+    fill_chances(rate * full_ms, in_service)
     for i in range(1, len(starts)):
         n = min(i, size)
         left = i - n
@@ -185,18 +195,19 @@ def add_ages(
             continue
         service = service_ms(server, n)
         most = room_beside(server, n)
+        top = min(size, most - size + 1)
         if left > size:
-            fill_chances(rate * service, in_service)
-            for over in range(max(left - size, 1), min(size, most - size + 1)):
+            for over in range(max(left - size, 1), top):
                 chances[over, last] += starts[i] * in_service[size + over - left]
             continue
         for m in range(last):
             if ages[m] >= service:
                 continue
-            fill_chances(rate * (service - ages[m]), before)
-            fill_chances(rate * ages[m], behind)
-            rest, share = 1.0, starts[i] * weights[m] * rate * before[size - left]
-            for over in range(1, min(size, most - size + 1)):
-                here = max(rest, 0.0) if size + over == most else behind[over - 1]
-                rest -= behind[over - 1]
+            if i < size:
+                fill_chances(rate * (service - ages[m]), before)
+            share = starts[i] * weights[m] * rate * (before[size] if i < size else behind[m, size - left])
+            rest = 1.0
+            for over in range(1, top):
+                here = max(rest, 0.0) if size + over == most else coming[m, over - 1]
+                rest -= coming[m, over - 1]
                 chances[over, m] += share * here

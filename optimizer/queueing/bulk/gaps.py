@@ -42,9 +42,11 @@ def gap_visits(server: BatchServer, rate: float, behind: FloatArray) -> FloatArr
 
 
 @compiled_with_arrays
-def in_gap(rate: float, window: float, late: float) -> float:
-    """Return P(late < gap < window)."""
-    return max(math.exp(-rate * max(late, 0.0)) - math.exp(-rate * window), 0.0)
+def in_gap(rate: float, window: float, late: float, through: float) -> float:
+    """Return P(late < gap < window); `through` is P(gap > window)."""
+    if late >= window:
+        return 0.0
+    return max((math.exp(-rate * late) if late > 0 else 1.0) - through, 0.0)
 
 
 @entry_with_arrays
@@ -52,30 +54,31 @@ def gap_table(server: BatchServer, rate: float, limit: float, step: float) -> Fl
     """Return P(another comes in time and the answer is late) by requests there and by time left."""
     size, window = server.size, server.window_ms
     cells = int(limit / step) + 3
-    table = np.zeros((size + 1, cells))
+    table, gone = np.zeros((size + 1, cells)), np.empty(cells)
     wide = round(window / step)
     x = rate * step
     kept = math.exp(-x)
     old = (1 - kept * (1 + x)) / x if x > 1e-3 else x / 2 - x * x / 3
     new = 1 - kept - old
     through = math.exp(-rate * window)
+    for k in range(cells):
+        gone[k] = in_gap(rate, window, k * step, through)
     for n in range(size - 1, 0, -1):
         if n + 1 == size:
             full = service_ms(server, size)
             for k in range(cells):
-                table[n, k] = in_gap(rate, window, k * step - full)
+                table[n, k] = in_gap(rate, window, k * step - full, through)
             continue
         answer = window + service_ms(server, n + 1)
         going = 0.0
         for k in range(cells):
-            z = k * step
             if k > 0:
                 going = kept * going + new * table[n + 1, k] + old * table[n + 1, k - 1]
                 if k > wide:
                     cell = new * table[n + 1, k - wide] + old * table[n + 1, k - wide - 1]
                     going = max(going - through * cell, 0.0)
-            gone = in_gap(rate, window, z)
-            table[n, k] = gone + through * (in_gap(rate, window, z - answer) - gone) + going
+            closed = in_gap(rate, window, k * step - answer, through)
+            table[n, k] = gone[k] + through * (closed - gone[k]) + going
     return table
 
 
@@ -85,13 +88,18 @@ def fill_beyond_gap(
     in_clear: FloatArray, ahead: FloatArray, out: FloatArray,
 ) -> None:  # fmt: skip
     """Fill P(L > limit) by the place p in a batch that is collected from `clear` on."""
-    size = server.size
-    fill_chances(rate * clear, in_clear)
+    size, any_late = server.size, 0.0
     for n in range(1, size + 1):
         ahead[n] = beyond_gap(server, rate, n, limit - clear, gaps, step)
-    for p in range(size):
-        rest, chance = 1.0, 0.0
-        for c in range(size - 1 - p):
-            chance += in_clear[c] * ahead[p + 1 + c]
-            rest -= in_clear[c]
-        out[p] = chance + max(rest, 0.0) * ahead[size]
+        any_late = max(any_late, ahead[n])
+    out[:size] = 0.0
+    if any_late == 0:
+        return
+    fill_chances(rate * clear, in_clear)
+    rest = 1.0
+    for c in range(size):
+        out[size - 1 - c] += max(rest, 0.0) * ahead[size]
+        share, reached = in_clear[c], ahead[1 + c : size]
+        rest -= share
+        for p in range(len(reached)):
+            out[p] += share * reached[p]

@@ -26,10 +26,11 @@ def fill_long_run(rows: FloatArray, down: int, up: int, chances: FloatArray) -> 
     """
     count, lowest = len(chances), 0
     for n in range(count - 1, 0, -1):
-        leaving = 0.0
         first = max(n - down, 0)
-        for j in range(first, n):
-            leaving += rows[n, down + j - n]
+        mine = rows[n, down + first - n : down]
+        leaving = 0.0
+        for j in range(len(mine)):
+            leaving += mine[j]
         if leaving <= NEVER:
             lowest = n
             break
@@ -37,9 +38,9 @@ def fill_long_run(rows: FloatArray, down: int, up: int, chances: FloatArray) -> 
         for i in range(max(n - up, 0), n):
             share = rows[i, down + n - i] / leaving
             if share > 0:
-                shift = n - i
-                for j in range(down + first - n, down):
-                    rows[i, shift + j] += share * rows[n, j]
+                through = rows[i, down + first - i : down + n - i]
+                for j in range(len(mine)):  # over parts of rows, for several numbers to be added at once
+                    through[j] += share * mine[j]
     for n in range(lowest):
         chances[n] = 0.0
     chances[lowest] = 1.0

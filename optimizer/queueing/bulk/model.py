@@ -200,13 +200,7 @@ class BulkQueues(QueueModel):
         Raises:
             AnalysisError: without a limit to the queue it grows without end.
         """
-        rate, cv = rate_rps / MS_PER_S, float(self.arrival_cv[row])
-        line = self.line(row)
-        if cv != POISSON_CV:
-            return sampled(line, rate, cv)
-        if line.jobs != ALL_JOBS:
-            return working(line, rate)
-        return passing(line, rate) if line.stations else steady(line.server, rate)
+        return _long_run(self.line(row), rate_rps, float(self.arrival_cv[row]))
 
     def analyze(self, rate_rps: FloatArray) -> BulkPerformance:
         """Return means and distributions at arrival rates > 0, shape (R,).
@@ -243,30 +237,43 @@ class BulkQueues(QueueModel):
 
     def judge(self, row: int) -> "OneServer":
         """Return what tells of one of the servers whether it keeps to targets."""
-        return OneServer(self, row)
+        return OneServer(self.line(row), float(self.arrival_cv[row]))
 
 
 @dataclass(frozen=True, slots=True)
 class OneServer(Judge):
     """One of the servers."""
 
-    servers: BulkQueues
-    row: int
+    line: Line
+    arrival_cv: float
 
     def at(self, rate_rps: float) -> Callable[[Measure, float], float]:
         """Return what gives the excess over a limit on a measure at a rate, at most 0 where it is kept."""
-        return partial(_excess, self.servers.row_at(self.row, rate_rps))
+        return partial(_excess, _long_run(self.line, rate_rps, self.arrival_cv))
 
     def sure_rps(self, limits: Mapping[Measure, float]) -> float:
         """Return a rate up to which all targets hold, at every rate; 0 where none is known."""
-        line = self.servers.line(self.row)
-        if line.stations or line.jobs != ALL_JOBS or self.servers.arrival_cv[self.row] != POISSON_CV:
+        if not self.line.is_server_alone or self.arrival_cv != POISSON_CV:
             return 0.0
-        return MS_PER_S * surely_met_below(line.server, limits)
+        return MS_PER_S * surely_met_below(self.line.server, limits)
 
 
 LongRun = Steady | Sampled | Passing | Working
 """What one server is found to do at a rate."""
+
+
+def _long_run(line: Line, rate_rps: float, arrival_cv: float) -> LongRun:
+    """Return what a server does at a rate, with its stages.
+
+    Raises:
+        AnalysisError: without a limit to the queue it grows without end.
+    """
+    rate = rate_rps / MS_PER_S
+    if arrival_cv != POISSON_CV:
+        return sampled(line, rate, arrival_cv)
+    if line.jobs != ALL_JOBS:
+        return working(line, rate)
+    return passing(line, rate) if line.stations else steady(line.server, rate)
 
 
 def _most(line: Line) -> float:

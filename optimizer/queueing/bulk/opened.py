@@ -12,9 +12,12 @@ from optimizer.simulation.machine.compiling import compiled
 @compiled
 def pending_rest(
     server: BatchServer, rate: float, left: int, ages: FloatArray, age_chances: FloatArray, queue: FloatArray,
-    in_rest: FloatArray, out: FloatArray,
+    in_rests: FloatArray, in_rest: FloatArray, out: FloatArray,
 ) -> None:  # fmt: skip
-    """Add the batches of fewer than B behind a full one that left some over (eq. A7)."""
+    """Add the batches of fewer than B behind a full one that left some over (eq. A7).
+
+    `in_rests` holds how likely 0 … B come in what an age leaves of the window, by age.
+    """
     size, window = server.size, server.window_ms
     service = service_ms(server, size)
     capped = room_beside(server, size) < size
@@ -33,11 +36,11 @@ def pending_rest(
             for q in range(left, size):
                 fill_window(in_rest, q, size, share * queue[q], out)
         else:
-            fill_chances(rate * (window - ages[m]), in_rest)
-            filled = few
-            for c in range(size - left):
-                out[left + c] += share * in_rest[c]
-                filled -= in_rest[c]
+            filled, coming, to = few, in_rests[m, : size - left], out[left:size]
+            for c in range(len(coming)):
+                to[c] += share * coming[c]
+            for c in range(len(coming)):
+                filled -= coming[c]
             out[size] += share * max(filled, 0.0)
 
 

@@ -8,10 +8,13 @@ from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.answers import NEGLIGIBLE, fill_beyond, moments_between, moved_on, sort_up
 from optimizer.queueing.bulk.gaps import fill_beyond_gap
 from optimizer.queueing.bulk.pending import pending_share
-from optimizer.queueing.bulk.poisson import fill_at_most
-from optimizer.queueing.bulk.service import service_ms
-from optimizer.simulation.batches import COLLECT, GAP, INTERVAL, OLDEST, BatchServer
+from optimizer.queueing.bulk.poisson import fill_at_most, largest_count
+from optimizer.queueing.bulk.service import room_beside, service_ms
+from optimizer.simulation.batches import CLOCK, COLLECT, GAP, INTERVAL, OLDEST, BatchServer
 from optimizer.simulation.machine.compiling import compiled, compiled_with_arrays, entry_with_arrays
+
+UNLIKELY = 1e-12
+"""Share of the batches behind which a queue may be full and be taken for one that is not."""
 
 
 @compiled_with_arrays
@@ -116,11 +119,106 @@ def late_share(
     return total
 
 
+@compiled_with_arrays
+def kinds_of(
+    server: BatchServer, rate: float, starts: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the kinds of services: how long each takes, how often it leaves nobody over, and its room.
+
+    They ascend; the last is that of full batches, which may leave some over, and whose flow is 0. Where all
+    have the same room, it stands there once.
+    """
+    size, clock = server.size, server.trigger == CLOCK
+    apart = server.counts_system and fill_up(server, rate, starts)
+    kinds = size if apart or (not clock and server.slope_ms != 0) else 1
+    durations, flows, rooms = np.empty(kinds), np.zeros(kinds), np.empty(kinds if apart else 1)
+    for kind in range(kinds):
+        n = size + 1 - kinds + kind
+        durations[kind] = server.window_ms if clock else service_ms(server, n)
+        rooms[kind if apart else 0] = room_beside(server, n)
+        if n < size:
+            flows[kind] = starts[n]
+    return durations, flows, rooms
+
+
+@compiled
+def fill_up(server: BatchServer, rate: float, starts: FloatArray) -> bool:
+    """Say whether services that leave nobody over may fill what room is beside a full batch."""
+    room, chance = server.room - server.size, 0.0
+    if room <= 0:
+        return True
+    for n in range(1, server.size):
+        mean = rate * service_ms(server, n)
+        here = starts[n] * math.exp(room * math.log(mean) - mean - math.lgamma(room + 1.0))
+        for k in range(room, largest_count(mean) + 1):
+            chance += here
+            here *= mean / (k + 1)
+    return chance > UNLIKELY
+
+
+@compiled_with_arrays
+def left_over(
+    server: BatchServer, rate: float, limit: float, spacing: float, starts: FloatArray
+) -> tuple[float, FloatArray]:
+    """Return how often full services leave so many over, and requests that come in those too long to look at.
+
+    Who finds so many ahead is beyond the limit, whatever comes; they need not be looked at one by one.
+    """
+    size, states = server.size, len(starts) - 1
+    far, late, count = (int(limit / spacing) + 2) * size + 1, 0.0, states + 1
+    if far <= states and room_beside(server, size) > states:
+        for i in range(size + far, states + 1):
+            late += starts[i]
+        count = far + largest_count(rate * spacing)
+    else:
+        far = states + 1
+    first = np.zeros(count)
+    for i in range(min(far, states + 1 - size)):
+        first[i] = starts[size + i]
+    return late * rate * spacing, first
+
+
+@compiled_with_arrays
+def left_by_age(
+    server: BatchServer, ages: FloatArray, age_chances: FloatArray, carried: FloatArray, last: int
+) -> FloatArray:
+    """Return how often full services leave l < B over, whose window goes on after the next, by age and l."""
+    size, some, count = server.size, 0.0, 0
+    for left in range(1, min(size, last)):
+        some += carried[left]
+    if some > 1e-9:
+        while ages[count] < server.window_ms - service_ms(server, size):
+            count += 1
+    by_age = np.zeros((count, size))
+    for m in range(count):
+        for left in range(1, min(size, last)):
+            by_age[m, left] = carried[left] * age_chances[left, m]
+    return by_age
+
+
+@compiled
+def later_by_age(
+    server: BatchServer, rate: float, limit: float, u: float, rest: float, mean: float, ages: FloatArray,
+    by_age: FloatArray, scratch: FloatArray, chances: FloatArray, before: FloatArray,
+) -> float:  # fmt: skip
+    """Return how many more are late, `u` after a start, as the window of those left over goes on."""
+    size, total = server.size, 0.0
+    in_time = rest + service_ms(server, 1) <= limit
+    fill_beyond(server, rate, limit, rest, rest, scratch[1], scratch[2], scratch[0])
+    for m in range(len(by_age)):
+        moved_on(by_age[m], 0, size - 1, mean, chances, before)
+        if in_time:
+            over = server.window_ms - u - ages[m]
+            fill_beyond(server, rate, limit, rest, over, scratch[1], scratch[2], scratch[3])
+            for p in range(1, size):
+                total += by_age[m, p] * (scratch[3, p] - scratch[0, p])
+    return total
+
+
 @entry_with_arrays
 def beyond_in_service(
-    server: BatchServer, rate: float, limit: float, spacing: float, durations: FloatArray, flows: FloatArray,
-    rooms: FloatArray, first: FloatArray, ages: FloatArray, age_chances: FloatArray, gaps: FloatArray,
-    gap_step: float,
+    server: BatchServer, rate: float, limit: float, starts: FloatArray, ages: FloatArray,
+    age_chances: FloatArray, gaps: FloatArray, gap_step: float,
 ) -> float:  # fmt: skip
     """Return how many requests that come in a service are answered beyond a limit.
 
@@ -128,22 +226,23 @@ def beyond_in_service(
         server: the server.
         rate: arrivals [1/ms].
         limit: the limit [ms].
-        spacing: from the end of a service to that of the next, where B wait.
-        durations: of the services, ascending, those of full batches last.
-        flows: how often each begins and leaves nobody over; 0 for the last.
-        rooms: how many may wait during each, where they differ; else of all.
-        first: how often the last kind begins, by the number of those that it leaves over.
+        starts: how often a batch starts with i requests there, by i, as a share of all starts.
         ages: ages of the oldest that is left over [ms].
         age_chances: how likely these are, by the number left over.
         gaps: of `gap_table`.
         gap_step: of its times.
     """
-    size, window = server.size, server.window_ms
-    full_ms, longest = service_ms(server, size), durations[-1]
-    apart = len(rooms) > 1
+    size, window, full_ms = server.size, server.window_ms, service_ms(server, server.size)
+    spacing = window if server.trigger == CLOCK else full_ms
+    durations, flows, rooms = kinds_of(server, rate, starts)
+    total, first = left_over(server, rate, limit, spacing, starts)
+    if len(durations) == 1:
+        for i in range(size):
+            first[0] += starts[i]
+    longest, apart = durations[-1], len(rooms) > 1
     room, last_room = int(min(rooms[0], float(len(first)))), int(min(rooms[-1], float(len(first))))
     if room <= 0:
-        return 0.0
+        return total
     carried, queue = np.zeros(max(last_room, 1)), np.zeros(room)
     carried[:last_room] = first[:last_room]
     chances, before, scratch = np.empty(64), np.empty(room + size), np.empty((5, size + 1))
@@ -151,18 +250,11 @@ def beyond_in_service(
     pending = server.trigger == OLDEST and window > 0 and window + full_ms > limit
     jumps = pending or (server.trigger == GAP and window > 0)
     moments = moments_in_service(server, rate, limit, spacing, durations, 4 if jumps else 1)
-    open_ages = 0
-    if pending and last_room > 1 and carried[1:size].sum() > 1e-9:
-        while ages[open_ages] < window - full_ms:
-            open_ages += 1
-    by_age = np.zeros((open_ages, size))
-    for m in range(open_ages):
-        for left in range(1, min(size, last_room)):
-            by_age[m, left] = carried[left] * age_chances[left, m]
+    by_age = left_by_age(server, ages, age_chances, carried, last_room if pending else 0)
     low, high = 0, last_room - 1
     while high > 0 and carried[high] < NEGLIGIBLE:
         high -= 1
-    total, elapsed, seen, kind = 0.0, 0.0, 0.0, -1 if apart else len(durations) - 1
+    elapsed, seen, kind = 0.0, 0.0, -1 if apart else len(durations) - 1
     for row in range(len(moments)):
         u, weight = moments[row, 0], moments[row, 1]
         while kind >= 0 and longest - durations[kind] <= u:
@@ -180,21 +272,15 @@ def beyond_in_service(
             for k in range(low, high + 1):
                 queue[k] += carried[k]
             least, most, there = min(least, low), max(most, high), queue
-        total += weight * late_share(
-            server, rate, limit, rest, spacing, least, most, there, gaps, gap_step, scratch
-        )
+        late = late_share(server, rate, limit, rest, spacing, least, most, there, gaps, gap_step, scratch)
         if pending and window > rest:
-            total += weight * pending_share(
+            late += pending_share(
                 server, rate, limit, rest, spacing, least, most, there, durations, flows, first, scratch,
                 before,
             )  # fmt: skip
-            if open_ages > 0:
-                fill_beyond(server, rate, limit, rest, rest, scratch[1], scratch[2], scratch[0])
-        for m in range(open_ages):
-            moved_on(by_age[m], 0, size - 1, mean, chances, before)
-            if rest + service_ms(server, 1) <= limit:
-                over = window - u - ages[m]
-                fill_beyond(server, rate, limit, rest, over, scratch[1], scratch[2], scratch[3])
-                for p in range(1, size):
-                    total += weight * by_age[m, p] * (scratch[3, p] - scratch[0, p])
+        if len(by_age) > 0:
+            late += later_by_age(
+                server, rate, limit, u, rest, mean, ages, by_age, scratch, chances, before
+            )  # fmt: skip
+        total += weight * late
     return total

@@ -19,10 +19,14 @@ TAIL = 1e-13
 MOST_STATES = 40_000
 AGES = 12
 """Ages at which those are looked at whom a start leaves over, where their windows are still open."""
+ANY_AGE = 1e30
+"""Stands for an age beyond any window [ms]."""
 ROUNDS = 2
 """Times that these ages and the chain are found from each other."""
 SLACK = 1e-7
 """Relative excess over the share beyond a percentile that rounding may cause."""
+ROUNDING = 1e-12
+"""Relative change of a figure that is found."""
 PRECISION = 1e-9
 """Relative width of the bracket around a percentile."""
 
@@ -124,9 +128,9 @@ def steady(server: BatchServer, rate: float) -> Steady:
 
     server = _plain(server)
     states, decay = _states(server, rate)
-    ages, chances = _first_ages(server, rate)
     full_ms = server.base_ms + server.slope_ms * server.size
     pending = server.trigger == OLDEST and server.size > 1 and server.window_ms > full_ms
+    ages, chances = _first_ages(server, rate) if pending else (np.full(1, ANY_AGE), np.zeros((1, 1)))
     starts = np.zeros(states + 1)
     for _ in range(ROUNDS if pending else 1):
         fill_starts(server, rate, decay, ages, chances, starts)
@@ -180,17 +184,18 @@ def _with_tail(starts: FloatArray, decay: float) -> FloatArray:
 
 
 def _decay(size: int, mean: float) -> float:
-    """Return x > 0 with B·x = λ·s·(eˣ − 1): a queue of one more is less likely by e⁻ˣ in the end."""
-    from scipy.optimize import brentq
+    """Return x > 0 with B·x = λ·s·(eˣ − 1): a queue of one more is less likely by e⁻ˣ in the end.
 
-    def excess(x: float) -> float:
-        return mean * math.expm1(x) - size * x
-
-    low = math.log(size / mean)  # where the excess is least
-    high = 2 * low + 1e-9
-    while excess(high) < 0:
-        high *= 2
-    return float(brentq(excess, low, high))
+    Newton's steps from above, which the curve never lets pass the root.
+    """
+    x = 2 * math.log(size / mean) + 1e-9  # λ·s·(eˣ − 1) − B·x is least at half of it
+    while mean * math.expm1(x) < size * x:
+        x *= 2
+    step = x
+    while step > ROUNDING * x:
+        step = (mean * math.expm1(x) - size * x) / (mean * math.exp(x) - size)
+        x -= step
+    return x
 
 
 @cache
@@ -202,7 +207,7 @@ def _age_nodes() -> tuple[FloatArray, FloatArray]:
 
 def _first_ages(server: BatchServer, rate: float) -> tuple[FloatArray, FloatArray]:
     """Return ages at which left-over requests are looked at, and a first guess of their chances: l/λ."""
-    ages = np.append(_age_nodes()[0] * (server.base_ms + server.slope_ms * server.size), 1e30)
+    ages = np.append(_age_nodes()[0] * (server.base_ms + server.slope_ms * server.size), ANY_AGE)
     chances = np.zeros((server.size, AGES + 1))
     left = np.arange(1, server.size)
     chances[left, np.abs(ages[:-1] - left[:, np.newaxis] / rate).argmin(axis=1)] = 1.0

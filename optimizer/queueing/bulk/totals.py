@@ -63,6 +63,7 @@ def totals(
     longest = window if clock else service_ms(server, size)
     reach = largest_count(rate * longest)
     queue, chances = np.empty(states + 1), np.empty(reach + 1)
+    room, own, growth = 0, 0.0, 0.0
     for i in range(0 if clock else 1, states + 1):
         n = min(i, size)
         service = service_ms(server, n) if n > 0 else 0.0
@@ -70,15 +71,21 @@ def totals(
         if i <= size:
             reach = largest_count(rate * span)
             fill_chances(rate * span, chances)
+            room = server.room if clock else room_beside(server, n)
+            if i == size:  # with room for all that come, the queue of those left over adds to the same
+                growth, _ = waited(rate, span, 0, reach + 1, reach, chances)
+                own = waited(rate, span, 1, reach + 2, reach, chances)[0] - growth
         if starts[i] < 1e-18:
             continue
         served += starts[i] * n
         busy += starts[i] * service
         answered += starts[i] * n * service
-        room = server.room if clock else room_beside(server, n)
-        waiting, gone = waited(rate, span, i - n, room, reach, chances)
-        queue_time += starts[i] * waiting
-        lost += starts[i] * gone
+        if i >= size and room - (i - n) > reach:
+            queue_time += starts[i] * (growth + own * (i - n))
+        else:
+            waiting, gone = waited(rate, span, i - n, room, reach, chances)
+            queue_time += starts[i] * waiting
+            lost += starts[i] * gone
         if not clock and i < 2 * size:
             top = fill_queue(server, i, states, reach, chances, queue)
             for q in range(i - n, min(size - 1, top) + 1):

@@ -93,10 +93,11 @@ def beyond_behind_first(
     size, window = server.size, server.window_ms
     out, at_over, at_z = np.empty(size), np.empty(size), np.empty(size)
     fill_at_most(rate * max(limit - service_ms(server, size), 0.0), at_z)
-    behind = np.empty(size)
+    behind, none = np.empty(size), np.zeros(size + 1)
     ends = np.empty(size)
     for n in range(1, size + 1):
         ends[n - 1] = window - service_ms(server, n) if flows[n] > 0 else 0.0
+        none[n] = math.exp(-rate * service_ms(server, n))
     moments = moments_in_window(server, rate, limit, window, ends)
     total = 0.0
     for row in range(len(moments)):
@@ -104,9 +105,8 @@ def beyond_behind_first(
         open_windows = idle
         for n in range(1, size + 1):
             if flows[n] > 0 and room_counts[n] > 0:
-                service = service_ms(server, n)
-                none = math.exp(-rate * service)
-                open_windows += flows[n] * (math.exp(-rate * max(service - v, 0.0)) - none)
+                left = service_ms(server, n) - v
+                open_windows += flows[n] * ((math.exp(-rate * left) if left > 0 else 1.0) - none[n])
         fill_chances(rate * v, behind)
         fill_beyond(server, rate, limit, 0.0, window - v, at_z, at_over, out)
         for p in range(1, size):

@@ -1,4 +1,4 @@
-"""The batch server: collects requests, answers them together, and turns away who finds no room."""
+"""The batch server: collects requests, answers them together, and turns away whoever finds no room."""
 
 import math
 

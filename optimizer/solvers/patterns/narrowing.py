@@ -33,11 +33,11 @@ CORE_S = 4.0
 SIZES = (8_000, 30_000)
 """Options of the models after the core, as far as there is room for so many."""
 STEP_SHARE = 0.6
-"""Part of the time left that each of these models may use."""
+"""Part of the time left that each of these models may use, but the last."""
 MOST_OPTIONS = 60_000
 """Options of a model at most."""
-OPTIONS_PER_S = 8_000
-"""Options of a model for each second that it may take: a solver that simplifies cannot be stopped."""
+OPTIONS_PER_S = 25_000
+"""Options of a model for each second that it may take: a solver that loads a model cannot be stopped."""
 SIMPLIFIED = 10
 """Options for each server up to which a model is simplified; with more, that takes longer than the rest."""
 FEW = 1_500
@@ -166,8 +166,13 @@ class Narrowing:
             bound = self.covered_bound
         self.bound = max(self.bound, min(bound, elsewhere.floor, self.value))
 
-    def rooms(self, deadline: Deadline) -> None:
-        """Solve over more and more options, until nothing better can be left out or it takes too long."""
+    def rooms(self, deadline: Deadline, *, only_whole: bool = False) -> None:
+        """Solve over more and more options, until nothing better can be left out or it takes too long.
+
+        Args:
+            deadline: when to stop.
+            only_whole: whether to stop where there are too many options to know them all.
+        """
         for size in SIZES:
             if self.proved or deadline.passed or not self.feasible:
                 return
@@ -176,12 +181,14 @@ class Narrowing:
             nth = np.partition(possible, size)[size] if size < len(possible) else np.inf
             room = min(wanted, float(nth))
             complete = self._enumerate(room)
-            time_s = deadline.left_s * STEP_SHARE
+            time_s = deadline.left_s * (STEP_SHARE if room < wanted else 1.0)
             options = self._essential(np.flatnonzero(self.reduced <= room))
             most = int(min(MOST_OPTIONS, OPTIONS_PER_S * time_s))
             if len(options) > most:
                 options = options[np.argsort(self.reduced[options], kind="stable")[:most]]
                 complete = False
+            if only_whole and not complete:
+                return
             before = self.value
             if complete and np.isin(options, self.covered).all():
                 self.bound = max(self.bound, min(self.covered_bound, self.relaxed.bound + room, self.value))

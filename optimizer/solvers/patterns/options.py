@@ -56,6 +56,8 @@ class Options:
 
     def widened(self, width: int) -> "Options":
         """Return the options with room for more parts in a pattern."""
+        if width == self.part.shape[1]:
+            return self
         more = ((0, 0), (0, width - self.part.shape[1]))
         part = np.pad(self.part, more, constant_values=-1)
         return replace(self, part=part, count=np.pad(self.count, more))

@@ -94,6 +94,8 @@ def search(
 ) -> Found:
     """Return every least pattern whose parts weigh no more than its case's limit.
 
+    No candidate is taken more often than its type has units for; several of one type together may be.
+
     Args:
         parts: what patterns are made of.
         cases: the cases, Q rows.
@@ -116,6 +118,11 @@ class _Search:
         self.part = np.take_along_axis(cases.parts, order, axis=1)
         self.each = np.take_along_axis(each, order, axis=1)
         self.share = np.take_along_axis(share, order, axis=1)
+        exist = np.floor((parts.limit * parts.divisor)[parts.kind] / parts.units)
+        self.cap = np.where(self.part >= 0, exist[self.part], 0.0)
+        # The share of the load that the units of all later candidates can carry, after the last none.
+        carried = np.cumsum((self.cap * self.share)[:, ::-1], axis=1)[:, ::-1]
+        self.carried = np.hstack([carried, np.zeros((len(order), 1))])
         # Per load and per replica, the least that any later candidate costs; after the last, infinity.
         beyond = np.full((len(order), 1), np.inf)
         self.per_load = np.hstack([self.each / self.share, beyond])
@@ -153,13 +160,15 @@ class _Search:
             none = np.zeros((0, 1), np.int64)
             return Found(np.zeros(0, np.int64), none, none, np.zeros(0), self.cut, self.least)
         width = max(part.shape[1] for _, part, _, _ in self.found)
-        wide = [((0, 0), (0, width - part.shape[1])) for _, part, _, _ in self.found]
+        more = [width - part.shape[1] for _, part, _, _ in self.found]
         return Found(
             np.concatenate([case for case, *_ in self.found]),
             np.concatenate(
-                [np.pad(p, w, constant_values=-1) for (_, p, _, _), w in zip(self.found, wide, strict=True)]
+                [_wider(part, -1, w) for (_, part, _, _), w in zip(self.found, more, strict=True)]
             ),
-            np.concatenate([np.pad(n, w) for (_, _, n, _), w in zip(self.found, wide, strict=True)]),
+            np.concatenate(
+                [_wider(count, 0, w) for (_, _, count, _), w in zip(self.found, more, strict=True)]
+            ),
             np.concatenate([weight for *_, weight in self.found]),
             self.cut,
             self.least,
@@ -206,15 +215,19 @@ class _Search:
         part, each, share = self.part[case, rank], self.each[case, rank], self.share[case, rank]
         there = part >= 0
         least, most = self.cases.least[case], self.cases.most[case]
+        cap = self.cap[case, rank]
         need = np.maximum(needed(self.missing, share, least - self.count), 1.0)
         total = self.cost + np.where(there, need * np.where(there, each, 0.0), np.inf)
-        ends = np.flatnonzero(there & (total <= self.limit[case]) & (self.count + need <= most))
+        ends = np.flatnonzero(
+            there & (total <= self.limit[case]) & (self.count + need <= most) & (need <= cap)
+        )
         before = self.cost
         self.cost = total
         self._note(ends, part[ends], need[ends].astype(np.int64))
         self.cost = before
         # Fewer than that: what is missing then costs at least the next candidate's, a line in their number.
-        self._go_on(rank, np.where(there, np.minimum(need - 1, most - self.count), 0.0))
+        fewer = np.minimum(np.minimum(need - 1, most - self.count), cap)
+        self._go_on(rank, np.where(there, fewer, 0.0))
 
     def _go_on(self, rank: int, most: FloatArray) -> None:
         case = self.case
@@ -233,7 +246,8 @@ class _Search:
         self.count = self.count + number
         self.cost = self.cost + np.where(taken, number * np.where(taken, each, 0.0), 0.0)
         self._append(np.flatnonzero(taken), self.part[case[row], rank], number.astype(np.int64))
-        self._keep(self._below(rank + 1))
+        enough = self.missing <= self.carried[self.case, rank + 1] * (1 + 1e-9)
+        self._keep(self._below(rank + 1) & enough)
 
     def _cut_largest(self, size: IntArray, most: int) -> None:
         """Give up the cases that are largest until the sizes of the rest add up to no more than wanted."""
@@ -267,5 +281,8 @@ class _Search:
         return np.minimum(fewest, most + 1)
 
 
-def _wider(paths: IntArray, fill: int) -> IntArray:
-    return np.pad(paths, ((0, 0), (0, 1)), constant_values=fill)
+def _wider(paths: IntArray, fill: int, places: int = 1) -> IntArray:
+    """Return paths with more places, that hold nothing yet."""
+    wide = np.full((len(paths), paths.shape[1] + places), fill)
+    wide[:, : paths.shape[1]] = paths
+    return wide

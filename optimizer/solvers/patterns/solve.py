@@ -61,7 +61,7 @@ def solve_patterns(
     deadline: Deadline | None = None,
     known: Known | None = None,
     *,
-    all_or_nothing: bool = False,
+    serve_by: Deadline | None = None,
 ) -> Solution:
     """Choose one pattern per server within the capacities, level by level.
 
@@ -71,7 +71,8 @@ def solve_patterns(
         problem: what to choose from, with capacities.
         deadline: when all levels are due; none: after the time limit of the options.
         known: the answer to a problem that differs in one thing.
-        all_or_nothing: whether to stop at the first level of service that is not proved.
+        serve_by: when all levels of service have to be proved: it ends at the first that is not, and where
+            there are too many options to know them all; none: it does what it can.
 
     Raises:
         SolverError: the solver failed, or what it returned breaks a limit.
@@ -80,7 +81,7 @@ def solve_patterns(
     if not len(parts_of(problem).row):
         replicas = np.zeros(len(problem.table), np.int64)
         return Solution(replicas, Status.optimal, "milp", levels_of(problem, replicas, proved=True))
-    return _Run(problem, deadline, known, all_or_nothing=all_or_nothing).solve()
+    return _Run(problem, deadline, known, serve_by).solve()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +100,10 @@ class _Run:
     """One lexicographic solve."""
 
     def __init__(
-        self, problem: Problem, deadline: Deadline, known: Known | None, *, all_or_nothing: bool
+        self, problem: Problem, deadline: Deadline, known: Known | None, serve_by: Deadline | None
     ) -> None:
         self.problem, self.deadline, self.known = problem, deadline, known
-        self.all_or_nothing = all_or_nothing
+        self.serve_by = serve_by
         self.parts: Parts = parts_of(problem)
         self.pool = pool_of(problem, self.parts)
         self.incumbent = Incumbent(problem, self.pool, best_seed(problem))
@@ -116,6 +117,7 @@ class _Run:
         self.changed_servers = np.ones(self.servers, np.bool_)
         if known is not None and known.with_less is not None:
             self.changed_servers = differing(problem, known.with_less)
+            self.carried_before = known.carried_before(problem)
         self._reset()
 
     def _reset(self) -> None:
@@ -175,10 +177,12 @@ class _Run:
         """Minimise all levels; return whether what was believed held."""
         steps = self._service_steps()
         for i, step in enumerate(steps):
-            share = self.deadline.share(LEVEL_SHARE if i < len(steps) - 1 else LAST_SHARE)
-            if not self._serve(step, share, believing=believing):
+            share = LEVEL_SHARE if i < len(steps) - 1 else LAST_SHARE
+            # Where a level without a proof ends the run, time that is kept for those after it is of no use.
+            due = self.serve_by or self.deadline.share(share)
+            if not self._serve(step, due, believing=believing):
                 return False
-            if self.all_or_nothing and not self.proved:
+            if self.serve_by is not None and not self.proved:
                 self.bounds[VALUE] = self._least_value()
                 return True
         if not self._value(believing=believing) or not self._changes():
@@ -266,7 +270,7 @@ class _Run:
         self._note_service(step, value, min(bound, value))
         if value == 0:
             self.to_be_served |= mine
-        elif step.rate is not None and step.count is not None and bound < value and not self.all_or_nothing:
+        elif step.rate is not None and step.count is not None and bound < value and self.serve_by is None:
             return self._serve_fewest(step, narrowing, value, believing=believing)
         else:
             self.proved &= narrowing.proved
@@ -418,7 +422,7 @@ class _Run:
         if elsewhere is not None:
             narrowing.beside(elsewhere, deadline)
         narrowing.core(deadline, guide)
-        narrowing.rooms(deadline)
+        narrowing.rooms(deadline, only_whole=self.serve_by is not None)
         self.start = np.union1d(self.start, np.flatnonzero(relaxed.used))
         return narrowing
 
@@ -439,13 +443,10 @@ class _Run:
 
     def _is_new(self, options: Options) -> BoolArray:
         """Return which options the known problem does not have, shape (P,)."""
-        assert self.known is not None
-        new = np.zeros(len(options), np.bool_)
-        for o in np.flatnonzero(options.served & self.changed_servers[options.server]).tolist():
-            used = options.part[o] >= 0
-            rows, counts = self.parts.row[options.part[o][used]], options.count[o][used]
-            new[o] = self.known.is_new(self.problem, int(options.server[o]), rows, counts)
-        return new
+        used, row = options.part >= 0, self.parts.row[np.maximum(options.part, 0)]
+        carried = (options.count * np.where(used, self.carried_before[row], 0.0)).sum(axis=1)
+        mine = options.served & self.changed_servers[options.server]
+        return np.asarray(mine & (carried < self.problem.load_rps[options.server]), np.bool_)
 
     def _pin(self, pin: Pin, narrowing: Narrowing, most: float | None = None) -> None:
         """Hold a level, and drop the options that no answer can take that holds it.

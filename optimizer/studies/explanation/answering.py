@@ -1,21 +1,35 @@
 """Questions about a plan, all answered: proved as far as there is time, with an interval where not."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from optimizer.candidates import Candidates
-from optimizer.plan import Plan
+from optimizer.parallel import in_processes, may_start_processes, start_processes, wake_processes
+from optimizer.pipeline import choose
+from optimizer.plan import Plan, make_plan
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.problem import Level
+from optimizer.solvers.known import Known
+from optimizer.solvers.problem import Level, Problem, Solution, build_problem
+from optimizer.spec.system import System
 from optimizer.studies.explanation.before import SAME, Before
 from optimizer.studies.explanation.document import Effect, Interval
 from optimizer.studies.explanation.intervals import Direction, interval_of
-from optimizer.studies.explanation.resolving import Inquiry, effect, no_worse, plan_of
+from optimizer.studies.explanation.resolving import Inquiry, effect, no_worse, share_of
 
-ROUNDS = ((0.25, 0.0), (1.0, 0.12))
-"""Part of the time left of each round of solves, and of that the part of each question at least: what is
+FIRST_SHARE = 0.1
+"""Part of the time left of a first round of solves, which proves what is easy."""
+ROUNDS = ((0.9, 0.0), (1.0, 0.12))
+"""Part of the time left of each round after it, and of that the part of each question at least: what is
 proved quickly comes first."""
+MANY_LEFT = 10
+"""Questions that the first round leaves open from which on processes are started for them."""
+STARTING_S = 4.0
+"""Time that has to be left for that: they take up to half of it to start [s]."""
+MANY_SERVERS = 20
+"""Servers of a scarce mixed fleet from which on processes are started before its plan is found."""
+MUCH_TIME_S = 10.0
+"""Time limit from which on that is so [s]."""
 DRAFT_S = 0.02
 """Time that is kept for the interval of each question [s]."""
 DRAFTS_SHARE = 0.2
@@ -60,15 +74,66 @@ def answered(before: Before, questions: Mapping[_Key, Question], inquiry: Inquir
     kept_s = min(DRAFT_S * len(questions), DRAFTS_SHARE * inquiry.deadline.left_s)
     solving = Inquiry(inquiry.deadline.later(-kept_s))
     asked = {key: _Asked(before, question) for key, question in questions.items()}
+    solving.part(FIRST_SHARE).attempt(_Asked.solve, asked)
     for share, least in ROUNDS:
         left = {key: item for key, item in asked.items() if not item.proved}
-        solving.part(share).attempt(_Asked.solve, left, least)
+        enough = len(left) >= MANY_LEFT and solving.deadline.left_s >= STARTING_S
+        if enough and may_start_processes():
+            wake_processes(_wake)
+            _solve_in_processes(list(left.values()), solving.deadline.share(share), least)
+        else:
+            solving.part(share).attempt(_Asked.solve, left, least)
     left = {key: item for key, item in asked.items() if item.interval is not None or item.plan is None}
     if left:
         before.find_multipliers(inquiry.deadline)
     for item in left.values():
         item.bound(inquiry.deadline)
     return {key: item.answer for key, item in asked.items()}
+
+
+def expect_questions(system: System) -> None:
+    """Have processes started for the questions about a plan that is still to be found, if it has many."""
+    options = system.options
+    scarce = options.heterogeneous and not options.unlimited
+    if scarce and len(system.servers) >= MANY_SERVERS and options.time_limit_s >= MUCH_TIME_S:
+        start_processes(_wake)
+
+
+def _wake(_: int) -> None:
+    """Do nothing but load this module, in another process."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A question as it is sent to another process."""
+
+    problem: Problem
+    known: Known | None
+    deadline: Deadline
+    """Of all tasks of the round."""
+    share: float
+    """Part of the time left then that it may take."""
+
+    def solve(self) -> Solution | None:
+        """Solve it; return none if there is no time left."""
+        if self.deadline.passed:
+            return None
+        return choose(self.problem, deadline=self.deadline.share(self.share), known=self.known)
+
+
+def _solve_in_processes(items: Sequence["_Asked"], deadline: Deadline, least_share: float) -> None:
+    """Solve questions by a deadline, several at a time, each in a process of its own."""
+    sent: list[_Asked] = []
+
+    def tasks() -> Iterator[_Task]:
+        for place, item in enumerate(items):
+            if not deadline.passed and not item.is_the_plan():
+                sent.append(item)
+                yield item.task(deadline, share_of(len(items) - place, least_share))
+
+    for place, solution in enumerate(in_processes(_Task.solve, tasks())):
+        if solution is not None:
+            sent[place].take(solution)
 
 
 class _Asked:
@@ -111,17 +176,28 @@ class _Asked:
 
     def solve(self, deadline: Deadline) -> None:
         """Solve by a deadline, and take over what is better."""
-        if self.before.unchanged(self.candidates):
+        if not self.is_the_plan():
+            solution = self.task(deadline, 1.0).solve()
+            if solution is not None:
+                self.take(solution)
+
+    def is_the_plan(self) -> bool:
+        """Return whether the plan is the answer, as the question changes nothing that can be chosen."""
+        same = self.before.unchanged(self.candidates)
+        if same:
             self.plan = self.before.plan
-            return
-        found = plan_of(
-            self.candidates,
-            deadline,
-            self.before,
-            restricts=self.restricts,
-            carries_more=self.question.carries_more,
-        )
-        self._take(found)
+        return same
+
+    def task(self, deadline: Deadline, share: float) -> _Task:
+        """Return what is to be solved."""
+        problem = build_problem(self.candidates)
+        known = self.before.known(problem, restricts=self.restricts, carries_more=self.question.carries_more)
+        return _Task(problem, known, deadline, share)
+
+    def take(self, solution: Solution) -> None:
+        """Take over a solution where it is better, or proves more."""
+        self.before.note(solution, restricts=self.restricts)
+        self._take(make_plan(self.candidates, build_problem(self.candidates), solution))
 
     def bound(self, deadline: Deadline) -> None:
         """Bound the answer by what is known without a solve, after the deadline by what bounds any answer."""

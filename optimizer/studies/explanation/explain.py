@@ -5,7 +5,7 @@ from optimizer.pipeline import solve
 from optimizer.solvers.deadline import Deadline
 from optimizer.spec.messages import known_name
 from optimizer.spec.system import System
-from optimizer.studies.explanation.answering import answered
+from optimizer.studies.explanation.answering import answered, expect_questions
 from optimizer.studies.explanation.before import Before
 from optimizer.studies.explanation.document import Explanation
 from optimizer.studies.explanation.repair import find_repair
@@ -40,6 +40,8 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
     notes = _notes(system)
     system = system.with_options(milp_solver=True)
     inquiry = Inquiry(Deadline.after(system.options.time_limit_s))
+    if server is None:
+        expect_questions(system)
     plan, candidates = solve(system, deadline=inquiry.deadline.share(0.5)), find_candidates(system)
     names = list(system.servers)
     servers = list(range(len(names))) if server is None else [names.index(server)]

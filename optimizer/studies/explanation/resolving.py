@@ -74,14 +74,12 @@ class Inquiry:
         Raises:
             SolverError: the solver failed.
         """
-        threads = thread_count()
 
         def answer(numbered: tuple[int, _Item]) -> tuple[_Result] | None:
             place, item = numbered
-            waiting = len(questions) - place
             try:
-                share = max(2 * threads / (waiting + threads), least_share)
-                return (work(item, self._in_time(min(share, 1.0))),)
+                share = share_of(len(questions) - place, least_share)
+                return (work(item, self._in_time(share)),)
             except OutOfTimeError:
                 return None
 
@@ -92,6 +90,12 @@ class Inquiry:
         if self.deadline.passed:
             raise OutOfTimeError
         return self.deadline.share(share)
+
+
+def share_of(waiting: int, least_share: float) -> float:
+    """Return the part of the time left that a question may take, of several that wait with it."""
+    threads = thread_count()
+    return min(max(2 * threads / (waiting + threads), least_share), 1.0)
 
 
 def plan_of(
