@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from fastapi.testclient import TestClient
 
 ROOT = Path(__file__).resolve().parent.parent
+WHOLE_SUITE = 4000
+"""Tests from which on a run is one of the whole suite, which needs all code that is compiled."""
 
 for name in list(os.environ):
     if name.startswith("INFERPLAN_") or name in {
@@ -41,6 +43,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Leave checks that take half a minute to collect unread where no slow check is run."""
     unread = collection_path.name.endswith("_at_length.py") and config.option.markexpr == "not slow"
     return True if unread else None
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Compile before a run of the whole suite begins, which is when all workers have come this far."""
+    mine = getattr(session.config, "workerinput", None)
+    if mine is None or len(session.items) < WHOLE_SUITE:
+        return
+    from compiled_once import parts_of
+
+    for compile_part in parts_of(mine["workerid"], mine["workercount"]):
+        compile_part()
 
 
 @pytest.fixture(scope="session")

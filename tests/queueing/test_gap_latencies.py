@@ -27,6 +27,6 @@ def test_a_short_queue_that_a_gap_closes_is_late_as_often_as_simulated() -> None
     load = open_load(Load(arrival_rate_rpm=60 * RATE_RPS), RATE_RPS)
     (run,) = run_replica(load, row.server(), Limits(4, UNLIMITED), Effort(requests=400_000), 1)
     simulated = run.e2e_ms[~np.isnan(run.e2e_ms)]
-    for limit_ms in (2500, 3050, 3300, 3450, 3550, 3800, 4200, 4450, 4600, 5000, 5400):
+    for limit_ms in map(float, (2500, 3050, 3300, 3450, 3550, 3800, 4200, 4450, 4600, 5000, 5400)):
         # 400,000 requests in batches of three: two standard errors are some 0.3 percentage points.
         assert found.beyond(limit_ms) == pytest.approx((simulated > limit_ms).mean(), abs=0.004), limit_ms

@@ -29,7 +29,8 @@ TANDEMS: list[tuple[Stages, Stages, tuple[int, float, float, float], float, floa
 
 def line_of(before: Stages, after: Stages, server: tuple[int, float, float, float], jobs: int = 0) -> Line:
     stations = [Station(BEFORE, *stage) for stage in before] + [Station(AFTER, *stage) for stage in after]
-    return Line(BatchServer(*server), tuple(stations), jobs)
+    size, *times = server
+    return Line(BatchServer(size, *map(float, times)), tuple(stations), jobs)
 
 
 def found_of(number: int) -> tuple[Passing, float, float]:

@@ -1,0 +1,53 @@
+"""Compiled code for the whole suite: each part compiled by one worker, before any test of any worker runs.
+
+Workers that meet the same code at the same time would all compile it; here the parts are handed out.
+"""
+
+from collections.abc import Callable, Sequence
+
+from optimizer.queueing.bulk.steady import steady
+from optimizer.simulation.batches import GAP, BatchServer
+from optimizer.simulation.law import (
+    Coefficients,
+    IterationCoefficients,
+    SharedCoefficients,
+    StaticCoefficients,
+)
+from optimizer.simulation.lengths import Kind, Lengths
+from optimizer.simulation.limits import Limits
+from optimizer.simulation.lines import Line, Station
+from optimizer.simulation.replicas import Effort, run_replica
+from optimizer.simulation.workload import OpenLoad
+
+Part = Callable[[], None]
+BEFORE, AFTER = True, False
+SERVER = BatchServer(12, 400.0, 20.0, 1.0, 14)
+STATIONS = (Station(BEFORE, 10.0, 1.0, 1), Station(AFTER, 5.0, 0.0, 2))
+LENGTHS = Lengths(Kind.UNIFORM, 16, 0.5, least=1)
+LAWS: tuple[Coefficients | Line, ...] = (
+    IterationCoefficients(7.0, 0.02, 6e-5),
+    SharedCoefficients(7.0, 0.08, 10.0, 0.0002),
+    StaticCoefficients(7.0, 0.08, 10.0, 0.0002, padded=False),
+    Line(SERVER, STATIONS),
+    Line(SERVER, STATIONS, jobs=3),
+)
+
+
+def bulk_queues() -> None:
+    """The chain of a batch server, and its latencies."""
+    for server in (SERVER, SERVER._replace(trigger=GAP)):
+        steady(server, 0.2).beyond(100.0)
+
+
+def simulations() -> None:
+    """The engine under every law."""
+    for law in LAWS:
+        run_replica(OpenLoad(5.0, LENGTHS, LENGTHS), law, Limits(4, 64), Effort(requests=500))
+
+
+PARTS: Sequence[Part] = (bulk_queues, simulations)
+
+
+def parts_of(worker: str, workers: int) -> Sequence[Part]:
+    """Return what one of some workers, gw0 …, compiles."""
+    return PARTS[int(worker.removeprefix("gw")) :: workers]
