@@ -47,11 +47,14 @@ def in_processes(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> It
     """Yield what comes of each item, in their order; for work in which Python itself takes its time.
 
     Items are taken when a process is near to them. The processes take seconds to start when they are first
-    wanted, and stay for the next time. Work, items and results are sent to and fro.
+    wanted, and stay for the next time. Work, items and results are sent to and fro, arrays as well: files for
+    these would be missed by whoever tidies up after an interrupt.
     """
     from joblib import Parallel, delayed
 
-    pool = Parallel(n_jobs=thread_count(), backend="loky", return_as="generator", batch_size=1)
+    pool = Parallel(
+        n_jobs=thread_count(), backend="loky", return_as="generator", batch_size=1, max_nbytes=None
+    )
     yield from pool(delayed(work)(item) for item in items)
 
 

@@ -90,11 +90,16 @@ def measure_pairs(
     found = [np.zeros(len(server)) for _ in fields(Performance)]
     measured = np.zeros((len(arrays.servers.targets.measures), len(server)))
     busy, mean_batch = np.full(len(server), np.nan), np.full(len(server), np.nan)
-    for rows, some, performance in performances(arrays, server, accelerator, max_batch, rate_rps):
+
+    def fill(part: tuple[IntArray, Pairs]) -> None:
+        rows, some = part
+        performance = replicas_of(arrays, some).analyze(rate_rps[rows])
         measured[:, rows] = targets_of(arrays, some).figures(performance)
         busy[rows], mean_batch[rows] = performance.busy, performance.mean_batch
         for array, field in zip(found, fields(Performance), strict=True):
             array[rows] = getattr(performance, field.name)
+
+    in_threads(fill, [*parts(arrays, server, accelerator, max_batch)])
     return Measured(Performance(*found), measured, busy, mean_batch)
 
 
@@ -102,11 +107,18 @@ def performances(
     arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
 ) -> Iterator[tuple[IntArray, Pairs, Performance]]:
     """Yield what one replica per row does at its rate, queue model by queue model: rows, pairs, figures."""
+    for rows, some in parts(arrays, server, accelerator, max_batch):
+        yield rows, some, replicas_of(arrays, some).analyze(rate_rps[rows])
+
+
+def parts(
+    arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray
+) -> Iterator[tuple[IntArray, Pairs]]:
+    """Yield rows that are analysed together, queue model by queue model, and their pairs."""
     profile, capacity = arrays.profile_of[server, accelerator], queue_capacity(arrays, server, max_batch)
     pairs = Pairs(server, accelerator, profile, max_batch, capacity, max_batch, np.full(len(server), np.nan))
     for rows in chunks(arrays, pairs, np.arange(len(server))):
-        some = pairs.take(rows)
-        yield rows, some, replicas_of(arrays, some).analyze(rate_rps[rows])
+        yield rows, pairs.take(rows)
 
 
 # --- from pairs to candidates --------------------------------------------------------------------------

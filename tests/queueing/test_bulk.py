@@ -107,6 +107,19 @@ def test_a_short_queue_in_overload_answers_full_batches_and_loses_the_rest(size:
     assert found.rejected == pytest.approx(1 - 1 / load, rel=1e-6)
 
 
+@pytest.mark.parametrize("trigger", TRIGGERS)
+@pytest.mark.parametrize(("size", "room"), [(8, 140), (100, 350), (256, 580)])
+def test_a_queue_that_is_never_full_is_one_without_a_limit(size: int, room: int, trigger: str) -> None:
+    # With so little room all states are looked at; without a limit the last stands for all beyond it.
+    server = BatchServer(size, 1.5 * (20 + size), 20.0, 1.0, trigger=TRIGGERS.index(trigger))
+    free, full = (steady(each, 0.8 * server.full_rate) for each in (server, server._replace(room=room)))
+    assert len(full.starts) == room + 1 != len(free.starts)
+    assert full.mean_ms == pytest.approx(free.mean_ms, rel=1e-10)
+    for limit in (0.7, 1.5, 2.5):
+        expected = free.beyond(limit * server.window_ms)
+        assert full.beyond(limit * server.window_ms) == pytest.approx(expected, rel=1e-8, abs=1e-14)
+
+
 def test_a_queue_that_grows_without_end_has_no_long_run() -> None:
     with pytest.raises(AnalysisError, match="grows without end"):
         steady(BatchServer(4, 0.0, 10.0, 0.0), 0.4)

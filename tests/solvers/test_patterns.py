@@ -117,10 +117,10 @@ def test_the_search_finds_the_cheapest_pattern_of_every_server_at_any_prices(see
     for server in np.unique(cases.server):
         costs = []
         for pattern in every_pattern(problem, parts, int(server)):
-            taken = np.zeros(len(exist))
+            total = np.zeros(len(exist))
             for part, count in pattern.items():
-                taken[parts.kind[part]] += count * parts.units[part]
-            if (taken > exist).any():
+                total[parts.kind[part]] += count * parts.units[part]
+            if (total > exist).any():
                 continue
             replicas = np.zeros(len(problem.table), np.int64)
             for part, count in pattern.items():

@@ -1,6 +1,6 @@
 """Intervals of answers about a plan: the difference of two plans solved to the end lies in them, always."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -102,11 +102,13 @@ def test_answers_from_other_processes_are_those_of_full_solves(monkeypatch: pyte
     monkeypatch.setattr(answering, "MANY_LEFT", 1)
     monkeypatch.setattr(answering, "may_start_processes", lambda: True)
     sent = []
-    monkeypatch.setattr(
-        answering,
-        "in_processes",
-        lambda work, items: in_processes(work, (sent.append(item) or item for item in items)),
-    )
+
+    def noted(work: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        for result in in_processes(work, items):
+            sent.append(result)
+            yield result
+
+    monkeypatch.setattr(answering, "in_processes", noted)
     source = scarce_system(1, mixed=True)
     before = Before(find_candidates(source), solve(source))
     questions = questions_of(before)

@@ -13,6 +13,7 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates.batches import with_best_batches
 from optimizer.candidates.pairs import Pairs, chunks, law_of, queue_capacity, replicas_of, targets_of
+from optimizer.parallel import in_threads
 from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, SHARE_TOLERANCE, Facts, close
 from optimizer.plan.checks.service import batch_limit, is_well_formed
 from optimizer.plan.document import Pool
@@ -184,19 +185,26 @@ def _figures(arrays: SystemArrays, pairs: Pairs, pools: list[Pool]) -> Iterator[
     for rows in chunks(arrays, pairs, np.flatnonzero(idle)):
         some = pairs.take(rows)
         yield rows, _idle_figures(law_of(arrays, some), some, targets_of(arrays, some))
-    for rows in chunks(arrays, pairs, np.flatnonzero(~idle)):
+
+    def of_loaded(rows: IntArray) -> list[tuple[IntArray, _Figures]]:
+        found = []
         has_work = law_of(arrays, pairs.take(rows)).has_work()
         works, broken = rows[has_work], rows[~has_work]
         if len(works):
             some = pairs.take(works)
             queues, targets = replicas_of(arrays, some), targets_of(arrays, some)
             factor = arrays.rate_factor[some.server, some.accelerator]
-            yield works, _loaded_figures(queues, targets, rate[works], most[works], factor)
+            found.append((works, _loaded_figures(queues, targets, rate[works], most[works], factor)))
         if len(broken):
             nothing = np.zeros(len(broken))
             measured = np.zeros_like(targets_of(arrays, pairs.take(broken)).limits)
             none = nothing + np.nan
-            yield broken, _Figures(measured, nothing, nothing, nothing, nothing, nothing, none, none, none)
+            figures = _Figures(measured, nothing, nothing, nothing, nothing, nothing, none, none, none)
+            found.append((broken, figures))
+        return found
+
+    for found in in_threads(of_loaded, chunks(arrays, pairs, np.flatnonzero(~idle))):
+        yield from found
 
 
 def _idle_figures(law: Law, pairs: Pairs, targets: Targets) -> _Figures:

@@ -131,13 +131,12 @@ def steady(server: BatchServer, rate: float) -> Steady:
     full_ms = server.base_ms + server.slope_ms * server.size
     pending = server.trigger == OLDEST and server.size > 1 and server.window_ms > full_ms
     ages, chances = _first_ages(server, rate) if pending else (np.full(1, ANY_AGE), np.zeros((1, 1)))
-    starts = np.zeros(states + 1)
+    near = np.zeros(states + 1)
     for _ in range(ROUNDS if pending else 1):
-        fill_starts(server, rate, decay, ages, chances, starts)
+        fill_starts(server, rate, decay, ages, chances, near)
+        starts = _with_tail(near, decay) if decay > 0 else near
         if pending:
             chances = _ages(server, rate, starts, ages)
-    if decay > 0:
-        starts = _with_tail(starts, decay)
     behind = np.zeros(server.size)
     served, lost, busy_ms, queue_time, answered = totals(server, rate, starts, behind)
     if server.trigger != CLOCK and server.window_ms > 0 and server.size > 1:
@@ -156,8 +155,9 @@ def _plain(server: BatchServer) -> BatchServer:
 def _states(server: BatchServer, rate: float) -> tuple[int, float]:
     """Return up to which queue at a start the chain is looked at, and how fast chances fall beyond it.
 
-    Without a limit that counts, chances fall by one factor in the end, and what else is in them by a larger
-    one: about 1 + √(2π/B) for each further request. The factor is 0 where all states are looked at.
+    Without a limit that counts, chances beyond a batch fall by one factor in the end, and what else is in
+    them by a larger one: about 1 + √(2π/B) for each further request. The factor is 0 where all states are
+    looked at.
 
     Raises:
         AnalysisError: without a limit to the queue it grows without end.
@@ -169,7 +169,7 @@ def _states(server: BatchServer, rate: float) -> tuple[int, float]:
         return min(max(server.room, 1), MOST_STATES), 0.0
     decay = _decay(server.size, mean)
     ripples = -math.log(TAIL) / math.log1p(math.sqrt(2 * math.pi / server.size))
-    near = int(2 * server.size + 9 * math.sqrt(mean) + 25 + ripples)
+    near = int(server.size + 3 * math.sqrt(server.size) + 25 + ripples)
     far = near - math.log(TAIL) / decay
     if server.room < far:
         return min(max(server.room, 1), MOST_STATES), 0.0

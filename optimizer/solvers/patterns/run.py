@@ -1,0 +1,144 @@
+"""One lexicographic solve as it stands: the best answer, what is settled, and how a level is narrowed down.
+
+Takes a `Problem` with capacities, gives a `Solution`.
+"""
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.errors import SolverError
+from optimizer.solvers.deadline import Deadline
+from optimizer.solvers.formulation import served_in_full
+from optimizer.solvers.known import Known, repaired
+from optimizer.solvers.levels import CHANGES, levels_of, served
+from optimizer.solvers.patterns.answers import Incumbent
+from optimizer.solvers.patterns.borrowed import Borrowed
+from optimizer.solvers.patterns.narrowing import Narrowing, Target
+from optimizer.solvers.patterns.parts import Parts, parts_of
+from optimizer.solvers.patterns.pool import Exclusion, pool_of
+from optimizer.solvers.patterns.program import Pin, Program
+from optimizer.solvers.patterns.relaxation import Relaxed, relax
+from optimizer.solvers.patterns.steps import Step
+from optimizer.solvers.problem import Level, Problem, Solution, Status, gap_target, units_used
+from optimizer.solvers.room import with_more_room
+from optimizer.solvers.seeds import best_seed
+
+WHOLE_TOLERANCE = 0.5
+"""Slack of a pinned integer level."""
+ROUNDING = 1e-9
+
+
+class Run:
+    """One lexicographic solve."""
+
+    def __init__(
+        self, problem: Problem, deadline: Deadline, known: Known | None, serve_by: Deadline | None
+    ) -> None:
+        self.problem, self.deadline, self.known = problem, deadline, known
+        self.serve_by = serve_by
+        self.parts: Parts = parts_of(problem)
+        self.pool = pool_of(problem, self.parts)
+        self.incumbent = Incumbent(problem, self.pool, best_seed(problem))
+        if known is not None:
+            self.incumbent.offer(repaired(problem, known.replicas))
+        self.gap = gap_target(problem.options, len(self.parts.row))
+        self.servers = len(problem.priority)
+        self.start = np.flatnonzero(~self.pool.options.served)
+        self.borrowed = Borrowed(problem, self.parts, known)
+        self.columnless = self.borrowed.columnless
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin with the first level again."""
+        self.pins: tuple[Pin, ...] = ()
+        self.to_be_served = np.zeros(self.servers, np.bool_)
+        self.bounds: dict[str, float] = {level.name: 0.0 for level in self.problem.service} | {CHANGES: 0.0}
+        self.proved = True
+        self.least_value = -np.inf
+        """What the value is at least where nothing worse is known of the levels before."""
+        self.borrowed.reset()
+        self.pool.reset()
+
+    def unserved(self, weight: FloatArray) -> float:
+        """Return the sum of a weight of servers, shape (S,), that the best answer does not serve."""
+        return float(weight[~self.incumbent.served].sum())
+
+    def program(self, step: Step) -> Program:
+        """Return an objective as a level to be minimised."""
+        in_play = np.ones(self.servers, np.bool_) if step.in_play is None else step.in_play
+        return Program(self.parts, step.measure, self.pins, in_play, self.to_be_served)
+
+    def relaxed(self, program: Program, deadline: Deadline) -> Relaxed | None:
+        """Solve the relaxation of a level; none if the time did not suffice."""
+        return relax(program, self.pool, self.start_options, deadline)
+
+    @property
+    def start_options(self) -> IntArray:
+        """Options for a relaxation to begin with."""
+        return np.union1d(self.start, self.incumbent.chosen)
+
+    def narrowed(
+        self,
+        program: Program,
+        relaxed: Relaxed,
+        step: Step,
+        deadline: Deadline,
+        guide: Relaxed | None = None,
+    ) -> Narrowing:
+        """Search for the best answer of a level, as far as its relaxation leaves it open."""
+        narrowing = Narrowing(program, self.pool, relaxed, self.incumbent, Target(self.gap, step.step))
+        if step.is_service:
+            narrowing.bound = max(narrowing.bound, self.borrowed.floor(step))
+        elsewhere = self.borrowed.elsewhere(step)
+        if elsewhere is not None:
+            narrowing.beside(elsewhere, deadline)
+        narrowing.core(deadline, guide)
+        narrowing.rooms(deadline, only_whole=self.serve_by is not None)
+        self.start = np.union1d(self.start, np.flatnonzero(relaxed.used))
+        return narrowing
+
+    def pin(self, pin: Pin, narrowing: Narrowing, most: float | None = None) -> None:
+        """Hold a level, and drop the options that no answer can take that holds it.
+
+        Args:
+            pin: what to hold.
+            narrowing: what was found out about the level.
+            most: what its measure can be then at most; none: as the pin says.
+        """
+        self.pins = (*self.pins, pin)
+        most = pin.most if most is None else most
+        room = most + ROUNDING * abs(most) - narrowing.relaxed.bound
+        program = narrowing.program
+        least = np.where(program.in_play & np.isfinite(narrowing.least), narrowing.least, np.inf)
+        gone = (narrowing.reduced > room) & program.in_play[self.pool.options.server]
+        self.pool.settle(Exclusion(program, narrowing.relaxed.prices, least + max(room, 0.0)), gone)
+
+    def hold(self, pin: Pin) -> None:
+        """Hold a level of which no more is known than that."""
+        self.pins = (*self.pins, pin)
+
+    def serve(self, mine: BoolArray) -> None:
+        """Have some servers, shape (S,), served from now on."""
+        self.to_be_served |= mine
+
+    def note(self, step: Step, value: float, bound: float) -> None:
+        """Note the bounds of a level of service."""
+        self.bounds |= step.bounds(value, bound, self.columnless)
+
+    def solution(self) -> Solution:
+        """Return the best answer, counted again in integers."""
+        problem = self.problem
+        replicas = with_more_room(problem, self.incumbent.replicas)
+        over = problem.capacity is not None and bool(
+            (units_used(problem, replicas, len(problem.capacity)) > problem.capacity).any()
+        )
+        if over or (served(problem, replicas) & ~served_in_full(problem, replicas)).any():
+            raise SolverError("the solver's answer breaks a limit; please report this with the input")
+        reached = levels_of(problem, replicas, proved=True)
+        levels = tuple(
+            Level(level.name, level.value, min(self.bounds.get(level.name, -np.inf), level.value))
+            for level in reached
+        )
+        proved = self.proved or all((level.gap or 0.0) <= max(self.gap, ROUNDING) for level in levels)
+        status = Status.optimal if proved else Status.feasible
+        return Solution(replicas, status, "milp", levels)
