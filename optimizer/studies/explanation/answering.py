@@ -19,7 +19,7 @@ from optimizer.studies.explanation.resolving import Inquiry, effect, no_worse, s
 
 FIRST_SHARE = 0.1
 """Part of the time left of a first round of solves, which proves what is easy."""
-ROUNDS = ((0.9, 0.0), (1.0, 0.12))
+ROUNDS = ((0.9, 0.0), (1.0, 0.12), (1.0, 0.5))
 """Part of the time left of each round after it, and of that the part of each question at least: what is
 proved quickly comes first."""
 MANY_LEFT = 10
@@ -71,12 +71,11 @@ def answered(before: Before, questions: Mapping[_Key, Question], inquiry: Inquir
     Raises:
         SolverError: the solver failed.
     """
-    kept_s = min(DRAFT_S * len(questions), DRAFTS_SHARE * inquiry.deadline.left_s)
-    solving = Inquiry(inquiry.deadline.later(-kept_s))
     asked = {key: _Asked(before, question) for key, question in questions.items()}
-    solving.part(FIRST_SHARE).attempt(_Asked.solve, asked)
+    _time_beside_intervals(inquiry, len(asked)).part(FIRST_SHARE).attempt(_Asked.solve, asked)
     for share, least in ROUNDS:
         left = {key: item for key, item in asked.items() if not item.proved}
+        solving = _time_beside_intervals(inquiry, len(left))
         enough = len(left) >= MANY_LEFT and solving.deadline.left_s >= STARTING_S
         if enough and may_start_processes():
             wake_processes(_wake)
@@ -89,6 +88,12 @@ def answered(before: Before, questions: Mapping[_Key, Question], inquiry: Inquir
     for item in left.values():
         item.bound(inquiry.deadline)
     return {key: item.answer for key, item in asked.items()}
+
+
+def _time_beside_intervals(inquiry: Inquiry, questions: int) -> Inquiry:
+    """Return the time in which questions may be solved, when none of so many is answered by it."""
+    kept_s = min(DRAFT_S * questions, DRAFTS_SHARE * inquiry.deadline.left_s)
+    return Inquiry(inquiry.deadline.later(-kept_s))
 
 
 def expect_questions(system: System) -> None:
