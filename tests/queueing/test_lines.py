@@ -29,8 +29,9 @@ TANDEMS: list[tuple[Stages, Stages, tuple[int, float, float, float], float, floa
 
 def line_of(before: Stages, after: Stages, server: tuple[int, float, float, float], jobs: int = 0) -> Line:
     stations = [Station(BEFORE, *stage) for stage in before] + [Station(AFTER, *stage) for stage in after]
-    size, *times = server
-    return Line(BatchServer(size, *map(float, times)), tuple(stations), jobs)
+    size, window, base, slope = server
+    batches = BatchServer(size, float(window), float(base), float(slope))
+    return Line(batches, tuple(stations), jobs)
 
 
 def found_of(number: int) -> tuple[Passing, float, float]:

@@ -43,12 +43,12 @@ bodies = st.recursive(
 
 @given(sent=st.lists(st.tuples(st.sampled_from(ROUTES), bodies), min_size=1, max_size=6))
 def test_no_body_is_answered_by_a_fault(sent: list[tuple[str, Any]]) -> None:
-    client = wire_client(stateful=True)
-    for route, body in sent:
-        answer = client.post(route, content=json.dumps(body))
-        assert answer.status_code in {200, 400, 404}, (route, body, answer.text)
-        json.loads(answer.text)
-    for path in READERS:
-        answer = client.get(path)
-        assert answer.status_code in {200, 404}, (path, answer.text)
-        json.loads(answer.text)
+    with wire_client(stateful=True) as client:
+        for route, body in sent:
+            answer = client.post(route, content=json.dumps(body))
+            assert answer.status_code in {200, 400, 404}, (route, body, answer.text)
+            json.loads(answer.text)
+        for path in READERS:
+            answer = client.get(path)
+            assert answer.status_code in {200, 404}, (path, answer.text)
+            json.loads(answer.text)
