@@ -81,6 +81,15 @@ class Performance:
             raise ValueError(f"{measure.label}: only means are known")
         return np.asarray(getattr(self, METRICS[measure.metric].figure))
 
+    def figure_of(self, measure: Measure, rows: BoolArray) -> FloatArray:  # noqa: ARG002  for those row by row
+        """Return a figure of some rows, whatever of the others, shape (R,).
+
+        Args:
+            measure: the figure.
+            rows: those that are asked for, shape (R,).
+        """
+        return self.figure(measure)
+
     def missed_share(self, limits_ms: FloatArray) -> FloatArray:  # noqa: ARG002  for those that know more
         """Return the share of requests that exceed at least one of their limits.
 

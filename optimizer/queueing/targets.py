@@ -121,7 +121,7 @@ class Targets:
         if measure not in MEANS and np.isinf(self.limits[k]).all():
             return np.zeros(len(self.tps))  # which the queue model need not know
         if measure != MISSED:
-            return performance.figure(measure)
+            return performance.figure_of(measure, np.isfinite(self.limits[k]))
         assert self.per_request is not None
         return performance.missed_share(self.per_request)
 

@@ -33,7 +33,7 @@ def beyond(
         age_chances: how likely these are, by the number left over; shape (B, ages).
     """
     size, window = server.size, server.window_ms
-    step, gaps = 1.0, np.zeros((1, 2))
+    step, gaps = 1.0, np.zeros((2, 1))
     if server.trigger == GAP and window > 0:
         step = window / math.ceil(window / min(window / 8, max(limit, 1e-9) / 400))
         gaps = gap_table(server, rate, limit, step)

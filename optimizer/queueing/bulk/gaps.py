@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from optimizer.arrays import FloatArray
+from optimizer.queueing.bulk.answers import NEGLIGIBLE
 from optimizer.queueing.bulk.poisson import fill_chances
 from optimizer.queueing.bulk.service import service_ms
 from optimizer.simulation.batches import BatchServer
@@ -23,9 +24,9 @@ def beyond_gap(
         return 1.0 if service_ms(server, size) > rest * (1 + 1e-12) else 0.0
     chance = math.exp(-rate * window) if window + service_ms(server, there) > rest * (1 + 1e-12) else 0.0
     cell = rest / step
-    k = min(int(cell), gaps.shape[1] - 2)
+    k = min(int(cell), len(gaps) - 2)
     part = cell - k
-    return chance + gaps[there, k] * (1 - part) + gaps[there, k + 1] * part
+    return chance + gaps[k, there] * (1 - part) + gaps[k + 1, there] * part
 
 
 @compiled_with_arrays
@@ -51,10 +52,10 @@ def in_gap(rate: float, window: float, late: float, through: float) -> float:
 
 @entry_with_arrays
 def gap_table(server: BatchServer, rate: float, limit: float, step: float) -> FloatArray:
-    """Return P(another comes in time and the answer is late) by requests there and by time left."""
+    """Return P(another comes in time and the answer is late) by time left and by requests there."""
     size, window = server.size, server.window_ms
     cells = int(limit / step) + 3
-    table, gone = np.zeros((size + 1, cells)), np.empty(cells)
+    table, going = np.zeros((cells, size + 1)), np.zeros(size)
     wide = round(window / step)
     x = rate * step
     kept = math.exp(-x)
@@ -62,44 +63,104 @@ def gap_table(server: BatchServer, rate: float, limit: float, step: float) -> Fl
     new = 1 - kept - old
     through = math.exp(-rate * window)
     for k in range(cells):
-        gone[k] = in_gap(rate, window, k * step, through)
-    for n in range(size - 1, 0, -1):
-        if n + 1 == size:
-            full = service_ms(server, size)
-            for k in range(cells):
-                table[n, k] = in_gap(rate, window, k * step - full, through)
-            continue
-        answer = window + service_ms(server, n + 1)
-        going = 0.0
-        for k in range(cells):
+        table[k, size - 1] = in_gap(rate, window, k * step - service_ms(server, size), through)
+        gone, now, before = in_gap(rate, window, k * step, through), table[k], table[max(k - 1, 0)]
+        for n in range(size - 2, 0, -1):
             if k > 0:
-                going = kept * going + new * table[n + 1, k] + old * table[n + 1, k - 1]
+                more = kept * going[n] + new * now[n + 1] + old * before[n + 1]
                 if k > wide:
-                    cell = new * table[n + 1, k - wide] + old * table[n + 1, k - wide - 1]
-                    going = max(going - through * cell, 0.0)
-            closed = in_gap(rate, window, k * step - answer, through)
-            table[n, k] = gone[k] + through * (closed - gone[k]) + going
+                    cell = new * table[k - wide, n + 1] + old * table[k - wide - 1, n + 1]
+                    more = max(more - through * cell, 0.0)
+                going[n] = more
+            closed = in_gap(rate, window, k * step - window - service_ms(server, n + 1), through)
+            now[n] = gone + through * (closed - gone) + going[n]
     return table
 
 
 @compiled_with_arrays
-def fill_beyond_gap(
-    server: BatchServer, rate: float, limit: float, clear: float, gaps: FloatArray, step: float,
-    in_clear: FloatArray, ahead: FloatArray, out: FloatArray,
-) -> None:  # fmt: skip
-    """Fill P(L > limit) by the place p in a batch that is collected from `clear` on."""
-    size, any_late = server.size, 0.0
-    for n in range(1, size + 1):
-        ahead[n] = beyond_gap(server, rate, n, limit - clear, gaps, step)
-        any_late = max(any_late, ahead[n])
-    out[:size] = 0.0
-    if any_late == 0:
-        return
-    fill_chances(rate * clear, in_clear)
-    rest = 1.0
-    for c in range(size):
-        out[size - 1 - c] += max(rest, 0.0) * ahead[size]
-        share, reached = in_clear[c], ahead[1 + c : size]
-        rest -= share
-        for p in range(len(reached)):
-            out[p] += share * reached[p]
+def fill_ahead(
+    server: BatchServer, rate: float, rest: float, gaps: FloatArray, step: float, ahead: FloatArray
+) -> bool:
+    """Fill P(still unanswered after `rest`) by how many wait, up to B; return whether any is above 0."""
+    size, window = server.size, server.window_ms
+    if rest < 0:
+        ahead[:] = 1.0
+        return True
+    late, through = rest * (1 + 1e-12), math.exp(-rate * window)
+    k = min(int(rest / step), len(gaps) - 2)
+    part, here, there = rest / step - k, gaps[k], gaps[k + 1]
+    most = 0.0
+    for n in range(1, size):
+        closed = through if window + service_ms(server, n) > late else 0.0
+        ahead[n] = closed + here[n] * (1 - part) + there[n] * part
+        most = max(most, ahead[n])
+    ahead[size] = 1.0 if service_ms(server, size) > late else 0.0
+    return most > 0 or ahead[size] > 0
+
+
+@compiled_with_arrays
+def late_of_gap(
+    server: BatchServer, rate: float, limit: float, clear: float, place: int, low: int, high: int,
+    queue: FloatArray, at_clear: FloatArray, gaps: FloatArray, step: float, scratch: FloatArray,
+) -> float:  # fmt: skip
+    """Return how many are late of those who find a queue of low … high, whose batch is collected at `clear`.
+
+    Args:
+        server: the server.
+        rate: arrivals [1/ms].
+        limit: the limit [ms].
+        clear: when the batches before theirs are answered [ms].
+        place: how many are in these; their own batch has those after.
+        low: the shortest queue.
+        high: the longest, of less than `place` and a batch.
+        queue: how often each is found.
+        at_clear: how often each has become what at `clear`, where `place` is 0; empty if that is not known.
+        gaps: of `gap_table`.
+        step: of its times.
+        scratch: room for chances by number, shape (3 or more, B + 1).
+    """
+    size, in_clear, ahead, out = server.size, scratch[0], scratch[1], scratch[2]
+    if not fill_ahead(server, rate, limit - clear, gaps, step, ahead):
+        return 0.0
+    if len(at_clear) > 0:
+        full, late = 0.0, 0.0
+        for k in range(low, high + 1):
+            full += queue[k]
+        for m in range(size - 1):
+            full -= at_clear[m]
+            late += at_clear[m] * ahead[1 + m]
+        return late + max(full, 0.0) * ahead[size]
+    mean = rate * clear
+    if mean - 9 * math.sqrt(mean) > size:  # as many come as fill the batch
+        if ahead[size] == 0:
+            return 0.0
+        late = 0.0
+        for k in range(low, high + 1):
+            late += queue[k]
+        return late
+    fill_chances(mean, in_clear)
+    out[size - 1], more = ahead[size], 1.0
+    for c in range(size - 1):
+        more -= in_clear[c]
+        out[size - 2 - c] = max(more, 0.0) * ahead[size]
+    first, end = low - place, high - place + 1
+    for c in range(size - 1 - first):
+        share, reached, late_at = in_clear[c], ahead[1 + c + first : size], out[first:end]
+        if share > NEGLIGIBLE:
+            for p in range(min(len(reached), len(late_at))):
+                late_at[p] += share * reached[p]
+    late = 0.0
+    for k in range(low, high + 1):
+        late += queue[k] * out[k - place]
+    return late
+
+
+@compiled_with_arrays
+def at_end_of_service(rate: float, longest: float, queue: FloatArray, size: int) -> FloatArray:
+    """Return how often a queue has become one of fewer than a batch after `longest`, by its length."""
+    chances, at_end = np.empty(size), np.zeros(size)
+    fill_chances(rate * longest, chances)
+    for k in range(min(size, len(queue))):
+        for m in range(k, size):
+            at_end[m] += queue[k] * chances[m - k]
+    return at_end

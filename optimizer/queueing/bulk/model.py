@@ -61,15 +61,20 @@ class BulkPerformance(Performance):
 
     def figure(self, measure: Measure) -> FloatArray:
         """Return a figure that can have a target, its mean or a percentile, shape (R,)."""
+        return self.figure_of(measure, np.ones(len(self.rows), np.bool_))
+
+    def figure_of(self, measure: Measure, rows: BoolArray) -> FloatArray:
+        """Return a figure of some rows, shape (R,): a percentile is 0 where nobody asks for it."""
         if measure.percentile is None:
             return super(BulkPerformance, self).figure(measure)
         if measure.metric == "itl":
             return np.zeros(len(self.rows))
+        share = measure.percentile / 100
         measure = Measure("e2e", measure.percentile)  # the first token of an answer is its last
-        if measure not in self.known:
-            share = float(measure.percentile or 0) / 100
-            self.known[measure] = np.array([row.quantile_ms(share) for row in self.rows])
-        return self.known[measure]
+        known = self.known.setdefault(measure, np.full(len(self.rows), np.nan))
+        for row in np.flatnonzero(rows & np.isnan(known)).tolist():
+            known[row] = self.rows[row].quantile_ms(share)
+        return np.where(rows, known, 0.0)
 
     def missed_share(self, limits_ms: FloatArray) -> FloatArray:
         """Return the share of answered requests beyond the limit on the time to the answer."""

@@ -6,9 +6,9 @@ import numpy as np
 
 from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.answers import NEGLIGIBLE, fill_beyond, moments_between, moved_on, sort_up
-from optimizer.queueing.bulk.gaps import fill_beyond_gap
+from optimizer.queueing.bulk.gaps import at_end_of_service, late_of_gap
 from optimizer.queueing.bulk.pending import pending_share
-from optimizer.queueing.bulk.poisson import fill_at_most, largest_count
+from optimizer.queueing.bulk.poisson import fill_at_most, fill_chances, largest_count
 from optimizer.queueing.bulk.service import room_beside, service_ms
 from optimizer.simulation.batches import CLOCK, COLLECT, GAP, INTERVAL, OLDEST, BatchServer
 from optimizer.simulation.machine.compiling import compiled, compiled_with_arrays, entry_with_arrays
@@ -91,11 +91,12 @@ def add_fresh(
 @compiled
 def late_share(
     server: BatchServer, rate: float, limit: float, rest: float, spacing: float, low: int, high: int,
-    queue: FloatArray, gaps: FloatArray, gap_step: float, scratch: FloatArray,
+    queue: FloatArray, at_end: FloatArray, gaps: FloatArray, gap_step: float, scratch: FloatArray,
 ) -> float:  # fmt: skip
     """Return how many are late of those who find a queue of low … high, `rest` before the end of a service.
 
     Those of a batch that is not full start it at that end, or a window later; `pending_share` has the rest.
+    Under `gap`, `at_end` says how often the queues have become what at that end, if that is known.
     """
     size, window = server.size, server.window_ms
     after = window if server.trigger in (COLLECT, INTERVAL) else 0.0
@@ -103,18 +104,21 @@ def late_share(
     out, total = scratch[0], 0.0
     for f in range(low // size, high // size + 1):
         clear = rest + f * spacing
-        begin = max(f * size, low)
+        begin, end = max(f * size, low), min(f * size + size - 1, high)
         if clear + least_ms > limit:
             for k in range(begin, high + 1):
                 total += queue[k]
             break
         if server.trigger == GAP and window > 0:
-            fill_beyond_gap(server, rate, limit, clear, gaps, gap_step, scratch[2], scratch[3], out)
-        elif clear + after + full_ms <= limit:
+            known = at_end if f == 0 else at_end[:0]
+            total += late_of_gap(
+                server, rate, limit, clear, f * size, begin, end, queue, known, gaps, gap_step, scratch[2:]
+            )
             continue
-        else:
-            fill_beyond(server, rate, limit, clear, clear + after, scratch[1], scratch[2], out)
-        for k in range(begin, min(f * size + size - 1, high) + 1):
+        if clear + after + full_ms <= limit:
+            continue
+        fill_beyond(server, rate, limit, clear, clear + after, scratch[1], scratch[2], out)
+        for k in range(begin, end + 1):
             total += queue[k] * out[k - f * size]
     return total
 
@@ -252,6 +256,9 @@ def beyond_in_service(
     jumps = pending or (server.trigger == GAP and window > 0)
     moments = moments_in_service(server, rate, limit, spacing, durations, 4 if jumps else 1)
     by_age = left_by_age(server, ages, age_chances, carried, last_room if pending else 0)
+    at_end = np.zeros(0)
+    if server.trigger == GAP and window > 0 and not apart:
+        at_end = at_end_of_service(rate, longest, carried, size)
     low, high = 0, last_room - 1
     while high > 0 and carried[high] < NEGLIGIBLE:
         high -= 1
@@ -263,6 +270,10 @@ def beyond_in_service(
             low, high = moved_on(carried, low, high, rate * (since - elapsed), chances, before)
             elapsed, low = since, 0
             carried[0] += flows[kind]
+            if len(at_end) > 0:
+                fill_chances(rate * durations[kind], scratch[0])
+                for m in range(size):
+                    at_end[m] += flows[kind] * scratch[0, m]
             kind -= 1
         low, high = moved_on(carried, low, high, rate * (u - elapsed), chances, before)
         rest, mean, elapsed, seen = longest - u, rate * (u - seen), u, u
@@ -273,7 +284,9 @@ def beyond_in_service(
             for k in range(low, high + 1):
                 queue[k] += carried[k]
             least, most, there = min(least, low), max(most, high), queue
-        late = late_share(server, rate, limit, rest, spacing, least, most, there, gaps, gap_step, scratch)
+        late = late_share(
+            server, rate, limit, rest, spacing, least, most, there, at_end, gaps, gap_step, scratch
+        )
         if pending and window > rest:
             late += pending_share(
                 server, rate, limit, rest, spacing, least, most, there, durations, flows, first, scratch,
