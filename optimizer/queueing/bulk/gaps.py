@@ -13,23 +13,6 @@ from optimizer.simulation.machine.compiling import compiled_with_arrays, entry_w
 
 
 @compiled_with_arrays
-def beyond_gap(
-    server: BatchServer, rate: float, there: int, rest: float, gaps: FloatArray, step: float
-) -> float:
-    """Return P(still unanswered after `rest`) when `there` requests wait and the gap begins anew."""
-    if rest < 0:
-        return 1.0
-    size, window = server.size, server.window_ms
-    if there >= size:
-        return 1.0 if service_ms(server, size) > rest * (1 + 1e-12) else 0.0
-    chance = math.exp(-rate * window) if window + service_ms(server, there) > rest * (1 + 1e-12) else 0.0
-    cell = rest / step
-    k = min(int(cell), len(gaps) - 2)
-    part = cell - k
-    return chance + gaps[k, there] * (1 - part) + gaps[k + 1, there] * part
-
-
-@compiled_with_arrays
 def gap_visits(server: BatchServer, rate: float, behind: FloatArray) -> FloatArray:
     """Return how often a free server has j < B waiting, in a mean cycle, by j; shape (B,)."""
     visits = np.zeros(server.size)
@@ -122,22 +105,17 @@ def late_of_gap(
     size, in_clear, ahead, out = server.size, scratch[0], scratch[1], scratch[2]
     if not fill_ahead(server, rate, limit - clear, gaps, step, ahead):
         return 0.0
+    full, late = 0.0, 0.0
+    for k in range(low, high + 1):
+        full += queue[k]
     if len(at_clear) > 0:
-        full, late = 0.0, 0.0
-        for k in range(low, high + 1):
-            full += queue[k]
         for m in range(size - 1):
             full -= at_clear[m]
             late += at_clear[m] * ahead[1 + m]
         return late + max(full, 0.0) * ahead[size]
     mean = rate * clear
     if mean - 9 * math.sqrt(mean) > size:  # as many come as fill the batch
-        if ahead[size] == 0:
-            return 0.0
-        late = 0.0
-        for k in range(low, high + 1):
-            late += queue[k]
-        return late
+        return full * ahead[size]
     fill_chances(mean, in_clear)
     out[size - 1], more = ahead[size], 1.0
     for c in range(size - 1):
@@ -149,7 +127,6 @@ def late_of_gap(
         if share > NEGLIGIBLE:
             for p in range(min(len(reached), len(late_at))):
                 late_at[p] += share * reached[p]
-    late = 0.0
     for k in range(low, high + 1):
         late += queue[k] * out[k - place]
     return late

@@ -6,7 +6,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.answers import fill_beyond, moments_between, moved_on, sort_up
-from optimizer.queueing.bulk.gaps import beyond_gap, gap_visits
+from optimizer.queueing.bulk.gaps import fill_ahead, gap_visits
 from optimizer.queueing.bulk.poisson import fill_at_most, fill_chances
 from optimizer.queueing.bulk.service import FIRST_POINTS, room_beside, service_ms
 from optimizer.simulation.batches import COLLECT, GAP, INTERVAL, BatchServer
@@ -183,11 +183,13 @@ def beyond_when_free(
     """Return how many requests that find the server free are answered beyond a limit; with a window."""
     size, window = server.size, server.window_ms
     if server.trigger == GAP:
-        total = behind[0] * beyond_gap(server, rate, 1, limit, gaps, step)
+        ahead = np.empty(size + 1)
+        fill_ahead(server, rate, limit, gaps, step, ahead)
+        total = behind[0] * ahead[1]
         going_on = 1 - math.exp(-rate * window)
         visits = gap_visits(server, rate, behind)
         for j in range(1, size):
-            total += visits[j] * going_on * beyond_gap(server, rate, j + 1, limit, gaps, step)
+            total += visits[j] * going_on * ahead[j + 1]
         return total
     ends, first = np.empty(1), np.zeros((1, size))
     ends[0] = window
