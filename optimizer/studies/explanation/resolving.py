@@ -20,7 +20,6 @@ from optimizer.solvers.deadline import Deadline, OutOfTimeError
 from optimizer.solvers.levels import VALUE
 from optimizer.solvers.problem import build_problem
 from optimizer.spec.system import System
-from optimizer.studies.explanation.before import Before
 from optimizer.studies.explanation.document import Effect, ServiceChange
 
 LEAST_SHARE = 1e-9
@@ -98,22 +97,12 @@ def share_of(waiting: int, least_share: float) -> float:
     return min(max(2 * threads / (waiting + threads), least_share), 1.0)
 
 
-def plan_of(
-    candidates: Candidates,
-    deadline: Deadline,
-    before: Before | None = None,
-    *,
-    restricts: bool = False,
-    carries_more: bool = False,
-) -> Plan:
+def plan_of(candidates: Candidates, deadline: Deadline) -> Plan:
     """Return the best plan that candidates allow, as far as it is found by the deadline.
 
     Args:
         candidates: what to choose from.
         deadline: when to stop.
-        before: the plan that differs in one thing, if there is one.
-        restricts: whether that plan could choose from more, and from nothing less.
-        carries_more: whether the candidates differ from those of that plan in that some carry more.
 
     Raises:
         OutOfTimeError: the deadline has passed.
@@ -122,11 +111,7 @@ def plan_of(
     if deadline.passed:
         raise OutOfTimeError
     problem = build_problem(candidates)
-    known = None if before is None else before.known(problem, restricts=restricts, carries_more=carries_more)
-    solution = choose(problem, deadline=deadline, known=known)
-    if before is not None:
-        before.note(solution, restricts=restricts)
-    return make_plan(candidates, problem, solution)
+    return make_plan(candidates, problem, choose(problem, deadline=deadline))
 
 
 # --- changed questions -----------------------------------------------------------------------------------
