@@ -32,6 +32,7 @@ from rest_server.logs import SERVICE
 
 PRELOADED = (
     "pebble.pool.process",
+    "scipy.special",
     "optimizer.pipeline",
     "optimizer.solvers.highs",
     "rest_server.v1.planning",

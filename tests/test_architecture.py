@@ -423,6 +423,15 @@ def test_the_one_exception_is_that_the_command_line_starts_the_service_inside_a_
             assert "rest_server" not in ast.unparse(ast.Module(list(top), []))
 
 
+def test_scipy_is_loaded_where_it_is_used() -> None:
+    """Importing its special functions takes as long as a small plan, which needs none of them."""
+    for module in modules():
+        for node in tree(module).body:
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not any(in_package(name, "scipy") for name in names), module
+
+
 def test_command_line_and_service_compute_through_jobs_alone() -> None:
     shells = ("optimizer.cli", "rest_server")
     for module in modules():

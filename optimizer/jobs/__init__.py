@@ -4,21 +4,24 @@ The rules of a job stand here once. What contradicts itself in a request is a `R
 fields of this module; the command line says it in terms of its flags, the service in terms of its documents.
 """
 
-from optimizer.batch_rows import analyze_batch, size_batch
-from optimizer.candidates import find_candidates
-from optimizer.jobs.comparing import CompareRequest, compare_plans
-from optimizer.jobs.documents import check_documents, start_document, verify_plan
-from optimizer.jobs.figures import FigureRequest, show_figure
-from optimizer.jobs.fitting import add_profile, fit_reports, predict_points, show_fit
-from optimizer.jobs.replaying import ReplayRequest, replay_loads
-from optimizer.jobs.requests import LoadChange, RequestError, SolveOptions
-from optimizer.jobs.simulating import RepairRequest, SimulateRequest, repair_plan, simulate_plan
-from optimizer.pipeline import Timings, solve
-from optimizer.replica import analyze_replicas, size_replicas
-from optimizer.simulation.replicas import Effort
-from optimizer.studies.explanation.explain import explain
-from optimizer.studies.reports.report import make_report
-from optimizer.studies.simulation.replicas import simulate_replica
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from optimizer.batch_rows import analyze_batch, size_batch
+    from optimizer.candidates import find_candidates
+    from optimizer.jobs.comparing import CompareRequest, compare_plans
+    from optimizer.jobs.documents import check_documents, start_document, verify_plan
+    from optimizer.jobs.figures import FigureRequest, show_figure
+    from optimizer.jobs.fitting import add_profile, fit_reports, predict_points, show_fit
+    from optimizer.jobs.replaying import ReplayRequest, replay_loads
+    from optimizer.jobs.requests import LoadChange, RequestError, SolveOptions
+    from optimizer.jobs.simulating import RepairRequest, SimulateRequest, repair_plan, simulate_plan
+    from optimizer.pipeline import Timings, solve
+    from optimizer.replica import analyze_replicas, size_replicas
+    from optimizer.simulation.replicas import Effort
+    from optimizer.studies.explanation.explain import explain
+    from optimizer.studies.reports.report import make_report
+    from optimizer.studies.simulation.replicas import simulate_replica
 
 __all__ = [
     "CompareRequest",
@@ -53,3 +56,31 @@ __all__ = [
     "start_document",
     "verify_plan",
 ]
+
+_HOMES = {
+    "optimizer.batch_rows": ("analyze_batch", "size_batch"),
+    "optimizer.candidates": ("find_candidates",),
+    "optimizer.jobs.comparing": ("CompareRequest", "compare_plans"),
+    "optimizer.jobs.documents": ("check_documents", "start_document", "verify_plan"),
+    "optimizer.jobs.figures": ("FigureRequest", "show_figure"),
+    "optimizer.jobs.fitting": ("add_profile", "fit_reports", "predict_points", "show_fit"),
+    "optimizer.jobs.replaying": ("ReplayRequest", "replay_loads"),
+    "optimizer.jobs.requests": ("LoadChange", "RequestError", "SolveOptions"),
+    "optimizer.jobs.simulating": ("RepairRequest", "SimulateRequest", "repair_plan", "simulate_plan"),
+    "optimizer.pipeline": ("Timings", "solve"),
+    "optimizer.replica": ("analyze_replicas", "size_replicas"),
+    "optimizer.simulation.replicas": ("Effort",),
+    "optimizer.studies.explanation.explain": ("explain",),
+    "optimizer.studies.reports.report": ("make_report",),
+    "optimizer.studies.simulation.replicas": ("simulate_replica",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a job on its first use: a command waits for its own alone."""
+    import importlib
+
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(home), name)
+    raise AttributeError(f"module 'optimizer.jobs' has no attribute {name!r}")

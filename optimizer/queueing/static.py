@@ -9,7 +9,6 @@ from dataclasses import dataclass, fields
 from typing import ClassVar, Self
 
 import numpy as np
-from scipy.special import gammaln
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.queueing.measures import MISSED, Measure
@@ -163,6 +162,8 @@ class StaticQueues(QueueModel):
 
 def _arrivals(rate: float, times: _Times, room: int) -> FloatArray:
     """Return how likely j requests come in a batch of n, shape (B, room + 1) (eq. 120)."""
+    from scipy.special import gammaln
+
     shape = (times.mean_ms / times.spread_ms) ** 2
     mean = rate * times.mean_ms
     j = np.arange(room + 1)

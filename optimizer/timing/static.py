@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import ClassVar, Self
 
 import numpy as np
-from scipy.special import ndtr
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.documents import Document
@@ -94,6 +93,8 @@ class StaticLaw(ServiceLaw):
         Of the others those count whose answers are still going on: the shorter of two lognormal lengths is
         2Φ(−σ/√2) of their mean.
         """
+        from scipy.special import ndtr
+
         spread = np.sqrt(np.log1p(self.out_tokens_cv**2))
         shorter = np.where(self.padded > 0, 1.0, 2 * ndtr(-spread / np.sqrt(2)))
         steps = np.maximum(self.out_tokens - 1, 0.0)
@@ -147,6 +148,8 @@ def longest_to_mean(cv: FloatArray, batch: FloatArray, power: int = 1) -> FloatA
 @lru_cache(maxsize=2**16)
 def _longest(cv: float, batch: float, power: int) -> float:
     """Return it for one batch: the mean of exp(p(σZ − σ²/2)), Z the largest of n standard normal values."""
+    from scipy.special import ndtr
+
     spread = float(np.sqrt(np.log1p(cv * cv)))
     z = _normal_values(round(power * spread + 0.5))
     density = batch * np.exp(-z * z / 2) / np.sqrt(2 * np.pi) * ndtr(z) ** (batch - 1)

@@ -16,7 +16,7 @@ NOT_ASKED = [
     checks.positive_data_acceptance,  # a document can be well-formed and contradict itself
     checks.negative_data_rejection,  # keys are matched in any case, null is absent, the path gives the name
 ]
-quick = settings(max_examples=5, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=3, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def described() -> schemathesis.BaseSchema:

@@ -56,7 +56,7 @@ def test_several_workers_serve_with_the_settings_of_the_first(tmp_path: Path) ->
 
 def test_workers_that_finish_what_runs_take_no_more_connections() -> None:
     batches = {"models": [MODELS[0] | {"maxBatchSize": 2048}], "optimizer": {"batchSizing": "optimal"}}
-    slow = json.dumps(system(*(one_server(f"s{i}") for i in range(30)), **batches)).encode()
+    slow = json.dumps(system(*(one_server(f"s{i}") for i in range(18)), **batches)).encode()
     with as_a_program("--port", "0", "--workers", "2") as here, ThreadPoolExecutor(1) as client:
         assert here.ask("GET", "/readyz").status == 200
         answer = client.submit(here.ask, "POST", "/optimizeOne", slow)

@@ -107,8 +107,8 @@ def test_everybody_else_is_served_and_the_memory_comes_back(
     files = (256 if whole else 64) if attack is unread else 1024
     limits = {
         "INFERPLAN_SOLVER_PROCESSES": "2",
-        "INFERPLAN_WRITE_TIMEOUT_S": "3",
-        "INFERPLAN_BODY_TIMEOUT_S": "3",
+        "INFERPLAN_WRITE_TIMEOUT_S": "2",
+        "INFERPLAN_BODY_TIMEOUT_S": "2",
     }
     with watched(tmp_path / "log", files=files, **limits) as here:
         here.until_ready()
@@ -118,7 +118,7 @@ def test_everybody_else_is_served_and_the_memory_comes_back(
         before_mb = here.memory_mb()
         with healthy(here, timed=whole), ExitStack() as stack:
             attack(here, many if whole else few, stack)
-            time.sleep(4)
+            time.sleep(2.5)
         here.until(lambda: here.memory_mb() - before_mb < KEPT_MB, 20)
         assert here.ask("POST", "/v1/plan", SMALL).status == 200
 

@@ -51,16 +51,18 @@ def test_nobody_notices_that_processes_are_killed(tmp_path: Path, kills: int) ->
     with watched(tmp_path / "log", INFERPLAN_SOLVER_PROCESSES="3") as here, ThreadPoolExecutor(4) as clients:
         here.until_ready()
         lost = [clients.submit(client, here, mine) for mine in statuses]
-        here.until(lambda: len(here.solvers()) == 3 + Settings().max_studies)
         killed = set()
-        for _ in range(kills):  # one at a time: work is begun once more, not twice
+        try:
             here.until(lambda: len(here.solvers()) == 3 + Settings().max_studies)
-            pid = chance.choice(here.solvers())
-            killed.add(pid)
-            os.kill(pid, signal.SIGKILL)
-            seen = [len(mine) for mine in statuses]
-            here.until(lambda seen=seen: all_go_on(seen))  # type: ignore[misc]
-        done.set()
+            for _ in range(kills):  # one at a time: work is begun once more, not twice
+                here.until(lambda: len(here.solvers()) == 3 + Settings().max_studies)
+                pid = chance.choice(here.solvers())
+                killed.add(pid)
+                os.kill(pid, signal.SIGKILL)
+                seen = [len(mine) for mine in statuses]
+                here.until(lambda seen=seen: all_go_on(seen))  # type: ignore[misc]
+        finally:
+            done.set()
         assert [each.exception() for each in lost] == [None] * 4
         assert {status for mine in statuses for status in mine} == {200}
         assert len(killed) == kills

@@ -69,7 +69,7 @@ def test_the_newer_samples_without_atTokens_are_planned_with_chosen_batches(  # 
     profiles = body["system"]["modelData"]["models"]
     for profile in profiles:
         profile.pop("atTokens", None)
-        profile["maxBatchSize"] = 256
+        profile["maxBatchSize"] = 64
     options = body["system"]["optimizerData"]["optimizer"]
     client = wire_client(stateful=False)
     found = client.post("/optimizeOne", json=body).json()

@@ -130,7 +130,7 @@ def omitting() -> TestClient:
     return wire_client(stateful=False, unserved="omit")
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", [0, 1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 3))])
 def test_no_running_server_is_stopped_by_silence(part: int, keeping: TestClient) -> None:
     stopped = kept = 0
     for seed, plenty in itertools.product(range(part, SYSTEMS, 4), (False, True)):

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr
 
 from optimizer.arrays import FloatArray
 
@@ -92,6 +91,8 @@ def lognormal_excess(mean_ms: float, cv: float) -> Excess:
     spread = np.sqrt(np.log1p(cv * cv))
 
     def excess(x: FloatArray) -> FloatArray:
+        from scipy.special import ndtr
+
         with np.errstate(divide="ignore"):
             high = np.log(mean_ms / x) / spread + spread / 2
         return np.asarray(mean_ms * ndtr(high) - np.where(x > 0, x * ndtr(high - spread), 0.0))
@@ -106,6 +107,8 @@ def residual_excess(mean_ms: float, cv: float) -> Excess:
     spread = np.sqrt(np.log1p(cv * cv))
 
     def excess(x: FloatArray) -> FloatArray:
+        from scipy.special import ndtr
+
         with np.errstate(divide="ignore"):
             high = np.log(mean_ms / x) / spread + spread / 2
         square = mean_ms**2 * (1 + cv * cv) * ndtr(high + spread) - 2 * x * mean_ms * ndtr(high)

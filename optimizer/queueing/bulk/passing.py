@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.interpolate import PchipInterpolator
 
 from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.lattice import Excess, Lattice, exceeded_by
@@ -89,6 +88,8 @@ class Passing:
     @cached_property
     def _curve(self) -> Excess:
         """What of the server's own latency is beyond x on average."""
+        from scipy.interpolate import PchipInterpolator
+
         least = self.server.base_ms + self.server.slope_ms
         end = max(2 * self.inner.mean_ms, 1.5 * least)
         while self.inner.beyond(end) > CURVE_END:

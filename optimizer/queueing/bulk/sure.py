@@ -7,7 +7,6 @@ numbers refer to docs/math.md.
 from collections.abc import Mapping
 
 import numpy as np
-from scipy.special import pdtrc
 
 from optimizer.arrays import FloatArray
 from optimizer.queueing.measures import LOSS, Measure
@@ -50,6 +49,8 @@ def _found_full(server: BatchServer, rates: FloatArray) -> FloatArray:
 
     It is the mean of what full services leave over, whose last terms are bounded in turn.
     """
+    from scipy.special import pdtrc
+
     size, mean = server.size, rates * server.spacing_ms
     m = np.arange(1, TERMS + 1)[:, np.newaxis]
     full = m * size

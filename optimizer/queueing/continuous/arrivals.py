@@ -4,7 +4,6 @@ All shapes are (R,). Equation numbers refer to ``docs/math.md``.
 """
 
 import numpy as np
-from scipy.special import gammaincc
 
 from optimizer.arrays import FloatArray
 
@@ -41,6 +40,8 @@ def none_arrive(count: FloatArray, scv: FloatArray) -> FloatArray:
     It is the survival function of the residual time to the next arrival: of gamma times with shape κ, in
     units of their mean, Q(κ+1, κy) − y·Q(κ, κy).
     """
+    from scipy.special import gammaincc
+
     if (scv == 1).all():
         return np.exp(-count)
     shape = 1 / np.maximum(scv, LEAST_SCV)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, fields
 from typing import Self
 
 import numpy as np
-from scipy.special import gammainc, gammaincc, gammaincinv, gammaln, ndtr, ndtri
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.queueing.continuous.arrivals import NEARLY_EVEN, dispersion
@@ -45,11 +44,15 @@ class Gamma:
 
     def beyond(self, x: FloatArray) -> FloatArray:
         """Return P(X > x)."""
+        from scipy.special import gammaincc
+
         shape, scale = self._shape()
         return np.asarray(gammaincc(shape, np.maximum(x, 0.0) / scale))
 
     def quantile(self, share: float) -> FloatArray:
         """Return x with P(X ≤ x) = share."""
+        from scipy.special import gammaincinv
+
         shape, scale = self._shape()
         return np.asarray(gammaincinv(shape, share) * scale)
 
@@ -69,11 +72,15 @@ class Lognormal:
 
     def beyond(self, x: FloatArray) -> FloatArray:
         """Return P(X > x)."""
+        from scipy.special import ndtr
+
         middle, deviation = self._logarithm()
         return np.asarray(ndtr((middle - np.log(np.maximum(x, 1e-300))) / deviation))
 
     def quantile(self, share: float) -> FloatArray:
         """Return x with P(X ≤ x) = share."""
+        from scipy.special import ndtri
+
         middle, deviation = self._logarithm()
         return np.asarray(np.exp(middle + ndtri(share) * deviation))
 
@@ -96,6 +103,8 @@ class Places:
         cls, replicas: Replicas, rate: FloatArray, largest: FloatArray, found: Iteration, own_ms: FloatArray
     ) -> Self:
         """Return the wait from a gamma-distributed number of requests, cut at the places."""
+        from scipy.special import gammainc, gammaln
+
         load = np.minimum(rate / largest, MOST_LOAD)
         inside = rate * (own_ms + replicas.steps * found.mean_ms)
         spread = np.maximum(dispersion(inside, replicas.arrival_scv), LEAST_DISPERSION)
@@ -117,6 +126,8 @@ class Places:
 
 def _variance_cut(shape: FloatArray, scale: FloatArray, most: FloatArray) -> FloatArray:
     """Return the variance of the smaller of a gamma variable and a limit (eq. 129)."""
+    from scipy.special import gammainc, gammaincc
+
     full = most / scale
     mean = shape * scale * gammainc(shape + 1, full) + most * gammaincc(shape, full)
     square = shape * (shape + 1) * scale**2 * gammainc(shape + 2, full) + most**2 * gammaincc(shape, full)
