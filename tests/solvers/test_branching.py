@@ -109,7 +109,7 @@ def test_a_branch_that_no_answer_is_in_is_priced_above_any_cutoff(times: float) 
     rate = program.measure.on_nothing
     server = int(np.argmax(rate))
     pinned = Pin(Measure("pinned", np.where(rate > 0, 1e6, 0.0)), 0.5)
-    counted = replace(program, measure=Measure("count", (rate > 0) * 1.0), pins=(pinned,))
+    counted = replace(program, measure=Measure("count", (rate > 0).astype(np.float64)), pins=(pinned,))
     branch = counted.branch(server, served=False)
     relaxed = Relaxation(counted, pool, nothing_of(pool)).solve(branch, NO_LIMIT, times)
     assert relaxed is not None
