@@ -150,7 +150,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("patterns.proofs", "patterns.alone"),
         ("separable",),
         ("patterns.relaxation",),
-        ("patterns.answers", "patterns.multipliers"),
+        ("patterns.answers", "patterns.branching", "patterns.multipliers"),
         ("patterns.narrowing", "patterns.guide", "patterns.changes"),
         ("patterns.borrowed",),
         ("patterns.run",),

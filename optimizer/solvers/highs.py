@@ -6,7 +6,7 @@ from dataclasses import replace
 import highspy
 import numpy as np
 
-from optimizer.arrays import FloatArray, IntArray
+from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.errors import SolverError
 from optimizer.solvers.model import MilpModel, Outcome, RunResult
 
@@ -192,6 +192,18 @@ class GrowingLp:
         entries = start.astype(np.int32), row.astype(np.int32), value
         added = self._highs.addCols(count, cost, np.zeros(count), endless, len(row), *entries)
         _check(added, "add columns")
+
+    def reprice(self, cost: FloatArray) -> None:
+        """Change the costs of the first columns."""
+        first = np.arange(len(cost), dtype=np.int32)
+        _check(self._highs.changeColsCost(len(first), first, cost), "change the costs of columns")
+
+    def allow(self, allowed: BoolArray) -> None:
+        """Say which columns may be above zero."""
+        every = np.arange(len(allowed), dtype=np.int32)
+        upper = np.where(allowed, highspy.kHighsInf, 0.0)
+        changed = self._highs.changeColsBounds(len(every), every, np.zeros(len(every)), upper)
+        _check(changed, "change the bounds of columns")
 
     def minimise(self, time_limit_s: float) -> RunResult:
         """Minimise over the columns there are; the result has the prices of the rows.

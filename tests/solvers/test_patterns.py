@@ -159,7 +159,7 @@ def test_the_bound_of_a_relaxation_is_below_the_best_answer_and_above_the_compac
     pool = pool_of(problem, parts)
     everyone = np.ones(len(problem.priority), np.bool_)
     measure = Measure("value", np.zeros(len(problem.priority)), on_value=1.0)
-    program = Program(parts, measure, (), everyone, to_be_served=everyone)
+    program = Program(parts, measure, (), everyone, to_be_served=everyone, left_out=~everyone)
     relaxed = relax(program, pool, np.flatnonzero(pool.options.served), Deadline.after(30))
     best = solve_milp(problem, HighsSession)
     assert best.levels[0].value == 0

@@ -29,7 +29,9 @@ def cheapest_alone(problem: Problem) -> Alone:
     parts = parts_of(problem)
     pool = pool_of(problem, parts)
     everyone = np.ones(servers, np.bool_)
-    program = Program(parts, Measure(VALUE, np.zeros(servers), on_value=1.0), (), everyone, everyone)
+    program = Program(
+        parts, Measure(VALUE, np.zeros(servers), on_value=1.0), (), everyone, everyone, ~everyone
+    )
     prices = np.zeros(len(parts.limit))
     least = _least(pool.options, servers)
     known = np.isfinite(least)

@@ -15,6 +15,7 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.highs import HighsSession
 from optimizer.solvers.model import Outcome, RunResult
 from optimizer.solvers.patterns.answers import Incumbent
+from optimizer.solvers.patterns.branching import Branch, branches_of
 from optimizer.solvers.patterns.dominance import unmatched
 from optimizer.solvers.patterns.options import Options
 from optimizer.solvers.patterns.pool import Pool, reduced_costs
@@ -42,6 +43,8 @@ SIMPLIFIED = 10
 """Options for each server up to which a model is simplified; with more, that takes longer than the rest."""
 FEW = 1_500
 """Options in which an answer can be better than the best one up to which the core is left out."""
+MOST_BRANCHES = 8
+"""Branches whose options are told apart; of more, those of the whole level are taken."""
 MANY = 8_000
 """The same up to which an answer is looked for that takes a new one of them."""
 
@@ -54,10 +57,15 @@ class Target:
     """Relative."""
     step: float
     """By how much two answers differ at least; 0 for any."""
+    multiple: float = 0.0
+    """Of what the multiple has to be proved by itself that a value holds; 0 for nothing of the kind."""
 
     def distance(self, value: float) -> float:
         """Return the distance of value and bound at which a level is proved."""
-        return max(self.gap * abs(value), self.step * (1 - STEP_SLACK), 1e-9 * max(1.0, abs(value)))
+        allowed = self.gap * abs(value)
+        if self.multiple:
+            allowed = min(allowed, value % self.multiple + 1 - STEP_SLACK)
+        return max(allowed, self.step * (1 - STEP_SLACK), 1e-9 * max(1.0, abs(value)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +94,9 @@ class Narrowing:
         self.program, self.pool, self.relaxed = program, pool, relaxed
         self.incumbent, self.target = incumbent, target
         self.bound = relaxed.bound
+        self.root = Branch(program, relaxed, relaxed.bound)
+        self.branches = [self.root]
+        """What holds every answer that is better by enough, the least bound first."""
         self.covered, self.covered_bound = np.zeros(0, np.int64), np.inf
         """Options over which the level has been solved, and what answers of these alone measure at least."""
         self._extend()
@@ -94,15 +105,28 @@ class Narrowing:
 
     def _extend(self) -> None:
         """Bring weights and reduced costs up to what the pool has grown to."""
-        options, program, pool = self.pool.options, self.program, self.pool
+        options, program = self.pool.options, self.program
         self.weight = program.measure.of(options)
+        least = np.full(len(options), np.inf)
+        for branch in self.branches:
+            over, _ = self.over(branch)
+            least = np.minimum(least, np.maximum(branch.relaxed.bound + over, branch.bound))
+        self.reduced: FloatArray = np.maximum(least - self.branches[0].bound, 0.0)
+
+    def over(self, branch: Branch) -> tuple[FloatArray, FloatArray]:
+        """Return by how much answers of a branch with an option are above its relaxation's bound at least.
+
+        Returns:
+            That for each option of the pool, infinity for those that it does not allow; and the least reduced
+            cost of each server, infinity for those without options.
+        """
+        options, program, pool = self.pool.options, branch.program, self.pool
         allowed = program.allowed(options) & ~pool.gone
-        reduced = np.where(allowed, reduced_costs(program, options, self.relaxed.prices), np.inf)
+        reduced = np.where(allowed, reduced_costs(program, options, branch.relaxed.prices), np.inf)
         least = np.full(len(pool.problem.priority), np.inf)
         np.minimum.at(least, options.server, reduced)
         over = reduced - np.where(np.isfinite(least), least, 0.0)[options.server]
-        self.reduced: FloatArray = np.maximum(over, 0.0)
-        self.least = least
+        return np.maximum(over, 0.0), least
 
     def _holds(self) -> bool:
         """Return whether the best answer keeps what the level requires."""
@@ -143,6 +167,24 @@ class Narrowing:
             result = self._solve(np.flatnonzero(core), min(deadline.left_s, CORE_S))
             if self.feasible or result.outcome is not Outcome.infeasible:
                 return
+
+    def branch(self, start: IntArray, deadline: Deadline) -> None:
+        """Divide the level by servers that its relaxation leaves out in part, and look into the best branch.
+
+        Args:
+            start: options to begin with.
+            deadline: when to stop.
+        """
+        if self.proved or deadline.passed or not self.feasible:
+            return
+        cutoff = self._cutoff
+        found = branches_of(self.root, self.pool, start, cutoff, deadline)
+        self.bound = max(self.bound, min([cutoff, *(branch.bound for branch in found)]))
+        if 0 < len(found) <= MOST_BRANCHES:
+            self.branches = found
+        self._extend()
+        if found and found[0] is not self.root:
+            self.core(deadline, found[0].relaxed)
 
     def beside(self, elsewhere: Elsewhere, deadline: Deadline) -> None:
         """Look for a better answer among those that take something new: there is none among the others."""
@@ -191,20 +233,29 @@ class Narrowing:
                 return
             before = self.value
             if complete and np.isin(options, self.covered).all():
-                self.bound = max(self.bound, min(self.covered_bound, self.relaxed.bound + room, self.value))
+                self.bound = max(
+                    self.bound, min(self.covered_bound, self.branches[0].bound + room, self.value)
+                )
                 if self.proved or room >= wanted:
                     return
                 continue
             result = self._solve(options, time_s)
             if complete:
-                self.bound = max(self.bound, min(self.covered_bound, self.relaxed.bound + room, self.value))
+                self.bound = max(
+                    self.bound, min(self.covered_bound, self.branches[0].bound + room, self.value)
+                )
             if room >= wanted or (result.outcome is Outcome.time_limit and self.value >= before):
                 return
 
     def _wanted(self) -> float:
         """Return the reduced cost up to which options can be in an answer that is better by enough."""
-        wanted = self.value - self.target.distance(self.value) - self.relaxed.bound
+        wanted = self.value - self.target.distance(self.value) - self.branches[0].bound
         return max(wanted, 0.0) * (1 + 1e-9) + 1e-12
+
+    @property
+    def _cutoff(self) -> float:
+        """What an answer has to be below that is better by enough."""
+        return self.value - self.target.distance(self.value) * (1 - 1e-9)
 
     def _few_can_be_better(self) -> bool:
         """Return whether the options that an answer can have that is better by enough are few, and known."""
@@ -216,12 +267,15 @@ class Narrowing:
         """Add every pattern of at most that reduced cost, of some servers or all; return if that could be."""
         if not len(self.pool.cases.server):
             return True
-        limit = np.where(np.isfinite(self.least), self.least + room, -np.inf)
-        limit = limit if of is None else np.where(of, limit, -np.inf)
-        below = self.pool.below(self.program, self.relaxed.prices, limit, most)
-        if not below.complete:
-            return False
-        self.pool.add(below.options)
+        for branch in self.branches:
+            _, least = self.over(branch)
+            more = self.branches[0].bound + room - branch.relaxed.bound
+            limit = np.where(np.isfinite(least), least + more, -np.inf)
+            limit = limit if of is None else np.where(of, limit, -np.inf)
+            below = self.pool.below(branch.program, branch.relaxed.prices, limit, most)
+            if not below.complete:
+                return False
+            self.pool.add(below.options)
         self._extend()
         return True
 
@@ -250,6 +304,8 @@ class Narrowing:
         session = HighsSession(self.program.model(self.pool.options.take(options)))
         simplified = len(options) <= SIMPLIFIED * len(self.program.servers)
         gap = self.target.gap / 2
+        if self.feasible and self.value:
+            gap = self.target.distance(self.value) / abs(self.value) / 2
         result = session.solve_at_once(self.weight[options], start, gap, time_s, simplified=simplified)
         self.covered = options
         self.covered_bound = np.inf if result.outcome is Outcome.infeasible else result.bound

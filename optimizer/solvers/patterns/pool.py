@@ -69,7 +69,7 @@ class Pool:
         Those that settled levels exclude are left out. Servers with too many patterns below the limit are
         searched for what a settled level leaves of theirs.
         """
-        limit = np.where(program.in_play, limit, -np.inf)
+        limit = np.where(program.in_play & ~program.left_out, limit, -np.inf)
         found, cut, floor = self._searched(program, prices, limit, most)
         for settled in self.exclusions[::-1]:
             if not cut.any():
@@ -137,7 +137,7 @@ def price_of_sums(program: Program, prices: FloatArray) -> tuple[float, float]:
 
 def reduced_costs(program: Program, options: Options, prices: FloatArray) -> FloatArray:
     """Return the weight of options with what they take at prices, shape (P,)."""
-    cost: FloatArray = program.measure.of(options) + program.shared(options) @ prices
+    cost: FloatArray = program.measure.of(options) + np.einsum("pr,r->p", program.shared(options), prices)
     return cost
 
 

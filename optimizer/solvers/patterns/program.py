@@ -4,7 +4,7 @@ Takes `Options`, gives weights of options and models over some of them. Equation
 ``docs/math.md``.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -52,6 +52,15 @@ class Program:
     """Servers that may take anything; the others have nothing; shape (S,)."""
     to_be_served: BoolArray
     """Servers that may not have nothing, shape (S,)."""
+    left_out: BoolArray
+    """Servers that may have nothing else, shape (S,)."""
+
+    def branch(self, server: int, *, served: bool) -> "Program":
+        """Return the level with a server that is served, or one that is left out."""
+        mine = np.arange(len(self.in_play)) == server
+        if served:
+            return replace(self, to_be_served=self.to_be_served | mine)
+        return replace(self, left_out=self.left_out | mine)
 
     @property
     def servers(self) -> IntArray:
@@ -61,7 +70,8 @@ class Program:
 
     def allowed(self, options: Options) -> BoolArray:
         """Return which options the level leaves, shape (P,)."""
-        left: BoolArray = self.in_play[options.server] & (options.served | ~self.to_be_served[options.server])
+        closed = np.where(options.served, self.left_out[options.server], self.to_be_served[options.server])
+        left: BoolArray = self.in_play[options.server] & ~closed
         return left
 
     @property

@@ -119,6 +119,6 @@ class Provable:
             VALUE: float(self.problem.none_value[self.outside].sum()),
             CHANGES: float(self.problem.none_changed[self.outside].sum()),
         }.get(measure.name, float(measure.on_nothing[self.outside].sum()))
-        program = Program(self.parts, measure, pins, in_play, settled)
+        program = Program(self.parts, measure, pins, in_play, settled, np.zeros_like(settled))
         whole = measure.name != VALUE
         return ProvableLevel(measure.name, program, offset, 1.0 if level is None else level.unit, whole)

@@ -12,6 +12,7 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.highs import GrowingLp
 from optimizer.solvers.model import Outcome
 from optimizer.solvers.patterns.bounds import bound_of
+from optimizer.solvers.patterns.options import Options
 from optimizer.solvers.patterns.pool import Pool, reduced_costs
 from optimizer.solvers.patterns.program import Program
 
@@ -19,8 +20,12 @@ EACH_ROUND = 3
 """Columns that a server gets at most in one round."""
 ROUNDING = 1e-9
 """Part of the largest weight of an option that counts as nothing."""
-MISSING = 10.0
-"""Price of a server that takes nothing where it must not, in parts of the largest weight."""
+MISSING = (1e1, 1e3, 1e5, 1e7, 1e9)
+"""Prices of a server that takes nothing where it must not, in parts of the largest weight.
+
+The higher ones count only where a cutoff is to be reached: a limit on large weights is kept by leaving out a
+tiny part of a server.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,8 @@ class Relaxed:
     """Whether no option could lower the relaxation any further."""
     served: bool
     """Whether the relaxation serves all that must be served."""
+    left_out: FloatArray
+    """Part of each server that the relaxation leaves out, shape (S,)."""
     value: float = np.inf
     """Optimum of the relaxation over the columns that it has."""
 
@@ -58,17 +65,18 @@ def relax(program: Program, pool: Pool, start: IntArray, deadline: Deadline) -> 
     Raises:
         SolverError: the solver failed.
     """
-    return _Relaxation(program, pool, start, deadline).run()
+    return Relaxation(program, pool, start).solve(program, deadline)
 
 
-class _Relaxation:
+class Relaxation:
     """A linear model over a few options of each server, which grows."""
 
-    def __init__(self, program: Program, pool: Pool, start: IntArray, deadline: Deadline) -> None:
-        self.program, self.pool, self.deadline = program, pool, deadline
+    def __init__(self, program: Program, pool: Pool, start: IntArray) -> None:
+        self.program, self.pool = program, pool
         self.servers = program.servers
-        self.weight = program.measure.of(pool.options)
-        self.allowed = program.allowed(pool.options) & ~pool.gone
+        self.weight, self.allowed, self.has = np.zeros(0), np.zeros(0, np.bool_), np.zeros(0, np.bool_)
+        self.shared = np.zeros((0, len(program.limits)))
+        self._know(pool.options)
         largest = float(np.abs(self.weight[self.allowed]).max(initial=0.0))
         self.tolerance = ROUNDING * max(largest, 1e-9)
         limits, count = program.limits, len(self.servers)
@@ -76,9 +84,10 @@ class _Relaxation:
             np.concatenate([np.ones(count), np.full(len(limits), -np.inf)]),
             np.concatenate([np.ones(count), limits]),
         )
-        price = MISSING * max(largest, 1.0)
+        self.prices_of_missing = [part * max(largest, 1.0) for part in MISSING]
+        self.missing = 0
         every = np.arange(count)
-        self.lp.add(np.full(count, price), every, every, np.ones(count))
+        self.lp.add(np.full(count, self.prices_of_missing[0]), every, every, np.ones(count))
         self.columns = np.zeros(0, np.int64)
         self._add(np.unique(start[self.allowed[start]]))
 
@@ -86,46 +95,87 @@ class _Relaxation:
         start, row, value = self.program.columns(self.pool.options.take(options))
         self.lp.add(self.weight[options], start[:-1], row, value)
         self.columns = np.concatenate([self.columns, options])
+        self.has[options] = True
 
-    def run(self) -> Relaxed | None:
-        """Solve, price and grow until nothing is gained any more."""
+    def solve(self, program: Program, deadline: Deadline, cutoff: float = -np.inf) -> Relaxed | None:
+        """Solve, price and grow until nothing is gained any more; none if the time did not suffice.
+
+        Args:
+            program: the level, or a branch of it.
+            deadline: when to stop; what the multipliers at hand prove then is the bound.
+            cutoff: up to which bound it matters that all are served that must be.
+
+        Raises:
+            SolverError: the solver failed.
+        """
+        self._enter(program)
+        self._price_missing(0)
         best: Relaxed | None = None
-        while not self.deadline.passed:
-            result = self.lp.minimise(self.deadline.left_s)
+        while not deadline.passed:
+            result = self.lp.minimise(deadline.left_s)
             if result.outcome is not Outcome.optimal or result.row_price is None or result.x is None:
                 break
             count = len(self.servers)
             prices = np.maximum(-result.row_price[count:], 0.0)
             dual = np.full(len(self.pool.problem.priority), -np.inf)
             dual[self.servers] = result.row_price[:count]
-            if self._grown(prices, dual):
+            reduced = self._reduced(prices)
+            if self._grown(reduced, dual):
                 continue
-            least, gained = self._least_of_all(prices, dual)
+            least, gained = self._least_of_all(prices, reduced, len(dual))
             bound = bound_of(self.program, prices, least[self.servers])
             done = not gained or result.bound - bound <= self.tolerance
             if best is None or bound > best.bound or done:
                 best = self._relaxed(prices, bound, result.x, result.bound, finished=done)
-            if done:
+            if not done:
+                continue
+            if best.served or best.bound >= cutoff or self.missing == len(MISSING) - 1:
                 break
+            self._price_missing(self.missing + 1)
         return best
 
-    def _grown(self, prices: FloatArray, dual: FloatArray) -> bool:
+    def _price_missing(self, place: int) -> None:
+        """Give a server that takes nothing where it must not the price of a place in their order."""
+        if place != self.missing:
+            self.missing = place
+            self.lp.reprice(np.full(len(self.servers), self.prices_of_missing[place]))
+
+    def _enter(self, program: Program) -> None:
+        """Take in what the pool has grown to, and let columns take part that a branch allows."""
+        self.program = program
+        options = self.pool.options
+        self._know(options.take(np.arange(len(self.weight), len(options))))
+        self.allowed = program.allowed(options) & ~self.pool.gone
+        everyone = np.ones(len(self.servers), np.bool_)
+        self.lp.allow(np.concatenate([everyone, self.allowed[self.columns]]))
+
+    def _know(self, new: Options) -> None:
+        """Take in options that the pool has gained."""
+        program = self.program
+        self.weight = np.concatenate([self.weight, program.measure.of(new)])
+        self.shared = np.concatenate([self.shared, program.shared(new)])
+        before = len(self.allowed)
+        allowed = program.allowed(new) & ~self.pool.gone[before : before + len(new)]
+        self.allowed = np.concatenate([self.allowed, allowed])
+        self.has = np.concatenate([self.has, np.zeros(len(new), np.bool_)])
+
+    def _grown(self, reduced: FloatArray, dual: FloatArray) -> bool:
         """Add the options of the pool that lower the relaxation most; return whether there were any."""
-        reduced = self._reduced(prices) - dual[self.pool.options.server]
-        better = np.flatnonzero(self.allowed & (reduced < -self.tolerance))
+        reduced = reduced - dual[self.pool.options.server]
+        better = np.flatnonzero(self.allowed & ~self.has & (reduced < -self.tolerance))
         if not len(better):
             return False
         self._add(_best_of_each(self.pool.options.server[better], reduced[better], better))
         return True
 
     def _reduced(self, prices: FloatArray) -> FloatArray:
-        reduced: FloatArray = self.weight + self.program.shared(self.pool.options) @ prices
+        reduced: FloatArray = self.weight + np.einsum("pr,r->p", self.shared, prices)
         return reduced
 
-    def _least_of_all(self, prices: FloatArray, dual: FloatArray) -> tuple[FloatArray, bool]:
+    def _least_of_all(self, prices: FloatArray, reduced: FloatArray, servers: int) -> tuple[FloatArray, bool]:
         """Return the least reduced cost of each server over all patterns, and whether new ones were added."""
-        reduced = np.where(self.allowed, self._reduced(prices), np.inf)
-        least = np.full(len(dual), np.inf)
+        reduced = np.where(self.allowed, reduced, np.inf)
+        least = np.full(servers, np.inf)
         np.minimum.at(least, self.pool.options.server, reduced)
         if not len(self.pool.cases.server):
             return least, False
@@ -143,8 +193,7 @@ class _Relaxation:
         if len(self.pool.options) == before:
             return least, False
         new = self.pool.options.take(np.arange(before, len(self.pool.options)))
-        self.weight = np.concatenate([self.weight, self.program.measure.of(new)])
-        self.allowed = np.concatenate([self.allowed, self.program.allowed(new)])
+        self._know(new)
         self._add(np.arange(before, len(self.pool.options)))
         return least, True
 
@@ -156,7 +205,11 @@ class _Relaxation:
         np.minimum.at(least, self.pool.options.server, reduced)
         used = np.zeros(len(reduced), np.bool_)
         count = len(self.servers)
-        used[self.columns[: len(x) - count][x[count:] > ROUNDING]] = True
+        columns = self.columns[: len(x) - count]
+        used[columns[x[count:] > ROUNDING]] = True
+        nothing = ~self.pool.options.served[columns]
+        left_out = np.zeros(len(least))
+        np.add.at(left_out, self.pool.options.server[columns[nothing]], x[count:][nothing])
         over = reduced - np.where(np.isfinite(least), least, 0.0)[self.pool.options.server]
         return Relaxed(
             prices=prices,
@@ -165,6 +218,7 @@ class _Relaxation:
             used=used,
             finished=finished,
             served=bool(x[:count].max(initial=0.0) <= ROUNDING),
+            left_out=left_out,
             value=value,
         )
 

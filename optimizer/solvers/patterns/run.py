@@ -23,6 +23,8 @@ from optimizer.solvers.problem import Level, Problem, Solution, Status, gap_targ
 from optimizer.solvers.room import with_more_room
 from optimizer.solvers.seeds import best_seed
 
+BRANCHES_SHARE = 0.6
+"""Part of a level's time, once the core is solved, that the division into branches may use."""
 WHOLE_TOLERANCE = 0.5
 """Slack of a pinned integer level."""
 ROUNDING = 1e-9
@@ -43,6 +45,7 @@ class Run:
             self.incumbent.offer(repaired(problem, known.replicas))
         self.gap = gap_target(problem.options, len(self.parts.row))
         self.servers = len(problem.priority)
+        self.nobody = np.zeros(self.servers, np.bool_)
         self.start = np.flatnonzero(~self.pool.options.served)
         self.borrowed = Borrowed(problem, self.parts, known)
         self.columnless = self.borrowed.columnless
@@ -66,7 +69,7 @@ class Run:
     def program(self, step: Step) -> Program:
         """Return an objective as a level to be minimised."""
         in_play = np.ones(self.servers, np.bool_) if step.in_play is None else step.in_play
-        return Program(self.parts, step.measure, self.pins, in_play, self.to_be_served)
+        return Program(self.parts, step.measure, self.pins, in_play, self.to_be_served, self.nobody)
 
     def relaxed(self, program: Program, deadline: Deadline) -> Relaxed | None:
         """Solve the relaxation of a level; none if the time did not suffice."""
@@ -86,13 +89,16 @@ class Run:
         guide: Relaxed | None = None,
     ) -> Narrowing:
         """Search for the best answer of a level, as far as its relaxation leaves it open."""
-        narrowing = Narrowing(program, self.pool, relaxed, self.incumbent, Target(self.gap, step.step))
+        narrowing = Narrowing(
+            program, self.pool, relaxed, self.incumbent, Target(self.gap, step.step, step.multiple)
+        )
         if step.is_service:
             narrowing.bound = max(narrowing.bound, self.borrowed.floor(step))
         elsewhere = self.borrowed.elsewhere(step)
         if elsewhere is not None:
             narrowing.beside(elsewhere, deadline)
         narrowing.core(deadline, guide)
+        narrowing.branch(self.start_options, deadline.share(BRANCHES_SHARE))
         narrowing.rooms(deadline, only_whole=self.serve_by is not None)
         self.start = np.union1d(self.start, np.flatnonzero(relaxed.used))
         return narrowing
@@ -109,8 +115,9 @@ class Run:
         most = pin.most if most is None else most
         room = most + ROUNDING * abs(most) - narrowing.relaxed.bound
         program = narrowing.program
-        least = np.where(program.in_play & np.isfinite(narrowing.least), narrowing.least, np.inf)
-        gone = (narrowing.reduced > room) & program.in_play[self.pool.options.server]
+        over, least = narrowing.over(narrowing.root)
+        least = np.where(program.in_play & np.isfinite(least), least, np.inf)
+        gone = (over > room) & program.in_play[self.pool.options.server]
         self.pool.settle(Exclusion(program, narrowing.relaxed.prices, least + max(room, 0.0)), gone)
 
     def hold(self, pin: Pin) -> None:

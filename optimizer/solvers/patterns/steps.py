@@ -34,6 +34,11 @@ class Step:
         return self.rate is not None or self.count is not None
 
     @property
+    def multiple(self) -> float:
+        """What a step of the rate weighs where the number of servers counts beside it, else 0."""
+        return self.most + 1 if self.rate is not None and self.count is not None else 0.0
+
+    @property
     def rate_alone(self) -> Measure:
         """The rate of an objective of both levels."""
         assert self.rate is not None

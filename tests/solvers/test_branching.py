@@ -1,0 +1,131 @@
+"""Servers that are wholly served or left out: against HiGHS over every pattern, and prices that prove."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from optimizer import find_candidates
+from optimizer.arrays import IntArray
+from optimizer.generate import generate_system
+from optimizer.solvers.deadline import Deadline
+from optimizer.solvers.highs import HighsSession
+from optimizer.solvers.model import Outcome
+from optimizer.solvers.patterns.branching import Branch, branches_of
+from optimizer.solvers.patterns.parts import parts_of
+from optimizer.solvers.patterns.pool import Pool, pool_of
+from optimizer.solvers.patterns.program import Measure, Pin, Program
+from optimizer.solvers.patterns.relaxation import Relaxation
+from optimizer.solvers.problem import build_problem
+
+NO_LIMIT = Deadline.after(1e6)
+
+
+@cache
+def last_level(seed: int) -> tuple[Program, Pool]:
+    """Return the last priority of a scarce fleet, whose pool holds every pattern of every server."""
+    system = generate_system(12, 8, 3, seed, 2.4).with_options(heterogeneous=True)
+    problem = build_problem(find_candidates(system))
+    parts = parts_of(problem)
+    pool = pool_of(problem, parts)
+    everyone = np.ones(len(problem.priority), np.bool_)
+    rate = np.sum([level.weight for level in problem.service[::2]], axis=0)
+    program = Program(parts, Measure("rate", rate), (), everyone, ~everyone, ~everyone)
+    limit = np.full(len(everyone), np.inf)
+    below = pool.below(program, np.zeros(len(parts.limit)), limit)
+    assert below.complete
+    pool.add(below.options)
+    return program, pool
+
+
+def root_of(program: Program, pool: Pool) -> Branch:
+    relaxed = Relaxation(program, pool, nothing_of(pool)).solve(program, NO_LIMIT)
+    assert relaxed is not None
+    return Branch(program, relaxed, relaxed.bound)
+
+
+def nothing_of(pool: Pool) -> IntArray:
+    return np.flatnonzero(~pool.options.served)
+
+
+def best_of_whole_servers(program: Program, pool: Pool) -> float:
+    """Return the least that is unserved if patterns may be taken in parts, but servers are left out whole."""
+    model = replace(program.model(pool.options), integer=~pool.options.served)
+    weight = program.measure.of(pool.options)
+    result = HighsSession(model).solve_at_once(weight, None, 0.0, 60.0)
+    assert result.outcome is Outcome.optimal
+    return result.bound
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_branches_end_at_the_least_that_whole_servers_leave_unserved(seed: int) -> None:
+    program, pool = last_level(seed)
+    root, best = root_of(program, pool), best_of_whole_servers(program, pool)
+    found = branches_of(root, pool, nothing_of(pool), np.inf, NO_LIMIT)
+    assert found[0].divided is None
+    assert found[0].bound == pytest.approx(best, rel=1e-6, abs=1e-6)
+    assert root.bound <= found[0].bound * (1 + 1e-9)
+    assert [branch.bound for branch in found] == sorted(branch.bound for branch in found)
+
+
+def test_some_of_these_relaxations_leave_out_parts_of_servers() -> None:
+    gains = [best_of_whole_servers(*last_level(seed)) - root_of(*last_level(seed)).bound for seed in range(8)]
+    assert sum(gain > 1 for gain in gains) >= 4
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_branch_is_left_where_nothing_is_below_the_cutoff_and_one_is_where_something_is(seed: int) -> None:
+    program, pool = last_level(seed)
+    root, best = root_of(program, pool), best_of_whole_servers(program, pool)
+    assert not branches_of(root, pool, nothing_of(pool), best * (1 - 1e-6), NO_LIMIT)
+    assert branches_of(root, pool, nothing_of(pool), best * (1 + 1e-6), NO_LIMIT)
+
+
+def test_a_tree_that_has_no_time_is_the_level_itself() -> None:
+    program, pool = last_level(0)
+    root = root_of(program, pool)
+    assert branches_of(root, pool, nothing_of(pool), np.inf, Deadline.after(0)) == [root]
+
+
+def test_a_branch_without_a_server_takes_nothing_else_for_it_and_one_with_it_a_pattern() -> None:
+    program, pool = last_level(0)
+    server = root_of(program, pool).divided
+    assert server is not None
+    mine = pool.options.server == server
+    for served in (False, True):
+        branch = program.branch(server, served=served)
+        assert (pool.options.served[branch.allowed(pool.options) & mine] == served).all()
+        limit = np.full(len(program.in_play), np.inf)
+        found = pool.below(branch, np.zeros(len(program.limits)), limit).options
+        assert (server in found.server) is served
+        assert branch.branch(server + 1, served=served).allowed(pool.options)[mine].any()
+
+
+@pytest.mark.parametrize("times", [1.0, 1e3, 1e6])
+def test_a_branch_that_no_answer_is_in_is_priced_above_any_cutoff(times: float) -> None:
+    """One server is left out, which a limit of large weights does not allow."""
+    program, pool = last_level(0)
+    rate = program.measure.on_nothing
+    server = int(np.argmax(rate))
+    pinned = Pin(Measure("pinned", np.where(rate > 0, 1e6, 0.0)), 0.5)
+    counted = replace(program, measure=Measure("count", (rate > 0).astype(np.float64)), pins=(pinned,))
+    branch = counted.branch(server, served=False)
+    relaxed = Relaxation(counted, pool, nothing_of(pool)).solve(branch, NO_LIMIT, times)
+    assert relaxed is not None
+    assert relaxed.bound >= times
+
+
+def test_columns_of_another_branch_come_back() -> None:
+    """One relaxation for all branches gives what a fresh one gives, in any order."""
+    program, pool = last_level(0)
+    shared = Relaxation(program, pool, nothing_of(pool))
+    server = root_of(program, pool).divided
+    assert server is not None
+    branches = [program.branch(server, served=False), program.branch(server, served=True)]
+    for branch in [*branches, *branches[::-1], program]:
+        fresh = Relaxation(branch, pool, nothing_of(pool)).solve(branch, NO_LIMIT)
+        again = shared.solve(branch, NO_LIMIT)
+        assert again is not None
+        assert fresh is not None
+        assert again.bound == pytest.approx(fresh.bound, rel=1e-9, abs=1e-6)
