@@ -96,7 +96,7 @@ class Steady:
         from optimizer.queueing.bulk.beyond import beyond
 
         law = self.server, self.rate, self.starts, self.behind, self.served
-        return float(beyond(*law, limit_ms, self.ages, self.age_chances))
+        return float(beyond(*law, float(limit_ms), self.ages, self.age_chances))  # one type, one code
 
     def quantile_ms(self, share: float) -> float:
         """Return the least latency that a share of the answered requests does not exceed."""
