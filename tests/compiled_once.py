@@ -5,7 +5,10 @@ Workers that meet the same code at the same time would all compile it; here the 
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from optimizer.queueing.bulk.steady import steady
+from optimizer.queueing.bulk.windows import beyond_when_free
 from optimizer.simulation.batches import GAP, BatchServer
 from optimizer.simulation.law import (
     Coefficients,
@@ -40,7 +43,9 @@ def bulk_queues() -> None:
 
 
 def simulations() -> None:
-    """The engine under every law."""
+    """The part of the latencies that takes no chain, before the other worker comes to it; the engine."""
+    row, table = np.zeros(2 * SERVER.size), np.zeros((2, 1))
+    beyond_when_free(SERVER, 0.2, row, row[: SERVER.size].copy(), 100.0, np.zeros(1), table, table, 1.0)
     for law in LAWS:
         run_replica(OpenLoad(5.0, LENGTHS, LENGTHS), law, Limits(4, 64), Effort(requests=500))
 

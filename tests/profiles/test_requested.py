@@ -223,7 +223,7 @@ def test_a_config_is_read_beside_the_document_and_from_nowhere_else(tmp_path: Pa
 
 def test_a_document_without_estimates_does_not_wait_for_the_catalogue() -> None:
     text = (
-        "import json, sys; from optimizer import load_system; from optimizer.jobs import solve;"
+        "import json, sys; from optimizer import load_system; from optimizer.jobs import *;"
         "solve(load_system(json.loads(sys.argv[1])));"
         "assert not [name for name in sys.modules if name.startswith('optimizer.profiles')]"
     )
