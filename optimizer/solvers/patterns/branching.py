@@ -1,15 +1,16 @@
-"""A level with servers that are wholly served or left out: a tree of relaxations, each priced as the first.
+"""A level divided into branches: a tree of relaxations, each of which is priced like the first.
 
 A relaxation may leave out parts of servers, which no answer can. With a server that it divides served in one
 branch and left out in the other, few branches bring the bound close to the best answer. Equation numbers
 refer to ``docs/math.md``.
 """
 
+from bisect import insort
 from dataclasses import dataclass
 
 import numpy as np
 
-from optimizer.arrays import IntArray
+from optimizer.arrays import FloatArray, IntArray
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.patterns.pool import Pool
 from optimizer.solvers.patterns.program import Program
@@ -18,71 +19,92 @@ from optimizer.solvers.patterns.relaxation import Relaxation, Relaxed
 WHOLE = 1e-6
 """Part of a server that counts as none of it, or as all."""
 
+Division = tuple[Program, Program]
+"""Two branches of which every answer of a level is in one."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Branch:
-    """A level with some servers served and some left out, and what its relaxation says."""
+    """A part of a level's answers, and what its relaxation says."""
 
     program: Program
     relaxed: Relaxed
     bound: float
     """What its answers measure at least: as its relaxation says, or that of a branch before it."""
-
-    @property
-    def divided(self) -> int | None:
-        """The server that is the furthest from being served or left out as a whole; none: all are whole."""
-        part = self.relaxed.left_out
-        distance = np.minimum(part, 1 - part)
-        server = int(np.argmax(distance))
-        return server if distance[server] > WHOLE else None
+    depth: int = 0
+    """How often the level was divided."""
 
 
-def branches_of(root: Branch, pool: Pool, start: IntArray, cutoff: float, deadline: Deadline) -> list[Branch]:
-    """Return the branches that can hold an answer below a cutoff, the one of the least bound first (eq. 131).
+class Tree:
+    """The branches of a level that can hold an answer below a cutoff, the one of the least bound first.
 
-    That branch is divided, until it leaves no server out in part or the time ends. Where none is returned, no
-    answer is below the cutoff.
-
-    Args:
-        root: the level.
-        pool: the options; patterns that are found on the way are added.
-        start: options to begin with.
-        cutoff: what an answer has to be below.
-        deadline: when to stop.
-
-    Raises:
-        SolverError: the solver failed.
+    Where none is left, no answer is below the cutoff (eq. 131).
     """
-    return _Tree(root, pool, start, cutoff, deadline).grown()
 
+    def __init__(self, root: Branch, pool: Pool, start: IntArray, cutoff: float) -> None:
+        """Begin with the whole level.
 
-class _Tree:
-    """The branches of a level, and the relaxations that they share."""
-
-    def __init__(self, root: Branch, pool: Pool, start: IntArray, cutoff: float, deadline: Deadline) -> None:
-        self.cutoff, self.deadline = cutoff, deadline
+        Args:
+            root: the level.
+            pool: the options; patterns that are found on the way are added.
+            start: options to begin with.
+            cutoff: what an answer has to be below.
+        """
+        self.pool, self.cutoff = pool, cutoff
         self.relaxation = Relaxation(root.program, pool, start)
         self.branches = [root] if root.bound < cutoff else []
 
-    def grown(self) -> list[Branch]:
-        """Divide the branch of the least bound as long as there is a server to divide it by."""
-        while self.branches:
-            best = self.branches[0]
-            server = best.divided
-            if server is None:
-                break
-            parts = [self._part(best, server, served=served) for served in (False, True)]
-            found = [part for part in parts if part is not None]
-            if len(found) < len(parts):
-                break
-            kept = [part for part in found if part.bound < self.cutoff]
-            self.branches = sorted([*self.branches[1:], *kept], key=lambda branch: branch.bound)
-        return self.branches
+    @property
+    def bound(self) -> float:
+        """What no answer is below, unless the cutoff is less."""
+        return min([self.cutoff, *(branch.bound for branch in self.branches[:1])])
 
-    def _part(self, branch: Branch, server: int, *, served: bool) -> Branch | None:
-        """Return a branch with a server or without; none if the time did not suffice."""
-        program = branch.program.branch(server, served=served)
-        relaxed = self.relaxation.solve(program, self.deadline, self.cutoff)
+    def grow(self, deadline: Deadline) -> None:
+        """Divide the branch of the least bound, the deepest of equal ones, as long as it can be.
+
+        Raises:
+            SolverError: the solver failed.
+        """
+        while self.branches:
+            division = self.division(self.branches[0])
+            if division is None:
+                if self.settle(self.branches[0]):
+                    continue
+                return
+            found = [self._branch(program, deadline) for program in division]
+            if None in found:
+                return
+            del self.branches[0]
+            for branch in found:
+                if branch is not None and branch.bound < self.cutoff:
+                    insort(self.branches, branch, key=lambda each: (each.bound, -each.depth))
+
+    def settle(self, branch: Branch) -> bool:
+        """Take over what a branch that cannot be divided holds; return whether that is its best answer."""
+        del branch
+        return False
+
+    def division(self, branch: Branch) -> Division | None:
+        """Return the branches by the server that is the furthest from whole; none: there is none."""
+        left_out = left_out_of(branch, self.pool)
+        distance = np.minimum(left_out, 1 - left_out)
+        server = int(np.argmax(distance))
+        if distance[server] <= WHOLE:
+            return None
+        return branch.program.branch(server, served=False), branch.program.branch(server, served=True)
+
+    def _branch(self, program: Program, deadline: Deadline) -> Branch | None:
+        """Return what a part of the best branch's answers comes to; none if the time did not suffice."""
+        relaxed = self.relaxation.solve(program, deadline, self.cutoff)
         if relaxed is None or not relaxed.finished:
             return None
-        return Branch(program, relaxed, max(relaxed.bound, branch.bound))
+        before = self.branches[0]
+        return Branch(program, relaxed, max(relaxed.bound, before.bound), before.depth + 1)
+
+
+def left_out_of(branch: Branch, pool: Pool) -> FloatArray:
+    """Return the part of each server that a branch's relaxation leaves out, shape (S,)."""
+    used = branch.relaxed.used
+    nothing = ~pool.options.served[used]
+    servers, parts = pool.options.server[used[nothing]], branch.relaxed.part[nothing]
+    return np.bincount(servers, parts, len(branch.program.in_play)).astype(np.float64)

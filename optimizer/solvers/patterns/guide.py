@@ -6,9 +6,10 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, IntArray
 from optimizer.solvers.deadline import Deadline
+from optimizer.solvers.patterns.branching import Branch
 from optimizer.solvers.patterns.pool import Pool
 from optimizer.solvers.patterns.program import Program
-from optimizer.solvers.patterns.relaxation import Relaxed, relax
+from optimizer.solvers.patterns.relaxation import relax
 
 BISECTIONS = 5
 """Relaxations by which the units are found that suffice only just."""
@@ -17,7 +18,7 @@ ROUNDING = 1e-9
 
 def guide_of(
     program: Program, pool: Pool, start: IntArray, mine: BoolArray, deadline: Deadline
-) -> Relaxed | None:
+) -> Branch | None:
     """Return the relaxation with as much less of every type as leaves some servers out, if only just.
 
     Args:
@@ -39,4 +40,4 @@ def guide_of(
             guide, low = found, part
         else:
             high = part
-    return guide
+    return None if guide is None else Branch(program, guide, guide.bound)

@@ -15,20 +15,20 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.highs import HighsSession
 from optimizer.solvers.model import Outcome, RunResult
 from optimizer.solvers.patterns.answers import Incumbent
-from optimizer.solvers.patterns.branching import Branch, branches_of
+from optimizer.solvers.patterns.branching import Branch, Tree
 from optimizer.solvers.patterns.dominance import unmatched
 from optimizer.solvers.patterns.options import Options
+from optimizer.solvers.patterns.packing import packing_of
 from optimizer.solvers.patterns.pool import Pool, reduced_costs
 from optimizer.solvers.patterns.program import Program
 from optimizer.solvers.patterns.relaxation import Relaxed
 from optimizer.solvers.patterns.search import MOST_FOUND
+from optimizer.solvers.patterns.target import Target
 
 CORE_SIZES = (2_000, 8_000)
 """Options beside those that the relaxation uses; the more only where the fewer hold no answer."""
 GUIDED_SIZES = (3_000,)
 """The same where another measure than the level's own chooses them."""
-STEP_SLACK = 1e-4
-"""Part of a step by which a bound of an integer level must be above the step below."""
 CORE_S = 4.0
 """Most time for the core [s]."""
 SIZES = (8_000, 30_000)
@@ -41,31 +41,16 @@ OPTIONS_PER_S = 25_000
 """Options of a model for each second that it may take: a solver that loads a model cannot be stopped."""
 SIMPLIFIED = 10
 """Options for each server up to which a model is simplified; with more, that takes longer than the rest."""
+PACKED_SERVERS = 200
+"""Servers up to which a level is divided until each takes one pattern."""
+PACKED_OPTIONS = 3_000
+"""Options from which on that takes less than a model over all of them."""
 FEW = 1_500
 """Options in which an answer can be better than the best one up to which the core is left out."""
 MOST_BRANCHES = 8
 """Branches whose options are told apart; of more, those of the whole level are taken."""
 MANY = 8_000
 """The same up to which an answer is looked for that takes a new one of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """How near a bound has to come."""
-
-    gap: float
-    """Relative."""
-    step: float
-    """By how much two answers differ at least; 0 for any."""
-    multiple: float = 0.0
-    """Of what the multiple has to be proved by itself that a value holds; 0 for nothing of the kind."""
-
-    def distance(self, value: float) -> float:
-        """Return the distance of value and bound at which a level is proved."""
-        allowed = self.gap * abs(value)
-        if self.multiple:
-            allowed = min(allowed, value % self.multiple + 1 - STEP_SLACK)
-        return max(allowed, self.step * (1 - STEP_SLACK), 1e-9 * max(1.0, abs(value)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,22 +126,22 @@ class Narrowing:
         """Whether value and bound are as near as they have to be."""
         return self.feasible and self.value - self.bound <= self.target.distance(self.value)
 
-    def core(self, deadline: Deadline, guide: Relaxed | None = None) -> None:
+    def core(self, deadline: Deadline, guide: Branch | None = None) -> None:
         """Solve over the options that the relaxation uses, and those that it nearly uses.
 
         Args:
             deadline: when to stop.
-            guide: a relaxation of another measure to choose the options by.
+            guide: another relaxation to choose the options by.
         """
         if self.proved or deadline.passed or (self.feasible and self._few_can_be_better()):
             return
         relaxed, reduced = self.relaxed, self.reduced
         if guide is not None:
-            relaxed, reduced = guide, np.where(self.pool.options.served, np.inf, 0.0)
-            reduced[: len(guide.reduced_cost)] = np.minimum(guide.reduced_cost, reduced[: len(guide.used)])
+            over, _ = self.over(guide)
+            relaxed, reduced = guide.relaxed, np.where(self.pool.options.served, over, 0.0)
             reduced = np.where(np.isfinite(self.reduced), reduced, np.inf)
         used = np.zeros(len(self.reduced), np.bool_)
-        used[: len(relaxed.used)] = relaxed.used
+        used[relaxed.used] = True
         others = np.where(used, np.inf, reduced)
         for wanted in CORE_SIZES if guide is None else GUIDED_SIZES:
             near = np.argsort(others, kind="stable")[:wanted]
@@ -177,14 +162,15 @@ class Narrowing:
         """
         if self.proved or deadline.passed or not self.feasible:
             return
-        cutoff = self._cutoff
-        found = branches_of(self.root, self.pool, start, cutoff, deadline)
-        self.bound = max(self.bound, min([cutoff, *(branch.bound for branch in found)]))
-        if 0 < len(found) <= MOST_BRANCHES:
-            self.branches = found
+        cutoff = self.target.cutoff(self.value)
+        tree = Tree(self.root, self.pool, start, cutoff)
+        tree.grow(deadline)
+        self.bound = max(self.bound, tree.bound)
+        if 0 < len(tree.branches) <= MOST_BRANCHES:
+            self.branches = tree.branches
         self._extend()
-        if found and found[0] is not self.root:
-            self.core(deadline, found[0].relaxed)
+        if tree.branches and tree.branches[0] is not self.root:
+            self.core(deadline, tree.branches[0])
 
     def beside(self, elsewhere: Elsewhere, deadline: Deadline) -> None:
         """Look for a better answer among those that take something new: there is none among the others."""
@@ -215,6 +201,8 @@ class Narrowing:
             deadline: when to stop.
             only_whole: whether to stop where there are too many options to know them all.
         """
+        if len(self.program.servers) <= PACKED_SERVERS and self._packed(deadline):
+            return
         for size in SIZES:
             if self.proved or deadline.passed or not self.feasible:
                 return
@@ -247,15 +235,29 @@ class Narrowing:
             if room >= wanted or (result.outcome is Outcome.time_limit and self.value >= before):
                 return
 
+    def _packed(self, deadline: Deadline) -> bool:
+        """Divide the level until servers take one pattern each; return whether that was the way to go on."""
+        if self.proved or deadline.passed or not self.feasible:
+            return True
+        wanted = self._wanted()
+        if not self._enumerate(wanted):
+            return False
+        options = self._essential(np.flatnonzero(self.reduced <= wanted))
+        if len(options) <= PACKED_OPTIONS:
+            return False
+        tree = packing_of(self.program, self.pool, options, self.target, self.value, deadline)
+        if tree is None:
+            return True
+        tree.grow(deadline)
+        if tree.chosen is not None:
+            self._offer(options[tree.chosen])
+        self.bound = max(self.bound, min(tree.bound, self.value))
+        return True
+
     def _wanted(self) -> float:
         """Return the reduced cost up to which options can be in an answer that is better by enough."""
-        wanted = self.value - self.target.distance(self.value) - self.branches[0].bound
+        wanted = self.target.cutoff(self.value) - self.branches[0].bound
         return max(wanted, 0.0) * (1 + 1e-9) + 1e-12
-
-    @property
-    def _cutoff(self) -> float:
-        """What an answer has to be below that is better by enough."""
-        return self.value - self.target.distance(self.value) * (1 - 1e-9)
 
     def _few_can_be_better(self) -> bool:
         """Return whether the options that an answer can have that is better by enough are few, and known."""

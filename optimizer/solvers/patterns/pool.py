@@ -51,6 +51,11 @@ class Pool:
         order = np.argsort(self._keys, kind="stable")
         return order[np.searchsorted(self._keys[order], key)]
 
+    def only(self, rows: IntArray) -> "Pool":
+        """Return a pool of some of the options, for which no others are looked for."""
+        none = self.cases.take(np.zeros(0, np.int64))
+        return Pool(self.problem, self.parts, self.options.take(rows), none)
+
     def settle(self, exclusion: "Exclusion", gone: BoolArray) -> None:
         """Leave out for good what no answer can take that holds a settled level."""
         self.exclusions = (*self.exclusions, exclusion)

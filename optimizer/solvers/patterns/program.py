@@ -42,6 +42,30 @@ class Pin:
 
 
 @dataclass(frozen=True, slots=True)
+class Rule:
+    """What a server takes of something has limits."""
+
+    server: int
+    least: float = 0.0
+    most: float = np.inf
+    row: int | None = None
+    """Capacity row of which it takes units, in multiples of its divisor."""
+    part: int | None = None
+    """Part of which it takes replicas."""
+
+    def keeps(self, options: Options) -> BoolArray:
+        """Return which options the rule leaves, shape (P,); those of other servers all."""
+        kept: BoolArray = options.server != self.server
+        mine = np.flatnonzero(~kept)
+        if self.row is not None:
+            taken = options.units[mine, self.row]
+        else:
+            taken = (options.count[mine] * (options.part[mine] == self.part)).sum(axis=1)
+        kept[mine] = (taken >= self.least) & (taken <= self.most)
+        return kept
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """One level to be minimised."""
 
@@ -54,6 +78,8 @@ class Program:
     """Servers that may not have nothing, shape (S,)."""
     left_out: BoolArray
     """Servers that may have nothing else, shape (S,)."""
+    rules: tuple[Rule, ...] = ()
+    """For a pool that knows every pattern: a search for others does not look at them."""
 
     def branch(self, server: int, *, served: bool) -> "Program":
         """Return the level with a server that is served, or one that is left out."""
@@ -61,6 +87,10 @@ class Program:
         if served:
             return replace(self, to_be_served=self.to_be_served | mine)
         return replace(self, left_out=self.left_out | mine)
+
+    def ruled(self, rule: Rule) -> "Program":
+        """Return the level with one more rule."""
+        return replace(self, rules=(*self.rules, rule))
 
     @property
     def servers(self) -> IntArray:
@@ -72,6 +102,8 @@ class Program:
         """Return which options the level leaves, shape (P,)."""
         closed = np.where(options.served, self.left_out[options.server], self.to_be_served[options.server])
         left: BoolArray = self.in_play[options.server] & ~closed
+        for rule in self.rules:
+            left &= rule.keeps(options)
         return left
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.arrays import FloatArray, IntArray
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.highs import GrowingLp
 from optimizer.solvers.model import Outcome
@@ -36,16 +36,14 @@ class Relaxed:
     """Multipliers of the shared rows, not below zero."""
     bound: float
     """What they prove: no answer is less."""
-    reduced_cost: FloatArray
-    """By how much an answer that takes an option is above the bound at least; by option of the pool."""
-    used: BoolArray
-    """Options that the relaxation takes in part or whole, by option of the pool."""
+    used: IntArray
+    """Options of the pool that the relaxation takes in part or whole, shape (U,)."""
+    part: FloatArray
+    """How much of each of them, shape (U,)."""
     finished: bool
     """Whether no option could lower the relaxation any further."""
     served: bool
     """Whether the relaxation serves all that must be served."""
-    left_out: FloatArray
-    """Part of each server that the relaxation leaves out, shape (S,)."""
     value: float = np.inf
     """Optimum of the relaxation over the columns that it has."""
 
@@ -144,7 +142,8 @@ class Relaxation:
         """Take in what the pool has grown to, and let columns take part that a branch allows."""
         self.program = program
         options = self.pool.options
-        self._know(options.take(np.arange(len(self.weight), len(options))))
+        if len(options) > len(self.weight):
+            self._know(options.take(np.arange(len(self.weight), len(options))))
         self.allowed = program.allowed(options) & ~self.pool.gone
         everyone = np.ones(len(self.servers), np.bool_)
         self.lp.allow(np.concatenate([everyone, self.allowed[self.columns]]))
@@ -200,25 +199,15 @@ class Relaxation:
     def _relaxed(
         self, prices: FloatArray, bound: float, x: FloatArray, value: float, *, finished: bool
     ) -> Relaxed:
-        reduced = np.where(self.allowed, self._reduced(prices), np.inf)
-        least = np.full(len(self.pool.problem.priority), np.inf)
-        np.minimum.at(least, self.pool.options.server, reduced)
-        used = np.zeros(len(reduced), np.bool_)
         count = len(self.servers)
-        columns = self.columns[: len(x) - count]
-        used[columns[x[count:] > ROUNDING]] = True
-        nothing = ~self.pool.options.served[columns]
-        left_out = np.zeros(len(least))
-        np.add.at(left_out, self.pool.options.server[columns[nothing]], x[count:][nothing])
-        over = reduced - np.where(np.isfinite(least), least, 0.0)[self.pool.options.server]
+        taken = np.flatnonzero(x[count:] > ROUNDING)
         return Relaxed(
             prices=prices,
             bound=bound,
-            reduced_cost=np.maximum(over, 0.0),
-            used=used,
+            used=self.columns[taken],
+            part=x[count:][taken],
             finished=finished,
             served=bool(x[:count].max(initial=0.0) <= ROUNDING),
-            left_out=left_out,
             value=value,
         )
 

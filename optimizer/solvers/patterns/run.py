@@ -13,12 +13,14 @@ from optimizer.solvers.known import Known, repaired
 from optimizer.solvers.levels import CHANGES, levels_of, served
 from optimizer.solvers.patterns.answers import Incumbent
 from optimizer.solvers.patterns.borrowed import Borrowed
-from optimizer.solvers.patterns.narrowing import Narrowing, Target
+from optimizer.solvers.patterns.branching import Branch
+from optimizer.solvers.patterns.narrowing import Narrowing
 from optimizer.solvers.patterns.parts import Parts, parts_of
 from optimizer.solvers.patterns.pool import Exclusion, pool_of
 from optimizer.solvers.patterns.program import Pin, Program
 from optimizer.solvers.patterns.relaxation import Relaxed, relax
 from optimizer.solvers.patterns.steps import Step
+from optimizer.solvers.patterns.target import Target
 from optimizer.solvers.problem import Level, Problem, Solution, Status, gap_target, units_used
 from optimizer.solvers.room import with_more_room
 from optimizer.solvers.seeds import best_seed
@@ -86,7 +88,7 @@ class Run:
         relaxed: Relaxed,
         step: Step,
         deadline: Deadline,
-        guide: Relaxed | None = None,
+        guide: Branch | None = None,
     ) -> Narrowing:
         """Search for the best answer of a level, as far as its relaxation leaves it open."""
         narrowing = Narrowing(
@@ -100,7 +102,7 @@ class Run:
         narrowing.core(deadline, guide)
         narrowing.branch(self.start_options, deadline.share(BRANCHES_SHARE))
         narrowing.rooms(deadline, only_whole=self.serve_by is not None)
-        self.start = np.union1d(self.start, np.flatnonzero(relaxed.used))
+        self.start = np.union1d(self.start, relaxed.used)
         return narrowing
 
     def pin(self, pin: Pin, narrowing: Narrowing, most: float | None = None) -> None:

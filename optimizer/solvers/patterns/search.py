@@ -6,7 +6,7 @@ arrays; one step decides how many replicas all of them take of their next candid
 ``docs/math.md``.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -39,6 +39,10 @@ class Cases:
     """Replicas at most, shape (Q,)."""
     value: FloatArray
     """What all patterns of the case have of the value beside their parts' costs, shape (Q,)."""
+
+    def take(self, cases: IntArray) -> "Cases":
+        """Return some of the cases."""
+        return Cases(*(getattr(self, field.name)[cases] for field in fields(self)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,149 @@
+"""Branches in which every server takes one pattern: what is open where servers are wholly served or left out.
+
+Where units are few and servers take many of them, a relaxation mixes patterns in a way that no answer can. A
+server of which only some patterns take units of a type takes none of it in one branch and some in the other;
+then the units of a type, and the replicas of a candidate, are at most a number or at least the next. Every
+pattern has to be known. Equation numbers refer to ``docs/math.md``.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from optimizer.arrays import FloatArray, IntArray
+from optimizer.solvers.deadline import Deadline
+from optimizer.solvers.patterns.branching import WHOLE, Branch, Division, Tree
+from optimizer.solvers.patterns.pool import Pool, reduced_costs
+from optimizer.solvers.patterns.program import Program, Rule
+from optimizer.solvers.patterns.relaxation import relax
+from optimizer.solvers.patterns.target import Target
+
+ROUNDING = 1e-5
+"""Distance of a sum of parts from a whole number that is rounding."""
+
+START = 1_500
+"""Options beside those that the relaxation uses that its branches begin with."""
+
+
+class PackingTree(Tree):
+    """The branches of a level over a pool that has every pattern that counts."""
+
+    chosen: IntArray | None = None
+    """The best answer found below the first cutoff, an option of the pool for each server; none: none yet."""
+
+    def __init__(self, root: Branch, pool: Pool, target: Target, value: float) -> None:
+        """Begin with the whole level.
+
+        Args:
+            root: the level.
+            pool: the options, all that count.
+            target: how near the bound has to come.
+            value: the best that is known.
+        """
+        self.target = target
+        self.weight = root.program.measure.of(pool.options)
+        self.shared = root.program.shared(pool.options)
+        near = np.argsort(reduced_costs(root.program, pool.options, root.relaxed.prices), kind="stable")
+        start = np.union1d(root.relaxed.used, near[:START])
+        super().__init__(root, pool, start, target.cutoff(value))
+
+    def division(self, branch: Branch) -> Division | None:
+        """Return the branches by a server left out in part, or by what one takes in part."""
+        by_server = super().division(branch)
+        if by_server is not None:
+            return by_server
+        mixed = branch.relaxed.part < 1 - WHOLE
+        used, part = branch.relaxed.used[mixed], branch.relaxed.part[mixed]
+        rule = self._by_units(used, part) or self._by_replicas(used, part)
+        if rule is None:
+            return None
+        more = replace(rule, least=rule.most + 1, most=np.inf)
+        return branch.program.ruled(rule), branch.program.ruled(more)
+
+    def _by_units(self, used: IntArray, part: FloatArray) -> Rule | None:
+        """Return a limit on the units of a type that a server takes, of those that take much of it the most.
+
+        Args:
+            used: options taken in part, shape (U,).
+            part: how much of each, shape (U,).
+        """
+        options = self.pool.options
+        servers, place = np.unique(options.server[used], return_inverse=True)
+        units = options.units[used]
+        taken, taking = np.zeros((2, len(servers), units.shape[1]))
+        np.add.at(taken, place, part[:, None] * units)
+        np.add.at(taking, place, part[:, None] * (units > 0))
+        share = taken / np.maximum(self.relaxation.program.parts.limit, 1)
+        for count, most in ((taking, np.zeros_like(taken)), (taken, np.floor(taken + ROUNDING))):
+            open_share = np.where(np.abs(count - np.round(count)) > ROUNDING, share, 0.0)
+            server, row = np.unravel_index(np.argmax(open_share), share.shape) if share.size else (0, 0)
+            if share.size and open_share[server, row] > 0:
+                return Rule(int(servers[server]), most=float(most[server, row]), row=int(row))
+        return None
+
+    def _by_replicas(self, used: IntArray, part: FloatArray) -> Rule | None:
+        """Return a limit on the replicas of the candidate of which they are the furthest from whole."""
+        options, parts = self.pool.options, self.relaxation.program.parts
+        taken = np.zeros(len(parts.row))
+        each = options.part[used]
+        np.add.at(taken, each[each >= 0], (part[:, None] * options.count[used])[each >= 0])
+        distance = np.abs(taken - np.round(taken))
+        most = int(np.argmax(distance))
+        if distance[most] <= ROUNDING:
+            return None
+        return Rule(int(parts.server[most]), most=float(np.floor(taken[most])), part=most)
+
+    def settle(self, branch: Branch) -> bool:
+        """Take over a branch's patterns; of a mixture one that takes and weighs no more, if there is any."""
+        chosen = self._whole(branch)
+        if chosen is None:
+            return False
+        value = float(self.weight[chosen].sum())
+        self.chosen, self.cutoff = chosen, min(self.cutoff, self.target.cutoff(value))
+        self.branches = [each for each in self.branches[1:] if each.bound < self.cutoff]
+        return True
+
+    def _whole(self, branch: Branch) -> IntArray | None:
+        options, used, part = self.pool.options, branch.relaxed.used, branch.relaxed.part
+        chosen = []
+        for server in branch.program.servers:
+            mine = options.server[used] == server
+            rows, parts = used[mine], part[mine]
+            weight = parts @ self.weight[rows] + ROUNDING * max(1.0, abs(float(self.weight[rows].max())))
+            shared = parts @ self.shared[rows] + ROUNDING
+            could = np.flatnonzero((options.server == server) & (self.weight <= weight))
+            could = could[(self.shared[could] <= shared).all(axis=1)]
+            if not len(could):
+                return None
+            chosen.append(could[np.argmin(self.weight[could])])
+        found = np.array(chosen, np.int64)
+        fits = (self.shared[found].sum(axis=0) <= branch.program.limits + 1e-9).all()
+        return found if fits else None
+
+
+def packing_of(
+    program: Program,
+    pool: Pool,
+    options: IntArray,
+    target: Target,
+    value: float,
+    deadline: Deadline,
+) -> PackingTree | None:
+    """Return the tree of a level over some options, which are all that count.
+
+    Args:
+        program: the level.
+        pool: all options.
+        options: those that an answer can have that is better by enough.
+        target: how near the bound has to come.
+        value: the best that is known.
+        deadline: when to stop.
+
+    Returns:
+        None if the time did not suffice for the first relaxation.
+    """
+    own = pool.only(options)
+    root = relax(program, own, np.flatnonzero(~own.options.served), deadline)
+    if root is None or not root.finished:
+        return None
+    return PackingTree(Branch(program, root, root.bound), own, target, value)
