@@ -33,6 +33,10 @@ class Deadline:
         """Return the deadline of a step that may take a part, of 0 to 1, of the time that is left."""
         return Deadline.after(self.left_s * part) if part < 1 else self
 
+    def sooner(self, other: "Deadline") -> "Deadline":
+        """Return the one of two deadlines that comes first."""
+        return Deadline(min(self.at_s, other.at_s))
+
     def later(self, extra_s: float) -> "Deadline":
         """Return a deadline that is later by some time [s]."""
         return Deadline(self.at_s + extra_s)

@@ -17,11 +17,11 @@ from optimizer.studies.explanation.document import Effect, Interval
 from optimizer.studies.explanation.intervals import Direction, interval_of
 from optimizer.studies.explanation.resolving import Inquiry, effect, no_worse, share_of
 
-FIRST_SHARE = 0.1
+FIRST_SHARE = 0.05
 """Part of the time left of a first round of solves, which proves what is easy."""
-ROUNDS = ((0.9, 0.0), (1.0, 0.12), (1.0, 0.5))
+ROUNDS = ((0.8, 0.08), (1.0, 0.25))
 """Part of the time left of each round after it, and of that the part of each question at least: what is
-proved quickly comes first."""
+proved quickly comes first, but few answers are worth more than many that are cut short of their proof."""
 MANY_LEFT = 10
 """Questions that the first round leaves open from which on processes are started for them."""
 STARTING_S = 4.0
@@ -73,11 +73,13 @@ def answered(before: Before, questions: Mapping[_Key, Question], inquiry: Inquir
     """
     asked = {key: _Asked(before, question) for key, question in questions.items()}
     _time_beside_intervals(inquiry, len(asked)).part(FIRST_SHARE).attempt(_Asked.solve, asked)
+    started = False
     for share, least in ROUNDS:
         left = {key: item for key, item in asked.items() if not item.proved}
         solving = _time_beside_intervals(inquiry, len(left))
-        enough = len(left) >= MANY_LEFT and solving.deadline.left_s >= STARTING_S
-        if enough and may_start_processes():
+        if not started and len(left) >= MANY_LEFT and solving.deadline.left_s >= STARTING_S:
+            started = may_start_processes()
+        if started:
             wake_processes(_wake)
             _solve_in_processes(list(left.values()), solving.deadline.share(share), least)
         else:
@@ -116,25 +118,27 @@ class _Task:
     known: Known | None
     deadline: Deadline
     """Of all tasks of the round."""
-    share: float
-    """Part of the time left then that it may take."""
+    limit_s: float
+    """Time that it may take, as far as there is so much."""
 
     def solve(self) -> Solution | None:
         """Solve it; return none if there is no time left."""
         if self.deadline.passed:
             return None
-        return choose(self.problem, deadline=self.deadline.share(self.share), known=self.known)
+        due = self.deadline.sooner(Deadline.after(self.limit_s))
+        return choose(self.problem, deadline=due, known=self.known)
 
 
 def _solve_in_processes(items: Sequence["_Asked"], deadline: Deadline, least_share: float) -> None:
     """Solve questions by a deadline, several at a time, each in a process of its own."""
     sent: list[_Asked] = []
+    limit_s = deadline.left_s * share_of(len(items), least_share)
 
     def tasks() -> Iterator[_Task]:
-        for place, item in enumerate(items):
+        for item in items:
             if not deadline.passed and not item.is_the_plan():
                 sent.append(item)
-                yield item.task(deadline, share_of(len(items) - place, least_share))
+                yield item.task(deadline, limit_s)
 
     for place, solution in enumerate(in_processes(_Task.solve, tasks())):
         if solution is not None:
@@ -182,7 +186,7 @@ class _Asked:
     def solve(self, deadline: Deadline) -> None:
         """Solve by a deadline, and take over what is better."""
         if not self.is_the_plan():
-            solution = self.task(deadline, 1.0).solve()
+            solution = self.task(deadline, deadline.left_s).solve()
             if solution is not None:
                 self.take(solution)
 
@@ -193,11 +197,11 @@ class _Asked:
             self.plan = self.before.plan
         return same
 
-    def task(self, deadline: Deadline, share: float) -> _Task:
+    def task(self, deadline: Deadline, limit_s: float) -> _Task:
         """Return what is to be solved."""
         problem = build_problem(self.candidates)
         known = self.before.known(problem, restricts=self.restricts, carries_more=self.question.carries_more)
-        return _Task(problem, known, deadline, share)
+        return _Task(problem, known, deadline, limit_s)
 
     def take(self, solution: Solution) -> None:
         """Take over a solution where it is better, or proves more."""
