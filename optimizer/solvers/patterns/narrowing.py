@@ -47,6 +47,8 @@ PACKED_OPTIONS = 3_000
 """Options from which on that takes less than a model over all of them."""
 FEW = 1_500
 """Options in which an answer can be better than the best one up to which the core is left out."""
+BRANCHES_SHARE = 0.7
+"""Part of a level's time, once the core is solved, that the division into branches may use."""
 MOST_BRANCHES = 8
 """Branches whose options are told apart; of more, those of the whole level are taken."""
 MANY = 8_000
@@ -164,7 +166,7 @@ class Narrowing:
             return
         cutoff = self.target.cutoff(self.value)
         tree = Tree(self.root, self.pool, start, cutoff)
-        tree.grow(deadline)
+        tree.grow(deadline.share(BRANCHES_SHARE))
         self.bound = max(self.bound, tree.bound)
         if 0 < len(tree.branches) <= MOST_BRANCHES:
             self.branches = tree.branches
@@ -210,6 +212,8 @@ class Narrowing:
             possible = self.reduced[np.isfinite(self.reduced)]
             nth = np.partition(possible, size)[size] if size < len(possible) else np.inf
             room = min(wanted, float(nth))
+            if self.branches[0].bound + room <= self.bound:
+                continue
             complete = self._enumerate(room)
             time_s = deadline.left_s * (STEP_SHARE if room < wanted else 1.0)
             options = self._essential(np.flatnonzero(self.reduced <= room))

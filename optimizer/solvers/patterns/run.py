@@ -25,8 +25,6 @@ from optimizer.solvers.problem import Level, Problem, Solution, Status, gap_targ
 from optimizer.solvers.room import with_more_room
 from optimizer.solvers.seeds import best_seed
 
-BRANCHES_SHARE = 0.6
-"""Part of a level's time, once the core is solved, that the division into branches may use."""
 WHOLE_TOLERANCE = 0.5
 """Slack of a pinned integer level."""
 ROUNDING = 1e-9
@@ -100,7 +98,7 @@ class Run:
         if elsewhere is not None:
             narrowing.beside(elsewhere, deadline)
         narrowing.core(deadline, guide)
-        narrowing.branch(self.start_options, deadline.share(BRANCHES_SHARE))
+        narrowing.branch(self.start_options, deadline)
         narrowing.rooms(deadline, only_whole=self.serve_by is not None)
         self.start = np.union1d(self.start, relaxed.used)
         return narrowing
