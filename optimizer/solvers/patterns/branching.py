@@ -79,6 +79,11 @@ class Tree:
                 if branch is not None and branch.bound < self.cutoff:
                     insort(self.branches, branch, key=lambda each: (each.bound, -each.depth))
 
+    def lower(self, cutoff: float) -> None:
+        """Look for answers below a cutoff that is no higher than the one before."""
+        self.cutoff = cutoff
+        self.branches = [branch for branch in self.branches if branch.bound < cutoff]
+
     def settle(self, branch: Branch) -> bool:
         """Take over what a branch that cannot be divided holds; return whether that is its best answer."""
         del branch

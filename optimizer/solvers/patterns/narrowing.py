@@ -164,15 +164,17 @@ class Narrowing:
         """
         if self.proved or deadline.passed or not self.feasible:
             return
-        cutoff = self.target.cutoff(self.value)
-        tree = Tree(self.root, self.pool, start, cutoff)
+        tree = Tree(self.root, self.pool, start, self.target.cutoff(self.value))
         tree.grow(deadline.share(BRANCHES_SHARE))
         self.bound = max(self.bound, tree.bound)
-        if 0 < len(tree.branches) <= MOST_BRANCHES:
-            self.branches = tree.branches
         self._extend()
         if tree.branches and tree.branches[0] is not self.root:
             self.core(deadline, tree.branches[0])
+            tree.lower(self.target.cutoff(self.value))
+            self.bound = max(self.bound, tree.bound)
+        if 0 < len(tree.branches) <= MOST_BRANCHES:
+            self.branches = tree.branches
+            self._extend()
 
     def beside(self, elsewhere: Elsewhere, deadline: Deadline) -> None:
         """Look for a better answer among those that take something new: there is none among the others."""

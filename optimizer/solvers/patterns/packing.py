@@ -99,8 +99,9 @@ class PackingTree(Tree):
         if chosen is None:
             return False
         value = float(self.weight[chosen].sum())
-        self.chosen, self.cutoff = chosen, min(self.cutoff, self.target.cutoff(value))
-        self.branches = [each for each in self.branches[1:] if each.bound < self.cutoff]
+        self.chosen = chosen
+        del self.branches[0]
+        self.lower(min(self.cutoff, self.target.cutoff(value)))
         return True
 
     def _whole(self, branch: Branch) -> IntArray | None:
