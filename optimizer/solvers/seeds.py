@@ -105,9 +105,14 @@ def in_columns(columns: IntArray, problem: Problem, replicas: IntArray) -> IntAr
     table, answer = problem.table, replicas.copy()
     outside = replicas > 0
     outside[columns] = False
-    for c in np.flatnonzero(outside):
-        like = (table.kind[columns] == table.kind[c]) & (table.server[columns] == table.server[c])
-        mine = columns[like & problem.full[columns]]
+    rows = np.flatnonzero(outside)
+    columns = np.sort(columns)
+    first, end = (
+        np.searchsorted(table.server[columns], table.server[rows], side) for side in ("left", "right")
+    )
+    for c, begin, after in zip(rows, first, end, strict=True):
+        mine = columns[begin:after]
+        mine = mine[(table.kind[mine] == table.kind[c]) & problem.full[mine]]
         mine = mine[table.units[mine] <= replicas[c] * table.units_per_replica[c]]
         answer[c] = 0
         if len(mine):

@@ -211,18 +211,14 @@ class Narrowing:
             if self.proved or deadline.passed or not self.feasible:
                 return
             wanted = self._wanted()
-            possible = self.reduced[np.isfinite(self.reduced)]
-            nth = np.partition(possible, size)[size] if size < len(possible) else np.inf
-            room = min(wanted, float(nth))
+            room = min(wanted, self._room_of(size))
             if self.branches[0].bound + room <= self.bound:
                 continue
             complete = self._enumerate(room)
             time_s = deadline.left_s * (STEP_SHARE if room < wanted else 1.0)
-            options = self._essential(np.flatnonzero(self.reduced <= room))
-            most = int(min(MOST_OPTIONS, OPTIONS_PER_S * time_s))
-            if len(options) > most:
-                options = options[np.argsort(self.reduced[options], kind="stable")[:most]]
-                complete = False
+            every = self._essential(np.flatnonzero(self.reduced <= room))
+            options = self._nearest(every, int(min(MOST_OPTIONS, OPTIONS_PER_S * time_s)))
+            complete &= len(options) == len(every)
             if only_whole and not complete:
                 return
             before = self.value
@@ -240,6 +236,17 @@ class Narrowing:
                 )
             if room >= wanted or (result.outcome is Outcome.time_limit and self.value >= before):
                 return
+
+    def _room_of(self, size: int) -> float:
+        """Return the reduced cost that so many options stay below, infinity if there are no more."""
+        possible = self.reduced[np.isfinite(self.reduced)]
+        return float(np.partition(possible, size)[size]) if size < len(possible) else np.inf
+
+    def _nearest(self, options: IntArray, most: int) -> IntArray:
+        """Return the options of least reduced cost, at most so many."""
+        if len(options) <= most:
+            return options
+        return options[np.argsort(self.reduced[options], kind="stable")[:most]]
 
     def _packed(self, deadline: Deadline) -> bool:
         """Divide the level until servers take one pattern each; return whether that was the way to go on."""
