@@ -136,6 +136,20 @@ def test_a_branch_that_no_answer_is_in_is_priced_above_any_cutoff(times: float) 
     assert relaxed.bound >= times
 
 
+def test_no_branch_is_divided_by_the_same_server_twice() -> None:
+    """Half of a server that is left out, the other half missing: no pattern and not nothing either."""
+    program, pool = last_level(0)
+    root = root_of(program, pool)
+    server = int(program.servers[0])
+    half = replace(root.relaxed, used=nothing_of(pool)[:1], part=np.array([0.5]), served=False)
+    assert pool.options.server[half.used] == [server]
+    tree = Tree(root, pool, nothing_of(pool), np.inf)
+    assert tree.division(replace(root, relaxed=half)) is not None
+    for served in (False, True):
+        branch = Branch(program.branch(server, served=served), half, root.bound)
+        assert tree.division(branch) is None
+
+
 def test_columns_of_another_branch_come_back() -> None:
     """One relaxation for all branches gives what a fresh one gives, in any order."""
     program, pool = last_level(0)

@@ -85,18 +85,19 @@ class Tree:
         self.branches = [branch for branch in self.branches if branch.bound < cutoff]
 
     def settle(self, branch: Branch) -> bool:
-        """Take over what a branch that cannot be divided holds; return whether that is its best answer."""
+        """Take over what a branch holds that cannot be divided; return whether it is done with."""
         del branch
         return False
 
     def division(self, branch: Branch) -> Division | None:
         """Return the branches by the server that is the furthest from whole; none: there is none."""
-        left_out = left_out_of(branch, self.pool)
+        left_out, program = left_out_of(branch, self.pool), branch.program
         distance = np.minimum(left_out, 1 - left_out)
+        distance[program.to_be_served | program.left_out] = 0.0
         server = int(np.argmax(distance))
         if distance[server] <= WHOLE:
             return None
-        return branch.program.branch(server, served=False), branch.program.branch(server, served=True)
+        return program.branch(server, served=False), program.branch(server, served=True)
 
     def _branch(self, program: Program, deadline: Deadline) -> Branch | None:
         """Return what a part of the best branch's answers comes to; none if the time did not suffice."""

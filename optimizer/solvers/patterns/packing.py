@@ -50,7 +50,7 @@ class PackingTree(Tree):
     def division(self, branch: Branch) -> Division | None:
         """Return the branches by a server left out in part, or by what one takes in part."""
         by_server = super().division(branch)
-        if by_server is not None:
+        if by_server is not None or not branch.relaxed.served:
             return by_server
         mixed = branch.relaxed.part < 1 - WHOLE
         used, part = branch.relaxed.used[mixed], branch.relaxed.part[mixed]
@@ -94,17 +94,21 @@ class PackingTree(Tree):
         return Rule(int(parts.server[most]), most=float(np.floor(taken[most])), part=most)
 
     def settle(self, branch: Branch) -> bool:
-        """Take over a branch's patterns; of a mixture one that takes and weighs no more, if there is any."""
-        chosen = self._whole(branch)
+        """Take over a branch's patterns; of a mixture one that takes and weighs no more, if there is any.
+
+        The branch is done with as its bound is then no better than the best answer by enough.
+        """
+        chosen = self._whole(branch) if branch.relaxed.served else None
         if chosen is None:
             return False
-        value = float(self.weight[chosen].sum())
-        self.chosen = chosen
-        del self.branches[0]
-        self.lower(min(self.cutoff, self.target.cutoff(value)))
-        return True
+        cutoff = self.target.cutoff(float(self.weight[chosen].sum()))
+        if cutoff < self.cutoff:
+            self.chosen = chosen
+            self.lower(cutoff)
+        return branch not in self.branches
 
     def _whole(self, branch: Branch) -> IntArray | None:
+        """Return an option for each server of a branch that is not divided; none if that is no answer."""
         options, used, part = self.pool.options, branch.relaxed.used, branch.relaxed.part
         chosen = []
         for server in branch.program.servers:
