@@ -18,7 +18,8 @@ from optimizer.solvers.problem import build_problem
 from optimizer.studies.explanation import answering
 from optimizer.studies.explanation.answering import Answer, Question, answered
 from optimizer.studies.explanation.before import Before
-from optimizer.studies.explanation.resolving import Inquiry
+from optimizer.studies.explanation.intervals import interval_of
+from optimizer.studies.explanation.resolving import Inquiry, no_worse
 from optimizer.studies.explanation.servers import server_questions
 from optimizer.studies.explanation.targets import target_questions
 from optimizer.studies.explanation.units import unit_questions
@@ -127,3 +128,20 @@ def test_the_difference_of_two_optima_is_in_every_interval_of_many_more(
     seed: int, make: Make, *, mixed: bool
 ) -> None:
     assert_every_interval_holds(make(seed, mixed=mixed))
+
+
+def test_the_plan_in_place_of_a_stopped_solve_that_found_less_is_not_proved() -> None:
+    """The next round then goes on with the question: only an answer that is proved is left alone."""
+    before = solve(generate_system(12, 6, 3, 1, 1.3))
+    worse = [
+        level.model_copy(update={"value": level.value + 10, "bound": level.value - 10, "gap": 0.1})
+        for level in before.levels
+    ]
+    found = no_worse(before, before.model_copy(update={"levels": tuple(worse), "status": "feasible"}))
+    assert found.status == "feasible"
+    for was, level in zip(before.levels, found.levels, strict=True):
+        assert level.value == was.value
+        assert level.bound == was.value - 10
+        assert level.gap is not None
+        assert level.gap > 0
+    assert interval_of(before, found, "better", {level.name for level in before.levels}) is not None

@@ -18,7 +18,7 @@ from optimizer.pipeline import choose
 from optimizer.plan import Plan, make_plan
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
 from optimizer.solvers.levels import VALUE
-from optimizer.solvers.problem import build_problem
+from optimizer.solvers.problem import Level, build_problem
 from optimizer.spec.system import System
 from optimizer.studies.explanation.document import Effect, ServiceChange
 
@@ -209,9 +209,12 @@ def no_worse(before: Plan, after: Plan) -> Plan:
         if abs(is_now.value - was.value) > LEAST_LEVEL:
             if is_now.value < was.value:
                 return after
-            levels = zip(before.levels, after.levels, strict=True)
-            bounded = tuple(kept.model_copy(update={"bound": new.bound}) for kept, new in levels)
-            return before.model_copy(update={"levels": bounded})
+            levels = []
+            for kept, new in zip(before.levels, after.levels, strict=True):
+                bound = None if new.bound is None else min(new.bound, kept.value)
+                gap = Level(kept.name, kept.value, bound).gap
+                levels.append(kept.model_copy(update={"bound": bound, "gap": gap}))
+            return before.model_copy(update={"levels": tuple(levels), "status": "feasible"})
     return after
 
 
