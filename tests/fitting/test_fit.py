@@ -108,14 +108,20 @@ def test_one_shape_gives_a_simpler_law_and_says_what_it_cannot_know() -> None:
     assert profile.fit.errors.itl < 0.05
 
 
-def test_the_highest_rates_are_held_out_where_asked_for() -> None:
-    runs = sweep(REFERENCE, SHAPES[:2])
+@pytest.mark.parametrize(
+    ("law", "shapes", "rates"),
+    [(REFERENCE, 2, {50.0, 80.0}), pytest.param(FULL, 3, {50.0, 80.0, 15.0}, marks=pytest.mark.slow)],
+)
+def test_the_highest_rates_are_held_out_where_asked_for(
+    law: IterationCoefficients, shapes: int, rates: set[float]
+) -> None:
+    runs = sweep(law, SHAPES[:shapes])
     options = FitOptions(hold_out=1, settings=ServerSettings(10**7, 1024), leave_out=False)
     profile = fit([benchmark(runs)], options)
     held = [point for point in profile.points if not point.fitted]
-    assert {point.rate_rps for point in held} == {50.0, 80.0}
+    assert {point.rate_rps for point in held} == rates
     assert profile.fit.held_out is not None
-    assert profile.fit.held_out.runs == 2
+    assert profile.fit.held_out.runs == shapes
     assert profile.fit.held_out.itl < 0.05
 
 

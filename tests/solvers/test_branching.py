@@ -8,7 +8,7 @@ import pytest
 from mixed_oracles import random_mixed_document
 
 from optimizer import find_candidates, load_system
-from optimizer.arrays import FloatArray, IntArray
+from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.generate import generate_system
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.highs import HighsSession
@@ -69,13 +69,32 @@ def divided(branch: Branch, pool: Pool) -> int | None:
     return server if 1e-6 < part[server] < 1 - 1e-6 else None
 
 
-def best_of_whole_servers(program: Program, pool: Pool) -> float:
-    """Return the least that is unserved if patterns may be taken in parts, but servers are left out whole."""
-    model = replace(program.model(pool.options), integer=~pool.options.served)
-    weight = program.measure.of(pool.options)
-    result = HighsSession(model).solve_at_once(weight, None, 0.0, 60.0)
+def best_of(program: Program, pool: Pool, whole: BoolArray) -> float:
+    """Return the least of a level over every pattern, as a model in HiGHS.
+
+    Args:
+        program: the level.
+        pool: every pattern.
+        whole: the options that may not be taken in parts, shape (P,).
+    """
+    model = replace(program.model(pool.options), integer=whole)
+    result = HighsSession(model).solve_at_once(weight_of(program, pool), None, 0.0, 60.0)
     assert result.outcome is Outcome.optimal
     return result.bound
+
+
+def best_of_whole_servers(program: Program, pool: Pool) -> float:
+    """Return the least if patterns may be taken in parts, but servers are left out whole."""
+    return best_of(program, pool, ~pool.options.served)
+
+
+def best_of_patterns(program: Program, pool: Pool) -> float:
+    """Return the least if every server takes one pattern."""
+    return best_of(program, pool, np.ones(len(pool.options), np.bool_))
+
+
+def weight_of(program: Program, pool: Pool) -> FloatArray:
+    return program.measure.of(pool.options)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -166,19 +185,6 @@ def test_columns_of_another_branch_come_back() -> None:
 
 
 # --- one pattern for each server -------------------------------------------------------------------------
-
-
-def best_of_patterns(program: Program, pool: Pool) -> float:
-    """Return the least of a level over every pattern, as a model in HiGHS."""
-    result = HighsSession(program.model(pool.options)).solve_at_once(
-        weight_of(program, pool), None, 0.0, 60.0
-    )
-    assert result.outcome is Outcome.optimal
-    return result.bound
-
-
-def weight_of(program: Program, pool: Pool) -> FloatArray:
-    return program.measure.of(pool.options)
 
 
 @pytest.mark.parametrize("seed", MIXING)

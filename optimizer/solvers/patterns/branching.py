@@ -34,6 +34,11 @@ class Branch:
     depth: int = 0
     """How often the level was divided."""
 
+    @classmethod
+    def whole(cls, program: Program, relaxed: Relaxed) -> "Branch":
+        """Return a level that is not divided."""
+        return cls(program, relaxed, relaxed.bound)
+
 
 class Tree:
     """The branches of a level that can hold an answer below a cutoff, the one of the least bound first.
@@ -57,7 +62,7 @@ class Tree:
     @property
     def bound(self) -> float:
         """What no answer is below, unless the cutoff is less."""
-        return min([self.cutoff, *(branch.bound for branch in self.branches[:1])])
+        return min(self.cutoff, self.branches[0].bound) if self.branches else self.cutoff
 
     def grow(self, deadline: Deadline) -> None:
         """Divide the branch of the least bound, the deepest of equal ones, as long as it can be.

@@ -40,4 +40,4 @@ def guide_of(
             guide, low = found, part
         else:
             high = part
-    return None if guide is None else Branch(program, guide, guide.bound)
+    return None if guide is None else Branch.whole(program, guide)

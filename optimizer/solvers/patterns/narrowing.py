@@ -47,12 +47,12 @@ PACKED_OPTIONS = 3_000
 """Options from which on that takes less than a model over all of them."""
 FEW = 1_500
 """Options in which an answer can be better than the best one up to which the core is left out."""
+MANY = 8_000
+"""The same up to which an answer is looked for that takes a new one of them."""
 BRANCHES_SHARE = 0.7
 """Part of a level's time, once the core is solved, that the division into branches may use."""
 MOST_BRANCHES = 8
 """Branches whose options are told apart; of more, those of the whole level are taken."""
-MANY = 8_000
-"""The same up to which an answer is looked for that takes a new one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +78,10 @@ class Narrowing:
         incumbent: Incumbent,
         target: Target,
     ) -> None:
-        self.program, self.pool, self.relaxed = program, pool, relaxed
+        self.program, self.pool = program, pool
         self.incumbent, self.target = incumbent, target
         self.bound = relaxed.bound
-        self.root = Branch(program, relaxed, relaxed.bound)
+        self.root = Branch.whole(program, relaxed)
         self.branches = [self.root]
         """What holds every answer that is better by enough, the least bound first."""
         self.covered, self.covered_bound = np.zeros(0, np.int64), np.inf
@@ -98,7 +98,12 @@ class Narrowing:
         for branch in self.branches:
             over, _ = self.over(branch)
             least = np.minimum(least, np.maximum(branch.relaxed.bound + over, branch.bound))
-        self.reduced: FloatArray = np.maximum(least - self.branches[0].bound, 0.0)
+        self.reduced: FloatArray = np.maximum(least - self.floor, 0.0)
+
+    @property
+    def floor(self) -> float:
+        """What reduced costs are above: the least bound of the branches."""
+        return self.branches[0].bound
 
     def over(self, branch: Branch) -> tuple[FloatArray, FloatArray]:
         """Return by how much answers of a branch with an option are above its relaxation's bound at least.
@@ -137,7 +142,7 @@ class Narrowing:
         """
         if self.proved or deadline.passed or (self.feasible and self._few_can_be_better()):
             return
-        relaxed, reduced = self.relaxed, self.reduced
+        relaxed, reduced = self.root.relaxed, self.reduced
         if guide is not None:
             over, _ = self.over(guide)
             relaxed, reduced = guide.relaxed, np.where(self.pool.options.served, over, 0.0)
@@ -178,7 +183,7 @@ class Narrowing:
 
     def beside(self, elsewhere: Elsewhere, deadline: Deadline) -> None:
         """Look for a better answer among those that take something new: there is none among the others."""
-        wanted = self.value - self.target.distance(self.value)
+        wanted = self.target.cutoff(self.value)
         if self.proved or deadline.passed or not self.feasible or elsewhere.floor < wanted:
             return
         room = self._wanted()
@@ -212,7 +217,7 @@ class Narrowing:
                 return
             wanted = self._wanted()
             room = min(wanted, self._room_of(size))
-            if self.branches[0].bound + room <= self.bound:
+            if self.floor + room <= self.bound:
                 continue
             complete = self._enumerate(room)
             time_s = deadline.left_s * (STEP_SHARE if room < wanted else 1.0)
@@ -223,19 +228,19 @@ class Narrowing:
                 return
             before = self.value
             if complete and np.isin(options, self.covered).all():
-                self.bound = max(
-                    self.bound, min(self.covered_bound, self.branches[0].bound + room, self.value)
-                )
+                self._cover(room)
                 if self.proved or room >= wanted:
                     return
                 continue
             result = self._solve(options, time_s)
             if complete:
-                self.bound = max(
-                    self.bound, min(self.covered_bound, self.branches[0].bound + room, self.value)
-                )
+                self._cover(room)
             if room >= wanted or (result.outcome is Outcome.time_limit and self.value >= before):
                 return
+
+    def _cover(self, room: float) -> None:
+        """Raise the bound by a model over all options of at most that reduced cost (eq. 93)."""
+        self.bound = max(self.bound, min(self.covered_bound, self.floor + room, self.value))
 
     def _room_of(self, size: int) -> float:
         """Return the reduced cost that so many options stay below, infinity if there are no more."""
@@ -269,7 +274,7 @@ class Narrowing:
 
     def _wanted(self) -> float:
         """Return the reduced cost up to which options can be in an answer that is better by enough."""
-        wanted = self.target.cutoff(self.value) - self.branches[0].bound
+        wanted = self.target.cutoff(self.value) - self.floor
         return max(wanted, 0.0) * (1 + 1e-9) + 1e-12
 
     def _few_can_be_better(self) -> bool:
@@ -284,7 +289,7 @@ class Narrowing:
             return True
         for branch in self.branches:
             _, least = self.over(branch)
-            more = self.branches[0].bound + room - branch.relaxed.bound
+            more = self.floor + room - branch.relaxed.bound
             limit = np.where(np.isfinite(least), least + more, -np.inf)
             limit = limit if of is None else np.where(of, limit, -np.inf)
             below = self.pool.below(branch.program, branch.relaxed.prices, limit, most)

@@ -53,6 +53,8 @@ class PackingTree(Tree):
         if by_server is not None or not branch.relaxed.served:
             return by_server
         mixed = branch.relaxed.part < 1 - WHOLE
+        if not mixed.any():
+            return None
         used, part = branch.relaxed.used[mixed], branch.relaxed.part[mixed]
         rule = self._by_units(used, part) or self._by_replicas(used, part)
         if rule is None:
@@ -76,8 +78,8 @@ class PackingTree(Tree):
         share = taken / np.maximum(self.relaxation.program.parts.limit, 1)
         for count, most in ((taking, np.zeros_like(taken)), (taken, np.floor(taken + ROUNDING))):
             open_share = np.where(np.abs(count - np.round(count)) > ROUNDING, share, 0.0)
-            server, row = np.unravel_index(np.argmax(open_share), share.shape) if share.size else (0, 0)
-            if share.size and open_share[server, row] > 0:
+            server, row = np.unravel_index(np.argmax(open_share), share.shape)
+            if open_share[server, row] > 0:
                 return Rule(int(servers[server]), most=float(most[server, row]), row=int(row))
         return None
 
@@ -151,4 +153,4 @@ def packing_of(
     root = relax(program, own, np.flatnonzero(~own.options.served), deadline)
     if root is None or not root.finished:
         return None
-    return PackingTree(Branch(program, root, root.bound), own, target, value)
+    return PackingTree(Branch.whole(program, root), own, target, value)

@@ -142,7 +142,19 @@ def price_of_sums(program: Program, prices: FloatArray) -> tuple[float, float]:
 
 def reduced_costs(program: Program, options: Options, prices: FloatArray) -> FloatArray:
     """Return the weight of options with what they take at prices, shape (P,)."""
-    cost: FloatArray = program.measure.of(options) + np.einsum("pr,r->p", program.shared(options), prices)
+    return priced(program.measure.of(options), program.shared(options), prices)
+
+
+def priced(weight: FloatArray, shared: FloatArray, prices: FloatArray) -> FloatArray:
+    """Return weights with what options take at prices, shape (P,).
+
+    Args:
+        weight: shape (P,).
+        shared: what each takes of every shared row, shape (P, rows).
+        prices: one for each row.
+    """
+    # A product by `@` of so many rows and so few columns takes several times as long.
+    cost: FloatArray = weight + np.einsum("pr,r->p", shared, prices)
     return cost
 
 

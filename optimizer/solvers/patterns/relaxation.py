@@ -12,8 +12,7 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.highs import GrowingLp
 from optimizer.solvers.model import Outcome
 from optimizer.solvers.patterns.bounds import bound_of
-from optimizer.solvers.patterns.options import Options
-from optimizer.solvers.patterns.pool import Pool, reduced_costs
+from optimizer.solvers.patterns.pool import Pool, priced, reduced_costs
 from optimizer.solvers.patterns.program import Program
 
 EACH_ROUND = 3
@@ -74,7 +73,7 @@ class Relaxation:
         self.servers = program.servers
         self.weight, self.allowed, self.has = np.zeros(0), np.zeros(0, np.bool_), np.zeros(0, np.bool_)
         self.shared = np.zeros((0, len(program.limits)))
-        self._know(pool.options)
+        self._know()
         largest = float(np.abs(self.weight[self.allowed]).max(initial=0.0))
         self.tolerance = ROUNDING * max(largest, 1e-9)
         limits, count = program.limits, len(self.servers)
@@ -82,10 +81,9 @@ class Relaxation:
             np.concatenate([np.ones(count), np.full(len(limits), -np.inf)]),
             np.concatenate([np.ones(count), limits]),
         )
-        self.prices_of_missing = [part * max(largest, 1.0) for part in MISSING]
-        self.missing = 0
+        self.largest, self.missing = max(largest, 1.0), 0
         every = np.arange(count)
-        self.lp.add(np.full(count, self.prices_of_missing[0]), every, every, np.ones(count))
+        self.lp.add(np.full(count, MISSING[0] * self.largest), every, every, np.ones(count))
         self.columns = np.zeros(0, np.int64)
         self._add(np.unique(start[self.allowed[start]]))
 
@@ -117,7 +115,7 @@ class Relaxation:
             prices = np.maximum(-result.row_price[count:], 0.0)
             dual = np.full(len(self.pool.problem.priority), -np.inf)
             dual[self.servers] = result.row_price[:count]
-            reduced = self._reduced(prices)
+            reduced = priced(self.weight, self.shared, prices)
             if self._grown(reduced, dual):
                 continue
             least, gained = self._least_of_all(prices, reduced, len(dual))
@@ -136,27 +134,29 @@ class Relaxation:
         """Give a server that takes nothing where it must not the price of a place in their order."""
         if place != self.missing:
             self.missing = place
-            self.lp.reprice(np.full(len(self.servers), self.prices_of_missing[place]))
+            self.lp.reprice(np.full(len(self.servers), MISSING[place] * self.largest))
 
     def _enter(self, program: Program) -> None:
-        """Take in what the pool has grown to, and let columns take part that a branch allows."""
+        """Take in what the pool has grown to, and let those columns take part that a branch allows."""
+        self._know()
+        if program is self.program:
+            return
         self.program = program
-        options = self.pool.options
-        if len(options) > len(self.weight):
-            self._know(options.take(np.arange(len(self.weight), len(options))))
-        self.allowed = program.allowed(options) & ~self.pool.gone
+        self.allowed = program.allowed(self.pool.options) & ~self.pool.gone
         everyone = np.ones(len(self.servers), np.bool_)
         self.lp.allow(np.concatenate([everyone, self.allowed[self.columns]]))
 
-    def _know(self, new: Options) -> None:
-        """Take in options that the pool has gained."""
-        program = self.program
+    def _know(self) -> IntArray:
+        """Take in what the pool has grown to since it was last looked at; return these options."""
+        program, rows = self.program, np.arange(len(self.weight), len(self.pool.options))
+        if not len(rows):
+            return rows
+        new = self.pool.options.take(rows)
         self.weight = np.concatenate([self.weight, program.measure.of(new)])
         self.shared = np.concatenate([self.shared, program.shared(new)])
-        before = len(self.allowed)
-        allowed = program.allowed(new) & ~self.pool.gone[before : before + len(new)]
-        self.allowed = np.concatenate([self.allowed, allowed])
+        self.allowed = np.concatenate([self.allowed, program.allowed(new) & ~self.pool.gone[rows]])
         self.has = np.concatenate([self.has, np.zeros(len(new), np.bool_)])
+        return rows
 
     def _grown(self, reduced: FloatArray, dual: FloatArray) -> bool:
         """Add the options of the pool that lower the relaxation most; return whether there were any."""
@@ -166,10 +166,6 @@ class Relaxation:
             return False
         self._add(_best_of_each(self.pool.options.server[better], reduced[better], better))
         return True
-
-    def _reduced(self, prices: FloatArray) -> FloatArray:
-        reduced: FloatArray = self.weight + np.einsum("pr,r->p", self.shared, prices)
-        return reduced
 
     def _least_of_all(self, prices: FloatArray, reduced: FloatArray, servers: int) -> tuple[FloatArray, bool]:
         """Return the least reduced cost of each server over all patterns, and whether new ones were added."""
@@ -187,14 +183,11 @@ class Relaxation:
         cost = reduced_costs(self.program, found, prices)
         np.minimum.at(least, found.server, cost)
         chosen = _best_of_each(found.server, cost, np.arange(len(found)))
-        before = len(self.pool.options)
         self.pool.add(found.take(chosen))
-        if len(self.pool.options) == before:
-            return least, False
-        new = self.pool.options.take(np.arange(before, len(self.pool.options)))
-        self._know(new)
-        self._add(np.arange(before, len(self.pool.options)))
-        return least, True
+        new = self._know()
+        if len(new):
+            self._add(new)
+        return least, len(new) > 0
 
     def _relaxed(
         self, prices: FloatArray, bound: float, x: FloatArray, value: float, *, finished: bool

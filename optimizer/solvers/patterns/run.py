@@ -45,7 +45,6 @@ class Run:
             self.incumbent.offer(repaired(problem, known.replicas))
         self.gap = gap_target(problem.options, len(self.parts.row))
         self.servers = len(problem.priority)
-        self.nobody = np.zeros(self.servers, np.bool_)
         self.start = np.flatnonzero(~self.pool.options.served)
         self.borrowed = Borrowed(problem, self.parts, known)
         self.columnless = self.borrowed.columnless
@@ -69,7 +68,8 @@ class Run:
     def program(self, step: Step) -> Program:
         """Return an objective as a level to be minimised."""
         in_play = np.ones(self.servers, np.bool_) if step.in_play is None else step.in_play
-        return Program(self.parts, step.measure, self.pins, in_play, self.to_be_served, self.nobody)
+        nobody = np.zeros(self.servers, np.bool_)
+        return Program(self.parts, step.measure, self.pins, in_play, self.to_be_served, nobody)
 
     def relaxed(self, program: Program, deadline: Deadline) -> Relaxed | None:
         """Solve the relaxation of a level; none if the time did not suffice."""
@@ -113,12 +113,12 @@ class Run:
         """
         self.pins = (*self.pins, pin)
         most = pin.most if most is None else most
-        room = most + ROUNDING * abs(most) - narrowing.relaxed.bound
+        room = most + ROUNDING * abs(most) - narrowing.root.relaxed.bound
         program = narrowing.program
         over, least = narrowing.over(narrowing.root)
         least = np.where(program.in_play & np.isfinite(least), least, np.inf)
         gone = (over > room) & program.in_play[self.pool.options.server]
-        self.pool.settle(Exclusion(program, narrowing.relaxed.prices, least + max(room, 0.0)), gone)
+        self.pool.settle(Exclusion(program, narrowing.root.relaxed.prices, least + max(room, 0.0)), gone)
 
     def hold(self, pin: Pin) -> None:
         """Hold a level of which no more is known than that."""

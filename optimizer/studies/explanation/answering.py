@@ -10,12 +10,12 @@ from optimizer.pipeline import choose
 from optimizer.plan import Plan, make_plan
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.known import Known
-from optimizer.solvers.problem import Level, Problem, Solution, build_problem
+from optimizer.solvers.problem import Problem, Solution, build_problem
 from optimizer.spec.system import System
 from optimizer.studies.explanation.before import SAME, Before
 from optimizer.studies.explanation.document import Effect, Interval
 from optimizer.studies.explanation.intervals import Direction, interval_of
-from optimizer.studies.explanation.resolving import Inquiry, effect, no_worse, share_of
+from optimizer.studies.explanation.resolving import Inquiry, effect, no_worse, share_of, with_bound
 
 FIRST_SHARE = 0.05
 """Part of the time left of a first round of solves, which proves what is easy."""
@@ -229,8 +229,7 @@ def _joined(first: Plan, second: Plan) -> Plan:
     levels, same = [], True
     for mine, theirs in zip(best.levels, other.levels, strict=True):
         known = [item.bound for item in (mine, theirs) if item.bound is not None and (same or item is mine)]
-        level = Level(mine.name, mine.value, min(max(known), mine.value) if known else None)
-        levels.append(mine.model_copy(update={"bound": level.bound, "gap": level.gap}))
+        levels.append(with_bound(mine, max(known) if known else None))
         same = same and _equal(mine.value, theirs.value)
     return best.model_copy(update={"levels": tuple(levels)})
 

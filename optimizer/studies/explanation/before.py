@@ -20,6 +20,7 @@ from optimizer.solvers.levels import CHANGES, VALUE, changes_of, levels_of, serv
 from optimizer.solvers.patterns.proofs import Multipliers, Provable
 from optimizer.solvers.problem import Level, Problem, Solution, Status, build_problem
 from optimizer.solvers.saturation import share_leftover
+from optimizer.studies.explanation.resolving import with_bound
 
 PROVED_BY_REPLICAS = 2
 """Answers proved by numbers of replicas, more than by patterns, from which on these come first."""
@@ -209,10 +210,7 @@ class Before:
         """Return the plan as the answer to a question that adds something, with what bounds any answer."""
         nothing_costs = -float(self.problem.current_cost.sum())
         levels = tuple(
-            level.model_copy(
-                update={"bound": min(nothing_costs if level.name == VALUE else 0.0, level.value)}
-            )
-            for level in self.plan.levels
+            with_bound(level, nothing_costs if level.name == VALUE else 0.0) for level in self.plan.levels
         )
         return self.plan.model_copy(update={"levels": levels})
 

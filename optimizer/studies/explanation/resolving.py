@@ -15,6 +15,7 @@ from optimizer.arrays import BoolArray, IntArray, frozen
 from optimizer.candidates import Candidates, CandidateTable, find_candidates
 from optimizer.parallel import in_threads, thread_count
 from optimizer.pipeline import choose
+from optimizer.plan import Level as PlannedLevel
 from optimizer.plan import Plan, make_plan
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
 from optimizer.solvers.levels import VALUE
@@ -209,13 +210,16 @@ def no_worse(before: Plan, after: Plan) -> Plan:
         if abs(is_now.value - was.value) > LEAST_LEVEL:
             if is_now.value < was.value:
                 return after
-            levels = []
-            for kept, new in zip(before.levels, after.levels, strict=True):
-                bound = None if new.bound is None else min(new.bound, kept.value)
-                gap = Level(kept.name, kept.value, bound).gap
-                levels.append(kept.model_copy(update={"bound": bound, "gap": gap}))
-            return before.model_copy(update={"levels": tuple(levels), "status": "feasible"})
+            levels = zip(before.levels, after.levels, strict=True)
+            bounded = tuple(with_bound(kept, new.bound) for kept, new in levels)
+            return before.model_copy(update={"levels": bounded, "status": "feasible"})
     return after
+
+
+def with_bound(level: PlannedLevel, bound: float | None) -> PlannedLevel:
+    """Return a level with another bound, no higher than its value, and the gap that it leaves."""
+    solved = Level(level.name, level.value, None if bound is None else min(bound, level.value))
+    return level.model_copy(update={"bound": solved.bound, "gap": solved.gap})
 
 
 def carried_rpm(plan: Plan, server: str) -> float:
