@@ -47,7 +47,7 @@ def questions(candidates: Candidates, plan: Plan) -> list[tuple[Candidates, bool
     for s, name in enumerate(arrays.server_names):
         taken = {pool.accelerator for pool in plan.allocations.get(name, ())}
         others = [a for a, other in enumerate(arrays.accelerator_names) if other not in taken]
-        found.append((on_accelerators(candidates, s, others), True, False))
+        found += [(on_accelerators(candidates, s, left), True, False) for left in (others, [])]
     for kind in range(types):
         found.append((with_units(candidates, one_of(kind, types)), False, False))
         if arrays.capacity[kind] > 0:

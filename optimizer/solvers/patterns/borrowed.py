@@ -31,8 +31,8 @@ class Borrowed:
         """Whether the levels so far are as the known answer has them."""
 
     def note(self, step: Step, value: float) -> None:
-        """Note what a level of service came to."""
-        self.follows &= self.known is not None and value == self._least(step, self.known)
+        """Note what a level of service came to, without the servers that can have nothing."""
+        self.follows &= self.known is not None and value == self._left(step, self.known)
 
     def floor(self, step: Step) -> float:
         """Return what is unserved at least at a level, as it is where there is more to choose from."""
@@ -46,8 +46,12 @@ class Borrowed:
         names = {level.name for level in (step.rate, step.count) if level is not None}
         if not all(is_proved(level, 0.0) for level in known.levels if level.name in names):
             return 0.0
+        return max(self._left(step, known), 0.0)
+
+    def _left(self, step: Step, known: Known) -> float:
+        """Return what is left to leave unserved as the known answer does; less than 0: more than that is."""
         weight = step.measure.on_nothing
-        return max(float(weight[known.left_out].sum() - weight[self.columnless].sum()), 0.0)
+        return float(weight[known.left_out].sum() - weight[self.columnless].sum())
 
     def fails(self, mine: BoolArray) -> bool:
         """Return whether some of the servers, shape (S,), are left out though a relaxation serves all."""

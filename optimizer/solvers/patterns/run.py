@@ -129,7 +129,8 @@ class Run:
         self.to_be_served |= mine
 
     def note(self, step: Step, value: float, bound: float) -> None:
-        """Note the bounds of a level of service."""
+        """Note what a level of service came to, and its bounds."""
+        self.borrowed.note(step, value)
         self.bounds |= step.bounds(value, bound, self.columnless)
 
     def solution(self) -> Solution:

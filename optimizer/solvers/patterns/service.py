@@ -60,7 +60,6 @@ def _serve_by_price(run: Run, step: Step, mine: BoolArray, deadline: Deadline, *
     narrowing = run.narrowed(program, relaxed, step, deadline, guide)
     if not narrowing.feasible:
         return not believing
-    run.borrowed.note(step, narrowing.value)
     bound = float(np.ceil(max(narrowing.bound, 0.0) - 1e-6))
     value = float(np.round(narrowing.value))
     run.note(step, value, min(bound, value))
@@ -90,6 +89,6 @@ def _serve_fewest(run: Run, step: Step, narrowing: Narrowing, value: float, *, b
 
 def _give_up(run: Run, step: Step, bound: float, weight: FloatArray) -> None:
     value = run.unserved(weight)
-    run.proved = run.borrowed.follows = False
+    run.proved = False
     run.note(step, value, min(bound, value))
     run.hold(Pin(step.measure, value + WHOLE_TOLERANCE))
