@@ -12,10 +12,10 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.known import Known
 from optimizer.solvers.problem import Problem, Solution, build_problem
 from optimizer.spec.system import System
-from optimizer.studies.explanation.before import SAME, Before
+from optimizer.studies.explanation.before import SAME, Before, with_bound
 from optimizer.studies.explanation.document import Effect, Interval
 from optimizer.studies.explanation.intervals import Direction, interval_of
-from optimizer.studies.explanation.resolving import Inquiry, effect, no_worse, share_of, with_bound
+from optimizer.studies.explanation.resolving import Inquiry, effect, no_worse, share_of
 
 FIRST_SHARE = 0.05
 """Part of the time left of a first round of solves, which proves what is easy."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, IntArray
 from optimizer.candidates import Candidates
+from optimizer.plan import Level as PlannedLevel
 from optimizer.plan import Plan, make_plan
 from optimizer.plan.proof import provable_levels
 from optimizer.solvers.bounds import least_values
@@ -20,7 +21,6 @@ from optimizer.solvers.levels import CHANGES, VALUE, changes_of, levels_of, serv
 from optimizer.solvers.patterns.proofs import Multipliers, Provable
 from optimizer.solvers.problem import Level, Problem, Solution, Status, build_problem
 from optimizer.solvers.saturation import share_leftover
-from optimizer.studies.explanation.resolving import with_bound
 
 PROVED_BY_REPLICAS = 2
 """Answers proved by numbers of replicas, more than by patterns, from which on these come first."""
@@ -213,6 +213,12 @@ class Before:
             with_bound(level, nothing_costs if level.name == VALUE else 0.0) for level in self.plan.levels
         )
         return self.plan.model_copy(update={"levels": levels})
+
+
+def with_bound(level: PlannedLevel, bound: float | None) -> PlannedLevel:
+    """Return a level with another bound, no higher than its value, and the gap that it leaves."""
+    solved = Level(level.name, level.value, None if bound is None else min(bound, level.value))
+    return level.model_copy(update={"bound": solved.bound, "gap": solved.gap})
 
 
 def _least_value(problem: Problem) -> float:

@@ -15,12 +15,12 @@ from optimizer.arrays import BoolArray, IntArray, frozen
 from optimizer.candidates import Candidates, CandidateTable, find_candidates
 from optimizer.parallel import in_threads, thread_count
 from optimizer.pipeline import choose
-from optimizer.plan import Level as PlannedLevel
 from optimizer.plan import Plan, make_plan
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
 from optimizer.solvers.levels import VALUE
-from optimizer.solvers.problem import Level, build_problem
+from optimizer.solvers.problem import build_problem
 from optimizer.spec.system import System
+from optimizer.studies.explanation.before import with_bound
 from optimizer.studies.explanation.document import Effect, ServiceChange
 
 LEAST_SHARE = 1e-9
@@ -214,12 +214,6 @@ def no_worse(before: Plan, after: Plan) -> Plan:
             bounded = tuple(with_bound(kept, new.bound) for kept, new in levels)
             return before.model_copy(update={"levels": bounded, "status": "feasible"})
     return after
-
-
-def with_bound(level: PlannedLevel, bound: float | None) -> PlannedLevel:
-    """Return a level with another bound, no higher than its value, and the gap that it leaves."""
-    solved = Level(level.name, level.value, None if bound is None else min(bound, level.value))
-    return level.model_copy(update={"bound": solved.bound, "gap": solved.gap})
 
 
 def carried_rpm(plan: Plan, server: str) -> float:
