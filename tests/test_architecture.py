@@ -151,6 +151,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("separable",),
         ("patterns.relaxation",),
         ("patterns.answers", "patterns.branching", "patterns.multipliers"),
+        ("patterns.cuts",),
         ("patterns.packing",),
         ("patterns.narrowing", "patterns.guide", "patterns.changes"),
         ("patterns.borrowed",),

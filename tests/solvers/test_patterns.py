@@ -147,6 +147,25 @@ def test_a_search_that_is_too_large_says_what_it_left_out_and_what_that_costs_at
     assert (cut.least <= least + 1e-9).all()
 
 
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("enough", [0, 3])
+def test_a_search_for_lighter_ones_alone_finds_the_lightest_of_every_case(seed: int, enough: int) -> None:
+    problem = scarce_problem(10 + seed, 1.7, mixed=True)
+    parts, rng = parts_of(problem), np.random.default_rng(seed)
+    cases = cases_of(problem, parts)
+    weight = parts.cost + rng.uniform(0, 20, len(parts.limit))[parts.kind] * parts.units
+    limit = np.full(len(cases.server), np.inf)
+    every, few = search(parts, cases, weight, limit), search(parts, cases, weight, limit, enough=enough)
+    lightest, found = np.full((2, len(limit)), np.inf)
+    np.minimum.at(lightest, every.case, every.weight)
+    np.minimum.at(found, few.case, few.weight)
+    assert (found == lightest).all()
+    assert len(few.case) < len(every.case)
+    left_out = np.bincount(few.case, minlength=len(limit)) < np.bincount(every.case, minlength=len(limit))
+    assert (few.best[left_out] == lightest[left_out]).all()
+    assert (every.best == np.inf).all()
+
+
 # --- bounds ----------------------------------------------------------------------------------------------
 
 

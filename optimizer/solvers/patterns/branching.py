@@ -6,16 +6,18 @@ refer to ``docs/math.md``.
 """
 
 from bisect import insort
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.patterns.pool import Pool
+from optimizer.solvers.patterns.pool import Pool, reduced_costs
 from optimizer.solvers.patterns.program import Program
 from optimizer.solvers.patterns.relaxation import Relaxation, Relaxed
 
+START = 1_500
+"""Options beside those that a relaxation uses that one like it begins with."""
 WHOLE = 1e-6
 """Part of a server that counts as none of it, or as all."""
 
@@ -33,11 +35,17 @@ class Branch:
     """What its answers measure at least: as its relaxation says, or that of a branch before it."""
     depth: int = 0
     """How often the level was divided."""
+    options: IntArray | None = None
+    """Options of the pool that its relaxation was solved over, as no others count; none: all."""
 
     @classmethod
     def whole(cls, program: Program, relaxed: Relaxed) -> "Branch":
         """Return a level that is not divided."""
         return cls(program, relaxed, relaxed.bound)
+
+    def among(self, options: IntArray) -> "Branch":
+        """Return a branch of a pool of some options in the pool that these were taken from."""
+        return replace(self, relaxed=replace(self.relaxed, used=options[self.relaxed.used]), options=options)
 
 
 class Tree:
@@ -111,6 +119,30 @@ class Tree:
             return None
         before = self.branches[0]
         return Branch(program, relaxed, max(relaxed.bound, before.bound), before.depth + 1)
+
+
+def over_of(branch: Branch, pool: Pool) -> tuple[FloatArray, FloatArray]:
+    """Return by how much answers of a branch with an option are above its relaxation's bound at least.
+
+    Returns:
+        That for each option of the pool, infinity for those that it does not allow; and the least reduced
+        cost of each server, infinity for those without options.
+    """
+    options, program = pool.options, branch.program
+    allowed = program.allowed(options) & ~pool.gone
+    if branch.options is not None:
+        allowed &= np.isin(np.arange(len(options)), branch.options)
+    reduced = np.where(allowed, reduced_costs(program, options, branch.relaxed.prices), np.inf)
+    least = np.full(len(pool.problem.priority), np.inf)
+    np.minimum.at(least, options.server, reduced)
+    over = reduced - np.where(np.isfinite(least), least, 0.0)[options.server]
+    return np.maximum(over, 0.0), least
+
+
+def start_of(branch: Branch, pool: Pool) -> IntArray:
+    """Return the options that a relaxation like a branch's begins with: that it uses, or nearly uses."""
+    reduced = reduced_costs(branch.program, pool.options, branch.relaxed.prices)
+    return np.union1d(branch.relaxed.used, np.argsort(reduced, kind="stable")[:START])
 
 
 def left_out_of(branch: Branch, pool: Pool) -> FloatArray:

@@ -6,7 +6,7 @@ Equation numbers refer to ``docs/math.md``.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,11 +15,12 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.highs import HighsSession
 from optimizer.solvers.model import Outcome, RunResult
 from optimizer.solvers.patterns.answers import Incumbent
-from optimizer.solvers.patterns.branching import Branch, Tree
+from optimizer.solvers.patterns.branching import Branch, Tree, over_of, start_of
+from optimizer.solvers.patterns.cuts import ROUNDS, tightened
 from optimizer.solvers.patterns.dominance import unmatched
 from optimizer.solvers.patterns.options import Options
 from optimizer.solvers.patterns.packing import packing_of
-from optimizer.solvers.patterns.pool import Pool, reduced_costs
+from optimizer.solvers.patterns.pool import Pool
 from optimizer.solvers.patterns.program import Program
 from optimizer.solvers.patterns.relaxation import Relaxed
 from optimizer.solvers.patterns.search import MOST_FOUND
@@ -51,6 +52,8 @@ MANY = 8_000
 """The same up to which an answer is looked for that takes a new one of them."""
 BRANCHES_SHARE = 0.7
 """Part of a level's time, once the core is solved, that the division into branches may use."""
+KNOWN_SHARE = 0.5
+"""Part of that time in which so many options are worth knowing to divide a level over these alone."""
 MOST_BRANCHES = 8
 """Branches whose options are told apart; of more, those of the whole level are taken."""
 
@@ -86,6 +89,8 @@ class Narrowing:
         """What holds every answer that is better by enough, the least bound first."""
         self.covered, self.covered_bound = np.zeros(0, np.int64), np.inf
         """Options over which the level has been solved, and what answers of these alone measure at least."""
+        self.known = -np.inf
+        """Up to which value the options of all answers are known."""
         self._extend()
         self.feasible = self._holds()
         self.value = self.incumbent.of_level(self.weight) if self.feasible else np.inf
@@ -106,19 +111,8 @@ class Narrowing:
         return self.branches[0].bound
 
     def over(self, branch: Branch) -> tuple[FloatArray, FloatArray]:
-        """Return by how much answers of a branch with an option are above its relaxation's bound at least.
-
-        Returns:
-            That for each option of the pool, infinity for those that it does not allow; and the least reduced
-            cost of each server, infinity for those without options.
-        """
-        options, program, pool = self.pool.options, branch.program, self.pool
-        allowed = program.allowed(options) & ~pool.gone
-        reduced = np.where(allowed, reduced_costs(program, options, branch.relaxed.prices), np.inf)
-        least = np.full(len(pool.problem.priority), np.inf)
-        np.minimum.at(least, options.server, reduced)
-        over = reduced - np.where(np.isfinite(least), least, 0.0)[options.server]
-        return np.maximum(over, 0.0), least
+        """Return by how much answers of a branch with an option are above its relaxation's bound at least."""
+        return over_of(branch, self.pool)
 
     def _holds(self) -> bool:
         """Return whether the best answer keeps what the level requires."""
@@ -169,17 +163,36 @@ class Narrowing:
         """
         if self.proved or deadline.passed or not self.feasible:
             return
-        tree = Tree(self.root, self.pool, start, self.target.cutoff(self.value))
-        tree.grow(deadline.share(BRANCHES_SHARE))
+        due, cutoff = deadline.share(BRANCHES_SHARE), self.target.cutoff(self.value)
+        options = self._options_of_better(due)
+        if options is None:
+            tree = Tree(self.root, self.pool, start, cutoff)
+        else:
+            rounds = ROUNDS if len(options) > PACKED_OPTIONS else 0
+            found = tightened(self.program, self.pool, options, cutoff, due, rounds)
+            if found is None:
+                return
+            root, options = found
+            own = self.pool.only(options)
+            tree = Tree(root, own, start_of(root, own), cutoff)
+        tree.grow(due)
         self.bound = max(self.bound, tree.bound)
         self._extend()
-        if tree.branches and tree.branches[0] is not self.root:
-            self.core(deadline, tree.branches[0])
+        if tree.branches and tree.branches[0].depth:
+            first = tree.branches[0]
+            self.core(deadline, first if options is None else first.among(options))
             tree.lower(self.target.cutoff(self.value))
             self.bound = max(self.bound, tree.bound)
         if 0 < len(tree.branches) <= MOST_BRANCHES:
-            self.branches = tree.branches
+            self.branches = [b if options is None else b.among(options) for b in tree.branches]
             self._extend()
+
+    def _options_of_better(self, deadline: Deadline) -> IntArray | None:
+        """Return all options of answers that are better by enough; none: they are too many to know them."""
+        wanted, most = self._wanted(), MANY
+        if len(self.program.servers) <= PACKED_SERVERS:
+            most = int(np.clip(OPTIONS_PER_S * deadline.left_s * KNOWN_SHARE, MANY, MOST_FOUND))
+        return np.flatnonzero(self.reduced <= wanted) if self._enumerate(wanted, most) else None
 
     def beside(self, elsewhere: Elsewhere, deadline: Deadline) -> None:
         """Look for a better answer among those that take something new: there is none among the others."""
@@ -263,12 +276,17 @@ class Narrowing:
         options = self._essential(np.flatnonzero(self.reduced <= wanted))
         if len(options) <= PACKED_OPTIONS:
             return False
-        tree = packing_of(self.program, self.pool, options, self.target, self.value, deadline)
+        program = replace(self.program, cuts=self.branches[0].program.cuts)
+        tree = packing_of(program, self.pool, options, self.target, self.value, deadline)
         if tree is None:
             return True
+        if tree.branches and len(tree.options) <= PACKED_OPTIONS:
+            self.bound, self.branches = max(self.bound, tree.bound), [tree.branches[0].among(tree.options)]
+            self._extend()
+            return False
         tree.grow(deadline)
         if tree.chosen is not None:
-            self._offer(options[tree.chosen])
+            self._offer(tree.options[tree.chosen])
         self.bound = max(self.bound, min(tree.bound, self.value))
         return True
 
@@ -285,7 +303,7 @@ class Narrowing:
 
     def _enumerate(self, room: float, most: int = MOST_FOUND, of: BoolArray | None = None) -> bool:
         """Add every pattern of at most that reduced cost, of some servers or all; return if that could be."""
-        if not len(self.pool.cases.server):
+        if not len(self.pool.cases.server) or self.floor + room <= self.known:
             return True
         for branch in self.branches:
             _, least = self.over(branch)
@@ -296,6 +314,8 @@ class Narrowing:
             if not below.complete:
                 return False
             self.pool.add(below.options)
+        if of is None:
+            self.known = self.floor + room
         self._extend()
         return True
 

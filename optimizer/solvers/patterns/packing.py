@@ -12,40 +12,36 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.patterns.branching import WHOLE, Branch, Division, Tree
-from optimizer.solvers.patterns.pool import Pool, reduced_costs
+from optimizer.solvers.patterns.branching import WHOLE, Branch, Division, Tree, start_of
+from optimizer.solvers.patterns.cuts import tightened
+from optimizer.solvers.patterns.pool import Pool
 from optimizer.solvers.patterns.program import Program, Rule
-from optimizer.solvers.patterns.relaxation import relax
 from optimizer.solvers.patterns.target import Target
 
 ROUNDING = 1e-5
 """Distance of a sum of parts from a whole number that is rounding."""
-
-START = 1_500
-"""Options beside those that the relaxation uses that its branches begin with."""
 
 
 class PackingTree(Tree):
     """The branches of a level over a pool that has every pattern that counts."""
 
     chosen: IntArray | None = None
-    """The best answer found below the first cutoff, an option of the pool for each server; none: none yet."""
+    """The best answer found below the first cutoff, one of the options for each server; none: none yet."""
 
-    def __init__(self, root: Branch, pool: Pool, target: Target, value: float) -> None:
+    def __init__(self, root: Branch, options: IntArray, pool: Pool, target: Target, value: float) -> None:
         """Begin with the whole level.
 
         Args:
             root: the level.
-            pool: the options, all that count.
+            options: all that count, of a pool.
+            pool: the pool.
             target: how near the bound has to come.
             value: the best that is known.
         """
-        self.target = target
+        self.target, self.options, pool = target, options, pool.only(options)
         self.weight = root.program.measure.of(pool.options)
         self.shared = root.program.shared(pool.options)
-        near = np.argsort(reduced_costs(root.program, pool.options, root.relaxed.prices), kind="stable")
-        start = np.union1d(root.relaxed.used, near[:START])
-        super().__init__(root, pool, start, target.cutoff(value))
+        super().__init__(root, pool, start_of(root, pool), target.cutoff(value))
 
     def division(self, branch: Branch) -> Division | None:
         """Return the branches by a server left out in part, or by what one takes in part."""
@@ -136,7 +132,7 @@ def packing_of(
     value: float,
     deadline: Deadline,
 ) -> PackingTree | None:
-    """Return the tree of a level over some options, which are all that count.
+    """Return the tree of a level over some options, which are all that count, as far as cuts leave them.
 
     Args:
         program: the level.
@@ -149,8 +145,5 @@ def packing_of(
     Returns:
         None if the time did not suffice for the first relaxation.
     """
-    own = pool.only(options)
-    root = relax(program, own, np.flatnonzero(~own.options.served), deadline)
-    if root is None or not root.finished:
-        return None
-    return PackingTree(Branch.whole(program, root), own, target, value)
+    found = tightened(program, pool, options, target.cutoff(value), deadline)
+    return None if found is None else PackingTree(*found, pool, target, value)

@@ -67,31 +67,43 @@ class Pool:
         self.gone[:] = False
 
     def below(
-        self, program: Program, prices: FloatArray, limit: FloatArray, most: int = MOST_FOUND
+        self,
+        program: Program,
+        prices: FloatArray,
+        limit: FloatArray,
+        most: int = MOST_FOUND,
+        enough: int | None = None,
     ) -> "Below":
         """Return the patterns whose reduced cost is at most a limit by server, shape (S,).
 
         Those that settled levels exclude are left out. Servers with too many patterns below the limit are
         searched for what a settled level leaves of theirs.
+
+        Args:
+            program: the level.
+            prices: one for each row.
+            limit: by server.
+            most: patterns that are wanted at most.
+            enough: patterns of a server from which on only better ones are looked for; none: all are.
         """
         limit = np.where(program.in_play & ~program.left_out, limit, -np.inf)
-        found, cut, floor = self._searched(program, prices, limit, most)
+        found, cut, floor, best = self._searched(program, prices, limit, most, enough)
         for settled in self.exclusions[::-1]:
             if not cut.any():
                 break
             least = np.where(cut & settled.program.in_play, settled.most, -np.inf)
-            more, still, _ = self._searched(settled.program, settled.prices, least, most)
+            more, still, *_ = self._searched(settled.program, settled.prices, least, most)
             found, cut = found.joined(more), still | (cut & ~settled.program.in_play)
         for settled in self.exclusions:
             cost = reduced_costs(settled.program, found, settled.prices)
             found = found.take(cost <= settled.most[found.server])
         if self.exclusions and len(found):
             found = found.take(reduced_costs(program, found, prices) <= limit[found.server])
-        return Below(found, np.where(cut, floor, np.inf))
+        return Below(found, np.minimum(np.where(cut, floor, np.inf), best))
 
     def _searched(
-        self, program: Program, prices: FloatArray, limit: FloatArray, most: int
-    ) -> tuple[Options, BoolArray, FloatArray]:
+        self, program: Program, prices: FloatArray, limit: FloatArray, most: int, enough: int | None = None
+    ) -> tuple[Options, BoolArray, FloatArray, FloatArray]:
         value, changes = price_of_sums(program, prices)
         parts, cases = self.parts, self.cases
         units = prices[: len(parts.limit)]
@@ -99,13 +111,15 @@ class Pool:
             units = units + program.measure.on_units
         weight = value * parts.cost + (units / parts.divisor)[parts.kind] * parts.units
         limits = limit[cases.server] - value * cases.value - changes
-        found = search(parts, cases, weight, limits, most)
+        found = search(parts, cases, weight, limits, most, enough)
         cut = np.zeros(len(self.problem.priority), np.bool_)
         cut[cases.server[found.cut]] = True
         options = patterns(self.problem, parts, found.part, found.count)
-        least = np.full(len(self.problem.priority), np.inf)
-        np.minimum.at(least, cases.server, found.least + value * cases.value + changes)
-        return options.take(~self.cheapest.beats(options)), cut, least
+        least, best = np.full((2, len(self.problem.priority)), np.inf)
+        own = value * cases.value + changes
+        np.minimum.at(least, cases.server, found.least + own)
+        np.minimum.at(best, cases.server, found.best + own)
+        return options.take(~self.cheapest.beats(options)), cut, least, best
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +128,11 @@ class Below:
 
     options: Options
     floor: FloatArray
-    """Of servers with too many, the least that any pattern of theirs costs, else infinity; shape (S,)."""
+    """What patterns cost at least of servers of which not all were looked for, else infinity; shape (S,)."""
 
     @property
     def complete(self) -> bool:
-        """Whether no server has too many."""
+        """Whether all were looked for."""
         return not np.isfinite(self.floor).any()
 
 

@@ -13,6 +13,9 @@ from optimizer.solvers.model import MilpModel
 from optimizer.solvers.patterns.options import Options
 from optimizer.solvers.patterns.parts import Parts
 
+ROUNDING = 1e-9
+"""Part of a unit that is rounding."""
+
 
 @dataclass(frozen=True, slots=True)
 class Measure:
@@ -66,6 +69,24 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
+class Cut:
+    """What whole patterns cannot take more of: units of some types, divided and rounded down (eq. 132)."""
+
+    rows: tuple[int, ...]
+    """Capacity rows."""
+    divisor: int
+
+    def of(self, units: FloatArray) -> FloatArray:
+        """Return what options take of it by their units, shape (P, K), which are whole; shape (P,)."""
+        taken: FloatArray = np.floor(units[:, list(self.rows)].sum(axis=1) / self.divisor + ROUNDING)
+        return taken
+
+    def most(self, limit: FloatArray) -> float:
+        """Return how much of it there is, from the units of each row, shape (K,)."""
+        return float(np.floor(np.floor(limit + ROUNDING)[list(self.rows)].sum() / self.divisor + ROUNDING))
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """One level to be minimised."""
 
@@ -80,6 +101,8 @@ class Program:
     """Servers that may have nothing else, shape (S,)."""
     rules: tuple[Rule, ...] = ()
     """For a pool that knows every pattern: a search for others does not look at them."""
+    cuts: tuple[Cut, ...] = ()
+    """For such a pool, too."""
 
     def branch(self, server: int, *, served: bool) -> "Program":
         """Return the level with a server that is served, or one that is left out."""
@@ -108,13 +131,14 @@ class Program:
 
     @property
     def limits(self) -> FloatArray:
-        """Upper limits of the rows that servers share: units, then pins."""
-        return np.concatenate([self.parts.limit, [pin.most for pin in self.pins]])
+        """Upper limits of the rows that servers share: units, then pins, then cuts."""
+        pinned = [pin.most for pin in self.pins]
+        return np.concatenate([self.parts.limit, pinned, [cut.most(self.parts.limit) for cut in self.cuts]])
 
     def shared(self, options: Options) -> FloatArray:
         """Return what each option takes of every shared row, shape (P, rows)."""
         pinned = [pin.measure.of(options)[:, None] for pin in self.pins]
-        return np.hstack([options.units, *pinned])
+        return np.hstack([options.units, *pinned, *(cut.of(options.units)[:, None] for cut in self.cuts)])
 
     def columns(self, options: Options) -> tuple[IntArray, IntArray, FloatArray]:
         """Return some options as columns: where each starts, its rows and its values."""

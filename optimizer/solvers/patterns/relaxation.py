@@ -12,9 +12,11 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.highs import GrowingLp
 from optimizer.solvers.model import Outcome
 from optimizer.solvers.patterns.bounds import bound_of
-from optimizer.solvers.patterns.pool import Pool, priced, reduced_costs
+from optimizer.solvers.patterns.pool import Below, Pool, priced, reduced_costs
 from optimizer.solvers.patterns.program import Program
 
+ENOUGH = 10
+"""Patterns of a server that a search for better ones finds before it looks for nothing but the best."""
 EACH_ROUND = 3
 """Columns that a server gets at most in one round."""
 ROUNDING = 1e-9
@@ -176,18 +178,23 @@ class Relaxation:
             return least, False
         limit = np.where(np.isfinite(least), least, 0.0)
         limit = np.where(np.isfinite(least), limit - self.tolerance, np.inf)
-        below = self.pool.below(self.program, prices, limit)
-        found, least = below.options, np.minimum(least, below.floor)
-        if not len(found):
-            return least, False
+        below = self.pool.below(self.program, prices, limit, enough=ENOUGH)
+        gained, lowest = self._gained(prices, below)
+        if not gained and not below.complete:
+            below = self.pool.below(self.program, prices, limit)
+            gained, lowest = self._gained(prices, below)
+        return np.minimum(least, lowest), gained
+
+    def _gained(self, prices: FloatArray, below: Below) -> tuple[bool, FloatArray]:
+        """Add the best patterns of a search; return whether any is new, and the least of each server."""
+        found, least = below.options, below.floor.copy()
         cost = reduced_costs(self.program, found, prices)
         np.minimum.at(least, found.server, cost)
-        chosen = _best_of_each(found.server, cost, np.arange(len(found)))
-        self.pool.add(found.take(chosen))
+        self.pool.add(found.take(_best_of_each(found.server, cost, np.arange(len(found)))))
         new = self._know()
         if len(new):
             self._add(new)
-        return least, len(new) > 0
+        return len(new) > 0, least
 
     def _relaxed(
         self, prices: FloatArray, bound: float, x: FloatArray, value: float, *, finished: bool

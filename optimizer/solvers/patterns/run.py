@@ -45,6 +45,8 @@ class Run:
             self.incumbent.offer(repaired(problem, known.replicas))
         self.gap = gap_target(problem.options, len(self.parts.row))
         self.servers = len(problem.priority)
+        self.proved_before: dict[str, float] = {}
+        """Bounds of levels from an attempt that ended at a level after them."""
         self.start = np.flatnonzero(~self.pool.options.served)
         self.borrowed = Borrowed(problem, self.parts, known)
         self.columnless = self.borrowed.columnless
@@ -92,6 +94,7 @@ class Run:
         narrowing = Narrowing(
             program, self.pool, relaxed, self.incumbent, Target(self.gap, step.step, step.multiple)
         )
+        narrowing.bound = max(narrowing.bound, self.proved_before.get(step.measure.name, -np.inf))
         if step.is_service:
             narrowing.bound = max(narrowing.bound, self.borrowed.floor(step))
         elsewhere = self.borrowed.elsewhere(step)
@@ -101,6 +104,9 @@ class Run:
         narrowing.branch(self.start_options, deadline)
         narrowing.rooms(deadline, only_whole=self.serve_by is not None)
         self.start = np.union1d(self.start, relaxed.used)
+        if narrowing.feasible:
+            # An answer holds what was believed of the levels before: then the bound is one without belief.
+            self.proved_before[step.measure.name] = narrowing.bound
         return narrowing
 
     def pin(self, pin: Pin, narrowing: Narrowing, most: float | None = None) -> None:

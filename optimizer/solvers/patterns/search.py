@@ -59,6 +59,8 @@ class Found:
     """Shape (P,)."""
     cut: BoolArray
     """Cases that were too large to be searched to the end, shape (Q,)."""
+    best: FloatArray
+    """The lightest pattern of cases of which only better ones were looked for, else infinity; shape (Q,)."""
     least: FloatArray
     """What any pattern of a case weighs at least, by plain arithmetic; shape (Q,)."""
 
@@ -94,7 +96,12 @@ def cases_of(problem: Problem, parts: Parts) -> Cases:
 
 
 def search(
-    parts: Parts, cases: Cases, weight: FloatArray, limit: FloatArray, most: int = MOST_FOUND
+    parts: Parts,
+    cases: Cases,
+    weight: FloatArray,
+    limit: FloatArray,
+    most: int = MOST_FOUND,
+    enough: int | None = None,
 ) -> Found:
     """Return every least pattern whose parts weigh no more than its case's limit.
 
@@ -106,15 +113,25 @@ def search(
         weight: weight of one replica of each part, not below zero; shape (n,).
         limit: the largest weight of a pattern that is wanted, minus infinity for none; shape (Q,).
         most: patterns that are wanted at most; cases that have too many are cut.
+        enough: patterns of a case from which on only lighter ones are looked for; none: all are.
     """
-    return _Search(parts, cases, weight, limit, most).run()
+    return _Search(parts, cases, weight, limit, most, enough).run()
 
 
 class _Search:
     """One search: the beginnings of patterns that can still stay below their limits, step by step."""
 
-    def __init__(self, parts: Parts, cases: Cases, weight: FloatArray, limit: FloatArray, most: int) -> None:
-        self.cases, self.limit, self.most = cases, limit, most
+    def __init__(
+        self,
+        parts: Parts,
+        cases: Cases,
+        weight: FloatArray,
+        limit: FloatArray,
+        most: int,
+        enough: int | None,
+    ) -> None:
+        self.cases, self.limit, self.most, self.enough = cases, limit, most, enough
+        self.lightest, self.best = np.full((2, len(limit)), np.inf)
         there = cases.parts >= 0
         share = np.where(there, parts.share[cases.parts], 1.0)
         each = np.where(there, weight[cases.parts], np.inf)
@@ -162,7 +179,7 @@ class _Search:
             self._step(rank)
         if not self.found:
             none = np.zeros((0, 1), np.int64)
-            return Found(np.zeros(0, np.int64), none, none, np.zeros(0), self.cut, self.least)
+            return Found(np.zeros(0, np.int64), none, none, np.zeros(0), self.cut, self.best, self.least)
         width = max(part.shape[1] for _, part, _, _ in self.found)
         more = [width - part.shape[1] for _, part, _, _ in self.found]
         return Found(
@@ -175,6 +192,7 @@ class _Search:
             ),
             np.concatenate([weight for *_, weight in self.found]),
             self.cut,
+            self.best,
             self.least,
         )
 
@@ -209,9 +227,18 @@ class _Search:
             parts[every, place], counts[every, place] = part, number
         self.found.append((self.case[rows], parts, counts, weight))
         self.count_found += np.bincount(self.case[rows], minlength=len(self.limit))
+        if self.enough is not None:
+            self._look_for_lighter(self.case[rows], weight, self.enough)
         if self.count_found.sum() > self.most:
             self._cut_largest(self.count_found, self.most // 2)
             self.count_found[self.cut] = 0
+
+    def _look_for_lighter(self, case: IntArray, weight: FloatArray, enough: int) -> None:
+        """Look for nothing but lighter patterns in cases of which enough have been found."""
+        np.minimum.at(self.lightest, case, weight)
+        many = self.count_found > enough
+        self.best[many] = self.lightest[many]
+        self.limit = np.where(many, np.minimum(self.limit, self.lightest), self.limit)
 
     def _step(self, rank: int) -> None:
         """Complete each beginning with the candidate of a rank, and go on with fewer of it, or none."""
