@@ -199,10 +199,10 @@ def test_patterns_that_are_whole_end_at_the_best_answer(seed: int) -> None:
     tree.grow(NO_LIMIT)
     assert not tree.branches
     assert tree.chosen is not None
-    chosen = pool.options.take(tree.options[tree.chosen])
+    chosen = pool.options.take(tree.chosen)
     assert (np.sort(chosen.server) == program.servers).all()
     assert (program.shared(chosen).sum(axis=0) <= program.limits).all()
-    assert weight_of(program, pool)[tree.options[tree.chosen]].sum() == pytest.approx(best, abs=1e-6)
+    assert weight_of(program, pool)[tree.chosen].sum() == pytest.approx(best, abs=1e-6)
     assert best - 1 <= tree.bound <= best
     proof = packing_of(program, pool, every, target, best, NO_LIMIT)
     assert proof is not None

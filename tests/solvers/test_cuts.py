@@ -11,7 +11,7 @@ from optimizer.arrays import IntArray
 from optimizer.generate import generate_system
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.levels import VALUE
-from optimizer.solvers.patterns.branching import Tree, start_of
+from optimizer.solvers.patterns.branching import Tree, over_of
 from optimizer.solvers.patterns.cuts import tightened
 from optimizer.solvers.patterns.narrowing import Narrowing
 from optimizer.solvers.patterns.pool import Pool, reduced_costs
@@ -75,7 +75,7 @@ def test_a_tightened_relaxation_is_between_the_first_one_and_the_best_answer(see
     best, every = best_of_patterns(program, pool), np.arange(len(pool.options))
     found = tightened(program, pool, every, best + 1, NO_LIMIT)
     assert found is not None
-    branch, options = found
+    branch, options = found.root, found.options
     assert root_of(program, pool).bound - 1e-6 <= branch.bound <= best + 1e-6
     assert best_of_patterns(branch.program, pool.only(options)) == pytest.approx(best, abs=1e-6)
     used = pool.only(options).options.take(branch.relaxed.used)
@@ -90,7 +90,7 @@ def test_cuts_raise_the_bound_of_fleets_whose_relaxations_mix_patterns() -> None
         root, best = root_of(program, pool), best_of_patterns(program, pool)
         found = tightened(program, pool, np.arange(len(pool.options)), best, NO_LIMIT)
         assert found is not None
-        raised.append((found[0].bound - root.bound) / (best - root.bound))
+        raised.append((found.root.bound - root.bound) / (best - root.bound))
     assert sum(part > 0.2 for part in raised) >= 4
 
 
@@ -101,8 +101,7 @@ def test_branches_of_a_tightened_level_leave_none_below_the_best_answer(seed: in
     for cutoff, is_below in ((best * (1 + 1e-6) + 1e-6, True), (root_of(program, pool).bound, False)):
         found = tightened(program, pool, np.arange(len(pool.options)), cutoff, NO_LIMIT)
         assert found is not None
-        own = pool.only(found[1])
-        tree = Tree(found[0], own, start_of(found[0], own), cutoff)
+        tree = Tree(found.root, found.pool, found.start, cutoff)
         tree.grow(NO_LIMIT)
         assert bool(tree.branches) is is_below
         assert tree.bound <= best * (1 + 1e-6) + 1e-6
@@ -113,8 +112,8 @@ def test_without_rounds_or_time_a_level_is_as_it_was() -> None:
     every = np.arange(len(pool.options))
     found = tightened(program, pool, every, np.inf, NO_LIMIT, rounds=0)
     assert found is not None
-    assert found[0].bound == pytest.approx(root_of(program, pool).bound)
-    assert not found[0].program.cuts
+    assert found.root.bound == pytest.approx(root_of(program, pool).bound)
+    assert not found.root.program.cuts
     assert tightened(program, pool, every, np.inf, Deadline.after(0)) is None
 
 
@@ -126,7 +125,7 @@ def test_an_option_that_is_dropped_is_in_no_answer_below_the_cutoff() -> None:
         cutoff = best_of_patterns(program, pool) + 1
         found = tightened(program, pool, np.arange(len(pool.options)), cutoff, NO_LIMIT)
         assert found is not None
-        gone = np.setdiff1d(np.arange(len(pool.options)), found[1])
+        gone = np.setdiff1d(np.arange(len(pool.options)), found.options)
         dropped += len(gone)
         for option in gone[:: max(len(gone) // 5, 1)]:
             others = pool.options.server != pool.options.server[option]
@@ -151,12 +150,32 @@ def test_every_room_is_searched_by_itself() -> None:
     for room in (30.0, 150.0, 400.0):
         assert narrowing._enumerate(room)
         known.append(len(run.pool.options))
-        _, least = narrowing.over(narrowing.root)
+        _, least = over_of(narrowing.root, run.pool)
         below = run.pool.below(program, relaxed.prices, least + room - 1e-6)
         before = len(run.pool.options)
         run.pool.add(below.options)
         assert len(run.pool.options) == before
     assert known[-1] > known[0]
+
+
+def test_no_search_follows_the_prices_of_cuts() -> None:
+    """A level over the options that count is one whose room needs none, whatever the rounding of the room."""
+    system = generate_system(12, 8, 3, MIXING[3], 2.4).with_options(heterogeneous=True)
+    run = Run(build_problem(find_candidates(system)), NO_LIMIT, None, None)
+    program = run.program(service_steps(run.problem, run.columnless)[-1])
+    relaxed = run.relaxed(program, NO_LIMIT)
+    assert relaxed is not None
+    narrowing = Narrowing(program, run.pool, relaxed, run.incumbent, Target(1e-4, 1.0))
+    assert narrowing._enumerate(narrowing._wanted())
+    options = np.flatnonzero(narrowing.reduced <= narrowing._wanted())
+    cutoff = narrowing.target.cutoff(narrowing.value)
+    level = tightened(program, run.pool, options, cutoff, NO_LIMIT)
+    assert level is not None
+    assert level.root.program.cuts
+    narrowing.branches = [level.root.among(level.options)]
+    narrowing._extend()
+    narrowing.known = np.nextafter(narrowing.floor + narrowing._wanted(), -np.inf)
+    assert narrowing._enumerate(narrowing._wanted())
 
 
 def test_servers_of_which_only_lighter_patterns_were_looked_for_have_a_floor() -> None:

@@ -45,7 +45,28 @@ class Branch:
 
     def among(self, options: IntArray) -> "Branch":
         """Return a branch of a pool of some options in the pool that these were taken from."""
-        return replace(self, relaxed=replace(self.relaxed, used=options[self.relaxed.used]), options=options)
+        return replace(self.placed(options), options=options)
+
+    def placed(self, place: IntArray) -> "Branch":
+        """Return the branch with options that stand elsewhere, each in its place."""
+        return replace(self, relaxed=replace(self.relaxed, used=place[self.relaxed.used]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Closed:
+    """A level over a pool of its own, with all options that count."""
+
+    root: Branch
+    pool: Pool
+    options: IntArray
+    """Where they stand in the pool that they were taken from."""
+
+    @property
+    def start(self) -> IntArray:
+        """Options for another relaxation to begin with: those that this one uses, or nearly uses."""
+        relaxed = self.root.relaxed
+        reduced = reduced_costs(self.root.program, self.pool.options, relaxed.prices)
+        return np.union1d(relaxed.used, np.argsort(reduced, kind="stable")[:START])
 
 
 class Tree:
@@ -54,7 +75,9 @@ class Tree:
     Where none is left, no answer is below the cutoff (eq. 131).
     """
 
-    def __init__(self, root: Branch, pool: Pool, start: IntArray, cutoff: float) -> None:
+    def __init__(
+        self, root: Branch, pool: Pool, start: IntArray, cutoff: float, options: IntArray | None = None
+    ) -> None:
         """Begin with the whole level.
 
         Args:
@@ -62,10 +85,18 @@ class Tree:
             pool: the options; patterns that are found on the way are added.
             start: options to begin with.
             cutoff: what an answer has to be below.
+            options: where they stand in the pool that they were taken from; none: it is that pool.
         """
-        self.pool, self.cutoff = pool, cutoff
+        self.pool, self.cutoff, self.options = pool, cutoff, options
         self.relaxation = Relaxation(root.program, pool, start)
         self.branches = [root] if root.bound < cutoff else []
+
+    @property
+    def found(self) -> list[Branch]:
+        """The branches, in the pool that their options were taken from."""
+        if self.options is None:
+            return self.branches
+        return [branch.among(self.options) for branch in self.branches]
 
     @property
     def bound(self) -> float:
@@ -131,18 +162,14 @@ def over_of(branch: Branch, pool: Pool) -> tuple[FloatArray, FloatArray]:
     options, program = pool.options, branch.program
     allowed = program.allowed(options) & ~pool.gone
     if branch.options is not None:
-        allowed &= np.isin(np.arange(len(options)), branch.options)
+        among = np.zeros(len(options), np.bool_)
+        among[branch.options] = True
+        allowed &= among
     reduced = np.where(allowed, reduced_costs(program, options, branch.relaxed.prices), np.inf)
     least = np.full(len(pool.problem.priority), np.inf)
     np.minimum.at(least, options.server, reduced)
     over = reduced - np.where(np.isfinite(least), least, 0.0)[options.server]
     return np.maximum(over, 0.0), least
-
-
-def start_of(branch: Branch, pool: Pool) -> IntArray:
-    """Return the options that a relaxation like a branch's begins with: that it uses, or nearly uses."""
-    reduced = reduced_costs(branch.program, pool.options, branch.relaxed.prices)
-    return np.union1d(branch.relaxed.used, np.argsort(reduced, kind="stable")[:START])
 
 
 def left_out_of(branch: Branch, pool: Pool) -> FloatArray:

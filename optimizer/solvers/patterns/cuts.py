@@ -13,9 +13,9 @@ import numpy as np
 
 from optimizer.arrays import IntArray
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.patterns.branching import Branch, over_of, start_of
+from optimizer.solvers.patterns.branching import Branch, Closed, over_of
 from optimizer.solvers.patterns.pool import Pool
-from optimizer.solvers.patterns.program import Cut, Program
+from optimizer.solvers.patterns.program import Cut, Program, rounded_down
 from optimizer.solvers.patterns.relaxation import Relaxation
 
 ROWS_TOGETHER = 3
@@ -41,7 +41,7 @@ def tightened(
     cutoff: float,
     deadline: Deadline,
     rounds: int = ROUNDS,
-) -> tuple[Branch, IntArray] | None:
+) -> Closed | None:
     """Return a level whose relaxation keeps to cuts, as far as these raise its bound towards a cutoff.
 
     Args:
@@ -53,29 +53,28 @@ def tightened(
         rounds: how often cuts are looked for at most.
 
     Returns:
-        The level over a pool of some of these options, and which: all that answers below the cutoff have.
-        None if the time did not suffice for a relaxation.
+        The level over those of these options that answers below the cutoff have, and maybe others; none if
+        the time did not suffice for a relaxation.
 
     Raises:
         SolverError: the solver failed.
     """
     own = pool.only(options)
-    best, weak = _relaxed(program, own, np.flatnonzero(~own.options.served), cutoff, deadline), 0
+    root, weak = _relaxed(program, own, np.flatnonzero(~own.options.served), cutoff, deadline), 0
+    if root is None:
+        return None
+    best = Closed(root, own, options)
     for _ in range(rounds):
-        if best is None or best.bound >= cutoff or deadline.passed:
+        if best.root.bound >= cutoff or deadline.passed or weak == PATIENCE:
             break
-        cuts = _violated(best, own)
-        after = None
-        if cuts:
-            after = _relaxed(_with(best, own, cuts), own, start_of(best, own), cutoff, deadline)
+        cuts = _violated(best)
+        after = _relaxed(_with(best, cuts), best.pool, best.start, cutoff, deadline) if cuts else None
         if after is None:
             break
-        gained = after.bound - best.bound
-        weak = 0 if gained >= LEAST_GAIN * (cutoff - best.bound) else weak + 1
-        best, options, own = _narrowed(after, pool, options, own, cutoff)
-        if weak == PATIENCE:
-            break
-    return None if best is None else (best, options)
+        gained = after.bound - best.root.bound
+        weak = 0 if gained >= LEAST_GAIN * (cutoff - best.root.bound) else weak + 1
+        best = _narrowed(replace(best, root=after), pool, cutoff)
+    return best
 
 
 def _relaxed(
@@ -86,18 +85,18 @@ def _relaxed(
     return Branch.whole(program, relaxed) if relaxed is not None and relaxed.finished else None
 
 
-def _with(branch: Branch, own: Pool, cuts: list[Cut]) -> Program:
+def _with(level: Closed, cuts: list[Cut]) -> Program:
     """Return a level with more cuts, without those that its relaxation leaves room in."""
-    program, relaxed = branch.program, branch.relaxed
-    units, limit = own.options.units[relaxed.used], program.parts.limit
+    program, relaxed = level.root.program, level.root.relaxed
+    units, limit = level.pool.options.units[relaxed.used], program.parts.limit
     tight = [cut for cut in program.cuts if relaxed.part @ cut.of(units) > cut.most(limit) - VIOLATION]
     return replace(program, cuts=(*tight, *cuts))
 
 
-def _violated(branch: Branch, pool: Pool) -> list[Cut]:
+def _violated(level: Closed) -> list[Cut]:
     """Return the cuts that a relaxation is above the most, by the length of their coefficients."""
-    used, part = branch.relaxed.used, branch.relaxed.part
-    units, limit = pool.options.units[used], np.floor(branch.program.parts.limit + 1e-9)
+    used, part = level.root.relaxed.used, level.root.relaxed.part
+    units, limit = level.pool.options.units[used], rounded_down(level.root.program.parts.limit)
     found: list[tuple[float, Cut]] = []
     rows = np.flatnonzero(units.any(axis=0)).tolist()
     for together in range(1, ROWS_TOGETHER + 1):
@@ -105,8 +104,8 @@ def _violated(branch: Branch, pool: Pool) -> list[Cut]:
             most = limit[list(some)].sum()
             sums = units[:, list(some)].sum(axis=1)
             divisors = np.arange(2, int(min(most, sums.max())) + 1)
-            taken = np.floor(sums[:, None] / divisors + 1e-9)
-            above = part @ taken - np.floor(most / divisors + 1e-9)
+            taken = rounded_down(sums[:, None] / divisors)
+            above = part @ taken - rounded_down(most / divisors)
             for place in np.flatnonzero(above > VIOLATION).tolist():
                 length = float(np.linalg.norm(taken[:, place]))
                 found.append((-float(above[place]) / length, Cut(some, int(divisors[place]))))
@@ -114,15 +113,13 @@ def _violated(branch: Branch, pool: Pool) -> list[Cut]:
     return [cut for _, cut in found[:EACH_ROUND]]
 
 
-def _narrowed(
-    branch: Branch, pool: Pool, options: IntArray, own: Pool, cutoff: float
-) -> tuple[Branch, IntArray, Pool]:
+def _narrowed(level: Closed, pool: Pool, cutoff: float) -> Closed:
     """Drop the options that no answer below the cutoff has, if they are many."""
-    over, _ = over_of(branch, own)
-    kept = branch.relaxed.bound + over <= cutoff
-    kept[branch.relaxed.used] = True
+    root = level.root
+    over, _ = over_of(root, level.pool)
+    kept = root.relaxed.bound + over <= cutoff
+    kept[root.relaxed.used] = True
     if kept.sum() > (1 - LEAST_DROPPED) * len(kept):
-        return branch, options, own
-    used = (np.cumsum(kept) - 1)[branch.relaxed.used]
-    left = replace(branch, relaxed=replace(branch.relaxed, used=used))
-    return left, options[kept], pool.only(options[kept])
+        return level
+    options = level.options[kept]
+    return Closed(root.placed(np.cumsum(kept) - 1), pool.only(options), options)

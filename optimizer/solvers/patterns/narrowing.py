@@ -15,7 +15,7 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.highs import HighsSession
 from optimizer.solvers.model import Outcome, RunResult
 from optimizer.solvers.patterns.answers import Incumbent
-from optimizer.solvers.patterns.branching import Branch, Tree, over_of, start_of
+from optimizer.solvers.patterns.branching import Branch, Tree, over_of
 from optimizer.solvers.patterns.cuts import ROUNDS, tightened
 from optimizer.solvers.patterns.dominance import unmatched
 from optimizer.solvers.patterns.options import Options
@@ -101,7 +101,7 @@ class Narrowing:
         self.weight = program.measure.of(options)
         least = np.full(len(options), np.inf)
         for branch in self.branches:
-            over, _ = self.over(branch)
+            over, _ = over_of(branch, self.pool)
             least = np.minimum(least, np.maximum(branch.relaxed.bound + over, branch.bound))
         self.reduced: FloatArray = np.maximum(least - self.floor, 0.0)
 
@@ -109,10 +109,6 @@ class Narrowing:
     def floor(self) -> float:
         """What reduced costs are above: the least bound of the branches."""
         return self.branches[0].bound
-
-    def over(self, branch: Branch) -> tuple[FloatArray, FloatArray]:
-        """Return by how much answers of a branch with an option are above its relaxation's bound at least."""
-        return over_of(branch, self.pool)
 
     def _holds(self) -> bool:
         """Return whether the best answer keeps what the level requires."""
@@ -138,7 +134,7 @@ class Narrowing:
             return
         relaxed, reduced = self.root.relaxed, self.reduced
         if guide is not None:
-            over, _ = self.over(guide)
+            over, _ = over_of(guide, self.pool)
             relaxed, reduced = guide.relaxed, np.where(self.pool.options.served, over, 0.0)
             reduced = np.where(np.isfinite(self.reduced), reduced, np.inf)
         used = np.zeros(len(self.reduced), np.bool_)
@@ -163,29 +159,32 @@ class Narrowing:
         """
         if self.proved or deadline.passed or not self.feasible:
             return
-        due, cutoff = deadline.share(BRANCHES_SHARE), self.target.cutoff(self.value)
-        options = self._options_of_better(due)
+        tree = self._tree(start, deadline.share(BRANCHES_SHARE))
+        if tree is None:
+            return
+        self.bound = max(self.bound, tree.bound)
+        self._extend()
+        if tree.branches and tree.branches[0].depth:
+            self.core(deadline, tree.found[0])
+            tree.lower(self.target.cutoff(self.value))
+            self.bound = max(self.bound, tree.bound)
+        if 0 < len(tree.branches) <= MOST_BRANCHES:
+            self.branches = tree.found
+            self._extend()
+
+    def _tree(self, start: IntArray, deadline: Deadline) -> Tree | None:
+        """Divide the level, over the options alone that count if they are known; none: there was no time."""
+        cutoff, options = self.target.cutoff(self.value), self._options_of_better(deadline)
         if options is None:
             tree = Tree(self.root, self.pool, start, cutoff)
         else:
             rounds = ROUNDS if len(options) > PACKED_OPTIONS else 0
-            found = tightened(self.program, self.pool, options, cutoff, due, rounds)
-            if found is None:
-                return
-            root, options = found
-            own = self.pool.only(options)
-            tree = Tree(root, own, start_of(root, own), cutoff)
-        tree.grow(due)
-        self.bound = max(self.bound, tree.bound)
-        self._extend()
-        if tree.branches and tree.branches[0].depth:
-            first = tree.branches[0]
-            self.core(deadline, first if options is None else first.among(options))
-            tree.lower(self.target.cutoff(self.value))
-            self.bound = max(self.bound, tree.bound)
-        if 0 < len(tree.branches) <= MOST_BRANCHES:
-            self.branches = [b if options is None else b.among(options) for b in tree.branches]
-            self._extend()
+            level = tightened(self.program, self.pool, options, cutoff, deadline, rounds)
+            if level is None:
+                return None
+            tree = Tree(level.root, level.pool, level.start, cutoff, level.options)
+        tree.grow(deadline)
+        return tree
 
     def _options_of_better(self, deadline: Deadline) -> IntArray | None:
         """Return all options of answers that are better by enough; none: they are too many to know them."""
@@ -280,13 +279,13 @@ class Narrowing:
         tree = packing_of(program, self.pool, options, self.target, self.value, deadline)
         if tree is None:
             return True
-        if tree.branches and len(tree.options) <= PACKED_OPTIONS:
-            self.bound, self.branches = max(self.bound, tree.bound), [tree.branches[0].among(tree.options)]
+        if tree.branches and len(tree.pool.options) <= PACKED_OPTIONS:
+            self.bound, self.branches = max(self.bound, tree.bound), tree.found
             self._extend()
             return False
         tree.grow(deadline)
         if tree.chosen is not None:
-            self._offer(tree.options[tree.chosen])
+            self._offer(tree.chosen)
         self.bound = max(self.bound, min(tree.bound, self.value))
         return True
 
@@ -306,7 +305,9 @@ class Narrowing:
         if not len(self.pool.cases.server) or self.floor + room <= self.known:
             return True
         for branch in self.branches:
-            _, least = self.over(branch)
+            if branch.options is not None:
+                continue
+            _, least = over_of(branch, self.pool)
             more = self.floor + room - branch.relaxed.bound
             limit = np.where(np.isfinite(least), least + more, -np.inf)
             limit = limit if of is None else np.where(of, limit, -np.inf)

@@ -12,7 +12,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.patterns.branching import WHOLE, Branch, Division, Tree, start_of
+from optimizer.solvers.patterns.branching import WHOLE, Branch, Closed, Division, Tree
 from optimizer.solvers.patterns.cuts import tightened
 from optimizer.solvers.patterns.pool import Pool
 from optimizer.solvers.patterns.program import Program, Rule
@@ -26,22 +26,20 @@ class PackingTree(Tree):
     """The branches of a level over a pool that has every pattern that counts."""
 
     chosen: IntArray | None = None
-    """The best answer found below the first cutoff, one of the options for each server; none: none yet."""
+    """The best answer found below the first cutoff, as options of the pool that its own were taken from."""
 
-    def __init__(self, root: Branch, options: IntArray, pool: Pool, target: Target, value: float) -> None:
+    def __init__(self, level: Closed, target: Target, value: float) -> None:
         """Begin with the whole level.
 
         Args:
-            root: the level.
-            options: all that count, of a pool.
-            pool: the pool.
+            level: the level, with all options that count.
             target: how near the bound has to come.
             value: the best that is known.
         """
-        self.target, self.options, pool = target, options, pool.only(options)
-        self.weight = root.program.measure.of(pool.options)
-        self.shared = root.program.shared(pool.options)
-        super().__init__(root, pool, start_of(root, pool), target.cutoff(value))
+        self.level, self.target = level, target
+        self.weight = level.root.program.measure.of(level.pool.options)
+        self.shared = level.root.program.shared(level.pool.options)
+        super().__init__(level.root, level.pool, level.start, target.cutoff(value), level.options)
 
     def division(self, branch: Branch) -> Division | None:
         """Return the branches by a server left out in part, or by what one takes in part."""
@@ -101,7 +99,7 @@ class PackingTree(Tree):
             return False
         cutoff = self.target.cutoff(float(self.weight[chosen].sum()))
         if cutoff < self.cutoff:
-            self.chosen = chosen
+            self.chosen = self.level.options[chosen]
             self.lower(cutoff)
         return branch not in self.branches
 
@@ -145,5 +143,5 @@ def packing_of(
     Returns:
         None if the time did not suffice for the first relaxation.
     """
-    found = tightened(program, pool, options, target.cutoff(value), deadline)
-    return None if found is None else PackingTree(*found, pool, target, value)
+    level = tightened(program, pool, options, target.cutoff(value), deadline)
+    return None if level is None else PackingTree(level, target, value)

@@ -68,6 +68,12 @@ class Rule:
         return kept
 
 
+def rounded_down(units: FloatArray) -> FloatArray:
+    """Return the whole units that there are, of any shape."""
+    whole: FloatArray = np.floor(units + ROUNDING)
+    return whole
+
+
 @dataclass(frozen=True, slots=True)
 class Cut:
     """What whole patterns cannot take more of: units of some types, divided and rounded down (eq. 132)."""
@@ -78,12 +84,11 @@ class Cut:
 
     def of(self, units: FloatArray) -> FloatArray:
         """Return what options take of it by their units, shape (P, K), which are whole; shape (P,)."""
-        taken: FloatArray = np.floor(units[:, list(self.rows)].sum(axis=1) / self.divisor + ROUNDING)
-        return taken
+        return rounded_down(units[:, list(self.rows)].sum(axis=1) / self.divisor)
 
     def most(self, limit: FloatArray) -> float:
         """Return how much of it there is, from the units of each row, shape (K,)."""
-        return float(np.floor(np.floor(limit + ROUNDING)[list(self.rows)].sum() / self.divisor + ROUNDING))
+        return float(rounded_down(rounded_down(limit)[list(self.rows)].sum() / self.divisor))
 
 
 @dataclass(frozen=True, slots=True)

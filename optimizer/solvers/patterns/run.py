@@ -13,7 +13,7 @@ from optimizer.solvers.known import Known, repaired
 from optimizer.solvers.levels import CHANGES, levels_of, served
 from optimizer.solvers.patterns.answers import Incumbent
 from optimizer.solvers.patterns.borrowed import Borrowed
-from optimizer.solvers.patterns.branching import Branch
+from optimizer.solvers.patterns.branching import Branch, over_of
 from optimizer.solvers.patterns.narrowing import Narrowing
 from optimizer.solvers.patterns.parts import Parts, parts_of
 from optimizer.solvers.patterns.pool import Exclusion, pool_of
@@ -121,7 +121,7 @@ class Run:
         most = pin.most if most is None else most
         room = most + ROUNDING * abs(most) - narrowing.root.relaxed.bound
         program = narrowing.program
-        over, least = narrowing.over(narrowing.root)
+        over, least = over_of(narrowing.root, self.pool)
         least = np.where(program.in_play & np.isfinite(least), least, np.inf)
         gone = (over > room) & program.in_play[self.pool.options.server]
         self.pool.settle(Exclusion(program, narrowing.root.relaxed.prices, least + max(room, 0.0)), gone)

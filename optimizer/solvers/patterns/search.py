@@ -131,7 +131,7 @@ class _Search:
         enough: int | None,
     ) -> None:
         self.cases, self.limit, self.most, self.enough = cases, limit, most, enough
-        self.lightest, self.best = np.full((2, len(limit)), np.inf)
+        self.lightest = np.full(len(limit), np.inf)
         there = cases.parts >= 0
         share = np.where(there, parts.share[cases.parts], 1.0)
         each = np.where(there, weight[cases.parts], np.inf)
@@ -237,8 +237,14 @@ class _Search:
         """Look for nothing but lighter patterns in cases of which enough have been found."""
         np.minimum.at(self.lightest, case, weight)
         many = self.count_found > enough
-        self.best[many] = self.lightest[many]
         self.limit = np.where(many, np.minimum(self.limit, self.lightest), self.limit)
+
+    @property
+    def best(self) -> FloatArray:
+        """The lightest pattern of cases of which only lighter ones were looked for, else infinity."""
+        if self.enough is None:
+            return self.lightest
+        return np.where(self.count_found > self.enough, self.lightest, np.inf)
 
     def _step(self, rank: int) -> None:
         """Complete each beginning with the candidate of a rank, and go on with fewer of it, or none."""
