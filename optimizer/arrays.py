@@ -1,11 +1,11 @@
-"""Array types, and what arrays lack: being made read-only, and being cut into runs of equal values.
+"""Array types, and what arrays lack: being read-only, cut into runs of equal values, and equal row by row.
 
 Every array of the library is float64, int64 or bool. Shapes are written with index letters: ``r`` row of
 a batched queue computation, ``n`` occupancy, ``s`` server, ``a`` accelerator, ``t`` accelerator type,
 ``c`` candidate.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -43,3 +43,17 @@ def pairs_of_equal(keys: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:
     start = np.cumsum(after) - after
     later = earlier + 1 + np.arange(len(earlier)) - np.repeat(start, after)
     return earlier, later
+
+
+def same_rows(columns: Sequence[npt.NDArray[Any]]) -> tuple[IntArray, IntArray]:
+    """Return the first row of each kind, and for every row which of these it is like to the last bit.
+
+    Args:
+        columns: all that tells rows apart, shapes (R, ...).
+    """
+    count = len(columns[0])
+    parts = [np.ascontiguousarray(column).view(np.uint8).reshape(count, -1) for column in columns]
+    keys = np.ascontiguousarray(np.hstack(parts))
+    whole = keys.view(np.dtype((np.void, keys.shape[1]))).ravel()
+    _, first, kind = np.unique(whole, return_index=True, return_inverse=True)
+    return first, kind

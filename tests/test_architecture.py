@@ -74,7 +74,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("documents", "points", "requested"),
     ),
     "optimizer.queueing": (
-        ("birth_death", "measures", "roots", "continuous", "continuous.arrivals"),
+        ("birth_death", "crossings", "measures", "roots", "continuous", "continuous.arrivals"),
         ("performance",),
         ("continuous.replicas",),
         ("continuous.schedulers", "continuous.latencies"),

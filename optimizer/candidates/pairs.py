@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.arrays import BoolArray, FloatArray, IntArray, same_rows
 from optimizer.candidates.table import Reason, Verdicts
 from optimizer.documents import MAX_BATCH_LIMIT
 from optimizer.parallel import in_threads
@@ -16,7 +16,7 @@ from optimizer.simulation.limits import UNLIMITED
 from optimizer.tabulation import SystemArrays
 from optimizer.timing import Law, RequestShapes
 
-CHUNK_ELEMENTS = 2**17
+CHUNK_ELEMENTS = 2**20
 """Entries of one chunk's table of states: small enough for the processor's cache."""
 
 BATCH_SERVER_ELEMENTS = 2**9
@@ -124,13 +124,26 @@ def law_of(arrays: SystemArrays, pairs: Pairs) -> Law:
 def replicas_of(arrays: SystemArrays, pairs: Pairs) -> QueueModel:
     """Return one replica of each of some pairs (at least one) that all have the same law and queue model."""
     model = list(QUEUE_MODELS.values())[int(arrays.profiles.queue_model[pairs.profile[0]])]
+    if not model.has_tokens:
+        return _built(arrays, pairs, model, collecting_of(arrays, pairs))
+    servers = arrays.servers
+    requests = (servers.in_tokens, servers.out_tokens, servers.in_tokens_cv, servers.out_tokens_cv)
+    columns = [values[pairs.server] for values in (*requests, servers.arrival_cv)]
+    first, kind = same_rows([pairs.profile, pairs.max_batch, pairs.max_queue, *columns])
+    if len(first) == len(kind):
+        return _built(arrays, pairs, model)
+    return _built(arrays, pairs.take(first), model).take(kind)
+
+
+def _built(
+    arrays: SystemArrays, pairs: Pairs, model: type[QueueModel], collecting: Collecting | None = None
+) -> QueueModel:
     servers, kv_tokens = arrays.servers, arrays.profiles.kv_capacity_tokens[pairs.profile]
     variability = Variability(
         servers.arrival_cv[pairs.server],
         servers.in_tokens_cv[pairs.server],
         servers.out_tokens_cv[pairs.server],
     )
-    collecting = None if model.has_tokens else collecting_of(arrays, pairs)
     room = Room(pairs.max_batch, pairs.max_queue, kv_tokens, collecting)
     return model.of_law(law_of(arrays, pairs), room, variability)
 
@@ -177,9 +190,8 @@ def chunks(arrays: SystemArrays, pairs: Pairs, rows: IntArray) -> list[IntArray]
     for one in np.unique(group):
         part = rows[group == one]
         has_tokens = models[int(queue_model[pairs.profile[part[0]]])].has_tokens
-        # Batch servers with the same profile share a chunk, as those that are alike are sized once.
-        keys = (pairs.max_batch[part],) if has_tokens else (pairs.profile[part], pairs.max_batch[part])
-        part = part[np.lexsort(keys)]
+        # Rows with the same profile share a chunk: what is alike is computed once.
+        part = part[np.lexsort((pairs.profile[part], pairs.max_batch[part]))]
         end = len(part)
         most = CHUNK_ELEMENTS if has_tokens else BATCH_SERVER_ELEMENTS
         while end:

@@ -12,8 +12,10 @@ from typing import Self
 
 import numpy as np
 
-from optimizer.arrays import FloatArray, IntArray
+from optimizer.arrays import FloatArray, IntArray, runs
 
+BLOCK_STATES = 2**16
+"""States that are summed at a time: few enough for the processor's cache."""
 SERIES_BELOW = 0.05
 """Arguments up to this size are put into a series where the closed form would cancel."""
 
@@ -38,13 +40,11 @@ class Stationary:
 class BirthDeathQueue:
     """R queues with state-dependent departures, ready to be solved at any arrival rate.
 
-    The flat arrays have one element per row and state 0 … N, shape (E,) with E = Σ (N + 1).
+    Queues that are the same may share their states.
     """
 
     log_weight: FloatArray
-    """−Σ log μ(k) for k = 1 … state, shape (E,)."""
-    state: FloatArray
-    """State of each element, shape (E,)."""
+    """−Σ log μ(k) for k = 1 … state, for states 0 … N of one queue after the other; shape (E,)."""
     start: IntArray
     """Element of each row's state 0, shape (R,)."""
     log_full_rate: FloatArray
@@ -65,7 +65,6 @@ class BirthDeathQueue:
         start = np.cumsum(max_batch + 1) - (max_batch + 1)
         return cls(
             log_weight=table[inside],
-            state=np.broadcast_to(states.astype(np.float64), inside.shape)[inside],
             start=start,
             log_full_rate=log_rates[np.cumsum(max_batch) - 1],
             max_batch=max_batch,
@@ -73,17 +72,12 @@ class BirthDeathQueue:
         )
 
     def take(self, rows: IntArray) -> Self:
-        """Return the queues of the chosen rows, in their order."""
-        max_batch = self.max_batch[rows]
-        lengths = max_batch + 1
-        start = np.cumsum(lengths) - lengths
-        elements = np.repeat(self.start[rows] - start, lengths) + np.arange(int(lengths.sum()))
+        """Return the queues of the chosen rows, in their order; they share their states with these."""
         return type(self)(
-            self.log_weight[elements],
-            self.state[elements],
-            start,
+            self.log_weight,
+            self.start[rows],
             self.log_full_rate[rows],
-            max_batch,
+            self.max_batch[rows],
             self.max_queue[rows],
         )
 
@@ -92,26 +86,15 @@ class BirthDeathQueue:
 
         Equations 10-17.
         """
-        lengths = self.max_batch + 1
-        last = self.start + self.max_batch
         capacity = self.max_queue.astype(np.float64)
         log_load = log_rate - self.log_full_rate
         log_tail, kept_share, waiting = _geometric(log_load, capacity)
-
-        weights = self.state * np.repeat(log_rate, lengths)
-        weights += self.log_weight
-        log_batch_full = weights[last]
-        weights[last] += log_tail
-        peak = np.maximum.reduceat(weights, self.start)
-        weights -= np.repeat(peak, lengths)
-        np.exp(weights, out=weights)
-        total = np.add.reduceat(weights, self.start)
-        tail = weights[last] / total
-        weights[last] = 0.0
-        below = np.add.reduceat(weights, self.start) / total
-        weights *= self.state
-        in_service = np.add.reduceat(weights, self.start) / total + self.max_batch * tail
-        log_total = peak + np.log(total)
+        end = np.cumsum(self.max_batch + 1)
+        block = (end - 1) // BLOCK_STATES
+        sums = np.empty((5, len(log_rate)))
+        for first, last in runs(block):
+            sums[:, first:last] = self._sums(slice(first, last), log_rate[first:last], log_tail[first:last])
+        log_batch_full, log_total, below, tail, in_service = sums
         return Stationary(
             in_service=in_service,
             in_queue=tail * waiting,
@@ -119,6 +102,39 @@ class BirthDeathQueue:
             log_p_empty=-log_total,
             log_p_full=log_batch_full + capacity * log_load - log_total,
         )
+
+    def _sums(self, rows: slice, log_rate: FloatArray, log_tail: FloatArray) -> tuple[FloatArray, ...]:
+        """Return what the states of some rows come to.
+
+        Returns:
+            The logarithms of the weights of state N and of all; the shares of the states below N and of
+            all others; the mean number in the batch.
+        """
+        max_batch = self.max_batch[rows]
+        lengths = max_batch + 1
+        last = np.cumsum(lengths) - 1
+        start = last - max_batch
+        count = int(last[-1]) + 1
+        state = np.arange(count, dtype=np.float64)
+        state -= np.repeat(start.astype(np.float64), lengths)
+        element = np.repeat(self.start[rows] - start, lengths)
+        element += np.arange(count)
+
+        weights = np.repeat(log_rate, lengths)
+        weights *= state
+        weights += self.log_weight[element]
+        log_batch_full = weights[last]
+        weights[last] += log_tail
+        peak = np.maximum.reduceat(weights, start)
+        weights -= np.repeat(peak, lengths)
+        np.exp(weights, out=weights)
+        total = np.add.reduceat(weights, start)
+        tail = weights[last] / total
+        weights[last] = 0.0
+        below = np.add.reduceat(weights, start) / total
+        weights *= state
+        in_service = np.add.reduceat(weights, start) / total + max_batch * tail
+        return log_batch_full, peak + np.log(total), below, tail, in_service
 
 
 def _geometric(log_ratio: FloatArray, last: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -5,27 +5,23 @@ answer. Where latencies step with the rate, all targets are one function, the la
 numbers refer to ``docs/math.md``.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.arrays import BoolArray, FloatArray, IntArray, same_rows
+from optimizer.queueing.crossings import last_not_above_zero
 from optimizer.queueing.intervals import highest_intervals
 from optimizer.queueing.performance import QueueModel
-from optimizer.queueing.roots import closed_brackets
 from optimizer.queueing.targets import TARGET_TOLERANCE, Targets, target_ratio
 
 TPS_STABILITY_SHARE = 0.9
 """With a throughput target, the share of the largest stable rate that may be used (the reference's)."""
-RATE_TOLERANCE = 1e-10
-"""Relative width of the bracket around the largest rate."""
-CUTS = np.array([0.05, 0.25, 0.5, 0.75])
-"""Where a bracket is cut into parts before the search begins; small batches cross close to its lower end."""
-_WORST = -1
-"""Row of `_ratios` that has the worst of them."""
+RATES_BEFORE = 8
+"""Rates at which all rows that are alike are looked at together before each is searched by itself."""
+_SHARES = 1 - np.linspace(1.0, 0.0, RATES_BEFORE) ** 3
+"""Where they lie between the ends, more of them close to saturation, where latencies turn upwards."""
 LOADS_BELOW_MAX_RATE = 32
 """Loads, in equal steps up to the largest rate, at which targets are looked at where chunks step."""
 SMALLEST_RATIO = 1e-30
@@ -60,27 +56,21 @@ def largest_rate(replicas: QueueModel, targets: Targets) -> Sizing:
     low = replicas.least_rate_rps
     high = np.where(targets.tps, TPS_STABILITY_SHARE, 1.0) * replicas.stable_rate_rps
     alike = _Alike.of(replicas, targets.tps)
-    figures = alike.figures(targets, np.stack((low, high)))
-    at_low, at_high = _ratios(figures, targets)
-    attainable = at_low[_WORST] - 1 <= TARGET_TOLERANCE
+    at_ends = alike.figures(targets, np.stack((low, high)))
+    at_low, at_high = target_ratio(at_ends, targets.limits)
+    attainable = (at_low - 1 <= TARGET_TOLERANCE).all(axis=0)
     rate = np.where(attainable, high, np.nan)
-    together = np.zeros(at_high.shape, np.bool_)
-    together[_WORST] = True
-    sought = (at_high - 1 > TARGET_TOLERANCE) & attainable & (together == replicas.steps)
-    which, row = np.nonzero(sought)
-    if len(row):
+    rows = np.flatnonzero(attainable & (at_high - 1 > TARGET_TOLERANCE).any(axis=0))
+    if len(rows):
+        wanted, share = targets.take(rows), _SHARES[:, np.newaxis]
+        rates = low[rows] * (1 - share) + high[rows] * share
+        between = alike.figures(wanted, rates[1:-1], rows)
+        figures = np.concatenate((at_ends[:1, :, rows], between, at_ends[1:, :, rows]))
         # A target met to the last bit at the least rate needs the tolerance again, for a sign to change.
-        slack = np.where(at_low[which, row] - 1 > -TARGET_TOLERANCE, 2 * TARGET_TOLERANCE, 0.0)
-        crossed = _Crossed(row, which, slack)
-        ends, at_ends = _narrowed(crossed, targets, np.stack((low, high)), np.stack((at_low, at_high)), alike)
-        # What is crossed after another target of the row is, is of no account.
-        first = np.full(len(rate), np.inf)
-        np.minimum.at(first, row, ends.max(axis=0))
-        kept = np.flatnonzero(ends.min(axis=0) < first[row])
-        mine = row[kept]
-        excess = _Excess(replicas.take(mine), targets.take(mine), which[kept], slack[kept])
-        np.minimum.at(rate, mine, _crossing(excess, ends[:, kept], at_ends[:, kept]))
-    return Sizing(rate, figures[0], np.zeros(len(rate)))
+        slack = np.where(at_low[:, rows] - 1 > -TARGET_TOLERANCE, 2 * TARGET_TOLERANCE, 0.0)
+        excess = _Excess(replicas.take(rows), wanted, slack)
+        rate[rows] = last_not_above_zero(excess, rates, excess.of(figures))
+    return Sizing(rate, at_ends[0], np.zeros(len(rate)))
 
 
 def meet_targets_below(replicas: QueueModel, targets: Targets, max_rate_rps: FloatArray) -> BoolArray:
@@ -101,7 +91,7 @@ def meet_targets_below(replicas: QueueModel, targets: Targets, max_rate_rps: Flo
 
 def _highest_interval(replicas: QueueModel, targets: Targets) -> Sizing:
     """Return the highest rates of each row between which its targets hold, by one probability a rate."""
-    alone, same = _same_rows([*replicas.columns(), *targets.limits])
+    alone, same = same_rows([*replicas.columns(), *targets.limits])
     if len(alone) < len(same):
         sized = _highest_interval(replicas.take(alone), targets.take(alone))
         return Sizing(sized.max_rate_rps[same], sized.least[:, same], sized.lowest_rate_rps[same])
@@ -111,26 +101,6 @@ def _highest_interval(replicas: QueueModel, targets: Targets) -> Sizing:
         one = np.array([row])
         least[:, one] = targets.take(one).figures(replicas.take(one).analyze(best[one]))
     return Sizing(found, least, lowest)
-
-
-def _same_rows(columns: Sequence[NDArray[Any]]) -> tuple[IntArray, IntArray]:
-    """Return the first row of each kind, and for every row which of these it is like to the last bit.
-
-    Args:
-        columns: all that tells rows apart, shapes (R, ...).
-    """
-    count = len(columns[0])
-    parts = [np.ascontiguousarray(column).view(np.uint8).reshape(count, -1) for column in columns]
-    keys = np.ascontiguousarray(np.hstack(parts))
-    whole = keys.view(np.dtype((np.void, keys.shape[1]))).ravel()
-    _, first, kind = np.unique(whole, return_index=True, return_inverse=True)
-    return first, kind
-
-
-def _ratios(figures: FloatArray, targets: Targets) -> FloatArray:
-    """Return every figure over its target, and last the worst of them; shapes (..., K + 1, R)."""
-    ratios = target_ratio(figures, targets.limits)
-    return np.concatenate([ratios, ratios.max(axis=-2, keepdims=True)], axis=-2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +121,7 @@ class _Alike:
         """
         if not replicas.knows_means_only:
             return cls(replicas, np.arange(len(capped)))
-        first, kind = _same_rows([*replicas.columns(), capped])
+        first, kind = same_rows([*replicas.columns(), capped])
         return cls(replicas, first[kind])
 
     def figures(self, targets: Targets, rates: FloatArray, rows: IntArray | None = None) -> FloatArray:
@@ -173,85 +143,22 @@ class _Alike:
 
 
 @dataclass(frozen=True, slots=True)
-class _Crossed:
-    """Targets that are met at the lower end of a row's rates and not at the upper; all shapes (K,)."""
-
-    row: IntArray
-    which: IntArray
-    """The ratio that crosses, an index into `_ratios`."""
-    slack: FloatArray
-    """Relative excess over the target that is allowed."""
-
-
-@dataclass(frozen=True, slots=True)
 class _Excess:
-    """By how much figures exceed their targets: K functions of the rate, at most zero where they hold."""
+    """By how much the figures of R rows exceed their targets: at most zero where they hold."""
 
     replicas: QueueModel
     targets: Targets
-    which: IntArray
-    """The ratio that each looks at, an index into `_ratios`; shape (K,)."""
     slack: FloatArray
-    """Relative excess over the target that is allowed, shape (K,)."""
+    """Relative excess over each target that is allowed, shape (K, R)."""
 
     def take(self, rows: IntArray) -> Self:
-        some, wanted = self.replicas.take(rows), self.targets.take(rows)
-        return type(self)(some, wanted, self.which[rows], self.slack[rows])
+        return type(self)(self.replicas.take(rows), self.targets.take(rows), self.slack[:, rows])
 
-    def __call__(self, rate_rps: FloatArray) -> FloatArray:
-        ratios = _ratios(self.targets.figures(self.replicas.analyze(rate_rps)), self.targets)
-        return _excess_of(ratios[self.which, np.arange(len(self.which))], self.slack)
+    def __call__(self, rate_rps: FloatArray, /) -> FloatArray:
+        return self.of(self.targets.figures(self.replicas.analyze(rate_rps)))
 
-
-def _excess_of(ratio: FloatArray, slack: FloatArray) -> FloatArray:
-    """Return the excess at a figure over its target, shapes (..., K)."""
-    # The logarithm of the ratio has the same sign, and is closer to a straight line near saturation.
-    return np.log(np.maximum(ratio, SMALLEST_RATIO)) - slack
-
-
-def _crossing(excess: _Excess, rates: FloatArray, values: FloatArray) -> FloatArray:
-    """Return the feasible end of the bracket that the search closes around each crossing, shape (K,).
-
-    Args:
-        excess: what crosses zero.
-        rates: one below and one above each crossing [requests/s], shape (2, K).
-        values: the excess there, shape (2, K).
-    """
-    rates, values = closed_brackets(excess, rates, values, RATE_TOLERANCE)
-    # The search also ends where it hits the crossing to the last bit: both ends are then feasible.
-    crossing: FloatArray = np.where(values <= 0, rates, -np.inf).max(axis=0)
-    return crossing
-
-
-def _narrowed(
-    crossed: _Crossed,
-    targets: Targets,
-    rates: FloatArray,
-    ratios: FloatArray,
-    alike: _Alike,
-) -> tuple[FloatArray, FloatArray]:
-    """Return the part of each bracket that is crossed first: cheaper than rounds of the search.
-
-    All targets of a row, and all rows whose replicas are alike, look at the same rates: these are analysed
-    once.
-
-    Args:
-        crossed: K targets.
-        targets: of all rows.
-        rates: lower and upper end of each row's rates, shape (2, R).
-        ratios: all ratios at either end, shape (2, K', R).
-        alike: the rows.
-    """
-    low, high = rates
-    row, which = crossed.row, crossed.which
-    rows, place = np.unique(row, return_inverse=True)
-    inner = low[rows] * (1 - CUTS)[:, np.newaxis] + high[rows] * CUTS[:, np.newaxis]
-    wanted = targets.take(rows)
-    at_low, at_high = ratios[:, which, row]
-    between = _ratios(alike.figures(wanted, inner, rows), wanted)[:, which, place]
-    at_ends = _excess_of(np.vstack((at_low, between, at_high)), crossed.slack)
-    over = at_ends[1:-1] > 0
-    part = np.where(over.any(axis=0), over.argmax(axis=0), len(CUTS))[np.newaxis]
-    sides = np.vstack((part, part + 1))
-    ends = np.vstack((low[row], inner[:, place], high[row]))
-    return np.take_along_axis(ends, sides, axis=0), np.take_along_axis(at_ends, sides, axis=0)
+    def of(self, figures: FloatArray) -> FloatArray:
+        """Return the excess of given figures, shapes (..., K, R)."""
+        # The logarithm of the ratio has the same sign, and is closer to a straight line near saturation.
+        ratio = np.maximum(target_ratio(figures, self.targets.limits), SMALLEST_RATIO)
+        return np.asarray(np.log(ratio) - self.slack)

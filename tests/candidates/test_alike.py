@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 
 from optimizer import System, find_candidates
+from optimizer.candidates.pairs import replicas_of, sizable_pairs
+from optimizer.candidates.table import Verdicts
+from optimizer.candidates.windows import arrays_of
 from optimizer.generate import generate_system
+from optimizer.queueing import sizing
 from optimizer.queueing.performance import Performance
 from optimizer.queueing.reference import ReplicaQueues
 
@@ -45,4 +49,26 @@ def test_replicas_that_are_alike_are_analysed_once(monkeypatch: pytest.MonkeyPat
     system = generate_system(40, 12, 4, 1)
     rows = 0
     pairs = len(find_candidates(system).table)
-    assert rows < 13 * pairs  # 16 with every target looked at by itself
+    assert rows < 11 * pairs
+
+
+def test_the_rates_looked_at_first_do_not_show_in_the_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A rate has few enough digits that every search ends at the same one, on its last bit."""
+    system = generate_system(60, 12, 4, 1)
+    table = find_candidates(system).table
+    for count in (4, 7, 30):
+        monkeypatch.setattr(sizing, "_SHARES", np.linspace(0.0, 1.0, count))
+        other = find_candidates(system).table
+        for field in fields(table):
+            assert getattr(table, field.name).tobytes() == getattr(other, field.name).tobytes(), field.name
+
+
+def test_replicas_that_are_alike_share_the_states_of_their_queue() -> None:
+    system = generate_system(300, 6, 3, 1)
+    arrays = arrays_of(system)
+    pairs = sizable_pairs(arrays, Verdicts.none(arrays.profile_of.shape), choose_batch=False)
+    replicas = replicas_of(arrays, pairs)
+    assert isinstance(replicas, ReplicaQueues)
+    assert len(replicas.queue.log_weight) < 0.5 * (pairs.max_batch + 1).sum()

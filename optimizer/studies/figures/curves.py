@@ -202,7 +202,8 @@ def _occupancy(placed: Placed) -> tuple[IntArray, FloatArray]:
     queue, batch = placed.queue(), placed.max_batch
     log_rate = np.log(placed.rate_rps / MS_PER_S)
     log_load = float(log_rate - queue.log_full_rate[0])
-    log_in_batch = queue.state * log_rate + queue.log_weight + queue.solve(np.array([log_rate])).log_p_empty
+    log_p_empty = queue.solve(np.array([log_rate])).log_p_empty
+    log_in_batch = np.arange(batch + 1) * log_rate + queue.log_weight + log_p_empty
     above = max(1 - float(np.sum(np.exp(log_in_batch))), RARE)  # at most this remains beyond a full batch
     waiting = int(queue.max_queue[0])
     if log_load < 0:  # and falls by the same factor from state to state
