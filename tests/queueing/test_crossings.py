@@ -117,3 +117,8 @@ def test_the_first_point_is_the_least_answer() -> None:
     low = 1.0 + 0.3 * STEP
     sets = Sets(np.full((2, 1), low + 0.1 * STEP), np.ones(1), "step", [])
     assert searched(sets, np.linspace(0, 1, 8), low=low) == low
+
+
+def test_a_crossing_in_the_same_step_as_the_point_above_it_is_found() -> None:
+    sets = Sets(np.full((2, 1), 1.0 + 0.3 * STEP), np.ones(1), "step", [])
+    assert searched(sets, np.linspace(0, 1, 4), low=0.5, high=1.0 + 0.6 * STEP) == 1.0
