@@ -21,6 +21,8 @@ CORE_COLUMNS = 2_000
 _PARALLEL_COLUMNS = 1 << 13
 """Bit of HiGHS's option of presolve rules for merging parallel rows and columns."""
 
+_PRIMAL_SIMPLEX = 4
+"""Where a model stands stays feasible as columns are added: few steps are left from there."""
 _FIXED_OPTIONS: dict[str, bool | float] = {
     "output_flag": False,
     "threads": THREADS,
@@ -181,7 +183,7 @@ class GrowingLp:
     """
 
     def __init__(self, row_lower: FloatArray, row_upper: FloatArray) -> None:
-        self._highs = _quiet_highs(solve_relaxation=True)
+        self._highs = _quiet_highs(solve_relaxation=True, simplex_strategy=_PRIMAL_SIMPLEX)
         none, rows = np.zeros(0, np.int32), len(row_lower)
         added = self._highs.addRows(rows, row_lower, row_upper, 0, none, none, np.zeros(0))
         _check(added, "add rows")

@@ -241,6 +241,39 @@ def test_a_point_that_ties_and_is_worse_later_is_not_taken(seed: int, *, mixed: 
     assert not is_better(problem, best_seed(problem), solution.replicas)
 
 
+class Wrong(HighsSession):
+    """HiGHS that calls one of its levels infeasible, as CBC 2.10.3 has done when its cuts were wrong."""
+
+    def __init__(self, model: MilpModel, wrong_run: int) -> None:
+        super().__init__(model)
+        self.runs, self.wrong_run = 0, wrong_run
+
+    def minimise(
+        self, objective: FloatArray, start: FloatArray | None, gap: float, time_limit_s: float
+    ) -> RunResult:
+        """Minimise, or say that nothing is feasible."""
+        self.runs += 1
+        if self.runs - 1 == self.wrong_run:
+            return RunResult(Outcome.infeasible, None, np.inf, 0.0)
+        return super().minimise(objective, start, gap, time_limit_s)
+
+
+@pytest.mark.parametrize(("tightness", "wrong"), [(0.5, 0), (1.6, 1), (1.6, 2), (1.6, 3)])
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_solver_that_calls_a_level_infeasible_though_there_is_a_plan_proves_nothing(
+    seed: int, tightness: float, wrong: int
+) -> None:
+    problem = build_problem(find_candidates(generate_system(8, 4, 2, seed, tightness)))
+    true = solve_milp(problem, HighsSession)
+    found = solve_milp(problem, lambda model: Wrong(model, wrong))
+    assert (true.status, found.status) == (Status.optimal, Status.feasible)
+    assert not is_better(problem, best_seed(problem), found.replicas)
+    for theirs, mine in zip(found.levels, true.levels, strict=True):
+        assert theirs.bound is None or theirs.bound <= mine.value
+        if theirs.value > mine.value:
+            break
+
+
 class Fixed(HighsSession):
     """A solver that answers with one point, whatever the limits."""
 
