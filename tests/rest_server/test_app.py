@@ -15,7 +15,7 @@ import pytest
 from fastapi import FastAPI, HTTPException
 from fastapi.testclient import TestClient
 from service_runs import ROOT, as_a_program, in_a_thread
-from wire_client import MODELS, one_server, system
+from wire_client import one_server, slow_system, system
 
 from optimizer.cli.main import main
 from optimizer.errors import SpecError
@@ -55,8 +55,7 @@ def test_several_workers_serve_with_the_settings_of_the_first(tmp_path: Path) ->
 
 
 def test_workers_that_finish_what_runs_take_no_more_connections() -> None:
-    batches = {"models": [MODELS[0] | {"maxBatchSize": 2048}], "optimizer": {"batchSizing": "optimal"}}
-    slow = json.dumps(system(*(one_server(f"s{i}") for i in range(18)), **batches)).encode()
+    slow = json.dumps(slow_system(90)).encode()
     with as_a_program("--port", "0", "--workers", "2") as here, ThreadPoolExecutor(1) as client:
         assert here.ask("GET", "/readyz").status == 200
         answer = client.submit(here.ask, "POST", "/optimizeOne", slow)
@@ -244,16 +243,11 @@ def test_a_signal_while_it_starts_ends_it_well() -> None:
 
 
 def test_a_second_ctrl_c_ends_it_and_what_it_works_on_at_once() -> None:
-    slow = system(
-        *(one_server(f"s{i}") for i in range(1500)),
-        models=[MODELS[0] | {"maxBatchSize": 2048}],
-        optimizer={"batchSizing": "optimal"},
-    )
     with (
         as_a_program("--port", "0", INFERPLAN_SOLVER_PROCESSES="2") as here,
         ThreadPoolExecutor(1) as clients,
     ):
-        lost = clients.submit(here.ask, "POST", "/optimizeOne", json.dumps(slow).encode())
+        lost = clients.submit(here.ask, "POST", "/optimizeOne", json.dumps(slow_system(1500)).encode())
         while here.ask("GET", "/readyz").json.get("running") != 1:
             time.sleep(0.2)
         here.process.send_signal(signal.SIGINT)

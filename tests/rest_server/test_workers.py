@@ -6,13 +6,12 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
 
 import pytest
 from service_runs import Service, in_a_thread
 from starlette.requests import Request
 from starlette.types import Message
-from wire_client import MODELS, one_server, system
+from wire_client import slow_system
 
 from rest_server import workers
 from rest_server.compat.bodies import read_system
@@ -114,19 +113,11 @@ def test_shutting_down_finishes_what_runs_and_what_waits() -> None:
 # --- processes -----------------------------------------------------------------------------------------
 
 
-def slow_system() -> dict[str, Any]:
-    return system(
-        *(one_server(f"s{i}") for i in range(300)),
-        models=[MODELS[0] | {"maxBatchSize": 2048}],
-        optimizer={"batchSizing": "optimal"},
-    )
-
-
 def test_work_that_nobody_waits_for_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "GRACE_S", 0.05)
     with in_a_thread(solver_processes=1, request_timeout_s=0.5) as here:
         until_ready(here)
-        assert here.ask("POST", "/optimizeOne", json.dumps(slow_system()).encode()).status == 504
+        assert here.ask("POST", "/optimizeOne", json.dumps(slow_system(300)).encode()).status == 504
         here.until(running=0, waiting=0)
 
 
@@ -136,7 +127,7 @@ def test_loads_whose_plan_takes_too_long_are_stored_and_free_their_place(
     monkeypatch.setattr(workers, "GRACE_S", 0.05)
     with in_a_thread(solver_processes=1, request_timeout_s=1.0, stateful=True) as here:
         until_ready(here)
-        fleet = Entities.of(read_system(slow_system(), []))
+        fleet = Entities.of(read_system(slow_system(300), []))
         here.app.state.held.update(lambda _: fleet)
         assert here.ask("POST", "/v1/loads", b'{"s7": {"arrivalRate": 4242}}').status == 504
         here.until(running=0, waiting=0)

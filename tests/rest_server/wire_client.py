@@ -44,6 +44,15 @@ def system(*servers: Json, **sections: Any) -> Json:
     return {"system": wrapped}
 
 
+def slow_system(servers: int) -> Json:
+    """Return a system whose servers take a thirtieth of a second each: no two have the same requests."""
+    return system(
+        *(one_server(f"s{i}", currentAlloc={"load": LOAD | {"avgInTokens": i + 1}}) for i in range(servers)),
+        models=[MODELS[0] | {"maxBatchSize": 2048}],
+        optimizer={"batchSizing": "optimal"},
+    )
+
+
 def wire_client(**settings: Any) -> TestClient:
     """Return a client of a fresh service in this process; work runs in its threads."""
     return TestClient(create_app(Settings(**{"solver_processes": 0} | settings)), "http://localhost")
