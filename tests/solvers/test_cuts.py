@@ -1,6 +1,7 @@
 """Cuts of scarce levels: they hold for every answer, and leave the best one with what it needs."""
 
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from optimizer.solvers.levels import VALUE
 from optimizer.solvers.patterns.branching import Tree, over_of
 from optimizer.solvers.patterns.cuts import tightened
 from optimizer.solvers.patterns.narrowing import Narrowing
-from optimizer.solvers.patterns.pool import Pool, reduced_costs
+from optimizer.solvers.patterns.pool import Below, Pool, reduced_costs
 from optimizer.solvers.patterns.program import Cut, Measure, Program
 from optimizer.solvers.patterns.run import Run
 from optimizer.solvers.patterns.steps import Step, service_steps
@@ -156,6 +157,28 @@ def test_every_room_is_searched_by_itself() -> None:
         run.pool.add(below.options)
         assert len(run.pool.options) == before
     assert known[-1] > known[0]
+
+
+def test_a_room_of_too_many_patterns_is_searched_again_only_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, searches = scarce_run(), []
+    program = run.program(Step(Measure(VALUE, np.zeros(run.servers), on_value=1.0), 0.0))
+    relaxed = run.relaxed(program, NO_LIMIT)
+    assert relaxed is not None
+    narrowing = Narrowing(program, run.pool, relaxed, run.incumbent, Target(1e-4, 1.0))
+    below = run.pool.below
+
+    def counted(*arguments: Any) -> Below:
+        searches.append(arguments)
+        return below(*arguments)
+
+    monkeypatch.setattr(run.pool, "below", counted)
+    assert not narrowing._enumerate(400.0, 50)
+    assert not narrowing._enumerate(400.0, 50)
+    assert not narrowing._enumerate(500.0, 20)
+    assert len(searches) == 1
+    assert narrowing._enumerate(30.0, 50)
+    assert narrowing._enumerate(400.0)
+    assert len(searches) == 3
 
 
 def test_no_search_follows_the_prices_of_cuts() -> None:

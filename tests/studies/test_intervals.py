@@ -16,7 +16,7 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.levels import CHANGES
 from optimizer.solvers.problem import build_problem
 from optimizer.studies.explanation import answering
-from optimizer.studies.explanation.answering import Answer, Question, answered
+from optimizer.studies.explanation.answering import IN_VAIN, SHORT_SHARE, Answer, Question, _Pace, answered
 from optimizer.studies.explanation.before import Before
 from optimizer.studies.explanation.intervals import interval_of
 from optimizer.studies.explanation.resolving import Inquiry, no_worse
@@ -118,6 +118,21 @@ def test_answers_from_other_processes_are_those_of_full_solves(monkeypatch: pyte
     assert all(answer.interval is None for answer in answers.values())
     for key, question in questions.items():
         assert_the_truth_is_inside(before, before.plan, answers[key], solved(question))
+
+
+def test_questions_are_cut_short_only_where_those_before_took_their_time_in_vain() -> None:
+    pace = _Pace(2.0)
+    short = 2.0 * SHORT_SHARE
+    for _ in range(2 * IN_VAIN):
+        pace.note(short / 2, proved=False)  # at once, which says nothing of those that take long
+    for _ in range(IN_VAIN - 1):
+        pace.note(2.0, proved=False)
+    assert pace.limit_s == 2.0
+    pace.note(2.0, proved=False)
+    assert pace.limit_s == short
+    for _ in range(IN_VAIN // 2):
+        pace.note(1.0, proved=True)
+    assert pace.limit_s == 2.0
 
 
 @pytest.mark.slow

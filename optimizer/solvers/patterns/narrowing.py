@@ -52,8 +52,10 @@ MANY = 8_000
 """The same up to which an answer is looked for that takes a new one of them."""
 BRANCHES_SHARE = 0.7
 """Part of a level's time, once the core is solved, that the division into branches may use."""
-KNOWN_SHARE = 0.5
-"""Part of that time in which so many options are worth knowing to divide a level over these alone."""
+UNKNOWN_SHARE = 0.1
+"""Part of that time for a division without all options, before more of them are looked for."""
+KNOWN_PER_S = 50_000
+"""Options that are worth knowing for each second of it, to divide a level over these alone."""
 MOST_BRANCHES = 8
 """Branches whose options are told apart; of more, those of the whole level are taken."""
 
@@ -91,6 +93,8 @@ class Narrowing:
         """Options over which the level has been solved, and what answers of these alone measure at least."""
         self.known = -np.inf
         """Up to which value the options of all answers are known."""
+        self.unknown, self.unknown_most = np.inf, 0
+        """From which value on they were more than so many."""
         self._extend()
         self.feasible = self._holds()
         self.value = self.incumbent.of_level(self.weight) if self.feasible else np.inf
@@ -169,29 +173,36 @@ class Narrowing:
             tree.lower(self.target.cutoff(self.value))
             self.bound = max(self.bound, tree.bound)
         if 0 < len(tree.branches) <= MOST_BRANCHES:
-            self.branches = tree.found
+            self.branches, self.unknown = tree.found, np.inf
             self._extend()
 
     def _tree(self, start: IntArray, deadline: Deadline) -> Tree | None:
         """Divide the level, over the options alone that count if they are known; none: there was no time."""
-        cutoff, options = self.target.cutoff(self.value), self._options_of_better(deadline)
+        cutoff, options = self.target.cutoff(self.value), self._options_of_better(MANY)
         if options is None:
             tree = Tree(self.root, self.pool, start, cutoff)
-        else:
-            rounds = ROUNDS if len(options) > PACKED_OPTIONS else 0
-            level = tightened(self.program, self.pool, options, cutoff, deadline, rounds)
-            if level is None:
-                return None
-            tree = Tree(level.root, level.pool, level.start, cutoff, level.options)
+            if len(self.program.servers) > PACKED_SERVERS:
+                tree.grow(deadline)
+                return tree
+            tree.grow(deadline.share(UNKNOWN_SHARE))
+            options = self._options_of_better(int(KNOWN_PER_S * deadline.left_s)) if tree.branches else None
+            if options is None:
+                tree.grow(deadline)
+                return tree
+        rounds = ROUNDS if len(options) > PACKED_OPTIONS else 0
+        level = tightened(self.program, self.pool, options, cutoff, deadline, rounds)
+        if level is None:
+            return None
+        tree = Tree(level.root, level.pool, level.start, cutoff, level.options)
         tree.grow(deadline)
         return tree
 
-    def _options_of_better(self, deadline: Deadline) -> IntArray | None:
+    def _options_of_better(self, most: int) -> IntArray | None:
         """Return all options of answers that are better by enough; none: they are too many to know them."""
-        wanted, most = self._wanted(), MANY
-        if len(self.program.servers) <= PACKED_SERVERS:
-            most = int(np.clip(OPTIONS_PER_S * deadline.left_s * KNOWN_SHARE, MANY, MOST_FOUND))
-        return np.flatnonzero(self.reduced <= wanted) if self._enumerate(wanted, most) else None
+        wanted = self._wanted()
+        if not self._enumerate(wanted, int(np.clip(most, MANY, MOST_FOUND))):
+            return None
+        return np.flatnonzero(self.reduced <= wanted)
 
     def beside(self, elsewhere: Elsewhere, deadline: Deadline) -> None:
         """Look for a better answer among those that take something new: there is none among the others."""
@@ -210,6 +221,8 @@ class Narrowing:
             options = self._essential(np.flatnonzero(self.reduced <= room))
             new = elsewhere.is_new(self.pool.options.take(options))
         bound = np.inf
+        if new.any() and len(options) > PACKED_OPTIONS:
+            return  # a division takes less than a model
         if new.any():
             self._solve(options, min(deadline.left_s * STEP_SHARE, CORE_S))
             bound = self.covered_bound
@@ -304,6 +317,8 @@ class Narrowing:
         """Add every pattern of at most that reduced cost, of some servers or all; return if that could be."""
         if not len(self.pool.cases.server) or self.floor + room <= self.known:
             return True
+        if self.floor + room >= self.unknown and most <= self.unknown_most:
+            return False
         for branch in self.branches:
             if branch.options is not None:
                 continue
@@ -313,6 +328,8 @@ class Narrowing:
             limit = limit if of is None else np.where(of, limit, -np.inf)
             below = self.pool.below(branch.program, branch.relaxed.prices, limit, most)
             if not below.complete:
+                if of is None:
+                    self.unknown, self.unknown_most = self.floor + room, most
                 return False
             self.pool.add(below.options)
         if of is None:

@@ -1,5 +1,6 @@
 """Questions about a plan, all answered: proved as far as there is time, with an interval where not."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -18,10 +19,14 @@ from optimizer.studies.explanation.intervals import Direction, interval_of
 from optimizer.studies.explanation.resolving import Inquiry, effect, no_worse, share_of
 
 FIRST_SHARE = 0.05
-"""Part of the time left of a first round of solves, which proves what is easy."""
-ROUNDS = ((0.8, 0.08), (1.0, 0.25))
+"""Part of the time left of a first round of solves, which proves what is easy, where no processes wait."""
+ROUNDS = ((0.8, 0.16), (1.0, 0.5))
 """Part of the time left of each round after it, and of that the part of each question at least: what is
 proved quickly comes first, but few answers are worth more than many that are cut short of their proof."""
+SHORT_SHARE = 0.08
+"""Part of a question's time in which others are proved at once, or not taken any further..."""
+IN_VAIN = 4
+"""... after at least so many took more and were not proved."""
 MANY_LEFT = 10
 """Questions that the first round leaves open from which on processes are started for them."""
 STARTING_S = 4.0
@@ -72,8 +77,9 @@ def answered(before: Before, questions: Mapping[_Key, Question], inquiry: Inquir
         SolverError: the solver failed.
     """
     asked = {key: _Asked(before, question) for key, question in questions.items()}
-    _time_beside_intervals(inquiry, len(asked)).part(FIRST_SHARE).attempt(_Asked.solve, asked)
-    started = False
+    started = len(asked) >= MANY_LEFT and _expects_many(before.candidates.system) and may_start_processes()
+    if not started:
+        _time_beside_intervals(inquiry, len(asked)).part(FIRST_SHARE).attempt(_Asked.solve, asked)
     for share, least in ROUNDS:
         left = {key: item for key, item in asked.items() if not item.proved}
         solving = _time_beside_intervals(inquiry, len(left))
@@ -100,10 +106,15 @@ def _time_beside_intervals(inquiry: Inquiry, questions: int) -> Inquiry:
 
 def expect_questions(system: System) -> None:
     """Have processes started for the questions about a plan that is still to be found, if it has many."""
+    if _expects_many(system):
+        start_processes(_wake)
+
+
+def _expects_many(system: System) -> bool:
+    """Return whether a fleet has many questions that are not answered at once."""
     options = system.options
     scarce = options.heterogeneous and not options.unlimited
-    if scarce and len(system.servers) >= MANY_SERVERS and options.time_limit_s >= MUCH_TIME_S:
-        start_processes(_wake)
+    return scarce and len(system.servers) >= MANY_SERVERS and options.time_limit_s >= MUCH_TIME_S
 
 
 def _wake(_: int) -> None:
@@ -128,21 +139,50 @@ class _Task:
         due = self.deadline.sooner(Deadline.after(self.limit_s))
         return choose(self.problem, deadline=due, known=self.known)
 
+    def timed(self) -> tuple[Solution | None, float]:
+        """Solve it; return how long that took as well [s]."""
+        begin = time.perf_counter()
+        return self.solve(), time.perf_counter() - begin
+
 
 def _solve_in_processes(items: Sequence["_Asked"], deadline: Deadline, least_share: float) -> None:
     """Solve questions by a deadline, several at a time, each in a process of its own."""
     sent: list[_Asked] = []
-    limit_s = deadline.left_s * share_of(len(items), least_share)
+    pace = _Pace(deadline.left_s * share_of(len(items), least_share))
 
     def tasks() -> Iterator[_Task]:
         for item in items:
             if not deadline.passed and not item.is_the_plan():
                 sent.append(item)
-                yield item.task(deadline, limit_s)
+                yield item.task(deadline, pace.limit_s)
 
-    for place, solution in enumerate(in_processes(_Task.solve, tasks())):
+    for place, (solution, took_s) in enumerate(in_processes(_Task.timed, tasks())):
         if solution is not None:
             sent[place].take(solution)
+            pace.note(took_s, proved=sent[place].proved)
+
+
+class _Pace:
+    """How long a question may take, by what came of the longer ones before it.
+
+    Where hardly any of these was proved, the others are looked through for those that are proved at once.
+    """
+
+    def __init__(self, most_s: float) -> None:
+        self.most_s, self.short_s = most_s, most_s * SHORT_SHARE
+        self.proved = self.stopped = 0
+
+    def note(self, took_s: float, *, proved: bool) -> None:
+        """Take note of a question."""
+        if took_s > self.short_s:
+            self.proved += proved
+            self.stopped += not proved
+
+    @property
+    def limit_s(self) -> float:
+        """What the next one may take [s]."""
+        in_vain = self.stopped >= IN_VAIN and self.stopped > 2 * self.proved
+        return self.short_s if in_vain else self.most_s
 
 
 class _Asked:
