@@ -18,7 +18,11 @@ from optimizer.solvers.milp import SessionFactory, solve_milp
 from optimizer.solvers.problem import Level, Problem, Solution, Status
 
 PATTERNS_FROM_COLUMNS = 5_000
-"""Plans of one accelerator per server are patterns from this many columns on; below, their model is small."""
+"""Plans of one accelerator per server may be patterns from this many columns on; below, columns do."""
+PATTERNS_ALONE_FROM_COLUMNS = 50_000
+"""From so many on they are; between the two, the columns themselves come first..."""
+COLUMNS_SHARE = 0.4
+"""... with this part of the time left: they prove sooner what is not very scarce."""
 REPLICAS_TO_SERVERS = 200
 """Mixed plans of up to this many servers go on with numbers of replicas where patterns prove too little."""
 SINGLE_SHARE = 0.2
@@ -57,11 +61,17 @@ def solve_exactly(
     """
     if problem.options.heterogeneous and with_patterns:
         return _solve_mixed(problem, session, deadline, known)
-    if not with_patterns or len(undominated(problem)) < PATTERNS_FROM_COLUMNS:
+    columns = len(undominated(problem))
+    if not with_patterns or columns < PATTERNS_FROM_COLUMNS:
         return solve_milp(problem, session, deadline)
     from optimizer.solvers.patterns.solve import solve_patterns
 
-    return solve_patterns(problem, deadline, known)
+    if columns > PATTERNS_ALONE_FROM_COLUMNS or known is not None:
+        return solve_patterns(problem, deadline, known)
+    found = solve_milp(problem, session, deadline.share(COLUMNS_SHARE), to_prove=True)
+    if found.status is Status.optimal:
+        return found
+    return _joined(problem, found, solve_patterns(problem, deadline, start=found.replicas))
 
 
 def _solve_mixed(

@@ -42,6 +42,8 @@ def solve_milp(
     session: SessionFactory,
     deadline: Deadline | None = None,
     seed: IntArray | None = None,
+    *,
+    to_prove: bool = False,
 ) -> Solution:
     """Choose candidates within the capacities, level by level; never worse than what runs, or than greedy.
 
@@ -51,6 +53,7 @@ def solve_milp(
         deadline: when all levels are due; none: after the time limit of the options.
         seed: an answer of one pool per server to start from, shape (C,); none: the better of what runs now
             and the greedy plan.
+        to_prove: whether an answer without a proof is of no use: a level may then take all the time.
 
     Raises:
         SolverError: the solver failed, or what it returned breaks a limit.
@@ -62,7 +65,7 @@ def solve_milp(
         return Solution(replicas, Status.optimal, "milp", levels_of(problem, replicas, proved=True))
     if seed is None:
         seed = best_seed(problem)
-    return _Run(problem, formulation, session(formulation.model), deadline, seed).solve()
+    return _Run(problem, formulation, session(formulation.model), deadline, seed, to_prove=to_prove).solve()
 
 
 class _Run:
@@ -75,8 +78,11 @@ class _Run:
         session: Session,
         deadline: Deadline,
         seed: IntArray,
+        *,
+        to_prove: bool,
     ) -> None:
         self.problem, self.formulation, self.session = problem, formulation, session
+        self.to_prove = to_prove
         self.gap = gap_target(problem.options, len(formulation.columns))
         self.deadline = deadline
         self.service = problem.service
@@ -185,8 +191,8 @@ class _Run:
         return replace(result, bound=-np.inf) if result.outcome is Outcome.infeasible else result
 
     def _run(self, objective: FloatArray, start: FloatArray | None, levels_left: int) -> RunResult:
-        """Let the solver minimise for up to twice an equal share of the time that is left."""
-        time_s = self.deadline.share(2 / (levels_left + 1)).left_s
+        """Let the solver minimise for up to twice an equal share of the time left, or for all of it."""
+        time_s = self.deadline.share(1.0 if self.to_prove else 2 / (levels_left + 1)).left_s
         if time_s <= 0:
             return RunResult(Outcome.time_limit, None, -np.inf, 0.0)
         return self.session.minimise(objective, start, self.gap, time_s)

@@ -8,6 +8,7 @@ import pytest
 from mixed_oracles import mixed_brute_force, random_mixed_document
 
 from optimizer import find_candidates, load_system, solve
+from optimizer.arrays import FloatArray
 from optimizer.generate import generate_system
 from optimizer.pipeline import choose
 from optimizer.solvers.deadline import Deadline
@@ -16,6 +17,7 @@ from optimizer.solvers.highs import HighsSession
 from optimizer.solvers.known import Known
 from optimizer.solvers.levels import is_better, served, value_of
 from optimizer.solvers.milp import solve_milp
+from optimizer.solvers.model import RunResult
 from optimizer.solvers.patterns.parts import Parts, parts_of
 from optimizer.solvers.patterns.pool import pool_of
 from optimizer.solvers.patterns.program import Measure, Program
@@ -223,6 +225,48 @@ def test_a_stopped_mixed_plan_of_many_servers_gives_way_to_a_better_single_one(
     found = solve_exactly(problem, HighsSession, Deadline.after(limit_s), with_patterns=True)
     assert not is_better(problem, best_seed(problem), found.replicas)
     assert all(level.bound is not None and level.bound <= level.value for level in found.levels)
+
+
+@pytest.mark.parametrize("columns_share", [0.0, 0.5])
+def test_columns_and_then_patterns_prove_the_same_single_plan(
+    columns_share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without any time for columns, patterns answer; with half of it, columns do."""
+    monkeypatch.setattr("optimizer.solvers.exact.PATTERNS_FROM_COLUMNS", 0)
+    monkeypatch.setattr("optimizer.solvers.exact.COLUMNS_SHARE", columns_share)
+    for seed in range(4):
+        system = generate_system(30, 8, 4, seed, 1.7).with_options(gap=0.0)
+        problem = build_problem(find_candidates(system))
+        found = solve_exactly(problem, HighsSession, Deadline.after(60), with_patterns=True)
+        true = solve_milp(problem, HighsSession, Deadline.after(60))
+        assert found.status is true.status is Status.optimal
+        for mine, theirs in zip(found.levels, true.levels, strict=True):
+            assert mine.value == pytest.approx(theirs.value, rel=1e-9, abs=1e-6)
+
+
+def test_patterns_without_time_keep_the_answer_that_they_begin_from() -> None:
+    problem = build_problem(find_candidates(generate_system(30, 8, 4, 1, 1.7)))
+    best = solve_milp(problem, HighsSession, Deadline.after(60))
+    assert is_better(problem, best.replicas, best_seed(problem))
+    found = solve_patterns(problem, Deadline(0.0), start=best.replicas)
+    assert not is_better(problem, best.replicas, found.replicas)
+
+
+def test_columns_that_are_to_prove_something_may_take_all_the_time_for_one_level() -> None:
+    limits: list[float] = []
+
+    class Watched(HighsSession):
+        def minimise(
+            self, objective: FloatArray, start: FloatArray | None, gap: float, time_limit_s: float
+        ) -> RunResult:
+            limits.append(time_limit_s)
+            return super().minimise(objective, start, gap, time_limit_s)
+
+    problem = build_problem(find_candidates(generate_system(12, 6, 3, 1, 1.7)))
+    for to_prove, least_s in ((False, 0.0), (True, 990.0)):
+        limits.clear()
+        solve_milp(problem, Watched, Deadline.after(1000), to_prove=to_prove)
+        assert least_s < limits[0] < (600.0 if not to_prove else 1000.0)
 
 
 @pytest.mark.parametrize(("seed", "running"), [(1, False), (2, True)])

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from optimizer.arrays import IntArray
 from optimizer.solvers.bounds import least_values
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.known import Known
@@ -27,6 +28,7 @@ def solve_patterns(
     known: Known | None = None,
     *,
     serve_by: Deadline | None = None,
+    start: IntArray | None = None,
 ) -> Solution:
     """Choose one pattern per server within the capacities, level by level.
 
@@ -38,6 +40,7 @@ def solve_patterns(
         known: the answer to a problem that differs in one thing.
         serve_by: when all levels of service have to be proved: it ends at the first that is not, and where
             there are too many options to know them all; none: it does what it can.
+        start: another answer to begin from, shape (C,).
 
     Raises:
         SolverError: the solver failed, or what it returned breaks a limit.
@@ -47,6 +50,8 @@ def solve_patterns(
         replicas = np.zeros(len(problem.table), np.int64)
         return Solution(replicas, Status.optimal, "milp", levels_of(problem, replicas, proved=True))
     run = Run(problem, deadline, known, serve_by)
+    if start is not None:
+        run.incumbent.offer(start)
     if not _as_known(run):
         for believing in (True, False):
             run.reset()
