@@ -17,7 +17,7 @@ from optimizer.tabulation import SystemArrays
 from optimizer.timing import Law, RequestShapes
 
 CHUNK_ELEMENTS = 2**20
-"""Entries of one chunk's table of states: small enough for the processor's cache."""
+"""States of one chunk's rows: so many that what is done once a chunk takes little of the time."""
 
 BATCH_SERVER_ELEMENTS = 2**9
 """The same of batch servers, whose every row takes so long that threads are to share them."""
@@ -122,7 +122,10 @@ def law_of(arrays: SystemArrays, pairs: Pairs) -> Law:
 
 
 def replicas_of(arrays: SystemArrays, pairs: Pairs) -> QueueModel:
-    """Return one replica of each of some pairs (at least one) that all have the same law and queue model."""
+    """Return one replica of each of some pairs (at least one) that all have the same law and queue model.
+
+    Those that are alike are built once.
+    """
     model = list(QUEUE_MODELS.values())[int(arrays.profiles.queue_model[pairs.profile[0]])]
     if not model.has_tokens:
         return _built(arrays, pairs, model, collecting_of(arrays, pairs))
