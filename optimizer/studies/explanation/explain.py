@@ -14,7 +14,7 @@ from optimizer.studies.explanation.servers import explain_servers, server_questi
 from optimizer.studies.explanation.targets import price_targets, target_questions
 from optimizer.studies.explanation.units import explain_types, unit_questions
 
-QUESTIONS_SHARE = 0.85
+QUESTIONS_SHARE = 0.9
 """Part of the time left for what servers, units and targets cost, where a repair is sought as well."""
 
 
