@@ -45,15 +45,24 @@ def pairs_of_equal(keys: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:
     return earlier, later
 
 
+def row_bytes(columns: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.uint8]:
+    """Return every row of some columns as its bytes: every number to the last bit, shape (R, bytes).
+
+    Args:
+        columns: shapes (R, ...), at least one row.
+    """
+    count = len(columns[0])
+    parts = [np.ascontiguousarray(column).view(np.uint8).reshape(count, -1) for column in columns]
+    return np.ascontiguousarray(np.hstack(parts))
+
+
 def same_rows(columns: Sequence[npt.NDArray[Any]]) -> tuple[IntArray, IntArray]:
     """Return the first row of each kind, and for every row which of these it is like to the last bit.
 
     Args:
-        columns: all that tells rows apart, shapes (R, ...).
+        columns: all that tells rows apart, shapes (R, ...), at least one row.
     """
-    count = len(columns[0])
-    parts = [np.ascontiguousarray(column).view(np.uint8).reshape(count, -1) for column in columns]
-    keys = np.ascontiguousarray(np.hstack(parts))
+    keys = row_bytes(columns)
     whole = keys.view(np.dtype((np.void, keys.shape[1]))).ravel()
     _, first, kind = np.unique(whole, return_index=True, return_inverse=True)
     return first, kind

@@ -13,7 +13,7 @@ from typing import Self
 
 import numpy as np
 
-from optimizer.arrays import BoolArray
+from optimizer.arrays import BoolArray, row_bytes
 from optimizer.queueing.performance import QueueModel
 from optimizer.queueing.sizing import Sizing, largest_rate, meet_targets_below
 from optimizer.queueing.targets import Targets
@@ -97,9 +97,7 @@ class SizingMemo:
 
 def _keys(replicas: QueueModel, targets: Targets) -> list[Hashable]:
     """Return what the sizing of each row depends on: every number to the last bit, and what they mean."""
-    count = len(targets.tps)
     per_request = () if targets.per_request is None else targets.per_request
     columns = [*replicas.columns(), *targets.limits, targets.tps, *per_request]
-    parts = [np.ascontiguousarray(column).view(np.uint8).reshape(count, -1) for column in columns]
     kind = type(replicas), replicas.law_type, targets.measures
-    return [(kind, row.tobytes()) for row in np.hstack(parts)]
+    return [(kind, row.tobytes()) for row in row_bytes(columns)]

@@ -114,11 +114,8 @@ def requests_in_memory(arrays: SystemArrays, server: IntArray, profile: IntArray
 
 def law_of(arrays: SystemArrays, pairs: Pairs) -> Law:
     """Return the latency model of pairs (at least one) that all have the same law."""
-    servers = arrays.servers
-    lengths = servers.in_tokens, servers.out_tokens, servers.out_tokens_cv
-    shapes = RequestShapes(*(length[pairs.server] for length in lengths))
     laws = arrays.profiles.laws
-    return laws.of_rows(int(laws.law[pairs.profile[0]]), pairs.profile, shapes)
+    return laws.of_rows(int(laws.law[pairs.profile[0]]), pairs.profile, _shapes_of(arrays, pairs))
 
 
 def replicas_of(arrays: SystemArrays, pairs: Pairs) -> QueueModel:
@@ -129,10 +126,9 @@ def replicas_of(arrays: SystemArrays, pairs: Pairs) -> QueueModel:
     model = list(QUEUE_MODELS.values())[int(arrays.profiles.queue_model[pairs.profile[0]])]
     if not model.has_tokens:
         return _built(arrays, pairs, model, collecting_of(arrays, pairs))
-    servers = arrays.servers
-    requests = (servers.in_tokens, servers.out_tokens, servers.in_tokens_cv, servers.out_tokens_cv)
-    columns = [values[pairs.server] for values in (*requests, servers.arrival_cv)]
-    first, kind = same_rows([pairs.profile, pairs.max_batch, pairs.max_queue, *columns])
+    parts = (_shapes_of(arrays, pairs), _variability_of(arrays, pairs))
+    requests = [getattr(part, field.name) for part in parts for field in fields(part)]
+    first, kind = same_rows([pairs.profile, pairs.max_batch, pairs.max_queue, *requests])
     if len(first) == len(kind):
         return _built(arrays, pairs, model)
     return _built(arrays, pairs.take(first), model).take(kind)
@@ -141,14 +137,21 @@ def replicas_of(arrays: SystemArrays, pairs: Pairs) -> QueueModel:
 def _built(
     arrays: SystemArrays, pairs: Pairs, model: type[QueueModel], collecting: Collecting | None = None
 ) -> QueueModel:
-    servers, kv_tokens = arrays.servers, arrays.profiles.kv_capacity_tokens[pairs.profile]
-    variability = Variability(
-        servers.arrival_cv[pairs.server],
-        servers.in_tokens_cv[pairs.server],
-        servers.out_tokens_cv[pairs.server],
-    )
+    kv_tokens = arrays.profiles.kv_capacity_tokens[pairs.profile]
     room = Room(pairs.max_batch, pairs.max_queue, kv_tokens, collecting)
-    return model.of_law(law_of(arrays, pairs), room, variability)
+    return model.of_law(law_of(arrays, pairs), room, _variability_of(arrays, pairs))
+
+
+def _shapes_of(arrays: SystemArrays, pairs: Pairs) -> RequestShapes:
+    servers = arrays.servers
+    lengths = servers.in_tokens, servers.out_tokens, servers.out_tokens_cv
+    return RequestShapes(*(length[pairs.server] for length in lengths))
+
+
+def _variability_of(arrays: SystemArrays, pairs: Pairs) -> Variability:
+    servers = arrays.servers
+    varied = servers.arrival_cv, servers.in_tokens_cv, servers.out_tokens_cv
+    return Variability(*(coefficient[pairs.server] for coefficient in varied))
 
 
 def collecting_of(arrays: SystemArrays, pairs: Pairs) -> Collecting:

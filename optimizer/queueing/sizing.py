@@ -1,8 +1,7 @@
 """The largest arrival rate at which a replica meets its targets.
 
-The rates at which figures cross their targets are sought for all rows at once; the smallest of a row's is its
-answer. Where latencies step with the rate, all targets are one function, the largest of the ratios. Equation
-numbers refer to ``docs/math.md``.
+The last rate at which no figure exceeds its target is sought for all rows at once. Rows that are alike begin
+with the same rates. Equation numbers refer to ``docs/math.md``.
 """
 
 from dataclasses import dataclass

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from service_runs import ROOT, Watched, alive, in_a_thread, watched
-from wire_client import MODELS, one_server, system
+from wire_client import one_server, slow_system, system
 
 from rest_server.settings import Settings
 
@@ -25,13 +25,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc"
 SMALL = json.dumps(system(one_server("s"))).encode()
 
 
-EXPLAINED = json.dumps(
-    system(
-        *(one_server(f"s{i}") for i in range(6)),
-        models=[MODELS[0] | {"maxBatchSize": 256}],
-        optimizer={"batchSizing": "optimal"},
-    )
-).encode()
+EXPLAINED = json.dumps(slow_system(6)).encode()
 """A system that takes a second or two to explain."""
 
 

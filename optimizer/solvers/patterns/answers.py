@@ -87,5 +87,6 @@ class Incumbent:
         spot = np.arange(len(used)) - start[place]
         part[place, spot], count[place, spot] = used, replicas[parts.row[used]]
         found = patterns(self.problem, parts, part, count)
-        chosen[np.searchsorted(self.servers, found.server)] = self.pool.add(found)
+        self.pool.add(found)
+        chosen[np.searchsorted(self.servers, found.server)] = self.pool.place_of(found)
         return chosen

@@ -181,11 +181,9 @@ class Narrowing:
         cutoff, options = self.target.cutoff(self.value), self._options_of_better(MANY)
         if options is None:
             tree = Tree(self.root, self.pool, start, cutoff)
-            if len(self.program.servers) > PACKED_SERVERS:
-                tree.grow(deadline)
-                return tree
             tree.grow(deadline.share(UNKNOWN_SHARE))
-            options = self._options_of_better(int(KNOWN_PER_S * deadline.left_s)) if tree.branches else None
+            if tree.branches and len(self.program.servers) <= PACKED_SERVERS:
+                options = self._options_of_better(int(KNOWN_PER_S * deadline.left_s))
             if options is None:
                 tree.grow(deadline)
                 return tree
@@ -221,9 +219,9 @@ class Narrowing:
             options = self._essential(np.flatnonzero(self.reduced <= room))
             new = elsewhere.is_new(self.pool.options.take(options))
         bound = np.inf
-        if new.any() and len(options) > PACKED_OPTIONS:
-            return  # a division takes less than a model
         if new.any():
+            if len(options) > PACKED_OPTIONS:
+                return  # a division takes less than a model
             self._solve(options, min(deadline.left_s * STEP_SHARE, CORE_S))
             bound = self.covered_bound
         self.bound = max(self.bound, min(bound, elsewhere.floor, self.value))

@@ -38,8 +38,10 @@ class Pool:
         key = (own * options.count.astype(np.uint64)).sum(axis=1, dtype=np.uint64)
         return np.where(options.served, key, self._marks[len(self.parts.row) + options.server])
 
-    def add(self, found: Options) -> IntArray:
-        """Take in more options, those that are known left out; return where all of them now stand."""
+    def add(self, found: Options) -> None:
+        """Take in more options, those that are known left out."""
+        if not len(found):
+            return
         key = self._key(found)
         new = np.flatnonzero(~np.isin(key, self._keys))
         _, first = np.unique(key[new], return_index=True)
@@ -48,8 +50,11 @@ class Pool:
             self.options = self.options.joined(found.take(new))
             self.gone = np.concatenate([self.gone, np.zeros(len(new), np.bool_)])
             self._keys = np.concatenate([self._keys, key[new]])
+
+    def place_of(self, known: Options) -> IntArray:
+        """Return where options stand that are in the pool, shape (P,)."""
         order = np.argsort(self._keys, kind="stable")
-        return order[np.searchsorted(self._keys[order], key)]
+        return order[np.searchsorted(self._keys, self._key(known), sorter=order)]
 
     def only(self, rows: IntArray) -> "Pool":
         """Return a pool of some of the options, for which no others are looked for."""
