@@ -33,6 +33,16 @@ _FIXED_OPTIONS: dict[str, bool | float] = {
     # HiGHS 1.15.1 answers small mixed models with two like accelerators wrongly with this rule.
     "presolve_rule_off": _PARALLEL_COLUMNS,
 }
+_LEAN_OPTIONS: dict[str, bool | float] = {
+    # Models of their own in search of better points take more than the proof of a small model.
+    "mip_heuristic_run_rins": False,
+    "mip_heuristic_run_rens": False,
+    "mip_heuristic_run_root_reduced_cost": False,
+}
+LEAN_CUTS = 0.1
+"""Cuts that such a model keeps at a time, in parts of its columns: many that are alike are of no use."""
+LEAST_CUTS = 50
+"""Cuts that it keeps at least."""
 _OUTCOMES = {
     highspy.HighsModelStatus.kOptimal: Outcome.optimal,
     highspy.HighsModelStatus.kModelEmpty: Outcome.optimal,
@@ -116,6 +126,7 @@ class HighsSession:
         time_limit_s: float,
         *,
         simplified: bool = True,
+        lean: bool = False,
     ) -> RunResult:
         """Minimise objective·x in one run, whatever the size of the model.
 
@@ -125,12 +136,13 @@ class HighsSession:
             gap: relative distance of value and bound at which to stop.
             time_limit_s: when to stop.
             simplified: whether HiGHS may simplify the model first, in which it does not look at the clock.
+            lean: whether HiGHS is to prove more than to find.
 
         Raises:
             SolverError: HiGHS reports an error, or a status that is no answer.
         """
         self._lp.col_cost_ = objective
-        return self._run(start, gap, time_limit_s, simplified=simplified)
+        return self._run(start, gap, time_limit_s, simplified=simplified, lean=lean)
 
     def _core(self, gap: float, time_limit_s: float) -> tuple[RunResult, RunResult | None]:
         """Solve the relaxation, then the model on its core columns."""
@@ -155,10 +167,14 @@ class HighsSession:
         *,
         relaxed: bool = False,
         simplified: bool = True,
+        lean: bool = False,
     ) -> RunResult:
         highs = _quiet_highs(solve_relaxation=relaxed, mip_rel_gap=gap, time_limit=time_limit_s)
+        if lean:
+            cuts = max(int(LEAN_CUTS * len(self._every)), LEAST_CUTS)
+            _set(highs, **_LEAN_OPTIONS, mip_pool_soft_limit=cuts)
         if not simplified:
-            _check(highs.setOptionValue("presolve", "off"), "set presolve")
+            _set(highs, presolve="off")
         _check(highs.passModel(self._lp), "load the model")
         if start is not None:
             _check(highs.setSolution(len(self._every), self._every, start), "set the start")
@@ -215,7 +231,7 @@ class GrowingLp:
         """
         # The clock of a HiGHS that has run before goes on.
         due = self._highs.getRunTime() + time_limit_s
-        _check(self._highs.setOptionValue("time_limit", due), "set the time limit")
+        _set(self._highs, time_limit=due)
         outcome, run_s = _outcome_of_run(self._highs)
         solution, value = self._highs.getSolution(), self._highs.getInfo().objective_function_value
         x, row_price = np.array(solution.col_value), np.array(solution.row_dual)
@@ -224,9 +240,13 @@ class GrowingLp:
 
 def _quiet_highs(**options: bool | float) -> highspy.Highs:
     highs = highspy.Highs()  # type: ignore[no-untyped-call]
-    for name, value in (_FIXED_OPTIONS | options).items():
-        _check(highs.setOptionValue(name, value), f"set {name}")
+    _set(highs, **_FIXED_OPTIONS, **options)
     return highs
+
+
+def _set(highs: highspy.Highs, **options: bool | float | str) -> None:
+    for name, value in options.items():
+        _check(highs.setOptionValue(name, value), f"set {name}")
 
 
 def _outcome_of_run(highs: highspy.Highs) -> tuple[Outcome, float]:

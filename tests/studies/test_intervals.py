@@ -16,7 +16,16 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.levels import CHANGES
 from optimizer.solvers.problem import build_problem
 from optimizer.studies.explanation import answering
-from optimizer.studies.explanation.answering import IN_VAIN, SHORT_SHARE, Answer, Question, _Pace, answered
+from optimizer.studies.explanation.answering import (
+    IN_VAIN,
+    SHORT_SHARE,
+    Answer,
+    Question,
+    _Asked,
+    _Pace,
+    _unproved,
+    answered,
+)
 from optimizer.studies.explanation.before import Before
 from optimizer.studies.explanation.intervals import interval_of
 from optimizer.studies.explanation.resolving import Inquiry, no_worse
@@ -133,6 +142,17 @@ def test_questions_are_cut_short_only_where_those_before_took_their_time_in_vain
     for _ in range(IN_VAIN // 2):
         pace.note(1.0, proved=True)
     assert pace.limit_s == 2.0
+
+
+def test_a_round_begins_with_the_questions_that_had_the_fewest_attempts() -> None:
+    source = scarce_system(1, mixed=True)
+    before = Before(find_candidates(source), solve(source))
+    asked = {key: _Asked(before, question) for key, question in list(questions_of(before).items())[:4]}
+    first, second, third, last = asked
+    asked[second].solve(Deadline.after(60))
+    assert asked[second].proved
+    asked[first].attempts = 1
+    assert list(_unproved(asked)) == [third, last, first]
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import numpy as np
 from optimizer.arrays import BoolArray
 from optimizer.solvers.known import Known, differing
 from optimizer.solvers.levels import VALUE
-from optimizer.solvers.patterns.narrowing import Elsewhere
+from optimizer.solvers.patterns.beside import Elsewhere
 from optimizer.solvers.patterns.options import Options
 from optimizer.solvers.patterns.parts import Parts
 from optimizer.solvers.patterns.steps import Step

@@ -6,11 +6,27 @@ Takes keys of options (units, and what else counts), gives those that are needed
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.solvers.patterns.options import Options
+from optimizer.solvers.patterns.program import Program
 
 BLOCK = 256
 """Options of a server that are compared with those kept before them at a time."""
 MOST_OF_SERVER = 4_000
 """Options of a server up to which they are compared; with more, all of them are kept."""
+
+
+def essential(program: Program, options: Options) -> IntArray:
+    """Return which of some options no other of them matches in all that counts at a level.
+
+    A level of service, and those before it, count units alone: many patterns are then alike.
+    """
+    measures = [program.measure, *(pin.measure for pin in program.pins)]
+    keys = [options.units, ~options.served[:, None]]
+    if any(measure.on_value for measure in measures):
+        keys.append(options.value[:, None])
+    if any(measure.on_changes for measure in measures):
+        keys.append(options.changed[:, None])
+    return np.flatnonzero(unmatched(options.server, np.hstack(keys)))
 
 
 def unmatched(server: IntArray, keys: FloatArray) -> BoolArray:

@@ -5,8 +5,7 @@ left out of a model, as its reduced cost is above some room, is in no answer bel
 Equation numbers refer to ``docs/math.md``.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,8 +16,7 @@ from optimizer.solvers.model import Outcome, RunResult
 from optimizer.solvers.patterns.answers import Incumbent
 from optimizer.solvers.patterns.branching import Branch, Tree, over_of
 from optimizer.solvers.patterns.cuts import ROUNDS, tightened
-from optimizer.solvers.patterns.dominance import unmatched
-from optimizer.solvers.patterns.options import Options
+from optimizer.solvers.patterns.dominance import essential
 from optimizer.solvers.patterns.packing import packing_of
 from optimizer.solvers.patterns.pool import Pool
 from optimizer.solvers.patterns.program import Program
@@ -30,6 +28,8 @@ CORE_SIZES = (2_000, 8_000)
 """Options beside those that the relaxation uses; the more only where the fewer hold no answer."""
 GUIDED_SIZES = (3_000,)
 """The same where another measure than the level's own chooses them."""
+CORE_EACH = 10
+"""Of the fewer, for each server at most."""
 CORE_S = 4.0
 """Most time for the core [s]."""
 SIZES = (8_000, 30_000)
@@ -42,8 +42,8 @@ OPTIONS_PER_S = 25_000
 """Options of a model for each second that it may take: a solver that loads a model cannot be stopped."""
 SIMPLIFIED = 10
 """Options for each server up to which a model is simplified; with more, that takes longer than the rest."""
-PACKED_SERVERS = 200
-"""Servers up to which a level is divided until each takes one pattern."""
+FEW_SERVERS = 200
+"""Servers up to which answers are found early: a level is divided until each server takes one pattern."""
 PACKED_OPTIONS = 3_000
 """Options from which on that takes less than a model over all of them."""
 FEW = 1_500
@@ -60,18 +60,6 @@ MOST_BRANCHES = 8
 """Branches whose options are told apart; of more, those of the whole level are taken."""
 
 
-@dataclass(frozen=True, slots=True)
-class Elsewhere:
-    """What is known of a level from a problem that has less to choose from."""
-
-    floor: float
-    """What its answers measure at least at this level; for answers that are as good at the levels before."""
-    servers: BoolArray
-    """Servers of which it does not have all options, shape (S,)."""
-    is_new: Callable[[Options], BoolArray]
-    """Which options it does not have."""
-
-
 class Narrowing:
     """The search for one level: what is known of its answer and bound, and what to try next."""
 
@@ -85,6 +73,7 @@ class Narrowing:
     ) -> None:
         self.program, self.pool = program, pool
         self.incumbent, self.target = incumbent, target
+        self.small = len(program.servers) <= FEW_SERVERS
         self.bound = relaxed.bound
         self.root = Branch.whole(program, relaxed)
         self.branches = [self.root]
@@ -123,6 +112,11 @@ class Narrowing:
         return bool(fits and program.allowed(options)[mine].all())
 
     @property
+    def cutoff(self) -> float:
+        """What an answer has to be below to be better by enough."""
+        return self.target.cutoff(self.value)
+
+    @property
     def proved(self) -> bool:
         """Whether value and bound are as near as they have to be."""
         return self.feasible and self.value - self.bound <= self.target.distance(self.value)
@@ -144,13 +138,16 @@ class Narrowing:
         used = np.zeros(len(self.reduced), np.bool_)
         used[relaxed.used] = True
         others = np.where(used, np.inf, reduced)
-        for wanted in CORE_SIZES if guide is None else GUIDED_SIZES:
+        if self.feasible and self.small:
+            others[self.reduced > self._wanted()] = np.inf
+        few, *more = CORE_SIZES if guide is None else GUIDED_SIZES
+        for wanted in (min(few, CORE_EACH * len(self.program.servers)), *more):
             near = np.argsort(others, kind="stable")[:wanted]
             core = used.copy()
             core[near[np.isfinite(others[near])]] = True
             if len(self.covered) and np.isin(np.flatnonzero(core), self.covered).all():
                 return
-            result = self._solve(np.flatnonzero(core), min(deadline.left_s, CORE_S))
+            result = self._solve(np.flatnonzero(core), min(deadline.left_s, CORE_S), lean=self.small)
             if self.feasible or result.outcome is not Outcome.infeasible:
                 return
 
@@ -168,9 +165,9 @@ class Narrowing:
             return
         self.bound = max(self.bound, tree.bound)
         self._extend()
-        if tree.branches and tree.branches[0].depth:
+        if tree.branches and tree.branches[0].depth and not self.small:
             self.core(deadline, tree.found[0])
-            tree.lower(self.target.cutoff(self.value))
+            tree.lower(self.cutoff)
             self.bound = max(self.bound, tree.bound)
         if 0 < len(tree.branches) <= MOST_BRANCHES:
             self.branches, self.unknown = tree.found, np.inf
@@ -178,12 +175,12 @@ class Narrowing:
 
     def _tree(self, start: IntArray, deadline: Deadline) -> Tree | None:
         """Divide the level, over the options alone that count if they are known; none: there was no time."""
-        cutoff, options = self.target.cutoff(self.value), self._options_of_better(MANY)
+        cutoff, options = self.cutoff, self.options_of_better(MANY)
         if options is None:
             tree = Tree(self.root, self.pool, start, cutoff)
             tree.grow(deadline.share(UNKNOWN_SHARE))
-            if tree.branches and len(self.program.servers) <= PACKED_SERVERS:
-                options = self._options_of_better(int(KNOWN_PER_S * deadline.left_s))
+            if tree.branches and self.small:
+                options = self.options_of_better(int(KNOWN_PER_S * deadline.left_s))
             if options is None:
                 tree.grow(deadline)
                 return tree
@@ -195,36 +192,17 @@ class Narrowing:
         tree.grow(deadline)
         return tree
 
-    def _options_of_better(self, most: int) -> IntArray | None:
-        """Return all options of answers that are better by enough; none: they are too many to know them."""
+    def options_of_better(self, most: int, of: BoolArray | None = None) -> IntArray | None:
+        """Return all options of answers that are better by enough; none: they are too many to know them.
+
+        Args:
+            most: options from which on they are too many, within limits.
+            of: servers whose options are wanted, shape (S,); none: of all.
+        """
         wanted = self._wanted()
-        if not self._enumerate(wanted, int(np.clip(most, MANY, MOST_FOUND))):
+        if not self._enumerate(wanted, int(np.clip(most, MANY, MOST_FOUND)), of):
             return None
         return np.flatnonzero(self.reduced <= wanted)
-
-    def beside(self, elsewhere: Elsewhere, deadline: Deadline) -> None:
-        """Look for a better answer among those that take something new: there is none among the others."""
-        wanted = self.target.cutoff(self.value)
-        if self.proved or deadline.passed or not self.feasible or elsewhere.floor < wanted:
-            return
-        room = self._wanted()
-        if not self._enumerate(room, of=elsewhere.servers):
-            return
-        theirs = elsewhere.servers[self.pool.options.server]
-        options = self._essential(np.flatnonzero((self.reduced <= room) & theirs))
-        new = elsewhere.is_new(self.pool.options.take(options))
-        if new.any():
-            if not self._enumerate(room, MANY):
-                return
-            options = self._essential(np.flatnonzero(self.reduced <= room))
-            new = elsewhere.is_new(self.pool.options.take(options))
-        bound = np.inf
-        if new.any():
-            if len(options) > PACKED_OPTIONS:
-                return  # a division takes less than a model
-            self._solve(options, min(deadline.left_s * STEP_SHARE, CORE_S))
-            bound = self.covered_bound
-        self.bound = max(self.bound, min(bound, elsewhere.floor, self.value))
 
     def rooms(self, deadline: Deadline, *, only_whole: bool = False) -> None:
         """Solve over more and more options, until nothing better can be left out or it takes too long.
@@ -233,7 +211,7 @@ class Narrowing:
             deadline: when to stop.
             only_whole: whether to stop where there are too many options to know them all.
         """
-        if len(self.program.servers) <= PACKED_SERVERS and self._packed(deadline):
+        if self.small and self._packed(deadline):
             return
         for size in SIZES:
             if self.proved or deadline.passed or not self.feasible:
@@ -255,7 +233,9 @@ class Narrowing:
                 if self.proved or room >= wanted:
                     return
                 continue
-            result = self._solve(options, time_s)
+            # Of value, little is left to find once the core is solved.
+            lean = self.small or bool(self.program.measure.on_value)
+            result = self._solve(options, time_s, lean=lean)
             if complete:
                 self._cover(room)
             if room >= wanted or (result.outcome is Outcome.time_limit and self.value >= before):
@@ -302,7 +282,7 @@ class Narrowing:
 
     def _wanted(self) -> float:
         """Return the reduced cost up to which options can be in an answer that is better by enough."""
-        wanted = self.target.cutoff(self.value) - self.floor
+        wanted = self.cutoff - self.floor
         return max(wanted, 0.0) * (1 + 1e-9) + 1e-12
 
     def _few_can_be_better(self) -> bool:
@@ -336,20 +316,10 @@ class Narrowing:
         return True
 
     def _essential(self, options: IntArray) -> IntArray:
-        """Return those of some options that no other of them matches in all that counts at the level.
+        """Return those of some options that no other of them matches in all that counts."""
+        return options[essential(self.program, self.pool.options.take(options))]
 
-        A level of service, and those before it, count units alone: many patterns are then alike.
-        """
-        measures = [self.program.measure, *(pin.measure for pin in self.program.pins)]
-        mine = self.pool.options.take(options)
-        keys = [mine.units, ~mine.served[:, None]]
-        if any(measure.on_value for measure in measures):
-            keys.append(mine.value[:, None])
-        if any(measure.on_changes for measure in measures):
-            keys.append(mine.changed[:, None])
-        return options[unmatched(mine.server, np.hstack(keys))]
-
-    def _solve(self, options: IntArray, time_s: float) -> RunResult:
+    def _solve(self, options: IntArray, time_s: float, *, lean: bool) -> RunResult:
         """Solve over some options and those of the best answer, and take over what is better."""
         start = None
         if self.feasible:
@@ -362,7 +332,9 @@ class Narrowing:
         gap = self.target.gap / 2
         if self.feasible and self.value:
             gap = self.target.distance(self.value) / abs(self.value) / 2
-        result = session.solve_at_once(self.weight[options], start, gap, time_s, simplified=simplified)
+        result = session.solve_at_once(
+            self.weight[options], start, gap, time_s, simplified=simplified, lean=lean
+        )
         self.covered = options
         self.covered_bound = np.inf if result.outcome is Outcome.infeasible else result.bound
         if result.x is not None:
@@ -371,9 +343,13 @@ class Narrowing:
 
     def _offer(self, chosen: IntArray) -> None:
         value = float(self.weight[chosen].sum())
-        if self.feasible and value >= self.value:
+        if not self.feasible or value < self.value:
+            self.take_over(self.incumbent.completed(chosen))
+
+    def take_over(self, replicas: IntArray) -> None:
+        """Take over an answer, as replicas of each candidate, shape (C,), if it is better."""
+        if not self.incumbent.offer(replicas):
             return
-        self.incumbent.offer(self.incumbent.completed(chosen))
         self._extend()
         self.feasible = self._holds()
         if self.feasible:

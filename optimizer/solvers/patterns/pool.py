@@ -61,6 +61,24 @@ class Pool:
         none = self.cases.take(np.zeros(0, np.int64))
         return Pool(self.problem, self.parts, self.options.take(rows), none)
 
+    def with_only(self, rows: IntArray) -> tuple["Pool", IntArray]:
+        """Return a pool in which a server has some options alone, and nothing, and is not searched for more.
+
+        Args:
+            rows: those options, all of one server.
+
+        Returns:
+            The pool; and the rows of this one that it was made of.
+        """
+        server = self.options.server[rows[0]]
+        kept = (self.options.server != server) | ~self.options.served
+        kept[rows] = True
+        of = np.flatnonzero(kept)
+        others = self.cases.take(np.flatnonzero(self.cases.server != server))
+        pool = Pool(self.problem, self.parts, self.options.take(of), others)
+        pool.gone, pool.exclusions = self.gone[of], self.exclusions
+        return pool, of
+
     def settle(self, exclusion: "Exclusion", gone: BoolArray) -> None:
         """Leave out for good what no answer can take that holds a settled level."""
         self.exclusions = (*self.exclusions, exclusion)

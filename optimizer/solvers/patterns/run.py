@@ -12,6 +12,7 @@ from optimizer.solvers.formulation import served_in_full
 from optimizer.solvers.known import Known, repaired
 from optimizer.solvers.levels import CHANGES, levels_of, served
 from optimizer.solvers.patterns.answers import Incumbent
+from optimizer.solvers.patterns.beside import look_beside
 from optimizer.solvers.patterns.borrowed import Borrowed
 from optimizer.solvers.patterns.branching import Branch, over_of
 from optimizer.solvers.patterns.narrowing import Narrowing
@@ -99,7 +100,7 @@ class Run:
             narrowing.bound = max(narrowing.bound, self.borrowed.floor(step))
         elsewhere = self.borrowed.elsewhere(step)
         if elsewhere is not None:
-            narrowing.beside(elsewhere, deadline)
+            look_beside(narrowing, elsewhere, self.start_options, deadline)
         narrowing.core(deadline, guide)
         narrowing.branch(self.start_options, deadline)
         narrowing.rooms(deadline, only_whole=self.serve_by is not None)

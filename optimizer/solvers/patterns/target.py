@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 STEP_SLACK = 1e-4
 """Part of a step by which a bound of an integer level must be above the step below."""
-CUTOFF_ROUNDING = 1e-9
+CUTOFF_ROUNDING = 1e-6
 """Part of a distance that is rounding."""
 
 

@@ -20,7 +20,7 @@ from optimizer.studies.explanation.resolving import Inquiry, effect, no_worse, s
 
 FIRST_SHARE = 0.05
 """Part of the time left of a first round of solves, which proves what is easy, where no processes wait."""
-ROUNDS = ((0.8, 0.16), (1.0, 0.5))
+ROUNDS = ((0.8, 0.12), (1.0, 0.5))
 """Part of the time left of each round after it, and of that the part of each question at least: what is
 proved quickly comes first, but few answers are worth more than many that are cut short of their proof."""
 SHORT_SHARE = 0.08
@@ -81,7 +81,7 @@ def answered(before: Before, questions: Mapping[_Key, Question], inquiry: Inquir
     if not started:
         _time_beside_intervals(inquiry, len(asked)).part(FIRST_SHARE).attempt(_Asked.solve, asked)
     for share, least in ROUNDS:
-        left = {key: item for key, item in asked.items() if not item.proved}
+        left = _unproved(asked)
         solving = _time_beside_intervals(inquiry, len(left))
         if not started and len(left) >= MANY_LEFT and solving.deadline.left_s >= STARTING_S:
             started = may_start_processes()
@@ -96,6 +96,12 @@ def answered(before: Before, questions: Mapping[_Key, Question], inquiry: Inquir
     for item in left.values():
         item.bound(inquiry.deadline)
     return {key: item.answer for key, item in asked.items()}
+
+
+def _unproved(asked: Mapping[_Key, "_Asked"]) -> dict[_Key, "_Asked"]:
+    """Return the questions that are left open, first those that have had the fewest attempts."""
+    left = [(key, item) for key, item in asked.items() if not item.proved]
+    return dict(sorted(left, key=lambda each: each[1].attempts))
 
 
 def _time_beside_intervals(inquiry: Inquiry, questions: int) -> Inquiry:
@@ -191,6 +197,8 @@ class _Asked:
     def __init__(self, before: Before, question: Question) -> None:
         self.before, self.question = before, question
         self.plan: Plan | None = None
+        self.attempts = 0
+        """How often it was solved, proved or not."""
         self._candidates: Candidates | None = None
 
     @property
@@ -245,6 +253,7 @@ class _Asked:
 
     def take(self, solution: Solution) -> None:
         """Take over a solution where it is better, or proves more."""
+        self.attempts += 1
         self.before.note(solution, restricts=self.restricts)
         self._take(make_plan(self.candidates, build_problem(self.candidates), solution))
 
