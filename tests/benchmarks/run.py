@@ -36,8 +36,31 @@ REFERENCE_LARGE_MS = 138.0
 SPECS = Path(__file__).resolve().parents[2] / "specs"
 
 
-EXPLAINED = ((30, 12, 1, 1.6), (30, 12, 4, 1.6), (40, 10, 1, 1.8), (30, 20, 5, 2.0), (40, 20, 2, 1.5))
-"""Servers, accelerators, seed and tightness of the fleets that are explained."""
+EXPLAINED = (
+    (30, 12, 1.6, 20.0, (1, 4, 11, 12, 13, 14, 61, 81, 91)),
+    (40, 10, 1.8, 20.0, (1, 21, 22, 23, 24, 62, 82, 93)),
+    (40, 10, 2.0, 20.0, (94,)),
+    (30, 10, 2.0, 20.0, (84,)),
+    (30, 12, 2.0, 20.0, (97,)),
+    (32, 12, 1.8, 20.0, (92,)),
+    (35, 11, 1.7, 20.0, (83,)),
+    (36, 14, 1.5, 20.0, (95,)),
+    (38, 8, 2.2, 20.0, (96,)),
+    (100, 20, 2.0, 38.0, (1,)),
+)
+"""Servers, accelerators, tightness, limit [s] and seeds of the fleets that are explained."""
+SCARCE = (
+    (1.0, (41, 51)),
+    (1.1, (52,)),
+    (1.2, (42, 31)),
+    (1.3, (53,)),
+    (1.4, (43, 33, 31, 44, 54)),
+    (1.6, (34,)),
+    (1.7, (45,)),
+    (2.0, (36,)),
+    (2.1, (46,)),
+)
+"""Tightness and seeds of the scarce fleets of 1,000 servers."""
 EXACT = 1e-4
 """Relative gap of one value up to which it is exact; an effect is a difference of two."""
 
@@ -229,21 +252,51 @@ def _widths_of(explanation: Explanation) -> list[float]:
 
 
 def explained() -> list[str]:
-    """Explain scarce mixed fleets of 30 to 40 servers under a limit of 60 s."""
+    """Explain scarce mixed fleets of 30 to 100 servers, and specs/large with half of its units."""
     lines = []
-    for servers, accelerators, seed, tightness in EXPLAINED:
-        source = generate_system(servers, accelerators, min(accelerators, 14), seed, tightness)
-        begin, core = time.perf_counter(), time.process_time()
-        found = explain(source, heterogeneous=True, time_limit_s=60.0)
-        wall_s, core_s = time.perf_counter() - begin, time.process_time() - core
-        widths = _widths_of(found)
-        exact = sum(width <= 2 * EXACT for width in widths)
-        questions = len(widths)
-        lines.append(
-            f"{servers} x {accelerators}, seed {seed}, tightness {tightness:g}: {wall_s:.1f} s, core time "
-            f"{core_s:.1f} s; of {questions} questions {exact} exact to 1e-4, {len(found.unanswered)} "
-            f"repairs and shadow prices unanswered; plan {found.plan.status}"
-        )
+    for servers, accelerators, tightness, limit_s, seeds in EXPLAINED:
+        for seed in seeds:
+            source = generate_system(servers, accelerators, min(accelerators, 14), seed, tightness)
+            name = f"{servers} x {accelerators}, seed {seed}, tightness {tightness:g}"
+            lines.append(_explained(name, source, limit_s))
+    large = load_system(SPECS / "large")
+    halved = large.with_capacity({name: units // 2 for name, units in large.capacity.items()})
+    lines.append(_explained("specs/large, half of the units", halved, 38.0))
+    return lines
+
+
+def _explained(name: str, source: System, limit_s: float) -> str:
+    begin = time.perf_counter()
+    found = explain(source, heterogeneous=True, time_limit_s=limit_s)
+    wall_s = time.perf_counter() - begin
+    widths = _widths_of(found)
+    exact = sum(width <= 2 * EXACT for width in widths)
+    return (
+        f"{name}: {wall_s:.1f} s; of {len(widths)} questions {exact} exact to 1e-4, "
+        f"{len(found.unanswered)} repairs and shadow prices unanswered; plan {found.plan.status}"
+    )
+
+
+def scarce_choice() -> list[str]:
+    """Plan scarce fleets of 1,000 servers x 50 accelerators, mixed and single, under a limit of 30 s."""
+    lines = []
+    for tightness, seeds in SCARCE:
+        for seed in seeds:
+            source = generate_system(1000, 50, 14, seed, tightness)
+            for mixed in (True, False):
+                begin = time.perf_counter()
+                plan = solve(source, heterogeneous=mixed, time_limit_s=30.0)
+                wall_s = time.perf_counter() - begin
+                rates = ", ".join(
+                    f"{level.value:,.1f} ({level.gap or 0:.1e})"
+                    for level in plan.levels
+                    if level.name.endswith("unserved rate")
+                )
+                kind = "mixed" if mixed else "single"
+                lines.append(
+                    f"tightness {tightness:g}, seed {seed}, {kind}: {wall_s:.1f} s, {plan.status}; "
+                    f"unserved rates (gaps) {rates}; value {plan.objective:,.2f} ({plan.gap or 0:.1e})"
+                )
     return lines
 
 
@@ -273,6 +326,7 @@ BENCHMARKS: dict[str, Callable[[], list[str]]] = {
         stopped,
         limits,
         explained,
+        scarce_choice,
         startup,
     )
 }

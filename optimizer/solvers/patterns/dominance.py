@@ -1,6 +1,7 @@
 """Options that another of the same server matches in everything that a level counts, each with each.
 
-Takes keys of options (units, and what else counts), gives those that are needed. Nothing here asks a solver.
+Takes a level and options, gives those that are needed, by their keys (units, and what else counts). Nothing
+here asks a solver.
 """
 
 import numpy as np
