@@ -43,6 +43,8 @@ LEAN_CUTS = 0.1
 """Cuts that such a model keeps at a time, in parts of its columns: many that are alike are of no use."""
 LEAST_CUTS = 50
 """Cuts that it keeps at least."""
+SAME_VALUE = 1e-6
+"""Relative distance up to which the value of a point is what HiGHS reports."""
 _OUTCOMES = {
     highspy.HighsModelStatus.kOptimal: Outcome.optimal,
     highspy.HighsModelStatus.kModelEmpty: Outcome.optimal,
@@ -183,6 +185,13 @@ class HighsSession:
         found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
         solution = highs.getSolution()
         x = np.array(solution.col_value) if found else None
+        if x is not None and start is not None:
+            value, reported = float(self._lp.col_cost_ @ x), info.objective_function_value
+            if abs(value - reported) > SAME_VALUE * max(abs(value), 1.0):
+                # HiGHS 1.16.0 may simplify the start to a better point and yet return the start.
+                left_s = max(time_limit_s - run_s, 0.0)
+                again = self._run(None, gap, left_s, simplified=simplified, lean=lean)
+                return replace(again, x=start if again.x is None else again.x, run_s=run_s + again.run_s)
         if x is not None and not relaxed:
             x[self._integer] = np.round(x[self._integer])
         bound = info.objective_function_value if relaxed else info.mip_dual_bound
@@ -238,8 +247,17 @@ class GrowingLp:
         return RunResult(outcome, x, float(value), run_s, row_price=row_price)
 
 
+class _QuietHighs(highspy.Highs):
+    """A HiGHS that prints nothing."""
+
+    def enableCallbacks(self) -> None:  # noqa: N802
+        """Be quiet first: from 1.16.0 on this, which the constructor calls, prints a banner to stdout."""
+        self.silent()
+        super().enableCallbacks()  # type: ignore[no-untyped-call]
+
+
 def _quiet_highs(**options: bool | float) -> highspy.Highs:
-    highs = highspy.Highs()  # type: ignore[no-untyped-call]
+    highs = _QuietHighs()  # type: ignore[no-untyped-call]
     _set(highs, **_FIXED_OPTIONS, **options)
     return highs
 

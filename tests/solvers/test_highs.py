@@ -2,7 +2,11 @@
 
 import itertools
 import random
+import subprocess
+import sys
+from typing import Any
 
+import highspy
 import numpy as np
 import pytest
 from builders import accelerator, random_document, server, system
@@ -77,6 +81,44 @@ def test_limits_and_bounds_hold_from_then_on() -> None:
     assert first.x is not None
     assert second.x is not None
     assert (first.x.tolist(), second.x.tolist()) == ([1.0, 0.0], [1.0, 0.0])
+
+
+class Forgetful(highspy.Highs):
+    """A HiGHS that returns the start for the optimum, as HiGHS 1.16.0 does after it has simplified a start."""
+
+    start: FloatArray | None = None
+
+    def setSolution(self, *arguments: Any) -> highspy.HighsStatus:  # noqa: N802
+        """Remember the start, the last of the arguments."""
+        self.start = arguments[-1]
+        return super().setSolution(*arguments)
+
+    def getSolution(self) -> highspy.HighsSolution:  # noqa: N802
+        """Return the start, if there was one."""
+        solution = super().getSolution()
+        if self.start is not None:
+            solution.col_value = self.start
+        return solution
+
+
+def test_a_point_that_has_not_the_value_that_is_reported_is_not_believed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(highs, "_QuietHighs", Forgetful)
+    start = np.array([1.0, 0.0])
+    result = HighsSession(small_model()).minimise(np.array([-1.0, -2.0]), start, 0.0, 10.0)
+    assert result.x is not None
+    assert (result.outcome, result.bound, result.x.tolist()) == (Outcome.optimal, -2.0, [0.0, 1.0])
+    late = HighsSession(small_model()).minimise(np.array([-1.0, -2.0]), start, 0.0, 0.0)
+    assert late.outcome is Outcome.time_limit
+    assert late.x is not None
+    assert late.x.tolist() == [1.0, 0.0]
+
+
+def test_highs_prints_nothing() -> None:
+    code = "import numpy as np; from optimizer.solvers import highs; highs.GrowingLp(np.zeros(1), np.ones(1))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 def test_an_impossible_model_is_an_outcome_and_no_error() -> None:
