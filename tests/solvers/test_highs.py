@@ -84,7 +84,7 @@ def test_limits_and_bounds_hold_from_then_on() -> None:
 
 
 class Forgetful(highspy.Highs):
-    """A HiGHS that returns the start for the optimum, as HiGHS 1.16.0 does after it has simplified a start."""
+    """A HiGHS that returns the start for the optimum, as HiGHS 1.16.0 does if it simplified the start."""
 
     start: FloatArray | None = None
 
