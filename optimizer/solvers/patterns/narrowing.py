@@ -49,7 +49,7 @@ PACKED_OPTIONS = 3_000
 FEW = 1_500
 """Options in which an answer can be better than the best one up to which the core is left out."""
 MANY = 8_000
-"""The same up to which an answer is looked for that takes a new one of them."""
+"""The same up to which knowing them all costs next to nothing."""
 BRANCHES_SHARE = 0.7
 """Part of a level's time, once the core is solved, that the division into branches may use."""
 UNKNOWN_SHARE = 0.1
