@@ -10,7 +10,7 @@ from optimizer.errors import SolverError
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.formulation import served_in_full
 from optimizer.solvers.known import Known, repaired
-from optimizer.solvers.levels import CHANGES, levels_of, served
+from optimizer.solvers.levels import CHANGES, VALUE, levels_of, served
 from optimizer.solvers.patterns.answers import Incumbent
 from optimizer.solvers.patterns.beside import look_beside
 from optimizer.solvers.patterns.borrowed import Borrowed
@@ -98,6 +98,9 @@ class Run:
         narrowing.bound = max(narrowing.bound, self.proved_before.get(step.measure.name, -np.inf))
         if step.is_service:
             narrowing.bound = max(narrowing.bound, self.borrowed.floor(step))
+        if step.measure.name == VALUE:
+            outside = float(self.problem.none_value[self.columnless].sum())
+            narrowing.bound = max(narrowing.bound, self.least_value - outside)
         elsewhere = self.borrowed.elsewhere(step)
         if elsewhere is not None:
             look_beside(narrowing, elsewhere, self.start_options, deadline)
