@@ -5,6 +5,7 @@ where few servers take many replicas each, and what other solvers than HiGHS get
 """
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -84,8 +85,8 @@ def _solve_mixed(
     """
     limit_s = deadline.left_s
     if known is not None:
-        return _by_either(problem, session, deadline, known)
-    found = _by_either(problem, session, deadline.share(1 - SINGLE_SHARE), None)
+        return _by_either(problem, deadline, known)
+    found = _by_either(problem, deadline.share(1 - SINGLE_SHARE), None)
     if found.status is Status.optimal:
         return found
     options = problem.options.model_copy(update={"heterogeneous": False})
@@ -94,25 +95,26 @@ def _solve_mixed(
     return _not_worse_than(problem, single.replicas, found)
 
 
-def _by_either(
-    problem: Problem, session: SessionFactory, deadline: Deadline, known: Known | None
-) -> Solution:
+def _by_either(problem: Problem, deadline: Deadline, known: Known | None) -> Solution:
     """Choose mixtures by patterns and, for few servers, by numbers of replicas where these prove nothing."""
+    from optimizer.solvers.highs import HighsSession
     from optimizer.solvers.patterns.solve import solve_patterns
+
+    def by_replicas(due: Deadline) -> Solution:
+        # What runs, greedy and what is known are good answers: the proof is what is missing.
+        return solve_milp(problem, partial(HighsSession, lean=True), due, known=known)
 
     followed = len(np.unique(problem.table.server)) <= REPLICAS_TO_SERVERS
     if not followed:
         return solve_patterns(problem, deadline, known)
-    if known is not None and known.by_replicas:
-        best = replace(solve_milp(problem, session, deadline.share(KNOWN_SHARE)), by_replicas=True)
-    else:
-        first = PATTERNS_SHARE if known is None else KNOWN_SHARE
-        found = solve_patterns(problem, deadline, known, serve_by=deadline.share(first))
-        if found.status is Status.optimal or deadline.passed:
-            return found
-        # Not begun from what patterns found in their time: equal answers would depend on the machine.
-        best = _joined(problem, found, solve_milp(problem, session, deadline.share(REPLICAS_SHARE)))
-        best = replace(best, by_replicas=best.status is Status.optimal)
+    first = PATTERNS_SHARE if known is None else KNOWN_SHARE
+    found = solve_patterns(problem, deadline, known, serve_by=deadline.share(first))
+    if found.status is Status.optimal or deadline.passed:
+        return found
+    second = KNOWN_SHARE if known is not None and known.by_replicas else REPLICAS_SHARE
+    # Not begun from what patterns found in their time: equal answers would depend on the machine.
+    best = _joined(problem, found, by_replicas(deadline.share(second)))
+    best = replace(best, by_replicas=best.status is Status.optimal)
     if best.status is Status.optimal or deadline.passed:
         return best
     return replace(_joined(problem, solve_patterns(problem, deadline, known), best), by_replicas=False)

@@ -60,8 +60,14 @@ class HighsSession:
     the time limit starts anew for some algorithms and goes on for others.
     """
 
-    def __init__(self, model: MilpModel) -> None:
-        self._lp = _lp(model)
+    def __init__(self, model: MilpModel, *, lean: bool = False) -> None:
+        """Load a model.
+
+        Args:
+            model: the model.
+            lean: whether HiGHS is to prove more than to find.
+        """
+        self._lp, self._lean = _lp(model), lean
         self._every = np.arange(len(model.lower), dtype=np.int32)
         self._upper, self._integer = model.upper.copy(), model.integer
 
@@ -128,7 +134,6 @@ class HighsSession:
         time_limit_s: float,
         *,
         simplified: bool = True,
-        lean: bool = False,
     ) -> RunResult:
         """Minimise objective·x in one run, whatever the size of the model.
 
@@ -138,13 +143,12 @@ class HighsSession:
             gap: relative distance of value and bound at which to stop.
             time_limit_s: when to stop.
             simplified: whether HiGHS may simplify the model first, in which it does not look at the clock.
-            lean: whether HiGHS is to prove more than to find.
 
         Raises:
             SolverError: HiGHS reports an error, or a status that is no answer.
         """
         self._lp.col_cost_ = objective
-        return self._run(start, gap, time_limit_s, simplified=simplified, lean=lean)
+        return self._run(start, gap, time_limit_s, simplified=simplified)
 
     def _core(self, gap: float, time_limit_s: float) -> tuple[RunResult, RunResult | None]:
         """Solve the relaxation, then the model on its core columns."""
@@ -169,10 +173,9 @@ class HighsSession:
         *,
         relaxed: bool = False,
         simplified: bool = True,
-        lean: bool = False,
     ) -> RunResult:
         highs = _quiet_highs(solve_relaxation=relaxed, mip_rel_gap=gap, time_limit=time_limit_s)
-        if lean:
+        if self._lean and not relaxed:
             cuts = max(int(LEAN_CUTS * len(self._every)), LEAST_CUTS)
             _set(highs, **_LEAN_OPTIONS, mip_pool_soft_limit=cuts)
         if not simplified:
@@ -190,7 +193,7 @@ class HighsSession:
             if abs(value - reported) > SAME_VALUE * max(abs(value), 1.0):
                 # HiGHS 1.16.0 may simplify the start to a better point and yet return the start.
                 left_s = max(time_limit_s - run_s, 0.0)
-                again = self._run(None, gap, left_s, simplified=simplified, lean=lean)
+                again = self._run(None, gap, left_s, simplified=simplified)
                 return replace(again, x=start if again.x is None else again.x, run_s=run_s + again.run_s)
         if x is not None and not relaxed:
             x[self._integer] = np.round(x[self._integer])

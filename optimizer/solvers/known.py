@@ -10,8 +10,8 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.solvers.greedy import greedy_replicas
-from optimizer.solvers.levels import served
-from optimizer.solvers.problem import Level, Problem, units_used
+from optimizer.solvers.levels import VALUE, served
+from optimizer.solvers.problem import Level, Problem, ServiceLevel, units_used
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,24 @@ class Known:
     restricts: bool = False
     """Whether every answer of the problem at hand is one of the other, so that its bounds hold."""
     by_replicas: bool = False
-    """Whether numbers of replicas come first, as problems like the one at hand are proved by them."""
+    """Whether many patterns are left to numbers of replicas, which prove problems like the one at hand."""
     with_less: Problem | None = None
     """The other problem, if the one at hand differs in that some candidates of it carry more."""
+
+    def left_of(self, level: ServiceLevel) -> float:
+        """Return what the answer leaves unserved of a level, in its steps."""
+        return float(level.weight[self.left_out].sum())
+
+    def least_of(self, level: ServiceLevel) -> float:
+        """Return what no answer of the other problem is below at a level, in its steps; 0 without a proof."""
+        proved = any(each.name == level.name and each.is_proved(0.0) for each in self.levels)
+        return self.left_of(level) if proved else 0.0
+
+    @property
+    def least_value(self) -> float:
+        """What the value of no answer of the other problem is below that is as good at the levels before."""
+        bound = next(level.bound for level in self.levels if level.name == VALUE)
+        return -np.inf if bound is None else bound
 
     def carried_before(self, problem: Problem) -> FloatArray:
         """Return what a replica of each candidate carries in the other problem [requests/s], shape (C,).

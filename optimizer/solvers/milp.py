@@ -4,7 +4,7 @@ Takes a `Problem`, writes it as a model, and has a solver minimise the levels. W
 counted again here in integers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +14,7 @@ from optimizer.errors import SolverError
 from optimizer.solvers.bounds import least_values
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.formulation import Formulation, formulate, served_in_full
+from optimizer.solvers.known import Known, repaired
 from optimizer.solvers.levels import (
     CHANGES,
     VALUE,
@@ -25,7 +26,15 @@ from optimizer.solvers.levels import (
     value_slack,
 )
 from optimizer.solvers.model import MilpModel, Outcome, RunResult, Session
-from optimizer.solvers.problem import Level, Problem, Solution, Status, gap_target, units_used
+from optimizer.solvers.problem import (
+    Level,
+    Problem,
+    ServiceLevel,
+    Solution,
+    Status,
+    gap_target,
+    units_used,
+)
 from optimizer.solvers.room import with_more_room
 from optimizer.solvers.seeds import best_seed, in_columns
 
@@ -44,6 +53,7 @@ def solve_milp(
     seed: IntArray | None = None,
     *,
     to_prove: bool = False,
+    known: Known | None = None,
 ) -> Solution:
     """Choose candidates within the capacities, level by level; never worse than what runs, or than greedy.
 
@@ -54,6 +64,7 @@ def solve_milp(
         seed: an answer of one pool per server to start from, shape (C,); none: the better of what runs now
             and the greedy plan.
         to_prove: whether an answer without a proof is of no use: a level may then take all the time.
+        known: the answer to a problem that differs in one thing, to begin from if it is better.
 
     Raises:
         SolverError: the solver failed, or what it returned breaks a limit.
@@ -63,9 +74,12 @@ def solve_milp(
     if not len(formulation.columns):
         replicas = np.zeros(len(problem.table), np.int64)
         return Solution(replicas, Status.optimal, "milp", levels_of(problem, replicas, proved=True))
-    if seed is None:
-        seed = best_seed(problem)
-    return _Run(problem, formulation, session(formulation.model), deadline, seed, to_prove=to_prove).solve()
+    seeds = [best_seed(problem) if seed is None else seed]
+    if known is not None:
+        as_known = repaired(problem, known.replicas)
+        seeds.insert(0 if is_better(problem, as_known, seeds[0]) else 1, as_known)
+    run = _Run(problem, formulation, session(formulation.model), deadline, seeds, known, to_prove=to_prove)
+    return run.solve()
 
 
 class _Run:
@@ -77,33 +91,38 @@ class _Run:
         formulation: Formulation,
         session: Session,
         deadline: Deadline,
-        seed: IntArray,
+        seeds: Sequence[IntArray],
+        known: Known | None,
         *,
         to_prove: bool,
     ) -> None:
         self.problem, self.formulation, self.session = problem, formulation, session
-        self.to_prove = to_prove
+        self.to_prove, self.known = to_prove, known
+        self.follows = known is not None and known.restricts
+        """Whether the levels so far are as a problem has them of which this one is a part."""
         self.gap = gap_target(problem.options, len(formulation.columns))
         self.deadline = deadline
         self.service = problem.service
         self.columnless = ~np.isin(np.arange(len(problem.priority)), formulation.servers)
-        self.best = self._first_point(seed)
+        self.best = self._first_point(seeds)
         self.levels: list[Level] = []
         self.proved = True
         self.all_served = False
 
-    def _first_point(self, seed: IntArray) -> FloatArray:
-        """Return the point of the seed; of nothing, which is always possible, if the model refuses it."""
-        point = self.formulation.point(self.problem, in_columns(self.formulation.columns, self.problem, seed))
-        if self.formulation.model.holds(point):
-            return point
-        return self.formulation.point(self.problem, np.zeros(len(self.problem.table), np.int64))
+    def _first_point(self, seeds: Sequence[IntArray]) -> FloatArray:
+        """Return the point of a seed; of nothing, which is always possible, if the model refuses them all."""
+        problem, formulation = self.problem, self.formulation
+        for seed in seeds:
+            point = formulation.point(problem, in_columns(formulation.columns, problem, seed))
+            if formulation.model.holds(point):
+                return point
+        return formulation.point(problem, np.zeros(len(problem.table), np.int64))
 
     def solve(self) -> Solution:
         """Minimise every level in its order."""
-        if not self._serve_everything():
+        if self._must_leave_out() or not self._serve_everything():
             self._serve_by_level()
-            self._note_value(self._minimise(self.formulation.value))
+            self._note_value(self._minimise(self.formulation.value, self._least_value()))
         self._minimise_changes()
         return self._solution()
 
@@ -118,19 +137,36 @@ class _Run:
         kept = len(self.formulation.keeping) > 0
         return bool(kept or np.ptp(changed[:n]) > 0 or (not self.all_served and np.ptp(unserved) > 0))
 
+    def _must_leave_out(self) -> bool:
+        """Whether it is known that not all servers can be served that have a column."""
+        return any(self._least_of(level) > 0 for level in self.service)
+
+    def _known_serves_as_much(self) -> bool:
+        """Whether the known answer leaves out the servers without a column, and no others."""
+        known, left = self.known, self.columnless
+        return known is not None and all(x.weight[left].sum() == known.left_of(x) for x in self.service)
+
+    def _least_of(self, level: ServiceLevel) -> float:
+        """Return what a level leaves unserved at least, beside the servers without a column."""
+        if self.known is None or not self.follows:
+            return 0.0
+        return max(self.known.least_of(level) - float(level.weight[self.columnless].sum()), 0.0)
+
     def _serve_everything(self) -> bool:
         """Minimise the value with every server served; if that is possible it settles all service levels."""
         formulation = self.formulation
         self.all_served = not self.best[formulation.unserved].any()
         self.session.set_upper(formulation.unserved, 0.0)
         if self.all_served:
-            result = self._minimise(formulation.value, levels_left=3)
+            self.follows &= self._known_serves_as_much()
+            result = self._minimise(formulation.value, self._least_value(), levels_left=3)
         else:
             result = self._run(formulation.value, None, levels_left=3)
             if result.x is None:
                 self.session.set_upper(formulation.unserved, 1.0)
                 return False
             self.best, self.all_served = result.x, True
+            self.follows &= self._known_serves_as_much()
             self.proved &= result.outcome is Outcome.optimal
         for level in self.service:
             lost = float(level.weight[self.columnless].sum() * level.unit)
@@ -145,8 +181,9 @@ class _Run:
             lost = float(level.weight[self.columnless].sum())
             value = bound = 0.0
             if objective.any():
-                value, bound = self._minimise_whole(objective, least=0.0)
+                value, bound = self._minimise_whole(objective, self._least_of(level))
                 self.session.add_limit(objective, value + WHOLE_TOLERANCE)
+            self.follows &= self.known is not None and value + lost == self.known.left_of(level)
             self.levels.append(Level(level.name, (value + lost) * level.unit, (bound + lost) * level.unit))
 
     def _note_value(self, result: RunResult) -> None:
@@ -161,7 +198,11 @@ class _Run:
         """Return what the value would be if every server had its least: a bound that needs no solver."""
         formulation = self.formulation
         least = least_values(self.problem, formulation.columns, all_served=self.all_served)
-        return float(least.sum()) - formulation.value_offset
+        bound = float(least.sum()) - formulation.value_offset
+        if self.known is None or not self.follows:
+            return bound
+        outside = value_of(self.problem, self._replicas()) - float(formulation.value @ self.best)
+        return max(bound, self.known.least_value - outside)
 
     def _minimise_changes(self) -> None:
         objective = self.formulation.changed
@@ -175,13 +216,19 @@ class _Run:
 
     def _minimise_whole(self, objective: FloatArray, least: float) -> tuple[float, float]:
         """Minimise an integer level, at least `least`; return its value and bound, both integers."""
-        result = self._minimise(objective)
+        result = self._minimise(objective, least)
         value = float(np.round(objective @ self.best))
         bound = float(np.ceil(result.bound - 1e-6)) if result.bound > least else least
         return value, min(bound, value)
 
-    def _minimise(self, objective: FloatArray, levels_left: int | None = None) -> RunResult:
-        """Minimise one level; where the solver finds nothing better the best point so far is kept."""
+    def _minimise(self, objective: FloatArray, least: float, levels_left: int | None = None) -> RunResult:
+        """Minimise one level; where the solver finds nothing better the best point so far is kept.
+
+        No solver is asked where that is as good as any answer can be.
+        """
+        value = float(objective @ self.best)
+        if value - least <= ROUNDING * max(1.0, abs(value)):
+            return RunResult(Outcome.optimal, None, least, 0.0)
         left = len(self.service) + 1 + self._changes_vary - len(self.levels)
         result = self._run(objective, self.best, left if levels_left is None else levels_left)
         if result.x is not None and self._is_better(objective, result.x):

@@ -20,6 +20,8 @@ from optimizer.tabulation import SECONDS_PER_MINUTE
 GAP_FREE_COLUMNS = 2000
 """Models of up to this many columns are solved to optimality by default; larger ones to `DEFAULT_GAP`."""
 DEFAULT_GAP = 1e-4
+ROUNDING = 1e-9
+"""Relative distance of value and bound that is rounding."""
 RATE_UNIT_RPM = 1e-3
 """Loads are rounded to integer multiples of this unit [requests/min]."""
 MAX_WHOLE_RATE = 1e9
@@ -56,6 +58,10 @@ class Level:
         return (
             max(self.value - self.bound, 0.0) / max(abs(self.value), 1e-9) if self.value > self.bound else 0.0
         )
+
+    def is_proved(self, gap: float) -> bool:
+        """Return whether value and bound are as near as they have to be."""
+        return self.gap is not None and self.gap <= max(gap, ROUNDING)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -12,10 +12,16 @@ from optimizer import Plan, System, find_candidates, load_system, solve
 from optimizer.candidates import Candidates
 from optimizer.generate import generate_system
 from optimizer.solvers import known as of_known
+from optimizer.solvers.deadline import Deadline
+from optimizer.solvers.exact import solve_exactly
+from optimizer.solvers.highs import HighsSession
 from optimizer.solvers.known import Known, repaired
+from optimizer.solvers.levels import levels_of, served
+from optimizer.solvers.milp import solve_milp
 from optimizer.solvers.patterns.dominance import unmatched
 from optimizer.solvers.patterns.solve import solve_patterns
 from optimizer.solvers.problem import Problem, Solution, Status, build_problem, units_used
+from optimizer.solvers.seeds import best_seed
 from optimizer.studies.explanation.before import Before
 from optimizer.studies.explanation.resolving import on_accelerators, with_units
 from optimizer.studies.explanation.targets import relaxed, target_ms, targets_of_servers
@@ -74,11 +80,18 @@ def assert_what_is_known_changes_no_answer(system: System) -> None:
     for candidates, restricts, carries_more in questions(asked, plan):
         problem = build_problem(candidates)
         known = before.known(problem, restricts=restricts, carries_more=carries_more)
-        assert_same(solve_patterns(problem, known=known), solve_patterns(problem))
+        plain = solve_patterns(problem)
+        assert known is not None
+        assert_same(solve_patterns(problem, known=known), plain)
+        assert_same(solve_milp(problem, HighsSession, known=known), plain)
+        lean, hurried = partial(HighsSession, lean=True), replace(known, by_replicas=True)
+        assert_same(solve_milp(problem, lean), plain)
+        due = Deadline.after(60)
+        assert_same(solve_exactly(problem, HighsSession, due, with_patterns=True, known=hurried), plain)
 
 
 @pytest.mark.parametrize(
-    ("make", "seed"), [(odd_system, s) for s in range(10)] + [(scarce_system, s) for s in (0, 3)]
+    ("make", "seed"), [(odd_system, s) for s in (*range(10), 54)] + [(scarce_system, s) for s in (0, 3)]
 )
 def test_what_is_known_changes_no_answer(make: Make, seed: int) -> None:
     assert_what_is_known_changes_no_answer(make(seed))
@@ -91,6 +104,22 @@ def test_what_is_known_changes_no_answer(make: Make, seed: int) -> None:
 )
 def test_what_is_known_changes_no_answer_of_many_more(make: Make, seed: int) -> None:
     assert_what_is_known_changes_no_answer(make(seed))
+
+
+@pytest.mark.parametrize(("seed", "worse_from"), [(0, 2), (1, 2), (2, 3)])
+def test_what_is_known_without_a_proof_is_not_believed(seed: int, worse_from: int) -> None:
+    problem = a_problem(seed)
+    plain, greedy = solve_patterns(problem), levels_of(problem, best_seed(problem), proved=True)
+    rate = f"priority {worse_from}: unserved rate"
+    assert plain.level(rate).value < next(level.value for level in greedy if level.name == rate)
+    kept = np.where(problem.priority[problem.table.server] < worse_from, plain.replicas, 0)
+    levels = tuple(
+        level if level.value == other.value else replace(level, bound=other.value - 100.0)
+        for level, other in zip(levels_of(problem, kept, proved=True), plain.levels, strict=True)
+    )
+    known = Known(kept, ~served(problem, kept), levels, restricts=True)
+    assert_same(solve_milp(problem, HighsSession, seed=best_seed(problem), known=known), plain)
+    assert_same(solve_patterns(problem, known=known), plain)
 
 
 def a_problem(seed: int) -> Problem:

@@ -421,7 +421,7 @@ def test_the_document_is_the_same_from_its_own_json(options: dict[str, Any]) -> 
 
 
 def test_a_question_that_is_not_solved_in_time_has_an_interval() -> None:
-    source = scarce(0)
+    source = scarce(2)
     found, whole = explain(source, time_limit_s=1e-6), explain(source)
     assert found.plan.status == "feasible"
     assert all(item.shadow_price_cents_per_h is None for item in found.types)

@@ -70,7 +70,7 @@ def _bound_with(level: Narrowing, new: IntArray, start: IntArray, deadline: Dead
     relaxed = relax(level.program, pool, start, deadline)
     if relaxed is None:
         return -np.inf
-    among = Narrowing(level.program, pool, relaxed, best, level.target)
+    among = Narrowing(level.program, pool, relaxed, best, level.target, level.most)
     among.branch(start, deadline)
     among.rooms(deadline)
     level.take_over(best.replicas)

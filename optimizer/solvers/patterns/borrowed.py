@@ -9,9 +9,7 @@ from optimizer.solvers.patterns.beside import Elsewhere
 from optimizer.solvers.patterns.options import Options
 from optimizer.solvers.patterns.parts import Parts
 from optimizer.solvers.patterns.steps import Step
-from optimizer.solvers.problem import Level, Problem
-
-ROUNDING = 1e-9
+from optimizer.solvers.problem import Problem
 
 
 class Borrowed:
@@ -44,7 +42,7 @@ class Borrowed:
     def _least(self, step: Step, known: Known) -> float:
         """Return what the answers of the known problem leave unserved at least; 0 if that is not proved."""
         names = {level.name for level in (step.rate, step.count) if level is not None}
-        if not all(is_proved(level, 0.0) for level in known.levels if level.name in names):
+        if not all(level.is_proved(0.0) for level in known.levels if level.name in names):
             return 0.0
         return max(self._left(step, known), 0.0)
 
@@ -64,9 +62,7 @@ class Borrowed:
         if known is None or known.with_less is None or not self.follows:
             return None
         if step.measure.name == VALUE:
-            bound = next(level.bound for level in known.levels if level.name == VALUE)
-            outside = float(self.problem.none_value[self.columnless].sum())
-            floor = -np.inf if bound is None else bound - outside
+            floor = known.least_value - float(self.problem.none_value[self.columnless].sum())
         elif step.is_service:
             floor = self._least(step, known)
         else:
@@ -79,8 +75,3 @@ class Borrowed:
         carried = (options.count * np.where(used, self._carried[row], 0.0)).sum(axis=1)
         mine = options.served & self._changed[options.server]
         return np.asarray(mine & (carried < self.problem.load_rps[options.server]), np.bool_)
-
-
-def is_proved(level: Level, gap: float) -> bool:
-    """Return whether value and bound of a level are as near as they have to be."""
-    return level.gap is not None and level.gap <= max(gap, ROUNDING)

@@ -70,7 +70,19 @@ class Narrowing:
         relaxed: Relaxed,
         incumbent: Incumbent,
         target: Target,
+        most: int = MOST_FOUND,
     ) -> None:
+        """Begin with what a relaxation says.
+
+        Args:
+            program: the level.
+            pool: the options.
+            relaxed: the relaxation of the level.
+            incumbent: the best answer.
+            target: how near the bound has to come.
+            most: patterns that are looked for at most.
+        """
+        self.most = most
         self.program, self.pool = program, pool
         self.incumbent, self.target = incumbent, target
         self.small = len(program.servers) <= FEW_SERVERS
@@ -293,6 +305,7 @@ class Narrowing:
 
     def _enumerate(self, room: float, most: int = MOST_FOUND, of: BoolArray | None = None) -> bool:
         """Add every pattern of at most that reduced cost, of some servers or all; return if that could be."""
+        most = min(most, self.most)
         if not len(self.pool.cases.server) or self.floor + room <= self.known:
             return True
         if self.floor + room >= self.unknown and most <= self.unknown_most:
@@ -327,14 +340,12 @@ class Narrowing:
             own = self.incumbent.chosen[mine]
             options = np.union1d(options, own)
             start = np.isin(options, own).astype(np.float64)
-        session = HighsSession(self.program.model(self.pool.options.take(options)))
+        session = HighsSession(self.program.model(self.pool.options.take(options)), lean=lean)
         simplified = len(options) <= SIMPLIFIED * len(self.program.servers)
         gap = self.target.gap / 2
         if self.feasible and self.value:
             gap = self.target.distance(self.value) / abs(self.value) / 2
-        result = session.solve_at_once(
-            self.weight[options], start, gap, time_s, simplified=simplified, lean=lean
-        )
+        result = session.solve_at_once(self.weight[options], start, gap, time_s, simplified=simplified)
         self.covered = options
         self.covered_bound = np.inf if result.outcome is Outcome.infeasible else result.bound
         if result.x is not None:

@@ -15,11 +15,12 @@ from optimizer.solvers.patterns.answers import Incumbent
 from optimizer.solvers.patterns.beside import look_beside
 from optimizer.solvers.patterns.borrowed import Borrowed
 from optimizer.solvers.patterns.branching import Branch, over_of
-from optimizer.solvers.patterns.narrowing import Narrowing
+from optimizer.solvers.patterns.narrowing import MANY, Narrowing
 from optimizer.solvers.patterns.parts import Parts, parts_of
 from optimizer.solvers.patterns.pool import Exclusion, pool_of
 from optimizer.solvers.patterns.program import Pin, Program
 from optimizer.solvers.patterns.relaxation import Relaxed, relax
+from optimizer.solvers.patterns.search import MOST_FOUND
 from optimizer.solvers.patterns.steps import Step
 from optimizer.solvers.patterns.target import Target
 from optimizer.solvers.problem import Level, Problem, Solution, Status, gap_target, units_used
@@ -39,6 +40,8 @@ class Run:
     ) -> None:
         self.problem, self.deadline, self.known = problem, deadline, known
         self.serve_by = serve_by
+        self.hurried = serve_by is not None and known is not None and known.by_replicas
+        """Whether levels of service with many patterns are left to numbers of replicas."""
         self.parts: Parts = parts_of(problem)
         self.pool = pool_of(problem, self.parts)
         self.incumbent = Incumbent(problem, self.pool, best_seed(problem))
@@ -92,9 +95,9 @@ class Run:
         guide: Branch | None = None,
     ) -> Narrowing:
         """Search for the best answer of a level, as far as its relaxation leaves it open."""
-        narrowing = Narrowing(
-            program, self.pool, relaxed, self.incumbent, Target(self.gap, step.step, step.multiple)
-        )
+        target = Target(self.gap, step.step, step.multiple)
+        most = MANY if self.hurried and step.is_service else MOST_FOUND
+        narrowing = Narrowing(program, self.pool, relaxed, self.incumbent, target, most)
         narrowing.bound = max(narrowing.bound, self.proved_before.get(step.measure.name, -np.inf))
         if step.is_service:
             narrowing.bound = max(narrowing.bound, self.borrowed.floor(step))

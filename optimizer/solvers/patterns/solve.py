@@ -7,7 +7,6 @@ from optimizer.solvers.bounds import least_values
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.known import Known
 from optimizer.solvers.levels import CHANGES, VALUE, levels_of, value_of, value_slack
-from optimizer.solvers.patterns.borrowed import is_proved
 from optimizer.solvers.patterns.changes import least_changes
 from optimizer.solvers.patterns.parts import parts_of
 from optimizer.solvers.patterns.program import Measure, Pin
@@ -20,6 +19,8 @@ LEVEL_SHARE = 0.4
 """Part of the time left that a level of service may use that others follow."""
 LAST_SHARE = 0.5
 """The same for the last of them."""
+VALUE_SHARE = 0.9
+"""The same for the value: without its proof the number of changes after it says little."""
 
 
 def solve_patterns(
@@ -95,8 +96,8 @@ def _as_known(run: Run) -> bool:
         else:
             run.hold(Pin(Measure(level.name, level.weight), most + WHOLE_TOLERANCE))
         run.bounds[level.name] = -np.inf if floor.bound is None else floor.bound
-        run.proved &= is_proved(floor, run.gap)
-    run.least_value = next(level.bound for level in known.levels if level.name == VALUE) or -np.inf
+        run.proved &= floor.is_proved(run.gap)
+    run.least_value = known.least_value
     return _value(run, believing=True) and _changes(run) and _is_as_known(run)
 
 
@@ -111,7 +112,7 @@ def _is_as_known(run: Run) -> bool:
 def _value(run: Run, *, believing: bool) -> bool:
     """Minimise the value."""
     program = run.program(Step(Measure(VALUE, np.zeros(run.servers), on_value=1.0), 0.0))
-    deadline = run.deadline.share(2 / 3 if _changes_vary(run) else 1.0)
+    deadline = run.deadline.share(VALUE_SHARE if _changes_vary(run) else 1.0)
     relaxed = run.relaxed(program, deadline)
     if relaxed is None:
         value, bound = run.incumbent.of_level(program.measure.of(run.pool.options)), -np.inf

@@ -23,7 +23,7 @@ from optimizer.solvers.problem import Level, Problem, Solution, Status, build_pr
 from optimizer.solvers.saturation import share_leftover
 
 PROVED_BY_REPLICAS = 2
-"""Answers proved by numbers of replicas, more than by patterns, from which on these come first."""
+"""Answers proved by numbers of replicas from which on they are asked as soon as patterns are many."""
 SAME = 1e-9
 """Relative difference of two values of a level that is rounding."""
 
@@ -37,7 +37,7 @@ class Before:
         """Levels of which the optimum can only be worse where something is taken away."""
         self._multipliers: dict[str, Multipliers] = {}
         self._by_replicas = {True: 0, False: 0}
-        """Answers that numbers of replicas proved less those that patterns did, by whether they restrict."""
+        """Answers that numbers of replicas proved and patterns did not, by whether they restrict."""
 
     @cached_property
     def problem(self) -> Problem:
@@ -86,8 +86,7 @@ class Before:
 
     def note(self, solution: Solution, *, restricts: bool) -> None:
         """Note which formulation proved the answer to a question, for those of its kind that follow."""
-        if solution.status is Status.optimal:
-            self._by_replicas[restricts] += 1 if solution.by_replicas else -1
+        self._by_replicas[restricts] += solution.by_replicas
 
     # --- without a solve ---------------------------------------------------------------------------------
 

@@ -16,6 +16,8 @@ from optimizer.studies.explanation.units import explain_types, unit_questions
 
 QUESTIONS_SHARE = 0.9
 """Part of the time left for what servers, units and targets cost, where a repair is sought as well."""
+ALONE_SHARE = 0.97
+"""The same where none is."""
 
 
 def explain(system: System, server: str | None = None, **options: object) -> Explanation:
@@ -45,12 +47,12 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
     plan, candidates = solve(system, deadline=inquiry.deadline.share(0.5)), find_candidates(system)
     names = list(system.servers)
     servers = list(range(len(names))) if server is None else [names.index(server)]
-    needs_repair = server is None or any(item.server == server for item in plan.unserved)
+    needs_repair = any(server is None or item.server == server for item in plan.unserved)
     before = Before(candidates, plan)
     of_servers = server_questions(before, servers, in_depth=server is not None)
     of_units = unit_questions(before) if server is None else {}
     of_targets = target_questions(before, servers)
-    asked = inquiry.part(QUESTIONS_SHARE if needs_repair else 1.0)
+    asked = inquiry.part(QUESTIONS_SHARE if needs_repair else ALONE_SHARE)
     answers = answered(before, {**of_targets, **of_servers, **of_units}, asked)
     alternatives = settled(before, {key: answers[key] for key in of_servers}, inquiry.part(1 / 3))
     units = {key: answers[key] for key in of_units}
