@@ -14,10 +14,11 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.levels import VALUE
 from optimizer.solvers.patterns.branching import Tree, over_of
 from optimizer.solvers.patterns.cuts import tightened
-from optimizer.solvers.patterns.narrowing import Narrowing
+from optimizer.solvers.patterns.narrowing import MANY, Narrowing
 from optimizer.solvers.patterns.pool import Below, Pool, reduced_costs
 from optimizer.solvers.patterns.program import Cut, Measure, Program
 from optimizer.solvers.patterns.run import Run
+from optimizer.solvers.patterns.search import MOST_FOUND
 from optimizer.solvers.patterns.steps import Step, service_steps
 from optimizer.solvers.patterns.target import Target
 from optimizer.solvers.problem import build_problem
@@ -179,6 +180,29 @@ def test_a_room_of_too_many_patterns_is_searched_again_only_for_more(monkeypatch
     assert narrowing._enumerate(30.0, 50)
     assert narrowing._enumerate(400.0)
     assert len(searches) == 3
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_no_more_patterns_are_looked_for_than_there_is_time_for(
+    few: bool,  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run, wanted = scarce_run(), []
+    program = run.program(Step(Measure(VALUE, np.zeros(run.servers), on_value=1.0), 0.0))
+    relaxed = run.relaxed(program, NO_LIMIT)
+    assert relaxed is not None
+    narrowing = Narrowing(program, run.pool, relaxed, run.incumbent, Target(1e-4, 1.0))
+    narrowing.small = few
+
+    def noted(_room: float, most: int = MOST_FOUND, _of: object = None) -> bool:
+        wanted.append(most)
+        return False
+
+    monkeypatch.setattr(narrowing, "_enumerate", noted)
+    narrowing.branch(run.start_options, Deadline.after(0.1))
+    narrowing.rooms(Deadline.after(0.1))
+    assert wanted
+    assert max(wanted) <= MANY
 
 
 def test_no_search_follows_the_prices_of_cuts() -> None:

@@ -55,7 +55,7 @@ BRANCHES_SHARE = 0.7
 UNKNOWN_SHARE = 0.1
 """Part of that time for a division without all options, before more of them are looked for."""
 KNOWN_PER_S = 50_000
-"""Options that are worth knowing for each second of it, to divide a level over these alone."""
+"""Options that are worth knowing for each second that is left: no search looks at the clock."""
 MOST_BRANCHES = 8
 """Branches whose options are told apart; of more, those of the whole level are taken."""
 
@@ -192,7 +192,7 @@ class Narrowing:
             tree = Tree(self.root, self.pool, start, cutoff)
             tree.grow(deadline.share(UNKNOWN_SHARE))
             if tree.branches and self.small:
-                options = self.options_of_better(int(KNOWN_PER_S * deadline.left_s))
+                options = self.options_of_better(_worth_knowing(deadline))
             if options is None:
                 tree.grow(deadline)
                 return tree
@@ -208,11 +208,11 @@ class Narrowing:
         """Return all options of answers that are better by enough; none: they are too many to know them.
 
         Args:
-            most: options from which on they are too many, within limits.
+            most: options from which on they are too many.
             of: servers whose options are wanted, shape (S,); none: of all.
         """
         wanted = self._wanted()
-        if not self._enumerate(wanted, int(np.clip(most, MANY, MOST_FOUND)), of):
+        if not self._enumerate(wanted, most, of):
             return None
         return np.flatnonzero(self.reduced <= wanted)
 
@@ -232,7 +232,7 @@ class Narrowing:
             room = min(wanted, self._room_of(size))
             if self.floor + room <= self.bound:
                 continue
-            complete = self._enumerate(room)
+            complete = self._enumerate(room, _worth_knowing(deadline))
             time_s = deadline.left_s * (STEP_SHARE if room < wanted else 1.0)
             every = self._essential(np.flatnonzero(self.reduced <= room))
             options = self._nearest(every, int(min(MOST_OPTIONS, OPTIONS_PER_S * time_s)))
@@ -273,7 +273,7 @@ class Narrowing:
         if self.proved or deadline.passed or not self.feasible:
             return True
         wanted = self._wanted()
-        if not self._enumerate(wanted):
+        if not self._enumerate(wanted, _worth_knowing(deadline)):
             return False
         options = self._essential(np.flatnonzero(self.reduced <= wanted))
         if len(options) <= PACKED_OPTIONS:
@@ -365,3 +365,8 @@ class Narrowing:
         self.feasible = self._holds()
         if self.feasible:
             self.value = self.incumbent.of_level(self.weight)
+
+
+def _worth_knowing(deadline: Deadline) -> int:
+    """Return how many options there is time for."""
+    return int(np.clip(KNOWN_PER_S * deadline.left_s, MANY, MOST_FOUND))
