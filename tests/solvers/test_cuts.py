@@ -199,8 +199,8 @@ def test_no_more_patterns_are_looked_for_than_there_is_time_for(
         return False
 
     monkeypatch.setattr(narrowing, "_enumerate", noted)
-    narrowing.branch(run.start_options, Deadline.after(0.1))
-    narrowing.rooms(Deadline.after(0.1))
+    narrowing.branch(run.start_options, Deadline.after(0.04))
+    narrowing.rooms(Deadline.after(0.04))
     assert wanted
     assert max(wanted) <= MANY
 

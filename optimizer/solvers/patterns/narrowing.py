@@ -55,7 +55,9 @@ BRANCHES_SHARE = 0.7
 UNKNOWN_SHARE = 0.1
 """Part of that time for a division without all options, before more of them are looked for."""
 KNOWN_PER_S = 50_000
-"""Options that are worth knowing for each second that is left: no search looks at the clock."""
+"""Options that are worth knowing for each second of it, to divide a level over these alone."""
+SEARCHED_PER_S = 120_000
+"""Options that are looked for, for each second that is left: no search looks at the clock."""
 MOST_BRANCHES = 8
 """Branches whose options are told apart; of more, those of the whole level are taken."""
 
@@ -192,7 +194,7 @@ class Narrowing:
             tree = Tree(self.root, self.pool, start, cutoff)
             tree.grow(deadline.share(UNKNOWN_SHARE))
             if tree.branches and self.small:
-                options = self.options_of_better(_worth_knowing(deadline))
+                options = self.options_of_better(_in_time(KNOWN_PER_S, deadline))
             if options is None:
                 tree.grow(deadline)
                 return tree
@@ -232,7 +234,7 @@ class Narrowing:
             room = min(wanted, self._room_of(size))
             if self.floor + room <= self.bound:
                 continue
-            complete = self._enumerate(room, _worth_knowing(deadline))
+            complete = self._enumerate(room, _in_time(SEARCHED_PER_S, deadline))
             time_s = deadline.left_s * (STEP_SHARE if room < wanted else 1.0)
             every = self._essential(np.flatnonzero(self.reduced <= room))
             options = self._nearest(every, int(min(MOST_OPTIONS, OPTIONS_PER_S * time_s)))
@@ -273,7 +275,7 @@ class Narrowing:
         if self.proved or deadline.passed or not self.feasible:
             return True
         wanted = self._wanted()
-        if not self._enumerate(wanted, _worth_knowing(deadline)):
+        if not self._enumerate(wanted, _in_time(SEARCHED_PER_S, deadline)):
             return False
         options = self._essential(np.flatnonzero(self.reduced <= wanted))
         if len(options) <= PACKED_OPTIONS:
@@ -367,6 +369,6 @@ class Narrowing:
             self.value = self.incumbent.of_level(self.weight)
 
 
-def _worth_knowing(deadline: Deadline) -> int:
-    """Return how many options there is time for."""
-    return int(np.clip(KNOWN_PER_S * deadline.left_s, MANY, MOST_FOUND))
+def _in_time(per_s: float, deadline: Deadline) -> int:
+    """Return how many options there is time for, at so many for each second."""
+    return int(np.clip(per_s * deadline.left_s, MANY, MOST_FOUND))
