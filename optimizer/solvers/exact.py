@@ -34,8 +34,6 @@ PATTERNS_SHARE = 0.6
 """Part of the time left in which patterns have to prove the service, or numbers of replicas come next."""
 KNOWN_SHARE = 0.8
 """The same where the answer to a problem that differs in one thing is known, which patterns make use of."""
-ROUNDING = 1e-9
-"""Relative distance of value and bound that is rounding."""
 REPLICAS_SHARE = 0.5
 """Part of the time left that numbers of replicas get then, before patterns get the rest."""
 
@@ -159,5 +157,5 @@ def _joined(problem: Problem, first: Solution, second: Solution) -> Solution:
         bound = min(max(known), level.value) if known else None
         levels.append(Level(level.name, level.value, bound))
         runs = [run for run in runs if run.levels[i].value <= level.value * (1 + 1e-9) + 1e-9]
-    proved = all(level.gap is not None and level.gap <= ROUNDING for level in levels)
+    proved = all(level.is_proved(0.0) for level in levels)
     return replace(best, levels=tuple(levels), status=Status.optimal if proved else best.status)

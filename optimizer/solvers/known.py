@@ -31,14 +31,14 @@ class Known:
     with_less: Problem | None = None
     """The other problem, if the one at hand differs in that some candidates of it carry more."""
 
-    def left_of(self, level: ServiceLevel) -> float:
-        """Return what the answer leaves unserved of a level, in its steps."""
-        return float(level.weight[self.left_out].sum())
+    def left_of(self, weight: FloatArray) -> float:
+        """Return the sum of a weight of servers, shape (S,), that the answer does not serve."""
+        return float(weight[self.left_out].sum())
 
     def least_of(self, level: ServiceLevel) -> float:
         """Return what no answer of the other problem is below at a level, in its steps; 0 without a proof."""
         proved = any(each.name == level.name and each.is_proved(0.0) for each in self.levels)
-        return self.left_of(level) if proved else 0.0
+        return self.left_of(level.weight) if proved else 0.0
 
     @property
     def least_value(self) -> float:

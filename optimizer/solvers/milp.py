@@ -27,6 +27,7 @@ from optimizer.solvers.levels import (
 )
 from optimizer.solvers.model import MilpModel, Outcome, RunResult, Session
 from optimizer.solvers.problem import (
+    ROUNDING,
     Level,
     Problem,
     ServiceLevel,
@@ -40,8 +41,6 @@ from optimizer.solvers.seeds import best_seed, in_columns
 
 WHOLE_TOLERANCE = 0.5
 """Slack of a pinned integer level: half a unit, far from the solver's own tolerance."""
-ROUNDING = 1e-9
-"""Relative distance of value and bound that is rounding."""
 
 SessionFactory = Callable[[MilpModel], Session]
 
@@ -144,7 +143,9 @@ class _Run:
     def _known_serves_as_much(self) -> bool:
         """Whether the known answer leaves out the servers without a column, and no others."""
         known, left = self.known, self.columnless
-        return known is not None and all(x.weight[left].sum() == known.left_of(x) for x in self.service)
+        return known is not None and all(
+            x.weight[left].sum() == known.left_of(x.weight) for x in self.service
+        )
 
     def _least_of(self, level: ServiceLevel) -> float:
         """Return what a level leaves unserved at least, beside the servers without a column."""
@@ -183,7 +184,7 @@ class _Run:
             if objective.any():
                 value, bound = self._minimise_whole(objective, self._least_of(level))
                 self.session.add_limit(objective, value + WHOLE_TOLERANCE)
-            self.follows &= self.known is not None and value + lost == self.known.left_of(level)
+            self.follows &= self.known is not None and value + lost == self.known.left_of(level.weight)
             self.levels.append(Level(level.name, (value + lost) * level.unit, (bound + lost) * level.unit))
 
     def _note_value(self, result: RunResult) -> None:

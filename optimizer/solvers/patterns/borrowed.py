@@ -49,7 +49,7 @@ class Borrowed:
     def _left(self, step: Step, known: Known) -> float:
         """Return what is left to leave unserved as the known answer does; less than 0: more than that is."""
         weight = step.measure.on_nothing
-        return float(weight[known.left_out].sum() - weight[self.columnless].sum())
+        return known.left_of(weight) - float(weight[self.columnless].sum())
 
     def fails(self, mine: BoolArray) -> bool:
         """Return whether some of the servers, shape (S,), are left out though a relaxation serves all."""

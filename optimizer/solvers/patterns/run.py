@@ -160,6 +160,6 @@ class Run:
             Level(level.name, level.value, min(self.bounds.get(level.name, -np.inf), level.value))
             for level in reached
         )
-        proved = self.proved or all((level.gap or 0.0) <= max(self.gap, ROUNDING) for level in levels)
+        proved = self.proved or all(level.is_proved(self.gap) for level in levels)
         status = Status.optimal if proved else Status.feasible
         return Solution(replicas, status, "milp", levels)

@@ -88,7 +88,7 @@ def _as_known(run: Run) -> bool:
     if known is None or not known.restricts:
         return False
     for level, floor in zip(run.problem.service, known.levels, strict=False):
-        most = float(level.weight[known.left_out].sum() - level.weight[run.columnless].sum())
+        most = known.left_of(level.weight) - float(level.weight[run.columnless].sum())
         if most < 0:
             return False
         if most == 0:
@@ -103,10 +103,9 @@ def _as_known(run: Run) -> bool:
 
 def _is_as_known(run: Run) -> bool:
     """Return whether the best answer has the service of the known one, at every level."""
-    left = ~run.incumbent.served
-    assert run.known is not None
-    then = run.known.left_out
-    return all(level.weight[left].sum() == level.weight[then].sum() for level in run.problem.service)
+    known = run.known
+    assert known is not None
+    return all(run.unserved(x.weight) == known.left_of(x.weight) for x in run.problem.service)
 
 
 def _value(run: Run, *, believing: bool) -> bool:
