@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from optimizer.documents import (
+    LEAST_RATE,
     BatchLimit,
     Coefficient,
     Count,
@@ -197,10 +198,11 @@ def analyze_batch(row: BatchRow) -> BatchAnswer | NoLongRun:
     """Return what a batch server does at its rate, or that its queue grows without end.
 
     Raises:
-        AnalysisError: the rate is zero.
+        AnalysisError: the rate is zero, or next to it.
     """
-    if row.rate_rps <= 0:
-        raise AnalysisError(f"rate: must be more than 0 requests/s, not {row.rate_rps:g}")
+    if row.rate_rps < LEAST_RATE:
+        limit = f"more than 0 requests/s, at least {LEAST_RATE:g}"
+        raise AnalysisError(f"rate: must be {limit}, not {row.rate_rps:g}")
     queues = row.queues()
     stable_rps = float(queues.stable_rate_rps[0])
     if row.rate_rps > float(queues.longest_rate_rps[0]):

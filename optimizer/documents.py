@@ -12,6 +12,7 @@ from typing import Annotated, Any, NamedTuple
 
 from annotated_types import GroupedMetadata
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -51,6 +52,8 @@ MAX_COUNT = 1_000_000_000
 MAX_TOKENS = 100_000_000
 MAX_QUANTITY = 1e15
 """Largest rate, time, cost or memory: far beyond any real one, and sums of them stay exact enough."""
+LEAST_RATE = 1e-12
+"""Least arrival rate that is traffic, per minute or second: one request in thirty thousand years or more."""
 
 
 def _whole(value: object) -> object:
@@ -103,6 +106,11 @@ def _read_price(value: object, handler: ValidatorFunctionWrapHandler, info: Vali
     return Price(number, read.currency) if isinstance(read, Price) else number
 
 
+def _traffic(rate_rpm: float) -> float:
+    """Read a rate that is left of an average that decays, long after the last request, as none."""
+    return rate_rpm if rate_rpm >= LEAST_RATE else 0.0
+
+
 def _any_loss(value: object, info: ValidationInfo) -> object:
     """Read ``none`` as a bound that nothing exceeds."""
     if not isinstance(value, str):
@@ -117,8 +125,8 @@ Milliseconds = Annotated[float, In(MILLISECONDS)]
 MillisecondsPerToken = Annotated[float, In(MILLISECONDS_PER_TOKEN)]
 MillisecondsPerRequest = Annotated[float, In(MILLISECONDS_PER_REQUEST)]
 Seconds = Annotated[float, In(SECONDS, gt=0, le=1e6)]
-RequestsPerMinute = Annotated[float, In(REQUESTS_PER_MINUTE)]
-RequestsPerSecond = Annotated[float, In(REQUESTS_PER_SECOND, gt=0)]
+RequestsPerMinute = Annotated[float, In(REQUESTS_PER_MINUTE), AfterValidator(_traffic)]
+RequestsPerSecond = Annotated[float, In(REQUESTS_PER_SECOND, ge=LEAST_RATE)]
 TokensPerSecond = Annotated[float, In(TOKENS_PER_SECOND)]
 Gigabytes = Annotated[float, In(GIGABYTES)]
 GigabytesPerSecond = Annotated[float, In(GIGABYTES_PER_SECOND)]

@@ -65,6 +65,10 @@ def test_a_server_without_tokens_is_idle_only_without_arrivals() -> None:
     assert solve(system_of(0.0)).allocations["s"] == ()
 
 
+def test_a_load_that_decayed_to_next_to_nothing_is_none() -> None:
+    assert solve(system_of(1e-200)).allocations == solve(system_of(0.0)).allocations
+
+
 def test_where_the_window_is_too_long_at_the_load_the_pair_is_rejected_for_it() -> None:
     # A lone request waits for the whole window, so that the target holds at high rates only.
     system = system_of(20.0, {"latency": [{"percentile": 99, "ms": 300}]}, batchTimeout=400)
@@ -99,6 +103,7 @@ def test_rejections_are_a_target() -> None:
         ({"profile": {"decodeParms": {"alpha": 1}}}, "keep one of the two latency models"),
         ({"batchTimeout": 5, "maxQueueSize": 4}, "maxQueueSize: on 'T4': 4 places never hold a batch of 5"),
         ({"batchTrigger": "clock", "batchTimeout": 5}, "batchTimeout: on 'T4': a clock ticks every 5 ms"),
+        ({"profile": {"batchParms": {"base": 1e-6}}}, "a request alone takes 1e-06 ms (base + slope)"),
         ({"stages": [PRE, PRE]}, "stages: two stages are called 'pre'"),
         ({"stages": [PRE | {"time": 0}]}, "stages[0].time: must be more than 0"),
         ({"jobs": 4, "maxQueueSize": 9}, "maxQueueSize: on 'T4': jobs wait before the replica"),

@@ -3,6 +3,7 @@
 Rows are in the order of the names of the servers, then of the accelerators.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from enum import IntEnum
@@ -53,7 +54,7 @@ class Rejection:
         """By how much it misses: the larger of the two numbers over the smaller; none without numbers."""
         if not self.value or not self.limit:
             return None
-        return max(self.value / self.limit, self.limit / self.value)
+        return min(max(self.value / self.limit, self.limit / self.value), sys.float_info.max)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,15 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.documents import Document, Milliseconds, MillisecondsPerRequest
 from optimizer.timing.law import Law, RequestShapes, TokenTimes
+
+LEAST_MS = 1e-3
+"""Shortest service of one request that a law may give [ms]; 0 is a law that is not known."""
 
 
 class BatchParms(Document):
@@ -18,6 +22,18 @@ class BatchParms(Document):
     """Of any batch [ms]."""
     slope_ms: MillisecondsPerRequest = Field(0.0, alias="slope")
     """More for each request in it [ms per request]."""
+
+    @model_validator(mode="after")
+    def _takes_its_time(self) -> "BatchParms":
+        """Refuse times that were hardly meant in milliseconds."""
+        alone_ms = self.base_ms + self.slope_ms
+        if 0 < alone_ms < LEAST_MS:
+            raise PydanticCustomError(
+                "service_time",
+                "a request alone takes {alone} ms (base + slope); it must be at least {least} ms",
+                {"alone": f"{alone_ms:g}", "least": f"{LEAST_MS:g}"},
+            )
+        return self
 
 
 class BatchFields(Document):

@@ -280,7 +280,7 @@ class LoadChange(Document):
     """The load of a server, and its replicas; what is not given stays as it is."""
 
     arrival_rate_rpm: RequestsPerMinute | None = Field(None, alias="arrivalRate")
-    """Arrival rate [requests/min]."""
+    """Arrival rate [requests/min]; below 1e-12 it is read as 0."""
     in_tokens: Tokens | None = Field(None, alias="avgInTokens")
     """Mean input length [tokens]."""
     out_tokens: Tokens | None = Field(None, alias="avgOutTokens")

@@ -1,5 +1,6 @@
 """One server on one accelerator: batch, queue room, replicas, cost, and every reason for a rejection."""
 
+import math
 import time
 from typing import Any
 
@@ -592,7 +593,7 @@ def test_extreme_requests_batches_and_rates_are_sized_or_rejected_with_a_reason(
 def test_the_smallest_and_largest_numbers_are_sized_or_rejected_without_a_warning(
     field: str, value: float
 ) -> None:
-    raw = document()
+    raw = document(server={"minNumReplicas": 1})
     places: dict[str, Document] = {
         "arrivalRate": raw["servers"][0]["currentAlloc"]["load"],
         "alpha": raw["models"][0]["decodeParms"],
@@ -644,3 +645,9 @@ def test_where_batches_are_chosen_a_pair_without_an_answer_is_rejected_as_ever()
 
 def test_the_oracles_halving_finds_a_known_root() -> None:
     assert bisect(lambda x: x * x <= 2, 0, 2, 60) == pytest.approx(2**0.5, rel=1e-15)
+
+
+def test_a_miss_is_a_finite_factor_however_small_the_limit() -> None:
+    miss = Rejection("s", "a", "slo_unattainable", "", 20.0, 1e-320)
+    assert miss.factor is not None
+    assert math.isfinite(miss.factor)

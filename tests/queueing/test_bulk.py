@@ -47,6 +47,12 @@ def test_figures_are_those_simulated_elsewhere(row: Row) -> None:
     assert found.rejected == pytest.approx(rejected, abs=5e-4)
 
 
+def test_no_answer_is_faster_than_the_service_of_one_request() -> None:
+    found = steady(server_of((4, 0, 2, 1, None, False, "oldest", 100, 0, 0, 0)), 0.1)
+    assert found.quantile_ms(1e-8) == 3.0
+    assert found.quantile_ms(1e-2) >= 3.0
+
+
 @pytest.mark.parametrize("row", [SIMULATED[1], SIMULATED[7], SIMULATED[8]], ids=lambda row: row[6])
 def test_the_engine_gives_the_same_figures_within_its_intervals(row: Row) -> None:
     count, runs, server, rate = 100_000, 8, server_of(row), row[7] / 1000

@@ -229,6 +229,14 @@ def test_saturation_policies_match_in_any_case(given: str, policy: str) -> None:
     assert OptimizerOptions.model_validate({"saturationPolicy": given}).saturation_policy == policy
 
 
+@pytest.mark.parametrize(
+    ("given", "read"), [(5e-324, 0.0), (9e-13, 0.0), (1e-12, 1e-12), ("1e-9/h", 1e-9 / 60)]
+)
+def test_what_is_left_of_a_load_long_after_its_last_request_is_no_load(given: object, read: float) -> None:
+    load = Load.model_validate({"arrivalRate": given})
+    assert load.arrival_rate_rpm == pytest.approx(read, rel=1e-12, abs=0)
+
+
 def test_documents_are_immutable() -> None:
     load = Load.model_validate({"arrivalRate": 3})
     with pytest.raises(ValidationError):

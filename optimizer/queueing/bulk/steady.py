@@ -104,6 +104,8 @@ class Steady:
 
         over = (1 - share) * (1 + SLACK)
         least = self.server.base_ms + self.server.slope_ms
+        if self.beyond(least) <= over:
+            return least
         low, high = 0.5 * least, max(2 * self.mean_ms, least)
         while self.beyond(high) > over:
             low, high = high, 2 * high

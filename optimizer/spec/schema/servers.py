@@ -26,7 +26,7 @@ class Load(Document):
     """The statistics of a server's traffic."""
 
     arrival_rate_rpm: RequestsPerMinute = Field(0.0, alias="arrivalRate")
-    """Arrival rate [requests/min]."""
+    """Arrival rate [requests/min]; below 1e-12 it is read as 0."""
     throughput_rpm: RequestsPerMinute = Field(0.0, alias="throughput")
     """Measured throughput [requests/min]; kept, not used."""
     in_tokens: Tokens = Field(0.0, alias="avgInTokens")
