@@ -149,6 +149,27 @@ def test_a_search_that_is_too_large_says_what_it_left_out_and_what_that_costs_at
     assert (cut.least <= least + 1e-9).all()
 
 
+@pytest.mark.parametrize("steps", [0, 1, 3])
+def test_a_search_whose_time_is_over_says_what_it_left_out_and_what_that_costs_at_least(
+    steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = scarce_problem(20, 1.7, mixed=True)
+    parts, cases = parts_of(problem), cases_of(problem, parts_of(problem))
+    limit = np.full(len(cases.server), np.inf)
+    every = search(parts, cases, parts.cost, limit)
+    looks = itertools.count()
+    monkeypatch.setattr(Deadline, "passed", property(lambda _: next(looks) >= steps))
+    cut = search(parts, cases, parts.cost, limit, due=Deadline.after(60))
+    assert cut.cut.any()
+    assert next(looks) == steps + 1
+    found, whole = (np.bincount(x.case, minlength=len(limit)) for x in (cut, every))
+    assert (found[~cut.cut] == whole[~cut.cut]).all()
+    assert found.sum() < whole.sum()
+    least = np.full(len(cases.server), np.inf)
+    np.minimum.at(least, every.case, every.weight)
+    assert (cut.least <= least + 1e-9).all()
+
+
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("enough", [0, 3])
 def test_a_search_for_lighter_ones_alone_finds_the_lightest_of_every_case(seed: int, enough: int) -> None:

@@ -57,7 +57,7 @@ UNKNOWN_SHARE = 0.1
 KNOWN_PER_S = 50_000
 """Options that are worth knowing for each second of it, to divide a level over these alone."""
 SEARCHED_PER_S = 120_000
-"""Options that are looked for, for each second that is left: no search looks at the clock."""
+"""Options that are looked for, for each second that is left: what is found has to be solved as well."""
 MOST_BRANCHES = 8
 """Branches whose options are told apart; of more, those of the whole level are taken."""
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.patterns.options import Cheapest, Options, first_options, patterns
 from optimizer.solvers.patterns.parts import Parts
 from optimizer.solvers.patterns.program import Program
@@ -22,8 +23,12 @@ MARGIN = 1e-12
 class Pool:
     """The options that are known so far, and the search that finds others."""
 
-    def __init__(self, problem: Problem, parts: Parts, options: Options, cases: Cases) -> None:
+    def __init__(
+        self, problem: Problem, parts: Parts, options: Options, cases: Cases, due: Deadline | None = None
+    ) -> None:
         self.problem, self.parts, self.options, self.cases = problem, parts, options, cases
+        self.due = due
+        """When to stop looking for more; none: at the end."""
         self.gone = np.zeros(len(options), np.bool_)
         """Options that no answer of the levels settled so far can take."""
         self.cheapest = Cheapest.of(options, len(problem.priority))
@@ -59,7 +64,7 @@ class Pool:
     def only(self, rows: IntArray) -> "Pool":
         """Return a pool of some of the options, for which no others are looked for."""
         none = self.cases.take(np.zeros(0, np.int64))
-        return Pool(self.problem, self.parts, self.options.take(rows), none)
+        return Pool(self.problem, self.parts, self.options.take(rows), none, self.due)
 
     def with_only(self, rows: IntArray) -> tuple["Pool", IntArray]:
         """Return a pool in which a server has some options alone, and nothing, and is not searched for more.
@@ -75,7 +80,7 @@ class Pool:
         kept[rows] = True
         of = np.flatnonzero(kept)
         others = self.cases.take(np.flatnonzero(self.cases.server != server))
-        pool = Pool(self.problem, self.parts, self.options.take(of), others)
+        pool = Pool(self.problem, self.parts, self.options.take(of), others, self.due)
         pool.gone, pool.exclusions = self.gone[of], self.exclusions
         return pool, of
 
@@ -134,7 +139,7 @@ class Pool:
             units = units + program.measure.on_units
         weight = value * parts.cost + (units / parts.divisor)[parts.kind] * parts.units
         limits = limit[cases.server] - value * cases.value - changes
-        found = search(parts, cases, weight, limits, most, enough)
+        found = search(parts, cases, weight, limits, most, enough, self.due)
         cut = np.zeros(len(self.problem.priority), np.bool_)
         cut[cases.server[found.cut]] = True
         options = patterns(self.problem, parts, found.part, found.count)
@@ -195,9 +200,9 @@ def priced(weight: FloatArray, shared: FloatArray, prices: FloatArray) -> FloatA
     return cost
 
 
-def pool_of(problem: Problem, parts: Parts) -> Pool:
+def pool_of(problem: Problem, parts: Parts, due: Deadline | None = None) -> Pool:
     """Return the pool that a problem begins with."""
-    return Pool(problem, parts, first_options(problem, parts), cases_of(problem, parts))
+    return Pool(problem, parts, first_options(problem, parts), cases_of(problem, parts), due)
 
 
 def least_of_servers(program: Program, pool: Pool, prices: FloatArray) -> FloatArray:

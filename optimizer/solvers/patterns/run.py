@@ -43,7 +43,7 @@ class Run:
         self.hurried = serve_by is not None and known is not None and known.by_replicas
         """Whether levels of service with many patterns are left to numbers of replicas."""
         self.parts: Parts = parts_of(problem)
-        self.pool = pool_of(problem, self.parts)
+        self.pool = pool_of(problem, self.parts, deadline)
         self.incumbent = Incumbent(problem, self.pool, best_seed(problem))
         if known is not None:
             self.incumbent.offer(repaired(problem, known.replicas))

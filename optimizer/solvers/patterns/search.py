@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.patterns.options import needed
 from optimizer.solvers.patterns.parts import LOAD, Parts
 from optimizer.solvers.problem import Problem
@@ -102,6 +103,7 @@ def search(
     limit: FloatArray,
     most: int = MOST_FOUND,
     enough: int | None = None,
+    due: Deadline | None = None,
 ) -> Found:
     """Return every least pattern whose parts weigh no more than its case's limit.
 
@@ -114,8 +116,9 @@ def search(
         limit: the largest weight of a pattern that is wanted, minus infinity for none; shape (Q,).
         most: patterns that are wanted at most; cases that have too many are cut.
         enough: patterns of a case from which on only lighter ones are looked for; none: all are.
+        due: when to stop: cases that are not searched to the end by then are cut; none: at the end.
     """
-    return _Search(parts, cases, weight, limit, most, enough).run()
+    return _Search(parts, cases, weight, limit, most, enough).run(due)
 
 
 class _Search:
@@ -168,12 +171,15 @@ class _Search:
         self.least[self.case] = self._least(0)
         self._keep(self._below(0))
 
-    def run(self) -> Found:
-        """Take the candidates one after the other."""
+    def run(self, due: Deadline | None) -> Found:
+        """Take the candidates one after the other, as long as there is time."""
         done = (self.missing <= 0) & (self.count >= self.cases.least[self.case]) & (self.path_part[:, 0] >= 0)
         self._note(np.flatnonzero(done), None, None)
         self._keep(~done)
         for rank in range(self.part.shape[1]):
+            if due is not None and due.passed:
+                self.cut[self.case] = True
+                break
             if not len(self.case):
                 break
             self._step(rank)
