@@ -74,4 +74,5 @@ def _bound_with(level: Narrowing, new: IntArray, start: IntArray, deadline: Dead
     among.branch(start, deadline)
     among.rooms(deadline)
     level.take_over(best.replicas)
+    level.unknown, level.unknown_most = among.unknown, among.unknown_most
     return among.bound

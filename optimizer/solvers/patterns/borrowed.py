@@ -30,7 +30,7 @@ class Borrowed:
 
     def note(self, step: Step, value: float) -> None:
         """Note what a level of service came to, without the servers that can have nothing."""
-        self.follows &= self.known is not None and value == self._left(step, self.known)
+        self.follows &= self.known is not None and value == self.left(step, self.known)
 
     def floor(self, step: Step) -> float:
         """Return what is unserved at least at a level, as it is where there is more to choose from."""
@@ -44,10 +44,10 @@ class Borrowed:
         names = {level.name for level in (step.rate, step.count) if level is not None}
         if not all(level.is_proved(0.0) for level in known.levels if level.name in names):
             return 0.0
-        return max(self._left(step, known), 0.0)
+        return max(self.left(step, known), 0.0)
 
-    def _left(self, step: Step, known: Known) -> float:
-        """Return what is left to leave unserved as the known answer does; less than 0: more than that is."""
+    def left(self, step: Step, known: Known) -> float:
+        """Return what is left unserved as in the known answer; below 0: more than that has no candidate."""
         weight = step.measure.on_nothing
         return known.left_of(weight) - float(weight[self.columnless].sum())
 

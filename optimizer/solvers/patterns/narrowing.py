@@ -183,7 +183,7 @@ class Narrowing:
             self.core(deadline, tree.found[0])
             tree.lower(self.cutoff)
             self.bound = max(self.bound, tree.bound)
-        if 0 < len(tree.branches) <= MOST_BRANCHES:
+        if 0 < len(tree.branches) <= MOST_BRANCHES and tree.branches != self.branches:
             self.branches, self.unknown = tree.found, np.inf
             self._extend()
 
@@ -280,8 +280,7 @@ class Narrowing:
         options = self._essential(np.flatnonzero(self.reduced <= wanted))
         if len(options) <= PACKED_OPTIONS:
             return False
-        program = replace(self.program, cuts=self.branches[0].program.cuts)
-        tree = packing_of(program, self.pool, options, self.target, self.value, deadline)
+        tree = packing_of(self._cut_program(), self.pool, options, self.target, self.value, deadline)
         if tree is None:
             return True
         if tree.branches and len(tree.pool.options) <= PACKED_OPTIONS:
@@ -293,6 +292,10 @@ class Narrowing:
             self._offer(tree.chosen)
         self.bound = max(self.bound, min(tree.bound, self.value))
         return True
+
+    def _cut_program(self) -> Program:
+        """Return the level with the cuts that its branches keep to, which hold for every answer."""
+        return replace(self.program, cuts=self.branches[0].program.cuts)
 
     def _wanted(self) -> float:
         """Return the reduced cost up to which options can be in an answer that is better by enough."""
@@ -342,7 +345,7 @@ class Narrowing:
             own = self.incumbent.chosen[mine]
             options = np.union1d(options, own)
             start = np.isin(options, own).astype(np.float64)
-        session = HighsSession(self.program.model(self.pool.options.take(options)), lean=lean)
+        session = HighsSession(self._cut_program().model(self.pool.options.take(options)), lean=lean)
         simplified = len(options) <= SIMPLIFIED * len(self.program.servers)
         gap = self.target.gap / 2
         if self.feasible and self.value:

@@ -71,6 +71,11 @@ class Run:
         """Return the sum of a weight of servers, shape (S,), that the best answer does not serve."""
         return float(weight[~self.incumbent.served].sum())
 
+    @property
+    def holds(self) -> bool:
+        """Whether the best answer serves all that was believed to be served."""
+        return not (self.to_be_served & ~self.incumbent.served).any()
+
     def program(self, step: Step) -> Program:
         """Return an objective as a level to be minimised."""
         in_play = np.ones(self.servers, np.bool_) if step.in_play is None else step.in_play
@@ -116,22 +121,22 @@ class Run:
             self.proved_before[step.measure.name] = narrowing.bound
         return narrowing
 
-    def pin(self, pin: Pin, narrowing: Narrowing, most: float | None = None) -> None:
+    def pin(self, pin: Pin, root: Branch, most: float | None = None) -> None:
         """Hold a level, and drop the options that no answer can take that holds it.
 
         Args:
             pin: what to hold.
-            narrowing: what was found out about the level.
+            root: the level with its relaxation.
             most: what its measure can be then at most; none: as the pin says.
         """
         self.pins = (*self.pins, pin)
         most = pin.most if most is None else most
-        room = most + ROUNDING * abs(most) - narrowing.root.relaxed.bound
-        program = narrowing.program
-        over, least = over_of(narrowing.root, self.pool)
+        room = most + ROUNDING * abs(most) - root.relaxed.bound
+        program = root.program
+        over, least = over_of(root, self.pool)
         least = np.where(program.in_play & np.isfinite(least), least, np.inf)
         gone = (over > room) & program.in_play[self.pool.options.server]
-        self.pool.settle(Exclusion(program, narrowing.root.relaxed.prices, least + max(room, 0.0)), gone)
+        self.pool.settle(Exclusion(program, root.relaxed.prices, least + max(room, 0.0)), gone)
 
     def hold(self, pin: Pin) -> None:
         """Hold a level of which no more is known than that."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray
 from optimizer.solvers.deadline import Deadline
+from optimizer.solvers.patterns.branching import Branch
 from optimizer.solvers.patterns.guide import guide_of
 from optimizer.solvers.patterns.narrowing import Narrowing
 from optimizer.solvers.patterns.program import Pin
@@ -23,20 +24,33 @@ GUIDE_SHARE = 0.2
 def serve(run: Run, step: Step, deadline: Deadline, *, believing: bool) -> bool:
     """Minimise what is unserved of one priority."""
     weight = step.measure.on_nothing * ~run.columnless
-    if not weight.any():
-        run.note(step, 0.0, 0.0)
+    left, floor = run.unserved(weight), run.borrowed.floor(step)
+    if left == 0 or (left <= floor and run.holds):
+        settle(run, step, floor, deadline)
         return True
-    mine = weight > 0
-    if not (mine & ~run.incumbent.served).any():
-        run.note(step, 0.0, 0.0)
-        run.serve(mine)
-        return True
-    floor = run.borrowed.floor(step)
-    if run.unserved(weight) <= floor:
-        run.note(step, floor, floor)
-        run.hold(Pin(step.measure, floor + WHOLE_TOLERANCE))
-        return True
-    return _serve_by_price(run, step, mine, deadline, believing=believing)
+    return _serve_by_price(run, step, weight > 0, deadline, believing=believing)
+
+
+def settle(run: Run, step: Step, left: float, deadline: Deadline) -> None:
+    """Settle a level at what is known to be left unserved at least, and to be enough.
+
+    Args:
+        run: the solve.
+        step: the level.
+        left: that, without the servers that have no candidate.
+        deadline: when to stop.
+    """
+    run.note(step, left, left)
+    weight = step.measure.on_nothing * ~run.columnless
+    if left == 0:
+        run.serve(weight > 0)
+        return
+    program, pin = run.program(step), Pin(step.measure, left + WHOLE_TOLERANCE)
+    relaxed = run.relaxed(program, deadline)
+    if relaxed is None:
+        run.hold(pin)
+    else:
+        run.pin(pin, Branch.whole(program, relaxed))
 
 
 def _serve_by_price(run: Run, step: Step, mine: BoolArray, deadline: Deadline, *, believing: bool) -> bool:
@@ -69,7 +83,7 @@ def _serve_by_price(run: Run, step: Step, mine: BoolArray, deadline: Deadline, *
         return _serve_fewest(run, step, narrowing, value, believing=believing)
     else:
         run.proved &= narrowing.proved
-        run.pin(Pin(step.measure, value + WHOLE_TOLERANCE), narrowing)
+        run.pin(Pin(step.measure, value + WHOLE_TOLERANCE), narrowing.root)
     return True
 
 
@@ -81,7 +95,7 @@ def _serve_fewest(run: Run, step: Step, narrowing: Narrowing, value: float, *, b
     run.proved &= bool(rate - least <= run.gap * rate)
     run.pin(
         Pin(step.rate_alone, rate + WHOLE_TOLERANCE),
-        narrowing,
+        narrowing.root,
         rate * (n + 1) + n,
     )
     return serve(run, step.servers_alone(), run.deadline.share(FEWEST_SHARE), believing=believing)

@@ -10,8 +10,8 @@ from optimizer.solvers.levels import CHANGES, VALUE, levels_of, value_of, value_
 from optimizer.solvers.patterns.changes import least_changes
 from optimizer.solvers.patterns.parts import parts_of
 from optimizer.solvers.patterns.program import Measure, Pin
-from optimizer.solvers.patterns.run import ROUNDING, WHOLE_TOLERANCE, Run
-from optimizer.solvers.patterns.service import serve
+from optimizer.solvers.patterns.run import ROUNDING, Run
+from optimizer.solvers.patterns.service import serve, settle
 from optimizer.solvers.patterns.steps import Step, service_steps
 from optimizer.solvers.problem import Problem, Solution, Status
 
@@ -76,7 +76,7 @@ def _levels(run: Run, *, believing: bool) -> bool:
     if not _value(run, believing=believing) or not _changes(run):
         return False
     # Bounds of later levels count for answers that keep what was believed of the levels before.
-    return not (run.to_be_served & ~run.incumbent.served).any()
+    return run.holds
 
 
 def _as_known(run: Run) -> bool:
@@ -87,14 +87,12 @@ def _as_known(run: Run) -> bool:
     known = run.known
     if known is None or not known.restricts:
         return False
-    for level, floor in zip(run.problem.service, known.levels, strict=False):
-        most = known.left_of(level.weight) - float(level.weight[run.columnless].sum())
-        if most < 0:
+    for step in service_steps(run.problem, run.columnless):
+        left = run.borrowed.left(step, known)
+        if left < 0:
             return False
-        if most == 0:
-            run.serve((level.weight > 0) & ~run.columnless)
-        else:
-            run.hold(Pin(Measure(level.name, level.weight), most + WHOLE_TOLERANCE))
+        settle(run, step, left, run.deadline)
+    for level, floor in zip(run.problem.service, known.levels, strict=False):
         run.bounds[level.name] = -np.inf if floor.bound is None else floor.bound
         run.proved &= floor.is_proved(run.gap)
     run.least_value = known.least_value
@@ -122,7 +120,7 @@ def _value(run: Run, *, believing: bool) -> bool:
             return not believing
         value, bound = narrowing.value, narrowing.bound
         run.proved &= narrowing.proved
-        run.pin(Pin(program.measure, value + value_slack(value)), narrowing)
+        run.pin(Pin(program.measure, value + value_slack(value)), narrowing.root)
     reached = value_of(run.problem, run.incumbent.replicas)
     bound = max(bound, max(_least_value(run), run.least_value) - (reached - value))
     if value - bound <= ROUNDING * max(1.0, abs(value)):
