@@ -39,9 +39,9 @@ _LEAN_OPTIONS: dict[str, bool | float] = {
     "mip_heuristic_run_rens": False,
     "mip_heuristic_run_root_reduced_cost": False,
 }
-LEAN_CUTS = 0.1
+LEAN_CUTS = 0.01
 """Cuts that such a model keeps at a time, in parts of its columns: many that are alike are of no use."""
-LEAST_CUTS = 50
+LEAST_CUTS = 25
 """Cuts that it keeps at least."""
 SAME_VALUE = 1e-6
 """Relative distance up to which the value of a point is what HiGHS reports."""
