@@ -33,11 +33,13 @@ _FIXED_OPTIONS: dict[str, bool | float] = {
     # HiGHS 1.15.1 answers small mixed models with two like accelerators wrongly with this rule.
     "presolve_rule_off": _PARALLEL_COLUMNS,
 }
-_LEAN_OPTIONS: dict[str, bool | float] = {
+_LEAN_OPTIONS: dict[str, bool | float | str] = {
     # Models of their own in search of better points take more than the proof of a small model.
     "mip_heuristic_run_rins": False,
     "mip_heuristic_run_rens": False,
     "mip_heuristic_run_root_reduced_cost": False,
+    # It gains nothing here, and HiGHS 1.15.1 ends one such model wrongly when it simplifies it again half-way.
+    "presolve": "off",
 }
 LEAN_CUTS = 0.01
 """Cuts that such a model keeps at a time, in parts of its columns: many that are alike are of no use."""

@@ -25,7 +25,7 @@ def serve(run: Run, step: Step, deadline: Deadline, *, believing: bool) -> bool:
     """Minimise what is unserved of one priority."""
     weight = step.measure.on_nothing * ~run.columnless
     left, floor = run.unserved(weight), run.borrowed.floor(step)
-    if left == 0 or (left <= floor and run.holds):
+    if left <= floor and (run.holds or not floor):
         settle(run, step, floor, deadline)
         return True
     return _serve_by_price(run, step, weight > 0, deadline, believing=believing)
