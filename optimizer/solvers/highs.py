@@ -38,12 +38,12 @@ _LEAN_OPTIONS: dict[str, bool | float | str] = {
     "mip_heuristic_run_rins": False,
     "mip_heuristic_run_rens": False,
     "mip_heuristic_run_root_reduced_cost": False,
-    # It gains nothing here, and HiGHS 1.15.1 ends one such model wrongly when it simplifies it again half-way.
+    # It gains nothing here, and HiGHS 1.15.1 ends one model wrongly that it simplifies again half-way.
     "presolve": "off",
 }
 LEAN_CUTS = 0.01
 """Cuts that such a model keeps at a time, in parts of its columns: many that are alike are of no use."""
-LEAST_CUTS = 25
+LEAST_CUTS = 50
 """Cuts that it keeps at least."""
 SAME_VALUE = 1e-6
 """Relative distance up to which the value of a point is what HiGHS reports."""

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -338,8 +339,9 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
     names = parser.parse_args().names or list(BENCHMARKS)
     for name in names:
-        with multiprocessing.get_context("spawn").Pool(1) as pool:
-            for line in pool.apply(BENCHMARKS[name]):
+        # Not a pool of `multiprocessing`: its processes may not start others, as explanations do.
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            for line in pool.submit(BENCHMARKS[name]).result():
                 print(f"{name}: {line}", flush=True)
 
 
