@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from service_runs import alive
 
 from optimizer.errors import SolverError, SpecError
 from optimizer.spec.files import json_value
@@ -39,14 +40,6 @@ def processes() -> Iterator[SolverProcesses]:
 def pid_of(processes: SolverProcesses) -> int:
     pid: int = processes.run(Job(partial(os.getpid)))
     return pid
-
-
-def ended(pid: int) -> bool:
-    """Say whether a process is gone; one that its parent has not looked at yet counts."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
 
 
 def test_only_a_function_of_a_module_over_plain_values_may_leave() -> None:
@@ -126,7 +119,7 @@ def test_work_whose_processes_die_again_and_again_is_an_error(processes: SolverP
 def test_an_idle_process_that_dies_is_replaced_unasked(processes: SolverProcesses) -> None:
     before = pid_of(processes)
     os.kill(before, signal.SIGKILL)
-    until(lambda: ended(before))
+    until(lambda: not alive(before))
     assert pid_of(processes) != before
 
 
@@ -152,7 +145,7 @@ def test_giving_up_ends_the_process_and_the_next_work_gets_another(
         assert isinstance(lost.exception(10), SolverError)
     pid = int(begun.read_text("ascii"))
     assert pid_of(processes) != pid
-    until(lambda: ended(pid), 5)
+    until(lambda: not alive(pid), 5)
 
 
 def test_giving_up_what_is_done_ends_no_other_work(processes: SolverProcesses) -> None:
