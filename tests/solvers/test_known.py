@@ -91,10 +91,20 @@ def assert_what_is_known_changes_no_answer(system: System) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "seed"), [(odd_system, s) for s in (*range(10), 54)] + [(scarce_system, s) for s in (0, 3, 8)]
+    ("make", "seed"), [(odd_system, s) for s in (*range(10), 54)] + [(scarce_system, s) for s in (0, 3)]
 )
 def test_what_is_known_changes_no_answer(make: Make, seed: int) -> None:
     assert_what_is_known_changes_no_answer(make(seed))
+
+
+def test_a_model_that_highs_ends_wrongly_when_it_simplifies_it_half_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With so few cuts HiGHS 1.15.1 restarts, simplifies what is left, and misses the optimum by 2 %."""
+    monkeypatch.setattr("optimizer.solvers.highs.LEAST_CUTS", 25)
+    candidates, *_ = questions(*planned(scarce_system(8)))[4]
+    problem = build_problem(candidates)
+    assert_same(solve_milp(problem, partial(HighsSession, lean=True)), solve_patterns(problem))
 
 
 @pytest.mark.slow

@@ -74,5 +74,6 @@ def _bound_with(level: Narrowing, new: IntArray, start: IntArray, deadline: Dead
     among.branch(start, deadline)
     among.rooms(deadline)
     level.take_over(best.replicas)
+    # Too many for the answers that take one of these are too many for all.
     level.unknown, level.unknown_most = among.unknown, among.unknown_most
     return among.bound

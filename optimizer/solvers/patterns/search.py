@@ -177,10 +177,10 @@ class _Search:
         self._note(np.flatnonzero(done), None, None)
         self._keep(~done)
         for rank in range(self.part.shape[1]):
+            if not len(self.case):
+                break
             if due is not None and due.passed:
                 self.cut[self.case] = True
-                break
-            if not len(self.case):
                 break
             self._step(rank)
         if not self.found:
