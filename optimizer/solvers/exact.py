@@ -35,7 +35,9 @@ PATTERNS_SHARE = 0.6
 KNOWN_SHARE = 0.8
 """The same where the answer to a problem that differs in one thing is known, which patterns make use of."""
 REPLICAS_SHARE = 0.5
-"""Part of the time left that numbers of replicas get then, before patterns get the rest."""
+"""Part of the time left that numbers of replicas get then, before patterns get the rest..."""
+MANY_SHARE = 0.8
+"""... and where patterns were too many to know; a question leaves them nothing then."""
 
 
 def solve_exactly(
@@ -99,17 +101,21 @@ def _by_either(problem: Problem, deadline: Deadline, known: Known | None) -> Sol
     from optimizer.solvers.patterns.solve import solve_patterns
 
     def by_replicas(due: Deadline) -> Solution:
-        # What runs, greedy and what is known are good answers: the proof is what is missing.
-        return solve_milp(problem, partial(HighsSession, lean=True), due, known=known)
+        # What runs, greedy and what is known are good answers: the proof is what is missing. Of a question,
+        # levels after one without a proof say nothing.
+        to_prove = known is not None
+        return solve_milp(problem, partial(HighsSession, lean=True), due, known=known, to_prove=to_prove)
 
     followed = len(np.unique(problem.table.server)) <= REPLICAS_TO_SERVERS
     if not followed:
         return solve_patterns(problem, deadline, known)
-    first = PATTERNS_SHARE if known is None else KNOWN_SHARE
-    found = solve_patterns(problem, deadline, known, serve_by=deadline.share(first))
+    serve_by = deadline.share(PATTERNS_SHARE if known is None else KNOWN_SHARE)
+    found = solve_patterns(problem, deadline, known, serve_by=serve_by)
     if found.status is Status.optimal or deadline.passed:
         return found
-    second = KNOWN_SHARE if known is not None and known.by_replicas else REPLICAS_SHARE
+    second = REPLICAS_SHARE
+    if not serve_by.passed:
+        second = MANY_SHARE if known is None else 1.0
     # Not begun from what patterns found in their time: equal answers would depend on the machine.
     best = _joined(problem, found, by_replicas(deadline.share(second)))
     best = replace(best, by_replicas=best.status is Status.optimal)

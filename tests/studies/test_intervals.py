@@ -155,6 +155,23 @@ def test_a_round_begins_with_the_questions_that_had_the_fewest_attempts() -> Non
     assert list(_unproved(asked)) == [third, last, first]
 
 
+def test_questions_whose_service_is_settled_come_first() -> None:
+    source = generate_system(9, 5, 3, 3, tightness=1.4).with_options(heterogeneous=True)
+    plan = solve(source)
+    before = Before(find_candidates(source), plan)
+    asked = {key: _Asked(before, question) for key, question in questions_of(before).items()}
+    order = [asked[key].easy for key in _unproved(asked)]
+    assert 0 < sum(order) < len(order)
+    assert order == sorted(order, reverse=True)
+
+    def unserved(of: Plan) -> list[float]:
+        return [level.value for level in of.levels if "unserved" in level.name]
+
+    for item in asked.values():
+        if item.easy:
+            assert unserved(solved(item.question)) == pytest.approx(unserved(plan))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("make", [scarce_system, odd_system])

@@ -17,7 +17,9 @@ from optimizer.solvers.patterns.program import Program
 from optimizer.solvers.patterns.relaxation import Relaxation, Relaxed
 
 START = 1_500
-"""Options beside those that a relaxation uses that one like it begins with."""
+"""Options beside those that a relaxation uses that one like it begins with, at most..."""
+START_EACH = 10
+"""... and for each server: many make every step slower, and what is missing is found by its price."""
 WHOLE = 1e-6
 """Part of a server that counts as none of it, or as all."""
 
@@ -66,7 +68,8 @@ class Closed:
         """Options for another relaxation to begin with: those that this one uses, or nearly uses."""
         relaxed = self.root.relaxed
         reduced = reduced_costs(self.root.program, self.pool.options, relaxed.prices)
-        return np.union1d(relaxed.used, np.argsort(reduced, kind="stable")[:START])
+        others = min(START, START_EACH * len(self.root.program.servers))
+        return np.union1d(relaxed.used, np.argsort(reduced, kind="stable")[:others])
 
 
 class Tree:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 from optimizer.candidates import Candidates
@@ -99,9 +100,9 @@ def answered(before: Before, questions: Mapping[_Key, Question], inquiry: Inquir
 
 
 def _unproved(asked: Mapping[_Key, "_Asked"]) -> dict[_Key, "_Asked"]:
-    """Return the questions that are left open, first those that have had the fewest attempts."""
+    """Return the questions that are left open: first those of the fewest attempts, the easy ones ahead."""
     left = [(key, item) for key, item in asked.items() if not item.proved]
-    return dict(sorted(left, key=lambda each: each[1].attempts))
+    return dict(sorted(left, key=lambda each: (each[1].attempts, not each[1].easy)))
 
 
 def _time_beside_intervals(inquiry: Inquiry, questions: int) -> Inquiry:
@@ -207,6 +208,11 @@ class _Asked:
         if self._candidates is None:
             self._candidates = self.question.change()
         return self._candidates
+
+    @cached_property
+    def easy(self) -> bool:
+        """Whether the service is settled without a solve: what is taken away is not missed for it."""
+        return self.restricts and self.before.still_serves(build_problem(self.candidates))
 
     @property
     def restricts(self) -> bool:

@@ -84,6 +84,13 @@ class Before:
             with_less=self.problem if carries_more else None,
         )
 
+    def still_serves(self, problem: Problem) -> bool:
+        """Return whether the plan, made to fit a problem, leaves no more unserved there than before."""
+        fitting = repaired(problem, self.replicas(problem))
+        reached = {level.name: level.value for level in levels_of(problem, fitting, proved=False)}
+        service = (level for level in self._levels if level.name not in (VALUE, CHANGES))
+        return all(reached[level.name] <= level.value + SAME * max(1.0, level.value) for level in service)
+
     def note(self, solution: Solution, *, restricts: bool) -> None:
         """Note which formulation proved the answer to a question, for those of its kind that follow."""
         self._by_replicas[restricts] += solution.by_replicas
