@@ -140,7 +140,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.candidates": (("memo", "table"), ("pairs",), ("batches", "windows"), ("finder",)),
     "optimizer.solvers": (
         ("problem", "deadline"),
-        ("levels", "model", "bounds", "room"),
+        ("levels", "model", "bounds", "room", "subsets"),
         ("highs", "formulation", "greedy", "saturation"),
         ("seeds", "known"),
         ("milp", "staged", "backends", "patterns.parts"),

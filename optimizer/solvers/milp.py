@@ -38,6 +38,7 @@ from optimizer.solvers.problem import (
 )
 from optimizer.solvers.room import with_more_room
 from optimizer.solvers.seeds import best_seed, in_columns
+from optimizer.solvers.subsets import told_by
 
 WHOLE_TOLERANCE = 0.5
 """Slack of a pinned integer level: half a unit, far from the solver's own tolerance."""
@@ -183,9 +184,20 @@ class _Run:
             value = bound = 0.0
             if objective.any():
                 value, bound = self._minimise_whole(objective, self._least_of(level))
-                self.session.add_limit(objective, value + WHOLE_TOLERANCE)
+                if not self._settle(level.weight * ~self.columnless, value, bound):
+                    self.session.add_limit(objective, value + WHOLE_TOLERANCE)
             self.follows &= self.known is not None and value + lost == self.known.left_of(level.weight)
             self.levels.append(Level(level.name, (value + lost) * level.unit, (bound + lost) * level.unit))
+
+    def _settle(self, weight: FloatArray, value: float, bound: float) -> bool:
+        """Fix the servers that an optimum tells to be served or left out; return whether these are all."""
+        if bound < value:
+            return False
+        served_then, left_out = told_by(weight, value)
+        formulation = self.formulation
+        self.session.set_upper(formulation.unserved[served_then[formulation.servers]], 0.0)
+        self.session.set_upper(np.flatnonzero(left_out[formulation.column_servers]), 0.0)
+        return bool((served_then | left_out)[weight > 0].all())
 
     def _note_value(self, result: RunResult) -> None:
         objective = self.formulation.value

@@ -18,6 +18,7 @@ from optimizer.solvers.known import Known
 from optimizer.solvers.levels import is_better, served, value_of
 from optimizer.solvers.milp import solve_milp
 from optimizer.solvers.model import RunResult
+from optimizer.solvers.patterns.bounds import bound_of
 from optimizer.solvers.patterns.parts import Parts, parts_of
 from optimizer.solvers.patterns.pool import pool_of
 from optimizer.solvers.patterns.program import Measure, Program
@@ -209,6 +210,17 @@ def test_the_bound_of_a_relaxation_is_below_the_best_answer_and_above_the_compac
     assert relaxed.finished
     assert relaxed.bound <= best.level("value").value
     assert relaxed.bound == pytest.approx(relaxed.value, rel=1e-7)
+
+
+def test_no_answer_is_below_any_bound_where_a_server_has_no_option() -> None:
+    problem = scarce_problem(6, 1.0, mixed=True)
+    everyone = np.ones(len(problem.priority), np.bool_)
+    measure = Measure("value", np.zeros(len(problem.priority)), on_value=1.0)
+    program = Program(parts_of(problem), measure, (), everyone, everyone, left_out=~everyone)
+    pool = pool_of(problem, program.parts)
+    relaxed = relax(program, pool, np.flatnonzero(pool.options.served), Deadline.after(30))
+    assert relaxed is not None
+    assert bound_of(program, relaxed.prices, np.array([*[1.0] * 5, np.inf])) == np.inf
 
 
 # --- stopped solves --------------------------------------------------------------------------------------

@@ -20,8 +20,11 @@ def bound_of(program: Program, prices: FloatArray, least: FloatArray) -> float:
     Args:
         program: the level.
         prices: one for each shared row, not below zero.
-        least: the least reduced cost of each server that chooses, over all options that it has.
+        least: the least reduced cost of each server that chooses, over all options that it has; infinity
+            where it has none, so that there is no answer.
     """
+    if np.isposinf(least).any():
+        return math.inf
     worth = np.multiply(prices, program.limits, out=np.zeros(len(prices)), where=prices > 0)
     total = math.fsum([*least.tolist(), *(-worth).tolist()])
     # Each term is a sum of few products: what rounding can have added to them is taken off.

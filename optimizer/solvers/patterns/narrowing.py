@@ -46,6 +46,8 @@ FEW_SERVERS = 200
 """Servers up to which answers are found early: a level is divided until each server takes one pattern."""
 PACKED_OPTIONS = 3_000
 """Options from which on that takes less than a model over all of them."""
+CUT_OPTIONS = 500
+"""Options from which on cuts are looked for first: fewer are solved as soon."""
 FEW = 1_500
 """Options in which an answer can be better than the best one up to which the core is left out."""
 MANY = 8_000
@@ -110,7 +112,9 @@ class Narrowing:
         for branch in self.branches:
             over, _ = over_of(branch, self.pool)
             least = np.minimum(least, np.maximum(branch.relaxed.bound + over, branch.bound))
-        self.reduced: FloatArray = np.maximum(least - self.floor, 0.0)
+        # Without any answer all options are out of reach.
+        floor = self.floor if np.isfinite(self.floor) else -np.inf
+        self.reduced: FloatArray = np.maximum(least - floor, 0.0)
 
     @property
     def floor(self) -> float:
@@ -198,7 +202,7 @@ class Narrowing:
             if options is None:
                 tree.grow(deadline)
                 return tree
-        rounds = ROUNDS if len(options) > PACKED_OPTIONS else 0
+        rounds = ROUNDS if len(options) > CUT_OPTIONS else 0
         level = tightened(self.program, self.pool, options, cutoff, deadline, rounds)
         if level is None:
             return None

@@ -26,6 +26,7 @@ from optimizer.solvers.patterns.target import Target
 from optimizer.solvers.problem import Level, Problem, Solution, Status, gap_target, units_used
 from optimizer.solvers.room import with_more_room
 from optimizer.solvers.seeds import best_seed
+from optimizer.solvers.subsets import told_by
 
 WHOLE_TOLERANCE = 0.5
 """Slack of a pinned integer level."""
@@ -59,7 +60,7 @@ class Run:
     def reset(self) -> None:
         """Begin with the first level again."""
         self.pins: tuple[Pin, ...] = ()
-        self.to_be_served = np.zeros(self.servers, np.bool_)
+        self.to_be_served, self.left_out = np.zeros((2, self.servers), np.bool_)
         self.bounds: dict[str, float] = {level.name: 0.0 for level in self.problem.service} | {CHANGES: 0.0}
         self.proved = True
         self.least_value = -np.inf
@@ -79,8 +80,7 @@ class Run:
     def program(self, step: Step) -> Program:
         """Return an objective as a level to be minimised."""
         in_play = np.ones(self.servers, np.bool_) if step.in_play is None else step.in_play
-        nobody = np.zeros(self.servers, np.bool_)
-        return Program(self.parts, step.measure, self.pins, in_play, self.to_be_served, nobody)
+        return Program(self.parts, step.measure, self.pins, in_play, self.to_be_served, self.left_out)
 
     def relaxed(self, program: Program, deadline: Deadline) -> Relaxed | None:
         """Solve the relaxation of a level; none if the time did not suffice."""
@@ -129,8 +129,11 @@ class Run:
             root: the level with its relaxation.
             most: what its measure can be then at most; none: as the pin says.
         """
-        self.pins = (*self.pins, pin)
-        most = pin.most if most is None else most
+        self._exclude(root, pin.most if most is None else most)
+        self.hold(pin)
+
+    def _exclude(self, root: Branch, most: float) -> None:
+        """Drop the options that no answer can take of which a level comes to so much at most."""
         room = most + ROUNDING * abs(most) - root.relaxed.bound
         program = root.program
         over, least = over_of(root, self.pool)
@@ -138,13 +141,30 @@ class Run:
         gone = (over > room) & program.in_play[self.pool.options.server]
         self.pool.settle(Exclusion(program, root.relaxed.prices, least + max(room, 0.0)), gone)
 
+    def settle(self, step: Step, value: float, root: Branch | None) -> None:
+        """Hold a level of service at its optimum, and the servers that it tells to be served or left out.
+
+        Args:
+            step: the level.
+            value: what it is, without the servers that can have nothing.
+            root: the level with its relaxation; none: there was no time for one.
+        """
+        weight, most = step.measure.on_nothing * ~self.columnless, value + WHOLE_TOLERANCE
+        if root is not None:
+            self._exclude(root, most)
+        served, left_out = told_by(weight, value)
+        self.serve(served)
+        self.left_out = self.left_out | left_out
+        if not (served | left_out)[weight > 0].all():
+            self.hold(Pin(step.measure, most))
+
     def hold(self, pin: Pin) -> None:
         """Hold a level of which no more is known than that."""
         self.pins = (*self.pins, pin)
 
     def serve(self, mine: BoolArray) -> None:
         """Have some servers, shape (S,), served from now on."""
-        self.to_be_served |= mine
+        self.to_be_served = self.to_be_served | mine
 
     def note(self, step: Step, value: float, bound: float) -> None:
         """Note what a level of service came to, and its bounds."""

@@ -45,12 +45,9 @@ def settle(run: Run, step: Step, left: float, deadline: Deadline) -> None:
     if left == 0:
         run.serve(weight > 0)
         return
-    program, pin = run.program(step), Pin(step.measure, left + WHOLE_TOLERANCE)
+    program = run.program(step)
     relaxed = run.relaxed(program, deadline)
-    if relaxed is None:
-        run.hold(pin)
-    else:
-        run.pin(pin, Branch.whole(program, relaxed))
+    run.settle(step, left, None if relaxed is None else Branch.whole(program, relaxed))
 
 
 def _serve_by_price(run: Run, step: Step, mine: BoolArray, deadline: Deadline, *, believing: bool) -> bool:
@@ -83,7 +80,10 @@ def _serve_by_price(run: Run, step: Step, mine: BoolArray, deadline: Deadline, *
         return _serve_fewest(run, step, narrowing, value, believing=believing)
     else:
         run.proved &= narrowing.proved
-        run.pin(Pin(step.measure, value + WHOLE_TOLERANCE), narrowing.root)
+        if bound >= value:
+            run.settle(step, value, narrowing.root)
+        else:
+            run.pin(Pin(step.measure, value + WHOLE_TOLERANCE), narrowing.root)
     return True
 
 
