@@ -37,7 +37,7 @@ KNOWN_SHARE = 0.8
 REPLICAS_SHARE = 0.5
 """Part of the time left that numbers of replicas get then, before patterns get the rest..."""
 MANY_SHARE = 0.8
-"""... and where patterns were too many to know; a question leaves them nothing then."""
+"""... and where patterns were too many to know; a question leaves patterns nothing then."""
 
 
 def solve_exactly(
@@ -115,6 +115,7 @@ def _by_either(problem: Problem, deadline: Deadline, known: Known | None) -> Sol
         return found
     second = REPLICAS_SHARE
     if not serve_by.passed:
+        # Patterns that end before their time are too many to know, which they are a second time as well.
         second = MANY_SHARE if known is None else 1.0
     # Not begun from what patterns found in their time: equal answers would depend on the machine.
     best = _joined(problem, found, by_replicas(deadline.share(second)))
