@@ -68,6 +68,10 @@ class Run:
         self.borrowed.reset()
         self.pool.reset()
 
+    def weight_of(self, step: Step) -> FloatArray:
+        """Return what leaving out a server that has a candidate adds to a level of service, shape (S,)."""
+        return step.measure.on_nothing * ~self.columnless
+
     def unserved(self, weight: FloatArray) -> float:
         """Return the sum of a weight of servers, shape (S,), that the best answer does not serve."""
         return float(weight[~self.incumbent.served].sum())
@@ -149,7 +153,7 @@ class Run:
             value: what it is, without the servers that can have nothing.
             root: the level with its relaxation; none: there was no time for one.
         """
-        weight, most = step.measure.on_nothing * ~self.columnless, value + WHOLE_TOLERANCE
+        weight, most = self.weight_of(step), value + WHOLE_TOLERANCE
         if root is not None:
             self._exclude(root, most)
         served, left_out = told_by(weight, value)

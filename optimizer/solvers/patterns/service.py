@@ -23,7 +23,7 @@ GUIDE_SHARE = 0.2
 
 def serve(run: Run, step: Step, deadline: Deadline, *, believing: bool) -> bool:
     """Minimise what is unserved of one priority."""
-    weight = step.measure.on_nothing * ~run.columnless
+    weight = run.weight_of(step)
     left, floor = run.unserved(weight), run.borrowed.floor(step)
     if left <= floor and (run.holds or not floor):
         settle(run, step, floor, deadline)
@@ -41,7 +41,7 @@ def settle(run: Run, step: Step, left: float, deadline: Deadline) -> None:
         deadline: when to stop.
     """
     run.note(step, left, left)
-    weight = step.measure.on_nothing * ~run.columnless
+    weight = run.weight_of(step)
     if left == 0:
         run.serve(weight > 0)
         return
@@ -52,7 +52,7 @@ def settle(run: Run, step: Step, left: float, deadline: Deadline) -> None:
 
 def _serve_by_price(run: Run, step: Step, mine: BoolArray, deadline: Deadline, *, believing: bool) -> bool:
     """Minimise what is unserved of one priority, of which the best answer leaves some servers out."""
-    weight = step.measure.on_nothing * ~run.columnless
+    weight = run.weight_of(step)
     program = run.program(step)
     relaxed = run.relaxed(program, deadline)
     if relaxed is None:
