@@ -136,6 +136,7 @@ class HighsSession:
         time_limit_s: float,
         *,
         simplified: bool = True,
+        cutoff: float = np.inf,
     ) -> RunResult:
         """Minimise objective·x in one run, whatever the size of the model.
 
@@ -145,12 +146,13 @@ class HighsSession:
             gap: relative distance of value and bound at which to stop.
             time_limit_s: when to stop.
             simplified: whether HiGHS may simplify the model first, in which it does not look at the clock.
+            cutoff: what a point has to be below to be of use; no bound is above it.
 
         Raises:
             SolverError: HiGHS reports an error, or a status that is no answer.
         """
         self._lp.col_cost_ = objective
-        return self._run(start, gap, time_limit_s, simplified=simplified)
+        return self._run(start, gap, time_limit_s, simplified=simplified, cutoff=cutoff)
 
     def _core(self, gap: float, time_limit_s: float) -> tuple[RunResult, RunResult | None]:
         """Solve the relaxation, then the model on its core columns."""
@@ -175,6 +177,7 @@ class HighsSession:
         *,
         relaxed: bool = False,
         simplified: bool = True,
+        cutoff: float = np.inf,
     ) -> RunResult:
         highs = _quiet_highs(solve_relaxation=relaxed, mip_rel_gap=gap, time_limit=time_limit_s)
         if self._lean and not relaxed:
@@ -182,6 +185,9 @@ class HighsSession:
             _set(highs, **_LEAN_OPTIONS, mip_pool_soft_limit=cuts)
         if not simplified:
             _set(highs, presolve="off")
+        if cutoff < np.inf:
+            # Points above it are then worth nothing to HiGHS, and it may end without the best of them.
+            _set(highs, objective_bound=cutoff)
         _check(highs.passModel(self._lp), "load the model")
         if start is not None:
             _check(highs.setSolution(len(self._every), self._every, start), "set the start")
@@ -195,11 +201,11 @@ class HighsSession:
             if abs(value - reported) > SAME_VALUE * max(abs(value), 1.0):
                 # HiGHS 1.16.0 may simplify the start to a better point and yet return the start.
                 left_s = max(time_limit_s - run_s, 0.0)
-                again = self._run(None, gap, left_s, simplified=simplified)
+                again = self._run(None, gap, left_s, simplified=simplified, cutoff=cutoff)
                 return replace(again, x=start if again.x is None else again.x, run_s=run_s + again.run_s)
         if x is not None and not relaxed:
             x[self._integer] = np.round(x[self._integer])
-        bound = info.objective_function_value if relaxed else info.mip_dual_bound
+        bound = info.objective_function_value if relaxed else min(info.mip_dual_bound, cutoff)
         if not (relaxed and found):
             return RunResult(outcome, x, float(bound), run_s)
         duals = np.array(solution.col_dual), np.array(solution.row_dual)
@@ -243,13 +249,44 @@ class GrowingLp:
         Raises:
             SolverError: HiGHS reports an error, or a status that is no answer.
         """
-        # The clock of a HiGHS that has run before goes on.
-        due = self._highs.getRunTime() + time_limit_s
-        _set(self._highs, time_limit=due)
-        outcome, run_s = _outcome_of_run(self._highs)
-        solution, value = self._highs.getSolution(), self._highs.getInfo().objective_function_value
-        x, row_price = np.array(solution.col_value), np.array(solution.row_dual)
-        return RunResult(outcome, x, float(value), run_s, row_price=row_price)
+        return _minimised(self._highs, time_limit_s)
+
+
+class RangedLp:
+    """A linear model that is solved again from where it stands after the limits of rows have changed."""
+
+    def __init__(self, model: MilpModel, objective: FloatArray) -> None:
+        self._highs = _quiet_highs(solve_relaxation=True)
+        lp = _lp(model)
+        lp.col_cost_ = objective
+        _check(self._highs.passModel(lp), "load the model")
+
+    def limit(self, rows: IntArray, lower: FloatArray, upper: FloatArray) -> None:
+        """Change the limits of some rows."""
+        every = rows.astype(np.int32)
+        changed = self._highs.changeRowsBounds(len(rows), every, lower, upper)  # type: ignore[attr-defined]
+        _check(changed, "change the limits of rows")
+
+    def minimise(self, time_limit_s: float) -> RunResult:
+        """Minimise; the result has the prices of the rows, or of what is infeasible a ray of such prices.
+
+        Raises:
+            SolverError: HiGHS reports an error, or a status that is no answer.
+        """
+        result = _minimised(self._highs, time_limit_s)
+        if result.outcome is not Outcome.infeasible:
+            return result
+        _, known, ray = self._highs.getDualRay()  # type: ignore[attr-defined]
+        return replace(result, bound=np.inf, x=None, row_price=np.array(ray) if known else None)
+
+
+def _minimised(highs: highspy.Highs, time_limit_s: float) -> RunResult:
+    """Solve a linear model again; the clock of a HiGHS that has run before goes on."""
+    _set(highs, time_limit=highs.getRunTime() + time_limit_s)
+    outcome, run_s = _outcome_of_run(highs)
+    solution, value = highs.getSolution(), highs.getInfo().objective_function_value
+    x, row_price = np.array(solution.col_value), np.array(solution.row_dual)
+    return RunResult(outcome, x, float(value), run_s, row_price=row_price)
 
 
 class _QuietHighs(highspy.Highs):

@@ -46,6 +46,23 @@ class MilpModel:
             row_value=np.concatenate([self.row_value, coefficient])[order],
         )
 
+    def only(self, variables: IntArray) -> "MilpModel":
+        """Return the model with some of the variables, in their order, without the others."""
+        place = np.full(len(self.lower), -1)
+        place[variables] = np.arange(len(variables))
+        index = place[self.row_index]
+        kept = index >= 0
+        before = np.concatenate([[0], np.cumsum(kept)])
+        return replace(
+            self,
+            lower=self.lower[variables],
+            upper=self.upper[variables],
+            integer=self.integer[variables],
+            row_start=before[self.row_start],
+            row_index=index[kept],
+            row_value=self.row_value[kept],
+        )
+
     def holds(self, x: FloatArray) -> bool:
         """Return whether a point keeps every bound and row, by plain arithmetic; shape (n,)."""
         rows = np.repeat(np.arange(len(self.row_upper)), np.diff(self.row_start))

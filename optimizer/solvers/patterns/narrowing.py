@@ -25,13 +25,17 @@ from optimizer.solvers.patterns.search import MOST_FOUND
 from optimizer.solvers.patterns.target import Target
 
 CORE_SIZES = (2_000, 8_000)
-"""Options beside those that the relaxation uses; the more only where the fewer hold no answer."""
+"""Options beside those that the relaxation uses; the more where the fewer hold no answer, or a far one."""
 GUIDED_SIZES = (3_000,)
 """The same where another measure than the level's own chooses them."""
 CORE_EACH = 10
 """Of the fewer, for each server at most."""
+FAR = 5.0
+"""By how much a value may be above its bound, in room of the core, before a larger core is looked at."""
 CORE_S = 4.0
-"""Most time for the core [s]."""
+"""Most time for the core [s]..."""
+VALUE_CORE_S = 2.0
+"""... and for that of the value, of which little is left to find by then."""
 SIZES = (8_000, 30_000)
 """Options of the models after the core, as far as there is room for so many."""
 STEP_SHARE = 0.6
@@ -139,6 +143,13 @@ class Narrowing:
         """Whether value and bound are as near as they have to be."""
         return self.feasible and self.value - self.bound <= self.target.distance(self.value)
 
+    @property
+    def gap(self) -> float:
+        """Relative distance of value and bound that models are solved to."""
+        if not (self.feasible and self.value):
+            return self.target.gap / 2
+        return self.target.distance(self.value) / abs(self.value) / 2
+
     def core(self, deadline: Deadline, guide: Branch | None = None) -> None:
         """Solve over the options that the relaxation uses, and those that it nearly uses.
 
@@ -165,8 +176,12 @@ class Narrowing:
             core[near[np.isfinite(others[near])]] = True
             if len(self.covered) and np.isin(np.flatnonzero(core), self.covered).all():
                 return
-            result = self._solve(np.flatnonzero(core), min(deadline.left_s, CORE_S), lean=self.small)
-            if self.feasible or result.outcome is not Outcome.infeasible:
+            of_value = self.program.measure.on_value
+            most_s = VALUE_CORE_S if of_value else CORE_S
+            result = self._solve(np.flatnonzero(core), min(deadline.left_s, most_s))
+            room = float(others[near[-1]]) if of_value and len(near) else np.inf
+            found = self.feasible or result.outcome is not Outcome.infeasible
+            if found and self.value - self.floor <= FAR * room:
                 return
 
     def branch(self, start: IntArray, deadline: Deadline) -> None:
@@ -251,9 +266,7 @@ class Narrowing:
                 if self.proved or room >= wanted:
                     return
                 continue
-            # Of value, little is left to find once the core is solved.
-            lean = self.small or bool(self.program.measure.on_value)
-            result = self._solve(options, time_s, lean=lean)
+            result = self._solve(options, time_s)
             if complete:
                 self._cover(room)
             if room >= wanted or (result.outcome is Outcome.time_limit and self.value >= before):
@@ -293,7 +306,7 @@ class Narrowing:
             return False
         tree.grow(deadline)
         if tree.chosen is not None:
-            self._offer(tree.chosen)
+            self.offer(tree.chosen)
         self.bound = max(self.bound, min(tree.bound, self.value))
         return True
 
@@ -341,7 +354,7 @@ class Narrowing:
         """Return those of some options that no other of them matches in all that counts."""
         return options[essential(self.program, self.pool.options.take(options))]
 
-    def _solve(self, options: IntArray, time_s: float, *, lean: bool) -> RunResult:
+    def _solve(self, options: IntArray, time_s: float) -> RunResult:
         """Solve over some options and those of the best answer, and take over what is better."""
         start = None
         if self.feasible:
@@ -349,19 +362,18 @@ class Narrowing:
             own = self.incumbent.chosen[mine]
             options = np.union1d(options, own)
             start = np.isin(options, own).astype(np.float64)
-        session = HighsSession(self._cut_program().model(self.pool.options.take(options)), lean=lean)
+        model = self._cut_program().model(self.pool.options.take(options))
+        session = HighsSession(model, lean=self.small)
         simplified = len(options) <= SIMPLIFIED * len(self.program.servers)
-        gap = self.target.gap / 2
-        if self.feasible and self.value:
-            gap = self.target.distance(self.value) / abs(self.value) / 2
-        result = session.solve_at_once(self.weight[options], start, gap, time_s, simplified=simplified)
+        result = session.solve_at_once(self.weight[options], start, self.gap, time_s, simplified=simplified)
         self.covered = options
         self.covered_bound = np.inf if result.outcome is Outcome.infeasible else result.bound
         if result.x is not None:
-            self._offer(options[result.x > 0.5])
+            self.offer(options[result.x > 0.5])
         return result
 
-    def _offer(self, chosen: IntArray) -> None:
+    def offer(self, chosen: IntArray) -> None:
+        """Take over an answer, as one option for each server in play, if it is better."""
         value = float(self.weight[chosen].sum())
         if not self.feasible or value < self.value:
             self.take_over(self.incumbent.completed(chosen))

@@ -23,6 +23,7 @@ from optimizer.solvers.patterns.relaxation import Relaxed, relax
 from optimizer.solvers.patterns.search import MOST_FOUND
 from optimizer.solvers.patterns.steps import Step
 from optimizer.solvers.patterns.target import Target
+from optimizer.solvers.patterns.totals import divide_totals
 from optimizer.solvers.problem import Level, Problem, Solution, Status, gap_target, units_used
 from optimizer.solvers.room import with_more_room
 from optimizer.solvers.seeds import best_seed
@@ -118,6 +119,8 @@ class Run:
             look_beside(narrowing, elsewhere, self.start_options, deadline)
         narrowing.core(deadline, guide)
         narrowing.branch(self.start_options, deadline)
+        if not narrowing.small:
+            divide_totals(narrowing, deadline)
         narrowing.rooms(deadline, only_whole=self.serve_by is not None)
         self.start = np.union1d(self.start, relaxed.used)
         if narrowing.feasible:
