@@ -31,11 +31,11 @@ GUIDED_SIZES = (3_000,)
 CORE_EACH = 10
 """Of the fewer, for each server at most."""
 FAR = 5.0
-"""By how much a value may be above its bound, in room of the core, before a larger core is looked at."""
+"""How far a value of many servers may be above its bound, in room of the core, before a larger follows."""
 CORE_S = 4.0
 """Most time for the core [s]..."""
 VALUE_CORE_S = 2.0
-"""... and for that of the value, of which little is left to find by then."""
+"""... and for that of the value of many servers, which boxes of totals go on with."""
 SIZES = (8_000, 30_000)
 """Options of the models after the core, as far as there is room for so many."""
 STEP_SHARE = 0.6
@@ -176,7 +176,7 @@ class Narrowing:
             core[near[np.isfinite(others[near])]] = True
             if len(self.covered) and np.isin(np.flatnonzero(core), self.covered).all():
                 return
-            of_value = self.program.measure.on_value
+            of_value = self.program.measure.on_value and not self.small
             most_s = VALUE_CORE_S if of_value else CORE_S
             result = self._solve(np.flatnonzero(core), min(deadline.left_s, most_s))
             room = float(others[near[-1]]) if of_value and len(near) else np.inf
