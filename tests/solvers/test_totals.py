@@ -6,7 +6,7 @@ from scipy.optimize import linprog
 from test_branching import NO_LIMIT, weight_of
 
 from optimizer import find_candidates
-from optimizer.arrays import FloatArray
+from optimizer.arrays import FloatArray, IntArray
 from optimizer.generate import generate_system
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.highs import HighsSession, RangedLp
@@ -288,3 +288,26 @@ def test_such_fleets_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:
         solve_patterns(build_problem(find_candidates(system)))
     assert len(solved) >= 3
     assert any((box.least > 0).any() for box in solved)
+
+
+@pytest.mark.parametrize(("gap", "solves"), [(0.1, 1), (1e-6, 2)])
+def test_a_larger_core_follows_where_a_value_is_far_above_its_bound_and_not_proved(
+    gap: float, solves: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, level = value_level(151)
+    level.small, level.target = False, Target(gap, 0.0)
+    solve, solved = level._solve, []
+
+    def noted(options: IntArray, time_s: float) -> object:
+        solved.append(len(options))
+        return solve(options, time_s)
+
+    monkeypatch.setattr(level, "_solve", noted)
+    monkeypatch.setattr(narrowing, "CORE_SIZES", (60, 8_000))
+    monkeypatch.setattr(narrowing, "FEW", 0)
+    monkeypatch.setattr(narrowing, "FAR", 0.1)
+    assert not level.proved
+    level.core(NO_LIMIT)
+    assert level.proved == (gap > 0.01)
+    assert len(solved) == solves
+    assert solved == sorted(solved)

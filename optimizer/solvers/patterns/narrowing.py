@@ -181,7 +181,7 @@ class Narrowing:
             result = self._solve(np.flatnonzero(core), min(deadline.left_s, most_s))
             room = float(others[near[-1]]) if of_value and len(near) else np.inf
             found = self.feasible or result.outcome is not Outcome.infeasible
-            if found and self.value - self.floor <= FAR * room:
+            if self.proved or (found and self.value - self.floor <= FAR * room):
                 return
 
     def branch(self, start: IntArray, deadline: Deadline) -> None:
