@@ -76,10 +76,10 @@ def test_the_best_answer_is_in_a_box_and_the_first_whole_one_bounds_it(level: Na
     assert whole is not None
     assert whole.open_row is None
     assert root.bound - 1e-6 <= whole.bound <= best + 1e-6
-    holding = [box for box in tree.boxes if ((box.least <= units) & (units <= box.most)).all()]
+    holding = [box for box in tree.branches if ((box.least <= units) & (units <= box.most)).all()]
     assert len(holding) == 1
     assert holding[0].bound <= best + 1e-6
-    assert [box.bound for box in tree.boxes] == sorted(box.bound for box in tree.boxes)
+    assert [box.bound for box in tree.branches] == sorted(box.bound for box in tree.branches)
 
 
 def test_the_bound_of_a_box_is_the_optimum_of_its_relaxation(level: Narrowing) -> None:
@@ -87,7 +87,7 @@ def test_the_bound_of_a_box_is_the_optimum_of_its_relaxation(level: Narrowing) -
     assert tree.whole(NO_LIMIT) is not None
     options, types = tree.options, tree.units.shape[1]
     serves = np.equal.outer(np.arange(options.servers), options.place).astype(float)
-    for box in tree.boxes[:20]:
+    for box in tree.branches[:20]:
         assert options.shared.shape[1] == types
         result = linprog(
             options.weight,
@@ -106,7 +106,7 @@ def test_no_box_is_left_where_no_answer_is_below_the_cutoff(level: Narrowing) ->
     while (box := tree.whole(NO_LIMIT)) is not None:
         found = tree.solve(box, 1e-9, NO_LIMIT)
         assert found is None or tree.options.weight[found].sum() >= best - 1e-6
-    assert not tree.boxes
+    assert not tree.branches
     assert tree.bound == best - 1e-3
 
 
@@ -127,7 +127,7 @@ def test_a_box_that_there_is_no_time_to_solve_stays_with_a_bound_that_holds(leve
     assert root.open_row is not None
     tree.solve(root, 1e-9, Deadline.after(1e-3))
     assert root.bound - 1e-9 <= tree.bound <= best + 1e-6
-    assert tree.boxes[0].time_s > root.time_s
+    assert tree.branches[0].time_s > root.time_s
 
 
 def test_a_box_of_more_units_than_any_answer_takes_is_empty(level: Narrowing) -> None:
@@ -139,7 +139,7 @@ def test_a_box_of_more_units_than_any_answer_takes_is_empty(level: Narrowing) ->
     row = int(np.argmax(most.sum(axis=0)))
     least = np.zeros(types)
     least[row] = most.sum(axis=0)[row] + 1
-    empty = tree._relaxed(least, np.maximum(tree.most[:types], least), -np.inf, NO_LIMIT)
+    empty = tree._relaxed(least, np.maximum(tree.limits[:types], least), -np.inf, NO_LIMIT)
     assert empty is not None
     assert empty.bound == np.inf
 
@@ -149,7 +149,7 @@ def test_a_box_without_a_ray_of_prices_is_left_open(monkeypatch: pytest.MonkeyPa
     tree = tree_of(level, np.inf)
     monkeypatch.setattr(Ranged, "bound", lambda *_, **__: (0.0, np.zeros(0)))
     types = tree.units.shape[1]
-    assert tree._relaxed(tree.most[:types] * 100, tree.most[:types] * 100, -np.inf, NO_LIMIT) is None
+    assert tree._relaxed(tree.limits[:types] * 100, tree.limits[:types] * 100, -np.inf, NO_LIMIT) is None
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -12,7 +12,6 @@ import numpy as np
 from optimizer.arrays import BoolArray, IntArray
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.patterns.answers import Incumbent
-from optimizer.solvers.patterns.dominance import essential
 from optimizer.solvers.patterns.narrowing import MANY, Narrowing
 from optimizer.solvers.patterns.options import Options
 from optimizer.solvers.patterns.relaxation import relax
@@ -51,7 +50,7 @@ def look_beside(level: Narrowing, elsewhere: Elsewhere, start: IntArray, deadlin
     if options is None:
         return
     options = options[elsewhere.servers[level.pool.options.server[options]]]
-    options = options[essential(level.program, level.pool.options.take(options))]
+    options = level.essential(options)
     new = options[elsewhere.is_new(level.pool.options.take(options))]
     bound, servers = elsewhere.floor, level.pool.options.server[new]
     for server in np.unique(servers).tolist():

@@ -7,6 +7,7 @@ refer to ``docs/math.md``.
 
 from bisect import insort
 from dataclasses import dataclass, replace
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -25,6 +26,17 @@ WHOLE = 1e-6
 
 Division = tuple[Program, Program]
 """Two branches of which every answer of a level is in one."""
+
+
+class Bounded(Protocol):
+    """A part of a level's answers."""
+
+    @property
+    def bound(self) -> float:
+        """What they measure at least."""
+
+
+Part = TypeVar("Part", bound=Bounded)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,11 +84,48 @@ class Closed:
         return np.union1d(relaxed.used, np.argsort(reduced, kind="stable")[:others])
 
 
-class Tree:
-    """The branches of a level that can hold an answer below a cutoff, the one of the least bound first.
+class BestFirst(Generic[Part]):
+    """The parts of a level that can hold an answer below a cutoff, the one of the least bound first.
 
     Where none is left, no answer is below the cutoff (eq. 131).
     """
+
+    def __init__(self, cutoff: float) -> None:
+        """Begin without any part.
+
+        Args:
+            cutoff: what an answer has to be below.
+        """
+        self.cutoff = cutoff
+        self.branches: list[Part] = []
+
+    @property
+    def best(self) -> Part | None:
+        """The part of the least bound; none if none is left."""
+        return self.branches[0] if self.branches else None
+
+    @property
+    def bound(self) -> float:
+        """What no answer is below, unless the cutoff is less."""
+        return self.cutoff if self.best is None else min(self.cutoff, self.best.bound)
+
+    def keep(self, part: Part) -> None:
+        """Take in a part if it can hold an answer below the cutoff."""
+        if part.bound < self.cutoff:
+            insort(self.branches, part, key=self.rank)
+
+    def lower(self, cutoff: float) -> None:
+        """Look for answers below a cutoff that is no higher than the one before."""
+        self.cutoff = cutoff
+        self.branches = [part for part in self.branches if part.bound < cutoff]
+
+    def rank(self, part: Part) -> tuple[float, ...]:
+        """Return by what the parts are ordered."""
+        return (part.bound,)
+
+
+class Tree(BestFirst[Branch]):
+    """The branches of a level by servers: served in one, left out in the other."""
 
     def __init__(
         self, root: Branch, pool: Pool, start: IntArray, cutoff: float, options: IntArray | None = None
@@ -90,9 +139,10 @@ class Tree:
             cutoff: what an answer has to be below.
             options: where they stand in the pool that they were taken from; none: it is that pool.
         """
-        self.pool, self.cutoff, self.options = pool, cutoff, options
+        super().__init__(cutoff)
+        self.pool, self.options = pool, options
         self.relaxation = Relaxation(root.program, pool, start)
-        self.branches = [root] if root.bound < cutoff else []
+        self.keep(root)
 
     @property
     def found(self) -> list[Branch]:
@@ -101,10 +151,9 @@ class Tree:
             return self.branches
         return [branch.among(self.options) for branch in self.branches]
 
-    @property
-    def bound(self) -> float:
-        """What no answer is below, unless the cutoff is less."""
-        return min(self.cutoff, self.branches[0].bound) if self.branches else self.cutoff
+    def rank(self, part: Branch) -> tuple[float, ...]:
+        """Put the deepest first of branches of the same bound."""
+        return part.bound, -part.depth
 
     def grow(self, deadline: Deadline) -> None:
         """Divide the branch of the least bound, the deepest of equal ones, as long as it can be.
@@ -123,13 +172,8 @@ class Tree:
                 return
             del self.branches[0]
             for branch in found:
-                if branch is not None and branch.bound < self.cutoff:
-                    insort(self.branches, branch, key=lambda each: (each.bound, -each.depth))
-
-    def lower(self, cutoff: float) -> None:
-        """Look for answers below a cutoff that is no higher than the one before."""
-        self.cutoff = cutoff
-        self.branches = [branch for branch in self.branches if branch.bound < cutoff]
+                if branch is not None:
+                    self.keep(branch)
 
     def settle(self, branch: Branch) -> bool:
         """Take over what a branch holds that cannot be divided; return whether it is done with."""

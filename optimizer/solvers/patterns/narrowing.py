@@ -255,7 +255,7 @@ class Narrowing:
                 continue
             complete = self._enumerate(room, _in_time(SEARCHED_PER_S, deadline))
             time_s = deadline.left_s * (STEP_SHARE if room < wanted else 1.0)
-            every = self._essential(np.flatnonzero(self.reduced <= room))
+            every = self.essential(np.flatnonzero(self.reduced <= room))
             options = self._nearest(every, int(min(MOST_OPTIONS, OPTIONS_PER_S * time_s)))
             complete &= len(options) == len(every)
             if only_whole and not complete:
@@ -294,7 +294,7 @@ class Narrowing:
         wanted = self._wanted()
         if not self._enumerate(wanted, _in_time(SEARCHED_PER_S, deadline)):
             return False
-        options = self._essential(np.flatnonzero(self.reduced <= wanted))
+        options = self.essential(np.flatnonzero(self.reduced <= wanted))
         if len(options) <= PACKED_OPTIONS:
             return False
         tree = packing_of(self._cut_program(), self.pool, options, self.target, self.value, deadline)
@@ -350,7 +350,7 @@ class Narrowing:
         self._extend()
         return True
 
-    def _essential(self, options: IntArray) -> IntArray:
+    def essential(self, options: IntArray) -> IntArray:
         """Return those of some options that no other of them matches in all that counts."""
         return options[essential(self.program, self.pool.options.take(options))]
 

@@ -6,7 +6,6 @@ them are near the best. The level is divided into boxes of these totals until th
 takes whole units of every type; then it is a model of its own. Equation numbers refer to ``docs/math.md``.
 """
 
-from bisect import insort
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,9 +15,10 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.highs import HighsSession, RangedLp
 from optimizer.solvers.model import Outcome
 from optimizer.solvers.patterns.bounds import Ranged
-from optimizer.solvers.patterns.dominance import essential
-from optimizer.solvers.patterns.narrowing import SIMPLIFIED, Narrowing
+from optimizer.solvers.patterns.branching import BestFirst
+from optimizer.solvers.patterns.narrowing import Narrowing
 from optimizer.solvers.patterns.options import Options
+from optimizer.solvers.patterns.packing import ROUNDING
 from optimizer.solvers.patterns.program import Program
 
 SHARE = 0.7
@@ -27,8 +27,6 @@ MOST_OPTIONS = 20_000
 """Options up to which a level is divided."""
 FIRST_S = 2.0
 """Most time of a box's model; one that is not solved in it waits, and gets twice as much [s]."""
-WHOLE = 1e-5
-"""Distance of a total from a whole number that is rounding."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,13 +49,11 @@ class Box:
     @property
     def open_row(self) -> int | None:
         """The capacity row of which the units taken are furthest from a whole number; none: all are whole."""
-        distance = np.abs(self.totals - np.round(self.totals))
-        row = int(np.argmax(distance))
-        return row if distance[row] > WHOLE else None
+        return open_row(self.totals)
 
 
-class TotalsTree:
-    """The boxes that can hold an answer below a cutoff, the one of the least bound first."""
+class TotalsTree(BestFirst[Box]):
+    """The boxes of a level."""
 
     def __init__(self, program: Program, options: Options, cutoff: float) -> None:
         """Begin without any box.
@@ -67,9 +63,8 @@ class TotalsTree:
             options: all that an answer below the cutoff can have.
             cutoff: what an answer has to be below.
         """
-        self.cutoff, self.units = cutoff, options.units
-        self.most = program.limits
-        self.least = np.full(len(self.most), -np.inf)
+        super().__init__(cutoff)
+        self.units, self.limits = options.units, program.limits
         self.model = program.model(options)
         self.options = Ranged(
             weight=program.measure.of(options),
@@ -78,28 +73,17 @@ class TotalsTree:
             servers=len(program.servers),
         )
         self.lp = RangedLp(self.model, self.options.weight)
-        self.boxes: list[Box] = []
-
-    @property
-    def bound(self) -> float:
-        """What no answer is below, unless the cutoff is less."""
-        return min(self.cutoff, self.boxes[0].bound) if self.boxes else self.cutoff
-
-    @property
-    def best(self) -> Box | None:
-        """The box of the least bound."""
-        return self.boxes[0] if self.boxes else None
 
     def begin(self, deadline: Deadline) -> bool:
-        """Begin with all answers; return whether there was time for their relaxation.
+        """Begin with a box of all answers; return whether there was time for its relaxation.
 
         Raises:
             SolverError: the solver failed.
         """
         types = self.units.shape[1]
-        root = self._relaxed(np.zeros(types), self.most[:types], -np.inf, deadline)
+        root = self._relaxed(np.zeros(types), self.limits[:types], -np.inf, deadline)
         if root is not None:
-            self._keep(root)
+            self.keep(root)
         return root is not None
 
     def whole(self, deadline: Deadline) -> Box | None:
@@ -111,8 +95,8 @@ class TotalsTree:
         Raises:
             SolverError: the solver failed.
         """
-        while self.boxes:
-            best = self.boxes[0]
+        while self.branches:
+            best = self.branches[0]
             row = best.open_row
             if row is None:
                 return best
@@ -123,21 +107,16 @@ class TotalsTree:
             above = self._relaxed(up, best.most, best.bound, deadline)
             if below is None or above is None:
                 return None
-            del self.boxes[0]
-            self._keep(below)
-            self._keep(above)
+            del self.branches[0]
+            self.keep(below)
+            self.keep(above)
         return None
-
-    def lower(self, cutoff: float) -> None:
-        """Look for answers below a cutoff that is no higher than the one before."""
-        self.cutoff = min(self.cutoff, cutoff)
-        self.boxes = [box for box in self.boxes if box.bound < self.cutoff]
 
     def solve(self, box: Box, gap: float, deadline: Deadline) -> IntArray | None:
         """Solve the model of a box, as far as there is time; return what it found, as options of the tree.
 
         Args:
-            box: the best box.
+            box: one of the boxes.
             gap: relative distance of value and bound at which to stop.
             deadline: when to stop.
 
@@ -147,35 +126,23 @@ class TotalsTree:
         lower, upper = self._limits(box.least, box.most)
         bound, over = self.options.bound(box.prices, lower, upper)
         near = np.flatnonzero(over <= self.cutoff - bound)
-        servers = len(self.model.row_upper) - len(upper)
-        ones = np.ones(servers)
+        servers = np.ones(self.options.servers)
         model = replace(
             self.model.only(near),
-            row_lower=np.concatenate([ones, lower]),
-            row_upper=np.concatenate([ones, upper]),
+            row_lower=np.concatenate([servers, lower]),
+            row_upper=np.concatenate([servers, upper]),
         )
-        result = HighsSession(model, lean=True).solve_at_once(
-            self.options.weight[near],
-            None,
-            gap,
-            min(box.time_s, deadline.left_s),
-            simplified=len(near) <= SIMPLIFIED * servers,
-            cutoff=self.cutoff,
-        )
+        session, time_s = HighsSession(model, lean=True), min(box.time_s, deadline.left_s)
+        result = session.solve_at_once(self.options.weight[near], None, gap, time_s, cutoff=self.cutoff)
         found = self.cutoff if result.outcome is Outcome.infeasible else result.bound
-        self.boxes.remove(box)
-        self._keep(replace(box, bound=max(box.bound, found), time_s=2 * box.time_s))
+        self.branches.remove(box)
+        self.keep(replace(box, bound=max(box.bound, found), time_s=2 * box.time_s))
         return None if result.x is None else near[result.x > 0.5]
-
-    def _keep(self, box: Box) -> None:
-        """Take in a box if it can hold an answer below the cutoff."""
-        if box.bound < self.cutoff:
-            insort(self.boxes, box, key=lambda each: each.bound)
 
     def _limits(self, least: FloatArray, most: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the limits of all shared rows, lower and upper, of a box."""
-        types = len(least)
-        return np.concatenate([least, self.least[types:]]), np.concatenate([most, self.most[types:]])
+        others = self.limits[len(most) :]
+        return np.concatenate([least, np.full(len(others), -np.inf)]), np.concatenate([most, others])
 
     def _relaxed(self, least: FloatArray, most: FloatArray, bound: float, deadline: Deadline) -> Box | None:
         """Return a part of a box, with what its relaxation says; none if the time did not suffice.
@@ -187,7 +154,7 @@ class TotalsTree:
             deadline: when to stop.
         """
         lower, upper = self._limits(least, most)
-        rows = np.arange(len(self.model.row_upper) - len(upper), len(self.model.row_upper))
+        rows = self.options.servers + np.arange(len(upper))
         self.lp.limit(rows, lower, upper)
         result = self.lp.minimise(deadline.left_s)
         if result.outcome is Outcome.time_limit or result.row_price is None:
@@ -213,18 +180,16 @@ def divide_totals(level: Narrowing, deadline: Deadline) -> None:
     Raises:
         SolverError: the solver failed.
     """
-    relaxed, units = level.root.relaxed, level.pool.options.units
-    totals = relaxed.part @ units[relaxed.used]
-    if level.proved or deadline.passed or not level.feasible or _are_whole(totals):
+    relaxed = level.root.relaxed
+    totals = relaxed.part @ level.pool.options.units[relaxed.used]
+    if level.proved or deadline.passed or not level.feasible or open_row(totals) is None:
         return
     options = level.options_of_better(MOST_OPTIONS)
     if options is None:
         return
-    options = options[essential(level.program, level.pool.options.take(options))]
-    due, tree = (
-        deadline.share(SHARE),
-        TotalsTree(level.program, level.pool.options.take(options), level.cutoff),
-    )
+    options = level.essential(options)
+    due = deadline.share(SHARE)
+    tree = TotalsTree(level.program, level.pool.options.take(options), level.cutoff)
     if not tree.begin(due):
         return
     box = tree.best
@@ -237,5 +202,7 @@ def divide_totals(level: Narrowing, deadline: Deadline) -> None:
     level.bound = max(level.bound, min(tree.bound, level.value))
 
 
-def _are_whole(totals: FloatArray) -> bool:
-    return bool((np.abs(totals - np.round(totals)) <= WHOLE).all())
+def open_row(totals: FloatArray) -> int | None:
+    """Return the capacity row whose units taken, shape (K,), are furthest from whole; none: all are whole."""
+    distance = np.abs(totals - np.round(totals))
+    return int(np.argmax(distance)) if (distance > ROUNDING).any() else None
