@@ -1,12 +1,12 @@
 """From a system to its verified plan: candidates, choice, plan and verification, in this order."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from optimizer.candidates import SizingMemo, find_candidates
+from optimizer.candidates import Candidates, SizingMemo, find_candidates
 from optimizer.errors import SolverError
 from optimizer.plan import Plan, make_plan, verify
 from optimizer.solvers.deadline import Deadline
@@ -70,30 +70,87 @@ def solve(
     _check_extras(backend, write_model_to)
     if options:
         system = system.with_options(**options)
-    deadline = deadline or Deadline.after(system.options.time_limit_s)
-    with clock.stage("candidates"):
-        candidates = find_candidates(system, memo)
-    with clock.stage("solve"):
-        problem = build_problem(candidates)
-        solution = choose(problem, backend, deadline)
-    with clock.stage("plan"):
-        plan = make_plan(candidates, problem, solution)
-    with clock.stage("verify"):
-        wrong = verify(plan, system, candidates)
-    if wrong:
-        raise SolverError(f"the plan does not hold: {wrong[0]}; please report this with the input")
+    solved = solve_in_full(system, backend=backend, timings=clock, deadline=deadline, memo=memo)
+    candidates = solved.candidates
     if write_model_to is not None:
         from optimizer.solvers.backends import write_model
 
         names = candidates.arrays.server_names, candidates.arrays.accelerator_names
-        write_model(problem, solution, names, write_model_to)
+        write_model(solved.problem, solved.solution, names, write_model_to)
     if write_proof_to is not None:
         from optimizer.plan.proof import prove
 
         with clock.stage("proof"):
-            proof = prove(plan, candidates, Deadline.after(system.options.time_limit_s))
+            proof = prove(solved.plan, candidates, Deadline.after(system.options.time_limit_s))
         write_text(proof.to_json() + "\n", write_proof_to)
-    return plan
+    return solved.plan
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """A verified plan, and the problem and the solution that it was made from."""
+
+    plan: Plan
+    candidates: Candidates
+    problem: Problem
+    solution: Solution
+
+    def with_kept(self, replicas: Mapping[tuple[str, str], int]) -> "Solved":
+        """Return the same solution beside other kept replicas, by server and accelerator.
+
+        Raises:
+            SolverError: the plan and these replicas together take more cards than exist.
+        """
+        candidates = replace(self.candidates, system=self.candidates.system.with_kept(replicas))
+        return _verified(candidates, self.problem, self.solution, Timings())
+
+
+def solve_in_full(
+    system: System,
+    *,
+    backend: str = "highs",
+    timings: Timings | None = None,
+    deadline: Deadline | None = None,
+    memo: SizingMemo | None = None,
+    excluded: Collection[str] = (),
+) -> Solved:
+    """Return the best plan of a system with the problem and the solution behind it.
+
+    Args:
+        system: what to plan.
+        backend: as for `solve`, like the next three.
+        timings: filled with the time of each stage, if given.
+        deadline: when the answer is due.
+        memo: remembers the sizing of replicas.
+        excluded: servers that get nothing, although they need replicas; the plan lists them as unserved.
+
+    Raises:
+        SpecError: the backend does not exist.
+        SolverError: the solver failed, or the plan does not pass verification.
+    """
+    clock = timings or Timings()
+    deadline = deadline or Deadline.after(system.options.time_limit_s)
+    with clock.stage("candidates"):
+        candidates = find_candidates(system, memo)
+    with clock.stage("solve"):
+        problem = build_problem(candidates, excluded)
+        solution = choose(problem, backend, deadline)
+    return _verified(candidates, problem, solution, clock)
+
+
+def _verified(candidates: Candidates, problem: Problem, solution: Solution, clock: Timings) -> Solved:
+    """Return a solution as a plan that holds.
+
+    Raises:
+        SolverError: it does not pass verification.
+    """
+    with clock.stage("plan"):
+        plan = make_plan(candidates, problem, solution)
+    with clock.stage("verify"):
+        wrong = verify(plan, candidates.system, candidates)
+    if wrong:
+        raise SolverError(f"the plan does not hold: {wrong[0]}; please report this with the input")
+    return Solved(plan, candidates, problem, solution)
 
 
 def _check_extras(backend: str, write_model_to: Path | None) -> None:

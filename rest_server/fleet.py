@@ -119,11 +119,32 @@ class Entities:
 
 
 def desired_allocations(plan: Plan, servers: Mapping[str, Server]) -> dict[str, AllocationData]:
-    """Return what a plan desires for each of some servers; of one that it does not serve, what it runs."""
+    """Return what a plan desires for each of some servers; of one that it does not serve, what it keeps."""
     return {
-        name: plan.allocation_of(server) if name in plan.allocations else server.current
+        name: plan.allocation_of(server) if name in plan.allocations else kept_allocation(plan, server)
         for name, server in servers.items()
     }
+
+
+def kept_allocation(plan: Plan, server: Server) -> AllocationData:
+    """Return what a server that a plan does not serve keeps of what it runs, down to no replicas."""
+    current = server.current
+    kept = {on: number for (name, on), number in plan.kept_replicas.items() if name == server.name}
+    largest = max(kept, key=lambda on: (kept[on], on == current.accelerator), default=current.accelerator)
+    if largest != current.accelerator:
+        return AllocationData(accelerator=largest, num_replicas=kept[largest], load=current.load)
+    return current if not current.is_running else scaled(current, kept.get(largest, 0))
+
+
+def scaled(current: AllocationData, replicas: int) -> AllocationData:
+    """Return a running allocation with other replicas; with none it keeps the name of its accelerator."""
+    changes: dict[str, object] = {
+        "num_replicas": replicas,
+        "cost_cents_per_h": current.cost_cents_per_h * replicas / current.num_replicas,
+    }
+    if not replicas:
+        changes |= {"itl_ms": 0.0, "ttft_ms": 0.0, "avg_concurrency": 0.0}
+    return current.model_copy(update=changes)
 
 
 def _frozen(mapping: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -123,7 +123,7 @@ class Snapshot:
         reported = reported or Reported()
         history = self.history.with_plan(self.revision, made_at, plan, stands_for)
         there = {**self.replicas, **reported.replicas}
-        seen, system = Observation(made_at, reported.missing, there), self.entities.loose_system()
+        seen, system = Observation(made_at, reported.missing, reported.replicas), self.entities.loose_system()
         decisions = stabilise(plan, system, self.rules, self.decisions, seen, reported.estimates)
         record = PlanRecord(plan, stands_for, made_at)
         return replace(self, plan=record, history=history, decisions=decisions, replicas=there)

@@ -28,9 +28,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("optimizer.batch_rows", "optimizer.candidates", "optimizer.replica"),
     ("optimizer.solvers",),
     ("optimizer.plan",),
-    ("optimizer.compat", "optimizer.stabilisation"),
+    ("optimizer.compat",),
     ("optimizer.fitting", "optimizer.generate", "optimizer.replica_rows", "optimizer.starters"),
     ("optimizer.pipeline",),
+    ("optimizer.stabilisation",),
     ("optimizer.bench", "optimizer.studies"),
     ("optimizer.jobs", "optimizer.render"),
     ("rest_server",),
@@ -170,7 +171,14 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("checks.levels", "checks.queues"),
         ("build", "verify", "files", "proof"),
     ),
-    "optimizer.stabilisation": (("rules", "loads"), ("decisions",), ("pools",), ("stabilise",)),
+    "optimizer.stabilisation": (
+        ("cards", "loads", "rules"),
+        ("decisions",),
+        ("running",),
+        ("keeping", "pools", "transition"),
+        ("planning", "reasons"),
+        ("stabilise",),
+    ),
     "optimizer.studies": (
         (
             "checking",

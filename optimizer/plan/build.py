@@ -11,6 +11,7 @@ from optimizer.candidates.finder import COUNT_TOLERANCE, Measured, measure_pairs
 from optimizer.plan.document import (
     CapacityUse,
     Change,
+    Kept,
     Level,
     Plan,
     Pool,
@@ -55,7 +56,7 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
         capacity=tuple(
             CapacityUse(
                 type=name,
-                limit=None if problem.capacity is None else int(problem.capacity[t]),
+                limit=None if problem.capacity is None else candidates.system.capacity.get(name, 0),
                 used=int(used[t]),
             )
             for t, name in enumerate(candidates.arrays.type_names)
@@ -63,6 +64,10 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
         changes=_changes(candidates, pools),
         currency=candidates.system.currency,
         rate_factors=_rate_factors(candidates),
+        kept=tuple(
+            Kept(server=server, accelerator=accelerator, num_replicas=replicas)
+            for (server, accelerator), replicas in candidates.system.kept.items()
+        ),
     )
 
 

@@ -115,6 +115,14 @@ class Placement(Document):
     """Replicas."""
 
 
+class Kept(Placement):
+    """Replicas that keep running beside the plan: no part of it, but their cards are in use."""
+
+    server: str
+    """The server: one that cannot be served, or one whose new replicas are not ready yet; with 0 replicas one
+    that has to stop before it can be served elsewhere."""
+
+
 class Change(Document):
     """A server whose accelerator or replicas differ from the current ones."""
 
@@ -177,6 +185,10 @@ class Plan(Document):
     """By server and accelerator, the share of its largest rate that a replica keeps its targets at where a
     simulation showed that it misses them above; 0: at none. Absent without any."""
 
+    kept: tuple[Kept, ...] = Field((), exclude_if=_is_empty, strict=False)
+    """Replicas that keep their cards beside the plan, from a service that plans for a running fleet; `used`
+    of `capacity` does not count them. Absent without any."""
+
     def to_json(self) -> str:
         """Return the plan as JSON text, the same bytes for the same plan."""
         return self.model_dump_json(by_alias=True, indent=2)
@@ -189,6 +201,11 @@ class Plan(Document):
             for server, factors in self.rate_factors.items()
             for accelerator, factor in factors.items()
         }
+
+    @property
+    def kept_replicas(self) -> dict[tuple[str, str], int]:
+        """Replicas that are kept, by server and accelerator."""
+        return {(item.server, item.accelerator): item.num_replicas for item in self.kept}
 
     @property
     def estimated_pools(self) -> int:

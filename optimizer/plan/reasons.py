@@ -20,6 +20,8 @@ class Shortage:
     """Units that exist."""
     is_listed: bool
     """Whether the system says how many exist."""
+    excluded: bool = False
+    """Whether the server was not to be served: it runs, and cannot be brought there without stopping."""
 
 
 STOPPED_UNLIMITED = "solver_stopped", "there are enough cards, but the solver stopped before it used them"
@@ -32,6 +34,8 @@ def shortage_reason(found: Shortage) -> tuple[str, str]:
         ("1 replica", "takes") if found.num_replicas == 1 else (f"{found.num_replicas:,} replicas", "take")
     )
     text = f"{what} on {found.accelerator} {verb} {found.units:,} cards of {found.type}; "
+    if found.units <= found.left and found.excluded:
+        return "blocked", text + f"{found.left:,} are left, but it cannot be moved there without stopping"
     if found.units <= found.left:
         return "solver_stopped", text + f"{found.left:,} are left, but the solver stopped before it used them"
     if not found.is_listed:

@@ -19,10 +19,9 @@ def unserved_with_reason(
     candidates: Candidates, problem: Problem, s: int, used: IntArray, fraction: float
 ) -> Unserved:
     """Say why a server is not served in full: which cards are missing, or what each accelerator lacks."""
-    first, last = np.searchsorted(problem.table.server, [s, s + 1])
-    mine = np.arange(first, last)[problem.full[first:last]]
+    mine = np.flatnonzero(candidates.table.server == s)
     if len(mine):
-        reason, detail = _shortage(candidates, problem, problem.table.take(mine), used)
+        reason, detail = _shortage(candidates, problem, s, candidates.table.take(mine), used)
     else:
         reason, detail = nearest_miss(candidates, s)
     return Unserved(
@@ -35,12 +34,14 @@ def unserved_with_reason(
 
 
 def _shortage(
-    candidates: Candidates, problem: Problem, mine: CandidateTable, used: IntArray
+    candidates: Candidates, problem: Problem, s: int, mine: CandidateTable, used: IntArray
 ) -> tuple[str, str]:
     """Name the accelerator for which the fewest units are missing."""
     if problem.capacity is None:
         return STOPPED_UNLIMITED
-    left = (problem.capacity[mine.kind] - used[mine.kind]).astype(np.int64)
+    free = candidates.system.free_capacity
+    units = np.array([free.get(name, 0) for name in candidates.arrays.type_names], np.int64)
+    left = units[mine.kind] - used[mine.kind]
     c = int(np.lexsort((mine.units, mine.units - left))[0])
     kind = candidates.arrays.type_names[mine.kind[c]]
     return shortage_reason(
@@ -50,8 +51,10 @@ def _shortage(
             num_replicas=int(mine.num_replicas[c]),
             units=int(mine.units[c]),
             left=int(left[c]),
-            limit=int(problem.capacity[mine.kind[c]]),
+            limit=candidates.system.capacity.get(kind, 0),
             is_listed=kind in candidates.system.capacity,
+            excluded=s in problem.excluded
+            and any(candidates.arrays.server_names[s] == name for name, _ in candidates.system.kept),
         )
     )
 

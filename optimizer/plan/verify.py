@@ -20,7 +20,8 @@ from optimizer.spec.system import System
 def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> list[str]:
     """Return what is wrong with a plan for a system, one line each; nothing if it holds.
 
-    Largest rates are those of the system times the factors that the plan states, which only tighten them.
+    Largest rates are those of the system times the factors that the plan states, which only tighten them; the
+    cards of replicas that it says are kept are in use.
 
     Args:
         plan: what to check.
@@ -33,6 +34,8 @@ def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> 
         return problems
     if system.rate_factors != plan.factor_of_pair:
         system = system.with_rate_factors(plan.factor_of_pair)
+    if system.kept != plan.kept_replicas:
+        system = system.with_kept(plan.kept_replicas)
     at_hand = candidates if candidates is not None and candidates.system is system else None
     facts = Facts(plan, system, arrays_of(system) if at_hand is None else at_hand.arrays)
     return [

@@ -5,6 +5,7 @@ runs on now. Solvers take a `Problem` and return a `Solution`; they know no name
 ``docs/math.md``.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
@@ -109,6 +110,8 @@ class Problem:
     capacity: FloatArray | None
     """Units of each accelerator type, shape (T,); none: unlimited."""
     options: OptimizerOptions
+    excluded: frozenset[int] = frozenset()
+    """Servers that get nothing, although they need replicas."""
 
     @cached_property
     def on_current(self) -> BoolArray:
@@ -205,11 +208,19 @@ class Solution:
         return next(level for level in self.levels if level.name == name)
 
 
-def build_problem(candidates: Candidates) -> Problem:
-    """Turn candidates into a problem."""
+def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Problem:
+    """Turn candidates into a problem.
+
+    Args:
+        candidates: the candidates of a system.
+        excluded: servers that get nothing, although they need replicas; they count as unserved.
+    """
     servers, arrays = candidates.arrays.servers, candidates.arrays
     options = candidates.system.options
     table = CandidateTable.joined([candidates.table, candidates.over_limit])
+    left_out = frozenset(s for s, name in enumerate(arrays.server_names) if name in excluded)
+    if left_out:
+        table = table.take(~np.isin(table.server, list(left_out)))
     accelerators = len(arrays.accelerator_names)
     over = candidates.over_limit.server * accelerators + candidates.over_limit.accelerator
     return Problem(
@@ -226,6 +237,7 @@ def build_problem(candidates: Candidates) -> Problem:
         none_changed=servers.running,
         capacity=None if options.unlimited else arrays.capacity,
         options=options,
+        excluded=left_out,
     )
 
 

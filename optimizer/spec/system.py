@@ -58,6 +58,8 @@ class System:
     rate_factors: Mapping[tuple[str, str], float] = field(default_factory=lambda: MappingProxyType({}))
     """By server and accelerator: what a replica may take of its largest rate, where simulations showed that
     all of it is too much; 0: nothing. No part of the documents."""
+    kept: Mapping[tuple[str, str], int] = field(default_factory=lambda: MappingProxyType({}))
+    """By server and accelerator: replicas that keep their cards beside the plan. No part of the documents."""
 
     @property
     def currency(self) -> str | None:
@@ -133,6 +135,33 @@ class System:
     def with_rate_factors(self, factors: Mapping[tuple[str, str], float]) -> "System":
         """Return a copy in which replicas take other shares of their largest rates."""
         return replace(self, rate_factors=MappingProxyType(dict(sorted(factors.items()))))
+
+    def with_kept(self, replicas: Mapping[tuple[str, str], int]) -> "System":
+        """Return a copy in which these replicas keep their cards, by server and accelerator."""
+        return replace(self, kept=MappingProxyType(dict(sorted(replicas.items()))))
+
+    def units_per_replica(self, server: str, accelerator: str) -> tuple[str, int]:
+        """Return the accelerator type and the units of a replica; 0 units if there is no such accelerator."""
+        found = self.accelerators.get(accelerator)
+        if found is None:
+            return "", 0
+        profile = self.profiles.get((self.servers[server].model, accelerator))
+        return found.type, found.multiplicity * (profile.acc_count if profile else 1)
+
+    @property
+    def kept_units(self) -> Mapping[str, int]:
+        """Units by accelerator type that kept replicas take."""
+        units: dict[str, int] = {}
+        for (server, accelerator), replicas in self.kept.items():
+            kind, each = self.units_per_replica(server, accelerator)
+            units[kind] = units.get(kind, 0) + each * replicas
+        return units
+
+    @property
+    def free_capacity(self) -> Mapping[str, int]:
+        """Units by accelerator type that a plan can use: those that exist, less those that are kept."""
+        kept = self.kept_units
+        return {kind: max(0, units - kept.get(kind, 0)) for kind, units in self.capacity.items()}
 
     def profiles_of(self, model: str) -> list[ModelProfile]:
         """Return the profiles of a model."""

@@ -1,4 +1,4 @@
-"""What is desired of every server, why, and what must be remembered of it until the next plan."""
+"""Desired replicas of every server, the reason of each number, and what the next decision needs to know."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,10 +16,11 @@ class Reason(StrEnum):
     unchanged = "Unchanged"
     load_increase = "LoadIncrease"
     load_decrease = "LoadDecrease"
+    replanned = "Replanned"
     switch = "Switch"
     not_chosen = "NotChosen"
-    # held:
     unserved = "Unserved"
+    # held:
     load_missing = "LoadMissing"
     noise = "Noise"
     scale_down_load = "ScaleDownLoad"
@@ -46,11 +47,17 @@ class Target:
     cost_cents_per_h: float = 0.0
     """Cost of a replica [cents/h]."""
     held: bool = False
-    """Whether the plan says another number."""
+    """Whether the plan has another number."""
     detail: str = ""
     """What a held number waits for."""
     leaving: bool = False
     """Whether it goes when the pool in its place is ready."""
+    raised_s: float = 0.0
+    """When the number last went up [s since the epoch]."""
+    ready_before: int = 0
+    """Replicas that were ready then, as far as they are still desired."""
+    sized_rpm: float | None = None
+    """Load of the server when the number last changed [requests/min]; None if it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +83,12 @@ class ServerDecision:
     """Mean input length of the load that it was sized for [tokens]."""
     out_tokens: float = 0.0
     """Mean output length of the same [tokens]."""
+    load_rpm: float | None = None
+    """Load that the last plan was made for [requests/min]; None if it is not known."""
     load: LoadEstimate | None = None
     past: tuple[Moment, ...] = ()
     pending_since_s: Mapping[str, float] = field(default_factory=dict)
     """By accelerator, since when there have been pending replicas without a break."""
-    elsewhere_since_s: float | None = None
-    """Since when plans have wanted it on another accelerator without a break; none: the last did not."""
     ups: int = 0
     """How often a number has gone up."""
     downs: int = 0
@@ -91,6 +98,13 @@ class ServerDecision:
     def replicas(self) -> dict[str, int]:
         """Replicas by accelerator, where there are any."""
         return {name: target.replicas for name, target in self.targets.items() if target.replicas}
+
+    @property
+    def staying(self) -> dict[str, Target]:
+        """Targets with replicas that are not about to go, by accelerator."""
+        return {
+            name: target for name, target in self.targets.items() if target.replicas and not target.leaving
+        }
 
     @property
     def cost_cents_per_h(self) -> float:

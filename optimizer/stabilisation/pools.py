@@ -1,52 +1,66 @@
-"""What is desired of one server: the rules, one after the other, each as a small function.
+"""The rules for one server: where it runs, and how many replicas it may have now. Each is a small function.
 
-Sizes are in replicas of pools; loads in requests/min. A pool's largest load is what a replica took when it
+Sizes are in replicas of pools; loads in requests/min. The largest load of a pool is that of a replica when it
 was last sized, times its replicas, so that every rule is about loads and not about counts.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, floor
 
-from optimizer.plan import Plan, Unserved
+from optimizer.plan import Pool, Unserved
 from optimizer.spec.schema import Server
 from optimizer.spec.system import System
 from optimizer.stabilisation.decisions import Moment, Observation, Reason, Replicas, ServerDecision, Target
 from optimizer.stabilisation.rules import Rules, StepLimit
+from optimizer.stabilisation.running import same_requests
 
-OTHER_REQUESTS = 0.2
-"""Change of the mean lengths of requests from which on what a replica took before says nothing."""
 _TOLERANCE = 1e-9
 
 
-def units_per_replica(system: System, server: str, accelerator: str) -> tuple[str, int]:
-    """Return the accelerator type and the units of a replica; of an unknown accelerator there are none."""
-    found = system.accelerators.get(accelerator)
-    if found is None:
-        return "", 0
-    profile = system.profiles.get((system.servers[server].model, accelerator))
-    return found.type, found.multiplicity * (profile.acc_count if profile else 1)
-
-
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a plan wants of a server, and what the rules need to know of it."""
+class Recommendation:
+    """What a plan recommends for a server, and what the rules need to know of the server."""
 
     server: Server
     targets: Mapping[str, Target]
-    """Replicas by accelerator, as planned."""
+    """Replicas by accelerator, as planned; those that are kept if the server cannot be served."""
     load_rpm: float
+    """Load that the pools carry."""
+    offered_rpm: float
+    """Load that the plan was made for."""
     unserved: Unserved | None
-    known: frozenset[str]
-    """Accelerators that its model has a profile for."""
+    """Why it has no allocation; None if it has one."""
     may_use: frozenset[str]
-    """Those of them that it may run on."""
+    """Accelerators that it may run on and that its model has a profile for."""
 
     @classmethod
-    def of(cls, plan: Plan, system: System, name: str) -> "Wanted":
-        """Return what a plan wants of a server."""
-        server, pools = system.servers[name], plan.allocations.get(name, ())
+    def of(
+        cls,
+        system: System,
+        name: str,
+        offered_rpm: float,
+        pools: Sequence[Pool],
+        unserved: Unserved | None = None,
+        kept: Mapping[str, int] | None = None,
+    ) -> "Recommendation":
+        """Return what a plan recommends for a server.
+
+        Args:
+            system: what the plan was made for.
+            name: the server.
+            offered_rpm: the load that the plan was made for.
+            pools: its pools in the plan.
+            unserved: why it has no allocation; None if it has one.
+            kept: replicas that it keeps without one, by accelerator.
+        """
+        server = system.servers[name]
+        known = frozenset(accelerator for model, accelerator in system.profiles if model == server.model)
+        allowed = known if server.accelerators is None else known & frozenset(server.accelerators)
         targets = {
+            on: Target(number, Reason.unserved, cost_cents_per_h=_cost_of_replica(system, server, on))
+            for on, number in (kept or {}).items()
+        } | {
             pool.accelerator: Target(
                 pool.num_replicas,
                 Reason.unchanged,
@@ -57,182 +71,123 @@ class Wanted:
             for pool in pools
             if pool.num_replicas
         }
-        load = sum(pool.arrival_rate_rpm for pool in pools)
-        unserved = next((item for item in plan.unserved if item.server == name), None)
-        known = frozenset(acc for model, acc in system.profiles if model == server.model)
-        allowed = known if server.accelerators is None else known & frozenset(server.accelerators)
-        return cls(server, targets, load, unserved, known, allowed)
+        load_rpm = sum(pool.arrival_rate_rpm for pool in pools)
+        return cls(server, targets, load_rpm, offered_rpm, unserved, allowed)
 
     @property
     def replicas(self) -> dict[str, int]:
         """Replicas by accelerator."""
         return {name: target.replicas for name, target in self.targets.items()}
 
-    def as_planned(self, last: ServerDecision | None, detail: str = "") -> ServerDecision:
-        """Return a decision that follows the plan at once."""
-        before = {} if last is None else last.targets
-        targets = {}
-        for name in (*self.targets, *(name for name in before if name not in self.targets)):
-            old = before.get(name)
-            target = self.targets.get(name) or replace(before[name], replicas=0, leaving=False)
-            reason = reason_of(target, old, last)
-            targets[name] = replace(target, reason=reason, held=False, detail=detail)
-        base = last or ServerDecision({}, 0.0)
-        return replace(base, targets=targets)
+
+@dataclass(frozen=True, slots=True)
+class Ruled:
+    """Pools of a server after the rules: a target that the rules change is held, with their reason."""
+
+    targets: Mapping[str, Target]
+    """By accelerator."""
+    recommended: Mapping[str, int]
+    """Replicas before the rules that spread changes over time, by accelerator."""
+    stays_for: Reason | None = None
+    """Why the server stays where it is although the plan has it elsewhere; None if the rules let it go."""
+
+    @property
+    def replicas(self) -> dict[str, int]:
+        """Replicas by accelerator, where there are any."""
+        return {name: target.replicas for name, target in self.targets.items() if target.replicas}
 
 
-def reason_of(target: Target, old: Target | None, last: ServerDecision | None) -> Reason:
-    """Return why a number is desired that is not held."""
-    before = 0 if old is None else old.replicas
-    if last is None:
-        return Reason.new
-    if not before and target.replicas and last.replicas:
-        return Reason.switch
-    if target.replicas == before:
-        return Reason.unchanged if target.replicas else Reason.not_chosen
-    return Reason.load_increase if target.replicas > before else Reason.load_decrease
+def as_planned(wanted: Recommendation) -> Ruled:
+    """Return what a server gets if no rule applies."""
+    return Ruled(wanted.targets, wanted.replicas)
 
 
-def decided(
-    wanted: Wanted, rules: Rules, last: ServerDecision | None, seen: Observation, fleet_cost: float
-) -> ServerDecision:
-    """Return what is desired of a server.
+def ruled(
+    wanted: Recommendation, rules: Rules, last: ServerDecision | None, seen: Observation, fleet_cost: float
+) -> Ruled:
+    """Apply the rules to what a plan recommends for a server.
 
     Args:
-        wanted: what the plan wants.
-        rules: what may keep it from that.
-        last: what was desired before; none: the server is new.
-        seen: what was observed.
+        wanted: what the plan recommends.
+        rules: the rules.
+        last: the decision before; None for a new server.
+        seen: when, whose loads are missing, and which replicas are there.
         fleet_cost: cost of the whole plan [cents/h].
     """
-    name = wanted.server.name
-    replicas = seen.replicas.get(name, {})
-    if wanted.unserved is not None and not wanted.targets:
-        return _keeping(wanted, last, replicas, seen.now_s)
-    if last is None:
-        first = wanted.as_planned(None)
-        return _remembered(wanted, rules, replace(first, switched_s=seen.now_s), first.replicas, seen)
-    if name in seen.missing and rules.hold_missing_load:
-        return _held_whole(last, Reason.load_missing, "its load is missing from the last snapshot")
-    return _Step(wanted, rules, last, seen, replicas, fleet_cost).decision()
+    if last is None or wanted.unserved is not None:
+        return as_planned(wanted)
+    if wanted.server.name in seen.missing and rules.hold_missing_load:
+        detail = "its load is missing from the last snapshot"
+        held = {
+            name: _held(item, item.replicas, Reason.load_missing, detail)
+            for name, item in last.targets.items()
+            if item.replicas
+        }
+        return Ruled(held, {name: item.replicas for name, item in held.items()}, Reason.load_missing)
+    return _Step(wanted, rules, last, seen, seen.replicas.get(wanted.server.name, {}), fleet_cost).ruled()
 
 
-def _keeping(
-    wanted: Wanted, last: ServerDecision | None, replicas: Mapping[str, Replicas], now_s: float
+def remembered(
+    rules: Rules, decision: ServerDecision, recommended: Mapping[str, int], now_s: float
 ) -> ServerDecision:
-    """Return what a server runs that cannot be served, as desired."""
-    assert wanted.unserved is not None
-    current = wanted.server.current
-    runs = {acc: there.ready + there.pending for acc, there in replicas.items()}
-    if not runs and last is not None:
-        runs = last.replicas
-    if not runs and current.is_running:
-        runs = {current.accelerator: current.num_replicas}
-    known = {} if last is None else last.targets
-    detail = f"{wanted.unserved.reason}: {wanted.unserved.detail}"
-    targets = {
-        acc: replace(
-            known.get(acc, Target(0, Reason.unserved, current.max_batch)),
-            replicas=number,
-            reason=Reason.unserved,
-            held=True,
-            detail=detail,
-        )
-        for acc, number in runs.items()
-    }
-    return replace(last or ServerDecision({}, now_s), targets=targets)
-
-
-def _held_whole(last: ServerDecision, reason: Reason, detail: str) -> ServerDecision:
-    targets = {
-        name: replace(target, reason=reason, held=True, detail=detail)
-        for name, target in last.targets.items()
-        if target.replicas
-    }
-    return replace(last, targets=targets)
-
-
-def _remembered(
-    wanted: Wanted, rules: Rules, decision: ServerDecision, recommended: Mapping[str, int], seen: Observation
-) -> ServerDecision:
-    """Return a decision with what the next one needs to know."""
-    load, now_s, desired = wanted.server.current.load, seen.now_s, decision.replicas
-    past = tuple(moment for moment in decision.past if moment.last_s >= now_s - rules.memory_s)
+    """Return a decision that remembers what was recommended and desired, as long as the rules need it."""
+    since_s, desired = now_s - rules.memory_s, decision.replicas
+    past = decision.past
+    while len(past) > 1 and past[1].first_s <= since_s:  # the first one is what was in force at that time
+        past = past[1:]
     if past and (past[-1].recommended, past[-1].desired) == (dict(recommended), desired):
         past = (*past[:-1], replace(past[-1], last_s=now_s))
     else:
         past = (*past, Moment(now_s, now_s, dict(recommended), desired))
-    return replace(decision, in_tokens=load.in_tokens, out_tokens=load.out_tokens, past=past)
+    return replace(decision, past=past)
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
     """One server at one plan."""
 
-    wanted: Wanted
+    wanted: Recommendation
     rules: Rules
     last: ServerDecision
     seen: Observation
     replicas: Mapping[str, Replicas]
     fleet_cost: float
 
-    def decision(self) -> ServerDecision:
-        """Return what is desired, rule by rule."""
-        targets = self._sized(self._placed())
+    def ruled(self) -> Ruled:
+        """Apply the rules one after the other."""
+        targets, stays_for = self._placed()
+        targets = {name: self._with_margin(name, target) for name, target in targets.items()}
         recommended = {name: target.replicas for name, target in targets.items() if target.replicas}
-        targets = self._with_old_pools(targets)
-        pending = dict(self._pending_since())
-        targets = {name: self._limited(name, target, pending) for name, target in targets.items()}
-        moved = not {*recommended} & self.last.replicas.keys() and bool(recommended)
-        switched_s = self.seen.now_s if moved or not self.last.replicas else self.last.switched_s
-        kept = {name: item for name, item in targets.items() if item.replicas or name in self.last.replicas}
-        elsewhere = self.wanted.targets.keys() != self._staying().keys()
-        since_s = self.seen.now_s if self.last.elsewhere_since_s is None else self.last.elsewhere_since_s
-        decision = replace(
-            self.last,
-            targets=kept,
-            switched_s=switched_s,
-            pending_since_s=pending,
-            elsewhere_since_s=since_s if elsewhere else None,
+        return Ruled(
+            {name: self._limited(name, target) for name, target in targets.items()}, recommended, stays_for
         )
-        return _remembered(self.wanted, self.rules, decision, recommended, self.seen)
 
     # --- where it runs -------------------------------------------------------------------------------------
 
-    def _staying(self) -> dict[str, Target]:
-        return {
-            name: target
-            for name, target in self.last.targets.items()
-            if target.replicas and not target.leaving
-        }
+    def _placed(self) -> tuple[dict[str, Target], Reason | None]:
+        """Return the pools as planned, or where the server stays, with the rule that keeps it there."""
+        planned, staying = dict(self.wanted.targets), self.last.staying
+        if not planned:  # nothing to do for it: the same pools, without replicas
+            idle = Target(0, Reason.unchanged)
+            return {name: replace(idle, max_batch=target.max_batch) for name, target in staying.items()}, None
+        needed = None if _same_place(planned, staying) else self._needed(staying)
+        reason = None if needed is None else self._reason_to_stay(needed, planned)
+        if needed is None or reason is None:
+            return planned, None
+        return {name: _held(item, item.replicas, reason, "") for name, item in needed.items()}, reason
 
-    def _placed(self) -> dict[str, Target]:
-        """Return pools on the accelerators that the plan says, or on those that the server stays on."""
-        planned, staying = dict(self.wanted.targets), self._staying()
-        if not planned and staying:  # nothing to do for it: the same pools, without replicas
-            return {name: replace(target, replicas=0) for name, target in staying.items()}
-        if not staying or not self._can_stay(staying) or _same_place(planned, staying):
-            return planned
-        needed = self._needed(staying)
-        reason = self._reason_to_stay(needed, planned)
-        if reason is None:
-            return planned
-        return {name: replace(target, reason=reason, held=True) for name, target in needed.items()}
-
-    def _can_stay(self, staying: Mapping[str, Target]) -> bool:
-        """Say whether what replicas took before still says what they take."""
-        if not staying.keys() <= self.wanted.may_use or any(not item.rate_rpm for item in staying.values()):
-            return False
-        load = self.wanted.server.current.load
-        pairs = ((load.in_tokens, self.last.in_tokens), (load.out_tokens, self.last.out_tokens))
-        return len(staying) == 1 and all(abs(now - then) <= OTHER_REQUESTS * then for now, then in pairs)
-
-    def _needed(self, staying: Mapping[str, Target]) -> dict[str, Target]:
-        """Return the pools that the load would need where the server is."""
+    def _needed(self, staying: Mapping[str, Target]) -> dict[str, Target] | None:
+        """Return the pool that would carry the load where the server is; None if none is known to."""
+        if len(staying) != 1 or not same_requests(self.wanted.server, self.last):
+            return None
         ((name, target),) = staying.items()
+        if name not in self.wanted.may_use or not target.rate_rpm:
+            return None
         server = self.wanted.server
         number = max(_replicas(self.wanted.load_rpm, target.rate_rpm), server.min_num_replicas)
-        return {name: replace(target, replicas=min(number, server.max_num_replicas or number))}
+        if number > (server.max_num_replicas or number):
+            return None
+        return {name: replace(target, replicas=number)}
 
     def _reason_to_stay(self, needed: Mapping[str, Target], planned: Mapping[str, Target]) -> Reason | None:
         cost = sum(item.replicas * item.cost_cents_per_h for item in needed.values())
@@ -246,40 +201,10 @@ class _Step:
                 return Reason.small_saving
         return None
 
-    def _with_old_pools(self, targets: Mapping[str, Target]) -> dict[str, Target]:
-        """Return the targets with those that were left, which wait for the new ones if a rule says so."""
-        result = dict(targets)
-        wait = self.rules.switch_dwell_s is not None and not self._all_ready(targets)
-        for name, old in self.last.targets.items():
-            if name in result or not old.replicas:
-                continue
-            gone = replace(old, replicas=0, leaving=False, held=False, detail="")
-            result[name] = gone
-            if wait and any(target.replicas for target in targets.values()) and name in self.wanted.known:
-                detail = "goes when the replicas in its place are ready"
-                result[name] = replace(
-                    old, leaving=True, held=True, reason=Reason.waits_for_new_pool, detail=detail
-                )
-        return result
-
-    def _all_ready(self, targets: Mapping[str, Target]) -> bool:
-        """Say whether every pool has the replicas that were desired of it before."""
-        return all(self._is_ready(name) for name, target in targets.items() if target.replicas)
-
-    def _is_ready(self, name: str) -> bool:
-        before = self.last.replicas.get(name, 0)
-        there = self.replicas.get(name)
-        if there is not None:
-            return before > 0 and there.ready >= before
-        return before > 0 and self.seen.now_s - self.last.switched_s >= self.rules.startup_s
-
     # --- how many ------------------------------------------------------------------------------------------
 
-    def _sized(self, targets: Mapping[str, Target]) -> dict[str, Target]:
-        """Return pools that are no smaller than what some more load would need."""
-        return {name: self._with_margin(name, target) for name, target in targets.items()}
-
     def _with_margin(self, name: str, target: Target) -> Target:
+        """Return a pool that is no smaller than what some more load would need."""
         before, estimate = self.last.replicas.get(name, 0), self.last.load
         margin = self.rules.scale_down_load
         if margin is None or target.replicas >= before or len(self.wanted.targets) > 1 or not target.rate_rpm:
@@ -291,48 +216,29 @@ class _Step:
         number = min(before, max(target.replicas, _replicas(self.wanted.load_rpm * margin, target.rate_rpm)))
         if number == target.replicas:
             return target
-        detail = f"fewer would not hold with {margin - 1:.1%} more load"
-        return _held(target, number, target.reason if target.held else Reason.scale_down_load, detail)
+        reason = target.reason if target.held else Reason.scale_down_load
+        return _held(target, number, reason, f"fewer would not hold with {margin - 1:.1%} more load")
 
     # --- how fast ------------------------------------------------------------------------------------------
 
-    def _pending_since(self) -> Iterator[tuple[str, float]]:
-        """Yield since when each target has had pending replicas."""
-        for name, there in self.replicas.items():
-            if there.pending:
-                yield name, self.last.pending_since_s.get(name, self.seen.now_s)
-
-    def _limited(self, name: str, target: Target, pending_since_s: Mapping[str, float]) -> Target:
-        """Return a target that moves as fast as it may, with its reason."""
+    def _limited(self, name: str, target: Target) -> Target:
+        """Return a target that moves as fast as it may."""
         before = self.last.replicas.get(name, 0)
-        left = not target.replicas and name not in self.wanted.targets and bool(self.wanted.targets)
-        if target.leaving or (left and self.rules.switch_dwell_s is not None):
-            return target  # the new pool is ready: it has waited for nothing else
         if target.replicas > before:
-            result = self._growing(name, target, before, pending_since_s)
-        elif target.replicas < before:
-            result = self._shrinking(name, target, before)
-        else:
-            result = target
-        if result.held:
-            return result
-        return replace(result, reason=reason_of(result, self.last.targets.get(name), self.last))
+            return self._growing(name, target, before)
+        return self._shrinking(name, target, before) if target.replicas < before else target
 
-    def _growing(
-        self, name: str, target: Target, before: int, pending_since_s: Mapping[str, float]
-    ) -> Target:
-        limit, waited_s = (
-            self.rules.pending_limit_s,
-            self.seen.now_s - pending_since_s.get(name, float("inf")),
-        )
+    def _growing(self, name: str, target: Target, before: int) -> Target:
+        limit, now_s = self.rules.pending_limit_s, self.seen.now_s
+        waited_s = now_s - pending_since(self.last, self.replicas, now_s).get(name, now_s)
         if limit is not None and waited_s >= limit:
-            detail = f"replicas have been pending for {waited_s:.0f} s; more of them would be, too"
+            detail = f"replicas have been pending for {waited_s:.0f} s; adding more would not help"
             return _held(target, before, Reason.pending, detail)
         step = self.rules.scale_up_limit
         if step is None:
             return target
         there = self.replicas.get(name)
-        base = self._desired_at(name, self.seen.now_s - step.period_s, before)
+        base = self._desired_at(name, now_s - step.period_s, before)
         if limit is not None and there is not None:
             base = max(base, there.ready + there.pending)
         most = max(base + _reach(base, step), before)
@@ -368,6 +274,19 @@ class _Step:
         past = self.last.past
         known = [moment for moment in past if moment.first_s <= then_s] or list(past[:1])
         return known[-1].desired.get(name, 0) if known else now
+
+
+def pending_since(
+    last: ServerDecision | None, replicas: Mapping[str, Replicas], now_s: float
+) -> dict[str, float]:
+    """Return since when each accelerator has had pending replicas without a break [s since the epoch]."""
+    before = {} if last is None else last.pending_since_s
+    return {name: before.get(name, now_s) for name, there in replicas.items() if there.pending}
+
+
+def _cost_of_replica(system: System, server: Server, accelerator: str) -> float:
+    profile = system.profiles.get((server.model, accelerator))
+    return system.accelerators[accelerator].cost_cents_per_h * (profile.acc_count if profile else 1)
 
 
 def _same_place(planned: Mapping[str, Target], staying: Mapping[str, Target]) -> bool:

@@ -1,24 +1,27 @@
-"""From the last decisions and a new plan to what is desired now: a pure function.
+"""From the last decisions and a new plan to the replicas that are desired now: a pure function.
 
-Without rules that is what the plan says. A server that a plan cannot serve keeps what it runs in any case, as
-far as units are left: silence must stop nothing.
+Rules first change what the plan recommends, as far as cards exist for it. Then each server moves as far as it
+can without giving up replicas that nothing replaces yet. A server that the plan cannot serve keeps what
+others leave of what it runs. The desired replicas of all servers together never take more cards than exist.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import groupby
 from types import MappingProxyType
 
 from optimizer.plan import Plan
 from optimizer.spec.system import System
-from optimizer.stabilisation.decisions import Decisions, Observation, Reason, ServerDecision, Target
+from optimizer.stabilisation.cards import Cards
+from optimizer.stabilisation.decisions import Decisions, Observation, ServerDecision
+from optimizer.stabilisation.keeping import Kept, Planner, by_server, left_by, share_out
 from optimizer.stabilisation.loads import LoadEstimate, with_load
-from optimizer.stabilisation.pools import Wanted, decided, units_per_replica
+from optimizer.stabilisation.planning import plan_running_fleet
+from optimizer.stabilisation.pools import Recommendation, Ruled, as_planned, pending_since, remembered, ruled
+from optimizer.stabilisation.reasons import decided_targets
 from optimizer.stabilisation.rules import Rules
-
-FORCED_AFTER_S = 120.0
-"""How long a plan must want a server elsewhere before it goes for the sake of others' growth [s]."""
-SHORTAGES = frozenset({"capacity", "solver_stopped"})
-"""Reasons of servers that more units, or more time, would serve."""
+from optimizer.stabilisation.running import Running, kept_of, running_pools
+from optimizer.stabilisation.transition import Goal, Transition
 
 
 def settled(
@@ -55,6 +58,29 @@ def settled(
     return replace(system, servers=MappingProxyType(servers)), estimates
 
 
+def plan_next(
+    system: System,
+    rules: Rules,
+    last: Decisions | None,
+    seen: Observation,
+    planner: Planner,
+) -> Plan:
+    """Return the plan of a running fleet that `stabilise` can follow.
+
+    Args:
+        system: what to plan, with settled loads.
+        rules: what may keep replicas from following the plan.
+        last: what was desired before; none: nothing was.
+        seen: when, whose loads are missing, and which replicas are there.
+        planner: solves; when its time is over, nothing is planned again.
+
+    Raises:
+        SolverError: the solver failed.
+    """
+    running = running_pools(system, last, seen, rules.startup_s)
+    return plan_running_fleet(system, running, kept_of(running, seen), planner)
+
+
 def stabilise(
     plan: Plan,
     system: System,
@@ -73,149 +99,148 @@ def stabilise(
         seen: when, whose loads are missing, and which replicas are there.
         estimates: what is known of the loads, where they were settled before planning.
     """
-    before = dict(last.servers) if last is not None else {}
-    for name, estimate in (estimates or {}).items():
-        if name in before:
-            before[name] = replace(before[name], load=estimate)
-    planned = plan.allocations.keys() | {item.server for item in plan.unserved}
-    wanted = {name: Wanted.of(plan, system, name) for name in system.servers if name in planned}
-    found = {
-        name: decided(item, rules, before.get(name), seen, plan.total_cost_cents_per_h)
-        for name, item in wanted.items()
-    }
-    fitted = _within_units(found, before, wanted, system, plan, seen.now_s)
-    unknown = {name: item for name, item in before.items() if name in system.servers and name not in planned}
-    counted = {name: _counted(item, before.get(name)) for name, item in (unknown | fitted).items()}
-    known = estimates or {}
-    return Decisions(
-        seen.now_s,
-        {name: replace(item, load=known.get(name, item.load)) for name, item in counted.items()},
+    loads = estimates or {}
+    before = {} if last is None else {n: d for n, d in last.servers.items() if n in system.servers}
+    before |= {name: replace(before[name], load=item) for name, item in loads.items() if name in before}
+    running = running_pools(system, Decisions(seen.now_s, before), seen, rules.startup_s)
+    fleet = _Fleet(plan, system, rules, before, seen, running)
+    wanted = fleet.recommendations(loads)
+    goals = fleet.fitting(wanted)
+    steps = fleet.transition(wanted, goals).step()
+    servers = fleet.unknown(steps)
+    for name, item in wanted.items():
+        decision = _decision(item, goals[name], steps[name], fleet)
+        servers[name] = replace(decision, load=loads.get(name, decision.load))
+    return Decisions(seen.now_s, servers)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fleet:
+    """A plan, and the fleet that is to follow it."""
+
+    plan: Plan
+    system: System
+    rules: Rules
+    before: Mapping[str, ServerDecision]
+    seen: Observation
+    running: Running
+
+    def recommendations(self, loads: Mapping[str, LoadEstimate]) -> dict[str, Recommendation]:
+        """Return the plan's recommendation for each server, and what those without pools keep."""
+        listed, pools = {item.server: item for item in self.plan.unserved}, self.plan.allocations
+        names = [name for name in self.system.servers if name in self.plan.allocations or name in listed]
+        kept, found = by_server(self._kept(set(names) - self.plan.allocations.keys())), {}
+        for name in names:
+            load_rpm = self.system.servers[name].current.load.arrival_rate_rpm
+            offered = loads[name].level_rpm if name in loads else load_rpm
+            served = () if name in pools else (listed[name], kept.get(name, {}))
+            found[name] = Recommendation.of(self.system, name, offered, pools.get(name, ()), *served)
+        return found
+
+    def _kept(self, names: Iterable[str]) -> Kept:
+        """Return what servers without an allocation keep of what they run, those of a priority together."""
+        beside = {
+            key: number for key, number in self.plan.kept_replicas.items() if key[0] in self.plan.allocations
+        }
+        cards, runs = left_by(self.system, self.plan, beside), kept_of(self.running, self.seen)
+        kept = Kept()
+        for _, group in groupby(sorted(names, key=self.rank), lambda name: self.rank(name)[0]):
+            kept |= share_out({name: runs[name] for name in group}, cards)
+        return kept
+
+    def unknown(self, steps: Mapping[str, Mapping[str, int]]) -> dict[str, ServerDecision]:
+        """Return the decisions about servers that the plan does not know, as far as cards are left."""
+        cards, found = Cards.of(self.system), {}
+        for name, replicas in steps.items():
+            cards.take_all(name, replicas)
+        for name in sorted(self.before.keys() - steps.keys(), key=self.rank):
+            decision = self.before[name]
+            targets = {
+                on: replace(target, replicas=cards.most(name, on, target.replicas))
+                for on, target in decision.targets.items()
+            }
+            found[name] = replace(decision, targets=targets)
+            cards.take_all(name, found[name].replicas)
+        return found
+
+    def rank(self, name: str) -> tuple[int, str]:
+        """Return the place of a server in the order in which servers get cards."""
+        return self.system.priority(self.system.servers[name]), name
+
+    def fitting(self, wanted: Mapping[str, Recommendation]) -> dict[str, Ruled]:
+        """Return what the rules make of the plan, for as many servers as that fits and can be reached.
+
+        The plan fits, so servers follow it where the rules want more cards than exist: those of the lowest
+        priority first, and only as many as have to.
+        """
+        cost = self.plan.total_cost_cents_per_h
+        moving = {name for name, _ in self.plan.kept_replicas}  # which makes way for others
+        found = {
+            name: as_planned(item)
+            if name in moving
+            else ruled(item, self.rules, self.before.get(name), self.seen, cost)
+            for name, item in wanted.items()
+        }
+        cards, beyond = Cards.of(self.system), {n: _beyond(found[n], item) for n, item in wanted.items()}
+        for name, item in found.items():
+            cards.take_all(name, item.replicas)
+        for name in sorted(wanted, key=self.rank, reverse=True):
+            if any(cards.missing(name, accelerator) for accelerator in beyond[name]):
+                cards.take_all(name, found[name].replicas, -1)
+                found[name] = as_planned(wanted[name])
+                cards.take_all(name, found[name].replicas)
+        held = [name for name in sorted(wanted, key=self.rank) if _beyond(found[name], wanted[name])]
+        while held and self.transition(wanted, found).blocked:
+            name = held.pop()
+            found[name] = as_planned(wanted[name])
+        return found
+
+    def transition(self, wanted: Mapping[str, Recommendation], ways: Mapping[str, Ruled]) -> Transition:
+        """Return the way from what runs to what the servers are to run."""
+        goals = [
+            Goal(
+                server=name,
+                priority=self.rank(name)[0],
+                replicas=ways[name].replicas,
+                rates_rpm={on: target.rate_rpm for on, target in ways[name].targets.items()},
+                load_rpm=item.load_rpm,
+                waits=item.unserved is None,
+            )
+            for name, item in wanted.items()
+        ]
+        return Transition(goals, self.running, Cards.of(self.system))
+
+
+def _beyond(way: Ruled, wanted: Recommendation) -> list[str]:
+    """Return the accelerators on which the rules want more replicas than the plan."""
+    return [name for name, number in way.replicas.items() if number > wanted.replicas.get(name, 0)]
+
+
+def _decision(wanted: Recommendation, way: Ruled, step: Mapping[str, int], fleet: _Fleet) -> ServerDecision:
+    """Return the decision about a server that is to run some replicas now."""
+    name, now_s = wanted.server.name, fleet.seen.now_s
+    last = fleet.before.get(name)
+    base = last or ServerDecision({}, now_s)
+    targets = decided_targets(wanted, way, step, last, fleet.running.get(name, {}), now_s)
+    decision = replace(
+        base,
+        targets=targets,
+        load_rpm=wanted.offered_rpm,
+        pending_since_s=pending_since(last, fleet.seen.replicas.get(name, {}), now_s),
     )
+    if not decision.staying.keys() & base.staying.keys() and decision.staying:
+        decision = replace(decision, switched_s=now_s)
+    if way.stays_for is None:
+        load = wanted.server.current.load
+        decision = replace(decision, in_tokens=load.in_tokens, out_tokens=load.out_tokens)
+    return _counted(remembered(fleet.rules, decision, way.recommended, now_s), last)
 
 
 def _counted(decision: ServerDecision, last: ServerDecision | None) -> ServerDecision:
     """Return a decision that has counted how its numbers have moved."""
-    if last is None or decision is last:
+    if last is None:
         return decision
     names = decision.replicas.keys() | last.replicas.keys()
     moves = [decision.replicas.get(name, 0) - last.replicas.get(name, 0) for name in names]
-    if not any(moves):
-        return decision
     ups, downs = sum(move > 0 for move in moves), sum(move < 0 for move in moves)
     return replace(decision, ups=last.ups + ups, downs=last.downs + downs)
-
-
-@dataclass(slots=True)
-class _Units:
-    """Units by accelerator type that are left."""
-
-    system: System
-    left: dict[str, int]
-
-    def take(self, name: str, targets: Mapping[str, int], sign: int = 1) -> None:
-        for accelerator, replicas in targets.items():
-            kind, units = units_per_replica(self.system, name, accelerator)
-            if kind in self.left:
-                self.left[kind] -= sign * units * replicas
-
-    def lacks(self, name: str, targets: Mapping[str, int]) -> bool:
-        """Say whether something is taken of a type of which there is too little."""
-        kinds = (units_per_replica(self.system, name, accelerator)[0] for accelerator in targets)
-        return any(self.left.get(kind, 0) < 0 for kind in kinds)
-
-
-def _within_units(
-    found: Mapping[str, ServerDecision],
-    before: Mapping[str, ServerDecision],
-    wanted: Mapping[str, Wanted],
-    system: System,
-    plan: Plan,
-    now_s: float,
-) -> dict[str, ServerDecision]:
-    """Let go of what is held where units lack for it: the plan fits, what is held beside it may not.
-
-    Servers of the lowest priority come first in every step: they give up what they hold beyond the plan where
-    the plan has them, too; then their place, if the plan has wanted them elsewhere for some time; then they
-    do not grow; then their place in any case; and unserved ones keep what is left for them.
-    """
-    limits = {} if system.options.unlimited else {item.type: item.limit for item in plan.capacity}
-    units = _Units(system, {kind: limit for kind, limit in limits.items() if limit is not None})
-    result = dict(found)
-    for name, decision in found.items():
-        units.take(name, decision.replicas)
-    order = sorted(found, key=lambda name: (-system.priority(system.servers[name]), name))
-    served = [name for name in order if wanted[name].unserved is None]
-    patient = {name for name in served if _elsewhere_s(found[name], now_s) < FORCED_AFTER_S}
-    _follow(result, [name for name in served if not _is_elsewhere(result[name], wanted[name])], wanted, units)
-    _follow(result, [name for name in served if name not in patient], wanted, units)
-    _stop_growth(result, served, before, units)
-    _follow(result, served, wanted, units)
-    for name in order:
-        unserved = wanted[name].unserved
-        if unserved is not None and unserved.reason in SHORTAGES:
-            result[name] = _cut(name, result[name], units)
-    return result
-
-
-def _elsewhere_s(decision: ServerDecision, now_s: float) -> float:
-    """Return how long the plan has wanted a server elsewhere [s]."""
-    since_s = decision.elsewhere_since_s
-    return 0.0 if since_s is None else now_s - since_s
-
-
-def _is_elsewhere(decision: ServerDecision, wanted: Wanted) -> bool:
-    return not _more(decision.replicas, wanted).keys() <= wanted.replicas.keys()
-
-
-def _follow(
-    result: dict[str, ServerDecision], names: Iterable[str], wanted: Mapping[str, Wanted], units: _Units
-) -> None:
-    """Let servers follow the plan that hold more than it, as long as units lack."""
-    for name in names:
-        if units.lacks(name, _more(result[name].replicas, wanted[name])):
-            units.take(name, result[name].replicas, -1)
-            result[name] = wanted[name].as_planned(result[name], "no units are left to wait with")
-            units.take(name, result[name].replicas)
-
-
-def _stop_growth(
-    result: dict[str, ServerDecision],
-    names: Iterable[str],
-    before: Mapping[str, ServerDecision],
-    units: _Units,
-) -> None:
-    """Take back what servers would grow by, as long as units lack for it."""
-    for name in names:
-        last = before[name].replicas if name in before else result[name].replicas
-        targets = dict(result[name].targets)
-        for accelerator, target in targets.items():
-            grown = target.replicas - last.get(accelerator, 0)
-            if grown > 0 and units.lacks(name, {accelerator: 1}):
-                kind, each = units_per_replica(units.system, name, accelerator)
-                back = min(grown, -(units.left[kind] // each))
-                units.take(name, {accelerator: back}, -1)
-                detail = "units are taken by replicas that have to be moved first"
-                targets[accelerator] = replace(
-                    target, replicas=target.replicas - back, held=True, reason=Reason.units, detail=detail
-                )
-        result[name] = replace(result[name], targets=targets)
-
-
-def _more(replicas: Mapping[str, int], wanted: Wanted) -> dict[str, int]:
-    """Return the replicas that are held beyond the plan."""
-    planned = wanted.replicas
-    more = {name: number - planned.get(name, 0) for name, number in replicas.items()}
-    return {name: number for name, number in more.items() if number > 0}
-
-
-def _cut(name: str, decision: ServerDecision, units: _Units) -> ServerDecision:
-    """Return what a server keeps of what it runs with the units that are left."""
-    targets: dict[str, Target] = {}
-    for accelerator, target in decision.targets.items():
-        kind, each = units_per_replica(units.system, name, accelerator)
-        lacking = max(0, -units.left.get(kind, 0))
-        gone = min(target.replicas, -(-lacking // each)) if each else 0
-        units.take(name, {accelerator: gone}, -1)
-        detail = f"{target.detail}; units for {target.replicas - gone} are left" if gone else target.detail
-        targets[accelerator] = replace(target, replicas=target.replicas - gone, detail=detail)
-    return replace(decision, targets=targets)

@@ -13,11 +13,10 @@ from urllib.parse import quote
 
 from optimizer.documents import DEFAULT_MAX_LOSS
 from optimizer.errors import InferplanError
-from optimizer.jobs import solve
 from optimizer.plan import Plan
 from optimizer.solvers.deadline import Deadline
 from optimizer.spec.schema import AllocationData, OptimizerOptions, Server, SystemSpec
-from optimizer.spec.system import System
+from optimizer.stabilisation.keeping import Planner
 from rest_server.compat.bodies import read_options, read_system
 from rest_server.compat.keeping import Division, divide
 from rest_server.compat.lenient import json_body
@@ -109,7 +108,7 @@ def planned(entities: Entities, settings: Settings) -> Outcome:
     unserved = tuple(map(_path, names))
     if names and settings.unserved == "fail":
         return _failure(f"no feasible allocation for servers: [{', '.join(names)}]", unplanned, unserved)
-    plan = found.whole_plan()
+    plan = found.plan
     return Outcome(
         HTTPStatus.OK,
         _json(_answer(found)),
@@ -124,17 +123,13 @@ def planned(entities: Entities, settings: Settings) -> Outcome:
 def _divided(fleet: Entities, plannable: Entities, settings: Settings) -> Division:
     """Plan, and let running servers that are not served keep what they run, if the settings say so."""
     limit_s = min(plannable.optimizer.time_limit_s, settings.max_solve_s)
-    deadline, memo = Deadline.after(limit_s), memo_of_process(settings.sizing_memo_rows)
-
-    def solved(system: System) -> Plan:
-        return solve(system, deadline=deadline, memo=memo)
-
+    planner = Planner(Deadline.after(limit_s), memo_of_process(settings.sizing_memo_rows))
     if settings.unserved == "keep":
-        return divide(fleet, plannable, solved, deadline)
+        return divide(fleet, plannable, planner)
     if not plannable.servers:
         return Division(None, None, {})
     system = plannable.system()
-    return Division(solved(system), system, {})
+    return Division(planner.solve(system, {}, ()).plan, system, {})
 
 
 def _unserved(entities: Entities, plan: Plan | None) -> list[str]:

@@ -18,7 +18,7 @@ from optimizer.errors import SpecError
 from optimizer.plan import Plan
 from optimizer.spec.assumptions import check_load
 from optimizer.spec.messages import did_you_mean, path_text, validated
-from optimizer.spec.schema import AllocationData, Load, Server, SystemSpec
+from optimizer.spec.schema import AllocationData, Load, Server
 from optimizer.stabilisation.decisions import Observation, Replicas
 from optimizer.stabilisation.loads import LoadEstimate
 from optimizer.stabilisation.stabilise import settled
@@ -32,7 +32,7 @@ from rest_server.v1.models import LastPlan, LoadChange, LoadSnapshot, ServerList
 from rest_server.v1.planning import server_timing
 from rest_server.v1.problems import problems
 from rest_server.v1.requests import JSON, JsonOf, Precondition, RawRoute
-from rest_server.v1.work import plan_spec, value_of
+from rest_server.v1.work import RunningFleet, plan_fleet, value_of
 
 MAX_SUGGESTED = 10_000
 """Most servers among whose names one is looked for that is meant."""
@@ -61,7 +61,7 @@ async def put_loads(
     """
     state, held = request.app.state, held_fleet(request)
     storing = _Storing(held, body, condition)
-    text, stages_s = await state.workers.run(request, partial(plan_spec, state.settings), storing)
+    text, stages_s = await state.workers.run(request, partial(plan_fleet, state.settings), storing)
     revision = await run_in_threadpool(_keep, held, text, storing)
     headers = server_timing(stages_s) | {"ETag": held.etag(revision)}
     return Response(text, media_type=JSON, headers=headers)
@@ -83,7 +83,7 @@ class _Storing:
     estimates: Mapping[str, LoadEstimate] = field(default_factory=dict)
     """What is known of the loads."""
 
-    def __call__(self) -> SystemSpec:
+    def __call__(self) -> RunningFleet:
         given = value_of(self.body)
         loads = {
             name: _of_body(name, partial(validated, LoadChange, change)) for name, change in given.items()
@@ -96,14 +96,14 @@ class _Storing:
 
         self.revision, stored = self.condition.update(self.held, store, "loads")
         self.servers, self.loads = stored.servers, loads
-        return self._settled(stored).spec()
+        return self._settled(stored)
 
-    def _settled(self, stored: Entities) -> Entities:
+    def _settled(self, stored: Entities) -> RunningFleet:
         """Return the fleet with the loads to plan for: as they are, but for what may be chance."""
         now = self.held.snapshot()
-        seen = Observation(time.time(), frozenset(self.missing))
+        seen = Observation(time.time(), frozenset(self.missing), self.replicas)
         system, self.estimates = settled(stored.loose_system(), now.rules, now.decisions, seen)
-        return replace(stored, servers=system.servers)
+        return RunningFleet(replace(stored, servers=system.servers).spec(), now.rules, now.decisions, seen)
 
     @property
     def missing(self) -> list[str]:

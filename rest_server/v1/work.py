@@ -5,6 +5,7 @@ values, so that they can run in another process; nothing here knows of HTTP.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pydantic_core import to_json
@@ -13,10 +14,15 @@ from optimizer.documents import Document
 from optimizer.errors import AnalysisError, SpecError
 from optimizer.jobs import Timings, analyze_replicas, find_candidates, size_replicas, solve
 from optimizer.replica import ReplicaPerformance, ReplicaSizing
+from optimizer.solvers.deadline import Deadline
 from optimizer.spec.files import Part, json_value, spec_from_value
 from optimizer.spec.messages import kind_of, validated
 from optimizer.spec.schema import SystemSpec
 from optimizer.spec.system import System, join_parts
+from optimizer.stabilisation.decisions import Decisions, Observation
+from optimizer.stabilisation.keeping import Planner
+from optimizer.stabilisation.rules import Rules
+from optimizer.stabilisation.stabilise import plan_next
 from rest_server.limits import check_size
 from rest_server.settings import Settings
 from rest_server.sizing_memo import memo_of_process
@@ -89,17 +95,38 @@ def plan_body(body: bytes, options: PlanOptions, settings: Settings) -> tuple[by
     return _planned(system_of(body, settings).with_options(**options.given()), settings)
 
 
-def plan_spec(settings: Settings, spec: SystemSpec) -> tuple[bytes, dict[str, float]]:
-    """Return the plan of a system that is known to be consistent, and the time of each stage [s]."""
-    return _planned(join_parts([Part(spec)]), settings)
+@dataclass(frozen=True, slots=True)
+class RunningFleet:
+    """A fleet that is known to be consistent, and what is known of its replicas."""
+
+    spec: SystemSpec
+    """The fleet, with the loads to plan for."""
+    rules: Rules
+    """What may keep replicas from following the plan."""
+    decisions: Decisions | None
+    """What was desired before; None if nothing was."""
+    seen: Observation
+    """When, whose loads are missing, and which replicas are there."""
+
+
+def plan_fleet(settings: Settings, fleet: RunningFleet) -> tuple[bytes, dict[str, float]]:
+    """Return a plan that a running fleet can reach, and the time of each stage [s]."""
+    system, timings = join_parts([Part(fleet.spec)]), Timings()
+    deadline = Deadline.after(_limit_s(system, settings))
+    planner = Planner(deadline, memo_of_process(settings.sizing_memo_rows), timings)
+    plan = plan_next(system, fleet.rules, fleet.decisions, fleet.seen, planner)
+    return plan.to_json().encode(), timings.stages_s
 
 
 def _planned(system: System, settings: Settings) -> tuple[bytes, dict[str, float]]:
     timings = Timings()
-    limit_s = min(system.options.time_limit_s, settings.max_solve_s)
     memo = memo_of_process(settings.sizing_memo_rows)
-    plan = solve(system, timings=timings, time_limit_s=limit_s, memo=memo)
+    plan = solve(system, timings=timings, time_limit_s=_limit_s(system, settings), memo=memo)
     return plan.to_json().encode(), timings.stages_s
+
+
+def _limit_s(system: System, settings: Settings) -> float:
+    return min(system.options.time_limit_s, settings.max_solve_s)
 
 
 def candidates_body(body: bytes, settings: Settings) -> bytes:

@@ -9,6 +9,8 @@ from typing import Any
 from builders import GONE, Json, accelerator, document, profile, running, server, service_class
 
 from optimizer import Plan, System, load_system, solve, verify
+from optimizer.solvers.deadline import Deadline
+from optimizer.stabilisation.keeping import Planner, plan_keeping
 
 Path = tuple[str | int, ...]
 Lie = Callable[[Any], Any]
@@ -86,7 +88,10 @@ SCENARIOS: dict[str, Json] = {
     "chosen batch": patient(),
     "tails": tails(),
     "collected": collected(),
+    "running": scarce(),
 }
+RUNS = {"first": {"A": 2}, "last": {"A": 1}}
+"""What runs in the scenario "running", where the last server cannot be served and keeps what it runs."""
 
 
 @cache
@@ -96,6 +101,8 @@ def system_of(scenario: str) -> System:
 
 @cache
 def plan_of(scenario: str) -> Plan:
+    if scenario == "running":
+        return plan_keeping(system_of(scenario), RUNS, Planner(Deadline.after(60.0)))
     return solve(system_of(scenario))
 
 

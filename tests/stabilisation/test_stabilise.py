@@ -178,8 +178,11 @@ def test_a_move_must_be_worth_it() -> None:
     small = moved(rules, 60, first, 20.2)
     assert small.servers["s"].replicas == {"A": 4}
     assert small.servers["s"].targets["A"].reason == Reason.small_saving
-    assert moved(rules, 60, first, 30.0).servers["s"].replicas == {"B": 4}
-    assert moved(Rules(), 60, first, 20.2).servers["s"].replicas == {"B": 4}
+    assert moved(rules, 60, first, 30.0).servers["s"].staying.keys() == {"B"}
+    both = moved(Rules(), 60, first, 20.2)
+    assert both.servers["s"].replicas == {"A": 4, "B": 4}
+    there = Observation(0.0, replicas={"s": {"A": Replicas(4), "B": Replicas(4)}})
+    assert moved(Rules(), 120, both, 20.2, there).servers["s"].replicas == {"B": 4}
 
 
 def test_a_server_dwells_and_its_old_pool_waits_until_the_new_one_is_ready() -> None:

@@ -71,6 +71,17 @@ class Facts:
         return units
 
     @cached_property
+    def kept_units(self) -> Counter[str]:
+        """Units of each accelerator type that kept replicas take beside the plan."""
+        units: Counter[str] = Counter()
+        for item in self.plan.kept:
+            profile = self.system.profiles.get((self.system.servers[item.server].model, item.accelerator))
+            accelerator = self.system.accelerators[item.accelerator]
+            count = accelerator.multiplicity * (profile.acc_count if profile else 1)
+            units[accelerator.type] += item.num_replicas * count
+        return units
+
+    @cached_property
     def placed(self) -> dict[str, tuple[Placed, Placed]]:
         """What each server runs on now, and what it is to run on."""
         return {

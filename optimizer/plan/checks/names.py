@@ -12,7 +12,12 @@ from optimizer.timing import laws_known
 
 def check_names(plan: Plan, system: System) -> list[str]:
     """Return which names are missing, unknown or repeated; the other checks look up every name."""
-    return [*_servers(plan, system), *_accelerators(plan, system), *_rate_factors(plan, system)]
+    return [
+        *_servers(plan, system),
+        *_accelerators(plan, system),
+        *_rate_factors(plan, system),
+        *_kept(plan, system),
+    ]
 
 
 def _servers(plan: Plan, system: System) -> Iterator[str]:
@@ -71,3 +76,14 @@ def _rate_factors(plan: Plan, system: System) -> Iterator[str]:
             yield f"{name}: a factor on its rate on {accelerator}, which the system does not have"
         elif not 0 <= factor < 1:
             yield f"{name}: the factor on its rate on {accelerator} is {factor:g}, not from 0 to less than 1"
+
+
+def _kept(plan: Plan, system: System) -> Iterator[str]:
+    for item in plan.kept:
+        if item.server not in system.servers or item.accelerator not in system.accelerators:
+            yield f"{item.server}: kept on {item.accelerator}, which the system does not have"
+        elif item.num_replicas < 0:
+            yield f"{item.server}: {item.num_replicas} replicas kept on {item.accelerator}"
+    for (name, accelerator), count in Counter((item.server, item.accelerator) for item in plan.kept).items():
+        if count > 1:
+            yield f"{name}: {count} times in kept on {accelerator}"

@@ -27,7 +27,7 @@ def _costs(facts: Facts) -> Iterator[str]:
 
 def _units(facts: Facts) -> Iterator[str]:
     """Every type of the system has a row, with what exists and what is used of it, in integers."""
-    system, units = facts.system, facts.units
+    system, units, kept = facts.system, facts.units, facts.kept_units
     shown = {item.type: item for item in facts.plan.capacity}
     known = {item.type for item in system.accelerators.values()} | system.capacity.keys()
     for kind in sorted(known | shown.keys()):
@@ -41,8 +41,9 @@ def _units(facts: Facts) -> Iterator[str]:
                 yield f"{kind}: {units[kind]} cards are used, the plan says {item.used}"
             if limit != item.limit:
                 yield f"{kind}: {_count(limit)} exist, the plan says {_count(item.limit)}"
-        if limit is not None and units[kind] > limit:
-            yield f"{kind}: {units[kind]} cards are used, {limit} exist"
+        if limit is not None and units[kind] + kept[kind] > limit:
+            also = f" and {kept[kind]} kept" if kept[kind] else ""
+            yield f"{kind}: {units[kind]} cards are used{also}, {limit} exist"
 
 
 def _count(limit: int | None) -> str:

@@ -45,14 +45,16 @@ def check_unserved(facts: Facts, candidates: Candidates | None) -> list[str]:
 def _sized(facts: Facts) -> Candidates:
     """Size the unserved servers on every accelerator."""
     servers = {name: server for name, server in facts.system.servers.items() if name in facts.listed}
-    return find_candidates(replace(facts.system, servers=MappingProxyType(servers)))
+    return find_candidates(
+        replace(facts.system, servers=MappingProxyType(servers), kept=MappingProxyType({}))
+    )
 
 
 def _item(facts: Facts, candidates: Candidates, s: int, item: Unserved) -> Iterator[str]:
     priority = facts.system.priority(facts.system.servers[item.server])
     if item.priority != priority:
         yield f"its priority is {priority}, the plan says {item.priority}"
-    reason, detail = _reason(facts, candidates, s, item.server)
+    reason, detail = _reason(facts, candidates, s, item)
     if item.reason != reason:
         yield f"it is unserved for {reason}, the plan says {item.reason}"
     elif item.detail != detail:
@@ -63,8 +65,8 @@ def _item(facts: Facts, candidates: Candidates, s: int, item: Unserved) -> Itera
         yield "there are enough cards to serve it, so the plan is not optimal"
 
 
-def _reason(facts: Facts, candidates: Candidates, s: int, name: str) -> tuple[str, str]:
-    table = candidates.table
+def _reason(facts: Facts, candidates: Candidates, s: int, item: Unserved) -> tuple[str, str]:
+    table, name = candidates.table, item.server
     mine = [int(c) for c in np.flatnonzero(table.server == s)]
     if mine and facts.system.options.unlimited:
         return STOPPED_UNLIMITED
@@ -74,7 +76,10 @@ def _reason(facts: Facts, candidates: Candidates, s: int, name: str) -> tuple[st
             _shortage(facts, name, accelerators[table.accelerator[c]], int(table.num_replicas[c]))
             for c in mine
         ]
-        return shortage_reason(min(found, key=lambda x: (x.units - x.left, x.units)))
+        nearest = min(found, key=lambda x: (x.units - x.left, x.units))
+        # Only a plan around running replicas can leave out a server because of what runs.
+        excluded = item.reason == "blocked" and any(kept.server == name for kept in facts.plan.kept)
+        return shortage_reason(replace(nearest, excluded=excluded))
     rejected = list(candidates.rejections(s))
     return _nearest(rejected) if rejected else NO_ACCELERATOR
 
@@ -87,7 +92,7 @@ def _shortage(facts: Facts, name: str, accelerator: str, replicas: int) -> Short
         type=kind,
         num_replicas=replicas,
         units=replicas * facts.units_each(name, accelerator),
-        left=limit - facts.units[kind],
+        left=limit - facts.kept_units.get(kind, 0) - facts.units[kind],
         limit=limit,
         is_listed=kind in facts.system.capacity,
     )

@@ -4,19 +4,21 @@ At each time the plan is made of the loads that were counted until then; what co
 what was counted there. So no plan knows the load that it has to serve, as in a control loop.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from optimizer.candidates import SizingMemo
-from optimizer.pipeline import solve
+from optimizer.pipeline import Solved, solve, solve_in_full
 from optimizer.plan import Plan
+from optimizer.solvers.deadline import Deadline
 from optimizer.spec.load_traces import LoadStep
 from optimizer.spec.schema import AllocationData, Server
 from optimizer.spec.system import System
 from optimizer.stabilisation.decisions import Decisions, Observation
+from optimizer.stabilisation.keeping import Kept, Planner
 from optimizer.stabilisation.rules import Rules
-from optimizer.stabilisation.stabilise import settled, stabilise
+from optimizer.stabilisation.stabilise import plan_next, settled, stabilise
 from optimizer.studies.replay.document import Point, Replay, ReplayedServer, Variant
 from optimizer.studies.replay.pods import Pods, largest, targets_of
 
@@ -68,6 +70,32 @@ class _Tally:
     places: frozenset[str] = frozenset()
 
 
+_Known = dict[tuple[frozenset[tuple[tuple[str, str], int]], frozenset[str]], tuple[System, Solved]]
+"""The last system and its solution, by kept replicas and excluded servers."""
+
+
+@dataclass(frozen=True, slots=True)
+class _RememberingPlanner(Planner):
+    """Does not solve again if nothing has changed since the last time."""
+
+    known: _Known = field(default_factory=dict)
+
+    def solve(self, system: System, kept: Kept, excluded: Iterable[str]) -> Solved:
+        """Return the solution of the last time if it was for the same system."""
+        key = frozenset(kept.items()), frozenset(excluded)
+        last = self.known.get(key)
+        if last is None or last[0].servers != system.servers:
+            solved = solve_in_full(
+                system.with_kept(kept), deadline=self.deadline, memo=self.memo, excluded=key[1]
+            )
+            self.known[key] = last = system, solved
+        return last[1]
+
+
+def _deadline(system: System) -> Deadline:
+    return Deadline.after(system.options.time_limit_s)
+
+
 @dataclass(slots=True)
 class _Run:
     """One variant on its way through the loads."""
@@ -79,8 +107,8 @@ class _Run:
     memo: SizingMemo
     constant: bool = False
     """Whether one plan, for the mean load, is followed all the time."""
-    last: tuple[Mapping[str, Server], Plan] | None = None
-    """The servers of the last plan, and that plan."""
+    known: "_Known" = field(default_factory=dict)
+    """The last solves."""
     tallies: dict[str, _Tally] = field(default_factory=dict)
     points: list[Point] = field(default_factory=list)
 
@@ -89,15 +117,17 @@ class _Run:
         self.tallies = {server: _Tally() for server in self.system.servers}
         system, pods = self.system, Pods(self.startup_s)
         decisions: Decisions | None = None
-        plan = self._planned(self._mean()) if self.constant else None
+        plan = solve(self._mean(), memo=self.memo) if self.constant else None
         for step, following in zip(self.steps, self.steps[1:], strict=False):
             missing = frozenset(server for server in system.servers if server not in step.servers)
-            seen = Observation(step.time_s, missing, pods.seen(step.time_s))
+            there = pods.seen(step.time_s) if decisions else {server: {} for server in system.servers}
+            seen = Observation(step.time_s, missing, there)
             estimates: Mapping[str, LoadEstimate] = {}
             if not self.constant:
                 system = _at(system, step, pods)
                 to_plan, estimates = settled(system, self.rules, decisions, seen)
-                plan = self._planned(to_plan)
+                planner = _RememberingPlanner(_deadline(to_plan), self.memo, known=self.known)
+                plan = plan_next(to_plan, self.rules, decisions, seen, planner)
             assert plan is not None
             if decisions is None or not self.constant:
                 first = decisions is None
@@ -106,12 +136,6 @@ class _Run:
             self._count(system, plan, decisions, pods, step.time_s, following)
         assert decisions is not None
         return self._result(name, decisions)
-
-    def _planned(self, system: System) -> Plan:
-        """Return the plan of a system; the same one where nothing has changed since the last."""
-        if self.last is None or self.last[0] != system.servers:
-            self.last = system.servers, solve(system, memo=self.memo)
-        return self.last[1]
 
     def _mean(self) -> System:
         """Return the system at its mean loads."""

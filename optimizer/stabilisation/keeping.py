@@ -1,0 +1,129 @@
+"""Plans for a fleet that runs: a server that cannot be served keeps what others leave of what it runs.
+
+Priority decides first. A running server that the plan does not serve keeps what servers of its own and of
+higher priorities leave; servers of lower priorities are planned again around that.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from optimizer.candidates import SizingMemo
+from optimizer.pipeline import Solved, Timings, solve_in_full
+from optimizer.plan import Plan
+from optimizer.solvers.deadline import Deadline
+from optimizer.spec.system import System
+from optimizer.stabilisation.cards import Cards
+
+Runs = Mapping[str, Mapping[str, int]]
+"""Replicas that run, by server and accelerator."""
+Kept = dict[tuple[str, str], int]
+"""Replicas that keep their cards, by server and accelerator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planner:
+    """Solves systems for one answer that is due at a time."""
+
+    deadline: Deadline
+    memo: SizingMemo | None = None
+    timings: Timings | None = None
+
+    def solve(self, system: System, kept: Kept, excluded: Iterable[str]) -> Solved:
+        """Plan a system around replicas that keep their cards, without some servers.
+
+        Raises:
+            SolverError: the solver failed.
+        """
+        return solve_in_full(
+            system.with_kept(kept),
+            timings=self.timings,
+            deadline=self.deadline,
+            memo=self.memo,
+            excluded=frozenset(excluded),
+        )
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether there is time to plan again."""
+        return not self.deadline.passed
+
+
+def plan_keeping(system: System, runs: Runs, planner: Planner, excluded: Iterable[str] = ()) -> Plan:
+    """Return the plan of a running fleet, with the replicas that servers without an allocation keep.
+
+    Args:
+        system: what to plan; replicas that it says are kept stay so.
+        runs: replicas that run.
+        planner: solves; when its time is over, nothing is planned again, and servers keep what is left.
+        excluded: servers that are not served.
+
+    Raises:
+        SolverError: the solver failed.
+    """
+    kept, excluded = dict(system.kept), set(excluded)
+    settled = by_server(kept)
+    runs = {name: pools for name, pools in runs.items() if name not in settled}
+    while True:
+        solved = planner.solve(system, kept, excluded)
+        plan, again = solved.plan, False
+        while (group := _next_group(plan, runs, excluded)) and not again:
+            lowest = system.priority(system.servers[group[0]]) if planner.may_repeat else None
+            kept |= share_out({name: runs[name] for name in group}, left_by(system, plan, kept, lowest))
+            excluded.update(group)
+            again = left_by(system, plan, kept).is_short
+        if not again:
+            return plan if kept == system.kept else solved.with_kept(kept).plan
+
+
+def _next_group(plan: Plan, runs: Runs, excluded: set[str]) -> list[str]:
+    """Return the running servers without an allocation that decide next: those of the highest priority."""
+    waiting = [
+        item
+        for item in plan.unserved
+        if item.server not in plan.allocations and item.server not in excluded and runs.get(item.server)
+    ]
+    first = min((item.priority for item in waiting), default=0)
+    return sorted(item.server for item in waiting if item.priority == first)
+
+
+def left_by(system: System, plan: Plan, kept: Kept, lowest: int | None = None) -> Cards:
+    """Return the cards that servers down to a priority, or all, leave of those that nobody keeps."""
+    cards = Cards.of(system)
+    for (name, accelerator), replicas in kept.items():
+        cards.take(name, accelerator, replicas)
+    for name, pools in plan.allocations.items():
+        if lowest is None or system.priority(system.servers[name]) <= lowest:
+            for pool in pools:
+                cards.take(name, pool.accelerator, pool.num_replicas)
+    return cards
+
+
+def by_server(kept: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
+    """Return replicas by server, and then by accelerator."""
+    found: dict[str, dict[str, int]] = {}
+    for (name, accelerator), number in kept.items():
+        found.setdefault(name, {})[accelerator] = number
+    return found
+
+
+def share_out(runs: Runs, cards: Cards) -> Kept:
+    """Give cards to replicas that run: one to each server first, so that few stop, then up to all.
+
+    Args:
+        runs: replicas, by server and accelerator, in the order in which they get cards.
+        cards: the free cards; what is given is taken from them.
+    """
+    kept: Kept = {}
+    served = set()
+    for only_one in (True, False):
+        for name, pools in runs.items():
+            for accelerator, number in pools.items():
+                if accelerator not in cards.system.accelerators or (only_one and name in served):
+                    continue
+                before = kept.get((name, accelerator), 0)
+                given = cards.most(name, accelerator, min(1, number) if only_one else number - before)
+                if given:
+                    cards.take(name, accelerator, given)
+                    kept[name, accelerator] = before + given
+                    served.add(name)
+    return kept

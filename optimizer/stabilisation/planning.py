@@ -1,0 +1,199 @@
+"""Plans that a running fleet can reach.
+
+A plan says where everything should run, and not whether there is a way there. If every order of steps ends
+with servers that wait for each other's cards, some of them are planned where they run, or keep their old
+replicas beside the new ones, and the others are planned again around them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from optimizer.plan import Plan
+from optimizer.spec.system import System
+from optimizer.stabilisation.cards import Cards
+from optimizer.stabilisation.keeping import Kept, Planner, Runs, by_server, left_by, plan_keeping, share_out
+from optimizer.stabilisation.running import Running
+from optimizer.stabilisation.transition import Goal, Transition
+
+_TOLERANCE = 1e-9
+
+
+def plan_running_fleet(system: System, running: Running, runs: Runs, planner: Planner) -> Plan:
+    """Return a plan of a running fleet that can be reached in steps.
+
+    Args:
+        system: what to plan.
+        running: the pools that each server has, with the loads that they carry.
+        runs: replicas that servers keep if they cannot be served.
+        planner: solves; when its time is over, nothing is planned again.
+
+    Raises:
+        SolverError: the solver failed.
+    """
+    search = _Search(system, running, runs, planner)
+    plan = search.plan()
+    while planner.may_repeat:
+        blocked = search.blocked(plan)
+        if not blocked:
+            break
+        plan = search.without(blocked, plan)
+    while planner.may_repeat and not (transition := search.transition(plan)).is_reachable:
+        runs_now = [name for name in transition.blocked if runs.get(name)]
+        plan = search.elsewhere(runs_now[-1], plan)
+    return plan
+
+
+@dataclass(slots=True)
+class _Search:
+    """Servers that cannot be brought to where a plan has them, and what is done about them."""
+
+    system: System
+    running: Running
+    runs: Runs
+    planner: Planner
+    allowed: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Accelerators of servers that may not use all of theirs."""
+    kept: Kept = field(default_factory=dict)
+    """Old replicas that servers keep beside their new ones, or because they are excluded."""
+    excluded: set[str] = field(default_factory=set)
+    """Servers that are not served, because they cannot be brought to where they could be."""
+    tried: set[str] = field(default_factory=set)
+    """Servers that have stayed where they run, or kept both pools."""
+
+    def plan(self) -> Plan:
+        """Return a plan; a server that its allowed accelerators cannot serve may use all of them again."""
+        while True:
+            system = _restricted(self.system, self.allowed).with_kept(self.kept)
+            plan = plan_keeping(system, self.runs, self.planner, self.excluded)
+            unserved = self.allowed.keys() & {item.server for item in plan.unserved}
+            if not unserved:
+                return plan
+            self.allowed = {name: found for name, found in self.allowed.items() if name not in unserved}
+
+    def blocked(self, plan: Plan) -> list[str]:
+        """Return the servers of the highest priority that do not reach where the plan has them."""
+        names = [name for name in self.transition(plan).blocked if name not in self.tried]
+        first = min((self._priority(name) for name in names), default=0)
+        return [name for name in names if self._priority(name) == first]
+
+    def without(self, blocked: Sequence[str], plan: Plan) -> Plan:
+        """Return a plan in which blocked servers stay, or the first of them keeps both pools while it moves.
+
+        They stay if nobody is served less because of that, or if others of their priority would otherwise be.
+        """
+        before, lowest = (self.allowed, self.kept), self._priority(blocked[0])
+        here = {name: _accelerators_of(self.system, self.running, name) for name in blocked}
+        self.allowed = before[0] | {name: accelerators for name, accelerators in here.items() if accelerators}
+        staying: Plan | None = self.plan()
+        stays = self.allowed
+        assert staying is not None
+        if set(blocked) & set(self.transition(staying).blocked):
+            staying = None
+        elif _serves_as_much(staying, plan, self.system):
+            self.tried |= set(blocked)
+            return staying
+        goal = tuple(pool.accelerator for pool in plan.allocations[blocked[0]])
+        self.allowed = {**before[0], blocked[0]: goal}
+        self.kept = before[1] | _both(plan, self.system, self.running, self.kept, blocked[0])
+        moving = self.plan()
+        moves = blocked[0] in self.allowed and _serves_as_much(moving, staying or plan, self.system, lowest)
+        if staying is None or moves:
+            self.tried.add(blocked[0])
+            return moving
+        self.allowed, self.kept = stays, before[1]
+        self.tried |= set(blocked)
+        return staying
+
+    def elsewhere(self, name: str, plan: Plan) -> Plan:
+        """Return a plan that has a server where it can be brought to; otherwise it keeps what it runs."""
+        self.kept = {key: number for key, number in self.kept.items() if key[0] != name}
+        goal = {pool.accelerator for pool in plan.allocations.get(name, ())}
+        open_to_it = self.allowed.get(name, _may_use(self.system, name))
+        self.allowed = {**self.allowed, name: tuple(on for on in open_to_it if on not in goal)}
+        found = self.plan()
+        if name in self.allowed:
+            return found
+        cards = left_by(self.system, plan, self.kept, self._priority(name) - 1)
+        none = {(name, on): 0 for on in self.runs[name] if on in self.system.accelerators}
+        self.kept |= none | share_out({name: self.runs[name]}, cards)
+        self.excluded.add(name)
+        return self.plan()
+
+    def transition(self, plan: Plan) -> Transition:
+        return Transition(goals_of(plan, self.system), self.running, Cards.of(self.system))
+
+    def _priority(self, name: str) -> int:
+        return self.system.priority(self.system.servers[name])
+
+
+def goals_of(plan: Plan, system: System) -> list[Goal]:
+    """Return what a plan wants every server to run; servers without an allocation what they keep."""
+    goals, kept = [], by_server(plan.kept_replicas)
+    for name, server in system.servers.items():
+        pools = [pool for pool in plan.allocations.get(name, ()) if pool.num_replicas]
+        served = name in plan.allocations
+        left = {on: number for on, number in kept.get(name, {}).items() if number}
+        goals.append(
+            Goal(
+                server=name,
+                priority=system.priority(server),
+                replicas={pool.accelerator: pool.num_replicas for pool in pools} if served else left,
+                rates_rpm={pool.accelerator: pool.max_arrival_rate_rpm / pool.num_replicas for pool in pools},
+                load_rpm=sum(pool.arrival_rate_rpm for pool in pools),
+                waits=served,
+            )
+        )
+    return goals
+
+
+def _restricted(system: System, allowed: Mapping[str, tuple[str, ...]]) -> System:
+    """Return the system with fewer accelerators open to some servers."""
+    changed = {
+        name: system.servers[name].model_copy(update={"accelerators": accelerators})
+        for name, accelerators in allowed.items()
+    }
+    return system.with_servers(changed)
+
+
+def _may_use(system: System, name: str) -> tuple[str, ...]:
+    allowed = system.servers[name].accelerators
+    return tuple(on for on in system.accelerators if allowed is None or on in allowed)
+
+
+def _accelerators_of(system: System, running: Running, name: str) -> tuple[str, ...]:
+    """Return the accelerators that a server runs on; unless plans mix, that of its largest pool."""
+    may_use = _may_use(system, name)
+    pools = {on: pool for on, pool in running.get(name, {}).items() if on in may_use}
+    if system.options.heterogeneous or not pools:
+        return tuple(pools)
+    return (max(pools, key=lambda on: (pools[on].ready * pools[on].rate_rpm, pools[on].replicas)),)
+
+
+def _serves_as_much(plan: Plan, other: Plan, system: System, lowest: float = inf) -> bool:
+    """Return whether a plan serves as much as another, at every priority down to one, or at all."""
+    mine, theirs = _unserved(plan, system), _unserved(other, system)
+    return all(
+        mine.get(priority, 0.0) <= theirs.get(priority, 0.0) * (1 + _TOLERANCE)
+        for priority in mine
+        if priority <= lowest
+    )
+
+
+def _unserved(plan: Plan, system: System) -> dict[int, float]:
+    """Return the load of servers that are not served in full, and a little for each, by priority."""
+    found: dict[int, float] = {}
+    for item in plan.unserved:
+        load_rpm = system.servers[item.server].current.load.arrival_rate_rpm
+        found[item.priority] = found.get(item.priority, 0.0) + load_rpm + _TOLERANCE
+    return found
+
+
+def _both(plan: Plan, system: System, running: Running, doubled: Kept, name: str) -> Kept:
+    """Return the old replicas that a server keeps beside its new ones, as far as cards are left."""
+    cards = left_by(system, plan, doubled, system.priority(system.servers[name]) - 1)
+    for pool in plan.allocations[name]:
+        cards.take(name, pool.accelerator, pool.num_replicas)
+    new = {pool.accelerator: pool.num_replicas for pool in plan.allocations[name]}
+    old = {on: pool.replicas - new.get(on, 0) for on, pool in running[name].items()}
+    return share_out({name: {on: number for on, number in old.items() if number > 0}}, cards)

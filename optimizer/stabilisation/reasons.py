@@ -1,0 +1,115 @@
+"""The number that is desired on each accelerator, its reason, and whether it is held: decided together.
+
+A number is held if the plan has another one; then the reason names what keeps it: a rule, replicas that are
+not ready yet, or missing cards. Otherwise the reason says how it has changed, and whether the load did.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from optimizer.stabilisation.decisions import Reason, ServerDecision, Target
+from optimizer.stabilisation.pools import Recommendation, Ruled
+from optimizer.stabilisation.running import RunningPool
+
+WAITS = "removed once the replicas that replace it are ready"
+NO_CARDS = "its cards are taken by replicas that have to be replaced first"
+
+
+def decided_targets(
+    wanted: Recommendation,
+    way: Ruled,
+    step: Mapping[str, int],
+    last: ServerDecision | None,
+    running: Mapping[str, RunningPool],
+    now_s: float,
+) -> dict[str, Target]:
+    """Return the targets of a server, by accelerator: those with replicas, planned ones, and those just left.
+
+    Args:
+        wanted: what the plan recommends.
+        way: what the rules make of it.
+        step: replicas to run now.
+        last: the decision before; None for a new server.
+        running: what runs now.
+        now_s: when [s since the epoch].
+    """
+    before = {} if last is None else last.targets
+    left = [name for name, target in before.items() if target.replicas]
+    names = dict.fromkeys((*way.targets, *wanted.targets, *step, *left, *running))
+    return {
+        name: _target(name, wanted, way, step.get(name, 0), last, running.get(name), now_s)
+        for name in names
+        if step.get(name, 0) or name in wanted.targets or name in left
+    }
+
+
+def _target(
+    name: str,
+    wanted: Recommendation,
+    way: Ruled,
+    number: int,
+    last: ServerDecision | None,
+    running: RunningPool | None,
+    now_s: float,
+) -> Target:
+    old = None if last is None else last.targets.get(name)
+    base = way.targets.get(name) or wanted.targets.get(name) or old or Target(0, Reason.not_chosen)
+    if not base.max_batch:
+        current = wanted.server.current
+        batch = old.max_batch if old else current.max_batch if current.accelerator == name else 0
+        base = replace(base, max_batch=batch)
+    if name not in way.targets and name not in wanted.targets and running is not None:
+        base = replace(base, rate_rpm=running.rate_rpm)
+    there = 0 if running is None else running.replicas
+    reason, detail = _reason(name, wanted, way, number, last)
+    target = replace(
+        base,
+        replicas=number,
+        reason=reason,
+        detail=detail,
+        held=number != wanted.replicas.get(name, 0) or (reason is Reason.unserved and number > 0),
+        leaving=number > 0 and reason is Reason.waits_for_new_pool and not way.replicas.get(name, 0),
+        raised_s=0.0 if old is None else old.raised_s,
+        ready_before=min(number, 0 if running is None else running.ready),
+        sized_rpm=wanted.offered_rpm if old is None or number != old.replicas else old.sized_rpm,
+    )
+    return replace(target, raised_s=now_s) if number > there else target
+
+
+def _reason(
+    name: str, wanted: Recommendation, way: Ruled, number: int, last: ServerDecision | None
+) -> tuple[Reason, str]:
+    """Return the reason of a number, and what it waits for if it is held."""
+    if wanted.unserved is not None:
+        return Reason.unserved, f"{wanted.unserved.reason}: {wanted.unserved.detail}"
+    goal = way.replicas.get(name, 0)
+    if number == wanted.replicas.get(name, 0):
+        return _change(name, wanted, number, last), ""
+    if number > goal:
+        return Reason.waits_for_new_pool, WAITS
+    if number < goal:
+        return Reason.units, NO_CARDS
+    target = way.targets.get(name)
+    if target is not None and target.held:
+        return target.reason, target.detail
+    assert way.stays_for is not None
+    return way.stays_for, ""
+
+
+def _change(name: str, wanted: Recommendation, number: int, last: ServerDecision | None) -> Reason:
+    """Return how a number that agrees with the plan has changed, and why."""
+    if last is None:
+        return Reason.new if number else Reason.not_chosen
+    old = last.targets.get(name)
+    before = 0 if old is None else old.replicas
+    if number == before:
+        return Reason.unchanged if number else Reason.not_chosen
+    if not before and last.replicas:
+        return Reason.switch
+    if not number and wanted.targets:
+        return Reason.not_chosen
+    change_rpm = 0.0 if old is None or old.sized_rpm is None else wanted.offered_rpm - old.sized_rpm
+    just_now_rpm = 0.0 if last.load_rpm is None else wanted.offered_rpm - last.load_rpm
+    if change_rpm * (number - before) <= 0 or just_now_rpm * (number - before) < 0:
+        return Reason.replanned
+    return Reason.load_increase if change_rpm > 0 else Reason.load_decrease

@@ -1,0 +1,329 @@
+"""From what runs to what is to run, a step at a time, on the cards that exist.
+
+A server keeps replicas that it is to give up until enough of the others are ready to carry its load.
+Meanwhile both take cards, so the order matters: a server can only start replicas on cards that are free, and
+two servers that each wait for the cards of the other never get there. A step is taken only if the rest can be
+done after it (the banker's algorithm, Dijkstra 1965; equation 136 of ``docs/math.md``).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, inf
+
+from optimizer.stabilisation.cards import Cards
+from optimizer.stabilisation.running import Running, RunningPool
+
+MAX_STATES = 2_000
+"""Most intermediate states that a search for an order of steps visits."""
+_TOLERANCE = 1e-9
+
+Pools = dict[str, RunningPool]
+"""Pools of a server by accelerator, those with replicas."""
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What a server is to run, and the load that it must carry on the way."""
+
+    server: str
+    priority: int
+    replicas: Mapping[str, int]
+    """By accelerator, at least one each."""
+    rates_rpm: Mapping[str, float]
+    """Largest load of a replica, by accelerator [requests/min]."""
+    load_rpm: float
+    waits: bool = True
+    """Whether it gives up old replicas only when new ones are ready."""
+    waived: int = 0
+    """Old replicas that it gives up too early, because the new ones need their cards."""
+
+    def reduced(self, now: Mapping[str, RunningPool]) -> Pools:
+        """Return the pools that remain of some when everything is given up that nothing waits for."""
+        retained = self.needed(now)
+        left = {
+            name: min(pool.replicas, self.replicas.get(name, 0)) + retained.get(name, 0)
+            for name, pool in now.items()
+        }
+        return {name: now[name].resized(number) for name, number in left.items() if number}
+
+    def retained(self, now: Mapping[str, RunningPool]) -> dict[str, int]:
+        """Return the replicas beyond the goal that stay, if cards are free, until enough others are ready."""
+        if not self.waits or self.missing_rpm(now) <= _TOLERANCE:
+            return {}
+        wanted = self.replicas
+        return {
+            name: max(0, pool.ready - wanted[name]) if name in wanted else pool.replicas
+            for name, pool in now.items()
+        }
+
+    def needed(self, now: Mapping[str, RunningPool]) -> dict[str, int]:
+        """Return the retained replicas that the load needs: the rest can go if others need the cards."""
+        missing_rpm, retained, kept = self.missing_rpm(now), self.retained(now), dict[str, int]()
+        for name in sorted(retained, key=lambda name: (not now[name].ready, name)):
+            pool, kept[name] = now[name], retained[name]
+            if pool.rate_rpm and missing_rpm < inf:
+                kept[name] = min(kept[name], max(0, ceil(missing_rpm / pool.rate_rpm - _TOLERANCE)))
+                missing_rpm -= min(kept[name], pool.ready) * pool.rate_rpm
+        return self._without_waived(kept, now) if self.waived else kept
+
+    def _without_waived(self, kept: dict[str, int], now: Mapping[str, RunningPool]) -> dict[str, int]:
+        """Give up some replicas too early, but never the last one that is ready."""
+        others = sum(min(pool.ready, self.replicas.get(name, 0)) for name, pool in now.items())
+        left = min(self.waived, max(0, sum(kept.values()) - (0 if others else 1)))
+        for name in reversed(kept):
+            gone = min(left, kept[name])
+            kept[name] -= gone
+            left -= gone
+        return kept
+
+    def missing_rpm(self, now: Mapping[str, RunningPool]) -> float:
+        """Return the load that the goal's ready replicas cannot carry yet [requests/min].
+
+        Without a load it is infinite until all of them are ready.
+        """
+        ready = {name: min(now[name].ready if name in now else 0, n) for name, n in self.replicas.items()}
+        if ready == self.replicas:
+            return 0.0
+        carried = sum(number * self.rates_rpm.get(name, 0.0) for name, number in ready.items())
+        return self.load_rpm - carried if self.load_rpm else inf
+
+    def lacking(self, now: Mapping[str, RunningPool]) -> dict[str, int]:
+        """Return the replicas of the goal that have not been started."""
+        numbers = {name: n - (now[name].replicas if name in now else 0) for name, n in self.replicas.items()}
+        return {name: number for name, number in numbers.items() if number > 0}
+
+    def has_surplus(self, now: Mapping[str, RunningPool]) -> bool:
+        """Return whether there are replicas beyond the goal."""
+        return any(pool.replicas > self.replicas.get(name, 0) for name, pool in now.items())
+
+    def is_reached(self, now: Mapping[str, RunningPool]) -> bool:
+        """Return whether exactly the goal's replicas are there."""
+        return not self.has_surplus(now) and not self.lacking(now)
+
+
+@dataclass(slots=True)
+class State:
+    """The pools of all servers, and the cards that they leave free."""
+
+    pools: dict[str, Pools]
+    free: Cards
+
+    def copy(self) -> "State":
+        """Return a copy that can be changed alone."""
+        return State(dict(self.pools), self.free.copy())
+
+    def put(self, server: str, pools: Pools) -> None:
+        """Let a server have other pools."""
+        self.free.take_all(server, {name: pool.replicas for name, pool in self.pools[server].items()}, -1)
+        self.free.take_all(server, {name: pool.replicas for name, pool in pools.items()})
+        self.pools[server] = pools
+
+    def begin(self, goal: Goal, most: int | None = None) -> bool:
+        """Let a server start replicas that it lacks, up to a number, as far as cards are free."""
+        pools, started = dict(self.pools[goal.server]), 0
+        for name, lacking in goal.lacking(pools).items():
+            wanted = lacking if most is None else min(lacking, most - started)
+            new = self.free.most(goal.server, name, wanted)
+            pool = pools.get(name, RunningPool(0, 0, goal.rates_rpm.get(name, 0.0)))
+            if new:
+                pools[name] = RunningPool(pool.replicas + new, pool.ready, pool.rate_rpm)
+                self.free.take(goal.server, name, new)
+                started += new
+        self.pools[goal.server] = pools
+        return started > 0
+
+    def finish(self, goal: Goal) -> None:
+        """Let all replicas of a server become ready, and give up those that nothing waits for any more."""
+        pools = self.pools[goal.server]
+        self.put(goal.server, goal.reduced({name: pool.all_ready() for name, pool in pools.items()}))
+
+    def drop(self, goal: Goal, accelerator: str, replicas: int) -> bool:
+        """Give up some retained replicas of a server; return whether there were any."""
+        pools = self.pools[goal.server]
+        if accelerator not in pools:
+            return False
+        pool = pools[accelerator]
+        gone = min(replicas, max(0, pool.replicas - goal.replicas.get(accelerator, 0)))
+        if gone:
+            rest = {**pools, accelerator: pool.resized(pool.replicas - gone)}
+            self.put(goal.server, {name: item for name, item in rest.items() if item.replicas})
+        return gone > 0
+
+    def run(self, goals: Sequence[Goal]) -> None:
+        """Let servers start what fits and give up what is replaced, in turn, until nothing can be started."""
+        while [goal for goal in goals if self.begin(goal)]:
+            for goal in goals:
+                self.finish(goal)
+
+
+class Transition:
+    """The way from what runs to the goals of all servers, which together fit."""
+
+    def __init__(self, goals: Iterable[Goal], running: Running, cards: Cards) -> None:
+        """Give up what nothing waits for, and what no cards exist for any more.
+
+        Args:
+            goals: what each server is to run.
+            running: what each server runs now.
+            cards: all cards that exist.
+
+        If there is no order otherwise, blocked servers give up replicas too early: as few as are enough.
+        """
+        self.goals = sorted(goals, key=lambda goal: (goal.priority, goal.server))
+        self.system, self.running, self.cards = cards.system, running, cards
+        self.start = self._started()
+        self.first = self._first_step()
+        self.blocked = [] if self.first is not None else self._blocked()
+        most = max((n for goal in self.goals for n in self._runs(goal).values()), default=0)
+        waived = 1
+        while self.first is None and waived < 2 * most:
+            self.goals = [
+                replace(goal, waived=waived) if goal.server in self.blocked else goal for goal in self.goals
+            ]
+            self.start = self._started()
+            self.first, waived = self._first_step(), 2 * waived
+
+    def _runs(self, goal: Goal) -> dict[str, int]:
+        return {name: pool.replicas for name, pool in self.running.get(goal.server, {}).items()}
+
+    def _started(self) -> State:
+        """Return what runs once everything has been given up that nothing waits for or no cards exist for."""
+        start = State({goal.server: {} for goal in self.goals}, self.cards.copy())
+        for goal in self.goals:
+            start.put(goal.server, goal.reduced(self.running.get(goal.server, {})))
+        for goal in reversed(self.goals):
+            for name in start.pools[goal.server]:
+                start.drop(goal, name, start.free.missing(goal.server, name))
+        return start
+
+    def step(self) -> dict[str, dict[str, int]]:
+        """Return what every server is to run now, by accelerator: the first step of an order that works.
+
+        Without one, servers of higher priorities take the cards that others only retain.
+        """
+        state = self._forced() if self.first is None else self.first.copy()
+        found = {}
+        for goal in self.goals:
+            found[goal.server] = {name: pool.replicas for name, pool in state.pools[goal.server].items()}
+            spare = {} if goal.waived else goal.retained(self.running.get(goal.server, {}))
+            for name, number in spare.items():
+                there = found[goal.server].get(name, 0)
+                more = state.free.most(goal.server, name, goal.replicas.get(name, 0) + number - there)
+                if more > 0:
+                    state.free.take(goal.server, name, more)
+                    found[goal.server][name] = there + more
+        return found
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether there is an order of steps that reaches every goal."""
+        return self.first is not None
+
+    def _blocked(self) -> list[str]:
+        """Return the servers that do not reach their goals without giving up replicas too early."""
+        state = self.start.copy()
+        for goal in self.goals:
+            state.finish(goal)
+        state.run(self.goals)
+        return [goal.server for goal in self.goals if not goal.is_reached(state.pools[goal.server])]
+
+    def _first_step(self) -> State | None:
+        state = self.start.copy()
+        for goal in self.goals:
+            state.begin(goal)
+        if self._order(state) is not None:
+            return state
+        order = self._order(self.start)
+        found = self.start.copy() if order is not None else self._searched()
+        if found is None:
+            return None
+        for goal in order or ():
+            if found.begin(goal):
+                break
+        return self._with_more(found, [goal for goal in self.goals if goal.lacking(found.pools[goal.server])])
+
+    def _with_more(self, state: State, goals: Sequence[Goal]) -> State:
+        """Let those servers start as well after which all others still reach their goals."""
+        trial = state.copy()
+        if not [goal for goal in goals if trial.begin(goal)]:
+            return state
+        if self._order(trial) is not None:
+            return trial
+        if len(goals) == 1:
+            return state
+        half = len(goals) // 2
+        return self._with_more(self._with_more(state, goals[:half]), goals[half:])
+
+    def _order(self, begin: State) -> list[Goal] | None:
+        """Return an order in which servers can give up what they have beyond their goals, or None.
+
+        The others only take free cards, and the goals fit: they can always be reached in the end.
+        """
+        state = begin.copy()
+        for goal in self.goals:
+            state.finish(goal)
+        movers = [goal for goal in self.goals if goal.has_surplus(state.pools[goal.server])]
+        order: list[Goal] = []
+        while movers:
+            next_one = next((goal for goal in movers if self._alone(goal, state)), None)
+            if next_one is None:
+                state.run(movers)
+                left = any(goal.has_surplus(state.pools[goal.server]) for goal in movers)
+                return None if left else order + movers
+            movers.remove(next_one)
+            order.append(next_one)
+        return order
+
+    @staticmethod
+    def _alone(goal: Goal, state: State) -> bool:
+        """Bring one server to its goal if the free cards are enough for it; return whether they are."""
+        trial = State({goal.server: state.pools[goal.server]}, state.free.copy())
+        trial.run([goal])
+        reached = goal.is_reached(trial.pools[goal.server])
+        if reached:
+            state.put(goal.server, trial.pools[goal.server])
+        return reached
+
+    def _searched(self) -> State | None:
+        """Return the first step of an order of single replicas, if a search of limited length finds one."""
+        movers = [goal for goal in self.goals if goal.has_surplus(self.start.pools[goal.server])]
+        seen: set[tuple[object, ...]] = set()
+        stack = [(self.start, self.start)]
+        while stack and len(seen) < MAX_STATES:
+            state, first = stack.pop()
+            key = tuple(tuple(sorted(state.pools[goal.server].items())) for goal in movers)
+            if key in seen:
+                continue
+            seen.add(key)
+            if self._order(state) is not None:
+                return first
+            for goal in reversed(movers):
+                trial = state.copy()
+                if trial.begin(goal, most=1):
+                    begun = trial.copy() if first is self.start else first
+                    trial.finish(goal)
+                    stack.append((trial, begun))
+        return None
+
+    def _forced(self) -> State:
+        """Return a step in which servers take the cards that others of equal or lower priority retain."""
+        for goal in self.goals:
+            for name, lacking in goal.lacking(self.start.pools[goal.server]).items():
+                self._claim(goal, name, lacking)
+                self.start.begin(goal)
+        return self.start
+
+    def _claim(self, goal: Goal, accelerator: str, lacking: int) -> None:
+        """Drop retained replicas, of the lowest priorities first, until some more of a server's fit."""
+        kind, _ = self.system.units_per_replica(goal.server, accelerator)
+        for other in reversed(self.goals):
+            for name in self.start.pools[other.server]:
+                same = self.system.units_per_replica(other.server, name)[0] == kind
+                while (
+                    same
+                    and other.priority >= goal.priority
+                    and other is not goal
+                    and self.start.free.most(goal.server, accelerator, lacking) < lacking
+                    and self.start.drop(other, name, 1)
+                ):
+                    pass

@@ -1,0 +1,125 @@
+"""Sequences of snapshots: replicas always fit the cards, no served server stops, and targets settle."""
+
+import pytest
+from fleets import RULES, Loop, Place, desired, random_loop, units
+
+from optimizer.plan import verify
+from optimizer.stabilisation.decisions import Reason
+from optimizer.stabilisation.rules import Rules
+
+SNAPSHOTS = 20
+RATES_RPM = [0.0, 300.0, 900.0, 2000.0, 4000.0]
+UNFINISHED = {Reason.waits_for_new_pool, Reason.units}
+SEEDS = [*range(50), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(50, 1000))]
+
+
+def served(loop: Loop, name: str) -> bool:
+    assert loop.plan is not None
+    return any(pool.num_replicas for pool in loop.plan.allocations.get(name, ()))
+
+
+def check(loop: Loop, before: dict[Place, int], ready: dict[Place, int], excused: frozenset[str]) -> None:
+    """Check one snapshot; servers that are excused have lost cards, or have not said what is ready."""
+    assert loop.plan is not None
+    assert loop.decisions is not None
+    now = desired(loop.decisions)
+    for kind, taken in units(loop.system, now).items():
+        assert taken <= loop.system.capacity[kind]
+    for name in loop.system.servers:
+        had = {on: n for (server, on), n in ready.items() if server == name and n and before.get((name, on))}
+        if had and served(loop, name) and name not in excused:
+            assert any(now.get((name, on)) for on in had), f"{name} is served, and stops"
+    _check_reasons(loop)
+
+
+def _check_reasons(loop: Loop) -> None:
+    assert loop.plan is not None
+    assert loop.decisions is not None
+    for name, decision in loop.decisions.servers.items():
+        planned = {pool.accelerator: pool.num_replicas for pool in loop.plan.allocations.get(name, ())}
+        assert planned.keys() <= decision.targets.keys()
+        for on, target in decision.targets.items():
+            if name not in loop.plan.allocations:
+                assert (target.reason, target.held) == (Reason.unserved, target.replicas > 0)
+                continue
+            assert target.held == (target.replicas != planned.get(on, 0))
+            if target.reason is Reason.not_chosen:
+                assert (target.replicas, planned.get(on, 0)) == (0, 0)
+            if target.reason is Reason.switch:
+                assert target.replicas == planned[on] > 0
+
+
+def check_load_reasons(loop: Loop, earlier: dict[str, float], before: dict[Place, int]) -> None:
+    """Check that a number is said to follow the load only if both have moved the same way."""
+    assert loop.decisions is not None
+    for name, decision in loop.decisions.servers.items():
+        load = loop.system.servers[name].current.load.arrival_rate_rpm
+        for on, target in decision.targets.items():
+            change = target.replicas - before.get((name, on), 0)
+            if target.reason is Reason.load_increase:
+                assert change > 0
+                assert load >= earlier[name]
+            if target.reason is Reason.load_decrease:
+                assert change < 0
+                assert load <= earlier[name]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_any_sequence_is_safe_and_settles(seed: int) -> None:
+    rules = list(RULES.values())[seed % len(RULES)]
+    loop, rng = random_loop(seed, rules)
+    before: dict[Place, int] = {}
+    loads = dict.fromkeys(loop.system.servers, 0.0)
+    for number in range(SNAPSHOTS):
+        names, shrunk = sorted(loop.system.servers), set[str]()
+        if number:
+            rates = {
+                name: rng.choice([0.0, 300.0, 900.0, 2000.0, 4000.0]) for name in names if rng.random() < 0.3
+            }
+            cards = {kind: rng.randint(0, 8) for kind in loop.system.capacity if rng.random() < 0.15}
+            shrunk = {kind for kind, count in cards.items() if count < loop.system.capacity[kind]}
+            loop.change(rates, cards)
+        missing = frozenset(name for name in names if rng.random() < 0.1)
+        silent = frozenset(name for name in names if rng.random() < 0.3)
+        ready = {place: loop.cluster.ready(place) for place in loop.cluster.starting}
+        loop.snapshot(missing, silent)
+        assert loop.plan is not None
+        lost = {name for name, on in before if loop.system.accelerators[on].type in shrunk}
+        check(loop, before, ready, missing | silent | lost)
+        if rules.noise is None:  # which plans for other loads than were counted
+            check_load_reasons(loop, loads, before)
+            assert not verify(loop.plan, loop.system)
+        assert loop.decisions is not None
+        before = desired(loop.decisions)
+        loads = {name: item.current.load.arrival_rate_rpm for name, item in loop.system.servers.items()}
+        loop.cluster.follow(before, rng, slowest=3)
+        loop.now_s += rng.choice([15.0, 60.0, 60.0, 240.0])
+        loop.cluster.pass_time()
+    _settles(loop, before)
+
+
+def _settles(loop: Loop, before: dict[Place, int]) -> None:
+    """With constant loads and replicas that are ready at once, targets reach the plan, or say why not."""
+    numbers = [before]
+    step_s = 60.0 if loop.rules == Rules() else 2000.0
+    while len(numbers) < 4 or not numbers[-1] == numbers[-2] == numbers[-3]:
+        moved = _difference(numbers[0], numbers[-1]) + max(sum(found.values()) for found in numbers)
+        assert len(numbers) <= moved + 5, "it does not settle"
+        ready = {place: loop.cluster.ready(place) for place in loop.cluster.starting}
+        loop.snapshot()
+        check(loop, numbers[-1], ready, frozenset())
+        assert loop.decisions is not None
+        numbers.append(desired(loop.decisions))
+        loop.cluster.starting = {place: [0] * count for place, count in numbers[-1].items()}
+        loop.now_s += step_s
+    assert loop.plan is not None
+    assert loop.decisions is not None
+    kept = {place: count for place, count in loop.plan.kept_replicas.items() if count}
+    for name, decision in loop.decisions.servers.items():
+        for on, target in decision.targets.items():
+            assert target.reason not in UNFINISHED, f"{name} is still on its way"
+            assert not target.held or loop.rules != Rules() or kept.get((name, on)) == target.replicas
+
+
+def _difference(one: dict[Place, int], other: dict[Place, int]) -> int:
+    return sum(abs(one.get(place, 0) - other.get(place, 0)) for place in one.keys() | other.keys())
