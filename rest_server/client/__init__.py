@@ -1,7 +1,7 @@
 """Clients of the service: one that waits for answers, one for asyncio; typed by the service's documents.
 
 >>> from rest_server.client import Client
->>> with Client("http://127.0.0.1:8080", api_key="…") as service:  # doctest: +SKIP
+>>> with Client("http://127.0.0.1:8080", api_key="KEY") as service:  # doctest: +SKIP
 ...     plan = service.plan("specs/small")
 
 Both need ``httpx`` (``pip install 'inferplan[client]'``). What goes wrong is an `InferplanError`::
@@ -9,7 +9,7 @@ Both need ``httpx`` (``pip install 'inferplan[client]'``). What goes wrong is an
     InferplanError
     ├── UnreachableError          no connection to the service, or one that broke
     │   └── NoAnswerInTimeError   the answer did not come in time
-    └── ServiceError              the service answers with an error
+    └── ServiceError              an answer with an error status, or one that cannot be read
         ├── RefusedRequestError   400, 413, 422: the request or its document is wrong (a SpecError, too)
         ├── KeyRefusedError       401, 403: no API key, an unknown one, or one without the scope
         ├── NotThereError         404: what is asked for does not exist

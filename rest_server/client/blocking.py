@@ -26,6 +26,7 @@ from rest_server.client.calls import Answer, Call, SystemLike, SystemOrFleet
 from rest_server.client.fleet_calls import Entity, Loads
 from rest_server.client.sending import (
     Connection,
+    answer_of,
     httpx_module,
     refusal,
     request_of,
@@ -59,7 +60,7 @@ class Client:
 
     Args:
         url: the service's address, such as ``http://127.0.0.1:8080``.
-        api_key: sent with every request.
+        api_key: sent with every request; printable ASCII characters without spaces.
         timeout_s: how long to wait for an answer [s].
         retries: further attempts where the service is busy or a connection breaks.
         transport: how httpx sends, such as its ``ASGITransport``; none: over the network.
@@ -78,11 +79,12 @@ class Client:
 
         Raises:
             MissingExtraError: httpx is not installed.
+            SpecError: the URL, the key or the time limit cannot be used.
         """
         httpx = httpx_module()
         self._connection = Connection(url, api_key, timeout_s, retries)
         self._http = httpx.Client(**self._connection.settings(), transport=transport)
-        self._transport_errors: tuple[type[Exception], ...] = (httpx.TransportError,)
+        self._transport_errors: tuple[type[Exception], ...] = (httpx.RequestError,)
 
     def __enter__(self) -> Self:
         """Return the client itself."""
@@ -265,7 +267,7 @@ class Client:
             else:
                 error, headers = refusal(response), response.headers
                 if error is None:
-                    return call.answer(response.content, headers)
+                    return answer_of(call, response)
             wait = wait_s(attempt, error, headers, call, self._connection)
             if wait is None:
                 raise error

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from optimizer.errors import MissingExtraError
-from rest_server.client.calls import Call
+from pydantic import ValidationError
+
+from optimizer.errors import MissingExtraError, SpecError
+from rest_server.client.calls import Answer, Call
 from rest_server.client.errors import NoAnswerInTimeError, ServiceError, UnreachableError, service_error
 
 FIRST_WAIT_S = 0.5
@@ -25,6 +27,24 @@ class Connection:
     timeout_s: float
     retries: int
     """Further attempts after the first."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be sent.
+
+        Raises:
+            SpecError: the URL is none of a service, the key cannot be a header, or the time is no time.
+        """
+        httpx = httpx_module()
+        try:
+            parsed = httpx.URL(self.url)
+        except httpx.InvalidURL as error:
+            raise SpecError(f"url: {self.url!r} is not a URL: {str(error).lower()}") from None
+        if parsed.scheme not in {"http", "https"} or not parsed.host:
+            raise SpecError(f"url: {self.url!r} must look like 'http://127.0.0.1:8080'")
+        if self.api_key is not None:
+            _check_header("api_key", self.api_key, lowest="!")
+        if not self.timeout_s > 0:
+            raise SpecError(f"timeout_s: must be more than 0, not {self.timeout_s:g}")
 
     def settings(self) -> dict[str, Any]:
         """Return what httpx is set up with."""
@@ -47,8 +67,28 @@ def httpx_module() -> ModuleType:
     return httpx
 
 
+def _check_header(name: str, value: str, lowest: str = " ") -> None:
+    """Refuse a value that an HTTP header cannot carry; the value may be secret and is not shown.
+
+    Raises:
+        SpecError: a character is not printable ASCII; the text names the argument and the place.
+    """
+    for position, character in enumerate(value, 1):
+        if not lowest <= character <= "~":
+            raise SpecError(
+                f"{name}: character {position} is {character!r}; only printable ASCII characters "
+                f"{'without spaces ' if lowest > ' ' else ''}can be sent"
+            )
+
+
 def request_of(call: Call[Any]) -> dict[str, Any]:
-    """Return the arguments of a request of httpx."""
+    """Return the arguments of a request of httpx.
+
+    Raises:
+        SpecError: a condition cannot be sent.
+    """
+    for value in call.headers.values():
+        _check_header("if_match", value)
     return {
         "method": call.method,
         "url": call.path,
@@ -59,8 +99,25 @@ def request_of(call: Call[Any]) -> dict[str, Any]:
 
 
 def refusal(response: Any) -> ServiceError | None:
-    """Return the error that an answer is, if it is one."""
-    return service_error(response.status_code, response.content) if response.status_code >= 400 else None
+    """Return the error that an answer is, if it is one; the service itself never redirects."""
+    return service_error(response.status_code, response.content) if response.status_code >= 300 else None
+
+
+def answer_of(call: Call[Answer], response: Any) -> Answer:
+    """Return what an answer without an error says.
+
+    Raises:
+        ServiceError: it cannot be read.
+    """
+    try:
+        return call.answer(response.content, response.headers)
+    except (ValidationError, UnicodeDecodeError, KeyError):
+        kind = response.headers.get("content-type", "no content type")
+        detail = (
+            f"{call.method} {call.path}: the answer ({kind}) is not what this client reads; "
+            "check the URL, and that service and client have the same version"
+        )
+        raise ServiceError(response.status_code, {"detail": detail}) from None
 
 
 def transport_error(error: Exception, connection: Connection) -> UnreachableError:

@@ -217,6 +217,35 @@ def test_a_key_that_is_refused_says_why(service: Service, key: str | None) -> No
         client.plan(SOURCE)
 
 
+UNSENDABLE: list[tuple[dict[str, Any], str]] = [
+    ({"api_key": "…"}, "api_key: character 1 is '…'; only printable ASCII characters without spaces"),
+    ({"api_key": "schlüssel"}, "api_key: character 5 is 'ü'"),
+    ({"api_key": "sesame\n"}, r"api_key: character 7 is '\n'"),
+    ({"api_key": "open sesame"}, "api_key: character 5 is ' '"),
+    ({"url": "127.0.0.1:8080"}, "url: '127.0.0.1:8080' must look like 'http://127.0.0.1:8080'"),
+    ({"url": "http://[::1"}, "url: 'http://[::1' is not a URL"),
+    ({"url": "ftp://127.0.0.1"}, "url: 'ftp://127.0.0.1' must look like"),
+    ({"timeout_s": -1.0}, "timeout_s: must be more than 0, not -1"),
+]
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+@pytest.mark.parametrize(("given", "message"), UNSENDABLE)
+def test_what_cannot_be_sent_is_one_line_that_does_not_show_the_key(
+    kind: type[Client] | type[AsyncClient], given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        kind(**({"url": "http://127.0.0.1:9"} | given))
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+    assert not any(key in str(caught.value) for key in ("schlüssel", "sesame"))
+
+
+def test_a_condition_that_cannot_be_sent_is_one_line(client: Client) -> None:
+    with pytest.raises(SpecError, match=r"^if_match: character 4 is '…'; only printable ASCII"):
+        client.apply_plan(if_match="run…")
+
+
 def test_nobody_there_is_one_line() -> None:
     with (
         Client("http://127.0.0.1:9", retries=0) as client,
@@ -303,6 +332,36 @@ def test_an_error_of_a_proxy_is_an_error_of_the_service_too(body: bytes) -> None
         made(Answers(httpx.Response(502, content=body))).servers()
     assert str(caught.value) == ("no" if b"message" in body else "HTTP status 502")
     assert isinstance(caught.value, InferplanError)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        httpx.Response(200, html="<h1>Sign in</h1>"),
+        httpx.Response(200, json={"accelerators": [{"nom": "A"}]}),
+        httpx.Response(200, content=b"\xff"),
+        httpx.Response(204),
+    ],
+)
+def test_an_answer_that_is_not_the_services_is_an_error_that_says_so(answer: httpx.Response) -> None:
+    with pytest.raises(ServiceError, match=r"GET /v1/accelerators: the answer \(.*\) is not"):
+        made(Answers(answer)).accelerators()
+
+
+def test_a_header_that_a_proxy_has_dropped_is_missed_in_one_line() -> None:
+    with pytest.raises(ServiceError, match="GET /v1/optimizer: the answer"):
+        made(Answers(httpx.Response(200, json={}))).etag()
+
+
+def test_a_redirection_is_an_error_with_its_status() -> None:
+    moved = httpx.Response(302, headers={"Location": "https://login.example"})
+    with pytest.raises(ServiceError, match="HTTP status 302"):
+        made(Answers(moved)).accelerators()
+
+
+def test_an_answer_that_cannot_be_unpacked_is_an_error_of_the_connection() -> None:
+    with pytest.raises(UnreachableError, match="http://service: "):
+        made(Answers(httpx.DecodingError("invalid gzip"))).apply_plan()
 
 
 # --- asyncio -------------------------------------------------------------------------------------------
