@@ -87,17 +87,20 @@ class SolverWorkers:
             ServiceBusy: the queue is full.
             RequestTimeout: the time has run out.
             ClientLeft: the client has left.
+            HTTPException: a body that the route does not read is too large, or does not arrive in time.
         """
         if self.running + self.waiting >= self._max_solves + self._max_waiting:
             raise ServiceBusy(self.waiting, self._retry_after_s())
         self.waiting += 1  # now, not when the task begins: many requests may come before it does
         job = asyncio.create_task(self._on_a_worker(request, work, before))
         leaving = asyncio.create_task(_left(request))
+        leaving.add_done_callback(_retrieve)
         try:
             await asyncio.wait({job, leaving}, timeout=self._timeout_s, return_when=asyncio.FIRST_COMPLETED)
             if job.done():
                 return job.result()
             if leaving.done():
+                leaving.result()  # raises if the rest of a body that nobody has read is refused
                 raise ClientLeft("the client has closed its connection")
             raise RequestTimeout(
                 f"the time of {self._timeout_s:g} s for a request has run out; ask for less, or try again"
@@ -135,8 +138,7 @@ class SolverWorkers:
         return result
 
     def _worker_freed(self, entered: float, future: "asyncio.Future[Any]") -> None:
-        if not future.cancelled():
-            future.exception()  # nobody else looks at it where the request has ended before its work
+        _retrieve(future)
         self.running -= 1
         self._mean_s += 0.2 * (time.perf_counter() - entered - self._mean_s)
         self._free.release()
@@ -165,7 +167,17 @@ class SolverWorkers:
         await asyncio.get_running_loop().run_in_executor(None, self._processes.close)
 
 
+def _retrieve(future: "asyncio.Future[Any]") -> None:
+    """Take the error of a future, which nobody else does where the request has ended before."""
+    if not future.cancelled():
+        future.exception()
+
+
 async def _left(request: Request) -> None:
-    """Return when the client has closed its connection."""
+    """Return when the client has closed its connection.
+
+    Raises:
+        HTTPException: what is left of the body is refused.
+    """
     while (await request.receive())["type"] != "http.disconnect":
         pass

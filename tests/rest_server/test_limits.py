@@ -3,6 +3,7 @@
 import json
 import logging
 import socket
+import threading
 from typing import Any
 
 import pytest
@@ -75,6 +76,22 @@ def test_a_body_that_stalls_is_408() -> None:
     ):
         connection.sendall(head)
         assert connection.recv(100).startswith(b"HTTP/1.1 408")
+
+
+STALLED = b"Content-Length: 10\r\n\r\n{"
+TOO_LARGE = b"Transfer-Encoding: chunked\r\n\r\n" + b"400\r\n%b\r\n" % (b" " * 1024) * 9
+
+
+@pytest.mark.parametrize(("body", "status"), [(STALLED, b"408"), (TOO_LARGE, b"413")])
+def test_a_body_that_nobody_reads_is_refused_as_any_other_while_work_runs(body: bytes, status: bytes) -> None:
+    events = {"a": threading.Event()}
+    with (
+        in_a_thread(events, body_timeout_s=0.2, max_body_bytes=4096) as here,
+        socket.create_connection(("127.0.0.1", here.port), timeout=20) as connection,
+    ):
+        connection.sendall(b"GET /v1/wait/a HTTP/1.1\r\nHost: localhost\r\n" + body)
+        assert connection.recv(1000).startswith(b"HTTP/1.1 " + status)
+        events["a"].set()
 
 
 def test_the_default_limit_is_4_mib() -> None:
