@@ -36,10 +36,11 @@ from rest_server.limits import BodyLimit, RequestLog
 from rest_server.logs import SERVICE, log_configuration
 from rest_server.memory import return_large_memory
 from rest_server.metrics import ServiceMetrics
-from rest_server.security import Gate, KeyFiles
+from rest_server.security import OPEN_PATHS, Gate, KeyFiles
 from rest_server.settings import Settings, load_settings
 from rest_server.state import HeldFleet, Snapshot
 from rest_server.state_file import open_state
+from rest_server.v1.problems import messages
 from rest_server.v1.routes import api_router
 from rest_server.workers import SolverWorkers
 
@@ -73,11 +74,36 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.held = HeldFleet(rules=rules) if settings.state is None else open_state(settings.state, rules)
     app.state.metrics = _metrics(app, settings)
     app.state.ready = False
-    for path, handler, question in (
-        ("/healthz", _health, "Is the service alive?"),
-        ("/readyz", _readiness, "Does it take requests?"),
+    _add_health(app)
+    app.include_router(api_router(stateful=settings.stateful), prefix=API_PREFIX)
+    app.include_router(wire_router(stateful=settings.stateful))
+    app.include_router(queue_router(), prefix="/queue")
+    if settings.queue_at_root:
+        app.include_router(queue_router())
+    keyless = OPEN_PATHS if settings.api_key_files else None
+    add_description(app, keyless=keyless, stateful=settings.stateful)
+    add_error_handlers(app)
+    _add_middleware(app, settings)
+    return app
+
+
+def _add_health(app: FastAPI) -> None:
+    """Add the routes by which others watch over the service."""
+    for path, handler, question, answers in (
+        ("/healthz", _health, "Is the service alive?", {200: "It is."}),
+        (
+            "/readyz",
+            _readiness,
+            "Does it take requests?",
+            {200: "It does.", 503: "No process can solve yet."},
+        ),
     ):
-        app.add_api_route(path, handler, methods=["GET"], tags=["health"], summary=question)
+        described = {
+            status: {"model": dict[str, str | int], "description": text} for status, text in answers.items()
+        }
+        app.add_api_route(
+            path, handler, methods=["GET"], tags=["health"], summary=question, responses=described
+        )
     app.add_api_route(
         "/metrics",
         _scraped,
@@ -85,17 +111,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         tags=["health"],
         summary="What Prometheus scrapes.",
         response_class=PlainTextResponse,
-        responses={200: {"content": {"application/openmetrics-text": {"schema": {"type": "string"}}}}},
+        responses=messages()
+        | {200: {"content": {"application/openmetrics-text": {"schema": {"type": "string"}}}}},
     )
-    app.include_router(api_router(stateful=settings.stateful), prefix=API_PREFIX)
-    app.include_router(wire_router(stateful=settings.stateful))
-    app.include_router(queue_router(), prefix="/queue")
-    if settings.queue_at_root:
-        app.include_router(queue_router())
-    add_description(app, needs_key=bool(settings.api_key_files), stateful=settings.stateful)
-    add_error_handlers(app)
-    _add_middleware(app, settings)
-    return app
 
 
 def _add_middleware(app: FastAPI, settings: Settings) -> None:

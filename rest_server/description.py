@@ -3,12 +3,13 @@
 The pages work without a network: Swagger UI and Redoc come from the package ``fastapi_offline``.
 """
 
+import hashlib
 import json
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from functools import cache
 from html import escape
 from importlib import resources
-from importlib.metadata import version
 from typing import Any
 
 from fastapi import FastAPI
@@ -34,6 +35,9 @@ SECURITY_SCHEMES: dict[str, dict[str, str]] = {
     "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-KEY", "description": "An API key."},
     "bearer": {"type": "http", "scheme": "bearer", "description": "The same key as a bearer token."},
 }
+
+_LOGO = b"https://cdn.redoc.ly/redoc/logo-mini.svg"
+"""What Redoc asks the network for, beside a link to its makers."""
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -74,15 +78,16 @@ SwaggerUIBundle({
 """
 
 
-def add_description(app: FastAPI, *, needs_key: bool, stateful: bool) -> None:
+def add_description(app: FastAPI, *, keyless: Collection[str] | None, stateful: bool) -> None:
     """Add the routes that describe an application which has all its others.
 
     Args:
         app: the application.
-        needs_key: whether requests need an API key.
+        keyless: the paths that need no API key; none: no path needs one.
         stateful: whether it holds a fleet.
     """
-    _add_security(app, needs_key=needs_key)
+    if keyless is not None:
+        _add_security(app, keyless)
     app.add_route(OPENAPI_PATH, _Description(app).answer, include_in_schema=False)
     app.add_route("/", _front_page(app, stateful=stateful), include_in_schema=False)
     app.add_route("/docs", _shown(app, _swagger, _SWAGGER_POLICY), include_in_schema=False)
@@ -90,14 +95,17 @@ def add_description(app: FastAPI, *, needs_key: bool, stateful: bool) -> None:
     app.add_route(f"{ASSETS_PATH}/{{name}}", _asset, include_in_schema=False)
 
 
-def _add_security(app: FastAPI, *, needs_key: bool) -> None:
-    """Let the description say how a key is sent, and whether one is needed."""
+def _add_security(app: FastAPI, keyless: Collection[str]) -> None:
+    """Let the description say how a key is sent, and which paths need none."""
     described = app.openapi
 
     def openapi() -> dict[str, Any]:
         document = described()
         document.setdefault("components", {})["securitySchemes"] = SECURITY_SCHEMES
-        document["security"] = [{name: []} for name in SECURITY_SCHEMES] + ([] if needs_key else [{}])
+        document["security"] = [{name: []} for name in SECURITY_SCHEMES]
+        for path in document["paths"].keys() & keyless:
+            for operation in document["paths"][path].values():
+                operation["security"] = []
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI has it done
@@ -188,7 +196,7 @@ def _shown(
         root = escape(_root(request))
 
         def assets(name: str) -> str:
-            return f"{root}{ASSETS_PATH}/{name}?{version('fastapi-offline')}"
+            return f"{root}{ASSETS_PATH}/{name}?{_edition(name)}"
 
         head, body = page(assets, root + OPENAPI_PATH)
         icon = f'<link rel="icon" href="{assets("favicon.png")}">'
@@ -198,14 +206,23 @@ def _shown(
 
 
 async def _asset(request: Request) -> Response:
-    """Answer with what a page loads; its address has the version, so it is kept for a year."""
+    """Answer with what a page loads; its address has a digest of it, so it is kept for a year."""
     name = request.path_params["name"]
     if name not in ASSETS:
         raise HTTPException(404)
-    content = _START.encode() if name == START_SCRIPT else await run_in_threadpool(_packaged, name)
+    content = await run_in_threadpool(_content, name)
     headers = _ALWAYS | {"Cache-Control": "public, max-age=31536000, immutable"}
     return Response(content, headers=headers, media_type=ASSETS[name])
 
 
-def _packaged(name: str) -> bytes:
-    return resources.files("fastapi_offline").joinpath("static", name).read_bytes()
+def _content(name: str) -> bytes:
+    """Return what a page loads, without requests to other machines."""
+    if name == START_SCRIPT:
+        return _START.encode()
+    packaged = resources.files("fastapi_offline").joinpath("static", name).read_bytes()
+    return packaged.replace(_LOGO, b"data:,")  # no image: Redoc leaves it out
+
+
+@cache
+def _edition(name: str) -> str:
+    return hashlib.sha256(_content(name)).hexdigest()[:12]

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -69,6 +69,14 @@ def reference() -> Path:
 def specs() -> Path:
     """The sample systems of the repository."""
     return ROOT / "specs"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Any]":
+    """A fresh headless browser."""
+    from browsers import started
+
+    yield from started(tmp_path_factory.mktemp("browser"))
 
 
 @pytest.fixture(scope="module")

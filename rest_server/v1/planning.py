@@ -24,7 +24,7 @@ from rest_server.v1.problems import problems
 from rest_server.v1.requests import JSON, JsonOf, RawRoute, computed
 from rest_server.v1.work import analyze_body, candidates_body, plan_body, size_body
 
-REFUSALS = (408, 422, 503, 504)
+REFUSALS = (408, 422, 504)
 """What a route that computes may answer besides."""
 
 router = APIRouter(route_class=RawRoute, tags=["planning"])

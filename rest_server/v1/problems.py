@@ -1,4 +1,4 @@
-"""What OpenAPI says of errors: every 4xx of a route, as ``application/problem+json``."""
+"""What OpenAPI says of errors: every status of a route, as ``application/problem+json``."""
 
 from typing import Any
 
@@ -21,20 +21,38 @@ PROBLEM: dict[str, Any] = {
 }
 MEANINGS = {
     401: "No API key, or an unknown one.",
-    403: "The API key lacks the scope.",
+    403: "The API key lacks the scope, or a page of another site sent the request.",
     404: "It does not exist.",
     408: "The body did not arrive in time.",
     412: "The fleet is at another revision than `If-Match` says.",
-    413: "The body, or what it describes, is larger than the service takes.",
-    422: "The document is wrong; `detail` says where, what and which limit.",
-    503: "All solver workers are busy and their queue is full, or the service stops; see `Retry-After`.",
+    413: "The body is larger than the service takes.",
+    421: "The service does not go by the name in `Host`.",
+    422: "The body is not JSON, or a value in it, in the path or in the query is wrong; `detail` says where, "
+    "what and which limit.",
+    500: "The solver failed.",
+    503: "The service cannot do it now, and `detail` says why; see `Retry-After`.",
     504: "The time for a request ran out.",
+    507: "The disk is full; nothing was changed.",
 }
+EVERYWHERE = (401, 403, 413, 421)
+"""What any route may answer."""
+_IMPLIED = {408: (503,), 412: (503, 507), 504: (500, 503)}
+"""What goes with a status: there may be no memory for a body, no disk for a change, no solver that works."""
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the documentation of the errors that a route may answer, with those that every route may."""
+    """Return the documentation of the errors of a route, with those that go with them or are everywhere."""
+    implied = (status for given in statuses for status in _IMPLIED.get(given, ()))
     return {
         status: {"description": MEANINGS[status], "content": {PROBLEM_JSON: {"schema": PROBLEM}}}
-        for status in (401, 403, *sorted({413, *statuses}))
+        for status in sorted({*EVERYWHERE, *statuses, *implied})
+    }
+
+
+def messages() -> dict[int | str, dict[str, Any]]:
+    """Return the documentation of the errors that a route outside of /v1 may answer."""
+    shape = {"type": "object", "required": ["message"], "properties": {"message": _TEXT}}
+    return {
+        status: {"description": MEANINGS[status], "content": {"application/json": {"schema": shape}}}
+        for status in EVERYWHERE
     }

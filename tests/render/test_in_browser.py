@@ -4,22 +4,16 @@ Needs Debian's ``chromium`` and ``chromium-driver``; skipped, with the reason, w
 """
 
 import json
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from browsers import opened
 from builders import accelerator, document, server, service_class
 
 from optimizer.cli.main import main
 
 ROOT = Path(__file__).parents[2]
-FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--disable-dev-shm-usage",
-)  # fmt: skip
 LAYOUT = """
 const wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
 const pictures = [...document.images].map(image => image.complete && image.naturalWidth > 0);
@@ -28,39 +22,6 @@ const shown = [...document.querySelectorAll('header[id], section[id]')]
   .filter(section => section.getBoundingClientRect().height > 20).map(section => section.id);
 return [wide, pictures, shown, inner];
 """
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A fresh headless browser that logs what it requests."""
-    programs = shutil.which("chromium"), shutil.which("chromedriver")
-    if None in programs:
-        pytest.skip("chromium and chromedriver are not installed (Debian: chromium chromium-driver)")
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(programs[0])
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('browser')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(programs[1]))
-    yield driver
-    driver.quit()
-
-
-def opened(driver: Any, page: Path) -> tuple[list[str], list[Any]]:
-    """Open a page; return the addresses that it has asked for, its own among them, and what it has logged.
-
-    What the browser asks for and logs on its own account, as it starts, is left out.
-    """
-    for log in ("performance", "browser"):
-        driver.get_log(log)
-    driver.get(page.as_uri())
-    messages = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
-    sent = [each["params"] for each in messages if each["method"] == "Network.requestWillBeSent"]
-    asked = [each["request"]["url"] for each in sent if each["documentURL"] == page.as_uri()]
-    return [address for address in asked if not address.startswith("data:")], driver.get_log("browser")
 
 
 @pytest.fixture(scope="module")
@@ -74,13 +35,13 @@ def test_the_log_of_the_browser_would_show_a_request(browser: Any, tmp_path: Pat
     """The check of the next test can fail: a page that does ask is seen to."""
     bad = tmp_path / "bad.html"
     bad.write_text("<img src='http://127.0.0.1:9/x.png'><script>console.error('seen')</script>")
-    asked, logged = opened(browser, bad)
+    asked, logged = opened(browser, bad.as_uri())
     assert asked == [bad.as_uri(), "http://127.0.0.1:9/x.png"]
     assert [entry for entry in logged if entry["level"] == "SEVERE"]
 
 
 def test_the_report_opens_without_an_error_or_a_request(browser: Any, page: Path) -> None:
-    assert opened(browser, page) == ([page.as_uri()], [])
+    assert opened(browser, page.as_uri()) == ([page.as_uri()], [])
 
 
 def test_names_that_look_like_markup_do_nothing(browser: Any, tmp_path: Path) -> None:
@@ -91,7 +52,7 @@ def test_names_that_look_like_markup_do_nothing(browser: Any, tmp_path: Path) ->
     (tmp_path / "system.json").write_text(json.dumps(source))
     path = tmp_path / "report.html"
     assert main(["report", str(tmp_path / "system.json"), "-o", str(path)]) == 0
-    assert opened(browser, path) == ([path.as_uri()], [])
+    assert opened(browser, path.as_uri()) == ([path.as_uri()], [])
     assert name in browser.execute_script("return document.body.innerText")
 
 

@@ -2,7 +2,9 @@
 
 import json
 import random
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -395,16 +397,30 @@ def operations() -> list[tuple[str, str, Json]]:
     ]
 
 
+def test_broken_json_is_what_the_page_and_the_description_say_on_every_route(
+    operations: list[tuple[str, str, Json]],
+) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "rest.md").read_text(encoding="utf-8")
+    (documented,) = re.findall(r"^\| (\d+) \| the body is not JSON", page, re.MULTILINE)
+    with client(stateful=True) as found:
+        for path, method, operation in operations:
+            if "requestBody" in operation:
+                answer = found.request(method, path.replace("{", "").replace("}", ""), content=b"{")
+                assert str(answer.status_code) == documented, (method, path)
+                assert "not JSON" in operation["responses"][documented]["description"]
+                assert answer.json()["path"] == "body"
+
+
 def test_every_operation_documents_its_refusals(operations: list[tuple[str, str, Json]]) -> None:
     assert (
         len(operations) == 4 + 5 + 5 * 4 + 3 + 3 + 11
     )  # at last the whole fleet, its history and its targets
     for path, method, operation in operations:
-        expected = {"401", "403"}
+        expected = {"401", "403", "413", "421"}
         if "requestBody" in operation:
-            expected |= {"408", "413", "422"}
-        if "If-Match" in {item["name"] for item in operation.get("parameters", [])}:
-            expected |= {"412"}
+            expected |= {"408", "422", "503"}
+        if "if-match" in {item["name"] for item in operation.get("parameters", [])}:
+            expected |= {"412", "503", "507"}
         if "{" in path and method != "put":
             expected |= {"404", "422"}
         assert expected <= operation["responses"].keys(), (method, path)

@@ -1,10 +1,14 @@
 """The pages on which the service says what it is: complete in themselves, open, and safe to show."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from browsers import ELSEWHERE, opened
 from fastapi.testclient import TestClient
+from service_runs import Service, in_a_thread
 
 import optimizer
 from rest_server.app import create_app
@@ -79,14 +83,54 @@ def test_the_pages_work_under_the_path_of_a_proxy() -> None:
     assert 'src="/plans/docs/assets/swagger-ui-bundle.js?' in page.text
 
 
-def test_the_description_names_the_ways_to_send_a_key_and_whether_one_is_needed(client: TestClient) -> None:
+def test_the_description_asks_for_a_key_exactly_where_the_service_does(client: TestClient) -> None:
     document = client.get("/openapi.json").json()
     assert document["components"]["securitySchemes"]["apiKey"] == {
         "type": "apiKey", "in": "header", "name": "X-API-KEY", "description": "An API key.",
     }  # fmt: skip
     assert document["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
     assert document["security"] == [{"apiKey": []}, {"bearer": []}]
-    assert {} in create_app(Settings()).openapi()["security"]
+    operations = [(path, method) for path, item in document["paths"].items() for method in item]
+    assert len(operations) > 10
+    for path, method in operations:
+        needed = document["paths"][path][method].get("security", document["security"])
+        assert bool(needed) == (client.request(method, path).status_code == 401), (method, path)
+
+
+def test_without_keys_the_description_asks_for_none() -> None:
+    document = create_app(Settings(stateful=True)).openapi()
+    assert "security" not in document
+    assert "securitySchemes" not in document["components"]
+    assert not any(
+        "security" in operation for item in document["paths"].values() for operation in item.values()
+    )
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with in_a_thread(stateful=True, allowed_hosts=(ELSEWHERE,)) as here:
+        yield here
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [("/", "li a"), ("/docs", ".opblock-tag-section"), ("/redoc", "a[href*='redocly.com']")],
+)
+def test_in_a_browser_the_pages_request_nothing_of_other_machines(
+    browser: Any, service: Service, path: str, shown: str
+) -> None:
+    here = f"http://{ELSEWHERE}:{service.port}"
+    requested, logged = opened(browser, here + path, shown)
+    assert requested[0] == here + path
+    assert path == "/" or f"{here}/openapi.json" in requested
+    assert [url for url in requested if not url.startswith(f"{here}/")] == []
+    assert logged == []
+
+
+def test_no_page_loads_an_image_of_other_machines(client: TestClient) -> None:
+    script = client.get("/docs/assets/redoc.standalone.js").text
+    assert re.findall(r'src:"(?:https?:)?//[^"]+"', script) == []
+    assert 'src:"data:,"' in script
 
 
 def test_the_pages_are_open_but_nothing_else_is(client: TestClient) -> None:
