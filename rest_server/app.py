@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import uvicorn
 from fastapi import FastAPI, Request
@@ -89,30 +89,28 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 def _add_health(app: FastAPI) -> None:
     """Add the routes by which others watch over the service."""
-    for path, handler, question, answers in (
-        ("/healthz", _health, "Is the service alive?", {200: "It is."}),
-        (
-            "/readyz",
-            _readiness,
-            "Does it take requests?",
-            {200: "It does.", 503: "No process can solve yet."},
-        ),
-    ):
-        described = {
-            status: {"model": dict[str, str | int], "description": text} for status, text in answers.items()
-        }
-        app.add_api_route(
-            path, handler, methods=["GET"], tags=["health"], summary=question, responses=described
-        )
+    given: dict[str, Any] = {"methods": ["GET"], "tags": ["health"]}
+    readiness = dict[str, str | int]
+    not_ready = {503: {"model": readiness, "description": "No process can solve."}}
+    openmetrics = {200: {"content": {"application/openmetrics-text": {"schema": {"type": "string"}}}}}
+    app.add_api_route(
+        "/healthz", _health, summary="Is the service alive?", response_model=dict[str, str], **given
+    )
+    app.add_api_route(
+        "/readyz",
+        _readiness,
+        summary="Does it take requests?",
+        response_model=readiness,
+        responses=not_ready,
+        **given,
+    )
     app.add_api_route(
         "/metrics",
         _scraped,
-        methods=["GET"],
-        tags=["health"],
         summary="What Prometheus scrapes.",
         response_class=PlainTextResponse,
-        responses=messages()
-        | {200: {"content": {"application/openmetrics-text": {"schema": {"type": "string"}}}}},
+        responses=messages() | openmetrics,
+        **given,
     )
 
 
