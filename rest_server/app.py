@@ -48,6 +48,8 @@ BACKLOG = 512
 """Connections that the system may hold before they are accepted."""
 KEEP_ALIVE_S = 75
 """How long a connection without a request is kept; longer than the 60 s of most proxies [s]."""
+WORKER_START_S = 30
+"""How long a worker may leave its supervisor without an answer, as it does while it imports [s]."""
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -254,6 +256,7 @@ def _configuration(settings: Settings) -> uvicorn.Config:
         proxy_headers=False,
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_worker_healthcheck=WORKER_START_S,
         timeout_graceful_shutdown=int(settings.request_timeout_s) + 5,
     )
 
