@@ -5,12 +5,12 @@ import http.client
 import json
 import socket
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import uvicorn
 from fastapi.testclient import TestClient
+from patience import PATIENCE_S, PATIENT, until
 
 from rest_server.app import create_app
 from rest_server.settings import Settings
@@ -25,7 +25,7 @@ ORIGIN = "http://localhost"
 @contextlib.contextmanager
 def client(**settings: Any) -> Iterator[TestClient]:
     """Serve inside this process; work runs in threads unless told otherwise, and tags begin with ``run``."""
-    app = create_app(Settings(**{"solver_processes": 0} | settings))
+    app = create_app(Settings(**PATIENT | {"solver_processes": 0} | settings))
     app.state.held = HeldFleet(instance="run")
     with TestClient(app, ORIGIN, raise_server_exceptions=False) as found:
         yield found
@@ -63,7 +63,7 @@ class Server(NamedTuple):
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> Answer:
         """Make one request over a connection of its own."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
         data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         try:
             connection.request(method, path, data, {"Content-Type": "application/json"} | dict(headers or {}))
@@ -77,15 +77,14 @@ class Server(NamedTuple):
 @contextlib.contextmanager
 def serving(**settings: Any) -> Iterator[Server]:
     """Serve on a free port of this machine, in a thread."""
-    app = create_app(Settings(**{"solver_processes": 0} | settings))
+    app = create_app(Settings(**PATIENT | {"solver_processes": 0} | settings))
     app.state.held = HeldFleet(instance="run")
     with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none", lifespan="on"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:
-            while not server.started and thread.is_alive():
-                time.sleep(0.01)
+            until(lambda: server.started or not thread.is_alive())
             yield Server(listener.getsockname()[1])
         finally:
             server.should_exit = True

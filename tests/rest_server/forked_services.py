@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from patience import PATIENCE_S, PATIENT
 from service_runs import ROOT, Reply, ask
 
 
@@ -53,7 +54,8 @@ class Nursery(NamedTuple):
 @contextmanager
 def nursery(*prefix: str) -> Iterator[Nursery]:
     """Start a process that forks services, behind a command if one is given."""
-    paths = os.pathsep.join((str(ROOT), str(Path(__file__).parent)))
+    here = Path(__file__).parent
+    paths = os.pathsep.join((str(ROOT), str(here), str(here.parent)))
     with subprocess.Popen(
         [*prefix, sys.executable, __file__],
         stdin=subprocess.PIPE,
@@ -64,7 +66,7 @@ def nursery(*prefix: str) -> Iterator[Nursery]:
         yield Nursery(process)
         assert process.stdin is not None
         process.stdin.close()
-        process.wait(30)
+        process.wait(PATIENCE_S)
 
 
 def _main() -> None:
@@ -74,7 +76,7 @@ def _main() -> None:
     from rest_server.settings import Settings
     from rest_server.state_file import open_state
 
-    app = create_app(Settings(stateful=True, solver_processes=0))
+    app = create_app(Settings(stateful=True, solver_processes=0, **PATIENT))
     for line in sys.stdin:
         with socket.create_server(("127.0.0.1", 0), backlog=64) as listening:
             port, child = listening.getsockname()[1], os.fork()

@@ -8,9 +8,9 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import uvicorn
 from fastapi import FastAPI, Request
+from patience import PATIENCE_S, PATIENT, until
 
 from rest_server.app import create_app
 from rest_server.connections import Connection
@@ -46,20 +47,18 @@ class Service(NamedTuple):
 
     def connect(self, path: str) -> socket.socket:
         """Send a request on a connection that the caller closes."""
-        connection = socket.create_connection(("127.0.0.1", self.port), timeout=20)
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
         connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         return connection
 
     def until(self, running: int, waiting: int) -> None:
         """Wait until so many workers are busy and so many requests wait."""
-        workers, end = self.app.state.workers, time.monotonic() + 10
-        while (workers.running, workers.waiting) != (running, waiting):
-            assert time.monotonic() < end, (workers.running, workers.waiting)
-            time.sleep(0.005)
+        workers = self.app.state.workers
+        until(lambda: (workers.running, workers.waiting) == (running, waiting), 0.005)
 
 
 def ask(port: int, method: str, path: str, body: bytes | None = None, **headers: str) -> Reply:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     try:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         connection.request(method, path, body, named)
@@ -73,18 +72,18 @@ def ask(port: int, method: str, path: str, body: bytes | None = None, **headers:
 @contextmanager
 def in_a_thread(events: dict[str, threading.Event] | None = None, **given: Any) -> Iterator[Service]:
     """Serve with real connections; ``/wait/NAME`` takes a worker until the event of that name is set."""
-    app = create_app(Settings(**{"solver_processes": 0, "max_solves": 1} | given))
+    app = create_app(Settings(**PATIENT | {"solver_processes": 0, "max_solves": 1} | given))
     known = events or {}
 
     async def wait(request: Request, name: str) -> str:
-        await app.state.workers.run(request, partial(known[name].wait, 20))
+        await app.state.workers.run(request, partial(known[name].wait, PATIENCE_S))
         return name
 
     app.add_api_route("/wait/{name}", wait)
     app.add_api_route("/v1/wait/{name}", wait)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         http = partial(Connection, settings=app.state.settings)
-        config = uvicorn.Config(app, http=http, log_config=None, timeout_graceful_shutdown=10)  # type: ignore[arg-type]
+        config = uvicorn.Config(app, http=http, log_config=None, timeout_graceful_shutdown=int(PATIENCE_S))  # type: ignore[arg-type]
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
@@ -97,21 +96,6 @@ def in_a_thread(events: dict[str, threading.Event] | None = None, **given: Any) 
             thread.join()
 
 
-class Program(NamedTuple):
-    port: int
-    process: "subprocess.Popen[str]"
-
-    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Reply:
-        return ask(self.port, method, path, body, **headers)
-
-    def end(self, number: int = signal.SIGTERM) -> tuple[int, list[dict[str, Any]]]:
-        """Return the exit status and the lines of the log, but for the first ones."""
-        self.process.send_signal(number)
-        _, errors = self.process.communicate(timeout=20)
-        lines = errors.splitlines()  # where it was killed, Python says so in a line of its own
-        return self.process.returncode, [json.loads(line) for line in lines if line.startswith("{")]
-
-
 class Watched(NamedTuple):
     """A service in a process of its own, whose log is a file."""
 
@@ -122,15 +106,23 @@ class Watched(NamedTuple):
     def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Reply:
         return ask(self.port, method, path, body, **headers)
 
-    def until_ready(self) -> None:
-        self.until(lambda: self.ask("GET", "/readyz").status == 200)
+    def end(self, number: int = signal.SIGTERM) -> tuple[int, list[dict[str, Any]]]:
+        """Send a signal; return the exit status and the lines of the log."""
+        self.process.send_signal(number)
+        status = self.process.wait(PATIENCE_S)
+        lines = self.log.read_text("utf-8").splitlines()  # killed, Python adds a line of its own
+        return status, [json.loads(line) for line in lines if line.startswith("{")]
 
-    @staticmethod
-    def until(reached: Callable[[], bool], limit_s: float = 30.0) -> None:
-        end = time.monotonic() + limit_s
-        while not reached():
-            assert time.monotonic() < end
-            time.sleep(0.02)
+    def accepts(self) -> bool:
+        """Say whether new connections are accepted."""
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S).close()
+        except ConnectionRefusedError:
+            return False
+        return True
+
+    def until_ready(self) -> None:
+        until(lambda: self.ask("GET", "/readyz").status == 200)
 
     def memory_mb(self) -> float:
         """Return the resident memory of the process that answers."""
@@ -174,38 +166,27 @@ def alive(pid: int) -> bool:
 def watched(log: Path, *options: str, files: int = 1024, **environment: str) -> Iterator[Watched]:
     """Run ``inferplan serve`` with so many files that it may open, on a free port."""
     command = [sys.executable, "-m", "optimizer", "serve", "--port", "0", *options]
+    patient = {f"INFERPLAN_{name.upper()}": str(value) for name, value in PATIENT.items()}
     with (
         log.open("wb") as errors,
         subprocess.Popen(
             ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh", *command],
             stderr=errors,
-            env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
+            env=os.environ | {"PYTHONPATH": str(ROOT)} | patient | environment,
         ) as process,
     ):
         try:
-            Watched.until(lambda: b"listening on" in log.read_bytes())
+            until(lambda: b"listening on" in log.read_bytes() or process.poll() is not None)
             found = re.search(r"listening on http://[^ ]*:(\d+)", log.read_text("utf-8"))
-            assert found
+            assert found, log.read_text("utf-8")
             yield Watched(int(found[1]), process, log)
         finally:
             process.kill()
 
 
 @contextmanager
-def as_a_program(*options: str, **environment: str) -> Iterator[Program]:
-    """Run ``inferplan serve``."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "optimizer", "serve", *options],
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "INFERPLAN_SOLVER_PROCESSES": "0"} | environment,
-    ) as process:
-        try:
-            assert process.stderr is not None
-            line = json.loads(process.stderr.readline())
-            found = re.search(r":(\d+)$", line["message"])
-            assert found, line
-            yield Program(int(found[1]), process)
-        finally:
-            if process.poll() is None:
-                process.kill()
+def as_a_program(*options: str, **environment: str) -> Iterator[Watched]:
+    """Run ``inferplan serve``, with threads that solve unless told otherwise."""
+    given = {"INFERPLAN_SOLVER_PROCESSES": "0"} | environment
+    with tempfile.TemporaryDirectory() as folder, watched(Path(folder) / "log", *options, **given) as found:
+        yield found

@@ -2,11 +2,11 @@
 
 import http.client
 import json
+import os
 import signal
 import socket
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI, HTTPException
 from fastapi.testclient import TestClient
+from patience import PATIENCE_S, until
 from service_runs import ROOT, as_a_program, in_a_thread
 from wire_client import one_server, slow_system, system
 
@@ -25,9 +26,8 @@ from rest_server.settings import Settings, load_settings
 
 
 def test_the_program_serves_logs_json_and_ends_well() -> None:
-    with as_a_program("--port", "0", INFERPLAN_SOLVER_PROCESSES="1") as here, ThreadPoolExecutor(1) as client:
-        while here.ask("GET", "/readyz").status != 200:
-            time.sleep(0.2)  # each is a line of the log, and nobody reads that before the end
+    with as_a_program(INFERPLAN_SOLVER_PROCESSES="1") as here, ThreadPoolExecutor(1) as client:
+        here.until_ready()
         body = json.dumps(system(*(one_server(f"s{i}") for i in range(200)))).encode()
         answer = client.submit(here.ask, "POST", "/optimizeOne", body)
         while not here.ask("GET", "/readyz").json["running"] and not answer.done():
@@ -45,7 +45,7 @@ def test_the_program_serves_logs_json_and_ends_well() -> None:
 def test_several_workers_serve_with_the_settings_of_the_first(tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     keys.write_text("solve,read k\n", "utf-8")
-    options = ("--port", "0", "--workers", "2", "--api-keys", str(keys), "--queue")
+    options = ("--workers", "2", "--api-keys", str(keys), "--queue")
     with as_a_program(*options, INFERPLAN_MAX_SERVERS="1") as here:
         assert here.ask("GET", "/getServers").status == 401
         body = json.dumps(system(one_server("a"), one_server("b"))).encode()
@@ -54,22 +54,29 @@ def test_several_workers_serve_with_the_settings_of_the_first(tmp_path: Path) ->
         assert here.end(signal.SIGINT)[0] == 0
 
 
+@pytest.mark.slow
+def test_workers_that_are_slow_to_start_serve_in_the_end(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import time; time.sleep(7)\n", "utf-8")
+    environment = {"PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT)))}
+    with as_a_program("--workers", "2", **environment) as here:
+        assert here.ask("GET", "/healthz").status == 200
+        assert b"died" not in here.log.read_bytes()
+
+
 def test_workers_that_finish_what_runs_take_no_more_connections() -> None:
-    slow = json.dumps(slow_system(90)).encode()
-    with as_a_program("--port", "0", "--workers", "2") as here, ThreadPoolExecutor(1) as client:
-        assert here.ask("GET", "/readyz").status == 200
-        answer = client.submit(here.ask, "POST", "/optimizeOne", slow)
-        time.sleep(0.5)
+    body = json.dumps(system(one_server())).encode()
+    head = f"POST /optimizeOne HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+    with (
+        as_a_program("--workers", "2") as here,
+        socket.create_connection(("127.0.0.1", here.port), timeout=PATIENCE_S) as connection,
+    ):
+        connection.sendall(head.encode() + b"Expect: 100-continue\r\n\r\n")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 100")  # its body is waited for
         here.process.terminate()
-        while not answer.done():
-            try:
-                socket.create_connection(("127.0.0.1", here.port), timeout=5).close()
-            except ConnectionRefusedError:
-                break
-            time.sleep(0.05)
-        assert not answer.done()
-        assert answer.result().status == 200
-        assert here.process.wait(20) == 0
+        until(lambda: not here.accepts())
+        connection.sendall(body)
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+        assert here.process.wait(PATIENCE_S) == 0
 
 
 def test_host_and_port_come_from_the_environment_and_options_come_before(
@@ -237,21 +244,20 @@ def test_help_does_not_load_the_web_framework() -> None:
 
 
 def test_a_signal_while_it_starts_ends_it_well() -> None:
-    with as_a_program("--port", "0") as here:
+    with as_a_program() as here:
         here.process.send_signal(signal.SIGTERM)
-        assert here.process.wait(20) == 0
+        assert here.process.wait(PATIENCE_S) == 0
 
 
 def test_a_second_ctrl_c_ends_it_and_what_it_works_on_at_once() -> None:
     with (
-        as_a_program("--port", "0", INFERPLAN_SOLVER_PROCESSES="2") as here,
+        as_a_program(INFERPLAN_SOLVER_PROCESSES="2") as here,
         ThreadPoolExecutor(1) as clients,
     ):
         lost = clients.submit(here.ask, "POST", "/optimizeOne", json.dumps(slow_system(1500)).encode())
-        while here.ask("GET", "/readyz").json.get("running") != 1:
-            time.sleep(0.2)
+        until(lambda: here.ask("GET", "/readyz").json["running"] == 1)
         here.process.send_signal(signal.SIGINT)
-        time.sleep(0.5)
+        until(lambda: not here.accepts())
         status, log = here.end(signal.SIGINT)
         assert status == 128 + signal.SIGINT
         assert log[-1]["message"] == "stopped at once; requests in progress were abandoned"

@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 from service_runs import in_a_thread
 from wire_client import CLASSES, MODELS, one_server, system
 
@@ -63,7 +64,10 @@ def test_a_body_over_the_limit_is_413_also_without_a_length(path: str, chunked: 
 
 def test_who_asks_before_sending_too_much_is_refused_before() -> None:
     head = b"POST /v1/plan HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n"
-    with in_a_thread() as here, socket.create_connection(("127.0.0.1", here.port), timeout=10) as connection:
+    with (
+        in_a_thread() as here,
+        socket.create_connection(("127.0.0.1", here.port), timeout=PATIENCE_S) as connection,
+    ):
         connection.sendall(head + b"Expect: 100-continue\r\n\r\n")
         assert connection.recv(100).startswith(b"HTTP/1.1 413")
 
@@ -72,7 +76,7 @@ def test_a_body_that_stalls_is_408() -> None:
     head = b"POST /v1/plan HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"
     with (
         in_a_thread(request_timeout_s=0.2) as here,
-        socket.create_connection(("127.0.0.1", here.port), timeout=10) as connection,
+        socket.create_connection(("127.0.0.1", here.port), timeout=PATIENCE_S) as connection,
     ):
         connection.sendall(head)
         assert connection.recv(100).startswith(b"HTTP/1.1 408")
@@ -87,7 +91,7 @@ def test_a_body_that_nobody_reads_is_refused_as_any_other_while_work_runs(body: 
     events = {"a": threading.Event()}
     with (
         in_a_thread(events, body_timeout_s=0.2, max_body_bytes=4096) as here,
-        socket.create_connection(("127.0.0.1", here.port), timeout=20) as connection,
+        socket.create_connection(("127.0.0.1", here.port), timeout=PATIENCE_S) as connection,
     ):
         connection.sendall(b"GET /v1/wait/a HTTP/1.1\r\nHost: localhost\r\n" + body)
         assert connection.recv(1000).startswith(b"HTTP/1.1 " + status)

@@ -7,6 +7,7 @@ import pytest
 from api_clients import Server, serving
 from hypothesis import settings
 from openapi_checks import LIMITS, described, hold_to_the_document, quick
+from patience import until
 
 if TYPE_CHECKING:
     import schemathesis
@@ -17,6 +18,7 @@ SCHEMA = described()
 @pytest.fixture(scope="module")
 def live() -> Iterator[Server]:
     with serving(**LIMITS) as found:
+        until(lambda: found.request("GET", "/readyz").status == 200)
         yield found
 
 

@@ -13,6 +13,8 @@ from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from openapi_checks import LIMITS, described, hold_to_the_document, quick
+from patience import until
+from schemathesis.core.failures import FailureGroup
 
 from rest_server.v1 import examples as api_examples
 
@@ -26,6 +28,7 @@ SAMPLED.config.phases.coverage.enabled = False  # the systematic part takes most
 @pytest.fixture(scope="module")
 def live() -> Iterator[Server]:
     with serving(**LIMITS) as found:
+        until(lambda: found.request("GET", "/readyz").status == 200)
         yield found
 
 
@@ -35,6 +38,22 @@ def test_every_answer_is_one_that_the_document_describes(
     case: "schemathesis.Case[Any]", live: Server
 ) -> None:
     hold_to_the_document(case, live)
+
+
+def test_a_documented_504_is_an_answer_and_an_unexpected_error_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    long = SAMPLED["/v1/fleet/report"]["POST"].Case(query={"simulate": True, "requests": 9_330_694})
+    with serving(**LIMITS | {"request_timeout_s": 0.2}) as found:
+        assert found.request("PUT", "/v1/fleet", api_examples.SYSTEM).status == 200
+        assert found.request("POST", "/v1/fleet/report?simulate=true&requests=9330694").status == 504
+        hold_to_the_document(long, found)
+    plan = SAMPLED["/v1/plan"]["POST"].Case(body=api_examples.SYSTEM, media_type="application/json")
+    with serving(**LIMITS | {"solver_processes": 0}) as found:
+        hold_to_the_document(plan, found)
+        monkeypatch.setattr("rest_server.v1.work.solve", lambda *_, **__: 1 // 0)
+        with pytest.raises(FailureGroup):
+            hold_to_the_document(plan, found)
 
 
 # --- the reference's routes ----------------------------------------------------------------------------

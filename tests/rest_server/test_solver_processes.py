@@ -6,26 +6,20 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S, until
 from service_runs import alive
 
 from optimizer.errors import SolverError, SpecError
 from optimizer.spec.files import json_value
 from rest_server import solver_processes
 from rest_server.solver_processes import PRELOADED, Job, NoSolverProcess, SolverProcesses, may_leave
-
-
-def until(reached: Callable[[], bool], limit_s: float = 30.0) -> None:
-    end = time.monotonic() + limit_s
-    while not reached():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +124,7 @@ def waits_for(path: str) -> None:
 
 def says_so_and_sleeps(path: str) -> None:
     Path(path).write_text(str(os.getpid()), "ascii")
-    time.sleep(60)
+    time.sleep(2 * PATIENCE_S)
 
 
 def test_giving_up_ends_the_process_and_the_next_work_gets_another(
@@ -142,10 +136,10 @@ def test_giving_up_ends_the_process_and_the_next_work_gets_another(
         lost = threads.submit(processes.run, job)
         until(lambda: begun.exists() and begun.read_text("ascii") != "")
         job.give_up()
-        assert isinstance(lost.exception(10), SolverError)
+        assert isinstance(lost.exception(PATIENCE_S), SolverError)
     pid = int(begun.read_text("ascii"))
     assert pid_of(processes) != pid
-    until(lambda: not alive(pid), 5)
+    until(lambda: not alive(pid))
 
 
 def test_giving_up_what_is_done_ends_no_other_work(processes: SolverProcesses) -> None:
@@ -166,8 +160,8 @@ def test_work_that_is_given_up_at_any_moment_leaves_the_next_alone(processes: So
             stranger = threads.submit(processes.run, Job(partial(abs, -i)))
             time.sleep(0.0007 * i)
             lost.give_up()
-            assert stranger.result(30) == i
-            error = first.exception(30)
+            assert stranger.result(PATIENCE_S) == i
+            error = first.exception(PATIENCE_S)
             assert error is None or "nobody waits" in str(error)
 
 
@@ -202,5 +196,5 @@ def test_the_death_of_the_server_process_loses_nothing(processes: SolverProcesse
         os.kill(server, signal.SIGKILL)
         time.sleep(0.2)
         done.touch()
-        assert answer.exception(60) is None
+        assert answer.exception(PATIENCE_S) is None
     assert processes.run(Job(partial(os.getppid))) != server

@@ -11,6 +11,7 @@ import pytest
 from api_clients import PROBLEM, client
 from builders import accelerator, document, profile, running, server, service_class
 from fastapi.testclient import TestClient
+from patience import until
 from prometheus_client.parser import text_string_to_metric_families
 from service_runs import in_a_thread
 
@@ -149,22 +150,28 @@ def test_a_fleet_that_came_with_a_request_of_the_wire_has_targets(service: TestC
 def test_a_plan_is_followed_for_the_promised_time_and_no_longer() -> None:
     with client(stateful=True, stale_after_s=1.0) as service:
         service.put("/v1/fleet", json=source())
+        before = time.monotonic()
         planned(service)
-        made = time.monotonic()
-        assert read(service, SLASHED, "A").status_code == 200
-        assert b"\ninferplan_desired_replicas{" in service.get("/metrics").content
-        while read(service, SLASHED, "A").status_code == 200:
-            assert time.monotonic() - made < 1.5
-            time.sleep(0.02)
-        assert time.monotonic() - made > 0.9
+        after = time.monotonic()
+
+        def is_old() -> bool:
+            asked = time.monotonic()
+            status = read(service, SLASHED, "A").status_code
+            shown = b"\ninferplan_desired_replicas{" in service.get("/metrics").content
+            if time.monotonic() < before + 1:
+                assert (status, shown) == (200, True)
+            if asked > after + 1:
+                assert (status, shown) == (503, False)
+            return asked > after + 1
+
+        until(is_old)
         answer = read(service, SLASHED, "A")
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "15")
         assert "over the limit of 1 s" in answer.json()["detail"]
         text = service.get("/metrics").text
         assert "inferplan_plan_usable 0.0" in text
         assert "inferplan_desired_replicas{" not in text
-        planned(service)
-        assert read(service, SLASHED, "A").status_code == 200
+        until(lambda: bool(planned(service)) and read(service, SLASHED, "A").status_code == 200)
 
 
 def test_a_number_is_read_while_every_solver_worker_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,10 +186,9 @@ def test_a_number_is_read_while_every_solver_worker_is_busy(monkeypatch: pytest.
         monkeypatch.setattr("rest_server.v1.work.solve", no_solve)
         waiting = [here.connect(f"/wait/{name}") for name in busy]
         here.until(1, 1)
-        began = time.monotonic()
         assert here.ask("GET", f"/v1/targets/{quote(SLASHED, safe='')}/A").status == 200
         assert here.ask("GET", "/metrics").status == 200
-        assert time.monotonic() - began < 3.0  # KEDA's own limit
+        assert not any(event.is_set() for event in busy.values())
         for connection in waiting:
             connection.close()
 
@@ -203,6 +209,7 @@ def test_the_metrics_are_those_of_the_targets_and_the_plan(service: TestClient) 
     before = samples(service.get("/metrics").text)
     assert before["inferplan_plan_usable",] == 0
     assert not [name for name, *_ in before if name.startswith("inferplan_desired")]
+    began = time.monotonic()
     plan = planned(service, {SLASHED: {"replicas": {"A": {"ready": 1, "pending": 1}}}})
     found = samples(service.get("/metrics").text)
     targets = service.get("/v1/targets").json()["targets"]
@@ -220,7 +227,7 @@ def test_the_metrics_are_those_of_the_targets_and_the_plan(service: TestClient) 
     found = samples(service.get("/metrics").text)
     assert found["inferplan_requests_total", "GET", "/v1/targets/{server}/{accelerator}", "200"] >= 1
     assert found["inferplan_solve_seconds_count", "/v1/loads"] >= 1
-    assert 0 <= found["inferplan_plan_age_seconds",] < 10
+    assert 0 <= found["inferplan_plan_age_seconds",] < time.monotonic() - began
     assert found["inferplan_pending_replicas", "A", "m", SLASHED, "gold"] == 1
     assert found["inferplan_held_target", "A", "m", "Unserved", "lost", "hard"] == 1
 

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from fastapi.testclient import TestClient
+from patience import PATIENT
 
 from rest_server.app import create_app
 from rest_server.settings import Settings
@@ -55,7 +56,9 @@ def slow_system(servers: int) -> Json:
 
 def wire_client(**settings: Any) -> TestClient:
     """Return a client of a fresh service in this process; work runs in its threads."""
-    return TestClient(create_app(Settings(**{"solver_processes": 0} | settings)), "http://localhost")
+    return TestClient(
+        create_app(Settings(**PATIENT | {"solver_processes": 0} | settings)), "http://localhost"
+    )
 
 
 def differences(answer: Any, wanted: Any, path: str = "") -> list[str]:
