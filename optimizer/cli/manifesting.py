@@ -2,9 +2,14 @@
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from optimizer.cli.command import Command
+
+if TYPE_CHECKING:
+    from optimizer.render.manifests import Variant
 
 SERVICE_URL = "http://inferplan.inferplan.svc:8080"
 
@@ -29,6 +34,12 @@ def _add_manifests(parser: argparse.ArgumentParser) -> None:
     kinds.add_argument(
         "--prometheus", metavar="URL", help="write ScaledObjects that read the metrics from Prometheus at URL"
     )
+    parser.add_argument(
+        "--stabilised",
+        action="store_true",
+        help="the service runs with --stabilise: ScaledObjects scale down without a window of their own, "
+        "which otherwise is 300 s",
+    )
     parser.add_argument("--namespace", metavar="N", default="serving", help="of the Deployments (serving)")
     parser.add_argument(
         "--container", metavar="C", default="vllm", help="container with the engine, in patches (vllm)"
@@ -47,39 +58,41 @@ def _add_manifests(parser: argparse.ArgumentParser) -> None:
 
 
 def _manifests(arguments: argparse.Namespace) -> None:
+    from optimizer.errors import SpecError
     from optimizer.plan import load_plan
     from optimizer.render import manifests
     from optimizer.spec.system import load_system
     from optimizer.spec.writing import write_text
 
+    scaled = arguments.scaled_objects or arguments.prometheus is not None
+    if arguments.stabilised and not scaled:
+        raise SpecError("--stabilised: patches have no window; add --scaled-objects or --prometheus URL")
     system = None if arguments.system is None else load_system(arguments.system)
     found = manifests.variants(load_plan(arguments.plan), system)
-    namespace = arguments.namespace
-    if arguments.prometheus is not None:
-        written = [
-            manifests.scaled_object(each, namespace, manifests.prometheus_trigger(each, arguments.prometheus))
-            for each in found
-        ]
-    elif arguments.scaled_objects:
-        triggers = (
-            manifests.metrics_api_trigger(each, arguments.url, arguments.authentication) for each in found
-        )
-        written = [
-            manifests.scaled_object(each, namespace, trigger)
-            for each, trigger in zip(found, triggers, strict=True)
-        ]
-    else:
-        written = [
-            manifests.deployment_patch(
-                each, namespace, arguments.container, replicas=not arguments.no_replicas
-            )
-            for each in found
-        ]
-    text = manifests.manifests_text(written)
+    text = manifests.manifests_text(map(partial(_scaled if scaled else _patched, arguments), found))
     if arguments.output is None:
         sys.stdout.write(text)
     else:
         write_text(text, arguments.output)
+
+
+def _patched(arguments: argparse.Namespace, variant: "Variant") -> dict[str, Any]:
+    """Return the patch for the Deployment of a variant."""
+    from optimizer.render.manifests import deployment_patch
+
+    replicas = not arguments.no_replicas
+    return deployment_patch(variant, arguments.namespace, arguments.container, replicas=replicas)
+
+
+def _scaled(arguments: argparse.Namespace, variant: "Variant") -> dict[str, Any]:
+    """Return the ScaledObject of a variant."""
+    from optimizer.render.manifests import metrics_api_trigger, prometheus_trigger, scaled_object
+
+    if arguments.prometheus is None:
+        trigger = metrics_api_trigger(variant, arguments.url, arguments.authentication)
+    else:
+        trigger = prometheus_trigger(variant, arguments.prometheus)
+    return scaled_object(variant, arguments.namespace, trigger, stabilised=arguments.stabilised)
 
 
 COMMANDS = {

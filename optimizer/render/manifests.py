@@ -18,6 +18,8 @@ from optimizer.spec.yaml_format import yaml_text
 
 MAX_NAME = 63
 """Longest name of an object that is also a value of labels [characters]."""
+SCALE_DOWN_WINDOW_S = 300
+"""Window of an HPA that follows an unstabilised number: it scales down to the largest one within [s]."""
 _DIGEST = 8
 _PREFIX = "inferplan.dev"
 
@@ -120,14 +122,22 @@ def deployment_patch(
     }
 
 
-def scaled_object(variant: Variant, namespace: str, trigger: Mapping[str, Any]) -> dict[str, Any]:
+def scaled_object(
+    variant: Variant, namespace: str, trigger: Mapping[str, Any], *, stabilised: bool = False
+) -> dict[str, Any]:
     """Return the ScaledObject that lets the Deployment of a variant follow a trigger.
 
     The replicas of the plan, at least one, are what remains where the trigger fails and fewer run.
+
+    Args:
+        variant: the variant.
+        namespace: of the Deployment.
+        trigger: where the number comes from.
+        stabilised: whether the service stabilises the number; otherwise the HPA does so when scaling down.
     """
     behaviour = {
-        "scaleUp": _STILL | {"selectPolicy": "Max", "policies": _UP},
-        "scaleDown": _STILL | {"policies": _DOWN},
+        "scaleUp": _window(0) | {"selectPolicy": "Max", "policies": _UP},
+        "scaleDown": _window(0 if stabilised else SCALE_DOWN_WINDOW_S) | {"policies": _DOWN},
     }
     return {
         "apiVersion": "keda.sh/v1alpha1",
@@ -153,9 +163,11 @@ def scaled_object(variant: Variant, namespace: str, trigger: Mapping[str, Any]) 
     }
 
 
-_STILL: dict[str, Any] = {"stabilizationWindowSeconds": 0, "tolerance": "0"}
-"""One stabiliser is enough: windows are the service's business. With the usual tolerance of 0.1 a step from
-50 to 53 replicas would never be made."""
+def _window(seconds: int) -> dict[str, Any]:
+    """Return the settings of a direction; with the usual tolerance of 0.1, 50 replicas never become 53."""
+    return {"stabilizationWindowSeconds": seconds, "tolerance": "0"}
+
+
 _UP = [
     {"type": "Percent", "value": 100, "periodSeconds": 60},
     {"type": "Pods", "value": 4, "periodSeconds": 60},

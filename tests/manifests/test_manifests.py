@@ -149,7 +149,7 @@ def test_pods_keep_to_the_restricted_standard(overlay: str) -> None:
 def test_the_service_takes_the_arguments_that_its_pod_has(overlay: str) -> None:
     (container,) = one(rendered(overlay), "Deployment")["spec"]["template"]["spec"]["containers"]
     given = _parser().parse_args(container["args"])
-    names = {"stateful", "state", "host", "insecure", "protect_state"}
+    names = {"stateful", "state", "stabilise", "host", "insecure", "protect_state"}
     settings = load_settings(
         **{name: getattr(given, name) for name in names if getattr(given, name) is not None},
         api_key_files=tuple(given.api_keys or ()),
@@ -179,6 +179,47 @@ def test_each_overlay_is_what_it_says() -> None:
     assert policy["ingress"][0]["from"] == [
         {"namespaceSelector": {"matchLabels": {"inferplan-client": "true"}}}
     ]
+
+
+def scale_down_window_s(item: Json) -> int:
+    behaviour = item["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]
+    assert behaviour["scaleUp"]["stabilizationWindowSeconds"] == 0
+    found: int = behaviour["scaleDown"]["stabilizationWindowSeconds"]
+    return found
+
+
+def test_an_autoscaler_follows_every_step_only_of_a_service_that_stabilises() -> None:
+    overlay = yaml.safe_load((MANIFESTS / "overlays" / "stateful" / "kustomization.yaml").read_text())
+    deployment = yaml.safe_load(overlay["patches"][0]["patch"])
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert "--stabilise" in container["args"]
+    assert _parser().parse_args(container["args"]).stabilise == "recommended"
+    example = yaml.safe_load((MANIFESTS / "components" / "keda" / "scaledobject.yaml").read_text())
+    assert scale_down_window_s(example) == 0
+
+
+@pytest.mark.parametrize("source", [("--scaled-objects",), ("--prometheus", "http://prometheus:9090")])
+@pytest.mark.parametrize(("flags", "window_s"), [((), 300), (("--stabilised",), 0)])
+def test_the_window_for_scaling_down_is_0_only_with_stabilised(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    source: tuple[str, ...],
+    flags: tuple[str, ...],
+    window_s: int,
+) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(solve(fleet()).to_json())
+    assert main(["manifests", str(plan), *source, *flags]) == 0
+    items = list(yaml.safe_load_all(capsys.readouterr().out))
+    assert items
+    assert {scale_down_window_s(item) for item in items} == {window_s}
+
+
+def test_patches_have_no_window_to_be_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(solve(fleet()).to_json())
+    assert main(["manifests", str(plan), "--stabilised"]) == 2
+    assert "--stabilised: patches have no window; add --scaled-objects" in capsys.readouterr().err
 
 
 # --- objects of KEDA and of the Prometheus operator -------------------------------------------------------
@@ -211,8 +252,9 @@ def scaled_objects() -> list[Json]:
     system = fleet()
     found = variants(solve(system), system)
     return [
-        scaled_object(each, "serving", trigger)
+        scaled_object(each, "serving", trigger, stabilised=stabilised)
         for each in found
+        for stabilised in (True, False)
         for trigger in (
             metrics_api_trigger(each, "http://inferplan:8080", "inferplan"),
             prometheus_trigger(each, "http://prometheus:9090"),
