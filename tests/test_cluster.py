@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 
 from optimizer.cli.main import main
 from optimizer.cluster import on_cluster
@@ -24,9 +25,13 @@ SHORT = 1_000
 def address() -> Iterator[str]:
     """Return the address of a scheduler with two workers, each a process of its own."""
     distributed = pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-    ) as cluster:
+    with (
+        pytest.MonkeyPatch.context() as patched,
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
+    ):
+        patched.setattr("optimizer.cluster.PATIENCE_S", PATIENCE_S)
         yield cluster.scheduler_address
 
 

@@ -108,7 +108,7 @@ def test_timings_name_the_stages_in_their_order() -> None:
     timings = Timings()
     solve(system([server("a")], [accelerator("A")], {"A": 5}), timings=timings)
     assert list(timings.stages_s) == ["candidates", "solve", "plan", "verify"]
-    assert all(0 < seconds < 60 for seconds in timings.stages_s.values())
+    assert all(seconds > 0 for seconds in timings.stages_s.values())
 
 
 def test_timings_of_two_jobs_add_up() -> None:

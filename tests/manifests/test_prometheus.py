@@ -1,11 +1,11 @@
 """A real Prometheus scrapes the service, and answers what the dashboard, the rules and KEDA ask it."""
 
+import contextlib
 import json
 import re
 import shutil
 import socket
 import subprocess
-import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 from builders import accelerator, document, running, server, service_class
+from patience import PATIENCE_S, until
 from service_runs import Service, in_a_thread
 
 from optimizer import load_system, solve
@@ -72,21 +73,18 @@ def prometheus(service: Service, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 def until_scraped(url: str) -> None:
-    end = time.monotonic() + 30
-    while time.monotonic() < end:
-        try:
-            if [float(row["value"][1]) for row in asked(url, "count_over_time(up[1m])")] >= [2.0]:
-                return
-        except OSError:
-            pass
-        time.sleep(0.1)
-    pytest.fail("nothing is scraped")
+    def scraped_twice() -> bool:
+        with contextlib.suppress(OSError):
+            return [float(row["value"][1]) for row in asked(url, "count_over_time(up[1h])")] >= [2.0]
+        return False
+
+    until(scraped_twice, 0.1)
 
 
 def asked(url: str, query: str) -> list[Json]:
     """Return the rows that a query has as its answer."""
     text = urllib.parse.urlencode({"query": query})
-    with urllib.request.urlopen(f"{url}/api/v1/query?{text}", timeout=10) as answer:  # noqa: S310
+    with urllib.request.urlopen(f"{url}/api/v1/query?{text}", timeout=PATIENCE_S) as answer:  # noqa: S310
         found = json.load(answer)
     assert found["status"] == "success", (query, found)
     rows: list[Json] = found["data"]["result"]
@@ -120,7 +118,7 @@ def test_the_dashboard_and_the_rules_ask_for_metrics_that_there_are(prometheus: 
 
 
 def test_every_rule_is_evaluated(prometheus: str) -> None:
-    with urllib.request.urlopen(f"{prometheus}/api/v1/rules", timeout=10) as answer:  # noqa: S310
+    with urllib.request.urlopen(f"{prometheus}/api/v1/rules", timeout=PATIENCE_S) as answer:  # noqa: S310
         groups = json.load(answer)["data"]["groups"]
     rules = [rule for group in groups for rule in group["rules"]]
     assert len(rules) == 9

@@ -18,7 +18,7 @@ from optimizer.spec.system import System
 
 def found(system: System) -> tuple[Plan, Proof]:
     plan = solve(system)
-    return plan, prove(plan, find_candidates(system), Deadline.after(30))
+    return plan, prove(plan, find_candidates(system), Deadline.after(3600))
 
 
 @cache

@@ -6,6 +6,7 @@ import threading
 import time
 
 import pytest
+from patience import PATIENCE_S, until
 
 from optimizer.render import progress
 
@@ -27,12 +28,13 @@ def test_nothing_is_shown_where_stderr_is_no_terminal(monkeypatch: pytest.Monkey
 
 
 def test_short_work_shows_nothing_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert progress.PATIENCE_S == 2.0  # the work order's two seconds
+    monkeypatch.setattr(progress, "PATIENCE_S", PATIENCE_S)
     stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)
     with progress.working("solving"):
         pass
     assert stream.getvalue() == ""
-    assert progress.PATIENCE_S == 2.0  # the work order's two seconds
 
 
 def test_long_work_shows_what_it_does_and_cleans_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,13 +44,8 @@ def test_long_work_shows_what_it_does_and_cleans_up(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(progress, "PATIENCE_S", 0.0)
     before = threading.active_count()
     with progress.working("solving"):
-        deadline = time.monotonic() + 20  # the first time it has to load what draws
-        while "solving" not in stream.getvalue() and time.monotonic() < deadline:
-            time.sleep(0.01)
-    assert "solving" in stream.getvalue()
-    while threading.active_count() > before and time.monotonic() < deadline:
-        time.sleep(0.01)  # what draws ends a moment after it was told to
-    assert threading.active_count() == before
+        until(lambda: "solving" in stream.getvalue(), 0.01)
+    until(lambda: threading.active_count() == before, 0.01)  # what draws ends a moment after it was told to
 
 
 def test_an_error_in_the_work_passes_through(monkeypatch: pytest.MonkeyPatch) -> None:

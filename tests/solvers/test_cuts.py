@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from patience import until
 from test_branching import MIXING, NO_LIMIT, best_of_patterns, last_level, root_of, weight_of
 
 from optimizer import find_candidates
@@ -199,9 +200,13 @@ def test_no_more_patterns_are_looked_for_than_there_is_time_for(
         return False
 
     monkeypatch.setattr(narrowing, "_enumerate", noted)
-    narrowing.branch(run.start_options, Deadline.after(0.04))
-    narrowing.rooms(Deadline.after(0.04))
-    assert wanted
+
+    def looked_for() -> bool:
+        narrowing.branch(run.start_options, Deadline.after(0.04))
+        narrowing.rooms(Deadline.after(0.04))
+        return bool(wanted)
+
+    until(looked_for)  # a busy machine may let the time pass before anything is looked for
     assert max(wanted) <= MANY
 
 

@@ -86,7 +86,7 @@ def assert_what_is_known_changes_no_answer(system: System) -> None:
         assert_same(solve_milp(problem, HighsSession, known=known), plain)
         lean, hurried = partial(HighsSession, lean=True), replace(known, by_replicas=True)
         assert_same(solve_milp(problem, lean), plain)
-        due = Deadline.after(60)
+        due = Deadline.after(3600)
         assert_same(solve_exactly(problem, HighsSession, due, with_patterns=True, known=hurried), plain)
 
 

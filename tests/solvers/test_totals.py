@@ -113,7 +113,7 @@ def test_no_box_is_left_where_no_answer_is_below_the_cutoff(level: Narrowing) ->
 def test_dividing_ends_at_the_least_value(level: Narrowing) -> None:
     best, _ = least_of(level)
     assert level.value > best + 1
-    divide_totals(level, Deadline.after(20.0))
+    divide_totals(level, Deadline.after(3600))
     assert level.value == pytest.approx(best, rel=2e-6)
     assert level.proved
     assert level.bound <= best * (1 + 1e-9)

@@ -122,7 +122,7 @@ def test_answers_from_other_processes_are_those_of_full_solves(monkeypatch: pyte
     source = scarce_system(1, mixed=True)
     before = Before(find_candidates(source), solve(source))
     questions = questions_of(before)
-    answers = answered(before, questions, Inquiry(Deadline.after(60)))
+    answers = answered(before, questions, Inquiry(Deadline.after(3600)))
     assert sent
     assert all(answer.interval is None for answer in answers.values())
     for key, question in questions.items():
@@ -149,7 +149,7 @@ def test_a_round_begins_with_the_questions_that_had_the_fewest_attempts() -> Non
     before = Before(find_candidates(source), solve(source))
     asked = {key: _Asked(before, question) for key, question in list(questions_of(before).items())[:4]}
     first, second, third, last = asked
-    asked[second].solve(Deadline.after(60))
+    asked[second].solve(Deadline.after(3600))
     assert asked[second].proved
     asked[first].attempts = 1
     assert list(_unproved(asked)) == [third, last, first]
