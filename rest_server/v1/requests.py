@@ -48,7 +48,9 @@ class RawRoute(APIRoute):
         handler = super().get_route_handler()
 
         async def raw(request: Request) -> Response:
-            return await handler(_RawRequest(request.scope, request.receive))
+            received = _RawRequest(request.scope, request.receive)
+            await received.body()  # FastAPI would answer 400 to a client that leaves meanwhile
+            return await handler(received)
 
         return raw
 

@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import pytest
-from patience import PATIENCE_S
+from patience import PATIENCE_S, until
 from service_runs import in_a_thread
 from wire_client import CLASSES, MODELS, one_server, system
 
@@ -98,6 +98,23 @@ def test_a_body_that_nobody_reads_is_refused_as_any_other_while_work_runs(body: 
         events["a"].set()
 
 
+@pytest.mark.parametrize("path", ["/v1/plan", "/v1/fleet/explain", "/optimizeOne", "/queue/solve"])
+def test_a_client_that_leaves_before_its_body_ends_is_noted_as_gone(
+    caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\nX-Request-ID: gone\r\n\r\n{{"
+    with caplog.at_level(logging.INFO), in_a_thread(stateful=True) as here:
+        with socket.create_connection(("127.0.0.1", here.port), timeout=PATIENCE_S) as connection:
+            connection.sendall(head.encode())
+        until(lambda: bool(access_lines(caplog)))
+    assert [(line["requestId"], line["status"]) for line in access_lines(caplog)] == [("gone", 499)]
+
+
+def access_lines(caplog: pytest.LogCaptureFixture) -> list[Any]:
+    """Return the lines of the log about requests."""
+    return [record.__dict__["fields"] for record in caplog.records if record.name == "inferplan.access"]
+
+
 def test_the_default_limit_is_4_mib() -> None:
     assert Settings().max_body_bytes == 4 * 1024 * 1024
 
@@ -118,7 +135,7 @@ def test_a_request_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> N
         answer = here.ask("POST", "/optimizeOne?secret=1", body, X_Request_ID="mine")
         stages = [part.partition(";")[0] for part in answer.headers["server-timing"].split(", ")]
         assert stages == ["wait", "work", "total"]
-    lines = [record.__dict__["fields"] for record in caplog.records if record.name == "inferplan.access"]
+    lines = access_lines(caplog)
     assert len(lines) == 1
     times = {name: lines[0].pop(name) for name in ("ms", "waitMs", "workMs")}
     assert all(value >= 0 for value in times.values())
