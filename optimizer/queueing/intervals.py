@@ -14,7 +14,7 @@ import numpy as np
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.queueing.measures import Measure
 from optimizer.queueing.performance import Judge, QueueModel
-from optimizer.queueing.roots import closed_brackets
+from optimizer.queueing.roots import closed_brackets, zeros_or
 from optimizer.queueing.targets import Targets
 
 RATES_SCANNED = 24
@@ -130,4 +130,4 @@ class _Edges:
             return np.zeros(0)
         ends = np.array(self.ends).T
         ends, values = closed_brackets(self, ends, np.array([self(ends[0]), self(ends[1])]), SHARE_TOLERANCE)
-        return np.asarray(np.where(values[0] <= 0, ends[0], ends[1]))
+        return zeros_or(np.where(values[0] < 0, ends[0], ends[1]), ends, values)

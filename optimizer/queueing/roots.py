@@ -74,6 +74,15 @@ def closed_brackets(
     return closed_ends, closed_values
 
 
+def zeros_or(otherwise: FloatArray, brackets: FloatArray, values: FloatArray) -> FloatArray:
+    """Return the end of each closed bracket at which its function is zero, `otherwise` if there is none.
+
+    A bracket that a zero closed may be wide, so that its other end is no root.
+    """
+    first, second = np.abs(values) <= LEAST_VALUE
+    return np.where(first, brackets[0], np.where(second, brackets[1], otherwise))
+
+
 def _steps(x: tuple[FloatArray, ...], f: tuple[FloatArray, ...], least: FloatArray) -> FloatArray:
     """Return how far to go from the newest end of each bracket to the other, as a share of the way.
 

@@ -286,6 +286,17 @@ def test_a_percentile_is_exceeded_by_the_rest(metric: str) -> None:
         assert beyond(value)[free] == pytest.approx(1 - share, rel=1e-6)
 
 
+def test_a_percentile_that_the_root_search_hits_exactly_is_no_end_of_its_bracket() -> None:
+    law = {"alpha": 19.06638732736846, "beta": 0.05, "gamma": 1e-5}
+    replica = Replica.model_validate({"perfParms": law, "maxBatch": 1, "inTokens": 16, "outTokens": 64})
+    rates = np.linspace(0.55, 0.6, 26).tolist()
+    found = [seen.ttft_percentiles for seen in analyze_replicas([replica] * len(rates), rates)]
+    for figures in zip(*[(seen.p50_ms, seen.p90_ms, seen.p99_ms) for seen in found if seen], strict=True):
+        assert len(figures) == 26
+        steps = np.diff(figures)
+        assert steps.min() > 0.5 * steps.max()  # a smooth curve; medians were up to 40 % above it
+
+
 def test_the_largest_rate_for_a_percentile_keeps_to_it_and_no_larger_one_does() -> None:
     replicas = queues([case for case in CASES if not case[3]])
     count = len(replicas.largest_rate)

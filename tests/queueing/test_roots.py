@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize.elementwise import find_root
 
 from optimizer.arrays import FloatArray, IntArray
-from optimizer.queueing.roots import LEAST_VALUE, closed_brackets
+from optimizer.queueing.roots import LEAST_VALUE, closed_brackets, zeros_or
 
 Formula = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
 """A function of a point that is zero at the first parameter; the second is its shape, 1 … 9."""
@@ -89,6 +89,14 @@ def test_a_closed_bracket_holds_a_change_of_sign_and_is_narrow_or_ends_at_the_ro
     hit = np.abs(at_found).min(axis=0) <= LEAST_VALUE
     assert name != "line" or np.all(hit | (functions.root != 0.375))
     assert (hit | (gap <= width * np.abs(found).max(axis=0) + 1e-300)).all()
+
+
+def test_the_root_of_a_bracket_that_a_zero_closed_is_the_end_at_zero() -> None:
+    functions, ends = family("line")
+    brackets, at_ends = closed_brackets(functions, ends, values(functions, ends), 1e-10)
+    wide = np.abs(brackets[1] - brackets[0]) > 1e-3
+    assert wide.sum() >= 250  # every eighth root is hit by halving
+    assert zeros_or(brackets.max(axis=0), brackets, at_ends) == pytest.approx(functions.root, abs=1e-9)
 
 
 def test_a_function_is_asked_no_more_once_its_bracket_is_closed() -> None:

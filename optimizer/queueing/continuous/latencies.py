@@ -13,7 +13,7 @@ import numpy as np
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.queueing.continuous.arrivals import NEARLY_EVEN, dispersion
 from optimizer.queueing.continuous.replicas import Iteration, Prompts, Replicas
-from optimizer.queueing.roots import closed_brackets
+from optimizer.queueing.roots import closed_brackets, zeros_or
 
 MOST_LOAD = 0.999
 """Load of the places at which the wait for one is taken beyond it."""
@@ -240,8 +240,8 @@ class Latencies:
             excess = _Beyond(some, 1 - share)
             ends = np.stack((found[rows], high))
             values = np.stack((excess(ends[0]), excess(ends[1])))
-            brackets, _ = closed_brackets(excess, ends, values, QUANTILE_WIDTH)
-            found[rows] = brackets.max(axis=0)
+            brackets, values = closed_brackets(excess, ends, values, QUANTILE_WIDTH)
+            found[rows] = zeros_or(brackets.max(axis=0), brackets, values)
         return found
 
     def itl_beyond(self, itl_ms: FloatArray) -> FloatArray:

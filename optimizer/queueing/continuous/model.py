@@ -17,7 +17,7 @@ from optimizer.queueing.continuous.replicas import Iteration, Replicas
 from optimizer.queueing.continuous.schedulers import SCHEDULERS, Scheduler
 from optimizer.queueing.measures import LATENCIES, Measure
 from optimizer.queueing.performance import MS_PER_S, Performance, QueueModel, Room, Variability
-from optimizer.queueing.roots import closed_brackets
+from optimizer.queueing.roots import closed_brackets, zeros_or
 from optimizer.timing import EngineLaw, Law
 
 STABILITY_MARGIN = 1e-3
@@ -260,5 +260,6 @@ def _bracketed(excess: "_Excess", replicas: Replicas) -> FloatArray:
         rows = rows[at_high[rows] > 0]
         if not len(rows):
             break
-    brackets, _ = closed_brackets(excess, np.stack((low, high)), np.stack((at_low, at_high)), ITERATION_WIDTH)
-    return np.asarray(brackets.max(axis=0))
+    ends, values = np.stack((low, high)), np.stack((at_low, at_high))
+    brackets, values = closed_brackets(excess, ends, values, ITERATION_WIDTH)
+    return zeros_or(brackets.max(axis=0), brackets, values)
