@@ -40,7 +40,7 @@ def service_class(name: str, priority: int = 1, models: Sequence[str] = ("m",), 
 
 def server(
     name: str,
-    rate: float = 60.0,
+    rate: float | str = 60.0,
     *,
     replicas: int = 0,
     current: Json | None = None,

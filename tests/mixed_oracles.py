@@ -116,17 +116,19 @@ def rates_rpm(system: System) -> dict[str, dict[str, Fraction]]:
 # --- brute force -----------------------------------------------------------------------------------------
 
 
-def mixed_brute_force(system: System) -> Levels:
-    """Return the best value of every level over all mixed plans."""
+def mixed_brute_force(system: System, *, in_steps: bool = False) -> Levels:
+    """Return the best value of every level over all mixed plans; rates in requests/min, or in steps."""
     asked = demands(system)
     names = level_names(asked)
+    weights = steps(asked) if in_steps else {name: demand.load_rpm for name, demand in asked.items()}
     units = None if system.options.unlimited else dict(system.capacity)
     kinds = sorted({column.kind for demand in asked.values() for column in demand.columns})
     limits = None if units is None else tuple(units.get(kind, 0) for kind in kinds)
     penalty = exact(system.options.transition_penalty)
     best: dict[tuple[int, ...], tuple[Fraction, ...]] = {(0,) * len(kinds): tuple(Fraction(0) for _ in names)}
     for demand in asked.values():
-        ways = _undominated(list(mixtures(demand, kinds, limits, names, penalty)))
+        weight = weights[demand.name]
+        ways = _undominated(list(mixtures(demand, kinds, limits, names, penalty, weight)))
         joined: dict[tuple[int, ...], tuple[Fraction, ...]] = {}
         for (used, levels), way in itertools.product(best.items(), ways):
             total = tuple(a + b for a, b in zip(used, way.units, strict=True))
@@ -154,6 +156,7 @@ def mixtures(
     limits: tuple[int, ...] | None,
     names: list[str],
     penalty: Fraction,
+    weight: Fraction,
 ) -> Iterator[Mixture]:
     """Yield every way to run a server in full, and none at all."""
     ranges = []
@@ -177,11 +180,21 @@ def mixtures(
         unserved = demand.to_serve and not count
         levels = dict.fromkeys(names, Fraction(0))
         if unserved:
-            levels[f"priority {demand.priority}: unserved rate"] = demand.load_rpm
+            levels[f"priority {demand.priority}: unserved rate"] = weight
             levels[f"priority {demand.priority}: unserved servers"] = Fraction(1)
         levels["value"] = transition_value(demand, replicas, penalty)
         levels["changes"] = Fraction(not is_unchanged(demand, replicas))
         yield Mixture(replicas, tuple(used.values()), tuple(levels.values()))
+
+
+def steps(asked: Mapping[str, Demand]) -> dict[str, Fraction]:
+    """Return the load of each server as the integer that plans are compared by (eq. 35), by name."""
+    answer = {}
+    for priority in {demand.priority for demand in asked.values()}:
+        loads = {d.name: float(d.load_rpm) for d in asked.values() if d.priority == priority}
+        unit = max(1e-3, max(loads.values()) / 1e9)
+        answer |= {name: Fraction(max(round(load / unit), 1) if load else 0) for name, load in loads.items()}
+    return answer
 
 
 def transition_value(demand: Demand, replicas: tuple[int, ...], penalty: Fraction) -> Fraction:

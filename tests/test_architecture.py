@@ -142,7 +142,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.solvers": (
         ("problem", "deadline"),
         ("levels", "model", "bounds", "room", "subsets"),
-        ("highs", "formulation", "greedy", "saturation"),
+        ("highs", "formulation", "greedy", "saturation", "joining"),
         ("seeds", "known"),
         ("milp", "staged", "backends", "patterns.parts"),
         ("expansion", "patterns.options"),

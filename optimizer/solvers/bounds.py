@@ -34,6 +34,13 @@ def least_values(problem: Problem, rows: IntArray, *, all_served: bool) -> Float
     return np.where(has_candidate, least, 0.0)
 
 
+def least_value(problem: Problem) -> float:
+    """Return the least that the value of any answer can be [cents/h]."""
+    has_candidate = np.isin(np.arange(len(problem.priority)), problem.table.server)
+    least = least_values(problem, np.arange(len(problem.table)), all_served=False)
+    return float(least.sum() + problem.none_value[~has_candidate].sum())
+
+
 def _least_mixed(problem: Problem, rows: IntArray) -> FloatArray:
     """Return the least value of a served server if replicas could be split (eq. 39, 43); shape (S,).
 

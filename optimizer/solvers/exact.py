@@ -9,14 +9,12 @@ from functools import partial
 
 import numpy as np
 
-from optimizer.arrays import IntArray
-from optimizer.solvers.bounds import least_values
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.formulation import undominated
+from optimizer.solvers.joining import joined, not_worse_than
 from optimizer.solvers.known import Known
-from optimizer.solvers.levels import VALUE, is_better, levels_of
 from optimizer.solvers.milp import SessionFactory, solve_milp
-from optimizer.solvers.problem import Level, Problem, Solution, Status
+from optimizer.solvers.problem import Problem, Solution, Status
 
 PATTERNS_FROM_COLUMNS = 5_000
 """Plans of one accelerator per server may be patterns from this many columns on; below, columns do."""
@@ -72,7 +70,7 @@ def solve_exactly(
     found = solve_milp(problem, session, deadline.share(COLUMNS_SHARE), to_prove=True)
     if found.status is Status.optimal:
         return found
-    return _joined(problem, found, solve_patterns(problem, deadline, start=found.replicas))
+    return joined(problem, found, solve_patterns(problem, deadline, start=found.replicas))
 
 
 def _solve_mixed(
@@ -92,7 +90,7 @@ def _solve_mixed(
     options = problem.options.model_copy(update={"heterogeneous": False})
     due = Deadline.after(max(deadline.left_s, min(limit_s, LEAST_SINGLE_S)))
     single = solve_exactly(replace(problem, options=options), session, due, with_patterns=True)
-    return _not_worse_than(problem, single.replicas, found)
+    return not_worse_than(problem, single.replicas, found)
 
 
 def _by_either(problem: Problem, deadline: Deadline, known: Known | None) -> Solution:
@@ -118,51 +116,8 @@ def _by_either(problem: Problem, deadline: Deadline, known: Known | None) -> Sol
         # Patterns that end before their time are too many to know, which they are a second time as well.
         second = MANY_SHARE if known is None else 1.0
     # Not begun from what patterns found in their time: equal answers would depend on the machine.
-    best = _joined(problem, found, by_replicas(deadline.share(second)))
+    best = joined(problem, found, by_replicas(deadline.share(second)))
     best = replace(best, by_replicas=best.status is Status.optimal)
     if best.status is Status.optimal or deadline.passed:
         return best
-    return replace(_joined(problem, solve_patterns(problem, deadline, known), best), by_replicas=False)
-
-
-def _not_worse_than(problem: Problem, other: IntArray, found: Solution) -> Solution:
-    """Return a solution, or another answer in its place if it is better."""
-    if not is_better(problem, other, found.replicas):
-        return found
-    # What was proved of later levels counts for answers that are no better at the levels before.
-    same, bounded = True, []
-    for now, then in zip(levels_of(problem, other, proved=True), found.levels, strict=True):
-        known = then.bound if same and then.bound is not None else _least(problem, now.name)
-        bounded.append(Level(now.name, now.value, min(known, now.value)))
-        same = same and now.value >= then.value
-    return replace(found, replicas=other, levels=tuple(bounded))
-
-
-def _least(problem: Problem, level: str) -> float:
-    """Return a bound of a level that needs no solver."""
-    if level != VALUE:
-        return 0.0
-    has_candidate = np.isin(np.arange(len(problem.priority)), problem.table.server)
-    least = least_values(problem, np.arange(len(problem.table)), all_served=False)
-    return float(least.sum() + problem.none_value[~has_candidate].sum())
-
-
-def _joined(problem: Problem, first: Solution, second: Solution) -> Solution:
-    """Return the answer of two runs that is proved, else the better one, the second of equal ones.
-
-    Where neither is proved, each level has the better bound of the two. It counts as long as its run reached
-    the answer's values at all levels before.
-    """
-    for run in (second, first):
-        if run.status is Status.optimal:
-            return run
-    best = first if is_better(problem, first.replicas, second.replicas) else second
-    levels, runs = [], [first, second]
-    for i, level in enumerate(best.levels):
-        bounds = [run.levels[i].bound for run in runs]
-        known = [bound for bound in bounds if bound is not None]
-        bound = min(max(known), level.value) if known else None
-        levels.append(Level(level.name, level.value, bound))
-        runs = [run for run in runs if run.levels[i].value <= level.value * (1 + 1e-9) + 1e-9]
-    proved = all(level.is_proved(0.0) for level in levels)
-    return replace(best, levels=tuple(levels), status=Status.optimal if proved else best.status)
+    return replace(joined(problem, solve_patterns(problem, deadline, known), best), by_replicas=False)

@@ -40,6 +40,11 @@ class Known:
         proved = any(each.name == level.name and each.is_proved(0.0) for each in self.levels)
         return self.left_of(level.weight) if proved else 0.0
 
+    def bound_of(self, level: ServiceLevel) -> float:
+        """Return the bound of a level of the other problem, in its steps; minus infinity without a proof."""
+        bound = next(each.bound for each in self.levels if each.name == level.name)
+        return -np.inf if bound is None else level.steps_of(bound, self.left_out)
+
     @property
     def least_value(self) -> float:
         """What the value of no answer of the other problem is below that is as good at the levels before."""

@@ -5,6 +5,8 @@ servers; then the transition value; then the number of changed servers. Equation
 ``docs/math.md``.
 """
 
+from collections.abc import Iterator, Mapping
+
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
@@ -65,9 +67,28 @@ def changes_of(problem: Problem, replicas: IntArray) -> int:
 def levels_of(problem: Problem, replicas: IntArray, *, proved: bool) -> tuple[Level, ...]:
     """Return every level at the value that an answer has there, with that as its bound if it is proved."""
     left = ~served(problem, replicas)
-    values = {level.name: float(level.measure[left].sum()) for level in problem.service}
+    values = {level.name: level.value(left) for level in problem.service}
     values |= {VALUE: value_of(problem, replicas), CHANGES: float(changes_of(problem, replicas))}
     return tuple(Level(name, value, value if proved else None) for name, value in values.items())
+
+
+def bounded_levels(problem: Problem, replicas: IntArray, bounds: Mapping[str, float]) -> tuple[Level, ...]:
+    """Return every level at the value that an answer has there, with its bound.
+
+    Args:
+        problem: what was chosen from.
+        replicas: the answer, shape (C,).
+        bounds: by the name of the level, those of service in steps; infinity: the value is proved.
+    """
+    left = ~served(problem, replicas)
+    service = {level.name: level for level in problem.service}
+    levels = []
+    for reached in levels_of(problem, replicas, proved=True):
+        level, bound = service.get(reached.name), bounds[reached.name]
+        if level is not None:
+            bound = level.reported(min(bound, level.steps(left)), left)
+        levels.append(Level(reached.name, reached.value, min(bound, reached.value)))
+    return tuple(levels)
 
 
 def value_slack(value: float) -> float:
@@ -75,17 +96,19 @@ def value_slack(value: float) -> float:
     return max(VALUE_TOLERANCE * abs(value), LEAST_TOLERANCE)
 
 
-def is_better(problem: Problem, replicas: IntArray, than: IntArray) -> bool:
-    """Return whether an answer is better than another in the order of all levels (eq. 35).
+def differences(problem: Problem, replicas: IntArray, than: IntArray) -> Iterator[float]:
+    """Yield how much more an answer has than another at each level, in their order; 0 if they are equal.
 
-    Service and changes are compared as integers, the value with its slack.
+    Service and changes are compared as integers, the value with its slack (eq. 35, 50).
     """
     mine, other = ~served(problem, replicas), ~served(problem, than)
     for level in problem.service:
-        difference = float(level.weight[mine].sum() - level.weight[other].sum())
-        if difference:
-            return difference < 0
+        yield level.steps(mine) - level.steps(other)
     value, best = value_of(problem, replicas), value_of(problem, than)
-    if abs(value - best) > value_slack(best):
-        return value < best
-    return changes_of(problem, replicas) < changes_of(problem, than)
+    yield value - best if abs(value - best) > value_slack(best) else 0.0
+    yield float(changes_of(problem, replicas) - changes_of(problem, than))
+
+
+def is_better(problem: Problem, replicas: IntArray, than: IntArray) -> bool:
+    """Return whether an answer is better than another in the order of all levels."""
+    return next((more < 0 for more in differences(problem, replicas, than) if more), False)

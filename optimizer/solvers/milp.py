@@ -18,6 +18,7 @@ from optimizer.solvers.known import Known, repaired
 from optimizer.solvers.levels import (
     CHANGES,
     VALUE,
+    bounded_levels,
     changes_of,
     is_better,
     levels_of,
@@ -28,7 +29,6 @@ from optimizer.solvers.levels import (
 from optimizer.solvers.model import MilpModel, Outcome, RunResult, Session
 from optimizer.solvers.problem import (
     ROUNDING,
-    Level,
     Problem,
     ServiceLevel,
     Solution,
@@ -105,7 +105,8 @@ class _Run:
         self.service = problem.service
         self.columnless = ~np.isin(np.arange(len(problem.priority)), formulation.servers)
         self.best = self._first_point(seeds)
-        self.levels: list[Level] = []
+        self.bounds: dict[str, float] = {}
+        """Bounds of the levels so far, those of service in steps; infinity: the value is proved."""
         self.proved = True
         self.all_served = False
 
@@ -171,8 +172,7 @@ class _Run:
             self.follows &= self._known_serves_as_much()
             self.proved &= result.outcome is Outcome.optimal
         for level in self.service:
-            lost = float(level.weight[self.columnless].sum() * level.unit)
-            self.levels.append(Level(level.name, lost, lost))
+            self.bounds[level.name] = level.steps(self.columnless)
         self._note_value(result)
         return True
 
@@ -180,14 +180,14 @@ class _Run:
         """Minimise what is unserved, priority by priority."""
         for level in self.service:
             objective = self.formulation.on_servers(level.weight)
-            lost = float(level.weight[self.columnless].sum())
+            lost = level.steps(self.columnless)
             value = bound = 0.0
             if objective.any():
                 value, bound = self._minimise_whole(objective, self._least_of(level))
                 if not self._settle(level.weight * ~self.columnless, value, bound):
                     self.session.add_limit(objective, value + WHOLE_TOLERANCE)
             self.follows &= self.known is not None and value + lost == self.known.left_of(level.weight)
-            self.levels.append(Level(level.name, (value + lost) * level.unit, (bound + lost) * level.unit))
+            self.bounds[level.name] = bound + lost
 
     def _settle(self, weight: FloatArray, value: float, bound: float) -> bool:
         """Fix the servers that an optimum tells to be served or left out; return whether these are all."""
@@ -204,8 +204,8 @@ class _Run:
         value = float(objective @ self.best)
         reached = value_of(self.problem, self._replicas())  # with the servers that have no column at all
         bound = max(result.bound, self._least_value())
-        bound = value if value - bound <= ROUNDING * max(1.0, abs(value)) else bound
-        self.levels.append(Level(VALUE, reached, reached if bound == value else bound + (reached - value)))
+        proved = value - bound <= ROUNDING * max(1.0, abs(value))
+        self.bounds[VALUE] = np.inf if proved else bound + (reached - value)
 
     def _least_value(self) -> float:
         """Return what the value would be if every server had its least: a bound that needs no solver."""
@@ -225,7 +225,7 @@ class _Run:
             self.session.add_limit(self.formulation.value, value + value_slack(value))
             least, bound = self._minimise_whole(objective, -self.formulation.changed_offset)
         reached = float(changes_of(self.problem, self._replicas()))
-        self.levels.append(Level(CHANGES, reached, min(bound + (reached - least), reached)))
+        self.bounds[CHANGES] = bound + (reached - least)
 
     def _minimise_whole(self, objective: FloatArray, least: float) -> tuple[float, float]:
         """Minimise an integer level, at least `least`; return its value and bound, both integers."""
@@ -242,7 +242,7 @@ class _Run:
         value = float(objective @ self.best)
         if value - least <= ROUNDING * max(1.0, abs(value)):
             return RunResult(Outcome.optimal, None, least, 0.0)
-        left = len(self.service) + 1 + self._changes_vary - len(self.levels)
+        left = len(self.service) + 1 + self._changes_vary - len(self.bounds)
         result = self._run(objective, self.best, left if levels_left is None else levels_left)
         if result.x is not None and self._is_better(objective, result.x):
             self.best = result.x
@@ -281,14 +281,4 @@ class _Run:
         if over or (served(problem, replicas) & ~served_in_full(problem, replicas)).any():
             raise SolverError("the solver's answer breaks a limit; please report this with the input")
         status = Status.optimal if self.proved else Status.feasible
-        # A level that stopped early may have been improved on the way to a later one.
-        reached = levels_of(problem, replicas, proved=True)
-        levels = tuple(_with_bound(now, then) for now, then in zip(reached, self.levels, strict=True))
-        return Solution(replicas, status, "milp", levels)
-
-
-def _with_bound(reached: Level, noted: Level) -> Level:
-    """Return a level as the answer reached it, with the bound that was proved when it was minimised."""
-    if noted.bound is None or noted.bound >= noted.value:
-        return reached
-    return Level(reached.name, reached.value, min(noted.bound, reached.value))
+        return Solution(replicas, status, "milp", bounded_levels(problem, replicas, self.bounds))

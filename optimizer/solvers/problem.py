@@ -77,6 +77,30 @@ class ServiceLevel:
     measure: FloatArray
     """What is reported, before rounding to integers; shape (S,)."""
 
+    def steps(self, left: BoolArray) -> float:
+        """Return the level of an answer that leaves some servers out, shape (S,), as a whole number."""
+        return float(self.weight[left].sum())
+
+    def value(self, left: BoolArray) -> float:
+        """Return the same as it is reported."""
+        return float(self.measure[left].sum())
+
+    def reported(self, steps: float, left: BoolArray) -> float:
+        """Return a bound in steps as it is reported with the value of an answer (eq. 136).
+
+        Levels are compared as whole numbers, so a bound that is equal to an answer's steps is its value,
+        and the gap between bound and value is that of the steps.
+        """
+        whole, value = self.steps(left), self.value(left)
+        if not whole:
+            return steps * self.unit
+        return value if steps == whole else value * steps / whole
+
+    def steps_of(self, bound: float, left: BoolArray) -> float:
+        """Return the steps of a bound that is reported with the value of an answer."""
+        value = self.value(left)
+        return float(np.round(bound / value * self.steps(left))) if value > 0 else 0.0
+
 
 @dataclass(frozen=True)
 class Problem:

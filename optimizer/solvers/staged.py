@@ -12,7 +12,8 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, IntArray
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.levels import CHANGES, VALUE, changes_of, is_better, levels_of, value_of
+from optimizer.solvers.joining import not_worse_than
+from optimizer.solvers.levels import CHANGES, VALUE, changes_of, value_of
 from optimizer.solvers.problem import Level, Problem, Solution, Status, units_used
 from optimizer.solvers.saturation import share_leftover, waiting_servers
 
@@ -53,28 +54,14 @@ def solve_in_stages(problem: Problem, solve: Solve, deadline: Deadline | None = 
         now = open_servers & (problem.priority <= settled)
         if (now != open_servers).any():
             stage, before = _remaining(problem, now, replicas), solution.replicas[now[stage.table.server]]
-            solution = _better(stage, solve(stage, deadline.share(0.5)), before)
+            # A solver that is stopped may find less for these servers alone than it did among all.
+            solution = not_worse_than(stage, before, solve(stage, deadline.share(0.5)))
         sharing = share_leftover(stage, solution.replicas, due)
         replicas[np.isin(problem.table.server, np.flatnonzero(now))] = sharing.replicas
         finished &= sharing.finished
         stages.append(solution)
         open_servers &= ~now
     return _joined(problem, replicas, stages, finished=finished)
-
-
-def _better(problem: Problem, solution: Solution, before: IntArray) -> Solution:
-    """Return a solution, with an answer that was found before in its place if that is better.
-
-    A solver that is stopped may find less for the servers of a stage alone than it did among all.
-    """
-    if solution.status is Status.optimal or not is_better(problem, before, solution.replicas):
-        return solution
-    reached = levels_of(problem, before, proved=True)
-    levels = [
-        Level(now.name, now.value, None if then.bound is None else min(then.bound, now.value))
-        for now, then in zip(reached, solution.levels, strict=True)
-    ]
-    return replace(solution, replicas=before, levels=tuple(levels))
 
 
 def _remaining(problem: Problem, servers: BoolArray, replicas: IntArray) -> Problem:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, SHARE_TOLERANCE, Facts, close
 from optimizer.plan.document import Level
 from optimizer.solvers.levels import CHANGES, VALUE
-from optimizer.solvers.problem import MAX_WHOLE_RATE, RATE_UNIT_RPM, gap_target
+from optimizer.solvers.problem import gap_target
 from optimizer.tabulation import current_cost_cents_per_h
 
 LEAST_VALUE = 1e-9
@@ -131,7 +131,7 @@ def _allowed(facts: Facts, level: Level) -> float:
     """Return how far value and bound of a proved level may be apart.
 
     The gap is relative to what the solver minimises, which for value and changes lacks the constant part: at
-    most the cost before and after with its penalty, and the number of servers. Loads are rounded to integers.
+    most the cost before and after with its penalty, and the number of servers.
     """
     system = facts.system
     target = gap_target(system.options, len(system.servers) * len(system.accelerators))
@@ -142,6 +142,4 @@ def _allowed(facts: Facts, level: Level) -> float:
         return target * scale + RELATIVE_TOLERANCE * max(1.0, scale)
     if level.name == CHANGES:
         return target * len(system.servers) + RELATIVE_TOLERANCE
-    unit = max(RATE_UNIT_RPM, max(facts.load_rpm.values()) / MAX_WHOLE_RATE)
-    rounding = unit * len(system.servers) if target else RELATIVE_TOLERANCE * max(1.0, level.value)
-    return target * level.value + rounding
+    return (target + SHARE_TOLERANCE) * level.value

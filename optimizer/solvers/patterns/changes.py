@@ -8,8 +8,6 @@ from optimizer.arrays import BoolArray
 from optimizer.solvers.patterns.answers import Incumbent
 from optimizer.solvers.patterns.program import Program
 
-ROUNDING = 1e-9
-
 
 def least_changes(program: Program, incumbent: Incumbent, bounds: Mapping[str, float]) -> float:
     """Return how many servers change at least, whatever they take.
@@ -17,7 +15,7 @@ def least_changes(program: Program, incumbent: Incumbent, bounds: Mapping[str, f
     Args:
         program: the level of changes.
         incumbent: the best answer so far.
-        bounds: of the levels of service.
+        bounds: of the levels of service, in steps.
     """
     pool, options = incumbent.pool, incumbent.pool.options
     least = np.full(len(program.in_play), np.inf)
@@ -42,7 +40,7 @@ def _least_served(nothing: BoolArray, incumbent: Incumbent, bounds: Mapping[str,
     for level in service[1::2]:
         weight = level.weight * mine
         most = float(level.weight[~incumbent.served & with_parts].sum())
-        settled = bounds[level.name] >= level.measure[~incumbent.served].sum() * (1 - ROUNDING)
+        settled = bounds[level.name] >= level.steps(~incumbent.served)
         if settled and weight.any():
             served += max(float(weight.sum()) - most, 0.0)
     return served

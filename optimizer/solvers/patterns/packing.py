@@ -110,7 +110,7 @@ class PackingTree(Tree):
         for server in branch.program.servers:
             mine = options.server[used] == server
             rows, parts = used[mine], part[mine]
-            weight = parts @ self.weight[rows] + ROUNDING * max(1.0, abs(float(self.weight[rows].max())))
+            weight = parts @ self.weight[rows] + ROUNDING * max(1.0, float(np.abs(self.weight[rows]).max()))
             shared = parts @ self.shared[rows] + ROUNDING
             could = np.flatnonzero((options.server == server) & (self.weight <= weight))
             could = could[(self.shared[could] <= shared).all(axis=1)]

@@ -39,15 +39,21 @@ class ProvableLevel:
     program: Program
     offset: float
     """What servers without a candidate add."""
-    unit: float
-    """What one step of it is reported as."""
-    whole: bool
-    """Whether it is a level of whole numbers."""
+    service: ServiceLevel | None
+    """The level of service that it is; none: value or changes."""
+    left_out: BoolArray
+    """Servers that the answer does not serve, shape (S,)."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is a level of whole numbers."""
+        return self.name != VALUE
 
     def reported(self, bound: float) -> float:
         """Return a bound of the program as a bound of the level."""
         least = float(np.ceil(bound - WHOLE * max(1.0, abs(bound)) ** 0.5)) if self.whole else bound
-        return (least + self.offset) * self.unit
+        least += self.offset
+        return least if self.service is None else self.service.reported(least, self.left_out)
 
     def prices(self, multipliers: Multipliers) -> FloatArray:
         """Return multipliers by shared row of the program."""
@@ -120,5 +126,4 @@ class Provable:
             CHANGES: float(self.problem.none_changed[self.outside].sum()),
         }.get(measure.name, float(measure.on_nothing[self.outside].sum()))
         program = Program(self.parts, measure, pins, in_play, settled, np.zeros_like(settled))
-        whole = measure.name != VALUE
-        return ProvableLevel(measure.name, program, offset, 1.0 if level is None else level.unit, whole)
+        return ProvableLevel(measure.name, program, offset, level, self.left_out)

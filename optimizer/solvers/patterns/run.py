@@ -10,7 +10,7 @@ from optimizer.errors import SolverError
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.formulation import served_in_full
 from optimizer.solvers.known import Known, repaired
-from optimizer.solvers.levels import CHANGES, VALUE, levels_of, served
+from optimizer.solvers.levels import CHANGES, VALUE, bounded_levels, served
 from optimizer.solvers.patterns.answers import Incumbent
 from optimizer.solvers.patterns.beside import look_beside
 from optimizer.solvers.patterns.borrowed import Borrowed
@@ -24,7 +24,7 @@ from optimizer.solvers.patterns.search import MOST_FOUND
 from optimizer.solvers.patterns.steps import Step
 from optimizer.solvers.patterns.target import Target
 from optimizer.solvers.patterns.totals import divide_totals
-from optimizer.solvers.problem import Level, Problem, Solution, Status, gap_target, units_used
+from optimizer.solvers.problem import Problem, Solution, Status, gap_target, units_used
 from optimizer.solvers.room import with_more_room
 from optimizer.solvers.seeds import best_seed
 from optimizer.solvers.subsets import told_by
@@ -62,7 +62,11 @@ class Run:
         """Begin with the first level again."""
         self.pins: tuple[Pin, ...] = ()
         self.to_be_served, self.left_out = np.zeros((2, self.servers), np.bool_)
-        self.bounds: dict[str, float] = {level.name: 0.0 for level in self.problem.service} | {CHANGES: 0.0}
+        self.bounds = dict.fromkeys((level.name for level in self.problem.service), 0.0) | {
+            VALUE: -np.inf,
+            CHANGES: 0.0,
+        }
+        """By the name of the level, those of service in steps."""
         self.proved = True
         self.least_value = -np.inf
         """What the value is at least where nothing worse is known of the levels before."""
@@ -187,11 +191,7 @@ class Run:
         )
         if over or (served(problem, replicas) & ~served_in_full(problem, replicas)).any():
             raise SolverError("the solver's answer breaks a limit; please report this with the input")
-        reached = levels_of(problem, replicas, proved=True)
-        levels = tuple(
-            Level(level.name, level.value, min(self.bounds.get(level.name, -np.inf), level.value))
-            for level in reached
-        )
+        levels = bounded_levels(problem, replicas, self.bounds)
         proved = self.proved or all(level.is_proved(self.gap) for level in levels)
         status = Status.optimal if proved else Status.feasible
         return Solution(replicas, status, "milp", levels)

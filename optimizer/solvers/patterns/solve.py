@@ -93,7 +93,7 @@ def _as_known(run: Run) -> bool:
             return False
         settle(run, step, left, run.deadline)
     for level, floor in zip(run.problem.service, known.levels, strict=False):
-        run.bounds[level.name] = -np.inf if floor.bound is None else floor.bound
+        run.bounds[level.name] = known.bound_of(level)
         run.proved &= floor.is_proved(run.gap)
     run.least_value = known.least_value
     return _value(run, believing=True) and _changes(run) and _is_as_known(run)

@@ -51,7 +51,7 @@ class Step:
         return Step(measure, 1.0, None, self.count, self.in_play, self.most)
 
     def bounds(self, value: float, bound: float, columnless: BoolArray) -> dict[str, float]:
-        """Return the bounds of its levels, those of both where they are minimised together.
+        """Return the bounds of its levels in steps, those of both where they are minimised together.
 
         Args:
             value: what the objective is.
@@ -67,9 +67,7 @@ class Step:
             least = [(self.rate, bound)]
         elif self.count is not None:
             least = [(self.count, bound)]
-        return {
-            level.name: (part + float(level.weight[columnless].sum())) * level.unit for level, part in least
-        }
+        return {level.name: part + level.steps(columnless) for level, part in least}
 
 
 def service_steps(problem: Problem, columnless: BoolArray) -> list[Step]:

@@ -17,14 +17,16 @@ class Target:
     step: float
     """By how much two answers differ at least; 0 for any."""
     multiple: float = 0.0
-    """Of what the multiple has to be proved by itself that a value holds; 0 for nothing of the kind."""
+    """Weight of one step of the rate, where the number of servers is minimised with it; else 0."""
 
     def distance(self, value: float) -> float:
-        """Return the distance of value and bound at which a level is proved."""
-        allowed = self.gap * abs(value)
+        """Return the distance of value and bound at which a level is proved.
+
+        Two levels that are minimised together are both proved within the gap: it is relative to the second.
+        """
         if self.multiple:
-            allowed = min(allowed, value % self.multiple + 1 - STEP_SLACK)
-        return max(allowed, self.step * (1 - STEP_SLACK), 1e-9 * max(1.0, abs(value)))
+            return max(self.gap * (value % self.multiple), self.step * (1 - STEP_SLACK))
+        return max(self.gap * abs(value), self.step * (1 - STEP_SLACK), 1e-9 * max(1.0, abs(value)))
 
     def cutoff(self, value: float) -> float:
         """Return what an answer has to be below that is better than a value by enough."""

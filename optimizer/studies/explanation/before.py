@@ -14,7 +14,7 @@ from optimizer.candidates import Candidates
 from optimizer.plan import Level as PlannedLevel
 from optimizer.plan import Plan, make_plan
 from optimizer.plan.proof import provable_levels
-from optimizer.solvers.bounds import least_values
+from optimizer.solvers.bounds import least_value
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.known import Known, differing, repaired
 from optimizer.solvers.levels import CHANGES, VALUE, changes_of, levels_of, served, value_of
@@ -145,7 +145,7 @@ class Before:
             replace(level, value=sums.get(level.name, level.value))
             for level in levels_of(problem, full, proved=False)
         )
-        floors = dict.fromkeys((level.name for level in reached), 0.0) | {VALUE: _least_value(problem)}
+        floors = dict.fromkeys((level.name for level in reached), 0.0) | {VALUE: least_value(problem)}
         floors |= self._as_before(reached) if restricts else self._by_price(problem, full, reached)
         settled = self._settled_bound if restricts and self._by_policy else -np.inf
         floors[VALUE] = max(floors[VALUE], self._value_where_served(problem, full, reached, floors, settled))
@@ -225,10 +225,3 @@ def with_bound(level: PlannedLevel, bound: float | None) -> PlannedLevel:
     """Return a level with another bound, no higher than its value, and the gap that it leaves."""
     solved = Level(level.name, level.value, None if bound is None else min(bound, level.value))
     return level.model_copy(update={"bound": solved.bound, "gap": solved.gap})
-
-
-def _least_value(problem: Problem) -> float:
-    """Return what the value of no answer at all is below."""
-    has_candidate = np.isin(np.arange(len(problem.priority)), problem.table.server)
-    least = least_values(problem, np.arange(len(problem.table)), all_served=False)
-    return float(least.sum() + problem.none_value[~has_candidate].sum())
