@@ -48,7 +48,8 @@ def largest_rate(replicas: QueueModel, targets: Targets) -> Sizing:
     """Return the largest rate of each row that meets all its targets (eq. 22, 23).
 
     Latencies grow with the rate, except where they step (with the number of prefill chunks): there the answer
-    meets its targets but need not be the largest such rate.
+    meets its targets but need not be the largest such rate. A percentile may fall again close to saturation,
+    where the variance grows faster than the mean: rates beyond the first that misses a target do not count.
     """
     if replicas.judges_shares:
         return _highest_interval(replicas, targets)
@@ -58,8 +59,8 @@ def largest_rate(replicas: QueueModel, targets: Targets) -> Sizing:
     at_ends = alike.figures(targets, np.stack((low, high)))
     at_low, at_high = target_ratio(at_ends, targets.limits)
     attainable = (at_low - 1 <= TARGET_TOLERANCE).all(axis=0)
-    rate = np.where(attainable, high, np.nan)
-    rows = np.flatnonzero(attainable & (at_high - 1 > TARGET_TOLERANCE).any(axis=0))
+    rate, missed = np.where(attainable, high, np.nan), (at_high - 1 > TARGET_TOLERANCE).any(axis=0)
+    rows = np.flatnonzero(attainable & (missed | targets.beyond_means))
     if len(rows):
         wanted, share = targets.take(rows), _SHARES[:, np.newaxis]
         rates = low[rows] * (1 - share) + high[rows] * share
@@ -68,7 +69,10 @@ def largest_rate(replicas: QueueModel, targets: Targets) -> Sizing:
         # A target met to the last bit at the least rate needs the tolerance again, for a sign to change.
         slack = np.where(at_low[:, rows] - 1 > -TARGET_TOLERANCE, 2 * TARGET_TOLERANCE, 0.0)
         excess = _Excess(replicas.take(rows), wanted, slack)
-        rate[rows] = last_not_above_zero(excess, rates, excess.of(figures))
+        above = excess.of(figures)
+        some = np.flatnonzero(missed[rows] | (above[:-1] > TARGET_TOLERANCE).any(axis=(0, 1)))
+        if len(some):
+            rate[rows[some]] = last_not_above_zero(excess.take(some), rates[:, some], above[..., some])
     return Sizing(rate, at_ends[0], np.zeros(len(rate)))
 
 

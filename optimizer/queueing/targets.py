@@ -83,6 +83,11 @@ class Targets:
             asked |= {*LATENCIES}
         return [metric for metric in METRICS if metric in asked]
 
+    @property
+    def beyond_means(self) -> BoolArray:
+        """Whether a row has a limit on a percentile or on a share of requests; shape (R,)."""
+        return np.asarray((self.limits[len(MEANS) :] < np.inf).any(axis=0))
+
     def take(self, rows: IntArray) -> "Targets":
         """Return the targets of the chosen rows, in their order."""
         per_request = None if self.per_request is None else self.per_request[:, rows]

@@ -309,6 +309,19 @@ def test_the_largest_rate_for_a_percentile_keeps_to_it_and_no_larger_one_does() 
     assert (replicas.analyze(rates * 1.001).figure(measure) > limits).all()
 
 
+def test_rates_beyond_the_first_that_misses_a_percentile_do_not_count() -> None:
+    # The interval of answers of about one token varies so much near saturation that 90 % of them are short.
+    replica = one(prompt=16, answer=1, places=64)
+    measure, limit = Measure("itl", 90.0), 20.0
+    targets = Targets.of_limits([{measure: limit}], np.zeros(1, bool))
+    (rate,) = largest_rate(replica, targets).max_rate_rps.tolist()
+    shares = np.linspace(0.01, 1.0, 100)
+    figures = replica.take(np.zeros(100, np.int64)).analyze(shares * rate).figure(measure)
+    assert (figures <= limit * (1 + 1e-8)).all()
+    assert at(replica, 1.01 * rate).figure(measure)[0] > limit
+    assert at(replica, float(replica.stable_rate_rps[0])).figure(measure)[0] < limit / 3
+
+
 def test_a_share_of_requests_within_all_targets_is_a_target_too() -> None:
     replica = one()
     rate = 0.6 * float(replica.stable_rate_rps[0])
