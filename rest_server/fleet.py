@@ -1,6 +1,6 @@
 """The fleet that a stateful service knows, as one immutable value: what is known of it, by name."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -62,6 +62,10 @@ class Entities:
             document.optimizer,
         )
 
+    def profiles_of(self, model: str) -> Collection[ModelProfile]:
+        """Return the profiles of a model; none if it is not known."""
+        return self.models.get(model, {}).values()
+
     def spec(self) -> SystemSpec:
         """Return all entities as one document; a model without a profile has no place in it."""
         return SystemSpec.model_construct(
@@ -76,10 +80,12 @@ class Entities:
     def system(self) -> System:
         """Return the cross-checked system, without validating again what was validated when it came in.
 
+        A server whose requests have no output length is idle, as the reference reads it.
+
         Raises:
             SpecError: there is no server, or a name refers to nothing.
         """
-        return join_parts([Part(self.spec())])
+        return join_parts([Part(self.spec())], idle_without_answers=True)
 
     def loose_system(self) -> System:
         """Return a system that nobody has cross-checked: its names may refer to nothing, classes excepted."""

@@ -124,6 +124,27 @@ def check_load(load: Load, prefix: str) -> None:
         raise SpecError(f"{prefix}avgOutTokens: must be 0 (idle) or at least 1, not {load.out_tokens:g}")
 
 
+def lacks_answers(load: Load, profiles: Iterable[ModelProfile]) -> bool:
+    """Return whether requests arrive whose output length is not given, though the model answers in tokens."""
+    if not load.arrival_rate_rpm or load.out_tokens:
+        return False
+    batched = [profile.batch is not None for profile in profiles]
+    return bool(batched) and not any(batched)
+
+
+def check_answers(load: Load, prefix: str, profiles: Iterable[ModelProfile]) -> None:
+    """Refuse requests without an output length; only batch servers answer without tokens.
+
+    Raises:
+        SpecError: there are such requests.
+    """
+    if lacks_answers(load, profiles):
+        raise SpecError(
+            f"{prefix}avgOutTokens: 0 or missing, but {load.arrival_rate_rpm:g} requests/min arrive; give "
+            "the mean output length (at least 1), or set arrivalRate to 0"
+        )
+
+
 def check_variability(load: Load, prefix: str, profiles: Iterable[ModelProfile]) -> None:
     """Refuse a load that varies otherwise than the queue model of one of its model's profiles assumes.
 

@@ -44,7 +44,7 @@ def read_load_trace(system: System, path: str | os.PathLike[str]) -> tuple[LoadS
             if name in here:
                 raise SpecError(f"{place}: server {name!r} occurs twice at this time")
             if given:
-                here[name] = loaded_server(system.servers[name], given, place)
+                here[name] = loaded_server(system, name, given, place)
         if len(steps) > MAX_STEPS:
             raise SpecError(f"{place}: more than {MAX_STEPS:,} times; give fewer")
     if len(steps) < 2:

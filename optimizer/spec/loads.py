@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 
 from optimizer.errors import SpecError
-from optimizer.spec.assumptions import check_load
+from optimizer.spec.assumptions import check_answers, check_load
 from optimizer.spec.csv_rows import csv_rows
 from optimizer.spec.messages import validated
 from optimizer.spec.schema import Load, Server
@@ -34,7 +34,7 @@ def with_loads(system: System, path: str | os.PathLike[str]) -> System:
             raise SpecError(f"{place}: server {name!r} does not exist in the system")
         if name in changed:
             raise SpecError(f"{place}: server {name!r} occurs twice")
-        changed[name] = loaded_server(system.servers[name], fields, place)
+        changed[name] = loaded_server(system, name, fields, place)
     return system.with_servers(changed)
 
 
@@ -45,11 +45,12 @@ def _column(name: str, _: list[str]) -> str:
     return known
 
 
-def loaded_server(server: Server, fields: Mapping[str, str], place: str) -> Server:
+def loaded_server(system: System, name: str, fields: Mapping[str, str], place: str) -> Server:
     """Return a server with what the fields of a row say of its load; empty ones stay as they are.
 
     Args:
-        server: the server.
+        system: the system of the server.
+        name: the server.
         fields: text by column, as this module names columns.
         place: where the row stands, for messages.
 
@@ -63,7 +64,9 @@ def loaded_server(server: Server, fields: Mapping[str, str], place: str) -> Serv
                 values[column] = _COLUMN_UNITS[column].read(text)
             except UnitError:
                 raise SpecError(f"{place}: {column}: must be a number, not {text!r}") from None
+    server = system.servers[name]
     before = server.current.load.model_dump(by_alias=True)
     load = validated(Load, before | values, f"{place}: ")
     check_load(load, f"{place}: ")
+    check_answers(load, f"{place}: ", system.profiles_of(server.model))
     return server.model_copy(update={"current": server.current.model_copy(update={"load": load})})

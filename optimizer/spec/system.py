@@ -15,6 +15,7 @@ from typing import Any
 
 from optimizer.errors import SpecError
 from optimizer.spec.assumptions import (
+    check_answers,
     check_load,
     check_profile,
     check_server,
@@ -96,7 +97,9 @@ class System:
             SpecError: the server or a field does not exist, or a value is out of range.
         """
         _must_exist(server_name, self.servers, f"servers.{server_name}", "server")
-        return self.with_servers({server_name: with_changed_load(self.servers[server_name], **changes)})
+        server = with_changed_load(self.servers[server_name], **changes)
+        check_answers(server.current.load, f"servers.{server_name}.load.", self.profiles_of(server.model))
+        return self.with_servers({server_name: server})
 
     def with_target(self, service_class: str, model: str, **changes: float) -> "System":
         """Return a copy with another target of a model in a class, given by the Python names (``ttft_ms``).
@@ -193,14 +196,20 @@ def load_system(source: str | os.PathLike[str] | Mapping[str, Any]) -> System:
     return join_parts(parts)
 
 
-def join_parts(parts: Sequence[Part]) -> System:
+def join_parts(parts: Sequence[Part], *, idle_without_answers: bool = False) -> System:
     """Join documents into one cross-checked system; one without servers is a system with an empty plan.
+
+    Args:
+        parts: the documents.
+        idle_without_answers: whether a server whose requests have no output length is idle, as in the
+            reference; else that is a fault.
 
     Raises:
         FaultyDocumentsError: a name occurs twice, or refers to nothing; the text has the first offender.
     """
     index = Index.of(parts)
-    problems = list(islice(_contradictions(index), MAX_FAULTS + 1))
+    found = _contradictions(index, idle_without_answers=idle_without_answers)
+    problems = list(islice(found, MAX_FAULTS + 1))
     if problems:
         raise FaultyDocumentsError(located(problems[:MAX_FAULTS]), others=max(0, len(problems) - MAX_FAULTS))
 
@@ -234,7 +243,9 @@ def contradictions(parts: Sequence[Part], incomplete: Collection[str]) -> list[F
     return located(list(islice(_contradictions(Index.of(parts), incomplete), MAX_FAULTS)))
 
 
-def _contradictions(index: Index, incomplete: Collection[str] = ()) -> Iterator[Problem]:
+def _contradictions(
+    index: Index, incomplete: Collection[str] = (), *, idle_without_answers: bool = False
+) -> Iterator[Problem]:
     """Yield everything in which documents contradict themselves or one another."""
     yield from index.twice
     yield from currency_problems(index.accelerators.values(), index.servers.values())
@@ -261,7 +272,9 @@ def _contradictions(index: Index, incomplete: Collection[str] = ()) -> Iterator[
         yield from known["accelerators"].missing(part, (*at, "acc"), profile.accelerator)
         yield from _caught(part, at, check_profile, profile)
     for entry in index.servers.values():
-        yield from _server_problems(entry, by_model.get(entry.item.model, ()), **known)
+        profiles = by_model.get(entry.item.model, ())
+        yield from _server_problems(entry, profiles, **known)
+        yield from _load_problems(entry, profiles, idle_without_answers=idle_without_answers)
 
 
 def _caught(part: Part, at: Location, check: Callable[[Any, str], None], item: object) -> Iterator[Problem]:
@@ -288,11 +301,17 @@ def _server_problems(
         server.keep_accelerator or (current.num_replicas and not current.cost_cents_per_h)
     ):
         yield from accelerators.missing(part, (*at, "currentAlloc", "accelerator"), current.accelerator)
-    load = (*at, "currentAlloc", "load")
-    yield from _caught(part, load, lambda item, place: check_load(item, f"{place}."), current.load)
-    yield from _caught(
-        part, load, lambda item, place: check_variability(item, f"{place}.", profiles), current.load
-    )
+
+
+def _load_problems(
+    entry: Entry, profiles: Sequence[ModelProfile], *, idle_without_answers: bool
+) -> Iterator[Problem]:
+    part, at, server = entry
+    here, load = (*at, "currentAlloc", "load"), server.current.load
+    yield from _caught(part, here, lambda item, place: check_load(item, f"{place}."), load)
+    yield from _caught(part, here, lambda item, place: check_variability(item, f"{place}.", profiles), load)
+    if not idle_without_answers:
+        yield from _caught(part, here, lambda item, place: check_answers(item, f"{place}.", profiles), load)
 
 
 def with_changed_load(server: Server, **changes: float) -> Server:

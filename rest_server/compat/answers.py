@@ -17,6 +17,8 @@ UNPLANNED_HEADER = "X-Inferplan-Unplanned"
 """Names the servers and profiles that refer to nothing and were left out of the plan."""
 UNSERVED_HEADER = "X-Inferplan-Unserved"
 """Names the servers for which there is no plan, whether they keep what they run or not."""
+MISSING_HEADER = "X-Inferplan-Missing"
+"""Names the servers whose loads count as missing: requests arrive, but their output length is not given."""
 LOSS_HEADER = "X-Inferplan-Loss"
 """Names the servers that lose more than 0.1 % of their requests, each with the share."""
 MAX_NAMED = 20
@@ -57,13 +59,15 @@ def notice_headers(
     unplanned: Iterable[str] = (),
     unserved: Iterable[str] = (),
     losses: Iterable[str] = (),
+    missing: Iterable[str] = (),
 ) -> dict[str, str]:
-    """Return the headers that name what meant nothing, was left out, is not served, or is lost."""
+    """Return the headers that name what meant nothing, was left out, is not served, lost, or missing."""
     named = (
         (IGNORED_HEADER, list(ignored), MAX_NAMED),
         (UNPLANNED_HEADER, list(unplanned), MAX_NAMED),
         (UNSERVED_HEADER, list(unserved), MAX_UNSERVED),
         (LOSS_HEADER, list(losses), MAX_UNSERVED),
+        (MISSING_HEADER, list(missing), MAX_UNSERVED),
     )
     return {header: _listed(paths, most) for header, paths, most in named if paths}
 

@@ -16,7 +16,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from optimizer.errors import SpecError
 from optimizer.plan import Plan
-from optimizer.spec.assumptions import check_load
+from optimizer.spec.assumptions import check_load, lacks_answers
 from optimizer.spec.messages import did_you_mean, path_text, validated
 from optimizer.spec.schema import AllocationData, Load, Server
 from optimizer.stabilisation.decisions import Observation, Replicas
@@ -57,13 +57,15 @@ async def put_loads(
     What a load does not give stays as it is, and so do servers that are not named. If anything in it is
     wrong, or the fleet is no consistent system, nothing is stored. `ETag` is the revision after the plan.
     The loads are stored when planning begins: where no plan comes of it (500, 504), they stay, and the last
-    plan stays the last.
+    plan stays the last. A load whose requests have no output length (`avgOutTokens` 0 or never given) counts
+    as missing: it is not stored, and `X-Inferplan-Missing` names its server.
     """
     state, held = request.app.state, held_fleet(request)
     storing = _Storing(held, body, condition)
     text, stages_s = await state.workers.run(request, partial(plan_fleet, state.settings), storing)
     revision = await run_in_threadpool(_keep, held, text, storing)
-    headers = server_timing(stages_s) | {"ETag": held.etag(revision)}
+    unusable = [quote(name, safe="") for name in sorted(storing.unusable)]
+    headers = server_timing(stages_s) | {"ETag": held.etag(revision)} | notice_headers((), missing=unusable)
     return Response(text, media_type=JSON, headers=headers)
 
 
@@ -80,6 +82,8 @@ class _Storing:
     """The servers at that revision."""
     loads: Mapping[str, LoadChange] = field(default_factory=dict)
     """What was given, by server."""
+    unusable: frozenset[str] = frozenset()
+    """Servers whose requests have no output length: their loads count as missing."""
     estimates: Mapping[str, LoadEstimate] = field(default_factory=dict)
     """What is known of the loads."""
 
@@ -90,7 +94,7 @@ class _Storing:
         }
 
         def store(entities: Entities) -> Entities:
-            changed = with_loads(entities, loads)
+            changed, self.unusable = with_loads(entities, loads)
             changed.system()
             return changed
 
@@ -107,11 +111,11 @@ class _Storing:
 
     @property
     def missing(self) -> list[str]:
-        """Servers whose rates were not given."""
+        """Servers whose rates were not given, or cannot be planned for."""
         return [
             name
             for name in self.servers
-            if name not in self.loads or self.loads[name].arrival_rate_rpm is None
+            if name not in self.loads or self.loads[name].arrival_rate_rpm is None or name in self.unusable
         ]
 
     @property
@@ -124,23 +128,34 @@ class _Storing:
         }
 
 
-def with_loads(entities: Entities, loads: Mapping[str, LoadChange]) -> Entities:
-    """Return entities with other loads, by server.
+def with_loads(entities: Entities, loads: Mapping[str, LoadChange]) -> tuple[Entities, frozenset[str]]:
+    """Return entities with other loads, by server, and the servers whose requests have no output length.
+
+    Of these a load that is given is not taken over.
 
     Raises:
         SpecError: a server does not exist, or its load makes no sense.
     """
     servers: dict[str, Server] = dict(entities.servers)
+    unusable: set[str] = set()
     for name, change in loads.items():
         if name not in servers:
             hint = did_you_mean(name, servers) if len(servers) <= MAX_SUGGESTED else ""
             raise BodyError(_place(name), f"server {name!r} does not exist{hint}")
         current = servers[name].current
-        given: dict[str, Any] = change.model_dump(exclude_unset=True, exclude={"replicas"})
+        given: dict[str, Any] = change.model_dump(exclude_none=True, exclude={"replicas"})
         load = _of_body(name, partial(_load, current.load.model_dump() | given))
+        if lacks_answers(load, entities.profiles_of(servers[name].model)):
+            unusable.add(name)
+            load = current.load
         allocation = _running(entities, name, change).model_copy(update={"load": load})
         servers[name] = servers[name].model_copy(update={"current": allocation})
-    return replace(entities, servers=servers)
+    unusable |= {
+        name
+        for name, server in servers.items()
+        if lacks_answers(server.current.load, entities.profiles_of(server.model))
+    }
+    return replace(entities, servers=servers), frozenset(unusable)
 
 
 def _running(entities: Entities, name: str, change: LoadChange) -> AllocationData:

@@ -18,7 +18,7 @@ from rest_server.fleet import Entities
 from rest_server.limits import check_size
 from rest_server.state import HeldFleet
 from rest_server.v1.examples import ENTITIES
-from rest_server.v1.kinds import KINDS, Key, Kind, check_alone
+from rest_server.v1.kinds import KINDS, Key, Kind, check_alone, check_beside
 from rest_server.v1.problems import problems
 from rest_server.v1.requests import JSON, JsonOf, Precondition, RawRoute, precondition
 from rest_server.v1.work import value_of
@@ -89,6 +89,7 @@ def _add_writes(router: APIRouter, kind: Kind) -> None:
         def put(entities: Entities) -> Entities:
             replaced[:] = [key in kind.items(entities)]
             condition.require(present=replaced[0])
+            check_beside(document, entities)
             changed = kind.changed(entities, key, document)
             check_size(changed.spec(), request.app.state.settings)
             return changed

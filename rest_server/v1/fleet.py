@@ -17,7 +17,7 @@ from rest_server.history import Event
 from rest_server.limits import check_size
 from rest_server.v1.entities import Condition, held_fleet
 from rest_server.v1.examples import OTHER_SIDES, SYSTEMS
-from rest_server.v1.kinds import KINDS, check_alone
+from rest_server.v1.kinds import KINDS, check_alone, check_beside
 from rest_server.v1.models import (
     CompareOptions,
     ExplainOptions,
@@ -82,13 +82,14 @@ def import_fleet(
     """
     spec = spec_from_value(value_of(body))
     check_size(spec, request.app.state.settings)
-    _check_items(spec)
+    imported = Entities.of(spec)
+    _check_items(spec, imported)
     held = held_fleet(request)
-    revision, entities = condition.update(held, lambda _: Entities.of(spec), "imported")
+    revision, entities = condition.update(held, lambda _: imported, "imported")
     return Response(_text(entities), media_type=JSON, headers={"ETag": held.etag(revision)})
 
 
-def _check_items(spec: SystemSpec) -> None:
+def _check_items(spec: SystemSpec, imported: Entities) -> None:
     """Check every item as when it is written by itself, and that no name occurs twice."""
     for kind in KINDS:
         seen = set()
@@ -100,6 +101,7 @@ def _check_items(spec: SystemSpec) -> None:
             seen.add(key)
             try:
                 check_alone(item)
+                check_beside(item, imported)
             except SpecError as error:
                 raise SpecError(f"{kind.section}[{i}].{error}") from None
 

@@ -10,7 +10,7 @@ from starlette.convertors import PathConvertor, register_url_convertor
 
 from optimizer.documents import Document
 from optimizer.errors import SpecError
-from optimizer.spec.assumptions import check_load
+from optimizer.spec.assumptions import check_answers, check_load
 from optimizer.spec.schema import Accelerator, Capacity, ModelProfile, Server, ServiceClass
 from rest_server.fleet import Entities
 from rest_server.v1.models import (
@@ -104,6 +104,16 @@ def check_alone(document: Document) -> None:
             if target.model in seen:
                 raise SpecError(f"modelTargets[{i}].model: {target.model!r} occurs twice")
             seen.add(target.model)
+
+
+def check_beside(document: Document, entities: Entities) -> None:
+    """Check what a document says against those others of the fleet that are there.
+
+    Raises:
+        SpecError: the requests of a server have no output length; the text has its path.
+    """
+    if isinstance(document, Server):
+        check_answers(document.current.load, "currentAlloc.load.", entities.profiles_of(document.model))
 
 
 def _named(field: str) -> tuple[Callable[[Entities], Any], Callable[[Entities, Key, Any], Entities]]:

@@ -68,14 +68,15 @@ def system_of(source: bytes | SystemSpec, settings: Settings) -> System:
     """Return the cross-checked system that a body describes, bare or in the reference's wrappers.
 
     Args:
-        source: the body, or the document of a fleet, each part of which is known to be valid.
+        source: the body, or the document of a fleet, each part of which is known to be valid; in a fleet a
+            server whose requests have no output length is idle.
         settings: how large it may be.
 
     Raises:
         SpecError: the document breaks the schema, contradicts itself, or is larger than the service takes.
     """
     if isinstance(source, SystemSpec):
-        return join_parts([Part(source)])
+        return join_parts([Part(source)], idle_without_answers=True)
     return system_from(value_of(source), settings)
 
 
@@ -111,7 +112,7 @@ class RunningFleet:
 
 def plan_fleet(settings: Settings, fleet: RunningFleet) -> tuple[bytes, dict[str, float]]:
     """Return a plan that a running fleet can reach, and the time of each stage [s]."""
-    system, timings = join_parts([Part(fleet.spec)]), Timings()
+    system, timings = system_of(fleet.spec, settings), Timings()
     deadline = Deadline.after(_limit_s(system, settings))
     planner = Planner(deadline, memo_of_process(settings.sizing_memo_rows), timings)
     plan = plan_next(system, fleet.rules, fleet.decisions, fleet.seen, planner)

@@ -337,6 +337,47 @@ def test_a_snapshot_that_is_wrong_anywhere_changes_nothing(
     refused(service.get("/v1/plan"), 404, "no plan")
 
 
+@pytest.mark.parametrize("length", [{"avgOutTokens": 0}, {"avgOutTokens": 0.0, "avgInTokens": 9}])
+def test_a_load_without_an_output_length_is_missing_and_named(service: TestClient, length: Json) -> None:
+    fleet(service)
+    before = service.get("/v1/servers/s").json()["currentAlloc"]["load"]
+    loads = {"s": {"arrivalRate": 700} | length, "t": {"arrivalRate": 90}}
+    answer = service.post("/v1/loads", json=loads)
+    assert (answer.status_code, answer.headers["x-inferplan-missing"]) == (200, "s")
+    stored = {
+        item["name"]: item["currentAlloc"]["load"] for item in service.get("/v1/servers").json()["servers"]
+    }
+    assert stored["s"] == before
+    assert stored["t"]["arrivalRate"] == 90
+    assert {pool["arrivalRate"] for pool in answer.json()["allocations"]["t"]} == {90}
+    # A null is not given, so the length stays as it is.
+    answer = service.post("/v1/loads", json={"s": {"arrivalRate": 700, "avgOutTokens": None}})
+    assert (answer.status_code, "x-inferplan-missing" in answer.headers) == (200, False)
+    assert service.get("/v1/servers/s").json()["currentAlloc"]["load"] == before | {"arrivalRate": 700}
+
+
+def test_a_load_that_never_had_an_output_length_is_missing_whoever_wrote_it(service: TestClient) -> None:
+    source = fleet(service)
+    del source["servers"][0]["currentAlloc"]["load"]["avgOutTokens"]
+    refused(
+        service.put("/v1/fleet", json=source), 422, "servers[0].currentAlloc.load.avgOutTokens: 0 or missing"
+    )
+    refused(service.put("/v1/servers/s", json=source["servers"][0]), 422, "currentAlloc.load.avgOutTokens")
+    source["servers"][0]["currentAlloc"]["load"]["arrivalRate"] = 0
+    assert service.put("/v1/servers/s", json=source["servers"][0]).status_code == 200
+    answer = service.post("/v1/loads", json={"s": {"arrivalRate": 700}})
+    assert (answer.status_code, answer.headers["x-inferplan-missing"]) == (200, "s")
+    assert service.get("/v1/servers/s").json()["currentAlloc"]["load"]["arrivalRate"] == 0
+    # On the wire of the reference's family a server without an output length is idle; here it is named.
+    load = {"arrivalRate": 700, "avgInTokens": 16, "avgOutTokens": 0}
+    wire = source["servers"][0] | {"name": "w s", "currentAlloc": {"load": load}}
+    assert service.post("/addServer", json=wire).status_code in {200, 201}
+    answer = service.post("/v1/loads", json={"t": {"arrivalRate": 90}})
+    assert (answer.status_code, answer.headers["x-inferplan-missing"]) == (200, "w%20s")
+    assert answer.json()["allocations"]["w s"] == []
+    assert service.post("/v1/fleet/report?format=json").status_code == 200
+
+
 def test_what_is_wrong_in_a_snapshot_is_named_as_it_stands_in_the_body(service: TestClient) -> None:
     fleet(service)
     for name in ("Premium-llama: x", "a.b[0]", "t 1"):

@@ -1,12 +1,14 @@
 """Loads from a CSV file in place of a document's: what it replaces, and how it is refused."""
 
+import re
 from pathlib import Path
 
 import pytest
-from builders import accelerator, server, system
+from builders import accelerator, document, server, system
 
 from optimizer import SpecError, System, load_system, solve
 from optimizer.cli.main import main
+from optimizer.spec.load_traces import read_load_trace
 from optimizer.spec.loads import with_loads
 
 
@@ -83,6 +85,45 @@ def test_rows_end_as_on_any_machine(end: str, fleet: System, tmp_path: Path) -> 
 def test_a_load_of_zero_makes_a_server_idle(fleet: System, tmp_path: Path) -> None:
     changed = with_loads(fleet, write(tmp_path, "server,arrivalRate\na,0\n"))
     assert solve(changed).allocations["a"] == ()
+
+
+# --- requests without an output length ---------------------------------------------------------------------
+
+
+NO_ANSWERS = "avgOutTokens: 0 or missing, but 60 requests/min arrive; give the mean output length"
+
+
+@pytest.mark.parametrize("load", [{"arrivalRate": 60}, {"arrivalRate": "1/s", "avgOutTokens": 0}])
+def test_requests_without_an_output_length_are_a_fault(load: dict[str, object]) -> None:
+    source = document([server("a"), server("b")], [accelerator("A")])
+    source["servers"][1]["currentAlloc"]["load"] = load
+    with pytest.raises(SpecError) as caught:
+        load_system(source)
+    assert str(caught.value).startswith(f"servers[1].currentAlloc.load.{NO_ANSWERS}")
+
+
+def test_requests_without_a_prompt_and_servers_without_requests_are_none() -> None:
+    source = document([server("a"), server("b")], [accelerator("A")])
+    source["servers"][0]["currentAlloc"]["load"] = {"arrivalRate": 60, "avgInTokens": 0, "avgOutTokens": 9}
+    source["servers"][1]["currentAlloc"]["load"] = {"arrivalRate": 0, "avgInTokens": 5, "avgOutTokens": 0}
+    plan = solve(load_system(source))
+    assert (len(plan.allocations["a"]), plan.allocations["b"]) == (1, ())
+
+
+def test_a_row_that_brings_requests_without_an_output_length_is_refused(tmp_path: Path) -> None:
+    source = document([server("a"), server("b", 0.0)], [accelerator("A")])
+    del source["servers"][1]["currentAlloc"]["load"]["avgOutTokens"]
+    fleet = load_system(source)
+    path = write(tmp_path, "server,arrivalRate\na,1\nb,60\n")
+    with pytest.raises(SpecError, match=re.escape(f"{path}:3: {NO_ANSWERS}")):
+        with_loads(fleet, path)
+    with pytest.raises(SpecError, match=re.escape(f"servers.b.load.{NO_ANSWERS}")):
+        fleet.with_load("b", arrival_rate_rpm=60)
+    text = "time,server,arrivalRate\n0,b,0\n60,b,60\n"
+    with pytest.raises(SpecError, match=re.escape(f"{path}:3: {NO_ANSWERS}")):
+        read_load_trace(fleet, write(tmp_path, text))
+    both = with_loads(fleet, write(tmp_path, "server,arrivalRate,avgOutTokens\nb,60,64\n"))
+    assert load_of(both, "b") == (60, 16, 64)
 
 
 def test_a_header_alone_changes_nothing(fleet: System, tmp_path: Path) -> None:
