@@ -1,10 +1,13 @@
 """Work on several items at once, in the one place that knows how many threads there may be."""
 
+import math
 import multiprocessing
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
 MAX_THREADS = 8
@@ -13,9 +16,44 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
+def core_count() -> int:
+    """Return the number of cores that this process may use: by its CPU affinity and its cgroup's quota."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, math.ceil(min(allowed, cgroup_quota())))
+
+
+@cache
+def cgroup_quota(root: Path = Path("/")) -> float:
+    """Return the least CPU quota of this process's cgroups (v1 or v2) in cores, infinity without one."""
+    quotas = [math.inf]
+    for line in _lines(root / "proc/self/cgroup"):
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        mount = root / "sys/fs/cgroup" / ("" if not controllers else "cpu")
+        groups = (PurePosixPath(path), *PurePosixPath(path).parents)
+        quotas += [_quota(mount / str(group).lstrip("/")) for group in groups]
+    return min(quotas)
+
+
+def _quota(group: Path) -> float:
+    """Return the CPU quota of one cgroup in cores, infinity without one."""
+    found = " ".join(_lines(group / "cpu.max")).split()
+    found = found or [*_lines(group / "cpu.cfs_quota_us"), *_lines(group / "cpu.cfs_period_us")]
+    limited = len(found) == 2 and all(part.isdecimal() and int(part) for part in found)  # else "max", or -1
+    return int(found[0]) / int(found[1]) if limited else math.inf
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text("ascii").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return []
+
+
 def thread_count() -> int:
     """Return how many threads work at once."""
-    return min(os.cpu_count() or 1, MAX_THREADS)
+    return min(core_count(), MAX_THREADS)
 
 
 def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:

@@ -13,13 +13,10 @@ from pydantic import AliasChoices, Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from optimizer.errors import SpecError
+from optimizer.parallel import core_count
 
 PREFIX = "INFERPLAN_"
 _Count = Annotated[int, Field(ge=1, le=1_000_000)]
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _workers() -> int:
@@ -27,12 +24,12 @@ def _workers() -> int:
 
     With the one more no core idles while an answer and the next request change hands.
     """
-    return 1 + _cores()
+    return 1 + core_count()
 
 
 def _study_workers() -> int:
     """Return one place for studies for every two cores, so that they leave some to small requests."""
-    return max(1, _cores() // 2)
+    return max(1, core_count() // 2)
 
 
 class Settings(BaseSettings):

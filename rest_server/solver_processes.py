@@ -49,7 +49,7 @@ failed comes the next [s]."""
 START_S = 30.0
 """How long a process may take to answer for the first time [s]."""
 _PLAIN = (bytes, str, int, float, bool, type(None), BaseModel)
-_LOST = (CancelledError, OSError, EOFError, RuntimeError)
+_LOST = (CancelledError, OSError, EOFError, BrokenProcessPool)
 """What pebble raises, or sets in a future, where a process has died or cannot be started."""
 
 
@@ -242,7 +242,7 @@ class _Process:
         self.end()
         pool = ProcessPool(1, initializer=_prepare, context=_context())
         try:
-            _awaited(pool.schedule(os.getpid), pool, START_S)
+            _awaited(_scheduled(pool, os.getpid), pool, START_S)
         except _LOST as error:
             problem = " ".join(str(error.__cause__ or error).split()) or type(error).__name__
             logging.getLogger(SERVICE).warning("a solver process could not be started: %s", problem)
@@ -256,7 +256,7 @@ class _Process:
         pool = self._pool
         assert pool is not None
         try:
-            future = pool.schedule(_answered, (message,))
+            future = _scheduled(pool, _answered, message)
             job.sent_as(future)
             answer: bytes = _awaited(future, pool)
         except _LOST:
@@ -274,6 +274,18 @@ class _Process:
 def _end(pool: ProcessPool) -> None:
     pool.stop()
     pool.join()
+
+
+def _scheduled(pool: ProcessPool, work: Callable[..., Any], *arguments: object) -> ProcessFuture[Any]:
+    """Return the future of some work.
+
+    Raises:
+        BrokenProcessPool: the pool has ended, or its threads cannot be started.
+    """
+    try:
+        return pool.schedule(work, arguments)
+    except RuntimeError as error:
+        raise BrokenProcessPool(str(error)) from error
 
 
 def _awaited(future: ProcessFuture[Any], pool: ProcessPool, timeout_s: float | None = None) -> Any:
@@ -324,11 +336,12 @@ def _end_with_the_service() -> None:
 
 
 def _answered(work: bytes) -> bytes:
-    answer: tuple[bool, Any]
+    problem: Exception
     try:
-        answer = True, pickle.loads(work)()  # noqa: S301  the service wrote it
+        result = pickle.loads(work)()  # noqa: S301  the service wrote it
+        return pickle.dumps((True, result), pickle.HIGHEST_PROTOCOL)
     except (InferplanError, HTTPException) as error:
-        answer = False, error
+        problem = error
     except Exception:  # noqa: BLE001  a fault of ours ends the request, not the process, and the service logs it
-        answer = False, RuntimeError(f"in the solver's process:\n{traceback.format_exc()}")
-    return pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
+        problem = RuntimeError(f"in the solver's process:\n{traceback.format_exc()}")
+    return pickle.dumps((False, problem), pickle.HIGHEST_PROTOCOL)

@@ -105,4 +105,5 @@ def _options(rng: random.Random) -> dict[str, Any]:
         "delayedBestEffort": rng.random() < 0.3,
         "batchSizing": rng.choice(["profile", "profile", "optimal"]),
         "gap": rng.choice([None, None, None, 0.0, 0.01]),
+        "timeLimit": 600,  # on a machine that is busy with other work, too
     }

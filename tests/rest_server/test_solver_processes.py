@@ -65,6 +65,21 @@ def test_a_fault_of_the_service_ends_the_request_and_not_the_process(processes: 
     assert pid_of(processes) == before
 
 
+def nested(depth: int) -> list[object]:
+    """Return a list in a list and so on, too deep for pickle."""
+    found: list[object] = []
+    for _ in range(depth):
+        found = [found]
+    return found
+
+
+def test_a_result_that_cannot_be_sent_is_a_fault_and_no_death(processes: SolverProcesses) -> None:
+    before = pid_of(processes)
+    with pytest.raises(RuntimeError, match=r"(?s)in the solver's process:.*RecursionError"):
+        processes.run(Job(partial(nested, 100_000)))
+    assert pid_of(processes) == before
+
+
 def test_work_that_was_given_up_before_its_turn_is_not_begun(
     processes: SolverProcesses, tmp_path: Path
 ) -> None:

@@ -10,9 +10,10 @@ from functools import lru_cache
 import numpy as np
 
 from optimizer.arrays import FloatArray, frozen
+from optimizer.parallel import thread_count
 from optimizer.simulation.arrivals import arrival_times_ms
 from optimizer.simulation.batches import BatchServer
-from optimizer.simulation.lines import Line
+from optimizer.simulation.lines import Line, Station
 
 RUNS = 4
 """Runs that the figures are taken over."""
@@ -21,6 +22,8 @@ REQUESTS = 1_000_000
 LEFT_OUT = 0.05
 """Share of a run that is not counted, at its beginning and again at its end."""
 SEED = 1
+REMEMBERED = RUNS * thread_count()
+"""Runs whose times are remembered: those of one server for each thread, 8 MB each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,8 @@ def sampled(line: Line, rate: float, cv: float) -> Sampled:
     counted = slice(int(REQUESTS * LEFT_OUT), int(REQUESTS * (1 - LEFT_OUT)))
     for run in range(RUNS):
         come_ms = _unit_arrivals(cv, run) / rate
-        busy, batch, count = run_line(line, come_ms, _stage_times(line, run), start_ms, last_ms)
+        stages_ms = _stage_times(line.stations, run)
+        busy, batch, count = run_line(line, come_ms, stages_ms, start_ms, last_ms)
         served = ~np.isnan(last_ms[counted])
         waits.append((start_ms[counted] - come_ms[counted])[served])
         services.append((last_ms[counted] - start_ms[counted])[served])
@@ -91,17 +95,17 @@ def sampled(line: Line, rate: float, cv: float) -> Sampled:
     )
 
 
-@lru_cache(maxsize=RUNS)
+@lru_cache(maxsize=REMEMBERED)
 def _unit_arrivals(cv: float, run: int) -> FloatArray:
     """Return arrivals at a rate of one, the same every time."""
     rng = np.random.default_rng(np.random.SeedSequence(SEED, spawn_key=(run,)))
     return frozen(arrival_times_ms(1000.0, REQUESTS, rng, cv))
 
 
-@lru_cache(maxsize=RUNS)
-def _stage_times(line: Line, run: int) -> FloatArray:
-    """Return how long requests are served at the stages of a line, the same every time."""
+@lru_cache(maxsize=REMEMBERED)
+def _stage_times(stations: tuple[Station, ...], run: int) -> FloatArray:
+    """Return how long requests are served at some stages, the same every time."""
     from optimizer.simulation.machine.passing import stage_times_ms
 
-    rng = np.random.default_rng(np.random.SeedSequence(SEED, spawn_key=(run, len(line.stations))))
-    return frozen(stage_times_ms(line.stations, REQUESTS, rng))
+    rng = np.random.default_rng(np.random.SeedSequence(SEED, spawn_key=(run, len(stations))))
+    return frozen(stage_times_ms(stations, REQUESTS, rng))

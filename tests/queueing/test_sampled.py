@@ -1,0 +1,53 @@
+"""Simulated batch servers: what they draw is drawn once, also for several at a time."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from optimizer.parallel import thread_count
+from optimizer.queueing.bulk import sampled as module
+from optimizer.queueing.bulk.sampled import sampled
+from optimizer.simulation.batches import BatchServer
+from optimizer.simulation.lines import Line, Station
+
+CACHES = (module._unit_arrivals, module._stage_times)
+
+
+@pytest.fixture
+def few_requests(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Simulate 20,000 requests, and remember nothing of it."""
+    monkeypatch.setattr(module, "REQUESTS", 20_000)
+    for cache in CACHES:
+        cache.cache_clear()
+    yield
+    for cache in CACHES:
+        cache.cache_clear()
+
+
+def line(stage_ms: float, size: int = 4) -> Line:
+    stage = Station(before=True, mean_ms=stage_ms, cv=1.0, workers=4)
+    return Line(BatchServer(size, 0.0, 10.0, 1.0), (stage,))
+
+
+@pytest.mark.skipif(thread_count() < 2, reason="one core works on one server at a time")
+@pytest.mark.usefixtures("few_requests")
+def test_two_servers_in_two_threads_draw_their_times_once() -> None:
+    turn = threading.Barrier(2)
+
+    def sized(one: int) -> None:
+        for rate in (0.1, 0.15, 0.2):
+            turn.wait(30)
+            sampled(line(5.0 + one), rate, 0.5 + one)
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(sized, range(2)))
+    assert [cache.cache_info().misses for cache in CACHES] == [2 * module.RUNS] * 2
+
+
+@pytest.mark.usefixtures("few_requests")
+def test_servers_with_the_same_stages_share_their_times() -> None:
+    for size in (2, 4, 8):
+        sampled(line(5.0, size), 0.1, 0.5)
+    assert [cache.cache_info().misses for cache in CACHES] == [module.RUNS] * 2
