@@ -19,6 +19,7 @@ from optimizer.documents import (
     Quantity,
 )
 from optimizer.errors import AnalysisError
+from optimizer.quantities import precise
 from optimizer.queueing.bulk.limits import line_problem, server_problem
 from optimizer.queueing.bulk.model import BulkPerformance, BulkQueues
 from optimizer.queueing.measures import LOSS, Measure
@@ -209,8 +210,8 @@ def analyze_batch(row: BatchRow) -> BatchAnswer | NoLongRun:
         return NoLongRun(
             offered_rps=row.rate_rps,
             stable_rate_rps=stable_rps,
-            message=f"no steady state: the rate {row.rate_rps:g} requests/s exceeds the largest stable rate "
-            f"{stable_rps:.6g}",
+            message=f"no steady state: the rate {precise(row.rate_rps)} requests/s exceeds the largest "
+            f"stable rate {precise(stable_rps)}",
         )
     return BatchAnswer.model_validate(_figures(row, queues, row.rate_rps))
 
@@ -226,7 +227,7 @@ def size_batch(row: BatchRow) -> BatchSizing:
     found = largest_rate(queues, targets)
     if not found.attainable[0]:
         missed = [
-            f"the best {measure.label} is {measure.text(best, '.4g')}, target {measure.text(limit)}"
+            f"the best {measure.label} is {measure.text(best, 4)}, target {measure.text(limit)}"
             for measure, best, limit in zip(
                 targets.measures, found.least[:, 0], targets.limits[:, 0], strict=True
             )

@@ -12,6 +12,7 @@ import numpy as np
 
 from optimizer.candidates import find_candidates
 from optimizer.errors import SpecError
+from optimizer.quantities import counted
 from optimizer.spec.system import System, load_system
 
 _MULTIPLES = (1, 2, 4, 8)
@@ -50,7 +51,8 @@ def generate_document(
     """
     if servers < 1 or accelerators < 1 or not 1 <= types <= accelerators:
         raise SpecError(
-            f"generate: {servers} servers, {accelerators} accelerators of {types} types; "
+            f"generate: {counted(servers, 'server')}, {counted(accelerators, 'accelerator')} of "
+            f"{counted(types, 'type')}; "
             "each must be at least 1, and the types at most as many as the accelerators"
         )
     if not 0 < tightness < float("inf"):

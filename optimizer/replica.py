@@ -23,6 +23,7 @@ from optimizer.documents import (
     Tokens,
 )
 from optimizer.errors import AnalysisError
+from optimizer.quantities import counted
 from optimizer.queueing.measures import LATENCIES, LOSS, LatencyName, Measure
 from optimizer.queueing.performance import (
     QUEUE_TO_BATCH_RATIO,
@@ -207,7 +208,7 @@ def analyze_replicas(replicas: Sequence[Replica], rates_rps: Sequence[float]) ->
     """
     if len(rates_rps) != len(replicas):
         raise AnalysisError(
-            f"rates: {len(rates_rps)} for {len(replicas)} replicas; give one rate for each replica"
+            f"rates: {len(rates_rps)} for {counted(len(replicas), 'replica')}; give one rate for each replica"
         )
     for rate in rates_rps:
         if not np.isfinite(rate) or rate <= 0:
@@ -232,7 +233,8 @@ def size_replicas(
     """
     if len(targets) != len(replicas):
         raise AnalysisError(
-            f"targets: {len(targets)} for {len(replicas)} replicas; give one entry for each replica"
+            f"targets: {len(targets)} for {counted(len(replicas), 'replica')}; give one entry for "
+            "each replica"
         )
     answers: list[ReplicaSizing | AnalysisError] = [AnalysisError("not sized")] * len(replicas)
     for rows, queues in _queues(replicas):
@@ -268,7 +270,7 @@ def _targets(wanted: Sequence[LatencyTargets]) -> Targets:
 def _unattainable(targets: Targets, least: FloatArray) -> AnalysisError:
     limits = targets.limits[:, 0]
     missed = [
-        f"the best {measure.label} at batch 1 is {measure.text(best, '.4g')}, target {measure.text(limit)}"
+        f"the best {measure.label} at batch 1 is {measure.text(best, 4)}, target {measure.text(limit)}"
         for measure, best, limit in sorted(
             zip(targets.measures, least, limits, strict=True), key=lambda item: item[0].metric, reverse=True
         )

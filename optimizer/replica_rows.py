@@ -17,6 +17,7 @@ from optimizer.batch_rows import (
 )
 from optimizer.compat.queue_service import QueueAnswer, QueueProblem, analyze_problem, size_problem
 from optimizer.documents import Coefficient, Count, Document, PositiveCount, Quantity, SignedQuantity
+from optimizer.quantities import precise
 from optimizer.queueing.measures import LATENCIES
 from optimizer.queueing.table import REFERENCE, QueueModelName
 from optimizer.replica import Percentiles, Replica, ReplicaPerformance, analyze_replicas
@@ -203,8 +204,8 @@ def analyze_row(row: Row) -> QueueAnswer | NoSteadyState | BatchAnswer | NoLongR
         return NoSteadyState(
             offered_rps=row.rate_rps,
             stable_rate_rps=found.stable_rate_rps,
-            message=f"no steady state: the rate {row.rate_rps:g} requests/s exceeds the largest stable rate "
-            f"{found.stable_rate_rps:.6g}",
+            message=f"no steady state: the rate {precise(row.rate_rps)} requests/s exceeds the largest "
+            f"stable rate {precise(found.stable_rate_rps)}",
         )
     return _answer(found)
 

@@ -29,7 +29,7 @@ class ServiceBusy(InferplanError):  # noqa: N818  the name says what happened
 
     def __init__(self, waiting: int, retry_after_s: int) -> None:
         super().__init__(
-            f"every solver worker is busy and {waiting} requests wait; try again in {retry_after_s} s"
+            f"every solver worker is busy, requests waiting: {waiting:,}; try again in {retry_after_s} s"
         )
         self.retry_after_s = retry_after_s
         """When to try again [s]."""

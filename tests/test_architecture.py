@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("optimizer.errors", "optimizer.arrays", "optimizer.parallel", "optimizer.units"),
+    ("optimizer.errors", "optimizer.arrays", "optimizer.parallel", "optimizer.quantities", "optimizer.units"),
     ("optimizer.cluster", "optimizer.money"),
     ("optimizer.documents",),
     ("optimizer.timing",),

@@ -11,6 +11,7 @@ from enum import IntEnum
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
+from optimizer.quantities import quantity
 from optimizer.spec.provenance import Provenance
 from optimizer.spec.schema import EstimateEnd, Server
 from optimizer.spec.system import System
@@ -258,7 +259,9 @@ class Candidates:
             value=value,
             limit=limit,
             measure=measure,
-            measured=measure.text(value, ".4g"),
+            shown=quantity(value),
+            bound=quantity(limit),
+            measured=measure.text(value, 4),
             target=measure.text(limit),
         )
 
@@ -271,8 +274,8 @@ _DETAILS = {
     Reason.no_work: "the service time of a request is zero; give the profile token times",
     Reason.slo_unattainable: "best {measure.label} at batch 1 is {measured}, target {target}",
     Reason.slo_missed: "{measure.label} at the load per replica is {measured}, target {target}",
-    Reason.window: "window: at {value:,.4g} requests/min a replica waits for its batches too long, "
-    "its targets hold from {limit:,.4g} on",
+    Reason.window: "window: at {shown} requests/min a replica waits for its batches too long, "
+    "its targets hold from {bound} on",
     Reason.simulation_missed: "its targets were missed at every simulated load",
     Reason.replica_limit: "needs {value:,.0f} replicas, the limit is {limit:,.0f}",
 }

@@ -27,6 +27,7 @@ from optimizer.cli.solving import (
     simulated,
     solving_options,
 )
+from optimizer.quantities import counted
 
 if TYPE_CHECKING:
     from optimizer.jobs import Effort, Timings
@@ -193,24 +194,16 @@ def _check(arguments: argparse.Namespace) -> int:
         return 2
     counts = (
         (len(system.servers), "server"),
-        (len(system.service_classes), "service class"),
+        (len(system.service_classes), "service class", "service classes"),
         (len({model for model, _ in system.profiles}), "model"),
         (len(system.profiles), "profile"),
         (len(system.accelerators), "accelerator"),
-        (len(system.capacity), "capacity"),
+        (len(system.capacity), "capacity", "capacities"),
     )
-    print(f"{arguments.path}: valid: " + ", ".join(_plural(number, noun) for number, noun in counts))
+    print(f"{arguments.path}: valid: " + ", ".join(counted(*count) for count in counts))
     if not found.sized:
         tell("inferplan: note: too many servers and accelerators to size here; run 'inferplan candidates'")
     return 0
-
-
-def _plural(number: int, noun: str) -> str:
-    if number == 1:
-        return f"1 {noun}"
-    return f"{number} " + (
-        noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("s") else "s")
-    )
 
 
 def _add_candidates(parser: argparse.ArgumentParser) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from optimizer.cli import batch_servers, replica_flags
 from optimizer.cli.command import Command, print_json, quantity, show_tables, tell
 from optimizer.cli.solving import announced
+from optimizer.quantities import precise
 from optimizer.units import MILLISECONDS, REQUESTS_PER_SECOND
 
 if TYPE_CHECKING:
@@ -91,8 +92,9 @@ def _analyze(arguments: argparse.Namespace) -> int | None:
         show_tables(performance_tables(found, simulated), arguments)
     if found.offered_rps > found.stable_rate_rps:
         tell(
-            f"inferplan: note: rate {found.offered_rps:g} requests/s exceeds the stable maximum "
-            f"{found.stable_rate_rps:g}; {found.loss:.1%} is lost, and the latencies are those of the rest"
+            f"inferplan: note: rate {precise(found.offered_rps)} requests/s exceeds the stable maximum "
+            f"{precise(found.stable_rate_rps)}; {found.loss:.1%} is lost, and the latencies are those "
+            "of the rest"
         )
     return None
 

@@ -15,6 +15,7 @@ from optimizer.fitting.replay import MANY_REQUESTS, Figures, Replay
 from optimizer.fitting.runs import BenchmarkRun, shape_name, shapes_of
 from optimizer.fitting.separation import solve_what_is_seen
 from optimizer.fitting.server import ServerSettings
+from optimizer.quantities import be, counted
 from optimizer.spec.provenance import FitErrors, Provenance, domain_of
 from optimizer.timing import PerfParms
 
@@ -133,19 +134,19 @@ def _is_usable(run: BenchmarkRun) -> bool:
 
 
 def _unusable_notes(count: int) -> list[str]:
-    return [f"{count} runs have neither a TTFT nor an ITL and were left out"] if count else []
+    return [f"runs left out, as they have neither a TTFT nor an ITL: {count:,}"] if count else []
 
 
 def _check_enough(runs: Sequence[BenchmarkRun], left_out: int) -> None:
     timed = [run for run in runs if run.measured.itl_ms is not None]
     if not timed:
-        hint = f" ({left_out} runs have no times)" if left_out else ""
+        hint = f" (runs without times: {left_out:,})" if left_out else ""
         raise FitError(f"no run has a measured ITL{hint}; give reports with times, or the column itl_ms")
     figures = sum((run.measured.itl_ms is not None) + (run.measured.ttft_ms is not None) for run in runs)
     if figures < LEAST_FIGURES:
         raise FitError(
-            f"{figures} measured times are too few to fit anything; measure {LEAST_FIGURES} or more: "
-            "one request at a time, and several rates"
+            f"{counted(figures, 'measured time')} {be(figures)} too few to fit anything; measure "
+            f"{LEAST_FIGURES} or more: one request at a time, and several rates"
         )
 
 
@@ -174,7 +175,9 @@ def _shape_warnings(runs: Sequence[BenchmarkRun]) -> list[str]:
     else:
         for i, what in enumerate(("prompt", "answer")):
             if len({shape[i] for shape in shapes}) == 1:
-                found.append(f"one {what} length only, {shapes[0][i]} tokens: other {what}s are not known")
+                found.append(
+                    f"one {what} length only, {counted(shapes[0][i], 'token')}: other {what}s are not known"
+                )
     if not any(run.is_alone for run in runs):
         found.append("no run with one request at a time: α and the client's offset rest on the lowest rates")
     return found

@@ -12,6 +12,7 @@ from optimizer.fitting.profile import FittedProfile
 from optimizer.fitting.replay import MANY_REQUESTS, PERCENTILES, Figures, Replay
 from optimizer.fitting.runs import Arrivals, BenchmarkRun, Measured
 from optimizer.parallel import in_threads
+from optimizer.quantities import precise, quantity
 from optimizer.replica import Percentiles, Replica, analyze_replicas
 from optimizer.simulation.law import IterationCoefficients
 from optimizer.timing import PerfParms
@@ -109,8 +110,8 @@ def _steady(profile: FittedProfile, run: BenchmarkRun) -> Predicted:
     found = analyze_replicas([replica], [run.rate_rps])[0]
     if run.rate_rps > found.stable_rate_rps:
         text = (
-            f"no steady state: {run.rate_rps:g} requests/s exceed the largest stable rate "
-            f"{found.stable_rate_rps:.4g}; give a duration_s, or a lower rate"
+            f"no steady state: {precise(run.rate_rps)} requests/s exceed the largest stable rate "
+            f"{quantity(found.stable_rate_rps)}; give a duration_s, or a lower rate"
         )
         return Predicted(source=run.source, kind="steady", message=text)
     assert found.ttft_percentiles is not None

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from optimizer.errors import SpecError
 from optimizer.plan.document import Plan, Pool
+from optimizer.quantities import precise
 from optimizer.spec.files import is_plan, json_value, part_of, read_text, text_of
 from optimizer.spec.messages import validated
 from optimizer.spec.samples import sample_or_path
@@ -60,7 +61,9 @@ def plan_from_value(raw: object, source: str = "") -> Plan:
     cost = math.fsum(pool.cost_cents_per_h for pools in plan.allocations.values() for pool in pools)
     said = plan.total_cost_cents_per_h
     if not math.isclose(cost, said, rel_tol=COST_TOLERANCE, abs_tol=COST_TOLERANCE):
-        raise SpecError(f"{prefix}totalCost: {said:g} is not what the allocations cost, {cost:g}")
+        raise SpecError(
+            f"{prefix}totalCost: {precise(said)} is not what the allocations cost, {precise(cost)}"
+        )
     return plan
 
 
@@ -75,5 +78,6 @@ def _check_pool(pool: Pool, place: str) -> None:
         value = getattr(pool, name)
         if isinstance(value, float) and not 0 <= value <= MAX_FIGURE:
             raise SpecError(
-                f"{place}.{field.alias or name}: must be at least 0 and at most {MAX_FIGURE:g}, not {value:g}"
+                f"{place}.{field.alias or name}: must be at least 0 and at most "
+                f"{precise(MAX_FIGURE)}, not {precise(value)}"
             )

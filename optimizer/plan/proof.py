@@ -13,6 +13,7 @@ from pydantic import Field
 from optimizer.candidates import Candidates, find_candidates
 from optimizer.documents import Document
 from optimizer.plan.document import Plan
+from optimizer.quantities import precise, quantity
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.levels import VALUE
 from optimizer.solvers.patterns.proofs import Multipliers, Provable
@@ -117,18 +118,25 @@ def check_proof(plan: Plan, system: System, proof: Proof) -> tuple[list[str], li
         if said.bound is None:
             continue
         if level.name not in wanted or level.name not in proofs:
-            open_points.append(f"{level.name}: no multipliers; the bound {said.bound:g} is the solver's word")
+            open_points.append(
+                f"{level.name}: no multipliers; the bound {precise(said.bound)} is the solver's word"
+            )
             continue
         item = proofs[level.name]
         proved = provable.bound(level, _multipliers(item, candidates))
         if item.bound > proved + TOLERANCE * max(1.0, abs(proved)):
-            wrong.append(f"{level.name}: the multipliers prove {proved:.9g}, not {item.bound:.9g}")
+            wrong.append(
+                f"{level.name}: the multipliers prove {quantity(proved, 9)}, not {quantity(item.bound, 9)}"
+            )
         elif item.bound > said.value + TOLERANCE * max(1.0, abs(said.value)):
-            wrong.append(f"{level.name}: {item.bound:.9g} is proved, but the plan has {said.value:.9g}")
+            wrong.append(
+                f"{level.name}: {quantity(item.bound, 9)} is proved, but the plan has "
+                f"{quantity(said.value, 9)}"
+            )
         elif said.bound > item.bound + TOLERANCE * max(1.0, abs(item.bound)):
             open_points.append(
-                f"{level.name}: the multipliers prove {item.bound:.9g} of the bound {said.bound:.9g}; "
-                "the rest is the solver's word"
+                f"{level.name}: the multipliers prove {quantity(item.bound, 9)} of the bound "
+                f"{quantity(said.bound, 9)}; the rest is the solver's word"
             )
     return wrong, open_points
 
@@ -145,12 +153,12 @@ def _misnamed(plan: Plan, candidates: Candidates, proof: Proof) -> Iterator[str]
             if name not in types:
                 yield f"{item.name}: units.{name}: the system has no such accelerator type"
             elif not 0 <= price < np.inf:
-                yield f"{item.name}: units.{name}: a price must be at least 0, not {price:g}"
+                yield f"{item.name}: units.{name}: a price must be at least 0, not {precise(price)}"
         for name, price in item.levels.items():
             if name not in known:
                 yield f"{item.name}: levels.{name}: the plan has no such level"
             elif not 0 <= price < np.inf:
-                yield f"{item.name}: levels.{name}: a price must be at least 0, not {price:g}"
+                yield f"{item.name}: levels.{name}: a price must be at least 0, not {precise(price)}"
 
 
 def _multipliers(item: LevelProof, candidates: Candidates) -> Multipliers:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from optimizer.candidates import Rejection
+from optimizer.quantities import be, counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +31,23 @@ NO_ACCELERATOR = "no_candidate", "there is no accelerator in the system"
 
 def shortage_reason(found: Shortage) -> tuple[str, str]:
     """Return reason and detail where replicas on some accelerator would serve a server, but do not run."""
-    what, verb = (
-        ("1 replica", "takes") if found.num_replicas == 1 else (f"{found.num_replicas:,} replicas", "take")
+    verb = "takes" if found.num_replicas == 1 else "take"
+    text = (
+        f"{counted(found.num_replicas, 'replica')} on {found.accelerator} {verb} "
+        f"{counted(found.units, 'card')} of {found.type}; "
     )
-    text = f"{what} on {found.accelerator} {verb} {found.units:,} cards of {found.type}; "
     if found.units <= found.left and found.excluded:
-        return "blocked", text + f"{found.left:,} are left, but it cannot be moved there without stopping"
+        left = f"{found.left:,} {be(found.left)} left"
+        return "blocked", f"{text}{left}, but it cannot be moved there without stopping"
     if found.units <= found.left:
-        return "solver_stopped", text + f"{found.left:,} are left, but the solver stopped before it used them"
+        left = f"{found.left:,} {be(found.left)} left"
+        return (
+            "solver_stopped",
+            f"{text}{left}, but the solver stopped before it used {'it' if found.left == 1 else 'them'}",
+        )
     if not found.is_listed:
         return "capacity", text + f"{found.type} is not listed in count, so there are none"
-    return "capacity", text + f"{found.left:,} of {found.limit:,} are left"
+    return "capacity", text + f"{found.left:,} of {found.limit:,} {be(found.left)} left"
 
 
 def rejection_reason(nearest: Rejection, labels: set[str], accelerators: int) -> tuple[str, str]:

@@ -19,6 +19,7 @@ from optimizer.profiles.intervals import Estimated, Spread, spread_of_times, tok
 from optimizer.profiles.iterations import Iterations
 from optimizer.profiles.memory import GIB, Memory
 from optimizer.profiles.model_config import read_model_config
+from optimizer.quantities import counted
 
 NODE = 8
 """Devices of the usual node: links between nodes are slower."""
@@ -267,7 +268,8 @@ def _warnings(estimate: Estimate) -> Iterator[str]:
     if tp > NODE and not accelerator.name.startswith("GB"):
         yield f"tp {tp} is more than a node of {NODE}; slower links between nodes are not counted"
     if model.heads % tp:
-        yield f"{model.heads} heads do not divide by tp {tp}; most engines refuse that"
+        heads = counted(model.heads, "attention head")
+        yield f"{heads} cannot be divided by tp {tp}; most engines refuse that"
     if form.name != "bf16" and _rate(estimate, form.routed) <= _rate(estimate, "bf16"):
         yield f"{accelerator.name} gains nothing from computing in {form.name}; counted at the 16-bit rate"
     if deployment.request_tokens > model.context:

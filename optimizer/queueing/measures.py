@@ -2,6 +2,8 @@
 
 from typing import Literal, NamedTuple
 
+from optimizer.quantities import quantity
+
 LatencyName = Literal["itl", "ttft", "e2e"]
 MetricName = Literal["itl", "ttft", "e2e", "missed", "loss"]
 
@@ -48,10 +50,10 @@ class Measure(NamedTuple):
         """The statistic as people write it: mean, p95."""
         return "mean" if self.percentile is None else f"p{self.percentile:g}"
 
-    def text(self, value: float, digits: str = "g") -> str:
-        """Return a value of the measure with its unit."""
+    def text(self, value: float, digits: int = 6) -> str:
+        """Return a value of the measure to so many digits, with its unit."""
         metric = METRICS[self.metric]
-        return f"{value * metric.scale:{digits}} {metric.unit}"
+        return f"{quantity(value * metric.scale, digits)} {metric.unit}"
 
 
 LOSS = Measure("loss")

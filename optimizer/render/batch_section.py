@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
+from optimizer.quantities import percent, quantity
 from optimizer.queueing.measures import Measure
 from optimizer.queueing.targets import target_share
 from optimizer.render.batch_columns import is_of_latency, percentiles_of
 from optimizer.render.estimates import marked
 from optimizer.render.section import Column, Section
 from optimizer.render.target_words import figure_text
-from optimizer.studies.figures.document import plain
 from optimizer.studies.reports.overview import PoolRow
 
 NOTHING = "–"
@@ -49,7 +49,7 @@ def _row(pool: PoolRow, measures: Sequence[Measure]) -> tuple[str, ...]:
         pool.server,
         marked(pool.accelerator, pool.estimated),
         pool.batch_trigger or NOTHING,
-        NOTHING if pool.batch_window_ms is None else plain(pool.batch_window_ms),
+        NOTHING if pool.batch_window_ms is None else quantity(pool.batch_window_ms),
         NOTHING if pool.mean_batch is None else f"{pool.mean_batch:,.1f}",
         f"{pool.wait_ms:,.0f}",
         *(cell for measure in measures for cell in _figure(pool, measure)),
@@ -65,9 +65,9 @@ def _figure(pool: PoolRow, measure: Measure) -> tuple[str, str, str]:
         return value, "none", NOTHING
     share = target_share(found.value, found.limit)
     margin = NOTHING if share is None else f"{1 - share:.0%}"
-    return f"{found.value:,.0f}", f"{found.limit:,.5g}", margin
+    return f"{found.value:,.0f}", quantity(found.limit, 5), margin
 
 
 def rejected_text(share: float) -> str:
     """Return a share of requests in percent; small ones in full."""
-    return "0" if share < 1e-6 else f"{share:.2g}" if share < 1e-4 else f"{share:.2%}"
+    return "0" if share < 1e-6 else percent(share)

@@ -8,19 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from optimizer.money import CENTS
-from optimizer.studies.figures.document import share_text
+from optimizer.quantities import percent, quantity, share_text, significant
 
 NOTHING = "-"
-
-
-def percent(share: float) -> str:
-    """Return a share in hundredths of a percent, and a smaller one in full."""
-    return f"{share:.2g}" if share < 1e-4 and share else f"{share:.2%}"
-
-
-def quantity(value: float) -> str:
-    """Return a rate or a length with four digits, and large ones in full."""
-    return format(value, ",.0f" if value >= 1000 else ".4g")
 
 
 class Column(NamedTuple):
@@ -74,13 +64,13 @@ ALLOCATIONS = (
     Column("replicas", form=",d"),
     Column("cards", form=",d", none="0"),
     Column("batch", form="d", rank=5),
-    Column("load", RPM, ",.4g", rank=4),
+    Column("load", RPM, quantity, rank=4),
     Column("lost", form=percent, rank=4, none=""),
-    Column("capacity", RPM, ",.4g", rank=8),
+    Column("capacity", RPM, quantity, rank=8),
     Column("ITL", "ms", ",.1f", rank=2),
-    Column("ITL target", "ms", "g", rank=7, none="none"),
+    Column("ITL target", "ms", significant(6), rank=7, none="none"),
     Column("TTFT", "ms", ",.0f", rank=1),
-    Column("TTFT target", "ms", "g", rank=7, none="none"),
+    Column("TTFT target", "ms", significant(6), rank=7, none="none"),
     words("targets", rank=1)._replace(none=""),
     Column("util", form=".0%", rank=9),
     Column("cost", CENTS, ",.2f"),
@@ -115,7 +105,7 @@ CANDIDATES = (
     Column("cards", form=",d"),
     name("type", rank=5),
     Column("batch", form="d", rank=3),
-    Column("rate per replica", RPM, ",.4g", rank=4),
+    Column("rate per replica", RPM, quantity, rank=4),
     Column("ITL", "ms", ",.1f", rank=2),
     Column("TTFT", "ms", ",.0f", rank=1),
     Column("cost", CENTS, ",.2f"),
@@ -123,7 +113,7 @@ CANDIDATES = (
 )
 REJECTED = (name("server"), name("accelerator"), name("reason", rank=1), words("detail"))
 FIGURES = (words("figure"), Column("value"), words("unit"))
-RATES = (words("by"), Column("rate", "req/s", ".7g"), Column("rate", RPM, ".7g"))
+RATES = (words("by"), Column("rate", "req/s", significant(7)), Column("rate", RPM, significant(7)))
 
 
 def bench_columns(stages: tuple[str, ...]) -> tuple[Column, ...]:
@@ -149,7 +139,7 @@ def simulated_pools(latencies: Sequence[tuple[str, int]]) -> tuple[Column, ...]:
         name("server"),
         name("accelerator"),
         Column("replicas", form=",d", rank=5),
-        Column("rate of each", "req/s", ",.3g", rank=6),
+        Column("rate of each", "req/s", significant(3), rank=6),
         *(column for i, (label, digits) in enumerate(latencies) for column in _simulated(label, digits, i)),
         Column("within targets", form=".1%"),
         Column("verdict", kind="words"),
@@ -173,7 +163,7 @@ SIMULATED_MISSES = (
     name("server"),
     name("accelerator", rank=1),
     words("target"),
-    Column("limit", form="g"),
+    Column("limit", form=significant(6)),
     Column("simulated"),
     Column("over", form="+.1%", none=""),
     words("verdict"),
@@ -182,9 +172,9 @@ SIMULATED_MISSES = (
 
 SIMULATED_FIGURES = (
     name("figure"),
-    Column("predicted", "ms", ".6g"),
-    Column("simulated", "ms", ".6g"),
-    Column("half-width", "ms", ".3g"),
+    Column("predicted", "ms", significant(6)),
+    Column("simulated", "ms", significant(6)),
+    Column("half-width", "ms", significant(3)),
 )
 
 # --- starting ---------------------------------------------------------------------------------------------
@@ -209,16 +199,16 @@ OFFERS = (
 
 ESTIMATE = (
     words("figure"),
-    Column("estimate", form=".4g"),
-    Column("low", form=".4g"),
-    Column("high", form=".4g", none=""),
+    Column("estimate", form=quantity),
+    Column("low", form=quantity),
+    Column("high", form=quantity, none=""),
     words("unit"),
 )
 ALPHA_BY_BATCH = (
     Column("batch", form=",d"),
-    Column("α", "ms", ".4g"),
-    Column("low", "ms", ".4g"),
-    Column("high", "ms", ".4g"),
+    Column("α", "ms", quantity),
+    Column("low", "ms", quantity),
+    Column("high", "ms", quantity),
 )
 POINTS = (
     Column("row", form="d", rank=1),
@@ -229,7 +219,7 @@ POINTS = (
     Column("estimate"),
     Column("low"),
     Column("high"),
-    Column("measured", form=".6g"),
+    Column("measured", form=significant(6)),
 )
 ACCELERATORS = (
     name("name"),
@@ -338,7 +328,7 @@ OVERVIEW = (
     name("server"),
     name("runs on"),
     words("binding constraint", rank=2),
-    Column("headroom", RPM, ",.4g", rank=3),
+    Column("headroom", RPM, quantity, rank=3),
     Column("headroom share", form=".1%", rank=5),
     name("next-best alternative"),
     Column("would cost", CENTS),
@@ -357,8 +347,8 @@ TARGETS = (
     name("class"),
     name("model"),
     Column("target", kind="name"),
-    Column("limit", "ms", "g"),
-    Column("relaxed", "ms", "g", rank=1),
+    Column("limit", "ms", significant(6)),
+    Column("relaxed", "ms", significant(6), rank=1),
     Column("cost", CENTS),
 )
 OPTIONS = (
@@ -374,8 +364,8 @@ OPTIONS = (
 MISSES = (name("accelerator"), Column("misses by"), name("reason", rank=1), words("detail"))
 FITTED_LAW = (
     name("parameter"),
-    Column("value", form=".4g"),
-    Column("error", form=".2g"),
+    Column("value", form=quantity),
+    Column("error", form=significant(2)),
     Column("relative", form=".0%", rank=1),
     Column("unit", kind="name", rank=2),
 )
@@ -390,11 +380,11 @@ FIT_ERRORS = (
 PREDICTIONS = (
     Column("row", form="d"),
     Column("kind", kind="name", rank=3),
-    Column("TTFT", "ms", ".4g"),
-    Column("p95 TTFT", "ms", ".4g", rank=2),
-    Column("ITL", "ms", ".4g"),
-    Column("p95 ITL", "ms", ".4g", rank=2),
-    Column("throughput", "requests/s", ".4g", rank=1),
+    Column("TTFT", "ms", quantity),
+    Column("p95 TTFT", "ms", quantity, rank=2),
+    Column("ITL", "ms", quantity),
+    Column("p95 ITL", "ms", quantity, rank=2),
+    Column("throughput", "requests/s", quantity, rank=1),
     Column("TTFT off", form="+.1%", none=""),
     Column("ITL off", form="+.1%", none=""),
     Column("throughput off", form="+.1%", rank=1, none=""),

@@ -12,6 +12,7 @@ from optimizer.profiles.estimate import Estimate
 from optimizer.profiles.facts import AcceleratorFacts, ModelFacts
 from optimizer.profiles.parameters import count_parameters
 from optimizer.profiles.points import Row
+from optimizer.quantities import precise, quantity
 from optimizer.render import columns
 from optimizer.render.tables import Paragraph, Said, Table
 
@@ -31,7 +32,7 @@ def _headline(estimate: Estimate) -> Group:
     deployment, form = estimate.deployment, estimate.iterations.format
     title = f"{estimate.model.name} on {deployment.tp} x {estimate.accelerator.name}"
     rest = "" if form.dense == form.routed or not estimate.model.experts else f" experts, {form.dense} rest"
-    lengths = f"{deployment.in_tokens:g} tokens in, {deployment.out_tokens:g} out"
+    lengths = f"{precise(deployment.in_tokens)} tokens in, {precise(deployment.out_tokens)} out"
     return Group(
         Paragraph(title, "bold"),
         Paragraph("estimated, not measured", "yellow"),
@@ -104,7 +105,7 @@ def point_tables(rows: Sequence[Row]) -> Group:
         values: list[Said | None] = [None] * 3
         if row.estimated is not None:
             ends = (row.estimated.value, row.estimated.low, row.estimated.high)
-            values = [Said(f"{int(end):,}" if row.kind == "kv" else f"{end:.4g}", end) for end in ends]
+            values = [Said(f"{int(end):,}" if row.kind == "kv" else quantity(end), end) for end in ends]
         names = (row.given.get("model", "-"), row.given.get("accelerator", "-"), row.given.get("tp", "1"))
         table.add_row(row.number, *names, row.kind, *values, row.measured)
     errors = [f"row {row.number}: {row.error}" for row in rows if row.estimated is None]
@@ -171,5 +172,5 @@ def _shown(value: object) -> Said:
     elif isinstance(value, int):
         text = f"{value:,}"
     else:
-        text = f"{value:g}" if isinstance(value, float) else str(value)
+        text = precise(value) if isinstance(value, float) else str(value)
     return Said(text, text if plain is None else plain)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from optimizer.plan import Plan, Pool
+from optimizer.quantities import counted
 
 MOST_NAMED = 5
 """Profiles, or pools, that are named in a sentence."""
@@ -36,8 +37,8 @@ def _estimated(pools: Sequence[Pool]) -> Iterator[str]:
         count = sum(pool.estimated is not None for pool in pools)
         yield (
             "~ token times are estimated from data sheets, not measured "
-            f"({count:,} of {len(pools):,} pools), at {' and '.join(_ENDS[end] for end in sorted(ends))}; "
-            "measure before you buy"
+            f"({count:,} of {counted(len(pools), 'pool')}), "
+            f"at {' and '.join(_ENDS[end] for end in sorted(ends))}; measure before you buy"
         )
 
 

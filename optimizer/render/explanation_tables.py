@@ -5,6 +5,7 @@ from typing import TypeGuard
 
 from rich.console import Group, RenderableType
 
+from optimizer.quantities import counted, precise, quantity, share_text
 from optimizer.render import columns
 from optimizer.render.estimates import estimates_note
 from optimizer.render.explanation_proof import proof_parts
@@ -31,7 +32,6 @@ from optimizer.studies.explanation.document import (
     TypeExplanation,
     UnitRepair,
 )
-from optimizer.studies.figures.document import share_text
 
 _BY_POLICY = (
     "capacity that the fully served servers leave is given out by the saturation policy, which follows its "
@@ -61,7 +61,7 @@ def _headline(explanation: Explanation) -> Paragraph:
     plan = explanation.plan
     servers = len({*plan.allocations} | {item.server for item in plan.unserved})
     mode = "limited" if any(item.limit is not None for item in plan.capacity) else "unlimited"
-    served = f"{servers - len(plan.unserved)} of {servers} servers served in full"
+    served = f"{servers - len(plan.unserved):,} of {counted(servers, 'server')} served in full"
     stopped = "" if plan.status == "optimal" else ", the solver stopped early"
     gap = f", gap {plan.gap:.2%}" if plan.gap else ""
     return Paragraph(
@@ -197,14 +197,16 @@ def _repair(repair: Repair, money: Money, *, all_answered: bool) -> Iterator[Ren
     units += [("one type", item) for item in repair.of_one_type]
     lines = [f"{title}: {_units(item, money)}" for title, item in units if item is not None]
     lines += [
-        f"one target: {item.service_class}/{item.model} {item.metric.upper()} {item.target_ms:g} -> "
-        f"{item.needed_ms:.10g} ms; the plan then costs {more_text(item.effect, money)}"
+        f"one target: {item.service_class}/{item.model} {item.metric.upper()} {precise(item.target_ms)} -> "
+        f"{quantity(item.needed_ms, 10)} ms; the plan then costs {more_text(item.effect, money)}"
         for item in repair.relaxations
     ]
     if not repair.relaxations and all_answered:
         lines.append("one target: relaxing no single target of an unserved server is enough")
     if repair.common_factor is not None:
-        lines.append(f"all their latency targets together: {repair.common_factor:.10g} times as long")
+        lines.append(
+            f"all their latency targets together: {quantity(repair.common_factor, 10)} times as long"
+        )
     lines += [f"no number of cards serves {item.server}: {item.detail}" for item in repair.beyond_units]
     but = ", except what no number of cards can serve" if repair.cheapest and repair.beyond_units else ""
     yield from titled_list(f"What would serve everything{but}; each line is an alternative", lines)
@@ -244,5 +246,5 @@ def _targets(targets: Sequence[TargetPrice], money: Money) -> Iterator[Renderabl
 def _rest(count: int, *, more: bool) -> str:
     """Say that some targets cost nothing, beside others that do or alone."""
     which = {True: "the other", False: "any of the" if count > 1 else "the"}[more]
-    targets = "latency target" if count == 1 else f"{count} latency targets"
+    targets = "latency target" if count == 1 else counted(count, "latency target")
     return f"Relaxing {which} {targets} by 10 % changes nothing."

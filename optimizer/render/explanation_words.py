@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
+from optimizer.quantities import quantity, share_text
 from optimizer.render.money import Money
 from optimizer.render.tables import Paragraph, Said
 from optimizer.solvers.levels import VALUE
 from optimizer.studies.explanation.document import Binding, Effect, Interval, ServiceChange
-from optimizer.studies.figures.document import share_text
 
 MANY = 1e6
 """Factors from here on are written with a power of ten."""
@@ -53,7 +53,9 @@ def service_text(effect: Effect, most: int = 2) -> str:
 def _served_text(item: ServiceChange) -> str:
     """Say by how much one server is served more or less; an idle one has a share of its replicas only."""
     shares = f"{item.server} {share_text(item.served_before)} -> {share_text(item.served_after)}"
-    return f"{shares} ({item.load_change_rpm:+,.4g} req/min)" if item.load_change_rpm else shares
+    return (
+        f"{shares} ({quantity(item.load_change_rpm, sign=True)} req/min)" if item.load_change_rpm else shares
+    )
 
 
 def binding_text(limits: Sequence[Binding]) -> str:
@@ -109,7 +111,7 @@ def interval_text(interval: Interval, money: Money) -> str:
 
 
 def _signed(number: float) -> str:
-    return f"{number:+,.4g}" if number else "0"
+    return quantity(number, sign=True)
 
 
 def price_text(effect: Effect, money: Money) -> str:

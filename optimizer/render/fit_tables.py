@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from optimizer.fitting.parameters import PARAMETERS
 from optimizer.fitting.prediction import Predicted
 from optimizer.fitting.profile import FittedProfile
+from optimizer.quantities import quantity
 from optimizer.render import columns
 from optimizer.render.tables import Paragraph, Said, Table
 from optimizer.replica import Percentiles
@@ -23,7 +24,9 @@ def fit_tables(profile: FittedProfile) -> Group:
         _errors(profile),
     ]
     condition = profile.fit.condition_number
-    parts.append(Paragraph(f"condition number {condition:.3g}: 1 is ideal, above 30 little is told apart\n"))
+    parts.append(
+        Paragraph(f"condition number {quantity(condition, 3)}: 1 is ideal, above 30 little is told apart\n")
+    )
     if profile.fit.warnings:
         parts += [Paragraph("Mind", "bold yellow"), *_listed(profile.fit.warnings)]
     return Group(*parts)
@@ -37,8 +40,8 @@ def _law(profile: FittedProfile) -> Table:
         if parameter.key in profile.fit.fitted_terms:
             table.add_row(
                 parameter.key,
-                Said(f"{value:.4g}", value),
-                Said(f"{error:.2g}", error),
+                Said(quantity(value), value),
+                Said(quantity(error, 2), error),
                 Said(f"{error / value:.0%}" if value else "-", error / value if value else None),
                 parameter.unit,
             )
@@ -87,7 +90,7 @@ def prediction_tables(rows: Sequence[Predicted]) -> Group:
 
 
 def _time(value: float | None) -> Said | None:
-    return None if value is None or not isfinite(value) else Said(f"{value:.4g}", value)
+    return None if value is None or not isfinite(value) else Said(quantity(value), value)
 
 
 def _p95(percentiles: Percentiles | None) -> Said | None:

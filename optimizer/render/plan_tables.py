@@ -9,6 +9,7 @@ from rich.text import Text
 from optimizer.arrays import BoolArray
 from optimizer.candidates import Candidates
 from optimizer.plan import Plan
+from optimizer.quantities import counted, percent
 from optimizer.render import batch_columns, columns
 from optimizer.render.estimates import estimates_note, marked
 from optimizer.render.explanation_words import part_text
@@ -47,12 +48,12 @@ def _headline(plan: Plan, system: System) -> Group:
         "feasible": "the solver stopped early",
         "heuristic": "found by a heuristic, without proof",
     }[plan.status]
-    gap = "" if plan.gap is None else f", gap {columns.percent(plan.gap)}"
+    gap = "" if plan.gap is None else f", gap {percent(plan.gap)}"
     mode = "unlimited" if system.options.unlimited else "limited"
     cards = sum(item.used for item in plan.capacity)
     said = (
-        f"{served} of {len(system.servers)} servers served in full, {len(plan.changes)} changed; "
-        f"{cards:,} card{'' if cards == 1 else 's'}"
+        f"{served:,} of {counted(len(system.servers), 'server')} served in full, "
+        f"{len(plan.changes):,} changed; {counted(cards, 'card')}"
     )
     return Group(
         Paragraph(f"{Money.of(plan).text(plan.total_cost_cents_per_h)}   {mode} plan, {proof}{gap}", "bold"),

@@ -3,7 +3,8 @@
 from rich.console import Group
 
 from optimizer.money import in_cost_unit
-from optimizer.render.columns import Column, name, percent
+from optimizer.quantities import counted, percent, precise
+from optimizer.render.columns import Column, name
 from optimizer.render.tables import Paragraph, Table
 from optimizer.studies.replay.document import Replay
 
@@ -31,7 +32,8 @@ _SERVERS = (
 def replay_tables(found: Replay) -> Group:
     """Return a replay as tables."""
     note = (
-        f"{found.hours:,.4g} hours, {found.steps:,} plans; replicas take {found.startup_s:g} s to start; "
+        f"{counted(found.hours, 'hour')}, {counted(found.steps, 'plan')}; "
+        f"replicas take {precise(found.startup_s)} s to start; "
         "missed: requests beyond what ready replicas take within their targets\n"
     )
     return Group(Paragraph(note), _ways(found), _servers(found))

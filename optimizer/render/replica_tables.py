@@ -6,40 +6,44 @@ from typing import Any
 from rich.console import Group, RenderableType
 
 from optimizer.batch_rows import BatchAnswer, BatchSizing
+from optimizer.quantities import precise, quantity, significant
 from optimizer.queueing.measures import LATENCIES, METRICS
 from optimizer.render import columns
+from optimizer.render.columns import Column
 from optimizer.render.explanation_words import part_text
 from optimizer.render.tables import Paragraph, Said, Table
 from optimizer.replica import LatencyTargets, Percentiles, ReplicaPerformance, ReplicaSizing
 from optimizer.studies.simulation.replicas import BatchSimulation, Overload, ReplicaSimulation
+
+_SIX, _SEVEN = significant(6), significant(7)
 
 
 def performance_table(found: ReplicaPerformance, title: str = "One replica") -> Table:
     """Return the performance of one replica as a table of figures with their units."""
     table = Table(title, columns.FIGURES, "performance")
     rows = [
-        ("offered rate", found.offered_rps, ".6g", "req/s"),
-        ("throughput", found.throughput_rps, ".6g", "req/s"),
-        ("largest stable rate", found.stable_rate_rps, ".6g", "req/s"),
+        ("offered rate", found.offered_rps, _SIX, "req/s"),
+        ("throughput", found.throughput_rps, _SIX, "req/s"),
+        ("largest stable rate", found.stable_rate_rps, _SIX, "req/s"),
         ("lost", found.loss, ".4%", ""),
-        ("TTFT, with wait", found.ttft_ms, ".6g", "ms"),
-        ("ITL", found.itl_ms, ".6g", "ms"),
-        ("wait", found.wait_ms, ".6g", "ms"),
-        ("prefill", found.prefill_ms, ".6g", "ms"),
-        ("service", found.service_ms, ".7g", "ms"),
-        ("response", found.response_ms, ".7g", "ms"),
-        ("in system", found.in_service + found.in_queue, ".6g", "requests"),
-        ("in the batch", found.in_service, ".6g", "requests"),
-        ("waiting", found.in_queue, ".6g", "requests"),
-        ("utilisation", found.utilization, ".4g", "of the batch limit"),
+        ("TTFT, with wait", found.ttft_ms, _SIX, "ms"),
+        ("ITL", found.itl_ms, _SIX, "ms"),
+        ("wait", found.wait_ms, _SIX, "ms"),
+        ("prefill", found.prefill_ms, _SIX, "ms"),
+        ("service", found.service_ms, _SEVEN, "ms"),
+        ("response", found.response_ms, _SEVEN, "ms"),
+        ("in system", found.in_service + found.in_queue, _SIX, "requests"),
+        ("in the batch", found.in_service, _SIX, "requests"),
+        ("waiting", found.in_queue, _SIX, "requests"),
+        ("utilisation", found.utilization, quantity, "of the batch limit"),
         ("p(empty)", found.p_empty, ".5g", ""),
         ("p(full)", found.loss, ".5g", ""),
     ]
     for metric in LATENCIES:
         for name, value in getattr(found, f"{metric}_percentiles") or ():
-            rows.append((f"{METRICS[metric].label}, {name[:-3]}", value, ".6g", "ms"))
+            rows.append((f"{METRICS[metric].label}, {name[:-3]}", value, _SIX, "ms"))
     for figure, value, form, unit in rows:
-        table.add_row(figure, Said(format(value, form), value), unit)
+        table.add_row(figure, Said(Column(figure, form=form).written(value), value), unit)
     return table
 
 
@@ -69,25 +73,25 @@ def batch_tables(found: BatchAnswer, simulated: BatchSimulation | Overload | Non
     table = Table("One batch server", columns.FIGURES, "performance")
     lowest = found.lowest_rps if isinstance(found, BatchSizing) else None
     rows = [
-        ("lowest rate that meets the targets", lowest, ".6g", "req/s"),
-        ("offered rate" if lowest is None else "largest rate", found.offered_rps, ".6g", "req/s"),
-        ("throughput", found.throughput_rps, ".6g", "req/s"),
-        ("largest stable rate", found.stable_rate_rps, ".6g", "req/s"),
+        ("lowest rate that meets the targets", lowest, _SIX, "req/s"),
+        ("offered rate" if lowest is None else "largest rate", found.offered_rps, _SIX, "req/s"),
+        ("throughput", found.throughput_rps, _SIX, "req/s"),
+        ("largest stable rate", found.stable_rate_rps, _SIX, "req/s"),
         ("rejected", found.rejected, ".4%", ""),
-        ("latency, mean", found.mean_ms, ".6g", "ms"),
-        ("latency, p50", found.p50_ms, ".6g", "ms"),
-        ("latency, p90", found.p90_ms, ".6g", "ms"),
-        ("latency, p95", found.p95_ms, ".6g", "ms"),
-        ("latency, p99", found.p99_ms, ".6g", "ms"),
-        ("latency, p99.9", found.p999_ms, ".6g", "ms"),
-        ("wait", found.wait_ms, ".6g", "ms"),
-        ("load", found.utilization, ".4g", "of full batches"),
-        ("busy", found.busy, ".4g", "of the time"),
-        ("mean batch", found.mean_batch, ".6g", "requests"),
+        ("latency, mean", found.mean_ms, _SIX, "ms"),
+        ("latency, p50", found.p50_ms, _SIX, "ms"),
+        ("latency, p90", found.p90_ms, _SIX, "ms"),
+        ("latency, p95", found.p95_ms, _SIX, "ms"),
+        ("latency, p99", found.p99_ms, _SIX, "ms"),
+        ("latency, p99.9", found.p999_ms, _SIX, "ms"),
+        ("wait", found.wait_ms, _SIX, "ms"),
+        ("load", found.utilization, quantity, "of full batches"),
+        ("busy", found.busy, quantity, "of the time"),
+        ("mean batch", found.mean_batch, _SIX, "requests"),
     ]
     for figure, value, form, unit in rows:
         if value is not None:
-            table.add_row(figure, Said(format(value, form), value), unit)
+            table.add_row(figure, Said(Column(figure, form=form).written(value), value), unit)
     if found.binding is not None:
         table.notes.append(f"Of its parts, {part_text(found.binding)} can serve the least.")
     if simulated is None:
@@ -109,9 +113,9 @@ def sizing_tables(sizing: ReplicaSizing, targets: LatencyTargets) -> Group:
     table = Table("Largest rate", columns.RATES, "rates")
     of = "" if targets.percentile is None else f"p{targets.percentile:g} "
     for name, asked, rate in (
-        (f"{of}TTFT of {targets.ttft_ms:g} ms alone", targets.ttft_ms, sizing.rate_ttft_rps),
-        (f"{of}ITL of {targets.itl_ms:g} ms alone", targets.itl_ms, sizing.rate_itl_rps),
-        (f"{of}end to end in {targets.e2e_ms:g} ms alone", targets.e2e_ms, sizing.rate_e2e_rps),
+        (f"{of}TTFT of {precise(targets.ttft_ms)} ms alone", targets.ttft_ms, sizing.rate_ttft_rps),
+        (f"{of}ITL of {precise(targets.itl_ms)} ms alone", targets.itl_ms, sizing.rate_itl_rps),
+        (f"{of}end to end in {precise(targets.e2e_ms)} ms alone", targets.e2e_ms, sizing.rate_e2e_rps),
         ("throughput target alone", targets.tps, sizing.rate_tps_rps),
         ("all targets", True, sizing.max_rate_rps),
     ):

@@ -6,6 +6,7 @@ stands under its unit.
 
 from collections.abc import Iterable, Iterator
 
+from optimizer.quantities import be, counted, quantity, share_text
 from optimizer.queueing.targets import target_share
 from optimizer.render.batch_section import batch_section, rejected_text
 from optimizer.render.comparison_words import headline as comparison_headline
@@ -16,7 +17,6 @@ from optimizer.render.section import Column, Section
 from optimizer.render.simulation_section import simulation_section
 from optimizer.render.target_words import figure_text, of_latency
 from optimizer.studies.comparison.document import Comparison, Figures, Row
-from optimizer.studies.figures.document import plain, share_text
 from optimizer.studies.reports.overview import Overview, PoolRow
 from optimizer.studies.reports.report import Report
 
@@ -51,7 +51,7 @@ def headline(overview: Overview) -> tuple[tuple[str, str], ...]:
     served = overview.servers - len(plan.unserved)
     figures = [
         ("total cost", Money.of(plan).text(plan.total_cost_cents_per_h)),
-        ("served in full", f"{served:,} of {overview.servers:,} servers"),
+        ("served in full", f"{served:,} of {counted(overview.servers, 'server')}"),
         ("replicas", f"{replicas:,}"),
         ("cards", f"{sum(row.used for row in overview.types):,}"),
         ("power", _kilowatts(overview.power_w)),
@@ -80,14 +80,11 @@ def status(overview: Overview) -> str:
 
 def _completeness(overview: Overview) -> str:
     if not overview.plan.complete:
-        return f"{_count(len(overview.plan.unserved), 'server')} not served in full, see below."
+        count = len(overview.plan.unserved)
+        return f"{counted(count, 'server')} {be(count)} not served in full, see below."
     if not overview.pools:
         return "Every server is idle and needs nothing."
     return "Every server is served in full."
-
-
-def _count(number: int, noun: str) -> str:
-    return f"1 {noun} is" if number == 1 else f"{number:,} {noun}s are"
 
 
 # --- the sections --------------------------------------------------------------------------------------
@@ -104,7 +101,8 @@ def _assignment(overview: Overview) -> Section:
         (
             row.server, row.service_class, row.model, str(row.priority),
             marked(row.accelerator, row.estimated), f"{row.num_replicas:,}", f"{row.max_batch:,}",
-            plain(row.arrival_rate_rpm), plain(row.max_arrival_rate_rpm), money.amount(row.cost_cents_per_h),
+            quantity(row.arrival_rate_rpm), quantity(row.max_arrival_rate_rpm),
+            money.amount(row.cost_cents_per_h),
         )
         for row in overview.pools
     ]  # fmt: skip
@@ -250,7 +248,7 @@ def _comparison(comparison: Comparison) -> Section:
     money = money_of(comparison)
     text = [
         comparison_headline(comparison),
-        f"{_count(len(comparison.changed()), 'server')} placed differently.",
+        f"{counted(len(comparison.changed()), 'server')} {be(len(comparison.changed()))} placed differently.",
         *(f"{note[0].upper()}{note[1:]}." for note in comparison.notes),
     ]
     if comparison.same:
@@ -289,7 +287,7 @@ def _kilowatts(power_w: float | None) -> str:
 
 
 def _target(value: float | None) -> str:
-    return "none" if value is None else f"{value:,.5g}"
+    return "none" if value is None else quantity(value, 5)
 
 
 def _margin(value: float, target: float | None) -> str:

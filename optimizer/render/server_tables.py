@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 
+from optimizer.quantities import precise, quantity, share_text
 from optimizer.render import columns
 from optimizer.render.explanation_words import (
     binding_text,
@@ -26,14 +27,13 @@ from optimizer.studies.explanation.document import (
     Option,
     ServerExplanation,
 )
-from optimizer.studies.figures.document import share_text
 
 
 def server_parts(item: ServerExplanation, explanation: Explanation) -> Iterator[RenderableType]:
     """Yield the paragraphs and tables of one server."""
     yield sentence(
         f"{item.server}: {item.model} for class {item.service_class}, priority {item.priority}, "
-        f"{item.load_rpm:,.6g} requests/min"
+        f"{precise(item.load_rpm)} requests/min"
     )
     yield from (sentence(text) for text in _verdict(item, explanation))
     if item.options:
@@ -63,8 +63,8 @@ def _verdict(item: ServerExplanation, explanation: Explanation) -> Iterator[str]
             yield f"Of a replica on {placed.accelerator}, {part_text(placed.binding)} can serve the least."
     if item.headroom_rpm is not None and item.headroom_rpm >= 0:
         yield (
-            f"It can still take {item.headroom_rpm:,.4g} requests/min ({item.headroom_share:.1%}) before "
-            "another replica is needed."
+            f"It can still take {quantity(item.headroom_rpm)} requests/min ({item.headroom_share:.1%}) "
+            "before another replica is needed."
         )
     if item.next_best is not None:
         yield _next_best(item.next_best, money)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 
+from optimizer.quantities import counted, quantity
 from optimizer.queueing.measures import LatencyName
 from optimizer.render import columns
 from optimizer.render.estimates import marked
@@ -133,8 +134,8 @@ def _repair_line(repair: Repair) -> str:
     needs = (
         "keeps its targets at no load"
         if repair.replicas_after is None
-        else f"needs {repair.replicas_after} replicas, not {repair.replicas_before} "
-        f"(x {repair.rate_factor:.3g} of the largest rate)"
+        else f"needs {counted(repair.replicas_after, 'replica')}, not {repair.replicas_before:,} "
+        f"(x {quantity(repair.rate_factor, 3)} of the largest rate)"
     )
     why = "; ".join(map(_miss, repair.missed)) if repair.overload is None else repair.overload
     return f"{repair.server} on {repair.accelerator} {needs}: {why}"

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from optimizer.quantities import counted, quantity
 from optimizer.studies.simulation.document import Interval, Simulation, Verdict
 
 VERDICTS: dict[Verdict, str] = {"held": "held", "missed": "missed", "close": "too close to call"}
@@ -13,9 +14,10 @@ SHORT_VERDICTS: dict[Verdict, str] = {"held": "held", "missed": "missed", "close
 def simulation_headline(found: Simulation) -> str:
     """Say how many pools keep their targets, how many miss one, and how many are too close to call."""
     counts = Counter(pool.verdict for pool in found.pools)
-    said = f"{counts['held']} of {len(found.pools)} pools keep their targets"
+    keep = "keeps its" if counts["held"] == 1 else "keep their"
+    said = f"{counts['held']:,} of {counted(len(found.pools), 'pool')} {keep} targets"
     if counts["missed"]:
-        said += f", {counts['missed']} miss"
+        said += f", {counts['missed']:,} {'misses' if counts['missed'] == 1 else 'miss'}"
     if counts["close"]:
         said += f", {counts['close']} too close to call: simulate more requests to tell"
     return said
@@ -24,8 +26,8 @@ def simulation_headline(found: Simulation) -> str:
 def simulation_effort(found: Simulation) -> str:
     """Say what was run, and the goodput that came of it."""
     return (
-        f"goodput {found.goodput_rps:,.4g} of {found.offered_rps:,.4g} requests/s, "
-        f"{found.requests:,} requests to one replica of each pool, seed {found.seed}"
+        f"goodput {quantity(found.goodput_rps)} of {quantity(found.offered_rps)} requests/s, "
+        f"{counted(found.requests, 'request')} to one replica of each pool, seed {found.seed}"
     )
 
 
@@ -39,4 +41,4 @@ def number(value: float, digits: int | None = None) -> str:
     """Return a number to so many digits after the point; to three that count where none are given."""
     if digits is not None:
         return f"{value:,.{digits}f}"
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return quantity(value, 3)

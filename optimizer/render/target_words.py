@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from optimizer.plan import TargetFigure
+from optimizer.quantities import precise, quantity
 from optimizer.queueing.measures import MISSED
 
 
@@ -13,14 +14,14 @@ def of_latency(figures: Sequence[TargetFigure], label: str) -> TargetFigure | No
 
 def percentile_text(figure: TargetFigure, digits: int) -> str:
     """Return a percentile of a known latency beside its limit: ``p95 512 (800)``."""
-    return f"{figure.measure.split()[0]} {figure.value:,.{digits}f} ({figure.limit:,g})"
+    return f"{figure.measure.split()[0]} {figure.value:,.{digits}f} ({precise(figure.limit)})"
 
 
 def figure_text(figure: TargetFigure) -> str:
     """Return a figure beside its limit: ``p95 TTFT 512 (800)``, ``97.6 % within (97 %)``."""
     if figure.measure == MISSED.label:
-        return f"{100 * (1 - figure.value):.4g} % within ({100 * (1 - figure.limit):.4g} %)"
-    return f"{figure.measure} {figure.value:,.4g} ({figure.limit:,g})"
+        return f"{quantity(100 * (1 - figure.value))} % within ({quantity(100 * (1 - figure.limit))} %)"
+    return f"{figure.measure} {quantity(figure.value)} ({precise(figure.limit)})"
 
 
 def figures_text(figures: Sequence[TargetFigure]) -> str:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray
+from optimizer.quantities import quantity
 from optimizer.simulation.engine import Run
 
 LEFT_OUT = 0.1
@@ -143,8 +144,8 @@ def overload_of(run: Run) -> str | None:
         return None
     offered, done = (1000 * count / (end - begin) for count in (taken, completed))
     return (
-        f"{offered:.4g} requests/s come and {done:.4g} are completed: the queue grows without end; "
-        "lower the load, or add replicas"
+        f"{quantity(offered)} requests/s come and {quantity(done)} are completed: the queue grows without "
+        "end; lower the load, or add replicas"
     )
 
 

@@ -14,6 +14,7 @@ import pulp
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.errors import SolverError, SpecError
+from optimizer.quantities import counted
 from optimizer.solvers.formulation import Formulation, formulate, served_in_full
 from optimizer.solvers.model import MilpModel, Outcome, RunResult
 from optimizer.solvers.problem import Problem, Solution
@@ -230,7 +231,11 @@ def _labels(formulation: Formulation, problem: Problem) -> list[_Label]:
     labels = []
     for c, each in zip(formulation.columns, formulation.replicas_each, strict=True):
         server, accelerator = int(table.server[c]), int(table.accelerator[c])
-        meaning = "number of replicas" if problem.options.heterogeneous else f"takes {each} replicas"
+        meaning = (
+            "number of replicas"
+            if problem.options.heterogeneous
+            else f"takes {counted(int(each), 'replica')}"
+        )
         labels.append((f"x_{server}_{accelerator}", meaning, server, accelerator))
     labels += [(f"u_{s}", "is unserved", int(s), -1) for s in formulation.servers]
     for letter, columns, meaning in (

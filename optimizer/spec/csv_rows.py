@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Iterator
 
 from optimizer.errors import SpecError
+from optimizer.quantities import counted
 from optimizer.spec.files import lines_of, read_text
 
 
@@ -29,7 +30,7 @@ def csv_rows(
                 continue
             place = f"{path}:{rows.line_num}"
             if len(row) != len(header):
-                raise SpecError(f"{place}: {len(row)} fields, the header has {len(header)}")
+                raise SpecError(f"{place}: {counted(len(row), 'field')}, the header has {len(header)}")
             yield place, dict(zip(header, (field.strip(" \t") for field in row), strict=True))
     except csv.Error as error:
         raise SpecError(f"{path}:{rows.line_num}: not valid CSV: {error}") from None

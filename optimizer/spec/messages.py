@@ -10,6 +10,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from optimizer.errors import SpecError
+from optimizer.quantities import precise
 
 MAX_SHOWN = 60
 """Longest value or name that is shown in full."""
@@ -149,7 +150,7 @@ def _limit(value: object) -> str:
     """Return a limit as people write it: 1,000,000 and 1e+15, not 1000000.0."""
     if isinstance(value, int | float) and float(value).is_integer() and abs(value) <= MAX_WRITTEN_OUT:
         return f"{value:,.0f}"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return precise(value) if isinstance(value, float) else str(value)
 
 
 def kind_of(value: object) -> str:
@@ -164,7 +165,7 @@ def _shown(value: object) -> str:
         return kind_of(value)
     if isinstance(value, int) and abs(value) > 1e15:
         with contextlib.suppress(OverflowError):
-            return f"{float(value):g}"
+            return precise(float(value))
     text = json.dumps(value) if value is None or isinstance(value, str | int | float | bool) else repr(value)
     return _short(text)
 

@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from optimizer.documents import Count, Document, Quantity
+from optimizer.quantities import counted, precise, quantity
 
 Range = Annotated[tuple[float, float], Field(strict=False)]
 """Least and most."""
@@ -32,10 +33,11 @@ class Domain(Document):
             ("answers", out_tokens, self.out_tokens),
         ):
             if not least * (1 - DOMAIN_TOLERANCE) <= value <= most * (1 + DOMAIN_TOLERANCE):
-                yield f"{what} of {value:g} tokens, measured from {least:g} to {most:g}"
+                measured = f"measured from {precise(least)} to {precise(most)}"
+                yield f"{what} of {counted(value, 'token')}, {measured}"
         most = self.concurrency[1]
         if concurrency > most * (1 + DOMAIN_TOLERANCE):
-            yield f"{concurrency:.3g} requests in flight, measured up to {most:.3g}"
+            yield f"requests in flight: {quantity(concurrency, 3)}, measured up to {quantity(most, 3)}"
 
 
 class FitErrors(Document):
@@ -82,9 +84,9 @@ class Provenance(Document):
         """As tables and reports say it, in one line."""
         origin = ", ".join(part for part in (self.tool, self.engine, self.weights, self.date) if part)
         return (
-            f"measured ({origin or self.source}), {self.runs:,} runs of "
-            f"{self.domain.in_tokens[0]:g}-{self.domain.in_tokens[1]:g} tokens in, "
-            f"{self.domain.out_tokens[0]:g}-{self.domain.out_tokens[1]:g} out; "
+            f"measured ({origin or self.source}), {counted(self.runs, 'run')} of "
+            f"{precise(self.domain.in_tokens[0])}-{precise(self.domain.in_tokens[1])} tokens in, "
+            f"{precise(self.domain.out_tokens[0])}-{precise(self.domain.out_tokens[1])} out; "
             f"errors TTFT {self.errors.ttft:.1%}, ITL {self.errors.itl:.1%}"
         )
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from optimizer.errors import SpecError
 from optimizer.money import EXAMPLES, Price, read_price
 from optimizer.profiles.catalogue import load_catalogue
+from optimizer.quantities import counted
 from optimizer.spec.files import lines_of, read_text
 from optimizer.units import UnitError
 
@@ -116,7 +117,7 @@ def _rows(path: str | os.PathLike[str]) -> list[tuple[str, dict[str, str]]]:
                 continue
             place = f"{path}:{reader.line_num}"
             if len(row) != len(header):
-                raise SpecError(f"{place}: {len(row)} fields, the header has {len(header)}")
+                raise SpecError(f"{place}: {counted(len(row), 'field')}, the header has {len(header)}")
             found.append((place, dict(zip(header, (field.strip() for field in row), strict=True))))
     except csv.Error as error:
         raise SpecError(f"{path}:{reader.line_num}: not valid CSV: {error}") from None

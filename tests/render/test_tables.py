@@ -21,8 +21,9 @@ from optimizer import (
     solve,
 )
 from optimizer.errors import SpecError
+from optimizer.quantities import percent, precise
 from optimizer.render import columns
-from optimizer.render.columns import Column, percent
+from optimizer.render.columns import Column
 from optimizer.render.plan_tables import candidate_tables, plan_tables
 from optimizer.render.replica_tables import performance_table, sizing_tables
 from optimizer.render.tables import WIDTH_WITHOUT_TERMINAL, Output, Pair, Paragraph, Table, show
@@ -355,7 +356,7 @@ def test_every_figure_of_a_replica_is_shown_with_its_unit() -> None:
         ("waiting", found.in_queue, "requests"),
     ):
         line = next(line for line in text.splitlines() if line.strip().startswith(name))
-        assert f"{value:.6g}" in line
+        assert precise(value) in line
         assert line.rstrip().endswith(unit)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, SHARE_TOLERANCE, Facts, close
 from optimizer.plan.document import Level
+from optimizer.quantities import precise
 from optimizer.solvers.levels import CHANGES, VALUE
 from optimizer.solvers.problem import gap_target
 from optimizer.tabulation import current_cost_cents_per_h
@@ -50,7 +51,7 @@ def _values(facts: Facts) -> Iterator[str]:
     for level in facts.plan.levels:
         true = reached[level.name]
         if not close(level.value, true) and not _is_settled_before(facts, level, true):
-            yield f"level {level.name!r} reaches {true:g}, the plan says {level.value:g}"
+            yield f"level {level.name!r} reaches {precise(true)}, the plan says {precise(level.value)}"
 
 
 def _is_settled_before(facts: Facts, level: Level, true: float) -> bool:
@@ -120,11 +121,12 @@ def _bounds(facts: Facts) -> Iterator[str]:
         open_part = max(level.value - level.bound, 0.0)
         gap = open_part / max(abs(level.value), LEAST_VALUE)
         if level.bound > level.value + SHARE_TOLERANCE * max(1.0, abs(level.value)):
-            yield f"level {level.name!r}: the bound {level.bound:g} is above the value {level.value:g}"
+            bound, value = precise(level.bound), precise(level.value)
+            yield f"level {level.name!r}: the bound {bound} is above the value {value}"
         if level.gap is None or not close(gap, level.gap, SHARE_TOLERANCE):
-            yield f"level {level.name!r}: the gap is {gap:g}, the plan says {level.gap}"
+            yield f"level {level.name!r}: the gap is {precise(gap)}, the plan says {level.gap}"
         if facts.plan.status == "optimal" and open_part > _allowed(facts, level):
-            yield f"level {level.name!r}: {open_part:g} are not proved, so the plan is not optimal"
+            yield f"level {level.name!r}: {precise(open_part)} are not proved, so the plan is not optimal"
 
 
 def _allowed(facts: Facts, level: Level) -> float:

@@ -17,6 +17,7 @@ from optimizer.parallel import in_threads
 from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, SHARE_TOLERANCE, Facts, close
 from optimizer.plan.checks.service import batch_limit, is_well_formed
 from optimizer.plan.document import Pool
+from optimizer.quantities import precise
 from optimizer.queueing.measures import MEANS
 from optimizer.queueing.performance import QueueModel
 from optimizer.queueing.sizing import TPS_STABILITY_SHARE, largest_rate
@@ -118,7 +119,7 @@ def _performance(arrays: SystemArrays, pairs: Pairs, rows: list[tuple[str, Pool]
             for (field, word, unit, absolute), values in zip(FIGURES, figures, strict=True):
                 value, said = values[i], getattr(pool, field)
                 if not close(value, said, absolute):
-                    text = f"{value:g}{unit}, the plan says {said:g}{unit}"
+                    text = f"{precise(value)}{unit}, the plan says {precise(said)}{unit}"
                     yield f"{name}: {word} on {pool.accelerator} is {text}"
             for k in np.flatnonzero(missed[:, i]) if pool.arrival_rate_rpm > 0 else ():
                 measure, value, limit = targets.measures[k], found.measured[k, i], targets.limits[k, i]
@@ -132,8 +133,8 @@ def _performance(arrays: SystemArrays, pairs: Pairs, rows: list[tuple[str, Pool]
                 yield f"{name}: on {pool.accelerator} no rate meets the targets"
             elif not close(most, pool.max_arrival_rate_rpm):
                 yield (
-                    f"{name}: the largest rate on {pool.accelerator} is {most:g} requests/min, "
-                    f"the plan says {pool.max_arrival_rate_rpm:g}"
+                    f"{name}: the largest rate on {pool.accelerator} is {precise(most)} requests/min, "
+                    f"the plan says {precise(pool.max_arrival_rate_rpm)}"
                 )
 
 
@@ -172,8 +173,8 @@ def _target_figures(
     for k, item in zip(shown, pool.targets, strict=False):
         for what, value, claimed in (("", measured[k], item.value), ("the limit on ", limits[k], item.limit)):
             if not close(float(value), claimed, SHARE_TOLERANCE):
-                text = f"{name}: {what}{item.measure} on {pool.accelerator} is {value:g}"
-                yield f"{text}, the plan says {claimed:g}"
+                text = f"{name}: {what}{item.measure} on {pool.accelerator} is {precise(value)}"
+                yield f"{text}, the plan says {precise(claimed)}"
 
 
 def _figures(arrays: SystemArrays, pairs: Pairs, pools: list[Pool]) -> Iterator[tuple[IntArray, _Figures]]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from optimizer.documents import MAX_BATCH_LIMIT
 from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, close
 from optimizer.plan.document import Pool
+from optimizer.quantities import be, counted, precise
 from optimizer.spec.schema import DEFAULT_MAX_BATCH, Server
 from optimizer.tabulation import profile_of
 
@@ -49,9 +50,10 @@ def _replicas(facts: Facts, server: Server) -> Iterator[str]:
     replicas = sum(pool.num_replicas for pool in pools)
     for pool in pools:
         if pool.num_replicas < 1:
-            yield f"a pool of {pool.num_replicas} replicas on {pool.accelerator}"
-    if server.max_num_replicas is not None and replicas > server.max_num_replicas:
-        yield f"{replicas} replicas, at most {server.max_num_replicas} are allowed"
+            yield f"a pool of {counted(pool.num_replicas, 'replica')} on {pool.accelerator}"
+    most = server.max_num_replicas
+    if most is not None and replicas > most:
+        yield f"{counted(replicas, 'replica')}, at most {most} {be(most)} allowed"
     if len(pools) > 1 and not facts.mixed:
         yield f"{len(pools)} pools, but the options ask for one accelerator per server"
     if len({pool.accelerator for pool in pools}) < len(pools):
@@ -73,7 +75,7 @@ def _batches(facts: Facts, server: Server) -> Iterator[str]:
     for pool in facts.pools_of(server.name):
         limit = batch_limit(facts, server, pool.accelerator)
         if not 1 <= pool.max_batch <= limit or not (chosen or pool.max_batch == limit):
-            yield f"batch {pool.max_batch} on {pool.accelerator}, the limit is {limit:g}"
+            yield f"batch {pool.max_batch} on {pool.accelerator}, the limit is {precise(limit)}"
 
 
 def _loads(facts: Facts, server: Server) -> Iterator[str]:
@@ -84,17 +86,18 @@ def _loads(facts: Facts, server: Server) -> Iterator[str]:
     item = facts.listed.get(server.name)
     said = 1.0 if item is None else item.served_fraction
     if not close(carried, load * said):
-        yield f"carries {carried:g} of {load * said:g} requests/min"
+        yield f"carries {precise(carried)} of {precise(load * said)} requests/min"
     for pool in pools:
         if pool.arrival_rate_rpm > pool.max_arrival_rate_rpm * (1 + RELATIVE_TOLERANCE):
             yield (
-                f"{pool.accelerator} carries {pool.arrival_rate_rpm:g} requests/min, "
-                f"its most is {pool.max_arrival_rate_rpm:g}"
+                f"{pool.accelerator} carries {precise(pool.arrival_rate_rpm)} requests/min, "
+                f"its most is {precise(pool.max_arrival_rate_rpm)}"
             )
         share = min(load, most) * pool.max_arrival_rate_rpm / most if most > 0 else 0.0
         if not close(pool.arrival_rate_rpm, share):
             yield (
-                f"{pool.accelerator} carries {pool.arrival_rate_rpm:g} requests/min, its share is {share:g}"
+                f"{pool.accelerator} carries {precise(pool.arrival_rate_rpm)} requests/min, "
+                f"its share is {precise(share)}"
             )
 
 
@@ -103,18 +106,20 @@ def _listing(facts: Facts, server: Server) -> Iterator[str]:
     load, pools, least = facts.load_rpm[server.name], facts.pools_of(server.name), server.min_num_replicas
     most = sum(pool.max_arrival_rate_rpm for pool in pools)
     replicas = sum(pool.num_replicas for pool in pools)
-    few = replicas < max(least, 1) and facts.is_to_serve(server.name)
+    needed = max(least, 1)
+    few = replicas < needed and facts.is_to_serve(server.name)
     item = facts.listed.get(server.name)
     if item is None:
         if few:
-            yield f"{replicas} replicas, at least {max(least, 1)} are required"
+            yield f"{counted(replicas, 'replica')}, at least {needed} {be(needed)} required"
         elif most < load * (1 - RELATIVE_TOLERANCE):
-            yield f"carries at most {most:g} of {load:g} requests/min, but is not listed as unserved"
+            carried = f"{precise(most)} of {precise(load)} requests/min"
+            yield f"carries at most {carried}, but is not listed as unserved"
         return
     if not few and most >= load:
         yield "served in full, but listed as unserved"
     served = min(most / load, 1.0) if load > 0 else min(replicas / max(least, 1), 1.0)
     if not close(served, item.served_fraction):
-        yield f"{served:.6g} of it is served, the plan says {item.served_fraction:g}"
+        yield f"{precise(served)} of it is served, the plan says {precise(item.served_fraction)}"
     if pools and not facts.shares_leftover:
         yield "served in part, which the options do not allow"

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from optimizer.plan.checks.facts import Facts, Placed, close
 from optimizer.plan.document import Change
+from optimizer.quantities import be, counted, precise
 from optimizer.tabulation import current_cost_cents_per_h
 
 
@@ -17,12 +18,13 @@ def _costs(facts: Facts) -> Iterator[str]:
     for name, pool in facts.pools:
         cost, said = facts.cost_of(name, pool), pool.cost_cents_per_h
         if not close(cost, said):
-            yield f"{name}: cost on {pool.accelerator} is {cost:g}, the plan says {said:g}"
+            yield f"{name}: cost on {pool.accelerator} is {precise(cost)}, the plan says {precise(said)}"
     if facts.plan.currency != facts.system.currency:
         yield f"costs are in {facts.system.currency}, the plan says {facts.plan.currency}"
     total = math.fsum(facts.cost_cents_per_h.values())
     if not close(total, facts.plan.total_cost_cents_per_h):
-        yield f"the allocations cost {total:g}, the plan says {facts.plan.total_cost_cents_per_h:g}"
+        said = precise(facts.plan.total_cost_cents_per_h)
+        yield f"the allocations cost {precise(total)}, the plan says {said}"
 
 
 def _units(facts: Facts) -> Iterator[str]:
@@ -35,19 +37,24 @@ def _units(facts: Facts) -> Iterator[str]:
         if kind not in known:
             yield f"{kind}: in capacity, but not in the system"
         elif item is None:
-            yield f"{kind}: {units[kind]} cards are used, the plan does not list them"
+            yield f"{kind}: {_used(units[kind])}, the plan does not list them"
         else:
             if units[kind] != item.used:
-                yield f"{kind}: {units[kind]} cards are used, the plan says {item.used}"
+                yield f"{kind}: {_used(units[kind])}, the plan says {item.used:,}"
             if limit != item.limit:
-                yield f"{kind}: {_count(limit)} exist, the plan says {_count(item.limit)}"
+                verb = "exists" if limit == 1 else "exist"
+                yield f"{kind}: {_count(limit)} {verb}, the plan says {_count(item.limit)}"
         if limit is not None and units[kind] + kept[kind] > limit:
-            also = f" and {kept[kind]} kept" if kept[kind] else ""
-            yield f"{kind}: {units[kind]} cards are used{also}, {limit} exist"
+            also = f" and {kept[kind]:,} kept" if kept[kind] else ""
+            yield f"{kind}: {_used(units[kind])}{also}, {limit:,} exist"
+
+
+def _used(cards: int) -> str:
+    return f"{counted(cards, 'card')} {be(cards)} used"
 
 
 def _count(limit: int | None) -> str:
-    return "cards without limit" if limit is None else f"{limit} cards"
+    return "cards without limit" if limit is None else counted(limit, "card")
 
 
 def _completeness(facts: Facts) -> Iterator[str]:
@@ -79,7 +86,8 @@ def _change(facts: Facts, item: Change) -> Iterator[str]:
             yield f"{item.server}: changes {word} {_shown(true)}, the plan says {_shown(said)}"
     cost = facts.cost_cents_per_h[item.server] - current_cost_cents_per_h(facts.system, item.server)
     if not close(cost, item.cost_change_cents_per_h):
-        yield f"{item.server}: cost changes by {cost:g}, the plan says {item.cost_change_cents_per_h:g}"
+        said = precise(item.cost_change_cents_per_h)
+        yield f"{item.server}: cost changes by {precise(cost)}, the plan says {said}"
 
 
 def _shown(placed: Placed) -> str:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
+from optimizer.quantities import precise
 from optimizer.render.plots.style import (
     EDGE_MM,
     GREY,
@@ -40,6 +41,8 @@ LEAST_LABEL_STEP = 0.075
 """Distance of labels beside curves, as a share of the panel's height."""
 FAR = 2.5
 """A level that is more than this factor away from all curves is said in words instead of drawn."""
+LEAST_ON_AXIS = 1e-4
+"""Smaller numbers beside an axis have a power of ten."""
 MANY_TIMES = 1000
 """On a logarithmic axis over more than this factor only powers of ten have numbers."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -110,7 +113,12 @@ def _set_ends(axes: Axes, panel: CurvePanel, near: Sequence[Guide]) -> None:
         if name in panel.logarithmic and min(values) > 0:
             _set_logarithmic(axes, name, values)
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: _on_axis(value)))
+
+
+def _on_axis(value: float) -> str:
+    """Return a number beside an axis; one that is small has a power of ten, as it has no room for zeros."""
+    return precise(value) if abs(value) >= LEAST_ON_AXIS else f"{value:g}"
 
 
 def _make_space_for_numbers(axes: Axes) -> None:

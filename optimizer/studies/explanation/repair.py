@@ -11,6 +11,7 @@ from optimizer.arrays import BoolArray, IntArray
 from optimizer.candidates import Candidates, Rejection
 from optimizer.pipeline import choose
 from optimizer.plan import Plan
+from optimizer.quantities import quantity
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
 from optimizer.solvers.expansion import Expansion, cheapest_expansion, fits, smallest_expansion
 from optimizer.solvers.formulation import served_in_full
@@ -340,4 +341,5 @@ def _ways(repair: Repair) -> Iterator[str]:
         if units is not None and units.added:
             yield " ".join(f"+{count:,} {kind}" for kind, count in units.added.items())
     for item in repair.relaxations:
-        yield (f"relax {item.service_class}/{item.model} {item.metric.upper()} to {item.needed_ms:.10g} ms")
+        needed = quantity(item.needed_ms, 10)
+        yield f"relax {item.service_class}/{item.model} {item.metric.upper()} to {needed} ms"

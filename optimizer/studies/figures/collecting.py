@@ -12,11 +12,12 @@ from typing import Literal
 import numpy as np
 
 from optimizer.arrays import FloatArray
+from optimizer.quantities import quantity
 from optimizer.queueing.bulk.model import BulkQueues, LongRun
 from optimizer.queueing.bulk.steady import Steady
 from optimizer.queueing.measures import Measure
 from optimizer.simulation.batches import CLOCK
-from optimizer.studies.figures.document import CurvePanel, Figure, Guide, plain
+from optimizer.studies.figures.document import CurvePanel, Figure, Guide
 from optimizer.studies.figures.placed import NothingToShow, Placed
 from optimizer.tabulation import SECONDS_PER_MINUTE
 
@@ -84,7 +85,7 @@ def window_figure(placed: Placed) -> Figure:
         windows = windows[windows >= longest_ms / 2]  # a clock that ticks before a batch is done is none
     rows = server.take(np.zeros(len(windows), np.int64))
     by_window = _ways(placed, replace(rows, window_ms=windows))
-    given = Guide(name=f"window {plain(window_ms)} ms", value=window_ms, axis="x")
+    given = Guide(name=f"window {quantity(window_ms)} ms", value=window_ms, axis="x")
     panels = _panels(placed, by_window, windows, "window [ms]", "window", given)
     return Figure(
         title=f"Collecting requests: {placed.title}",
@@ -215,6 +216,6 @@ def _note(placed: Placed) -> str:
     rpm = float(placed.arrays.servers.load_rps[0]) * SECONDS_PER_MINUTE
     trigger = placed.system.servers[placed.server].batch_trigger
     return (
-        f"at every point the fewest replicas that meet the targets at {plain(rpm)} requests/min, each with "
-        f"an equal share of Poisson arrivals; trigger: {trigger}"
+        f"at every point the fewest replicas that meet the targets at {quantity(rpm)} requests/min, "
+        f"each with an equal share of Poisson arrivals; trigger: {trigger}"
     )

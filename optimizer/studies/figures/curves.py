@@ -7,9 +7,10 @@ with. Equation numbers refer to ``docs/math.md``.
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
+from optimizer.quantities import counted, quantity
 from optimizer.queueing.measures import LatencyName
 from optimizer.queueing.performance import MS_PER_S
-from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, plain, target_line
+from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, target_line
 from optimizer.studies.figures.placed import (
     NothingToShow,
     Placed,
@@ -67,7 +68,7 @@ def occupancy_figure(placed: Placed) -> Figure:
     )
     rpm = placed.rate_rps * SECONDS_PER_MINUTE
     note = (
-        f"{placed.remark}; {plain(rpm)} requests/min at each; batch limit {placed.max_batch:,}, "
+        f"{placed.remark}; {quantity(rpm)} requests/min at each; batch limit {placed.max_batch:,}, "
         f"{found.utilization[0]:.0%} in use; empty {float(found.p_empty[0]):.2%} of the time; "
         f"{_lost(float(found.loss[0]))}"
     )
@@ -180,7 +181,7 @@ def timing_figure(placed: Placed) -> Figure:
     occupancy = batch.astype(np.float64)
     times = law.token_times(law.service_time_ms(occupancy), occupancy, batch)
     servers = placed.arrays.servers
-    shape = f"input of {servers.in_tokens[0]:g} tokens, output of {servers.out_tokens[0]:g}"
+    shape = f"input of {counted(float(servers.in_tokens[0]), 'token')}, output of {servers.out_tokens[0]:g}"
 
     def panel(title: str, label: str, values: FloatArray) -> CurvePanel:
         series = (placed.series("", occupancy, values),)
@@ -224,7 +225,7 @@ def _batches(ceiling: int) -> IntArray:
 
 def _upright(name: str, rate_rps: float) -> Guide:
     rpm = rate_rps * SECONDS_PER_MINUTE
-    return Guide(name=f"{name} {plain(rpm)}", value=rpm, axis="x")
+    return Guide(name=f"{name} {quantity(rpm)}", value=rpm, axis="x")
 
 
 def _target(placed: Placed, metric: LatencyName) -> tuple[Guide, ...]:

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from optimizer.documents import Document
+from optimizer.quantities import precise
 
 Values = Annotated[tuple[float | None, ...], Field(strict=False)]
 """Numbers, with none where there is nothing to show."""
@@ -151,16 +152,4 @@ def target_line(target_ms: float) -> tuple[Guide, ...]:
     """Return the line of a latency target [ms], none where there is no target."""
     if not isfinite(target_ms):
         return ()
-    return (Guide(name=f"target {target_ms:,.6g} ms", value=target_ms, axis="y"),)
-
-
-def share_text(fraction: float) -> str:
-    """Return a share in whole percent; what is not nothing, or not all, does not read so."""
-    if 0.99 < fraction < 1:
-        return ">99%"
-    return "<1%" if 0 < fraction < 0.01 else f"{fraction:.0%}"
-
-
-def plain(value: float) -> str:
-    """Return a number with four digits, or all before the point; thousands are marked."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return (Guide(name=f"target {precise(target_ms)} ms", value=target_ms, axis="y"),)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from optimizer.fitting.profile import FittedProfile, Point
 from optimizer.fitting.runs import BenchmarkRun, shape_name, shapes_of
+from optimizer.quantities import counted
 from optimizer.studies.figures.document import CurvePanel, Figure, Series
 
 FIGURES = (
@@ -29,11 +30,11 @@ def fit_figure(profile: FittedProfile) -> Figure:
     ]
     errors = profile.fit.errors
     note = (
-        f"Points: measured; lines: predicted. {errors.runs:,} runs fitted, TTFT {errors.ttft:.1%} off, "
-        f"ITL {errors.itl:.1%} (sum of errors over sum of times)."
+        f"Points: measured; lines: predicted. {counted(errors.runs, 'run')} fitted, "
+        f"TTFT {errors.ttft:.1%} off, ITL {errors.itl:.1%} (sum of errors over sum of times)."
     )
     if profile.fit.held_out is not None:
-        note += f" {profile.fit.held_out.runs:,} runs were held out and are shown as well."
+        note += f" Held out, and shown as well: {counted(profile.fit.held_out.runs, 'run')}."
     return Figure(title=_title(profile), note=note, panels=tuple(panels))
 
 

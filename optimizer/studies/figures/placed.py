@@ -24,6 +24,7 @@ from optimizer.candidates.pairs import (
 from optimizer.candidates.table import Candidates, Reason, Verdicts
 from optimizer.pipeline import solve
 from optimizer.plan import Plan
+from optimizer.quantities import counted
 from optimizer.queueing.birth_death import BirthDeathQueue
 from optimizer.queueing.bulk.model import BulkQueues
 from optimizer.queueing.measures import LATENCIES, LatencyName, Measure
@@ -279,7 +280,7 @@ def _as_candidate(system: System, server: str, accelerator: str) -> Placed:
         return Placed(system, candidates.arrays, pair, server, accelerator, 0.0, f"not a candidate: {why}")
     count = int(table.num_replicas[row[0]])
     rate = float(candidates.arrays.servers.load_rps[0]) / count
-    remark = f"not a candidate: {why}" if why else f"as a candidate, with {_replicas(count)}"
+    remark = f"not a candidate: {why}" if why else f"as a candidate, with {counted(count)}"
     pair = replace(pair, max_batch=table.max_batch[row])
     return Placed(system, candidates.arrays, pair, server, accelerator, 0.0 if why else rate, remark)
 
@@ -293,14 +294,10 @@ def _as_planned(system: System, server: str, plan: Plan) -> Placed:
     pool = max(pools, key=lambda item: item.num_replicas)
     pair = replace(_pair(candidates, pool.accelerator), max_batch=np.array([pool.max_batch]))
     rate = pool.arrival_rate_rpm / pool.num_replicas / SECONDS_PER_MINUTE
-    remark = f"as planned, with {_replicas(pool.num_replicas)}"
+    remark = f"as planned, with {counted(pool.num_replicas, 'replica')}"
     if len(pools) > 1:
         remark += f", the largest of its {len(pools)} pools"
     return Placed(system, candidates.arrays, pair, server, pool.accelerator, rate, remark)
-
-
-def _replicas(count: int) -> str:
-    return "1 replica" if count == 1 else f"{count:,} replicas"
 
 
 def numbers(values: FloatArray) -> tuple[float | None, ...]:

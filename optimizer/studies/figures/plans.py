@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from optimizer.money import cost_amount, cost_unit, in_cost_unit
 from optimizer.plan import TargetFigure
+from optimizer.quantities import counted, quantity, share_text
 from optimizer.queueing.measures import LatencyName, MetricName
 from optimizer.queueing.targets import target_share
 from optimizer.spec.system import System
@@ -19,8 +20,6 @@ from optimizer.studies.figures.document import (
     Figure,
     GridPanel,
     Values,
-    plain,
-    share_text,
 )
 from optimizer.studies.reports.overview import Overview, PoolRow
 from optimizer.tabulation import models_without_tokens
@@ -69,7 +68,7 @@ def _loads(shown: Shown) -> dict[tuple[str, str], str]:
         rate = sum(load.arrival_rate_rpm for load in loads)
         shapes = {f"{load.in_tokens:,.0f} → {load.out_tokens:,.0f}" for load in loads}
         tokens = f", {shapes.pop() if len(shapes) == 1 else 'several shapes'}"
-        words[key] = f"{plain(rate)}/min{'' if key[0] in without_tokens else tokens}"
+        words[key] = f"{quantity(rate)}/min{'' if key[0] in without_tokens else tokens}"
     return words
 
 
@@ -377,10 +376,10 @@ def plan_figure(shown: Shown, before: Shown | None = None, panels: Sequence[str]
     cost = f"{cost_amount(overview.plan.total_cost_cents_per_h, currency)} {cost_unit(currency)}"
     if before is not None:
         cost += f" (before: {cost_amount(before.overview.plan.total_cost_cents_per_h, currency)})"
-    note = f"{cost}; {served:,} of {overview.servers:,} servers served in full"
+    note = f"{cost}; {served:,} of {counted(overview.servers, 'server')} served in full"
     estimated = overview.plan.estimated_pools
     if estimated:
-        note += f"; token times of {estimated:,} of {len(overview.pools):,} pools are estimated"
+        note += f"; token times are estimated in {estimated:,} of {counted(len(overview.pools), 'pool')}"
     return Figure(
         title=f"{mode} plan" + ("" if before is None else " after a load change"),
         note="; ".join(part for part in (note, left_out(shown, panels)) if part),

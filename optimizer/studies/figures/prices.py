@@ -15,10 +15,11 @@ from optimizer.candidates.finder import COUNT_TOLERANCE, measure_pairs
 from optimizer.candidates.table import CandidateTable
 from optimizer.money import cost_unit, in_cost_unit
 from optimizer.plan import Plan, Pool
+from optimizer.quantities import quantity
 from optimizer.queueing.targets import meets_target
 from optimizer.spec.messages import known_name
 from optimizer.spec.system import System
-from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, plain, target_line
+from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, target_line
 from optimizer.studies.figures.placed import (
     NothingToShow,
     has_targets,
@@ -81,7 +82,7 @@ def cost_figure(system: System, server: str, accelerator: str | None) -> Figure:
         y_most=y_most,
     )
     some = f"the {len(rows)} cheapest of {len(table)} accelerators at" if len(rows) < len(table) else "at"
-    note = f"{some} a load of {plain(load * SECONDS_PER_MINUTE)} requests/min; replicas are indivisible"
+    note = f"{some} a load of {quantity(load * SECONDS_PER_MINUTE)} requests/min; replicas are indivisible"
     if dear:
         note += f"; far above the axis: {', '.join(dear)}"
     types = candidates.arrays.type_names

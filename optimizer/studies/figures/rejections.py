@@ -6,10 +6,11 @@ Takes a `Placed` server, gives a `Figure`. Equation numbers refer to ``docs/math
 import numpy as np
 
 from optimizer.arrays import FloatArray
+from optimizer.quantities import quantity
 from optimizer.queueing.measures import LOSS
 from optimizer.simulation.limits import UNLIMITED
 from optimizer.studies.figures.collecting import latencies_shown, latency_levels, shown_ms
-from optimizer.studies.figures.document import CurvePanel, Figure, Guide, plain
+from optimizer.studies.figures.document import CurvePanel, Figure, Guide
 from optimizer.studies.figures.placed import Placed
 
 POINTS = 33
@@ -89,7 +90,7 @@ def _loads(placed: Placed) -> tuple[Guide, ...]:
     full = float(placed.batch_servers().full_rate_rps[0])
     named = [("saturation", full)] * _has_room(placed) + [("load", placed.rate_rps)]
     return tuple(
-        Guide(name=f"{name} {plain(rate)}", value=rate, axis="x") for name, rate in named if rate > 0
+        Guide(name=f"{name} {quantity(rate)}", value=rate, axis="x") for name, rate in named if rate > 0
     )
 
 
@@ -106,6 +107,5 @@ def _room_text(placed: Placed) -> str:
 
 def _collecting_text(placed: Placed) -> str:
     server, trigger = placed.batch_servers(), placed.system.servers[placed.server].batch_trigger
-    return (
-        f"trigger: {trigger}, window {plain(float(server.window_ms[0]))} ms, batch limit {placed.max_batch:,}"
-    )
+    window = quantity(float(server.window_ms[0]))
+    return f"trigger: {trigger}, window {window} ms, batch limit {placed.max_batch:,}"

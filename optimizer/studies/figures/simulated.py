@@ -9,11 +9,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from optimizer.arrays import FloatArray
+from optimizer.quantities import quantity
 from optimizer.queueing.measures import METRICS, LatencyName, Measure
 from optimizer.simulation.engine import Run
 from optimizer.simulation.replicas import Effort, run_replica
 from optimizer.simulation.summary import Distribution, counted_rows, summarise
-from optimizer.studies.figures.document import CurvePanel, Figure, Guide, plain
+from optimizer.studies.figures.document import CurvePanel, Figure, Guide
 from optimizer.studies.figures.placed import NothingToShow, Placed
 from optimizer.studies.simulation.pools import limits_of, open_load, replica_times, stream_of
 from optimizer.tabulation import SECONDS_PER_MINUTE, profile_of
@@ -88,7 +89,7 @@ def _distribution(placed: Placed, panels: Sequence[CurvePanel | None]) -> Figure
     rpm = placed.rate_rps * SECONDS_PER_MINUTE
     return Figure(
         title=f"Distribution of latencies: {placed.title}",
-        note=f"{placed.remark}; {plain(rpm)} requests/min at each; {_said(placed)}",
+        note=f"{placed.remark}; {quantity(rpm)} requests/min at each; {_said(placed)}",
         panels=tuple(panel for panel in panels if panel is not None),
         types=placed.arrays.type_names,
     )
@@ -207,7 +208,7 @@ def _uprights(placed: Placed) -> tuple[Guide, ...]:
     largest = float(placed.largest_rates(placed.pair.max_batch)[0])
     named = [("largest", largest)] * bool(np.isfinite(largest)) + [("load", placed.rate_rps)]
     return tuple(
-        Guide(name=f"{name} {plain(rate * SECONDS_PER_MINUTE)}", value=rate * SECONDS_PER_MINUTE, axis="x")
+        Guide(name=f"{name} {quantity(rate * SECONDS_PER_MINUTE)}", value=rate * SECONDS_PER_MINUTE, axis="x")
         for name, rate in named
         if rate > 0
     )

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from optimizer.money import cost_unit, in_cost_unit
+from optimizer.quantities import counted
 from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series
 from optimizer.studies.replay.document import Point, Replay, Variant
 
@@ -40,7 +41,7 @@ def replay_figure(found: Replay) -> Figure:
             ),
         ),
     ]
-    return Figure(title=f"Replay of {found.hours:,.4g} hours", note=note, panels=tuple(panels))
+    return Figure(title=f"Replay of {counted(found.hours, 'hour')}", note=note, panels=tuple(panels))
 
 
 def _times(item: Variant) -> list[float]:
