@@ -4,6 +4,7 @@ Takes a `System`, gives `SystemArrays`: one entry per server (s), accelerator (a
 order of the names, and the table of which profile serves which pair.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
@@ -204,14 +205,7 @@ def slowest_of(system: System, server_name: str, accelerator: str, max_batch: in
 def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
     servers = list(system.servers.values())
     loads = [server.current.load for server in servers]
-    targets = [system.targets.get((server.service_class, server.model)) for server in servers]
-    rate_rps = np.array([load.arrival_rate_rpm for load in loads]) / SECONDS_PER_MINUTE
-    out_tokens = np.array([load.out_tokens for load in loads])
-    tps = np.array([target.tps if target else 0.0 for target in targets])
-    wanted_rps = np.where(tps > 0, tps / np.maximum(out_tokens, 1), rate_rps)
-    without_tokens = models_without_tokens(system)
-    has_tokens = np.array([server.model not in without_tokens for server in servers], dtype=np.bool_)
-    idle = (rate_rps == 0) | ((out_tokens == 0) & has_tokens)
+    targets = _targets_of(system)
     allowed = np.ones((len(servers), len(place_of)), dtype=np.bool_)
     for s, server in enumerate(servers):
         if server.accelerators is not None:
@@ -227,11 +221,13 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
 
     return ServerArrays(
         in_tokens=frozen(np.array([load.in_tokens for load in loads])),
-        out_tokens=frozen(out_tokens),
-        load_rps=frozen(np.where(idle, 0.0, wanted_rps)),
+        out_tokens=frozen(np.array([load.out_tokens for load in loads])),
+        load_rps=frozen(server_loads_rps(system)),
         priority=integers([system.priority(server) for server in servers]),
         has_target=frozen(np.array([target is not None for target in targets], dtype=np.bool_)),
-        targets=_targets(targets, [largest_loss(system, server) for server in servers], frozen(tps > 0)),
+        targets=_targets(
+            targets, [largest_loss(system, server) for server in servers], frozen(_tps(targets) > 0)
+        ),
         min_replicas=integers([server.min_num_replicas for server in servers]),
         max_replicas=integers([server.max_num_replicas or MAX_COUNT for server in servers]),
         max_batch=integers([server.max_batch_size for server in servers]),
@@ -252,6 +248,32 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
         stations=station_table([stations_of(server.stages) for server in servers]),
         jobs=integers([ALL_JOBS if server.jobs is None else server.jobs for server in servers]),
     )
+
+
+def server_loads_rps(system: System) -> FloatArray:
+    """Return what each server has to carry, shape (S,): its arrival rate, or what its throughput target asks.
+
+    0 for one that is idle.
+    """
+    servers = list(system.servers.values())
+    rate_rps = np.array([server.current.load.arrival_rate_rpm for server in servers]) / SECONDS_PER_MINUTE
+    out_tokens = np.array([server.current.load.out_tokens for server in servers])
+    tps = _tps(_targets_of(system))
+    wanted_rps = np.where(tps > 0, tps / np.maximum(out_tokens, 1), rate_rps)
+    without_tokens = models_without_tokens(system)
+    has_tokens = np.array([server.model not in without_tokens for server in servers], dtype=np.bool_)
+    idle = (rate_rps == 0) | ((out_tokens == 0) & has_tokens)
+    return np.where(idle, 0.0, wanted_rps)
+
+
+def _targets_of(system: System) -> list[ModelTarget | None]:
+    """Return the targets of each server."""
+    return [system.targets.get((server.service_class, server.model)) for server in system.servers.values()]
+
+
+def _tps(targets: Sequence[ModelTarget | None]) -> FloatArray:
+    """Return the throughput targets [tokens/s], shape (S,); 0 for none."""
+    return np.array([target.tps if target else 0.0 for target in targets])
 
 
 def models_without_tokens(system: System) -> set[str]:

@@ -183,6 +183,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         (
             "checking",
             "load_changes",
+            "service",
             "comparison",
             "explanation",
             "figures",
@@ -229,7 +230,17 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("comparing", "figures", "simulating"),
     ),
     "optimizer.render": (
-        ("text", "names", "columns", "estimates", "target_words", "section", "simulation_words"),
+        (
+            "text",
+            "names",
+            "columns",
+            "estimates",
+            "target_words",
+            "plan_words",
+            "section",
+            "service_words",
+            "simulation_words",
+        ),
         ("plots.style", "money", "tables", "simulation_section"),
         (
             "comparison_words",

@@ -21,10 +21,13 @@ class Shortage:
     """Units that exist."""
     is_listed: bool
     """Whether the system says how many exist."""
+    for_least: bool
+    """Whether it is not the load but the server's least number of replicas that asks for them."""
     excluded: bool = False
     """Whether the server was not to be served: it runs, and cannot be brought there without stopping."""
 
 
+LEAST = " (its minNumReplicas)"
 STOPPED_UNLIMITED = "solver_stopped", "there are enough cards, but the solver stopped before it used them"
 NO_ACCELERATOR = "no_candidate", "there is no accelerator in the system"
 
@@ -33,7 +36,7 @@ def shortage_reason(found: Shortage) -> tuple[str, str]:
     """Return reason and detail where replicas on some accelerator would serve a server, but do not run."""
     verb = "takes" if found.num_replicas == 1 else "take"
     text = (
-        f"{counted(found.num_replicas, 'replica')} on {found.accelerator} {verb} "
+        f"{counted(found.num_replicas, 'replica')} on {found.accelerator}{LEAST * found.for_least} {verb} "
         f"{counted(found.units, 'card')} of {found.type}; "
     )
     if found.units <= found.left and found.excluded:

@@ -21,7 +21,10 @@ def unserved_with_reason(
     """Say why a server is not served in full: which cards are missing, or what each accelerator lacks."""
     mine = np.flatnonzero(candidates.table.server == s)
     if len(mine):
-        reason, detail = _shortage(candidates, problem, s, candidates.table.take(mine), used)
+        for_least = bool(problem.load_rps[s] == 0) or fraction == 1
+        reason, detail = _shortage(
+            candidates, problem, s, candidates.table.take(mine), used, for_least=for_least
+        )
     else:
         reason, detail = nearest_miss(candidates, s)
     return Unserved(
@@ -34,7 +37,13 @@ def unserved_with_reason(
 
 
 def _shortage(
-    candidates: Candidates, problem: Problem, s: int, mine: CandidateTable, used: IntArray
+    candidates: Candidates,
+    problem: Problem,
+    s: int,
+    mine: CandidateTable,
+    used: IntArray,
+    *,
+    for_least: bool,
 ) -> tuple[str, str]:
     """Name the accelerator for which the fewest units are missing."""
     if problem.capacity is None:
@@ -53,6 +62,7 @@ def _shortage(
             left=int(left[c]),
             limit=candidates.system.capacity.get(kind, 0),
             is_listed=kind in candidates.system.capacity,
+            for_least=for_least,
             excluded=s in problem.excluded
             and any(candidates.arrays.server_names[s] == name for name, _ in candidates.system.kept),
         )

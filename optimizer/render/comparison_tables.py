@@ -8,7 +8,7 @@ from rich.text import Text
 from optimizer.plan import Plan
 from optimizer.render import columns
 from optimizer.render.columns import NOTHING
-from optimizer.render.comparison_words import anything_runs, cost_of, headline, money_of
+from optimizer.render.comparison_words import anything_runs, changes_text, cost_of, headline, money_of
 from optimizer.render.estimates import estimates_note
 from optimizer.render.money import Money, signed
 from optimizer.render.names import shortened
@@ -19,15 +19,6 @@ LABEL_WIDTH = 18
 """Longer labels are shortened in the headings of tables."""
 Value = float | str | None | Pair | Said
 """Of a cell."""
-_CHANGES = {
-    "moved": "to another accelerator",
-    "scaled": "to other replicas only",
-    "batch": "to another batch limit only",
-    "started": "to something from nothing",
-    "stopped": "to nothing",
-    "added": "new",
-    "removed": "gone",
-}
 
 
 def comparison_tables(found: Comparison) -> Group:
@@ -48,8 +39,10 @@ def comparison_tables(found: Comparison) -> Group:
 def _headline(found: Comparison) -> Group:
     parts: list[RenderableType] = [
         Paragraph(headline(found), "bold"),
-        Paragraph(_served(found) + _changes(found)),
+        Paragraph(_served(found)),
     ]
+    if found.changed():
+        parts.append(Paragraph(changes_text(found)))
     if found.transition_value_cents_per_h is not None and found.changed():
         value = money_of(found).text(found.transition_value_cents_per_h)
         parts.append(Paragraph(f"Transition value: {value} (with the penalty on moves)"))
@@ -65,18 +58,6 @@ def _served(found: Comparison) -> str:
         if figures is not None:
             shares.append(f"{side.label} {figures.served_in_full} of {figures.servers}")
     return f"Served in full: {', '.join(shares) or '0 of 0'}."
-
-
-def _changes(found: Comparison) -> str:
-    changed = found.changed()
-    if found.same or not changed:
-        return ""
-    counts = [
-        f"{sum(row.change == change for row in changed)} {words}"
-        for change, words in _CHANGES.items()
-        if any(row.change == change for row in changed)
-    ]
-    return f"\n{len(changed)} of {len(found.servers)} servers change: {', '.join(counts)}."
 
 
 # --- where it comes from ---------------------------------------------------------------------------------

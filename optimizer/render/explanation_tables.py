@@ -1,10 +1,11 @@
 """An explanation as tables: an overview of all servers, or one server in depth."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeGuard
 
 from rich.console import Group, RenderableType
 
+from optimizer.plan import Plan
 from optimizer.quantities import counted, precise, quantity, share_text
 from optimizer.render import columns
 from optimizer.render.estimates import estimates_note
@@ -37,6 +38,7 @@ _BY_POLICY = (
     "capacity that the fully served servers leave is given out by the saturation policy, which follows its "
     "order and does not search for the optimum."
 )
+_BY_IDLE = "an idle server goes without its least replicas then, and their cards serve load of others."
 
 
 def explanation_tables(explanation: Explanation) -> Group:
@@ -88,11 +90,11 @@ def _overview(explanation: Explanation, money: Money) -> Iterator[RenderableType
             )
     yield table
     yield from titled_list(
-        "Who is served more or less with the next-best alternative",
+        "Changes of service with the next-best alternative",
         (f"{item.server}: {service_text(item.next_best.effect)}" for item in order if _moves(item.next_best)),
     )
-    if any(item.next_best is not None and item.next_best.effect.serves == "more" for item in order):
-        yield sentence(f"A next-best alternative can serve more: {_BY_POLICY}")
+    effects = [item.next_best.effect for item in order if item.next_best is not None]
+    yield from _why_more("A next-best alternative", effects, explanation.plan)
 
 
 def _moves(alternative: Alternative | None) -> TypeGuard[Alternative]:
@@ -164,23 +166,40 @@ def _types(explanation: Explanation, money: Money) -> Iterator[RenderableType]:
                 else ""
             )
         )
-    yield from _service_of_units(explanation.types)
+    yield from _service_of_units(explanation.types, explanation.plan)
 
 
 def _card_value(effect: Effect | None, money: Money) -> Said:
     return Said("not answered", None) if effect is None else effect_value(effect, money)
 
 
-def _service_of_units(types: Sequence[TypeExplanation]) -> Iterator[RenderableType]:
+def _service_of_units(types: Sequence[TypeExplanation], plan: Plan) -> Iterator[RenderableType]:
     lines = [
         f"{what} {item.type}: {service_text(effect)}"
         for item in types
         for what, effect in (("+1", item.one_more), ("-1", item.one_fewer))
         if effect is not None and effect.service
     ]
-    yield from titled_list("Who is served more or less then", lines)
-    if any(item.one_fewer is not None and item.one_fewer.serves == "more" for item in types):
-        yield sentence(f"One card fewer can serve more: {_BY_POLICY}")
+    yield from titled_list("Changes of service", lines)
+    fewer = [item.one_fewer for item in types if item.one_fewer is not None]
+    yield from _why_more("One card fewer", fewer, plan)
+
+
+def _why_more(what: str, effects: Iterable[Effect], plan: Plan) -> Iterator[RenderableType]:
+    """Yield why something that only restricts the plan can serve more load."""
+    more = [effect for effect in effects if effect.serves == "more"]
+    for_idle = [effect for effect in more if any(item.is_idle for item in effect.service)]
+    if for_idle:
+        yield sentence(f"{what} can serve more: {_BY_IDLE}")
+    rest = [effect for effect in more if effect not in for_idle]
+    if rest and (_shares_leftover(rest) or any(0 < item.served_fraction < 1 for item in plan.unserved)):
+        yield sentence(f"{what} can serve more: {_BY_POLICY}")
+
+
+def _shares_leftover(effects: Iterable[Effect]) -> bool:
+    """Return whether a part of a load is served anywhere, which only a saturation policy does."""
+    changes = [item for effect in effects for item in effect.service]
+    return any(0 < share < 1 for item in changes for share in (item.served_before, item.served_after))
 
 
 def _unserved(explanation: Explanation) -> Iterator[RenderableType]:

@@ -44,18 +44,20 @@ def titled_list(title: str, lines: Iterable[str]) -> Iterator[RenderableType]:
 
 
 def service_text(effect: Effect, most: int = 2) -> str:
-    """Say who is served more or less."""
+    """Return which servers are served more or less."""
     parts = [_served_text(item) for item in effect.service[:most]]
     more = len(effect.service) - most
     return ", ".join(parts) + (f" and {more} more" if more > 0 else "")
 
 
 def _served_text(item: ServiceChange) -> str:
-    """Say by how much one server is served more or less; an idle one has a share of its replicas only."""
-    shares = f"{item.server} {share_text(item.served_before)} -> {share_text(item.served_after)}"
-    return (
-        f"{shares} ({quantity(item.load_change_rpm, sign=True)} req/min)" if item.load_change_rpm else shares
-    )
+    """Return by how much one server is served more or less."""
+    shares = f"{share_text(item.served_before)} -> {share_text(item.served_after)}"
+    if item.is_idle:
+        return f"{item.server} {shares} of its replicas (idle)"
+    if not item.load_change_rpm:
+        return f"{item.server} {'now' if item.in_full_after else 'no longer'} with its least replicas"
+    return f"{item.server} {shares} ({quantity(item.load_change_rpm, sign=True)} req/min)"
 
 
 def binding_text(limits: Sequence[Binding]) -> str:
@@ -84,8 +86,15 @@ def cost_text(effect: Effect, money: Money) -> str:
     if effect.interval is not None:
         return range_text(effect.interval, money) if effect.interval.level == VALUE else "not proved"
     if effect.service:
-        return f"serves {effect.serves}" if effect.serves != "same" else "serves others"
+        return f"serves {served_word(effect)}"
     return price_text(effect, money)
+
+
+def served_word(effect: Effect) -> str:
+    """Return whether more or less load is served, as much of other servers, or as much but for idle ones."""
+    if effect.serves != "same":
+        return effect.serves
+    return "as much" if all(item.is_idle for item in effect.service) else "others"
 
 
 def effect_value(effect: Effect, money: Money) -> Said:
@@ -117,18 +126,20 @@ def _signed(number: float) -> str:
 def price_text(effect: Effect, money: Money) -> str:
     """Return the change of the cost, with that of the value where one rises and the other does not."""
     cost, value = effect.cost_change_cents_per_h, effect.value_change_cents_per_h
-    same_sign = (cost > 0) == (value > 0) and (cost < 0) == (value < 0)
-    if same_sign:
+    if _same_sign(cost, value):
         return money_text(cost, money)
     return f"{money_text(cost, money)} (value {money_text(value, money)})"
 
 
+def _same_sign(one: float, other: float) -> bool:
+    return (one > 0) == (other > 0) and (one < 0) == (other < 0)
+
+
 def more_text(effect: Effect, money: Money) -> str:
     """Return a price as words."""
-    text = price_text(effect, money)
-    if text[0] not in "+-" or "value" in text:
-        return "the same" if text == "0" else f"{text} {money.unit}"
-    return f"{text[1:]} {money.unit} {'more' if text[0] == '+' else 'less'}"
+    cost, value = effect.cost_change_cents_per_h, effect.value_change_cents_per_h
+    text = f"{money.distance(cost)} {money.unit} {'more' if cost > 0 else 'less'}" if cost else "the same"
+    return text if _same_sign(cost, value) else f"{text} (value {money_text(value, money)})"
 
 
 def changes(effect: Effect) -> bool:
@@ -145,4 +156,4 @@ def factor_text(factor: float) -> str:
 
 def money_text(cents_per_h: float, money: Money) -> str:
     """Return a change of cost with its sign."""
-    return "0" if cents_per_h == 0 else f"{'+' * (cents_per_h > 0)}{money.amount(cents_per_h)}"
+    return f"{'+' if cents_per_h > 0 else '-'}{money.distance(cents_per_h)}" if cents_per_h else "0"

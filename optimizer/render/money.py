@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from optimizer.money import CENTS, cost_amount, cost_unit, in_cost_unit
 from optimizer.plan import Plan
+from optimizer.quantities import quantity
 from optimizer.render.columns import Column
 
 HALF_A_HUNDREDTH = 0.005
@@ -44,6 +45,11 @@ class Money:
         """Return a difference with its sign; one that reads as nothing has none."""
         return signed(in_cost_unit(cents_per_h, self.currency), ",.2f")
 
+    def distance(self, cents_per_h: float) -> str:
+        """Return how far two costs are apart, without unit; with more digits if it would read as nothing."""
+        amount = abs(in_cost_unit(cents_per_h, self.currency))
+        return f"{amount:,.2f}" if amount >= HALF_A_HUNDREDTH or not amount else quantity(amount)
+
     def number(self, cents_per_h: float | None) -> float | None:
         """Return a cost as a number for a column of `columns`; none stays none."""
         return None if cents_per_h is None else in_cost_unit(cents_per_h, self.currency)
@@ -53,10 +59,6 @@ class Money:
         return tuple(
             column._replace(unit=self.unit) if column.unit == CENTS else column for column in columns
         )
-
-    def is_nothing(self, cents_per_h: float) -> bool:
-        """Say whether an amount reads as nothing."""
-        return abs(in_cost_unit(cents_per_h, self.currency)) < HALF_A_HUNDREDTH
 
 
 def signed(value: float, form: str) -> str:

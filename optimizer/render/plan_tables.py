@@ -14,6 +14,7 @@ from optimizer.render import batch_columns, columns
 from optimizer.render.estimates import estimates_note, marked
 from optimizer.render.explanation_words import part_text
 from optimizer.render.money import Money
+from optimizer.render.plan_words import proved
 from optimizer.render.tables import Paragraph, Said, Table
 from optimizer.render.target_words import figures_text, of_latency, percentile_text
 from optimizer.spec.system import System
@@ -44,7 +45,7 @@ def _slowest(plan: Plan) -> Iterator[str]:
 def _headline(plan: Plan, system: System) -> Group:
     served = len(system.servers) - len(plan.unserved)
     proof = {
-        "optimal": "proved within the gap" if plan.gap else "proved optimal",
+        "optimal": proved(plan),
         "feasible": "the solver stopped early",
         "heuristic": "found by a heuristic, without proof",
     }[plan.status]

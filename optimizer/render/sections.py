@@ -6,13 +6,15 @@ stands under its unit.
 
 from collections.abc import Iterable, Iterator
 
-from optimizer.quantities import be, counted, quantity, share_text
+from optimizer.plan import Plan
+from optimizer.quantities import be, counted, percent, quantity, share_text
 from optimizer.queueing.targets import target_share
 from optimizer.render.batch_section import batch_section, rejected_text
+from optimizer.render.comparison_words import changes_text, money_of
 from optimizer.render.comparison_words import headline as comparison_headline
-from optimizer.render.comparison_words import money_of
 from optimizer.render.estimates import estimates_note, marked
 from optimizer.render.money import Money
+from optimizer.render.plan_words import is_service, proved
 from optimizer.render.section import Column, Section
 from optimizer.render.simulation_section import simulation_section
 from optimizer.render.target_words import figure_text, of_latency
@@ -64,24 +66,35 @@ def status(overview: Overview) -> str:
     plan = overview.plan
     mode = "stays within the cards that exist" if overview.limited else "ignores how many cards exist"
     proof = {
-        "optimal": "proved optimal",
+        "optimal": proved(plan),
         "feasible": "the best found before the solver stopped",
         "heuristic": "found by a heuristic, without proof",
     }[plan.status]
-    bound = f" Its value is at most {plan.gap:.2%} above the optimum." if plan.gap else ""
-    if plan.bound is not None and any(change.before for change in plan.changes):
-        money = Money.of(plan)
-        bound = (
-            f" Its transition value, its extra cost over what runs now plus the penalty on moves, is "
-            f"{money.text(plan.objective)}; no plan can be below {money.amount(plan.bound)}.{bound}"
-        )
-    return f"The plan {mode}. It is {proof}.{bound} {_completeness(overview)}"
+    return f"The plan {mode}. It is {proof}.{_bound_text(plan)} {_completeness(overview)}"
+
+
+def _bound_text(plan: Plan) -> str:
+    """Return how far the value is proved, if that is for plans that serve as much."""
+    by_policy = any(0 < item.served_fraction < 1 for item in plan.unserved)
+    if plan.bound is None or by_policy or any(level.gap for level in plan.levels if is_service(level)):
+        return ""
+    above = f" Its value is at most {percent(plan.gap)} above the optimum." if plan.gap else ""
+    if not any(change.before for change in plan.changes):
+        return above
+    money = Money.of(plan)
+    return (
+        " Its transition value, its extra cost over what runs now plus the penalty on moves, is "
+        f"{money.text(plan.objective)}; no plan that serves as much is below "
+        f"{money.amount(plan.bound)}.{above}"
+    )
 
 
 def _completeness(overview: Overview) -> str:
     if not overview.plan.complete:
         count = len(overview.plan.unserved)
         return f"{counted(count, 'server')} {be(count)} not served in full, see below."
+    if not overview.servers:
+        return "There are no servers."
     if not overview.pools:
         return "Every server is idle and needs nothing."
     return "Every server is served in full."
@@ -248,7 +261,7 @@ def _comparison(comparison: Comparison) -> Section:
     money = money_of(comparison)
     text = [
         comparison_headline(comparison),
-        f"{counted(len(comparison.changed()), 'server')} {be(len(comparison.changed()))} placed differently.",
+        changes_text(comparison),
         *(f"{note[0].upper()}{note[1:]}." for note in comparison.notes),
     ]
     if comparison.same:

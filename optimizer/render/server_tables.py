@@ -15,6 +15,7 @@ from optimizer.render.explanation_words import (
     more_text,
     part_text,
     sentence,
+    served_word,
     service_text,
 )
 from optimizer.render.money import Money
@@ -49,7 +50,8 @@ def _verdict(item: ServerExplanation, explanation: Explanation) -> Iterator[str]
         return
     for unserved in explanation.plan.unserved:
         if unserved.server == item.server:
-            yield f"{share_text(unserved.served_fraction)} of its load is served: {unserved.detail}."
+            whole = "load is served" if item.load_rpm else "least number of replicas runs"
+            yield f"{share_text(unserved.served_fraction)} of its {whole}: {unserved.detail}."
     for pool in item.pools:
         yield (
             f"It runs on {pool.num_replicas:,} x {pool.accelerator} with batch {pool.max_batch} for "
@@ -102,14 +104,13 @@ def _next_best(alternative: Alternative, money: Money) -> str:
     start = (
         f"Next-best alternative: {where}; the plan"
         if where
-        else "No other accelerator can serve it; the plan"
+        else "Without its accelerators it has no replicas; the plan"
     )
     if effect.interval is not None:
         found = where or "none"
         return f"Best alternative found: {found}; not proved: {interval_text(effect.interval, money)}."
     if effect.service:
-        serves = "others" if effect.serves == "same" else effect.serves
-        return f"{start} would serve {serves}: {service_text(effect)}."
+        return f"{start} would serve {served_word(effect)}: {service_text(effect)}."
     return f"{start} would cost {more_text(effect, money)}."
 
 

@@ -93,7 +93,7 @@ def test_sides_that_agree_are_told_in_words() -> None:
         "Nothing runs, unlimited or limited: every server is idle and needs no replicas."
     )
     found = compare(impossible, scale_loads(impossible, 2), transition=True)
-    assert headline(found) == "Nothing runs, before or after: no server that has load can be served."
+    assert headline(found) == "Nothing runs, before or after: no server can be served."
     assert "not_allowed" not in text_of(found)
     assert "not in the server's list of accelerators" in text_of(found)
 
@@ -102,8 +102,9 @@ def test_unequal_service_is_no_price_of_scarcity() -> None:
     found = compare(single(60, 1))
     text = text_of(found)
     assert headline(found) == (
-        "Scarcity has no price here, as the plans do not serve the same: "
-        "unlimited 20.00, limited 0.00 cents/h."
+        "The limits change what is served: priority 1 100% → 0% of its load, "
+        "1 of 1 → 0 of 1 servers in full. Cost: unlimited 20.00, limited 0.00 cents/h; "
+        "per 1,000 served requests: unlimited 5.556 cents, limited none served."
     )
     assert "Served in full: unlimited 1 of 1, limited 0 of 1." in text
     assert "Note: not every server is served to the same fraction" in text
@@ -135,7 +136,7 @@ def test_a_difference_that_is_only_rounding_reads_as_none() -> None:
     found = compare(*sides)
     text = text_of(found)
     assert found.total.difference.cost_cents_per_h == 0
-    assert text.startswith("The two plans cost the same, 7.00 cents/h, but differ.")
+    assert "Cost: first 7.00, second 7.00 cents/h;" in " ".join(text.split())
     assert row(text.split("Cost by accelerator type", 1)[1], "A")[-3:] == ["7.00", "7.00", "0.00"]
 
 
@@ -143,7 +144,7 @@ def test_a_load_that_falls_saves() -> None:
     source = system([server("a", rate=720)], [accelerator("A")], {"A": 9})
     found = compare(source, scale_loads(source, 0.0), transition=True)
     assert headline(found) == "The load change saves 20.00 cents/h (-100.00%): before 20.00, after 0.00."
-    assert "1 of 1 servers change: 1 to nothing." in text_of(found)
+    assert "1 of 1 server changes: 1 to nothing." in text_of(found)
     assert "Transition value: -18.00 cents/h" in text_of(found)  # eq. 32: (0.1 - 1) × 20
 
 

@@ -75,18 +75,30 @@ def test_an_idle_server_gains_a_share_and_no_load() -> None:
     policy = "PriorityExhaustive"
     source = document([server("a", 0.0, replicas=2)], [accelerator("A0")], {"A0": 1}, saturationPolicy=policy)
     text = text_of(explain(load_system(source)))
-    assert "  +1 A0: a 50% -> 100%\n" in text
+    assert "  +1 A0: a 50% -> 100% of its replicas (idle)\n" in text
     assert "+0 req/min" not in text
 
 
-def test_a_unit_fewer_that_serves_more_is_put_down_to_the_policy() -> None:
-    found = explain(two_servers(3))
-    (first, *rest) = found.types
-    assert first.one_fewer is not None
-    assert "keeps to its order" not in text_of(found)
-    odd = first.model_copy(update={"one_fewer": first.one_fewer.model_copy(update={"serves": "more"})})
-    text = text_of(found.model_copy(update={"types": (odd, *rest)}))
-    assert "One card fewer can serve more: capacity that" in " ".join(text.split())
+def test_a_unit_fewer_that_serves_more_is_put_down_to_an_idle_server() -> None:
+    """The idle one of priority 1 holds all three cards; with two it holds none, and one serves the other."""
+    source = document(
+        [server("idle", 0.0, replicas=3), server("busy", 60.0, service="tin")],
+        [accelerator("A")],
+        {"A": 3},
+        classes=[service_class("gold"), service_class("tin", 2)],
+    )
+    found = explain(load_system(source))
+    (kind,) = found.types
+    assert kind.one_fewer is not None
+    assert [(item.server, item.is_idle) for item in kind.one_fewer.service] == [
+        ("idle", True),
+        ("busy", False),
+    ]
+    assert kind.one_fewer.serves == "more"
+    text = " ".join(text_of(found).split())
+    assert "One card fewer can serve more: an idle server goes without its least replicas" in text
+    assert "-1 A: idle 100% -> 0% of its replicas (idle), busy 0% -> 100% (+60 req/min)" in text
+    assert "saturation policy" not in text
 
 
 def test_a_price_of_units_that_are_left_is_put_down_to_splitting() -> None:
@@ -108,15 +120,45 @@ def test_the_first_line_says_that_the_solver_stopped_early() -> None:
 
 
 def test_a_next_best_alternative_that_serves_more_is_put_down_to_the_policy() -> None:
-    found = explain(two_servers())
-    (first, *rest) = found.servers
-    assert first.next_best is not None
-    assert "A next-best alternative can serve more" not in text_of(found)
-    effect = first.next_best.effect.model_copy(update={"serves": "more"})
-    odd = first.model_copy(update={"next_best": first.next_best.model_copy(update={"effect": effect})})
-    assert "A next-best alternative can serve more" in text_of(
-        found.model_copy(update={"servers": (odd, *rest)})
+    """The small one takes a cheap B, and the large one gets one card; on A it leaves two."""
+    source = document(
+        [server("large", 1500.0), server("small", 60.0)],
+        [accelerator("A"), accelerator("B", cost=8.0)],
+        {"A": 1, "B": 2},
+        saturationPolicy="PriorityExhaustive",
     )
+    found = explain(load_system(source))
+    assert [
+        item.server for item in found.servers if item.next_best and item.next_best.effect.serves == "more"
+    ]
+    text = " ".join(text_of(found).split())
+    assert "A next-best alternative can serve more: capacity that the fully served servers leave" in text
+    assert "idle" not in text
+    assert "can serve more" not in text_of(explain(two_servers()))
+
+
+def test_replicas_that_complete_a_server_serve_more_of_it_in_full() -> None:
+    """Two cards carry all of its load, but not its least three replicas."""
+    policy = "PriorityExhaustive"
+    source = document([server("a", 60.0, replicas=3)], [accelerator("A")], {"A": 2}, saturationPolicy=policy)
+    found = explain(load_system(source))
+    (kind,) = found.types
+    assert kind.one_more is not None
+    (change,) = kind.one_more.service
+    assert kind.one_more.serves == "more"
+    assert (change.in_full_before, change.in_full_after, change.load_change_rpm) == (False, True, 0.0)
+    assert "+1 A: a now with its least replicas" in text_of(found)
+
+
+def test_replicas_of_an_idle_server_serve_no_load() -> None:
+    source = document([server("a", 0.0, replicas=3)], [accelerator("A")], {"A": 2})
+    (kind,) = explain(load_system(source)).types
+    assert kind.one_more is not None
+    assert kind.one_more.serves == "same"
+    assert [item.load_change_rpm for item in kind.one_more.service] == [0.0]
+    text = text_of(explain(load_system(source)))
+    assert "serves as much" in text
+    assert "+1 A: a 0% -> 100% of its replicas (idle)" in text
 
 
 def test_one_server_in_depth_shows_candidates_and_rejected_pairs() -> None:

@@ -73,7 +73,7 @@ def _reason(facts: Facts, candidates: Candidates, s: int, item: Unserved) -> tup
     if mine:
         accelerators = candidates.arrays.accelerator_names
         found = [
-            _shortage(facts, name, accelerators[table.accelerator[c]], int(table.num_replicas[c]))
+            _shortage(facts, item, accelerators[table.accelerator[c]], int(table.num_replicas[c]))
             for c in mine
         ]
         nearest = min(found, key=lambda x: (x.units - x.left, x.units))
@@ -84,17 +84,18 @@ def _reason(facts: Facts, candidates: Candidates, s: int, item: Unserved) -> tup
     return _nearest(rejected) if rejected else NO_ACCELERATOR
 
 
-def _shortage(facts: Facts, name: str, accelerator: str, replicas: int) -> Shortage:
+def _shortage(facts: Facts, item: Unserved, accelerator: str, replicas: int) -> Shortage:
     kind = facts.system.accelerators[accelerator].type
     limit = facts.limit_of(kind) or 0
     return Shortage(
         accelerator=accelerator,
         type=kind,
         num_replicas=replicas,
-        units=replicas * facts.units_each(name, accelerator),
+        units=replicas * facts.units_each(item.server, accelerator),
         left=limit - facts.kept_units.get(kind, 0) - facts.units[kind],
         limit=limit,
         is_listed=kind in facts.system.capacity,
+        for_least=facts.load_rpm[item.server] == 0 or item.served_fraction == 1,
     )
 
 

@@ -17,6 +17,7 @@ from optimizer.studies.comparison.rows import (
     class_model_rows,
     class_rows,
     figures_of,
+    priority_rows,
     row_of,
     serve_the_same,
     server_rows,
@@ -121,6 +122,7 @@ def _comparison(kind: Kind, one: Case, two: Case, labels: tuple[str, str]) -> Co
         total=total,
         relative_cost_difference=difference / cost if cost else None,
         transition_value_cents_per_h=two.plan.objective if kind == "load_change" else None,
+        priorities=priority_rows(one, two),
         classes=class_rows(one, two),
         class_models=class_model_rows(one, two),
         servers=servers,
@@ -154,7 +156,7 @@ def _notes(kind: Kind, one: Case, two: Case, labels: tuple[str, str]) -> Iterabl
         elif case.plan.status == "heuristic":
             yield f"{label} was found by a heuristic, without proof"
         elif case.plan.status == "feasible":
-            yield f"the solver stopped early on {label}; a cheaper plan may exist"
+            yield f"the solver stopped early on {label}; a better plan may exist"
         elif case.plan.gap:
             yield f"{label} is proved to within {case.plan.gap:.2%} of the least value, not to the last cent"
     if kind == "load_change" and any(len(pools) > 1 for pools in one.plan.allocations.values()):

@@ -12,6 +12,7 @@ from pydantic import Field
 from optimizer.documents import Document
 from optimizer.plan import Plan
 from optimizer.spec.schema import OptimizerOptions
+from optimizer.studies.service import PriorityService
 
 Kind = Literal["scarcity", "options", "load_change", "plans"]
 ServerChange = Literal["none", "batch", "scaled", "moved", "started", "stopped", "added", "removed"]
@@ -122,6 +123,19 @@ class ServerRow(Row):
     """Whether only one of the sides serves it in full."""
 
 
+class PriorityRow(Document):
+    """What both sides serve of one priority."""
+
+    priority: int
+    """The priority."""
+    same: bool
+    """Whether both sides have the same servers of it and serve each to the same share."""
+    first: PriorityService | None = None
+    """On the first side; none where it has no such servers."""
+    second: PriorityService | None = None
+    """On the second side; none where it has no such servers."""
+
+
 class ClassModelRow(Row):
     """The servers of one service class and model on both sides."""
 
@@ -187,6 +201,8 @@ class Comparison(Document):
     """Cost difference over the first side's cost; none where that is nothing."""
     transition_value_cents_per_h: float | None = Field(None, alias="transitionValue")
     """Transition value of the second plan [cents/h], where the first is what runs when it is made."""
+    priorities: tuple[PriorityRow, ...] = Field((), strict=False)
+    """What is served of each priority, the highest first; empty where a side is a plan from a file."""
     classes: tuple[ClassRow, ...] = Field(strict=False)
     """By service class, highest priority first."""
     class_models: tuple[ClassModelRow, ...] = Field(alias="classModels", strict=False)

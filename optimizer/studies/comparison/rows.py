@@ -18,6 +18,7 @@ from optimizer.studies.comparison.document import (
     ClassRow,
     Difference,
     Figures,
+    PriorityRow,
     Row,
     ServerChange,
     ServerRow,
@@ -26,6 +27,7 @@ from optimizer.studies.comparison.document import (
     TypeUse,
 )
 from optimizer.studies.comparison.sums import less, total
+from optimizer.studies.service import service_by_priority
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +51,15 @@ def case_of(plan: Plan, system: System | None) -> Case:
 
 
 def serve_the_same(one: Case, two: Case) -> bool:
-    """Say whether the same servers are served to the same shares."""
-    return (
-        one.left_out == two.left_out
-        and one.shares.keys() == two.shares.keys()
-        and all(isclose(share, two.shares[name], rel_tol=1e-9) for name, share in one.shares.items())
-    )
+    """Return whether the same servers are served to the same shares."""
+    same = one.shares.keys() == two.shares.keys()
+    return same and all(_served_alike(one, two, name) for name in one.shares)
+
+
+def _served_alike(one: Case, two: Case, server: str) -> bool:
+    """Return whether a server of both sides is served to the same share, and in full on both or neither."""
+    same_share = isclose(one.shares[server], two.shares[server], rel_tol=1e-9)
+    return same_share and (server in one.left_out) == (server in two.left_out)
 
 
 def server_rows(one: Case, two: Case) -> tuple[ServerRow, ...]:
@@ -111,6 +116,36 @@ def _place(name: str, *cases: Case) -> _Place:
             server = case.system.servers[name]
             return _Place(server.service_class, server.model, case.system.priority(server))
     return _Place(None, None, None)
+
+
+def priority_rows(one: Case, two: Case) -> tuple[PriorityRow, ...]:
+    """Return what both sides serve of each priority, the highest first; nothing where a system is unknown."""
+    if one.system is None or two.system is None:
+        return ()
+    first, second = (
+        {row.priority: row for row in service_by_priority(case.plan, system)}
+        for case, system in ((one, one.system), (two, two.system))
+    )
+    places = [
+        {name: system.priority(server) for name, server in system.servers.items()}
+        for system in (one.system, two.system)
+    ]
+    differing = {
+        place[name]
+        for name in places[0].keys() | places[1].keys()
+        for place in places
+        if name in place
+        if places[0].get(name) != places[1].get(name) or not _served_alike(one, two, name)
+    }
+    return tuple(
+        PriorityRow(
+            priority=priority,
+            same=priority not in differing,
+            first=first.get(priority),
+            second=second.get(priority),
+        )
+        for priority in sorted(first.keys() | second.keys())
+    )
 
 
 def class_rows(one: Case, two: Case) -> tuple[ClassRow, ...]:

@@ -26,7 +26,16 @@ class ServiceChange(Document):
     served_before: float = Field(alias="servedBefore")
     """Share of its load that is served before."""
     served_after: float = Field(alias="servedAfter")
-    """Share of its load that is served after."""
+    """Share of its load that is served after; of an idle server both are shares of its least replicas."""
+    in_full_before: bool = Field(alias="inFullBefore")
+    """Whether it is served in full before: all of its load, by its least number of replicas or more."""
+    in_full_after: bool = Field(alias="inFullAfter")
+    """Whether it is after."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has no load: only the share of its least replicas changes."""
+        return not self.load_change_rpm and self.served_before != self.served_after
 
 
 class Interval(Document):
@@ -48,10 +57,11 @@ class Effect(Document):
     value_change_cents_per_h: float = Field(alias="valueChange")
     """Objective after less objective before [cents/h]; the plan minimises this, after service."""
     serves: Literal["same", "more", "less"] = "same"
-    """Whether more or less is served: of the highest priority that differs, the load that is served in full,
-    then the load that is served at all."""
+    """Whether more or less load is served: of the highest priority that differs, the load that is served in
+    full, then the number of servers with load that are, then the load that is served at all."""
     service: tuple[ServiceChange, ...] = Field((), strict=False)
-    """Servers served more or less than before, in the order of their priority."""
+    """Servers served to another share than before, or newly in full or no longer, in the order of their
+    priority."""
     open_cents_per_h: float | None = Field(None, alias="open")
     """How far the change of the value may be from that between two optima [cents/h]; 0: both are proved;
     none: a level of service is not proved."""

@@ -163,13 +163,16 @@ def effect(before: Plan, after: Plan, system: System) -> Effect:
     changes = []
     for name in shares[0].keys() | shares[1].keys():
         was, is_now = shares[0].get(name, 1.0), shares[1].get(name, 1.0)
-        if abs(is_now - was) > LEAST_SHARE:
+        in_full = [name not in mine for mine in shares]
+        if abs(is_now - was) > LEAST_SHARE or in_full[0] != in_full[1]:
             change = ServiceChange(
                 server=name,
                 priority=system.priority(system.servers[name]),
                 load_change_rpm=carried_rpm(after, name) - carried_rpm(before, name),
                 served_before=was,
                 served_after=is_now,
+                in_full_before=in_full[0],
+                in_full_after=in_full[1],
             )
             changes.append(change)
     service = tuple(sorted(changes, key=lambda item: (item.priority, item.server)))
@@ -183,17 +186,20 @@ def effect(before: Plan, after: Plan, system: System) -> Effect:
 
 
 def _verdict(before: Plan, after: Plan, service: Sequence[ServiceChange]) -> Literal["same", "more", "less"]:
-    """Say which of two plans serves more: priority by priority in full, and then at all."""
-    levels = zip(before.levels, after.levels, strict=True)
-    in_full = {was.name: was.value - is_now.value for was, is_now in levels}
+    """Return which of two plans serves more load: priority by priority in full, and then at all.
+
+    Idle servers have no load, whatever becomes of their replicas.
+    """
     for priority in sorted({item.priority for item in service}):
-        here = [item for item in service if item.priority == priority]
-        for change in (
-            *(change for name, change in in_full.items() if name.startswith(f"priority {priority}:")),
-            sum(item.load_change_rpm for item in here),
-            sum(item.served_after - item.served_before for item in here),
+        here = [item for item in service if item.priority == priority and not item.is_idle]
+        turned = [(item, item.in_full_after - item.in_full_before) for item in here]
+        for changes in (
+            [sign * carried_rpm(after if sign > 0 else before, item.server) for item, sign in turned],
+            [float(sign) for _, sign in turned],
+            [item.load_change_rpm for item in here],
         ):
-            if abs(change) > LEAST_LEVEL:
+            change = sum(changes)
+            if abs(change) > LEAST_SHARE * sum(map(abs, changes)):
                 return "more" if change > 0 else "less"
     return "same"
 

@@ -1,0 +1,53 @@
+"""What plans serve, in words: by priority, alone and beside each other."""
+
+from collections.abc import Sequence
+
+from optimizer.quantities import counted, percent, share_text
+from optimizer.studies.comparison.document import PriorityRow
+from optimizer.studies.service import PriorityService
+
+
+def service_text(service: Sequence[PriorityService]) -> str:
+    """Return what a plan serves of each priority, or that it serves everything."""
+    if all(item.served_in_full == item.servers for item in service):
+        return "everything in full"
+    return ", ".join(f"priority {item.priority} {_served(item)}" for item in service)
+
+
+def _served(item: PriorityService) -> str:
+    in_full = f"{item.served_in_full:,} of {counted(item.servers, 'server')} in full"
+    if item.share is None:
+        return "idle" if item.served_in_full == item.servers else in_full
+    short = item.share == 1 and item.served_in_full < item.servers
+    return share_text(item.share) + (f" of its load, {in_full}" if short else "")
+
+
+def service_changes(rows: Sequence[PriorityRow]) -> str:
+    """Return how service differs between two sides, in the priorities in which it does."""
+    return "; ".join(f"priority {row.priority} {_change(row)}" for row in rows if not row.same)
+
+
+def _change(row: PriorityRow) -> str:
+    first, second = row.first, row.second
+    if first is None or second is None:
+        there = second or first
+        assert there is not None
+        only = "second" if first is None else "first"
+        return f"on the {only} side only, {counted(there.servers, 'server')}"
+    parts = []
+    shares = _shares(first.share, second.share)
+    if shares:
+        parts.append(f"{shares} of its load")
+    full = [f"{item.served_in_full:,} of {item.servers:,}" for item in (first, second)]
+    if full[0] != full[1]:
+        parts.append(f"{full[0]} → {full[1]} servers in full")
+    return ", ".join(parts) or "as much, but of other servers"
+
+
+def _shares(first: float | None, second: float | None) -> str:
+    """Return two shares of loads with as many digits as tell them apart; empty if none do."""
+    for form in (share_text, percent):
+        texts = ["no load" if share is None else form(share) for share in (first, second)]
+        if texts[0] != texts[1]:
+            return " → ".join(texts)
+    return ""

@@ -1,0 +1,49 @@
+"""What a plan serves, priority by priority: the facts behind every sentence about more or less service."""
+
+from pydantic import Field
+
+from optimizer.documents import Document
+from optimizer.plan import Plan
+from optimizer.spec.system import System
+from optimizer.tabulation import SECONDS_PER_MINUTE, server_loads_rps
+
+
+class PriorityService(Document):
+    """What a plan serves of the servers of one priority."""
+
+    priority: int
+    """The priority."""
+    servers: int
+    """Servers."""
+    served_in_full: int = Field(alias="servedInFull")
+    """Those of them that are served in full, idle ones included."""
+    load_rpm: float = Field(alias="load")
+    """Load [requests/min]."""
+    served_rpm: float = Field(alias="served")
+    """Load that the plan serves [requests/min]."""
+
+    @property
+    def share(self) -> float | None:
+        """Share of the load that is served; None without load."""
+        return self.served_rpm / self.load_rpm if self.load_rpm else None
+
+
+def service_by_priority(plan: Plan, system: System) -> tuple[PriorityService, ...]:
+    """Return what a plan serves of each priority of its system, the highest first."""
+    fractions = {item.server: item.served_fraction for item in plan.unserved}
+    names: dict[int, list[str]] = {}
+    for name, server in system.servers.items():
+        names.setdefault(system.priority(server), []).append(name)
+    load_rpm = dict(
+        zip(system.servers, (server_loads_rps(system) * SECONDS_PER_MINUTE).tolist(), strict=True)
+    )
+    return tuple(
+        PriorityService(
+            priority=priority,
+            servers=len(mine),
+            served_in_full=sum(name not in fractions for name in mine),
+            load_rpm=sum(load_rpm[name] for name in mine),
+            served_rpm=sum(load_rpm[name] * fractions.get(name, 1.0) for name in mine),
+        )
+        for priority, mine in sorted(names.items())
+    )
