@@ -72,6 +72,8 @@ def _cost_difference(found: Comparison) -> str:
     money = money_of(found)
     before, after = (cost_of(side) for side in _totals(found))
     difference, share = found.total.difference.cost_cents_per_h, found.relative_cost_difference
+    if not difference and not found.changed():
+        return f"The two plans run the same replicas, at {money.text(before)}; loads or latencies differ."
     if not difference:
         return f"The two plans cost the same, {money.text(before)}, but differ."
     by = f"{money.distance(difference)} {money.unit}"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.solvers.formulation import served_in_full
 from optimizer.solvers.greedy import greedy_replicas
 from optimizer.solvers.levels import VALUE, served
 from optimizer.solvers.problem import Level, Problem, ServiceLevel, units_used
@@ -100,14 +101,17 @@ def _of_server(problem: Problem, server: int) -> FloatArray:
 def repaired(problem: Problem, replicas: IntArray) -> IntArray:
     """Return an answer within the units that exist: servers that do not fit are given others, greedily.
 
+    A server that lacks some of its pools, because a question takes their accelerator away, is one of these.
     Of a type of which too many units are taken servers give way from the lowest priority up, those that take
     the fewest units first among equals.
     """
+    table = problem.table
+    short = served(problem, replicas) & ~served_in_full(problem, replicas)
+    fitting = np.where(short[table.server], 0, replicas)
     if problem.capacity is None:
-        return replicas
-    table, fitting = problem.table, replicas.copy()
+        return fitting
     over = units_used(problem, fitting, len(problem.capacity)) - problem.capacity
-    units = replicas * table.units_per_replica
+    units = fitting * table.units_per_replica
     for kind in np.flatnonzero(over > 0).tolist():
         rows = np.flatnonzero((units > 0) & (table.kind == kind))
         for row in rows[np.lexsort((units[rows], -problem.priority[table.server[rows]]))].tolist():

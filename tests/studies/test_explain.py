@@ -47,11 +47,13 @@ def assert_effect_is_the_difference(effect: Effect, before: Plan, after: Plan, n
     assert effect.cost_change_cents_per_h == pytest.approx(cost, abs=1e-6)
     assert effect.value_change_cents_per_h == pytest.approx(after.objective - before.objective, abs=1e-6)
     was, is_now = served_shares(before, names), served_shares(after, names)
-    changed = {name for name in names if abs(was[name] - is_now[name]) > 1e-9}
+    short = [{item.server for item in plan.unserved} for plan in (before, after)]
+    changed = {name for name in names if abs(was[name] - is_now[name]) > 1e-9} | short[0] ^ short[1]
     assert {item.server for item in effect.service} == changed
     for item in effect.service:
         assert (item.served_before, item.served_after) == (was[item.server], is_now[item.server])
-    assert (effect.serves == "same") <= (not changed)
+    if effect.serves == "same":
+        assert sum(item.load_change_rpm for item in effect.service) == pytest.approx(0, abs=1e-6)
 
 
 def kept_off(source: System, name: str, banned: set[str]) -> System:
@@ -476,3 +478,18 @@ def test_answers_keep_to_their_questions_when_some_come_too_late() -> None:
     found = inquiry.part(0.5).ask(work, {f"q{n}": n for n in range(1, 10)}, lambda key: f"question {key}")
     assert found == {f"q{n}": n * n for n in (1, 2, 4, 5, 7, 8)}
     assert inquiry.unanswered == ["question q3", "question q6", "question q9"]
+
+
+def test_a_server_that_needs_two_accelerators_is_explained_in_depth() -> None:
+    """Four replicas of 540 requests/min on three cards of each of two types; each type alone is too small."""
+    source = document(
+        [server("s", 1750.0, current=running("B", 2))],
+        [accelerator("A", cost=8.0), accelerator("B", cost=8.0)],
+        {"A": 3, "B": 3},
+        heterogeneous=True,
+    )
+    (found,) = explain(load_system(source), "s").servers
+    assert {pool.accelerator for pool in found.pools} == {"A", "B"}
+    assert [option.forced and option.forced.pools for option in found.options] == [(), ()]
+    assert found.next_best is not None
+    assert found.next_best.pools == ()
