@@ -32,7 +32,7 @@ _SERVERS = (
 def replay_tables(found: Replay) -> Group:
     """Return a replay as tables."""
     note = (
-        f"{counted(found.hours, 'hour')}, {counted(found.steps, 'plan')}; "
+        f"{counted(found.hours, 'hour')}, {counted(found.steps, 'interval')}; "
         f"replicas take {precise(found.startup_s)} s to start; "
         "missed: requests beyond what ready replicas take within their targets\n"
     )

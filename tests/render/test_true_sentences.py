@@ -8,21 +8,26 @@ import random
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 from builders import Json, accelerator, document, running, server, service_class
 
 from optimizer import Comparison, Plan, compare, explain, load_system, make_report, scale_loads
+from optimizer.jobs import ReplayRequest, replay_loads
 from optimizer.render.comparison_tables import comparison_tables
 from optimizer.render.comparison_words import changes_text, headline
 from optimizer.render.explanation_tables import explanation_tables
 from optimizer.render.explanation_words import cost_text, service_text
 from optimizer.render.money import Money
+from optimizer.render.replay_tables import replay_tables
 from optimizer.render.sections import status
 from optimizer.render.tables import Output, show
 from optimizer.spec.system import System
 from optimizer.studies.explanation.document import Effect, Explanation
+from optimizer.studies.replay.figure import replay_figure
 
 NUMBER = r"-?[\d,]+(?:\.\d+)?"
 
@@ -540,3 +545,50 @@ def test_sentences_of_reports_are_true(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(1000, 1500))
 def test_sentences_of_many_reports_are_true(seed: int) -> None:
     check_report(seed)
+
+
+# --- replays ---------------------------------------------------------------------------------------------
+
+
+def check_replay(seed: int, path: Path) -> None:
+    rng = random.Random(seed)
+    system = load_system(random_fleet(rng))
+    times = sorted(rng.sample(range(0, 7200, 30), rng.randint(2, 6)))
+    loads = {name: [rng.choice([0.0, 60.0, 900.0]) for _ in times] for name in system.servers}
+    rows = [[f"{time}", *(f"{loads[name][i]}" for name in loads)] for i, time in enumerate(times)]
+    path.write_text("\n".join(",".join(row) for row in [["time", *loads], *rows]))
+    found = replay_loads(ReplayRequest(system, path, startup_s=rng.choice([0.0, 1.0, 180.0])))
+    spans_min = [(b - a) / 60 for a, b in pairwise(times)]
+    offered = sum(x * span for mine in loads.values() for x, span in zip(mine[1:], spans_min, strict=True))
+    text, note = shown(replay_tables(found)), replay_figure(found).note
+    hours = (times[-1] - times[0]) / 3600
+    assert re.match(
+        rf"({NUMBER}) hours?, {len(spans_min)} intervals?; replicas take ({NUMBER}) s to start;", text
+    )
+    assert number(text.split()[0]) == pytest.approx(hours, rel=6e-4)
+    ways = [item.name for item in found.variants]
+    for item, said in zip(found.variants, note.split("; "), strict=True):
+        match = re.fullmatch(rf"{item.name}: ({NUMBER}) changes/h, ({NUMBER}) \S+, ({NUMBER})% missed", said)
+        assert match, said
+        spent = sum(point.cost_per_h * span / 60 for point, span in zip(item.points, spans_min, strict=True))
+        assert number(match[1]) == pytest.approx(item.changes / hours, abs=0.00501)
+        assert item.cost == pytest.approx(spent, rel=1e-9, abs=1e-9)
+        assert item.offered == pytest.approx(offered)
+        capacity = sum(point.capacity_rpm * span for point, span in zip(item.points, spans_min, strict=True))
+        assert max(0.0, offered - capacity) - 1e-6 <= item.missed <= offered + 1e-6
+        assert number(match[3]) == pytest.approx(100 * item.missed / offered if offered else 0, abs=0.00501)
+        row = next(line for line in text.splitlines() if line.startswith(f" {item.name} ")).split()
+        assert number(row[-1].removesuffix("%")) == number(match[3])
+        assert item.missed == pytest.approx(sum(each.missed for each in item.servers))
+    assert ways == ["every plan", "recommended rules", "one plan for the mean load"]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_sentences_of_replays_are_true(seed: int, tmp_path: Path) -> None:
+    check_replay(seed, tmp_path / "loads.csv")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1000, 1300))
+def test_sentences_of_many_replays_are_true(seed: int, tmp_path: Path) -> None:
+    check_replay(seed, tmp_path / "loads.csv")

@@ -85,6 +85,17 @@ def test_replicas_need_time_to_start_and_what_they_miss_is_counted(tmp_path: Pat
     assert late.points[12].ready < late.points[12].desired
 
 
+def test_the_mean_load_is_that_over_the_time(tmp_path: Path) -> None:
+    """3,000 requests/min for a minute and 50 for 59 minutes are 99.2 on average, and not 1,525."""
+    system = load_system(document([server("s")], [accelerator("A")], {"A": 99}))
+    path = tmp_path / "loads.csv"
+    path.write_text("time,s\n0,0\n60,3000\n3600,50\n")
+    mean = replayed(system, path).variants[-1]
+    assert mean.name == "one plan for the mean load"
+    (pool,) = solve(system.with_load("s", arrival_rate_rpm=(3000 + 59 * 50) / 60)).allocations["s"]
+    assert {point.desired for point in mean.points} == {pool.num_replicas} == {1}
+
+
 def test_each_rule_is_shown_alone(tmp_path: Path) -> None:
     loads = trace(tmp_path / "loads.csv", lambda i: 20.0 + 10 * (i % 2), 10)
     found = replayed(fleet(20.0), loads, each=True)

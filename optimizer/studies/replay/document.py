@@ -77,7 +77,7 @@ class Replay(Document):
     hours: float
     """How long [h]."""
     steps: int
-    """How many plans were made."""
+    """Intervals between the times of the loads; a plan is made at the beginning of each."""
     startup_s: float = Field(alias="startup")
     """Time that a replica takes to start [s]."""
     currency: str | None = Field(None, exclude_if=lambda currency: currency is None)

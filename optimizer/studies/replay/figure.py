@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from optimizer.money import cost_unit, in_cost_unit
-from optimizer.quantities import counted
+from optimizer.quantities import counted, percent
 from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series
 from optimizer.studies.replay.document import Point, Replay, Variant
 
@@ -20,7 +20,7 @@ def replay_figure(found: Replay) -> Figure:
     note = "; ".join(
         f"{item.name}: {item.changes_per_h:,.2f} changes/h, "
         f"{in_cost_unit(item.cost, found.currency):,.0f} {unit.removesuffix('/h')}, "
-        f"{item.missed / item.offered if item.offered else 0.0:.2%} missed"
+        f"{percent(item.missed / item.offered if item.offered else 0.0)} missed"
         for item in found.variants
     )
     panels = [

@@ -6,6 +6,7 @@ what was counted there. So no plan knows the load that it has to serve, as in a 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from optimizer.candidates import SizingMemo
@@ -138,13 +139,18 @@ class _Run:
         return self._result(name, decisions)
 
     def _mean(self) -> System:
-        """Return the system at its mean loads."""
+        """Return the system at its mean loads over the time."""
         changed = {}
         for name, server in self.system.servers.items():
-            loads = [step.servers[name].current.load for step in self.steps[1:] if name in step.servers]
-            if loads:
-                mean = sum(load.arrival_rate_rpm for load in loads) / len(loads)
-                load = loads[-1].model_copy(update={"arrival_rate_rpm": mean})
+            counted = [
+                (step.servers[name].current.load, step.time_s - before.time_s)
+                for before, step in pairwise(self.steps)
+                if name in step.servers
+            ]
+            if counted:
+                time_s = sum(span_s for _, span_s in counted)
+                mean = sum(load.arrival_rate_rpm * span_s for load, span_s in counted) / time_s
+                load = counted[-1][0].model_copy(update={"arrival_rate_rpm": mean})
                 changed[name] = _with_current(server, load=load)
         return self.system.with_servers(changed)
 
