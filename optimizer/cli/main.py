@@ -6,7 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from optimizer.cli import (
     bench,
@@ -132,11 +132,46 @@ class _Version(argparse.Action):
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong with the arguments in one line."""
+    """Says what is wrong with the arguments in one line, with the spelling that was probably meant."""
 
     def error(self, message: str) -> NoReturn:
-        print(f"{self.prog}: error: {message}; see '{self.prog} --help'", file=sys.stderr)
+        see = " See" if message.endswith("?") else "; see"
+        print(f"{self.prog}: error: {message}{see} '{self.prog} --help'", file=sys.stderr)
         sys.exit(2)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse arguments; refuse unknown ones here, where the flags of the command are known."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            flag = next((word.partition("=")[0] for word in unknown if word.startswith("-")), None)
+            what = f"unexpected argument {unknown[0]!r}" if flag is None else f"unknown flag {flag}"
+            self.error(what + self._nearest_flag(flag or unknown[0]))
+        return found, unknown
+
+    def _nearest_flag(self, word: str) -> str:
+        """Return a hint at the flag that a word was probably meant to be, or nothing."""
+        from optimizer.spec.messages import did_you_mean
+
+        name = f"--{word.lstrip('-')}"
+        flags = [text for action in self._actions for text in action.option_strings]
+        is_long_flag = word.startswith("-") and len(name) > len("--x")
+        return did_you_mean(name, flags) if is_long_flag or name in flags else ""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse a value that is none of the choices.
+
+        Raises:
+            ArgumentError: it is none.
+        """
+        if action.choices is None or value in action.choices:
+            return
+        from optimizer.spec.messages import did_you_mean
+
+        known = [str(choice) for choice in action.choices]
+        hint = did_you_mean(str(value), known)
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001  argparse has no other name for it
+            self.error(f"unknown {str(action.metavar).lower()} {value!r}{hint}")
+        raise argparse.ArgumentError(action, f"must be one of {', '.join(known)}, not {value!r}{hint}")
 
 
 def _parser() -> argparse.ArgumentParser:

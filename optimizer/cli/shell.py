@@ -2,13 +2,19 @@
 
 import argparse
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from optimizer.cli.command import Command
 
-SHELLS = ("bash", "zsh", "tcsh")
-_FILES = frozenset({"PATH", "FILE", "CSV", "OTHER", "DIR"})
-"""Metavars of arguments that are files."""
+SHELLS = ("bash", "zsh", "fish", "tcsh")
+_SYSTEMS = frozenset({"PATH", "OTHER", "SYSTEM"})
+"""Metavars of arguments that are systems: files, or names of samples."""
+_FILES = frozenset({"FILE", "CSV", "PLAN", "PROFILE", "LOADS.csv", "POINTS.csv", "RULES"})
+"""Metavars of arguments that are other files."""
+_DIRECTORIES = frozenset({"DIR"})
+"""Metavars of arguments that are directories."""
 
 
 def _add_samples(parser: argparse.ArgumentParser) -> None:
@@ -30,26 +36,48 @@ def _samples(arguments: argparse.Namespace) -> None:
 
 def _add_completion(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
-        'For bash: eval "$(inferplan completion bash)" in ~/.bashrc; zsh, tcsh: see docs/reference.md.'
+        'For bash: eval "$(inferplan completion bash)" in ~/.bashrc; others: see docs/reference.md.'
     )
-    parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help="bash, zsh or tcsh")
+    parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help="bash, zsh, fish or tcsh")
 
 
 def _completion(arguments: argparse.Namespace) -> None:
     import shtab
 
-    _complete_files(arguments.parser, shtab.FILE)
+    from optimizer.spec.samples import PREFIX, samples
+
+    systems = _systems([f"{PREFIX}{name}" for name in samples()])
+    kinds = dict.fromkeys(_SYSTEMS, systems) | dict.fromkeys(_FILES, shtab.FILE)
+    _complete(arguments.parser, kinds | dict.fromkeys(_DIRECTORIES, shtab.DIRECTORY))
     sys.stdout.write(shtab.complete(arguments.parser, arguments.shell))
 
 
-def _complete_files(parser: argparse.ArgumentParser, files: object) -> None:
-    """Mark the arguments of all sub-commands that are files, for the completion."""
+def _systems(names: Sequence[str]) -> dict[str, Any]:
+    """Return how each shell completes systems: files and the names of samples; tcsh files alone."""
+    words = " ".join(names)
+    return {
+        "bash": "_inferplan_system_files",
+        "zsh": "_inferplan_systems",
+        "fish": f"(__fish_complete_path (commandline -ct)) {words}",
+        "tcsh": "f",
+        "preamble": {
+            "bash": (
+                'COMP_WORDBREAKS="${COMP_WORDBREAKS//:}"  # names of samples are one word\n'
+                f'_inferplan_system_files() {{ compgen -f -- "$1"; compgen -W "{words}" -- "$1"; }}'
+            ),
+            "zsh": f"_inferplan_systems() {{ compadd -- {words}; _files; }}",
+        },
+    }
+
+
+def _complete(parser: argparse.ArgumentParser, kinds: Mapping[str, object]) -> None:
+    """Mark the arguments of all sub-commands whose metavars are known, for the completion."""
     for action in parser._actions:  # noqa: SLF001  argparse has no other way to list them
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for command in action.choices.values():
-                _complete_files(command, files)
-        elif action.metavar in _FILES:
-            action.complete = files  # type: ignore[attr-defined]  # where shtab looks
+                _complete(command, kinds)
+        elif action.metavar in kinds:
+            action.complete = kinds[action.metavar]  # type: ignore[attr-defined]  # where shtab looks
 
 
 COMMANDS = {

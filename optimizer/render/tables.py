@@ -21,6 +21,7 @@ from optimizer.errors import SpecError
 from optimizer.render.columns import FOR_PROGRAMS, Column
 from optimizer.render.names import shortened
 from optimizer.render.text import printable, spreadsheet_text
+from optimizer.spec.messages import did_you_mean
 
 WIDTH_WITHOUT_TERMINAL = 80
 """Characters of a line where there is no terminal and no COLUMNS."""
@@ -196,8 +197,9 @@ def _chosen(renderable: RenderableType, name: str | None) -> Table:
         raise SpecError("there is no table here; leave out --csv and --table, or ask for --json")
     found = [table for table in tables if name in {None, table.name}]
     if not found:
-        names = ", ".join(table.name for table in tables)
-        raise SpecError(f"--table: {name!r} is not here; there are {names}")
+        names = [table.name for table in tables]
+        hint = did_you_mean(str(name), names) or f"; there are {', '.join(names)}"
+        raise SpecError(f"--table: {name!r} is not here{hint}")
     return found[0]
 
 

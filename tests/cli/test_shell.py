@@ -5,11 +5,13 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from shutil import which
 
 import pytest
 
 from optimizer import SpecError, load_system
 from optimizer.cli.main import COMMANDS, EXIT_CODES, main
+from optimizer.cli.shell import SHELLS
 from optimizer.errors import InferplanError
 from optimizer.spec.samples import samples
 
@@ -58,7 +60,7 @@ def test_a_package_without_samples_says_so(tmp_path: Path, monkeypatch: pytest.M
         samples()
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+@pytest.mark.parametrize("shell", SHELLS)
 def test_the_completion_knows_every_command_and_flag(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", shell]) == 0
     script = capsys.readouterr().out
@@ -74,10 +76,36 @@ def test_bash_takes_the_completion_and_completes(capsys: pytest.CaptureFixture[s
         script + '\ncomplete_words() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); '
         '_shtab_inferplan; printf "%s\\n" "${COMPREPLY[@]}"; }\n'
         "complete_words inferplan sol; complete_words inferplan solve --unl\n"
-        "complete_words inferplan solve fl\n"
+        "complete_words inferplan solve fl; complete_words inferplan solve sample:sm\n"
+        'complete_words inferplan verify fl; [[ "$COMP_WORDBREAKS" != *:* ]] && echo whole\n'
     )
     found = subprocess.run(["bash", "-c", ask], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert found.stdout.split() == ["solve", "--unlimited", "fleet.yaml"]
+    assert found.stdout.split() == [
+        "solve", "--unlimited", "fleet.yaml", "sample:small", "fleet.yaml", "whole",
+    ]  # fmt: skip
+
+
+@pytest.mark.skipif(which("fish") is None, reason="fish is not installed")
+def test_fish_takes_the_completion_and_completes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    main(["completion", "fish"])
+    (tmp_path / "inferplan.fish").write_text(capsys.readouterr().out, encoding="utf-8")
+    (tmp_path / "fleet.yaml").touch()
+    lines = ("sol", "solve --unl", "solve fl", "compare x --with sample:l", "samples fl")
+    ask = "; ".join(["source inferplan.fish", *(f"complete -C 'inferplan {line}'" for line in lines)])
+    command = ["fish", "--no-config", "-c", ask]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert [line.partition("\t")[0] for line in found.stdout.split("\n") if line] == [
+        "solve", "--unlimited", "fleet.yaml", "sample:large", "sample:long-prompts",
+    ]  # fmt: skip
+
+
+@pytest.mark.skipif(which("zsh") is None, reason="zsh is not installed")
+def test_zsh_takes_the_completion(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["completion", "zsh"])
+    script = capsys.readouterr().out
+    assert "_inferplan_systems() { compadd -- sample:batching-platform" in script
+    found = subprocess.run(["zsh", "-n"], input=script, capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stderr) == (0, "")
 
 
 def test_the_exit_codes_stand_in_one_table(capsys: pytest.CaptureFixture[str]) -> None:
