@@ -57,7 +57,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("schema.system",),
         ("schema", "yaml_format"),
         ("messages", "positions"),
-        ("faults", "samples", "assumptions"),
+        ("faults", "samples", "assumptions", "recognition"),
         ("files",),
         ("names",),
         ("currency",),

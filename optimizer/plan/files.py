@@ -7,8 +7,9 @@ from pathlib import Path
 from optimizer.errors import SpecError
 from optimizer.plan.document import Plan, Pool
 from optimizer.quantities import precise
-from optimizer.spec.files import is_plan, json_value, part_of, read_text, text_of
+from optimizer.spec.files import is_system, part_of, read_document
 from optimizer.spec.messages import validated
+from optimizer.spec.recognition import answer_name, is_plan
 from optimizer.spec.samples import sample_or_path
 from optimizer.spec.system import System, join_parts, load_system
 
@@ -16,35 +17,36 @@ COST_TOLERANCE = 1e-6
 """Relative difference of the total and the sum of the pools that rounding may cause, and cents/h."""
 MAX_FIGURE = 1e30
 """Largest cost, rate or time of a pool: beyond any plan, and sums of them are still numbers."""
+_PLAN_WANTED = "give a plan instead, as 'inferplan solve -o plan.json' writes it"
 
 
 def load_plan(path: str | os.PathLike[str]) -> Plan:
-    """Read a plan from a JSON file, or from ``-`` (standard input).
+    """Read a plan from a file, or from ``-`` (standard input).
 
     Whether it holds for a system only `verify` can say, which needs that system.
 
     Raises:
         SpecError: the file cannot be read, breaks the schema of plans, or contradicts itself.
     """
-    source = _source(path)
-    return plan_from_value(json_value(read_text(path), source), source)
+    path = sample_or_path(path)
+    if _is_directory(path):
+        raise SpecError(f"{path}: this directory is a system; {_PLAN_WANTED}")
+    text = read_document(path)
+    return plan_from_value(text.value(), text.source)
 
 
 def load_system_or_plan(path: str | os.PathLike[str]) -> System | Plan:
-    """Read a system (a file, a directory or ``-``) or a plan (a JSON file or ``-``), whichever it is.
+    """Read a system (a file, a directory or ``-``) or a plan (a file or ``-``), whichever it is.
 
     Raises:
         SpecError: it cannot be read, or is neither.
     """
     path = sample_or_path(path)
-    if str(path) != "-" and (Path(path).suffix.lower() in {".yaml", ".yml"} or Path(path).is_dir()):
+    if _is_directory(path):
         return load_system(path)
-    json_only = True if Path(path).suffix.lower() == ".json" else None
-    text = text_of(read_text(path), _source(path), json_only=json_only)
+    text = read_document(path)
     raw = text.value()
-    if text.json_only and is_plan(raw):
-        return plan_from_value(raw, text.source)
-    return join_parts([part_of(text, raw)])
+    return plan_from_value(raw, text.source) if is_plan(raw) else join_parts([part_of(text, raw)])
 
 
 def plan_from_value(raw: object, source: str = "") -> Plan:
@@ -54,6 +56,8 @@ def plan_from_value(raw: object, source: str = "") -> Plan:
         SpecError: it breaks the schema of plans, or contradicts itself; the text begins with the source.
     """
     prefix = f"{source}: " if source else ""
+    if not is_plan(raw) and (what := answer_name(raw) or ("a system" if is_system(raw) else None)):
+        raise SpecError(f"{prefix}this is {what}; {_PLAN_WANTED}")
     plan = validated(Plan, raw, prefix)
     for name, pools in plan.allocations.items():
         for i, pool in enumerate(pools):
@@ -67,8 +71,8 @@ def plan_from_value(raw: object, source: str = "") -> Plan:
     return plan
 
 
-def _source(path: str | os.PathLike[str]) -> str:
-    return "standard input" if str(path) == "-" else str(path)
+def _is_directory(path: str | os.PathLike[str]) -> bool:
+    return str(path) != "-" and Path(path).is_dir()
 
 
 def _check_pool(pool: Pool, place: str) -> None:

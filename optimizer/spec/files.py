@@ -28,6 +28,7 @@ from optimizer.spec.faults import (
 )
 from optimizer.spec.messages import kind_of, path_text, unknown_key, validated
 from optimizer.spec.positions import Location, duplicate_key, find_positions
+from optimizer.spec.recognition import answer_name
 from optimizer.spec.samples import sample_or_path
 from optimizer.spec.schema import SystemSpec
 from optimizer.spec.yaml_format import yaml_value
@@ -265,7 +266,7 @@ def plain_value(text: str, source: str, *, json_only: bool | None = None) -> obj
 
 def spec_problems(raw: object, context: Mapping[str, object]) -> Iterator[tuple[Location, str]]:
     """Yield everything that breaks the schema in a document given as plain values, with its location."""
-    if not isinstance(raw, Mapping) or is_plan(raw):
+    if not isinstance(raw, Mapping) or answer_name(raw) is not None:
         return
     unknown: list[tuple[Location, str]] = []
     try:
@@ -292,17 +293,20 @@ def spec_from_value(raw: object, source: str = "", context: Mapping[str, object]
     if not isinstance(raw, Mapping):
         what = "nothing" if raw is None else f"{kind_of(raw)}"
         raise SpecError(f"{prefix}a document with sections such as 'servers' is expected, this holds {what}")
-    if is_plan(raw):
-        raise SpecError(f"{prefix}this is a plan, or an answer; give the system that it was made for")
+    answer = answer_name(raw)
+    if answer is not None:
+        raise SpecError(f"{prefix}this is {answer}; give the system instead")
     sections = _unwrapped(raw, prefix)
     if not sections:
         raise SpecError(f"{prefix}a document with sections such as 'servers' is expected, this holds none")
     return validated(SystemSpec, sections, prefix, context)
 
 
-def is_plan(raw: object) -> bool:
-    """Say whether plain values are meant to be a plan, or the reference's answer, and not a system."""
-    return isinstance(raw, Mapping) and any(str(key).lower() == "allocations" for key in raw)
+def is_system(raw: object) -> bool:
+    """Return whether plain values have a section of a system, or one of the reference's wrappers."""
+    return isinstance(raw, Mapping) and any(
+        str(key).lower() in _SECTIONS or str(key).lower() in WRAPPERS for key in raw
+    )
 
 
 def _unwrapped(

@@ -24,8 +24,8 @@ from optimizer.jobs import (
     simulate_plan,
 )
 from optimizer.plan import Plan, plan_from_value
-from optimizer.spec.files import is_plan
 from optimizer.spec.messages import validated
+from optimizer.spec.recognition import is_plan
 from optimizer.spec.schema import SystemSpec
 from optimizer.spec.system import System
 from rest_server.settings import Settings

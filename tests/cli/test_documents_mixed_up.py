@@ -1,0 +1,99 @@
+"""A plan given as a system, the reverse, and other answers given as either are named in one line."""
+
+import json
+from pathlib import Path
+
+import pytest
+from builders import accelerator, document, server
+
+from optimizer import Comparison, Explanation, Figure, Report, load_plan
+from optimizer.cli.main import main
+from optimizer.fitting.profile import FittedProfile
+from optimizer.spec.recognition import answer_name
+from optimizer.spec.schema import SystemSpec
+from optimizer.spec.writing import write_document, write_text
+from optimizer.studies.simulation.document import RepairedPlan, Simulation
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a system in three forms, and a plan of it in two."""
+    source = document([server("s")], [accelerator("A")], {"A": 9})
+    for name in ("system.json", "system.yaml", "folder/system.yaml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write_document(source, tmp_path / name)
+    assert main(["solve", str(tmp_path / "system.yaml"), "-o", str(tmp_path / "plan.json")]) == 0
+    write_document(json.loads((tmp_path / "plan.json").read_text()), tmp_path / "plan.yaml")
+    return tmp_path
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    capsys.readouterr()
+    assert main([str(argument) for argument in arguments]) == 2
+    found = capsys.readouterr()
+    assert found.out == ""
+    (line,) = found.err.splitlines()
+    return line
+
+
+@pytest.mark.parametrize("name", ["plan.json", "plan.yaml"])
+@pytest.mark.parametrize("command", [("solve",), ("check",), ("verify", "plan.json"), ("report",)])
+def test_a_plan_is_no_system(
+    command: tuple[str, ...], name: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [command[0], *(folder / word for word in command[1:]), folder / name]
+    line = refusal(capsys, *words)
+    assert line == f"inferplan: error: {folder / name}: this is a plan, or an answer; give the system instead"
+
+
+@pytest.mark.parametrize("name", ["system.json", "system.yaml", "folder", "sample:small", "sample:chat"])
+def test_a_system_is_no_plan(name: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = name if name.startswith("sample:") else folder / name
+    what = "this directory is a system" if name in {"folder", "sample:small"} else "this is a system"
+    for words in (
+        ["verify", path, folder / "system.yaml"],
+        ["manifests", path],
+        ["simulate", folder / "system.yaml", "--plan", path],
+    ):
+        line = refusal(capsys, *words)
+        assert line.endswith(f"{what}; give a plan instead, as 'inferplan solve -o plan.json' writes it"), (
+            words
+        )
+
+
+def test_a_plan_in_yaml_is_read_wherever_a_plan_is(folder: Path) -> None:
+    plan, system = str(folder / "plan.yaml"), str(folder / "system.yaml")
+    assert load_plan(plan) == load_plan(folder / "plan.json")
+    assert main(["verify", plan, system]) == 0
+    assert main(["compare", plan, "--with", system]) == 0
+
+
+def test_other_answers_are_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    system = folder / "system.yaml"
+    answers = {
+        "a comparison": ["compare", system],
+        "an explanation": ["explain", system],
+        "a report": ["report", system],
+        "a figure": ["plot", "types", system],
+        "a list of candidates": ["candidates", system],
+        "an estimate": ["estimate", "llama-3.1-8b", "H100"],
+    }
+    for what, command in answers.items():
+        capsys.readouterr()
+        assert main([*map(str, command), "--json"]) == 0
+        write_text(capsys.readouterr().out, folder / "answer.json")
+        assert f"this is {what}; give the system instead" in refusal(capsys, "check", folder / "answer.json")
+        assert f"this is {what}; give a plan instead" in refusal(capsys, "manifests", folder / "answer.json")
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [
+        (Comparison, "a comparison"), (Explanation, "an explanation"), (Report, "a report"),
+        (Figure, "a figure"), (Simulation, "a simulation"), (FittedProfile, "a fitted profile"),
+        (RepairedPlan, "a repaired plan with its simulation"), (SystemSpec, None),
+    ],
+)  # fmt: skip
+def test_each_answer_is_told_by_its_fields(kind: type[Report], what: str | None) -> None:
+    fields = {field.alias or name: None for name, field in kind.model_fields.items()}
+    assert answer_name(fields) == what
