@@ -29,7 +29,13 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("optimizer.solvers",),
     ("optimizer.plan",),
     ("optimizer.compat",),
-    ("optimizer.fitting", "optimizer.generate", "optimizer.replica_rows", "optimizer.starters"),
+    (
+        "optimizer.estimated_replica",
+        "optimizer.fitting",
+        "optimizer.generate",
+        "optimizer.replica_rows",
+        "optimizer.starters",
+    ),
     ("optimizer.pipeline",),
     ("optimizer.stabilisation",),
     ("optimizer.bench", "optimizer.studies"),
@@ -72,7 +78,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("memory", "loops"),
         ("intervals",),
         ("estimate",),
-        ("documents", "points", "requested"),
+        ("documents", "points", "ends"),
+        ("requested",),
     ),
     "optimizer.queueing": (
         ("birth_death", "crossings", "measures", "roots", "continuous", "continuous.arrivals"),
@@ -290,7 +297,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "optimizer.cli": (
         ("command",),
-        ("solving", "asking", "batch_servers"),
+        ("solving", "asking", "batch_servers", "deployment_flags"),
         ("replica_flags",),
         (
             "starting",

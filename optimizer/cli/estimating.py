@@ -4,12 +4,10 @@ import argparse
 from typing import Any
 
 from optimizer.cli.command import Command, add_output, number, print_json, show_tables
-from optimizer.units import SHARE, TOKENS
+from optimizer.cli.deployment_flags import add_deployment, deployment_given
+from optimizer.units import TOKENS
 
 _SETTINGS: dict[str, tuple[str, Any, str]] = {
-    "tp": ("N", int, "devices of a replica, tensor parallelism (1)"),
-    "weights": ("FORMAT", str, "bf16, fp8, int8, int4, fp4 or mxfp4 (as published)"),
-    "cache": ("FORMAT", str, "format of the KV cache, bf16 or fp8 (bf16)"),
     "in_tokens": (
         "TOKENS", number(1, 1e8, "the mean input length", scale=TOKENS), "mean input length (1024)",
     ),
@@ -18,27 +16,20 @@ _SETTINGS: dict[str, tuple[str, Any, str]] = {
     ),
     "max_requests": ("N", int, "most requests in the batch (256)"),
     "max_num_tokens": ("TOKENS", int, "token budget of one iteration (8192)"),
-    "memory_utilization": (
-        "SHARE", number(0.01, 1, "the share of the memory", scale=SHARE),
-        "share of memory the engine takes (0.9)",
-    ),
 }  # fmt: skip
-"""What a flag sets in the deployment: its metavar, its type, its help."""
+"""What a flag sets in the deployment beyond those of every estimate: its metavar, its type, its help."""
 
 
 def _add_estimate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model", metavar="MODEL", nargs="?", help="a name of the catalogue, or the path of a config.json"
     )
-    parser.add_argument("accelerator", metavar="ACCELERATOR", nargs="?", help="a name of the catalogue")
+    parser.add_argument(
+        "accelerator", metavar="ACCELERATOR", nargs="?", help="a name of the catalogue: H100, 4xH100"
+    )
+    add_deployment(parser)
     for name, (metavar, kind, text) in _SETTINGS.items():
         parser.add_argument(f"--{name.replace('_', '-')}", metavar=metavar, type=kind, help=text)
-    parser.add_argument(
-        "--eager",
-        action="store_true",
-        default=None,
-        help="the engine starts every kernel from the host, without graphs",
-    )
     parser.add_argument("--at-batch", metavar="N", type=int, help="batch to give α at (half the largest)")
     parser.add_argument(
         "--points",
@@ -51,9 +42,8 @@ def _add_estimate(parser: argparse.ArgumentParser) -> None:
 def _estimate(arguments: argparse.Namespace) -> None:
     from optimizer.errors import SpecError
 
-    settings = {
-        name: value for name in (*_SETTINGS, "eager") if (value := getattr(arguments, name)) is not None
-    }
+    own = {name: value for name in _SETTINGS if (value := getattr(arguments, name)) is not None}
+    settings = deployment_given(arguments) | own
     if arguments.points is not None:
         others = {"model": arguments.model, "at-batch": arguments.at_batch, **settings}
         given = [name for name, value in others.items() if value is not None]
@@ -67,9 +57,11 @@ def _estimate(arguments: argparse.Namespace) -> None:
         )
     from optimizer.profiles import Deployment, estimate_profile
     from optimizer.profiles.documents import estimate_document
+    from optimizer.profiles.estimate import find_slice
 
+    accelerator, settings["tp"] = find_slice(arguments.accelerator, arguments.tp)
     found = estimate_profile(
-        arguments.model, arguments.accelerator, Deployment(**settings), at_batch=arguments.at_batch
+        arguments.model, accelerator, Deployment(**settings), at_batch=arguments.at_batch
     )
     if arguments.json:
         print_json(estimate_document(found))

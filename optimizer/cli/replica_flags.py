@@ -1,16 +1,23 @@
 """The flags that describe one replica of a server that answers with tokens."""
 
 import argparse
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from optimizer.cli import batch_servers
 from optimizer.cli.command import add_output, quantity
+from optimizer.cli.deployment_flags import DEPLOYMENT, add_deployment, deployment_given
+from optimizer.cli.solving import add_estimates
 from optimizer.units import (
     MILLISECONDS,
     MILLISECONDS_PER_REQUEST,
     MILLISECONDS_PER_TOKEN,
     TOKENS,
 )
+
+if TYPE_CHECKING:
+    from optimizer.estimated_replica import EstimatedReplica
 
 _LAW_FLAGS = {
     "decode": (
@@ -66,8 +73,10 @@ _SHAPE_FLAGS = (
     "in_tokens_cv",
     "out_tokens_cv",
 )
+_NAMES = ("model", "accelerator", *DEPLOYMENT, "estimates")
 TOKEN_FLAGS = (
     *_SHAPE_FLAGS,
+    *_NAMES,
     *(flag[2:].replace("-", "_") for part in _LAW_FLAGS.values() for flag, *_ in part),
 )
 """The flags of servers that answer with tokens, as arguments are named; batch servers share some."""
@@ -84,6 +93,7 @@ def add_flags(parser: argparse.ArgumentParser, *tables: str) -> None:
         type=int,
         help="queue capacity: requests that may wait behind a full batch (10 times the batch)",
     )
+    _add_names(parser.add_argument_group("names, from which token times, memory and batch are estimated"))
     for title, parts in (("linear law", ("decode", "prefill")), ("iteration law", ("iteration",))):
         group = parser.add_argument_group(title)
         for part in parts:
@@ -111,6 +121,15 @@ def add_flags(parser: argparse.ArgumentParser, *tables: str) -> None:
     add_output(parser, *tables)
 
 
+def _add_names(group: Any) -> None:
+    group.add_argument(
+        "--model", metavar="NAME", help="a model of the catalogue, or the path of a config.json"
+    )
+    group.add_argument("--accelerator", metavar="NAME", help="cards of the catalogue: H100, 4xH100")
+    add_deployment(group)
+    add_estimates(group)
+
+
 def _add_queue(group: Any) -> None:
     group.add_argument(
         "--queue-model",
@@ -130,17 +149,54 @@ def _add_queue(group: Any) -> None:
         )
 
 
+def estimated_of(arguments: argparse.Namespace) -> "EstimatedReplica | None":
+    """Return the replica of the model and the accelerator that the flags name; None if they name none.
+
+    Raises:
+        SpecError: one of the two is missing, a value is wrong, or token times are given as well.
+    """
+    from optimizer.errors import SpecError
+    from optimizer.replica import Replica
+
+    given = [name for name in _NAMES if getattr(arguments, name) is not None]
+    if not given:
+        return None
+    for name in ("model", "accelerator"):
+        if name not in given:
+            raise SpecError(f"--{name}: missing; an estimate takes --model and --accelerator")
+    for flag in (flag for flags in _LAW_FLAGS.values() for flag, *_ in flags):
+        if getattr(arguments, flag[2:].replace("-", "_")) is not None:
+            raise SpecError(f"{flag}: --model is estimated; give names or token times, not both")
+    from optimizer.jobs import estimate_replica
+    from optimizer.profiles import Deployment
+
+    deployment = Deployment(**deployment_given(arguments) | {"tp": 1})
+    with _said_by_flags(Replica):
+        return estimate_replica(
+            arguments.model,
+            arguments.accelerator,
+            deployment,
+            _shape_of(arguments),
+            tp=arguments.tp,
+            end=arguments.estimates or "upper",
+        )
+
+
+def _shape_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return what the flags say of a replica beside its token times, by the names of its fields."""
+    values = {name: value for name in _SHAPE_FLAGS if (value := getattr(arguments, name)) is not None}
+    if "kv_capacity" in values:
+        values["kv_capacity_tokens"] = values.pop("kv_capacity")
+    return values
+
+
 def replica_of(arguments: argparse.Namespace) -> Any:
     """Return the replica that the flags describe; what is wrong is said in terms of the flags."""
     from optimizer.errors import SpecError
     from optimizer.replica import Replica
     from optimizer.spec.messages import validated
 
-    values: dict[str, Any] = {
-        name: value for name in _SHAPE_FLAGS if (value := getattr(arguments, name)) is not None
-    }
-    if "kv_capacity" in values:
-        values["kv_capacity_tokens"] = values.pop("kv_capacity")
+    values = _shape_of(arguments)
     for part, flags in _LAW_FLAGS.items():
         given = {
             name: value
@@ -159,17 +215,31 @@ def replica_of(arguments: argparse.Namespace) -> Any:
             ", ".join(flag for part in parts for flag, *_ in _LAW_FLAGS[part])
             for parts in (("decode", "prefill"), ("iteration",))
         )
-        raise SpecError(f"give one latency model: {either} (linear law), or {other} (iteration law)")
-    try:
+        raise SpecError(
+            "give --model and --accelerator, whose token times are estimated, or one latency model: "
+            f"{either} (linear law), or {other} (iteration law)"
+        )
+    with _said_by_flags(Replica):
         return validated(Replica, values)
+
+
+@contextmanager
+def _said_by_flags(replica: Any) -> Iterator[None]:
+    """Say what is wrong in the body in terms of the flags."""
+    from optimizer.errors import SpecError
+
+    try:
+        yield
     except SpecError as error:
-        path, _, problem = str(error).partition(": ")
+        path, separator, problem = str(error).partition(": ")
         said = problem.replace("this key is required", "this flag is required")
-        raise SpecError(f"{_flag_of(path, Replica)}: {said}") from None
+        raise SpecError(f"{_flag_of(path, replica)}{separator}{said}") from None
 
 
 def _flag_of(path: str, replica: Any) -> str:
-    """Return the flag whose value stands at a path of the replica document."""
+    """Return the flag of a field of the replica document, or of a setting of an estimate."""
+    if path.replace("-", "_") in TOKEN_FLAGS:
+        return f"--{path}"
     section, _, leaf = path.partition(".")
     for name, field in replica.model_fields.items():
         if field.alias == section:

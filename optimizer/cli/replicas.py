@@ -13,6 +13,7 @@ from optimizer.units import MILLISECONDS, REQUESTS_PER_SECOND
 
 if TYPE_CHECKING:
     from optimizer.batch_rows import BatchAnswer, BatchRow
+    from optimizer.estimated_replica import EstimatedReplica
     from optimizer.replica import Replica
     from optimizer.simulation.replicas import Effort
 
@@ -72,7 +73,8 @@ def _analyze(arguments: argparse.Namespace) -> int | None:
 
     rate_rps = arguments.rate
     row = batch_servers.row_of(arguments, replica_flags.TOKEN_FLAGS, rate_rps or 0.0)
-    replica: Any = row or replica_flags.replica_of(arguments)
+    named = replica_flags.estimated_of(arguments) if row is None else None
+    replica: Any = row or (named and named.replica) or replica_flags.replica_of(arguments)
     if rate_rps is None:
         raise SpecError("--rate: missing; give the arrival rate in requests/s")
     if row is not None:
@@ -85,11 +87,11 @@ def _analyze(arguments: argparse.Namespace) -> int | None:
     found = analyze_replicas([replica], [rate_rps])[0]
     simulated = None if effort is None else _simulated(replica, rate_rps, effort)
     if arguments.json:
-        print_json(_values(found, simulated))
+        print_json(_values(found, simulated, named))
     else:
         from optimizer.render.replica_tables import performance_tables
 
-        show_tables(performance_tables(found, simulated), arguments)
+        show_tables(performance_tables(found, simulated, named), arguments)
     if found.offered_rps > found.stable_rate_rps:
         tell(
             f"inferplan: note: rate {precise(found.offered_rps)} requests/s exceeds the stable maximum "
@@ -108,9 +110,11 @@ def _show_batch_server(arguments: argparse.Namespace, found: "BatchAnswer", simu
         show_tables(batch_tables(found, simulated), arguments)
 
 
-def _values(found: Any, simulated: Any) -> dict[str, Any]:
-    """Return what one server does, and beside it what was simulated, if it was, as they are written."""
+def _values(found: Any, simulated: Any, named: "EstimatedReplica | None" = None) -> dict[str, Any]:
+    """Return what one server does, what was simulated, if it was, and what was estimated, if it was."""
     values: dict[str, Any] = found.model_dump(by_alias=True)
+    if named is not None:
+        values = {"estimated": named.end, "assumed": named.document()} | values
     if simulated is not None:
         values["simulated"] = simulated.model_dump(by_alias=True)
     return values
@@ -178,15 +182,16 @@ def _size(arguments: argparse.Namespace) -> int | None:
     except SpecError as error:
         flag = "--" if str(error).startswith("percentile") else "--target-"
         raise SpecError(f"{flag}{error}") from None
-    sizing = size_replicas([replica_flags.replica_of(arguments)], [targets])[0]
+    named = replica_flags.estimated_of(arguments)
+    sizing = size_replicas([named.replica if named else replica_flags.replica_of(arguments)], [targets])[0]
     if isinstance(sizing, AnalysisError):
         raise sizing
     if arguments.json:
-        print_json(_values(sizing, None))
+        print_json(_values(sizing, None, named))
     else:
         from optimizer.render.replica_tables import sizing_tables
 
-        show_tables(sizing_tables(sizing, targets), arguments)
+        show_tables(sizing_tables(sizing, targets, named), arguments)
     return None
 
 

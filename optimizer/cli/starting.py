@@ -172,8 +172,8 @@ def _offer(name: str, count: str, price: str, listed: "list[Offer]") -> "list[Of
     from dataclasses import replace
 
     from optimizer.money import EXAMPLES, Price, read_price
-    from optimizer.profiles import load_catalogue
-    from optimizer.starters.prices import Offer, slice_of
+    from optimizer.profiles.catalogue import load_catalogue, slice_of
+    from optimizer.starters.prices import Offer
     from optimizer.units import UnitError
 
     cards, single = slice_of(name)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from optimizer.batch_rows import analyze_batch, size_batch
     from optimizer.candidates import find_candidates
+    from optimizer.estimated_replica import estimate_replica
     from optimizer.jobs.comparing import CompareRequest, compare_plans
     from optimizer.jobs.documents import check_documents, start_document, verify_plan
     from optimizer.jobs.figures import FigureRequest, show_figure
@@ -39,6 +40,7 @@ __all__ = [
     "analyze_replicas",
     "check_documents",
     "compare_plans",
+    "estimate_replica",
     "explain",
     "find_candidates",
     "fit_reports",
@@ -60,6 +62,7 @@ __all__ = [
 _HOMES = {
     "optimizer.batch_rows": ("analyze_batch", "size_batch"),
     "optimizer.candidates": ("find_candidates",),
+    "optimizer.estimated_replica": ("estimate_replica",),
     "optimizer.jobs.comparing": ("CompareRequest", "compare_plans"),
     "optimizer.jobs.documents": ("check_documents", "start_document", "verify_plan"),
     "optimizer.jobs.figures": ("FigureRequest", "show_figure"),

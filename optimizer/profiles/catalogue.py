@@ -22,6 +22,7 @@ from optimizer.spec.messages import kind_of, validated
 _Entry = TypeVar("_Entry", bound=Sourced)
 _TUNED = re.compile(r"(instruct|chat|base|hf|it|\d{4})$")
 """Endings of repositories that leave the architecture as it is: instruction-tuned, a date."""
+_CARDS = re.compile(r"^(\d+)\s*[x×]\s*(.+)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,12 @@ def load_catalogue() -> Catalogue:
     accelerators = read_entries(_text("accelerators.yaml"), "accelerators.yaml", AcceleratorFacts)
     models = read_entries(_text("models.yaml"), "models.yaml", ModelFacts)
     return Catalogue(MappingProxyType(accelerators), MappingProxyType(models))
+
+
+def slice_of(name: str) -> tuple[int, str]:
+    """Return how many cards a name such as ``8xH100`` stands for, and the name of one of them."""
+    found = _CARDS.match(name)
+    return (int(found[1]), found[2]) if found else (1, name)
 
 
 def read_entries(text: str, source: str, kind: type[_Entry]) -> dict[str, _Entry]:

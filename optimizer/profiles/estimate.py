@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from optimizer.errors import SpecError
-from optimizer.profiles.catalogue import load_catalogue
+from optimizer.profiles.catalogue import load_catalogue, slice_of
 from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.efficiency import Efficiency
 from optimizer.profiles.facts import AcceleratorFacts, ModelFacts
@@ -213,6 +213,24 @@ def find_accelerator(accelerator: str | AcceleratorFacts) -> AcceleratorFacts:
     if isinstance(accelerator, AcceleratorFacts):
         return accelerator
     return load_catalogue().accelerator(accelerator)
+
+
+def find_slice(name: str, tp: int | None = None) -> tuple[AcceleratorFacts, int]:
+    """Return the facts of the card that a name such as ``H100`` or ``4xH100`` means, and a replica's devices.
+
+    Args:
+        name: a name of the catalogue, perhaps of several cards.
+        tp: devices of the replica; None: all of the cards.
+
+    Raises:
+        SpecError: the name is not known, or several cards have another number of devices than `tp`.
+    """
+    cards, single = slice_of(name)
+    facts = find_accelerator(single)
+    devices = cards * facts.devices
+    if cards != 1 and tp not in {None, devices}:
+        raise SpecError(f"tp: must be {devices}, the devices of {name}, not {tp}; give one of the two")
+    return facts, devices if tp is None else tp
 
 
 def _max_batch(memory: Memory) -> int:

@@ -5,24 +5,20 @@ for the requests of this server, or why there is none. Only systems that ask for
 that nobody else waits for the catalogue.
 """
 
-import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from optimizer.errors import SpecError
-from optimizer.profiles.catalogue import load_catalogue
+from optimizer.profiles.catalogue import load_catalogue, slice_of
 from optimizer.profiles.deployment import Deployment
+from optimizer.profiles.ends import at_end
 from optimizer.profiles.estimate import DoesNotFitError, Estimate, estimate_profile
 from optimizer.profiles.facts import AcceleratorFacts, ModelFacts
-from optimizer.profiles.intervals import Estimated
 from optimizer.profiles.model_config import read_model_config
 from optimizer.spec.schema import Accelerator, EstimateEnd, EstimateSettings, ModelProfile, Server
 from optimizer.spec.system import System
-from optimizer.timing import PerfParms
 
-_CARDS = re.compile(r"^\d+\s*[x×]\s*", re.IGNORECASE)
-"""How the name of a slice of several cards begins: ``4xA100``."""
 _REMEMBERED = 2**14
 """Estimates that are kept: plan, verification and studies ask for the same again."""
 
@@ -130,10 +126,10 @@ def _accelerator(name: str | None, kind: str, slice_name: str) -> AcceleratorFac
     if name is not None:
         return catalogue.accelerator(name)
     try:
-        return catalogue.accelerator(_CARDS.sub("", kind))
+        return catalogue.accelerator(slice_of(kind)[1])
     except SpecError as error:
         try:
-            return catalogue.accelerator(_CARDS.sub("", slice_name))
+            return catalogue.accelerator(slice_of(slice_name)[1])
         except SpecError:
             raise error from None
 
@@ -163,31 +159,9 @@ def _deployment(
 
 
 def _filled(profile: ModelProfile, found: Estimate, end: EstimateEnd) -> ModelProfile:
-    """Return the profile with the coefficients at an end of their intervals.
-
-    The slow end of the times goes with the small end of the memory. The experts of a mixture have terms of
-    their own, so that α grows with the batch as the estimate says.
-    """
-    times: dict[EstimateEnd, str] = {"upper": "high", "middle": "value", "lower": "low"}
-    memory: dict[EstimateEnd, str] = {"upper": "low", "middle": "value", "lower": "high"}
-
-    def time_ms(time: Estimated) -> float:
-        return float(getattr(time, times[end]))
-
-    length = found.deployment.request_tokens
-    tokens = profile.kv_capacity_tokens
-    if tokens is None:
-        tokens = int(max(getattr(found.kv_tokens, memory[end]), length))
-    law = PerfParms(
-        base_ms=time_ms(found.alpha_alone_ms),
-        compute_per_token_ms=time_ms(found.beta_ms),
-        kv_read_per_token_ms=time_ms(found.gamma_ms),
-        expert_read_ms=time_ms(found.expert_read_ms),
-        expert_share=found.expert_share,
-    )
-    update: dict[str, object] = {"iteration": law, "kv_capacity_tokens": tokens}
+    """Return the profile with the coefficients at an end of their intervals."""
+    chosen = at_end(found, end, profile.kv_capacity_tokens)
+    update: dict[str, object] = {"iteration": chosen.law, "kv_capacity_tokens": chosen.kv_capacity_tokens}
     if not profile.max_batch_size:
-        in_memory = max(int(tokens // length), 1)
-        batch = min(in_memory, found.deployment.max_requests)
-        update |= {"max_batch_size": batch, "at_tokens": 0}
+        update |= {"max_batch_size": chosen.max_batch, "at_tokens": 0}
     return profile.model_copy(update=update)

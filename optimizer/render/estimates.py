@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from optimizer.plan import Plan, Pool
 from optimizer.quantities import counted
+from optimizer.spec.schema import EstimateEnd
 
 MOST_NAMED = 5
 """Profiles, or pools, that are named in a sentence."""
@@ -29,6 +30,13 @@ def estimates_note(*plans: Plan) -> str | None:
     pools = [pool for plan in plans for pools in plan.allocations.values() for pool in pools]
     found = [*_estimated(pools), *_measured(pools), *_outside(plans)]
     return ". ".join(found) or None
+
+
+def estimate_note(end: EstimateEnd) -> str:
+    """Return what the mark of an estimate means where all figures rest on one."""
+    return (
+        f"~ token times are estimated from data sheets, not measured, at {_ENDS[end]}; measure before you buy"
+    )
 
 
 def _estimated(pools: Sequence[Pool]) -> Iterator[str]:

@@ -6,10 +6,12 @@ from typing import Any
 from rich.console import Group, RenderableType
 
 from optimizer.batch_rows import BatchAnswer, BatchSizing
+from optimizer.estimated_replica import EstimatedReplica
 from optimizer.quantities import precise, quantity, significant
 from optimizer.queueing.measures import LATENCIES, METRICS
 from optimizer.render import columns
 from optimizer.render.columns import Column
+from optimizer.render.estimates import estimate_note, marked
 from optimizer.render.explanation_words import part_text
 from optimizer.render.tables import Paragraph, Said, Table
 from optimizer.replica import LatencyTargets, Percentiles, ReplicaPerformance, ReplicaSizing
@@ -18,9 +20,13 @@ from optimizer.studies.simulation.replicas import BatchSimulation, Overload, Rep
 _SIX, _SEVEN = significant(6), significant(7)
 
 
-def performance_table(found: ReplicaPerformance, title: str = "One replica") -> Table:
+def performance_table(
+    found: ReplicaPerformance, named: EstimatedReplica | None = None, title: str = "One replica"
+) -> Table:
     """Return the performance of one replica as a table of figures with their units."""
     table = Table(title, columns.FIGURES, "performance")
+    if named is not None:
+        _add_estimate(table, named)
     rows = [
         ("offered rate", found.offered_rps, _SIX, "req/s"),
         ("throughput", found.throughput_rps, _SIX, "req/s"),
@@ -47,14 +53,34 @@ def performance_table(found: ReplicaPerformance, title: str = "One replica") -> 
     return table
 
 
+def _add_estimate(table: Table, named: EstimatedReplica) -> None:
+    """Say in a table what its figures were estimated for."""
+    said = named.document()
+    cards = marked(f"{said['accelerator']}, tp {said['tp']}", named.end)
+    formats = f"{said['weights']}, cache {said['cache']}"
+    for name, text in (("model", said["model"]), ("accelerator", cards), ("weights", formats)):
+        table.add_row(name, Said(text, text), "")
+    for name, key, unit in (
+        ("input length", "inTokens", "tokens"),
+        ("output length", "outTokens", "tokens"),
+        ("batch limit", "maxBatch", "requests"),
+        ("KV capacity", "kvCapacity", "tokens"),
+    ):
+        table.add_row(name, Said(f"{said[key]:,.10g}", said[key]), unit)
+    table.notes.append(estimate_note(named.end))
+
+
 def performance_tables(
-    found: ReplicaPerformance, simulated: ReplicaSimulation | Overload | None
+    found: ReplicaPerformance,
+    simulated: ReplicaSimulation | Overload | None,
+    named: EstimatedReplica | None = None,
 ) -> RenderableType:
     """Return the performance of one replica, and beside it what was simulated, if it was."""
+    performance = performance_table(found, named)
     if simulated is None:
-        return performance_table(found)
+        return performance
     if isinstance(simulated, Overload):
-        return Group(performance_table(found), Paragraph(f"Simulated: {simulated.overload}", "yellow"))
+        return Group(performance, Paragraph(f"Simulated: {simulated.overload}", "yellow"))
     table = Table("Simulated", columns.SIMULATED_FIGURES, "simulated")
     for metric in LATENCIES:
         label = METRICS[metric].label
@@ -65,7 +91,7 @@ def performance_tables(
             value = None if percentiles is None else getattr(percentiles, name)
             figures = _simulated(simulated, f"{name[:-3]}_{metric}_ms")
             table.add_row(f"{label}, {name[:-3]}", value, *figures)
-    return Group(performance_table(found), table)
+    return Group(performance, table)
 
 
 def batch_tables(found: BatchAnswer, simulated: BatchSimulation | Overload | None) -> RenderableType:
@@ -108,7 +134,9 @@ def _simulated(simulated: ReplicaSimulation | BatchSimulation, name: str) -> tup
     return getattr(simulated, name), getattr(simulated.half_width, name)
 
 
-def sizing_tables(sizing: ReplicaSizing, targets: LatencyTargets) -> Group:
+def sizing_tables(
+    sizing: ReplicaSizing, targets: LatencyTargets, named: EstimatedReplica | None = None
+) -> Group:
     """Return the largest rate of a replica, target by target, and the performance there."""
     table = Table("Largest rate", columns.RATES, "rates")
     of = "" if targets.percentile is None else f"p{targets.percentile:g} "
@@ -120,8 +148,8 @@ def sizing_tables(sizing: ReplicaSizing, targets: LatencyTargets) -> Group:
         ("all targets", True, sizing.max_rate_rps),
     ):
         if asked and rate is not None:
-            table.add_row(name, rate, rate * 60)
-    return Group(table, performance_table(sizing.at_max_rate, "At the largest rate"))
+            table.add_row(marked(name, named and named.end), rate, rate * 60)
+    return Group(table, performance_table(sizing.at_max_rate, named, "At the largest rate"))
 
 
 def bench_table(rows: Sequence[Mapping[str, Any]]) -> Table:

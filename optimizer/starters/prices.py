@@ -6,13 +6,12 @@ USD; a plain one has the columns ``accelerator`` and ``price`` and may have ``ca
 
 import csv
 import os
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from optimizer.errors import SpecError
 from optimizer.money import EXAMPLES, Price, read_price
-from optimizer.profiles.catalogue import load_catalogue
+from optimizer.profiles.catalogue import load_catalogue, slice_of
 from optimizer.quantities import counted
 from optimizer.spec.files import lines_of, read_text
 from optimizer.units import UnitError
@@ -21,7 +20,6 @@ _SKYPILOT = {"acceleratorname", "acceleratorcount", "price"}
 _PLAIN = {"accelerator", "price"}
 _SKYPILOT_NAMES: Mapping[str, str] = {"a100": "A100-40", "v100": "", "h100-mega": "H100", "l40": ""}
 """SkyPilot's names that mean something else than the catalogue's; empty: what the catalogue does not have."""
-_CARDS = re.compile(r"^(\d+)\s*[x×]\s*(.+)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +59,6 @@ class PriceList:
             | ({} if offer.count is None else {"count": offer.count})
             for offer in self.offers
         ]
-
-
-def slice_of(name: str) -> tuple[int, str]:
-    """Return how many cards a name such as ``8xH100`` stands for, and the name of one of them."""
-    found = _CARDS.match(name)
-    return (int(found[1]), found[2]) if found else (1, name)
 
 
 def read_prices(path: str | os.PathLike[str], *, region: str | None = None, spot: bool = False) -> PriceList:

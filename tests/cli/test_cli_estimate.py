@@ -67,6 +67,11 @@ def test_json_has_the_figures_of_the_table(run: Run) -> None:
     assert [source["of"] for source in found["sources"]] == ["llama-3.1-8b", "H100"]
 
 
+def test_several_cards_are_one_replica(run: Run) -> None:
+    _, by_name, _ = run("estimate", "llama-3.1-70b", "4xH100", "--json")
+    assert by_name == run("estimate", "llama-3.1-70b", "H100", "--tp", 4, "--json")[1]
+
+
 def test_a_config_in_place_of_a_name(run: Run, tmp_path: Path) -> None:
     config = {
         "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
@@ -101,6 +106,7 @@ def test_points_come_back_one_object_a_row(run: Run, tmp_path: Path) -> None:
     [
         (("llama-3.1-70b", "h100"), "does not fit H100"),
         (("llama-3.1-8b", "h1000"), "did you mean 'H100'"),
+        (("llama-3.1-8b", "2xh100", "--tp", "4"), "tp: must be 2, the devices of 2xh100, not 4"),
         (("llama-3.1-8b",), "name a model and an accelerator, or give --points"),
         (("llama-3.1-8b", "h100", "--tp", "0"), "tp: must be at least 1"),
         (("llama-3.1-8b", "h100", "--weights", "fp7"), "format of the weights: 'fp7' does not exist"),

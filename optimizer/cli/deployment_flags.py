@@ -1,0 +1,38 @@
+"""The flags that say how a model is run, for estimates of its token times and memory."""
+
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
+from optimizer.cli.command import number
+from optimizer.units import SHARE
+
+_FLAGS: Mapping[str, tuple[str, Any, str]] = {
+    "tp": ("N", int, "devices of a replica, tensor parallelism (all of the cards)"),
+    "weights": ("FORMAT", str, "bf16, fp8, int8, int4, fp4 or mxfp4 (as published)"),
+    "cache": ("FORMAT", str, "format of the KV cache, bf16 or fp8 (bf16)"),
+    "memory_utilization": (
+        "SHARE", number(0.01, 1, "the share of the memory", scale=SHARE),
+        "share of memory the engine takes (0.9)",
+    ),
+}  # fmt: skip
+"""What a flag sets in the deployment: its metavar, its type, its help."""
+DEPLOYMENT = (*_FLAGS, "eager")
+"""The flags as arguments are named, which is how the deployment names them."""
+
+
+def add_deployment(group: Any) -> None:
+    """Add the flags to a parser or a group of it."""
+    for name, (metavar, kind, text) in _FLAGS.items():
+        group.add_argument(f"--{name.replace('_', '-')}", metavar=metavar, type=kind, help=text)
+    group.add_argument(
+        "--eager",
+        action="store_true",
+        default=None,
+        help="the engine starts every kernel from the host, without graphs",
+    )
+
+
+def deployment_given(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return what the flags set in the deployment."""
+    return {name: value for name in DEPLOYMENT if (value := getattr(arguments, name)) is not None}

@@ -1,0 +1,79 @@
+"""One replica from the names of a model and an accelerator: its token times and memory are estimated.
+
+Takes names, how the model is run and what is known of its requests; gives a `Replica` with the estimate that
+it rests on.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from optimizer.profiles.deployment import Deployment
+from optimizer.profiles.ends import at_end
+from optimizer.profiles.estimate import Estimate, estimate_profile, find_slice
+from optimizer.replica import Replica
+from optimizer.spec.messages import validated
+from optimizer.spec.schema import EstimateEnd
+
+
+@dataclass(frozen=True, slots=True)
+class EstimatedReplica:
+    """A replica whose token times and memory are estimated, not measured."""
+
+    replica: Replica
+    estimate: Estimate
+    """What it rests on."""
+    end: EstimateEnd
+    """End of the intervals that it counts with."""
+
+    def document(self) -> dict[str, Any]:
+        """Return what was assumed, as plain values."""
+        deployment, replica = self.estimate.deployment, self.replica
+        return {
+            "model": self.estimate.model.name,
+            "accelerator": self.estimate.accelerator.name,
+            "tp": deployment.tp,
+            "weights": self.estimate.iterations.format.name,
+            "cache": deployment.cache,
+            "inTokens": replica.in_tokens,
+            "outTokens": replica.out_tokens,
+            "maxBatch": replica.max_batch,
+            "kvCapacity": replica.kv_capacity_tokens,
+        }
+
+
+def estimate_replica(
+    model: str | Path,
+    accelerator: str,
+    deployment: Deployment,
+    given: Mapping[str, Any],
+    *,
+    tp: int | None = None,
+    end: EstimateEnd = "upper",
+) -> EstimatedReplica:
+    """Return a replica of a model on an accelerator.
+
+    Args:
+        model: a name of the catalogue, or the path of a config.json.
+        accelerator: a name of the catalogue, perhaps of several cards: ``4xH100``.
+        deployment: how it is run; its parallelism follows from `accelerator` and `tp`.
+        given: fields of `Replica` that are known, by their Python names; they replace what is estimated.
+        tp: devices of the replica; None: those of the cards.
+        end: end of the intervals to count with.
+
+    Raises:
+        SpecError: a name is not known, a value is out of range, or the model does not fit.
+    """
+    facts, devices = find_slice(accelerator, tp)
+    known = {name: given[name] for name in ("in_tokens", "out_tokens", "max_num_tokens") if name in given}
+    found = estimate_profile(model, facts, replace(deployment, tp=devices, **known))
+    chosen = at_end(found, end, given.get("kv_capacity_tokens"))
+    estimated = {
+        "iteration": chosen.law,
+        "in_tokens": found.deployment.in_tokens,
+        "out_tokens": found.deployment.out_tokens,
+        "max_batch": chosen.max_batch,
+        "kv_capacity_tokens": chosen.kv_capacity_tokens,
+    }
+    return EstimatedReplica(validated(Replica, estimated | given), found, end)
