@@ -97,6 +97,27 @@ def test_every_batch_has_its_largest_load_and_the_latencies_there(fleet: System)
         assert ttft[batch] == pytest.approx(replica.see(largest).ttft, rel=1e-5)
 
 
+def test_batch_limits_are_shown_over_equal_factors(fleet: System, specs: Path) -> None:
+    batch = make_figure(fleet, "batch", server="s", accelerator="A")
+    of_batches = make_figure(load_system(specs / "queue-servers"), "batch", server="flask")
+    for panel in (*batch.panels, *of_batches.panels):
+        assert isinstance(panel, CurvePanel)
+        assert "x" in panel.logarithmic
+
+
+def test_the_occupancy_of_an_estimated_profile_says_why_there_is_none() -> None:
+    source: dict[str, Any] = document([server("s", rate=60)], [accelerator("H100", "H100")])
+    source["models"] = [{"name": "llama-3.1-8b", "acc": "H100", "perfParms": "estimate"}]
+    source["servers"][0]["model"] = "llama-3.1-8b"
+    source["serviceClasses"][0]["modelTargets"] = [{"model": "llama-3.1-8b", "slo-itl": 60}]
+    figure = make_figure(load_system(source), "occupancy")
+    assert figure.panels == ()
+    assert "the token times of llama-3.1-8b on H100 are estimated, and estimates use" in figure.note
+    assert "set queueModel: reference in the profile" in figure.note
+    source["models"][0]["queueModel"] = "reference"  # what the note says to do gives the figure
+    assert make_figure(load_system(source), "occupancy").panels
+
+
 def test_token_times_are_the_law_of_the_profile(fleet: System) -> None:
     figure = make_figure(fleet, "timing", server="s", accelerator="B")
     for batch, value in points(curves(figure, 0).series[0]):

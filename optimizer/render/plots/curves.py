@@ -43,8 +43,8 @@ FAR = 2.5
 """A level that is more than this factor away from all curves is said in words instead of drawn."""
 LEAST_ON_AXIS = 1e-4
 """Smaller numbers beside an axis have a power of ten."""
-MANY_TIMES = 1000
-"""On a logarithmic axis over more than this factor only powers of ten have numbers."""
+NUMBERED = ((10, (1, 2, 3, 4, 6)), (1000, (1, 2, 5)), (float("inf"), (1,)))
+"""Multiples of powers of ten that have numbers on a logarithmic axis, by the factor that it goes over."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 CHOSEN = "o"
 DASHES = ("-", "--", "-.", ":")
@@ -136,7 +136,8 @@ def _set_logarithmic(axes: Axes, name: str, values: Sequence[float]) -> None:
     margin = max((most / least) ** 0.08, 1.1)
     axes.set(**{f"{name}scale": "log", f"{name}lim": (least / margin, most * margin)})
     axis = axes.xaxis if name == "x" else axes.yaxis
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if most < MANY_TIMES * least else (1,)))
+    numbered = next(subs for times, subs in NUMBERED if most <= times * least)
+    axis.set_major_locator(LogLocator(subs=numbered))
     axis.set_minor_formatter(NullFormatter())
 
 

@@ -112,7 +112,8 @@ def batch_panels(placed: Placed) -> tuple[CurvePanel, ...]:
     rows = replace(server.take(np.zeros(len(limits), np.int64)), max_batch=limits)
     chosen = Guide(name=f"batch {placed.max_batch:,}", value=float(placed.max_batch), axis="x")
     ways = _ways(placed, rows)
-    return _panels(placed, ways, limits.astype(np.float64), "batch limit [requests]", "batch limit", chosen)
+    x = limits.astype(np.float64)
+    return _panels(placed, ways, x, "batch limit [requests]", "batch limit", chosen, along=("x",))
 
 
 def _ways(placed: Placed, servers: BulkQueues) -> _Ways:
@@ -155,7 +156,13 @@ def _meets(server: BulkQueues, rate_rps: float, limits: dict[Measure, float]) ->
 
 
 def _panels(
-    placed: Placed, ways: _Ways, x: FloatArray, label: str, named: str, chosen: Guide
+    placed: Placed,
+    ways: _Ways,
+    x: FloatArray,
+    label: str,
+    named: str,
+    chosen: Guide,
+    along: tuple[Literal["x"], ...] = (),
 ) -> tuple[CurvePanel, CurvePanel]:
     """Return the panel of replicas, and that of latencies with these and with twice as many."""
     if np.isnan(ways.replicas).all():
@@ -163,14 +170,13 @@ def _panels(
     measures = latencies_shown(placed)
     known = ways.replicas[~np.isnan(ways.replicas)]
     wide = known.max() > WIDE * known.min()
-    along: tuple[Literal["x", "y"], ...] = (("y",) if x.min() <= 0 else ("x", "y")) if wide else ()
     replicas = CurvePanel(
         title=f"Replicas that meet the targets at the load, by {named}",
         x_label=label,
         y_label="replicas",
         series=(placed.series("", x, ways.replicas),),
         guides=(chosen,),
-        logarithmic=along,
+        logarithmic=(*along, "y") if wide else along,
     )
     runs, last = ways.long_runs(), measures[-1]
     curves = [placed.series(measure.statistic, x, _latencies(runs, measure)) for measure in measures]
@@ -182,7 +188,7 @@ def _panels(
         y_label="latency [ms]",
         series=tuple(curves),
         guides=(chosen, *latency_levels(placed)),
-        logarithmic=("x",) if "x" in along else (),
+        logarithmic=along,
     )
     return replicas, latencies
 

@@ -97,6 +97,7 @@ def batch_figure(placed: Placed) -> Figure:
             y_label=label,
             series=(placed.series("", x, values),),
             guides=(chosen, *guides),
+            logarithmic=("x",),
         )
 
     def spread(values: FloatArray) -> FloatArray:

@@ -30,6 +30,7 @@ from optimizer.queueing.bulk.model import BulkQueues
 from optimizer.queueing.measures import LATENCIES, LatencyName, Measure
 from optimizer.queueing.performance import Performance, QueueModel
 from optimizer.queueing.reference import ReplicaQueues
+from optimizer.queueing.table import REFERENCE, law_problem
 from optimizer.spec.messages import known_name
 from optimizer.spec.system import System
 from optimizer.studies.figures.document import Series, SeriesStyle
@@ -88,8 +89,23 @@ class Placed:
         """
         replica = self._replica()
         if not isinstance(replica, ReplicaQueues):
-            raise NothingToShow(f"the queue model {replica.name!r} has no distribution of the occupancy")
+            raise NothingToShow(self._no_occupancy(replica.name))
         return replica.queue
+
+    def _no_occupancy(self, queue_model: str) -> str:
+        """Return why there is no distribution of the occupancy, and what to do."""
+        model = self.system.servers[self.server].model
+        pair = f"{model} on {self.accelerator}"
+        text = f"the queue model {queue_model!r} of {pair} has no distribution of the occupancy"
+        if self.system.profiles[model, self.accelerator].is_estimated:
+            text = (
+                f"the token times of {pair} are estimated, and estimates use the queue model "
+                f"{queue_model!r}, which has no distribution of the occupancy"
+            )
+        text += "; plot 'distribution' for its latencies"
+        if law_problem(REFERENCE, type(self.law(1))) is None:
+            text += f", or set queueModel: {REFERENCE} in the profile"
+        return text
 
     @property
     def answers_together(self) -> bool:
