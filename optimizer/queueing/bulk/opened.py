@@ -14,7 +14,7 @@ def pending_rest(
     server: BatchServer, rate: float, left: int, ages: FloatArray, age_chances: FloatArray, queue: FloatArray,
     in_rests: FloatArray, in_rest: FloatArray, out: FloatArray,
 ) -> None:  # fmt: skip
-    """Add the batches of fewer than B behind a full one that left some over (eq. A7).
+    """Add the batches of fewer than B behind a full one that left some over (eq. 138).
 
     `in_rests` holds how likely 0 … B come in what an age leaves of the window, by age.
     """
@@ -51,7 +51,7 @@ def pending_first(
 ) -> None:  # fmt: skip
     """Add the batches of fewer than B behind a service of n that left nobody over.
 
-    The first to come opens the window, during the service or after it (eq. A6).
+    The first to come opens the window, during the service or after it (eq. 137).
 
     Args:
         server: the server.
