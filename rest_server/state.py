@@ -69,6 +69,8 @@ class Reported:
 
     missing: frozenset[str] = frozenset()
     """Servers whose loads did not."""
+    unusable: frozenset[str] = frozenset()
+    """Those of them whose load was never known well enough to plan for it."""
     replicas: Mapping[str, Mapping[str, Replicas]] = field(default_factory=dict)
     """Replicas that are there, by server and accelerator, as far as they were reported."""
     estimates: Mapping[str, LoadEstimate] = field(default_factory=dict)
@@ -123,7 +125,8 @@ class Snapshot:
         reported = reported or Reported()
         history = self.history.with_plan(self.revision, made_at, plan, stands_for)
         there = {**self.replicas, **reported.replicas}
-        seen, system = Observation(made_at, reported.missing, reported.replicas), self.entities.loose_system()
+        seen = Observation(made_at, reported.missing, reported.replicas, reported.unusable)
+        system = self.entities.loose_system()
         decisions = stabilise(plan, system, self.rules, self.decisions, seen, reported.estimates)
         record = PlanRecord(plan, stands_for, made_at)
         return replace(self, plan=record, history=history, decisions=decisions, replicas=there)

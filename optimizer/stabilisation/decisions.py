@@ -153,3 +153,5 @@ class Observation:
     """Servers whose load was not reported."""
     replicas: Mapping[str, Mapping[str, Replicas]] = field(default_factory=dict)
     """By server and accelerator, as far as it was reported."""
+    unusable: frozenset[str] = frozenset()
+    """Missing servers whose load was never known well enough to plan for it."""

@@ -13,7 +13,7 @@ from optimizer.spec.schema import Server
 from optimizer.spec.system import System
 from optimizer.stabilisation.decisions import Moment, Observation, Reason, Replicas, ServerDecision, Target
 from optimizer.stabilisation.rules import Rules, StepLimit
-from optimizer.stabilisation.running import same_requests
+from optimizer.stabilisation.running import RunningPool, same_requests
 
 _TOLERANCE = 1e-9
 
@@ -103,7 +103,12 @@ def as_planned(wanted: Recommendation) -> Ruled:
 
 
 def ruled(
-    wanted: Recommendation, rules: Rules, last: ServerDecision | None, seen: Observation, fleet_cost: float
+    wanted: Recommendation,
+    rules: Rules,
+    last: ServerDecision | None,
+    seen: Observation,
+    running: Mapping[str, RunningPool],
+    fleet_cost: float,
 ) -> Ruled:
     """Apply the rules to what a plan recommends for a server.
 
@@ -112,19 +117,31 @@ def ruled(
         rules: the rules.
         last: the decision before; None for a new server.
         seen: when, whose loads are missing, and which replicas are there.
+        running: its pools.
         fleet_cost: cost of the whole plan [cents/h].
+
+    A server whose load could never be planned for keeps what it runs also without rules.
     """
-    if last is None or wanted.unserved is not None:
+    if wanted.unserved is not None:
+        return as_planned(wanted)
+    if wanted.server.name in seen.unusable and not wanted.targets:
+        return _kept_as_it_runs(running, last, "the output length of its requests is not known")
+    if last is None:
         return as_planned(wanted)
     if wanted.server.name in seen.missing and rules.hold_missing_load:
-        detail = "its load is missing from the last snapshot"
-        held = {
-            name: _held(item, item.replicas, Reason.load_missing, detail)
-            for name, item in last.targets.items()
-            if item.replicas
-        }
-        return Ruled(held, {name: item.replicas for name, item in held.items()}, Reason.load_missing)
+        return _kept_as_it_runs(running, last, "its load is missing from the last snapshot")
     return _Step(wanted, rules, last, seen, seen.replicas.get(wanted.server.name, {}), fleet_cost).ruled()
+
+
+def _kept_as_it_runs(running: Mapping[str, RunningPool], last: ServerDecision | None, detail: str) -> Ruled:
+    known = {} if last is None else last.targets
+    held = {
+        name: _held(
+            known.get(name, Target(0, Reason.load_missing)), pool.replicas, Reason.load_missing, detail
+        )
+        for name, pool in running.items()
+    }
+    return Ruled(held, {name: item.replicas for name, item in held.items()}, Reason.load_missing)
 
 
 def remembered(

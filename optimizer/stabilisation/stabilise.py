@@ -178,7 +178,7 @@ class _Fleet:
         found = {
             name: as_planned(item)
             if name in moving
-            else ruled(item, self.rules, self.before.get(name), self.seen, cost)
+            else ruled(item, self.rules, self.before.get(name), self.seen, self.running.get(name, {}), cost)
             for name, item in wanted.items()
         }
         cards, beyond = Cards.of(self.system), {n: _beyond(found[n], item) for n, item in wanted.items()}

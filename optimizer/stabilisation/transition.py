@@ -3,7 +3,7 @@
 A server keeps replicas that it is to give up until enough of the others are ready to carry its load.
 Meanwhile both take cards, so the order matters: a server can only start replicas on cards that are free, and
 two servers that each wait for the cards of the other never get there. A step is taken only if the rest can be
-done after it (the banker's algorithm, Dijkstra 1965; equation 136 of ``docs/math.md``).
+done after it (the banker's algorithm, Dijkstra 1965; equation 139 of ``docs/math.md``).
 """
 
 from collections.abc import Iterable, Mapping, Sequence

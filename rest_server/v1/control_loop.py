@@ -105,7 +105,7 @@ class _Storing:
     def _settled(self, stored: Entities) -> RunningFleet:
         """Return the fleet with the loads to plan for: as they are, but for what may be chance."""
         now = self.held.snapshot()
-        seen = Observation(time.time(), frozenset(self.missing), self.replicas)
+        seen = Observation(time.time(), frozenset(self.missing), self.replicas, self.unusable)
         system, self.estimates = settled(stored.loose_system(), now.rules, now.decisions, seen)
         return RunningFleet(replace(stored, servers=system.servers).spec(), now.rules, now.decisions, seen)
 
@@ -216,7 +216,7 @@ def _keep(held: HeldFleet, text: bytes, stored: _Storing) -> int:
         plan,
         desired,
         stored.revision,
-        Reported(frozenset(stored.missing), stored.replicas, stored.estimates),
+        Reported(frozenset(stored.missing), stored.unusable, stored.replicas, stored.estimates),
     )
 
 

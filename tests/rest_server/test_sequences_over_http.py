@@ -113,3 +113,18 @@ def test_any_sequence_of_snapshots_is_safe(seed: int, stabilise: str | None) -> 
             before = now
             cluster.follow(now, rng, slowest=2)
             cluster.pass_time()
+
+
+def test_a_server_whose_output_length_is_not_known_keeps_what_it_runs() -> None:
+    source = document(
+        [server("s", 500.0), server("other", 500.0)], [accelerator("H")], {"H": 5},
+        classes=[service_class("gold", itl=50.0)],
+    )  # fmt: skip
+    source["servers"][0]["currentAlloc"] = {"accelerator": "H", "numReplicas": 2, "load": {}}
+    with client(stateful=True) as service:
+        assert service.put("/v1/fleet", json=source).status_code == 200
+        answer = service.post("/v1/loads", json={"s": load_of(500.0), "other": load_of(500.0)})
+        assert answer.headers["X-Inferplan-Missing"] == "s"
+        assert numbers(service)["other", "H"] == 1
+        assert numbers(service)["s", "H"] == 2
+        assert targets(service)["s", "H"]["reason"] == "LoadMissing"

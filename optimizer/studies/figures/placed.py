@@ -296,7 +296,7 @@ def _as_candidate(system: System, server: str, accelerator: str) -> Placed:
         return Placed(system, candidates.arrays, pair, server, accelerator, 0.0, f"not a candidate: {why}")
     count = int(table.num_replicas[row[0]])
     rate = float(candidates.arrays.servers.load_rps[0]) / count
-    remark = f"not a candidate: {why}" if why else f"as a candidate, with {counted(count)}"
+    remark = f"not a candidate: {why}" if why else f"as a candidate, with {counted(count, 'replica')}"
     pair = replace(pair, max_batch=table.max_batch[row])
     return Placed(system, candidates.arrays, pair, server, accelerator, 0.0 if why else rate, remark)
 
