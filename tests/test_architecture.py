@@ -55,7 +55,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("table",),
     ),
     "optimizer.compat": (("queue_service",),),
-    "optimizer.starters": (("use_cases", "prices"), ("document",)),
+    "optimizer.starters": (("use_cases", "prices"), ("facts",), ("slices",), ("document",)),
     "optimizer.spec": (
         ("provenance", "stages"),
         ("schema.accelerators", "schema.classes", "schema.profiles", "schema.servers"),
@@ -298,7 +298,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.cli": (
         ("command",),
         ("solving", "asking", "batch_servers", "deployment_flags"),
-        ("replica_flags",),
+        ("replica_flags", "start_flags"),
+        ("start_questions",),
         (
             "starting",
             "planning",

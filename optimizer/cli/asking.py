@@ -5,6 +5,8 @@ from typing import Any
 
 from optimizer.errors import SpecError
 
+_NAME_ONE = "name one; Tab shows the names"
+
 
 class Asker:
     """Asks at a terminal; whoever leaves a question ends the command."""
@@ -22,33 +24,41 @@ class Asker:
         ]
         return str(self._answer(self._library.select(question, choices=items)))
 
-    def several(self, question: str, names: Sequence[str]) -> list[str]:
-        """Ask for names, one after the other, until an empty answer; each is completed while it is typed."""
-        found: list[str] = []
-        known = {name.lower(): name for name in names}
+    def one(self, question: str, names: Sequence[str], check: Callable[[str], object]) -> str:
+        """Ask for a name, completed while it is typed, until `check` takes it, which says what is wrong."""
+        return self._name(question, names, lambda text: _problem(text, check) if text else _NAME_ONE)
 
-        def check(text: str) -> bool | str:
-            if not text and found:
-                return True
-            return text.lower() in known or text.endswith(".json") or "not known; Tab shows the names"
+    def several(self, question: str, names: Sequence[str], check: Callable[[str], object]) -> list[str]:
+        """Ask for names, one after the other, until an empty answer; each as `one` does."""
+        found: list[str] = []
+
+        def problem(text: str) -> str | None:
+            if not text:
+                return None if found else _NAME_ONE
+            return "already chosen" if text in found else _problem(text, check)
 
         while True:
             words = question if not found else f"Another one? Enter for no more than {', '.join(found)}"
-            asked = self._library.autocomplete(words, choices=list(names), validate=check, ignore_case=True)
-            text = str(self._answer(asked)).strip()
+            text = self._name(words, names, problem)
             if not text:
                 return found
-            found.append(known.get(text.lower(), text))
+            found.append(text)
 
-    def text(self, question: str, check: Callable[[str], object], default: str = "") -> str:
-        """Ask for text until `check` takes it; what it raises as a ValueError is shown."""
+    def _name(self, question: str, names: Sequence[str], problem: Callable[[str], str | None]) -> str:
+        known = {name.lower(): name for name in names}
 
         def valid(text: str) -> bool | str:
-            try:
-                check(text)
-            except ValueError as error:
-                return str(error)
-            return True
+            return problem(known.get(text.strip().lower(), text.strip())) or True
+
+        asked = self._library.autocomplete(question, choices=list(names), validate=valid, ignore_case=True)
+        text = str(self._answer(asked)).strip()
+        return known.get(text.lower(), text)
+
+    def text(self, question: str, check: Callable[[str], object], default: str = "") -> str:
+        """Ask for text until `check` takes it, which says what is wrong."""
+
+        def valid(text: str) -> bool | str:
+            return _problem(text, check) or True
 
         return str(self._answer(self._library.text(question, default=default, validate=valid))).strip()
 
@@ -57,3 +67,12 @@ class Asker:
         if found is None:
             raise SpecError("nothing was written: the questions were not finished")
         return found
+
+
+def _problem(text: str, check: Callable[[str], object]) -> str | None:
+    """Return what a check refuses text with; None if it takes it."""
+    try:
+        check(text)
+    except (ValueError, SpecError) as error:
+        return str(error)
+    return None

@@ -24,15 +24,15 @@ def check_documents(path: str | os.PathLike[str]) -> "Checked":
     return checking.check_documents(path)
 
 
-def start_document(start: "Start") -> str:
-    """Return a complete, commented system document from a few facts.
+def start_document(start: "Start") -> tuple[str, tuple[str, ...]]:
+    """Return a complete, commented system document from a few facts, and what it does not use of them.
 
     Raises:
         SpecError: a name does not exist, a fact is missing, or a model fits nothing that is offered.
     """
-    from optimizer.starters.document import document_of  # reads the catalogue
+    from optimizer.starters.document import document_of, notes_of  # reads the catalogue
 
-    return document_of(start)
+    return document_of(start), notes_of(start)
 
 
 def verify_plan(plan: Plan, system: System, proof: "Proof | None" = None) -> "Verified":

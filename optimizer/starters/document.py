@@ -6,60 +6,22 @@ measured first; what stands in it are the user's facts and the use cases', each 
 
 import json
 import textwrap
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
+from collections.abc import Iterator
 
-from optimizer.errors import SpecError
-from optimizer.money import Price
 from optimizer.profiles.catalogue import load_catalogue
-from optimizer.profiles.deployment import Deployment
-from optimizer.profiles.estimate import DoesNotFitError, estimate_profile, find_model
+from optimizer.spec.files import Part, part_of, text_of
+from optimizer.spec.system import join_parts
 from optimizer.spec.yaml_format import yaml_value
-from optimizer.starters.prices import Offer
+from optimizer.starters.facts import TEMPLATES, Demand, Start, Template, check_start, is_path, model_name
+from optimizer.starters.slices import Choice, choose_slices
 from optimizer.starters.use_cases import use_case
-from optimizer.units import REQUESTS_PER_MINUTE, UnitError, is_number
+from optimizer.units import is_number
 
-Template = Literal["one-model", "fleet", "clouds"]
-TEMPLATES: dict[Template, str] = {
-    "one-model": "one model on the cards that exist",
-    "fleet": "several models and classes of service on the cards that exist",
-    "clouds": "what clouds offer, side by side, without limits",
-}
-SLICES = (1, 2, 4, 8)
-"""Cards of one replica that are offered to the planner, as far as a model fits them."""
-_MOST_OVER_PCIE = 2
-"""Devices beyond which tensor parallelism over PCIe is far slower than any estimate says."""
+__all__ = ["TEMPLATES", "Demand", "Start", "Template", "document_of", "notes_of"]
+
 _WIDTH = 100
 _ODD = " \t'\"#:,[]{}&*!|>%@`\\"
 """Characters of a name that is put in quotes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """Requests of one use case for a model, or for each."""
-
-    use_case: str
-    rate: str
-    """As documents write it: ``10/s``, ``600``."""
-    model: str | None = None
-    """None: each model gets this rate."""
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """The facts that a document is made of."""
-
-    template: Template
-    models: tuple[str, ...]
-    """Names of the catalogue, or paths of a config.json, relative to the document."""
-    offers: tuple[Offer, ...]
-    demands: tuple[Demand, ...]
-    file: str = "system.yaml"
-    """What the document will be called, for its own comments."""
-    folder: Path = Path()
-    """Where it will stand; the paths of a config.json start there."""
 
 
 def document_of(start: Start) -> str:
@@ -68,112 +30,35 @@ def document_of(start: Start) -> str:
     Raises:
         SpecError: a name does not exist, a fact is missing, or a model fits nothing that is offered.
     """
-    _check(start)
-    slices = _slices(start)
-    fits = {model: _fitting(model, slices, start) for model in start.models}
-    used = [item for item in slices if any(item in mine for mine in fits.values())]
+    check_start(start)
+    choice = choose_slices(start)
     lines = [
         *_heading(start),
-        *_accelerators(used),
-        *_models(fits),
+        *_accelerators(choice),
+        *_models(choice, start),
         *_classes(start),
         *_servers(start),
-        *_count(start),
+        *_count(start, choice),
+        *_optimizer(start),
     ]
-    return "\n".join(lines) + "\n"
+    text = "\n".join(lines).rstrip() + "\n"
+    join_parts([_part(text, start)])  # a document that contradicts itself is not written
+    return text
 
 
-def _check(start: Start) -> None:
-    for given, what in (
-        (start.models, "a model"),
-        (start.offers, "an accelerator"),
-        (start.demands, "a use case with its rate"),
-    ):
-        if not given:
-            raise SpecError(f"nothing to start from: name {what}")
-    if start.template == "one-model" and len(start.models) > 1:
-        raise SpecError(f"the template one-model takes one model, not {len(start.models)}; choose fleet")
-    unknown = [offer.name for offer in start.offers if offer.count is None]
-    if start.template != "clouds" and unknown:
-        raise SpecError(
-            f"accelerator {unknown[0]}: how many cards exist? The template {start.template} plans within "
-            "them; say it, or choose clouds"
-        )
-    for demand in start.demands:
-        _check_demand(demand, start)
-
-
-def _check_demand(demand: Demand, start: Start) -> None:
-    use_case(demand.use_case)
-    try:
-        REQUESTS_PER_MINUTE.read(demand.rate)
-    except UnitError as error:
-        raise SpecError(f"rate of {demand.use_case}: {error}") from None
-    if demand.model is not None and demand.model not in start.models:
-        raise SpecError(f"rate of {demand.use_case}: model {demand.model!r} is not among the models")
-    alike = [item for item in start.demands if item.use_case == demand.use_case]
-    if any(item is not demand and item.model in {None, demand.model} for item in alike):
-        raise SpecError(f"rate of {demand.use_case}: given twice for one model")
-
-
-@dataclass(frozen=True, slots=True)
-class _Slice:
-    """Cards that one replica may take."""
-
-    name: str
-    type: str
-    accelerator: str
-    cards: int
-    price: Price
-
-
-def _slices(start: Start) -> list[_Slice]:
-    """Return what replicas may take: offers of several cards as they are, of single cards up to eight."""
-    found: dict[str, _Slice] = {}
-    for offer in start.offers:
-        prefix = f"{offer.place}/" if start.template == "clouds" and offer.place else ""
-        for times in SLICES if offer.cards == 1 and not prefix else (1,):
-            cards = offer.cards * times
-            if offer.count is not None and cards > offer.count:
-                continue
-            name = offer.accelerator if cards == 1 else f"{cards}x{offer.accelerator}"
-            price = Price(offer.price * times, offer.price.currency)
-            found.setdefault(
-                prefix + name,
-                _Slice(prefix + name, prefix + offer.accelerator, offer.accelerator, cards, price),
-            )
-    return list(found.values())
-
-
-def _fitting(model: str, slices: Sequence[_Slice], start: Start) -> list[_Slice]:
-    """Return the slices that hold a model with requests of its longest use case.
+def notes_of(start: Start) -> tuple[str, ...]:
+    """Return what of the offers a document does not use, and why, in words.
 
     Raises:
-        SpecError: none does.
+        SpecError: as `document_of` does.
     """
-    facts = find_model(start.folder / model if _is_path(model) else model)
-    cases = [use_case(item.use_case) for item in start.demands if item.model in {None, model}]
-    longest = max(cases, key=lambda case: case.in_tokens + case.out_tokens, default=None)
-    if longest is None:
-        raise SpecError(f"model {model!r} has no requests; give a rate for it, or leave it out")
-    found, why = [], None
-    for item in slices:
-        devices = load_catalogue().accelerator(item.accelerator).devices
-        deployment = Deployment(
-            tp=item.cards * devices, in_tokens=longest.in_tokens, out_tokens=longest.out_tokens
-        )
-        over_pcie = load_catalogue().accelerator(item.accelerator).over_pcie
-        if facts.heads % deployment.tp or (over_pcie and deployment.tp > _MOST_OVER_PCIE):
-            continue
-        try:
-            estimate_profile(facts, item.accelerator, deployment)
-        except DoesNotFitError as error:
-            why = error
-        else:
-            found.append(item)
-    if not found:
-        raise SpecError(f"model {model!r} fits none of the accelerators: {why or 'its heads do not divide'}")
-    return found
+    check_start(start)
+    return choose_slices(start).notes
+
+
+def _part(text: str, start: Start) -> Part:
+    document = text_of(text, start.file, json_only=False, folder=start.folder.absolute())
+    return part_of(document, document.value())
 
 
 # --- the text ------------------------------------------------------------------------------------------
@@ -187,10 +72,12 @@ def _heading(start: Start) -> Iterator[str]:
     yield ""
 
 
-def _accelerators(slices: Sequence[_Slice]) -> Iterator[str]:
+def _accelerators(choice: Choice) -> Iterator[str]:
     yield "# What replicas may run on. Slices of one type share its cards; cost is the price of the slice."
+    for note in choice.notes:
+        yield from _comment(f"{note}.")
     yield "accelerators:"
-    for item in slices:
+    for item in choice.used:
         facts = load_catalogue().accelerator(item.accelerator)
         fields = [f"name: {_text(item.name)}", f"type: {_text(item.type)}"]
         if item.cards > 1:
@@ -203,38 +90,49 @@ def _accelerators(slices: Sequence[_Slice]) -> Iterator[str]:
     yield ""
 
 
-def _models(fits: dict[str, list[_Slice]]) -> Iterator[str]:
+def _models(choice: Choice, start: Start) -> Iterator[str]:
     yield from _comment(
         "Every model on every slice that holds it. The token times are estimated from the model's "
         "architecture and the data sheet of the accelerator; plans count with the slow end of the estimate. "
         "Once you have measured, put alpha, beta and gamma in place of estimate."
     )
     yield "models:"
-    for model, slices in fits.items():
+    for model, slices in choice.fits.items():
+        settings = [f"config: {_text(model)}"] if is_path(model) else []
+        settings += [] if start.weights is None else [f"weights: {_text(start.weights)}"]
+        parms = f"{{estimate: {{{', '.join(settings)}}}}}" if settings else "estimate"
         for item in slices:
-            parms = "estimate"
-            if _is_path(model):
-                parms = f"{{estimate: {{config: {_text(model)}}}}}"
-            yield f"  - {{name: {_text(_name(model))}, acc: {_text(item.name)}, perfParms: {parms}}}"
+            yield f"  - {{name: {_text(model_name(model))}, acc: {_text(item.name)}, perfParms: {parms}}}"
     yield ""
 
 
 def _classes(start: Start) -> Iterator[str]:
-    yield "# What is promised. Priority 1 is served first; targets are means over all requests."
+    hold = "hold at the percentiles that are stated" if start.percentiles else "are means over all requests"
+    yield f"# What is promised. Priority 1 is served first; targets {hold}."
     yield "serviceClasses:"
-    for priority, name in enumerate(dict.fromkeys(item.use_case for item in start.demands), start=1):
-        case = use_case(name)
-        yield from (f"  {line}" for line in _comment(f"{case.title}. {case.why}"))
-        yield from (f"  {line}" for line in _comment(f"Source of {case.source}."))
+    for priority, name in enumerate(start.use_cases, start=1):
+        targets = start.targets_of(name)
+        yield from (f"  {line}" for line in _reasons(name, given=targets.given))
         yield f"  - name: {name}"
         yield f"    priority: {priority}"
         yield "    modelTargets:"
-        for model in _models_of(start, name):
-            yield (
-                f"      - {{model: {_text(_name(model))}, slo-ttft: {_time(case.ttft_ms)}, "
-                f"slo-itl: {_time(case.itl_ms)}}}"
-            )
+        fields = [f"slo-{latency}: {_time(limit)}" for latency, limit in targets.limits_ms.items()]
+        fields += [] if targets.percentile is None else [f"percentile: {targets.percentile:g}"]
+        for model in start.models_of(name):
+            yield f"      - {{{', '.join([f'model: {_text(model_name(model))}', *fields])}}}"
     yield ""
+
+
+def _reasons(name: str, *, given: bool) -> Iterator[str]:
+    """Yield why a class has its targets: as given, or by its use case."""
+    case = use_case(name)
+    if given:
+        lengths = case.source.partition("; targets:")[0]
+        yield from _comment(f"{case.title}. Its targets are those that were asked for.")
+        yield from _comment(f"Source of {lengths}.")
+    else:
+        yield from _comment(f"{case.title}. {case.why}")
+        yield from _comment(f"Source of {case.source}.")
 
 
 def _servers(start: Start) -> Iterator[str]:
@@ -253,43 +151,35 @@ def _servers(start: Start) -> Iterator[str]:
                 f"avgInTokens: {case.in_tokens:g}, "
                 f"avgOutTokens: {case.out_tokens:g}"
             )
-            yield f"  - name: {_text(f'{demand.use_case}-{_name(model)}')}"
+            yield f"  - name: {_text(f'{demand.use_case}-{model_name(model)}')}"
             yield f"    class: {demand.use_case}"
-            yield f"    model: {_text(_name(model))}"
+            yield f"    model: {_text(model_name(model))}"
             yield f"    currentAlloc: {{load: {{{load}}}}}"
     yield ""
 
 
-def _count(start: Start) -> Iterator[str]:
+def _count(start: Start, choice: Choice) -> Iterator[str]:
     if start.template == "clouds":
-        yield f"# Clouds have any number of cards. What each offer costs: inferplan candidates {start.file}"
-        yield "optimizer: {unlimited: true}"
         return
     yield f"# Cards that exist, by type; without that limit: inferplan solve {start.file} --unlimited"
     yield "count:"
-    counts: dict[str, int] = {}
-    for offer in start.offers:
-        counts.setdefault(offer.accelerator, offer.count or 0)
-    for kind, count in counts.items():
-        yield f"  - {{type: {_text(kind)}, count: {count}}}"
+    used = {item.accelerator for item in choice.used}
+    for kind, count in {offer.accelerator: offer.count for offer in start.offers}.items():
+        if kind in used:
+            yield f"  - {{type: {_text(kind)}, count: {count}}}"
+    yield ""
 
 
-def _models_of(start: Start, name: str) -> tuple[str, ...]:
-    """Return the models that have requests of a use case."""
-    asked = [item.model for item in start.demands if item.use_case == name]
-    return tuple(model for model in start.models if None in asked or model in asked)
-
-
-def _is_path(model: str) -> bool:
-    return model.endswith(".json")
-
-
-def _name(model: str) -> str:
-    """Return what a model is called: its name, or the folder of its config.json."""
-    if not _is_path(model):
-        return model
-    parts = [part for part in model.replace("\\", "/").split("/") if part not in {"", ".", ".."}]
-    return parts[-2] if len(parts) > 1 else parts[-1].removesuffix(".json")
+def _optimizer(start: Start) -> Iterator[str]:
+    options = []
+    if start.template == "clouds":
+        yield f"# Clouds have any number of cards. What each offer costs: inferplan candidates {start.file}"
+        options.append("unlimited: true")
+    if start.saturation is not None:
+        yield "# Who gets partial service if not everything fits: docs/policies.md compares the policies."
+        options.append(f"saturationPolicy: {start.saturation}")
+    if options:
+        yield f"optimizer: {{{', '.join(options)}}}"
 
 
 def _time(time_ms: float) -> str:

@@ -12,12 +12,13 @@ from prompt_toolkit.output import DummyOutput
 from optimizer import load_system, make_report, solve
 from optimizer.cli.asking import Asker
 from optimizer.cli.main import main
-from optimizer.cli.starting import TEMPLATES
+from optimizer.cli.start_flags import SATURATION_POLICIES, TEMPLATES
 from optimizer.errors import SpecError
 from optimizer.money import Price
 from optimizer.spec.files import plain_value
+from optimizer.spec.schema import SaturationPolicy
 from optimizer.spec.system import System
-from optimizer.starters.document import Demand, Start, Template, document_of
+from optimizer.starters.document import Demand, Start, Template, document_of, notes_of
 from optimizer.starters.prices import Offer, read_prices
 from optimizer.starters.use_cases import use_case, use_cases
 
@@ -116,6 +117,21 @@ def test_a_config_is_named_relative_to_the_document(tmp_path: Path) -> None:
         ({"offers": (Offer("H100", 1, Price(350, "USD")),)}, "how many cards exist"),
         ({"demands": (Demand("chatt", "1/s"),)}, "did you mean 'chat'"),
         ({"demands": (Demand("chat", "1 parsec"),)}, "rate of chat: '1 parsec'"),
+        ({"demands": (Demand("chat", "0"),)}, "rate of chat: must be more than 0, not 0"),
+        ({"demands": (Demand("chat", "-1/s"),)}, "rate of chat: must be more than 0, not -1/s"),
+        (
+            {"offers": (H100, Offer("L4", 1, Price(90, "EUR"), "", 8))},
+            "its price is in EUR, that of H100 in USD",
+        ),
+        ({"offers": (Offer("H100", 1, Price(-1, "USD"), "", 8),)}, "the price must be at least 0"),
+        ({"offers": (Offer("H100", 0, Price(1, "USD"), "", 8),)}, "must have at least one card"),
+        (
+            {"offers": (H100, Offer("H100", 8, Price(20, "USD"), "", 8))},
+            "16 cards exist for H100, but 8 for 8xH100",
+        ),
+        ({"offers": (Offer("H100", 8, Price(20, "USD"), "", 4),)}, "it takes 8 cards, 4 exist"),
+        ({"weights": "fp7"}, "format of the weights: 'fp7' does not exist"),
+        ({"percentiles": {"agents": 95.0}}, "percentile of agents: no requests of this use case"),
         ({"demands": (Demand("chat", "1/s"), Demand("chat", "2/s", "llama-3.1-8b"))}, "given twice"),
         ({"demands": (Demand("chat", "1/s", "phi-4"),)}, "'phi-4' is not among the models"),
         ({"demands": (Demand("chat", "1/s", "llama-3.1-8b"),)}, "has no requests"),
@@ -125,6 +141,82 @@ def test_what_cannot_be_started_from_is_refused(changes: dict[str, Any], problem
     with pytest.raises(SpecError) as refused:
         document_of(start(**changes))
     assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("offer", "said"),
+    [
+        (L40S, "2xL40S: it needs 67.6 GiB a device, the engine may take 40.0"),
+        (L40S, "4xL40S, 8xL40S: over PCIe at most 2 devices share a model"),
+        (L40S, "with fp8 weights 2xL40S would hold it"),
+        (Offer("L40S", 4, Price(400, "USD"), "", 8), "4xL40S: over PCIe at most 2 devices share a model"),
+        (Offer("H100", 3, Price(900, "USD"), "", 9), "3xH100: its 64 attention heads do not divide by 3"),
+    ],
+)
+def test_a_model_that_fits_nothing_is_told_why_slice_by_slice(offer: Offer, said: str) -> None:
+    facts = start(models=("llama-3.1-70b",), offers=(offer,), demands=(Demand("chat", "1/s"),))
+    with pytest.raises(SpecError) as refused:
+        document_of(facts)
+    assert said in str(refused.value)
+    assert "would hold it" in str(refused.value)
+    assert "--tp" not in str(refused.value)  # init has no such flag
+
+
+def test_weights_that_are_suggested_do_what_is_said() -> None:
+    facts = start(models=("llama-3.1-70b",), offers=(L40S,), demands=(Demand("chat", "1/s"),), weights="fp8")
+    system = system_of(document_of(facts))
+    assert list(system.profiles) == [("llama-3.1-70b", "2xL40S")]
+
+
+def test_what_is_left_out_is_named_with_its_reason() -> None:
+    facts = start(offers=(H100, L40S, Offer("H100", 8, Price(2000, "USD"), "", 16)))
+    notes = notes_of(facts)
+    offered = set(system_of(document_of(facts)).profiles)
+    for model in facts.models:
+        for item in ("H100", "2xH100", "4xH100", "8xH100", "L40S", "2xL40S", "4xL40S", "8xL40S"):
+            named = any(
+                item in note.removeprefix(f"{model} is not offered on ").partition(":")[0].split(", ")
+                for note in notes
+                if note.startswith(model)
+            )
+            assert named == ((model, item) not in offered), (model, item)
+    assert "8xH100 at 28.00 USD/h is left out: it is also offered for less" in notes
+    assert system_of(document_of(facts)).accelerators["8xH100"].cost_cents_per_h == 2000
+    words = " ".join(document_of(facts).replace("# ", "").split())
+    assert all(note in words for note in notes)
+
+
+def test_cards_that_nothing_runs_on_are_not_counted() -> None:
+    facts = start(models=("llama-3.1-70b",), offers=(H100, Offer("L4", 1, Price(60, "USD"), "", 8)),
+                  demands=(Demand("chat", "1/s"),))  # fmt: skip
+    assert dict(system_of(document_of(facts)).capacity) == {"H100": 16}
+
+
+def test_targets_weights_and_saturation_are_those_given() -> None:
+    facts = start(
+        weights="fp8",
+        targets_ms={"ttft": {"chat": 500.0, None: 2500.0}, "itl": {"batch": 0.0}, "e2e": {None: 30_000.0}},
+        percentiles={"chat": 95.0},
+        saturation="PriorityExhaustive",
+    )
+    text = document_of(facts)
+    system = system_of(text)
+    chat, batch = (system.targets[name, "llama-3.1-8b"] for name in ("chat", "batch"))
+    assert (chat.ttft_ms, chat.itl_ms, chat.e2e_ms, chat.percentile) == (
+        500,
+        use_case("chat").itl_ms,
+        30_000,
+        95,
+    )
+    assert (batch.ttft_ms, batch.itl_ms, batch.percentile) == (2500, 0, None)
+    assert system.options.saturation_policy == "PriorityExhaustive"
+    for profile in system.profiles.values():
+        assert profile.iteration is not None
+        assert profile.iteration.estimate is not None
+        assert profile.iteration.estimate.weights == "fp8"
+    assert "Its targets are those that were asked for." in text
+    assert use_case("chat").why[:40] not in text
+    assert solve(system).complete
 
 
 def test_names_that_yaml_would_misread_are_quoted() -> None:
@@ -164,6 +256,15 @@ def test_the_command_writes_once(tmp_path: Path, capsys: pytest.CaptureFixture[s
         ([*FLAGS[:2], "--accelerator", "H1:8:3USD/h", *FLAGS[4:]], "'H1' is not in the catalogue"),
         ([*FLAGS[:4], "--rate", "chat"], "'chat' is not USE-CASE=RATE"),
         ([*FLAGS[:4], "--use-case", "chat"], "--rate: missing for chat; write --rate chat=10/s"),
+        ([*FLAGS, "--percentile", "0.95"], "below 100, not 0.95; did you mean 95?"),
+        ([*FLAGS, "--percentile", "95", "--percentile", "99"], "--percentile 99: given twice"),
+        ([*FLAGS, "--target-ttft", "soon"], "--target-ttft soon: 'soon'"),
+        (
+            [*FLAGS, "--target-itl", "agents=50"],
+            "itl of agents: no requests of this use case; there are chat",
+        ),
+        ([*FLAGS, "--weights", "fp80"], "did you mean 'fp8'"),
+        ([*FLAGS, "--template", "one-model", "--model", "phi-4"], "takes one model, not 2"),
     ],
 )
 def test_a_wrong_or_missing_fact_is_one_line(
@@ -178,6 +279,52 @@ def test_a_wrong_or_missing_fact_is_one_line(
 
 def test_the_flags_choices_are_the_librarys() -> None:
     assert get_args(Template) == TEMPLATES
+    assert get_args(SaturationPolicy) == SATURATION_POLICIES
+
+
+def test_flags_give_targets_weights_and_saturation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "system.yaml"
+    flags = ["--weights", "FP8", "--target-ttft", "chat=500ms", "--target-itl", "40", "--percentile", "95"]
+    assert main(["init", str(path), *FLAGS, *flags, "--saturation", "roundrobin"]) == 0
+    system = load_system(path)
+    target = system.targets["chat", "llama-3.1-8b"]
+    assert (target.ttft_ms, target.itl_ms, target.percentile) == (500, 40, 95)
+    assert system.options.saturation_policy == "RoundRobin"
+    with pytest.raises(SystemExit):
+        main(["init", str(path), *FLAGS, "--saturation", "RoundRobbin"])
+    assert "not 'RoundRobbin'; did you mean 'RoundRobin'?" in capsys.readouterr().err
+
+
+def test_what_is_left_out_is_said_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prices = tmp_path / "prices.csv"
+    prices.write_text("accelerator,price,count\nH100,3 USD/h,8\nH900,1 USD/h,8\n")
+    more = ["--prices", str(prices)]
+    assert main(["init", "-", *FLAGS[:2], *FLAGS[4:], *more]) == 0
+    assert "note: not in the catalogue, left out: H900\n" in capsys.readouterr().err
+    assert main(["init", "-", *FLAGS[:2], "--accelerator", "L40S:8:1USD/h", *FLAGS[4:]]) == 0
+    assert "note: llama-3.1-8b is not offered on 4xL40S, 8xL40S: over PCIe" in capsys.readouterr().err
+
+
+def test_the_count_of_a_price_file_stays_where_no_flag_gives_another(tmp_path: Path) -> None:
+    prices, path = tmp_path / "prices.csv", tmp_path / "system.yaml"
+    prices.write_text("accelerator,price,count\nH100,3 USD/h,8\n")
+    flags = [*FLAGS[:2], "--accelerator", "H100", *FLAGS[4:], "--prices", str(prices)]
+    assert main(["init", str(path), *flags]) == 0
+    assert load_system(path).capacity == {"H100": 8}
+
+
+def test_the_document_passes_check_without_warnings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "system.yaml"
+    cards = ["--accelerator", "H100:16:3.50USD/h", "--accelerator", "L4:8:0.60USD/h"]
+    flags = ["--model", "llama-3.1-8b", "--model", "llama-3.1-70b", *cards, "--rate", "chat=10/s"]
+    assert main(["init", str(path), *flags]) == 0
+    capsys.readouterr()
+    assert main(["check", str(path)]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_use_cases_have_reasons_and_sources(capsys: pytest.CaptureFixture[str]) -> None:
@@ -195,15 +342,51 @@ def test_use_cases_have_reasons_and_sources(capsys: pytest.CaptureFixture[str]) 
 def test_what_no_flag_says_is_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     path, enter = tmp_path / "system.yaml", "\r"
-    typed = ["llama-3.1-8b", "", "H100", "", "8", "3 dollars", "\x15" + "3.50 USD/h", "chat", "", "10/s"]
+    typed = ["llama-3.1-8b", "H100", "", "8", "3 dollars", "\x15" + "3.50 USD/h", "chat", "", "10/s"]
     with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
-        # The first template; one model, one accelerator, each list ended by an empty answer.
+        # The first template, which takes one model; one accelerator and one use case, ended by empty answers.
         keys.send_text(enter + "".join(text + enter for text in typed))
         assert main(["init", str(path)]) == 0
     told = tmp_path / "told.yaml"
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
     assert main(["init", str(told), *FLAGS]) == 0
     assert path.read_text() == told.read_text().replace("told.yaml", "system.yaml")
+
+
+def asked(path: Path, flags: list[str], *typed: str) -> int:
+    """Run `init` at a terminal at which lines are typed."""
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+        keys.send_text("".join(text + "\r" for text in typed))
+        return main(["init", str(path), *flags])
+
+
+def test_questions_take_the_names_that_flags_take(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    path = tmp_path / "system.yaml"
+    names = ("meta-llama/Llama-3.1-8B-Instruct", "8xh100", "l40s:8:0.9USD/h", "")
+    assert asked(path, ["--template", "one-model", *FLAGS[4:]], *names, "16", "25 USD/h") == 0
+    system = load_system(path)
+    assert {model for model, _ in system.profiles} == {"meta-llama/Llama-3.1-8B-Instruct"}
+    assert list(system.accelerators) == ["2xL40S", "8xH100", "L40S"]
+    assert dict(system.capacity) == {"H100": 16, "L40S": 8}
+
+
+def test_only_templates_that_suit_the_facts_are_offered(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    path = tmp_path / "system.yaml"
+    flags = ["--model", "llama-3.1-8b", "--accelerator", "H100::3USD/h"]  # no count: clouds alone
+    assert asked(path, flags, "chat", "", "2/s") == 0
+    assert load_system(path).options.unlimited
+
+
+def test_a_folder_that_does_not_exist_is_refused_before_anything_is_asked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    assert main(["init", str(tmp_path / "none" / "system.yaml")]) == 2
+    assert "there is no directory" in capsys.readouterr().err
 
 
 def test_whoever_leaves_a_question_leaves_nothing_behind() -> None:

@@ -1,0 +1,274 @@
+"""The flags of `init`, and the facts that they give."""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from optimizer.units import MILLISECONDS
+
+if TYPE_CHECKING:
+    from optimizer.money import Price
+    from optimizer.starters.facts import ByName, Demand
+    from optimizer.starters.prices import Offer, PriceList
+
+TEMPLATES = ("one-model", "fleet", "clouds")
+"""What `init` can write; a test holds it to what the library offers."""
+SATURATION_POLICIES = ("None", "PriorityExhaustive", "PriorityRoundRobin", "RoundRobin")
+"""Who can get partial service; a test holds it to the schema."""
+_TARGETS = {
+    "target_ttft": ("ttft", "time to first token"),
+    "target_itl": ("itl", "inter-token latency"),
+    "target_e2e": ("e2e", "time to the last token"),
+}
+"""Flags of targets, the latencies that they limit, and these in words."""
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that give facts."""
+    parser.add_argument("--template", choices=TEMPLATES, help="what to start from (by what is given)")
+    parser.add_argument(
+        "--model", metavar="NAME", action="append",
+        help="a model of the catalogue, or a config.json; may be given several times",
+    )  # fmt: skip
+    parser.add_argument(
+        "--accelerator", metavar="NAME[:COUNT][:PRICE]", action="append",
+        help="cards that can be had: H100:16:3.50USD/h; 8xH100::28EUR/h sells eight at a time",
+    )  # fmt: skip
+    parser.add_argument(
+        "--rate", metavar="[MODEL:]USE-CASE=RATE", action="append",
+        help="requests of a use case, for a model or for each: chat=10/s",
+    )  # fmt: skip
+    parser.add_argument(
+        "--use-case", metavar="NAME", action="append",
+        help="a use case whose rate is then asked for",
+    )  # fmt: skip
+    parser.add_argument("--weights", metavar="FORMAT", help="format of the weights: fp8 (as published)")
+    for flag, (_, words) in _TARGETS.items():
+        parser.add_argument(
+            f"--{flag.replace('_', '-')}", metavar="[USE-CASE=]TIME", action="append",
+            help=f"target of the {words}: chat=500ms; 0: none (the use case's)",
+        )  # fmt: skip
+    parser.add_argument(
+        "--percentile", metavar="[USE-CASE=]P", action="append",
+        help="percentile at which targets must hold: 95 (the mean)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--saturation", metavar="POLICY", type=_policy,
+        help=f"who gets partial service if not everything fits: {', '.join(SATURATION_POLICIES)}",
+    )  # fmt: skip
+
+
+def _policy(text: str) -> str:
+    """Return a saturation policy as documents spell it."""
+    spelling = {name.lower(): name for name in SATURATION_POLICIES}
+    if text.lower() in spelling:
+        return spelling[text.lower()]
+    from optimizer.spec.messages import did_you_mean
+
+    hint = did_you_mean(text, SATURATION_POLICIES)
+    raise argparse.ArgumentTypeError(f"must be one of {', '.join(SATURATION_POLICIES)}, not {text!r}{hint}")
+
+
+def targets_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the fields of a `Start` about how models run, their targets and scarcity.
+
+    Raises:
+        SpecError: a value is wrong, or given twice.
+    """
+    targets = {}
+    for flag, (latency, _) in _TARGETS.items():
+        values = _by_use_case(getattr(arguments, flag), flag, _time_ms)
+        if values:
+            targets[latency] = values
+    return {
+        "weights": arguments.weights,
+        "targets_ms": targets,
+        "percentiles": _by_use_case(arguments.percentile, "percentile", _percentile),
+        "saturation": arguments.saturation,
+    }
+
+
+def _by_use_case(texts: list[str] | None, flag: str, read: Callable[[str], float]) -> "ByName":
+    """Read values that may begin with the name of a use case."""
+    from optimizer.errors import SpecError
+
+    found: dict[str | None, float] = {}
+    for text in texts or ():
+        name, _, value = text.rpartition("=")
+        try:
+            number = read(value.strip())
+        except ValueError as error:
+            raise SpecError(f"--{flag.replace('_', '-')} {text}: {error}") from None
+        if (name or None) in found:
+            raise SpecError(f"--{flag.replace('_', '-')} {text}: given twice")
+        found[name or None] = number
+    return found
+
+
+def _time_ms(text: str) -> float:
+    value = MILLISECONDS.read(text)
+    if not 0 <= value < float("inf"):
+        raise ValueError(f"must be at least 0, not {text}")
+    return value
+
+
+def _percentile(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 1 < value < 100:
+        hint = f"; did you mean {100 * value:g}?" if 0 < value < 1 else ""
+        raise ValueError(f"must be more than 1 and below 100, not {text}{hint}")
+    return value
+
+
+def demands_of(arguments: argparse.Namespace, *, can_ask: bool) -> "list[Demand]":
+    """Return the requests that flags give.
+
+    Raises:
+        SpecError: a rate is not written as the flag wants it, or is missing and cannot be asked for.
+    """
+    from optimizer.errors import SpecError
+    from optimizer.starters.facts import Demand
+
+    found = []
+    for text in arguments.rate or ():
+        name, equals, rate = text.rpartition("=")
+        model, _, use_case = name.rpartition(":")
+        if not (equals and use_case and rate):
+            raise SpecError(f"--rate: {text!r} is not USE-CASE=RATE, such as chat=10/s")
+        found.append(Demand(use_case, rate.strip(), model or None))
+    told = {demand.use_case for demand in found}
+    open_ones = [name for name in arguments.use_case or () if name not in told]
+    if open_ones and (found or not can_ask):
+        raise SpecError(f"--rate: missing for {open_ones[0]}; write --rate {open_ones[0]}=10/s")
+    return found
+
+
+class Named(NamedTuple):
+    """An accelerator as NAME[:COUNT][:PRICE] gives it."""
+
+    accelerator: str
+    """The card's name in the catalogue."""
+    cards: int
+    count: int | None
+    price: "Price | None"
+
+    @property
+    def name(self) -> str:
+        """What the slice is called: ``H100``, ``8xH100``."""
+        return self.accelerator if self.cards == 1 else f"{self.cards}x{self.accelerator}"
+
+
+def named_accelerator(text: str) -> Named:
+    """Read an accelerator with what may be said of it.
+
+    Raises:
+        SpecError: it is not in the catalogue.
+        UnitError: its price is wrong.
+    """
+    from optimizer.profiles.catalogue import load_catalogue, slice_of
+
+    name, _, rest = text.partition(":")
+    count, _, price = rest.partition(":")
+    if count and not count.isdigit():
+        count, price = "", rest
+    cards, single = slice_of(name)
+    accelerator = load_catalogue().accelerator(single).name
+    return Named(
+        accelerator, cards, int(count) if count else None, read_named_price(price) if price else None
+    )
+
+
+def read_named_price(text: str) -> "Price":
+    """Read a price that names its currency.
+
+    Raises:
+        UnitError: it does not, or is no price.
+    """
+    from optimizer.money import EXAMPLES, Price, read_price
+    from optimizer.units import UnitError
+
+    found = read_price(text)
+    if not isinstance(found, Price):
+        raise UnitError(f"the price must name its currency; write {EXAMPLES[:18]}")
+    return found
+
+
+def offers_of(arguments: argparse.Namespace) -> "tuple[list[Offer], tuple[str, ...]]":
+    """Return what can be had, and the names in price files that the catalogue does not have.
+
+    The accelerators that are named, priced by flag or file; if none is named, all of the files.
+
+    Raises:
+        SpecError: a name, a count or a price is wrong, or a price is missing.
+    """
+    from optimizer.errors import SpecError
+    from optimizer.units import UnitError
+
+    lists = _price_lists(arguments)
+    listed = [offer for found in lists for offer in found.offers]
+    unknown = tuple(dict.fromkeys(name for found in lists for name in found.unknown))
+    if not arguments.accelerator:
+        return listed, unknown
+    offers: list[Offer] = []
+    for text in arguments.accelerator:
+        try:
+            offers += _priced(named_accelerator(text), listed)
+        except UnitError as error:
+            raise SpecError(f"--accelerator {text}: {error}") from None
+    return offers, ()
+
+
+def _priced(named: Named, listed: "list[Offer]") -> "list[Offer]":
+    """Return the offers of an accelerator that a flag names, with its own price or those of files.
+
+    Raises:
+        UnitError: it has no price.
+    """
+    from dataclasses import replace
+
+    from optimizer.starters.prices import Offer
+    from optimizer.units import UnitError
+
+    if named.price is not None:
+        return [Offer(named.accelerator, named.cards, named.price, "", named.count)]
+    known = [
+        offer
+        for offer in listed
+        if offer.accelerator == named.accelerator and named.cards in {1, offer.cards}
+    ]
+    if not known:
+        raise UnitError(
+            f"no price; write {named.name}:{named.count or 8}:2.50USD/h, or give a file with --prices"
+        )
+    return known if named.count is None else [replace(offer, count=named.count) for offer in known]
+
+
+def _price_lists(arguments: argparse.Namespace) -> "list[PriceList]":
+    from dataclasses import replace
+
+    from optimizer.starters.prices import read_prices
+
+    found = []
+    for text in arguments.prices or ():
+        place, _, path = text.rpartition("=")
+        listed = read_prices(path, region=arguments.region, spot=arguments.spot)
+        if place:
+            listed = replace(listed, offers=tuple(replace(offer, place=place) for offer in listed.offers))
+        found.append(listed)
+    return found
+
+
+def add_price_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that say how a price file is read."""
+    parser.add_argument("--region", metavar="NAME", help="prices of one region of the file (the cheapest)")
+    parser.add_argument("--spot", action="store_true", help="spot prices of a SkyPilot file")
+
+
+def model_given(text: str) -> str:
+    """Return a model as a document names it: a folder that holds a config.json stands for that file."""
+    config = Path(text) / "config.json"
+    return str(config) if config.is_file() else text

@@ -1,0 +1,88 @@
+"""The questions of `init`, for the facts that no flag gave."""
+
+from typing import TYPE_CHECKING
+
+from optimizer.cli.asking import Asker
+from optimizer.cli.start_flags import model_given, named_accelerator, read_named_price
+
+if TYPE_CHECKING:
+    from optimizer.money import Price
+    from optimizer.starters.facts import Demand, Template
+    from optimizer.starters.prices import Offer
+
+
+def ask_template(asker: Asker, models: list[str], offers: "list[Offer]") -> "Template":
+    """Ask for one of the templates that suit what is known."""
+    from optimizer.errors import SpecError
+    from optimizer.starters.facts import TEMPLATES, check_template
+
+    suitable: dict[str, Template] = {}
+    for name in TEMPLATES:
+        try:
+            check_template(name, tuple(models), tuple(offers))
+        except SpecError:
+            continue
+        suitable[name] = name
+    if len(suitable) == 1:
+        return next(iter(suitable.values()))
+    choices = {name: TEMPLATES[template] for name, template in suitable.items()}
+    return suitable[asker.choose("What do you want to plan?", choices)]
+
+
+def ask_models(asker: Asker, template: "Template") -> list[str]:
+    """Ask for the models that a template takes: names as the flag takes them, or paths."""
+    from optimizer.profiles import load_catalogue
+    from optimizer.profiles.estimate import find_model
+
+    question = "Which model? (Tab completes; or the path of a config.json)"
+    names = list(load_catalogue().models)
+    if template == "one-model":
+        return [model_given(asker.one(question, names, find_model))]
+    return [model_given(name) for name in asker.several(question, names, find_model)]
+
+
+def ask_offers(asker: Asker, template: "Template") -> "list[Offer]":
+    """Ask for accelerators, and for what their names, as the flag takes them, leave open."""
+    from optimizer.profiles import load_catalogue
+    from optimizer.starters.prices import Offer
+
+    counts: dict[str, int | None] = {}
+    prices: list[Price] = []
+
+    def price(text: str) -> None:
+        amount = read_named_price(text)
+        if prices and amount.currency != prices[0].currency:
+            raise ValueError(f"the first price is in {prices[0].currency}; give all in one currency")
+
+    offers = []
+    for text in asker.several("Which accelerator?", list(load_catalogue().accelerators), named_accelerator):
+        found = named_accelerator(text)
+        count = counts.get(found.accelerator) if found.count is None else found.count
+        if count is None and template != "clouds":
+            count = _count(asker.text(f"How many {found.accelerator} cards exist?", _count))
+        counts[found.accelerator] = count
+        amount = found.price
+        if amount is None:
+            amount = read_named_price(asker.text(f"What does one {found.name} cost? (2.50 USD/h)", price))
+        prices.append(amount)
+        offers.append(Offer(found.accelerator, found.cards, amount, "", count))
+    return offers
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or not int(text):
+        raise ValueError("an integer, at least 1")
+    return int(text)
+
+
+def ask_demands(asker: Asker, given: list[str] | None, models: list[str]) -> "list[Demand]":
+    """Ask for use cases, unless they are given, and for the rate of each."""
+    from optimizer.starters.facts import Demand, check_rate
+    from optimizer.starters.use_cases import use_case, use_cases
+
+    names = given or asker.several("What is it used for?", list(use_cases()), use_case)
+    each = " for each model" if len(models) > 1 else ""
+    return [
+        Demand(name, asker.text(f"How many requests of {name}{each}? (10/s, 600/min)", check_rate))
+        for name in names
+    ]
