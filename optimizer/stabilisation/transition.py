@@ -137,13 +137,13 @@ class State:
         pools = self.pools[goal.server]
         self.put(goal.server, goal.reduced({name: pool.all_ready() for name, pool in pools.items()}))
 
-    def drop(self, goal: Goal, accelerator: str, replicas: int) -> bool:
-        """Give up some retained replicas of a server; return whether there were any."""
+    def drop(self, goal: Goal, accelerator: str, replicas: int, least: Mapping[str, int]) -> bool:
+        """Give up some replicas of a server beyond some that it needs; return whether there were any."""
         pools = self.pools[goal.server]
         if accelerator not in pools:
             return False
         pool = pools[accelerator]
-        gone = min(replicas, max(0, pool.replicas - goal.replicas.get(accelerator, 0)))
+        gone = min(replicas, max(0, pool.replicas - least.get(accelerator, 0)))
         if gone:
             rest = {**pools, accelerator: pool.resized(pool.replicas - gone)}
             self.put(goal.server, {name: item for name, item in rest.items() if item.replicas})
@@ -191,9 +191,11 @@ class Transition:
         start = State({goal.server: {} for goal in self.goals}, self.cards.copy())
         for goal in self.goals:
             start.put(goal.server, goal.reduced(self.running.get(goal.server, {})))
-        for goal in reversed(self.goals):
-            for name in start.pools[goal.server]:
-                start.drop(goal, name, start.free.missing(goal.server, name))
+        for beyond_goal in (True, False):  # the goals fit, unless cards have gone since they were set
+            for goal in reversed(self.goals):
+                least = goal.replicas if beyond_goal else {}
+                for name in start.pools[goal.server]:
+                    start.drop(goal, name, start.free.missing(goal.server, name), least)
         return start
 
     def step(self) -> dict[str, dict[str, int]]:
@@ -324,6 +326,6 @@ class Transition:
                     and other.priority >= goal.priority
                     and other is not goal
                     and self.start.free.most(goal.server, accelerator, lacking) < lacking
-                    and self.start.drop(other, name, 1)
+                    and self.start.drop(other, name, 1, other.replicas)
                 ):
                     pass

@@ -11,9 +11,10 @@ from fleets import RULES, Loop, desired
 from optimizer import load_system, verify
 from optimizer.spec.system import System
 from optimizer.stabilisation.cards import Cards
-from optimizer.stabilisation.decisions import Reason
+from optimizer.stabilisation.decisions import Observation, Reason
 from optimizer.stabilisation.rules import Rules
 from optimizer.stabilisation.running import RunningPool
+from optimizer.stabilisation.stabilise import stabilise
 from optimizer.stabilisation.transition import Goal, Transition
 
 Json = dict[str, Any]
@@ -71,9 +72,7 @@ def test_a_higher_priority_gets_the_cards_that_a_lower_one_runs_on(rules: Rules)
     assert after(loop, 5) == {("a", "H"): 4}
 
 
-def test_an_unserved_server_keeps_what_equal_and_higher_priorities_leave_and_others_are_planned_around() -> (
-    None
-):
+def test_others_are_planned_around_what_an_unserved_server_keeps() -> None:
     """b needs 6 of 5 cards and runs 3; a takes 1, so b keeps its 3, and c, after it, gets 1 of its 2."""
     system = fleet(
         server("a", 500.0, service="p1"),
@@ -90,7 +89,7 @@ def test_an_unserved_server_keeps_what_equal_and_higher_priorities_leave_and_oth
     more = loop.plan.model_copy(
         update={"kept": (*loop.plan.kept[:1], loop.plan.kept[1].model_copy(update={"num_replicas": 2}))}
     )
-    assert verify(more, system)[0] == "H: 1 cards are used and 5 kept, 5 exist"
+    assert verify(more, system)[0] == "H: 1 card is used and 5 kept, 5 exist"
 
 
 def test_a_server_whose_cards_are_gone_moves_before_lower_priorities() -> None:
@@ -303,3 +302,14 @@ def test_an_order_of_steps_is_found_if_there_is_one(part: int) -> None:
         assert (not transition.blocked) == possible, seed
         found[possible] += 1
     assert min(found.values()) > 5
+
+
+def test_cards_that_have_gone_since_the_plan_are_not_used() -> None:
+    """The plan is for four cards; when it is followed, three exist: the lower priority gives one up."""
+    system = fleet(server("a", 1000.0, service="p1"), server("b", 1000.0, service="p2"), cards={"H": 4})
+    loop = Loop(system, Rules())
+    after(loop, 1)
+    assert loop.plan is not None
+    fewer = fleet(server("a", 1000.0, service="p1"), server("b", 1000.0, service="p2"), cards={"H": 3})
+    found = stabilise(loop.plan, fewer, Rules(), loop.decisions, Observation(loop.now_s))
+    assert desired(found) == {("a", "H"): 2, ("b", "H"): 1}
