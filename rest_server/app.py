@@ -40,7 +40,7 @@ from rest_server.security import OPEN_PATHS, Gate, KeyFiles
 from rest_server.settings import Settings, load_settings
 from rest_server.state import HeldFleet, Snapshot
 from rest_server.state_file import open_state
-from rest_server.v1.problems import messages
+from rest_server.v1.problems import Answers, messages
 from rest_server.v1.routes import api_router
 from rest_server.workers import SolverWorkers
 
@@ -93,8 +93,10 @@ def _add_health(app: FastAPI) -> None:
     """Add the routes by which others watch over the service."""
     given: dict[str, Any] = {"methods": ["GET"], "tags": ["health"]}
     readiness = dict[str, str | int]
-    not_ready = {503: {"model": readiness, "description": "No process can solve."}}
-    openmetrics = {200: {"content": {"application/openmetrics-text": {"schema": {"type": "string"}}}}}
+    not_ready: Answers = {503: {"model": readiness, "description": "No process can solve."}}
+    openmetrics: Answers = {
+        200: {"content": {"application/openmetrics-text": {"schema": {"type": "string"}}}}
+    }
     app.add_api_route(
         "/healthz", _health, summary="Is the service alive?", response_model=dict[str, str], **given
     )

@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 PATIENCE_S = 300.0
 """After how long what does not happen is taken for a hang; no assertion depends on it [s]."""
-PATIENT = {"request_timeout_s": PATIENCE_S, "body_timeout_s": PATIENCE_S}
+PATIENT: dict[str, Any] = {"request_timeout_s": PATIENCE_S, "body_timeout_s": PATIENCE_S}
 """Settings of a service that a busy machine does not make refuse what a test sends."""
 
 

@@ -4,6 +4,8 @@ from typing import Any
 
 from rest_server.errors import PROBLEM_JSON
 
+Answers = dict[int | str, dict[str, Any]]
+"""What OpenAPI says of answers, by status."""
 _TEXT: dict[str, Any] = {"type": "string"}
 PROBLEM: dict[str, Any] = {
     "type": "object",
@@ -40,7 +42,7 @@ _IMPLIED = {408: (503,), 412: (503, 507), 504: (500, 503)}
 """What goes with a status: there may be no memory for a body, no disk for a change, no solver that works."""
 
 
-def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def problems(*statuses: int) -> Answers:
     """Return the documentation of the errors of a route, with those that go with them or are everywhere."""
     implied = (status for given in statuses for status in _IMPLIED.get(given, ()))
     return {
@@ -49,7 +51,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def messages() -> dict[int | str, dict[str, Any]]:
+def messages() -> Answers:
     """Return the documentation of the errors that a route outside of /v1 may answer."""
     shape = {"type": "object", "required": ["message"], "properties": {"message": _TEXT}}
     return {

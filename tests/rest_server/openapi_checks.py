@@ -18,7 +18,7 @@ LIMITS: dict[str, Any] = {
     "max_batch": 512,
     "solver_processes": 1,  # work that runs out of time ends, and the next has its place
 }
-ANSWERS = ["2xx", "3xx", "4xx", 503, 504, 507]
+ANSWERS: list[str | int] = ["2xx", "3xx", "4xx", 503, 504, 507]
 """Statuses of a service in order. 503, 504 and 507 say that it is short of workers, time or disk, as a busy
 machine may be; that they are in the document is checked as of all others."""
 NOT_ASKED: list[Any] = [

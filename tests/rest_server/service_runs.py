@@ -188,5 +188,8 @@ def watched(log: Path, *options: str, files: int = 1024, **environment: str) -> 
 def as_a_program(*options: str, **environment: str) -> Iterator[Watched]:
     """Run ``inferplan serve``, with threads that solve unless told otherwise."""
     given = {"INFERPLAN_SOLVER_PROCESSES": "0"} | environment
-    with tempfile.TemporaryDirectory() as folder, watched(Path(folder) / "log", *options, **given) as found:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        watched(Path(folder) / "log", *options, files=1024, **given) as found,
+    ):
         yield found
