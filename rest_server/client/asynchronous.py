@@ -46,6 +46,7 @@ from rest_server.v1.models import (
     PlanOptions,
     ReportOptions,
     ServerList,
+    SizingOptions,
     SizingProblem,
     TargetAnswer,
     Unattainable,
@@ -104,9 +105,9 @@ class AsyncClient:
         """Return the best plan of a system."""
         return await self._sent(calls.plan(system, options))
 
-    async def candidates(self, system: SystemLike) -> CandidateAnswer:
+    async def candidates(self, system: SystemLike, options: SizingOptions | None = None) -> CandidateAnswer:
         """Return what every server takes on every accelerator, or why it cannot run there."""
-        return await self._sent(calls.candidates(system))
+        return await self._sent(calls.candidates(system, options))
 
     async def analyze(self, analysis: Analysis) -> ReplicaPerformance:
         """Return what a replica does at a rate."""

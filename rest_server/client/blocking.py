@@ -46,6 +46,7 @@ from rest_server.v1.models import (
     PlanOptions,
     ReportOptions,
     ServerList,
+    SizingOptions,
     SizingProblem,
     TargetAnswer,
     Unattainable,
@@ -104,9 +105,9 @@ class Client:
         """Return the best plan of a system."""
         return self._sent(calls.plan(system, options))
 
-    def candidates(self, system: SystemLike) -> CandidateAnswer:
+    def candidates(self, system: SystemLike, options: SizingOptions | None = None) -> CandidateAnswer:
         """Return what every server takes on every accelerator, or why it cannot run there."""
-        return self._sent(calls.candidates(system))
+        return self._sent(calls.candidates(system, options))
 
     def analyze(self, analysis: Analysis) -> ReplicaPerformance:
         """Return what a replica does at a rate."""

@@ -32,6 +32,7 @@ from rest_server.v1.models import (
     PlanOptions,
     ReportOptions,
     SimulateOptions,
+    SizingOptions,
     SizingProblem,
     SizingProblems,
     Sizings,
@@ -85,9 +86,9 @@ def plan(system: SystemLike, options: PlanOptions | None) -> Call[Plan]:
     return _computing("plan", text_of_system(system), options, document(Plan))
 
 
-def candidates(system: SystemLike) -> Call[CandidateAnswer]:
+def candidates(system: SystemLike, options: SizingOptions | None) -> Call[CandidateAnswer]:
     """Return the request of `candidates` of the clients."""
-    return _computing("candidates", text_of_system(system), None, document(CandidateAnswer))
+    return _computing("candidates", text_of_system(system), options, document(CandidateAnswer))
 
 
 def analyze(analysis: Analysis) -> Call[ReplicaPerformance]:
@@ -196,7 +197,7 @@ def _effort(options: EffortOptions | None, *, repair: bool) -> SimulateOptions:
 
 
 def _computing(
-    route: str, body: bytes | None, options: ExactOptions | None, read: Callable[[bytes], Answer]
+    route: str, body: bytes | None, options: SizingOptions | None, read: Callable[[bytes], Answer]
 ) -> Call[Answer]:
     given = {} if options is None else options.model_dump(mode="json", exclude_none=True, exclude_unset=True)
     params = {

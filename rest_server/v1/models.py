@@ -26,10 +26,31 @@ MAX_ITEMS = 1_000
 """Most replicas in one request to analyse or to size."""
 
 
-class ExactOptions(BaseModel):
-    """Options in place of the document's, where the exact solver is used in any case."""
+class SizingOptions(BaseModel):
+    """Options in place of the document's that decide what a replica can take."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    batch_sizing: Literal["profile", "optimal"] | None = None
+    """The profiles' batch limits, or chosen ones."""
+    estimates: EstimateEnd | None = None
+    """End of the interval of estimated token times to plan with: slow, the middle, or fast."""
+
+    def solve(self) -> SolveOptions:
+        """Return the options for solving that are given."""
+        return SolveOptions(batch_sizing=self.batch_sizing, estimates=self.estimates)
+
+    def given(self) -> dict[str, object]:
+        """Return the options that are given, by their Python names in the documents.
+
+        Raises:
+            SpecError: they contradict each other.
+        """
+        return self.solve().given()
+
+
+class ExactOptions(SizingOptions):
+    """Options in place of the document's, where the exact solver is used in any case."""
 
     unlimited: bool | None = None
     """Ignore the capacities."""
@@ -40,26 +61,15 @@ class ExactOptions(BaseModel):
     time_limit: float | None = Field(None, gt=0, le=1e6)
     """Time for a solve [s]; the request as a whole has the time that the service gives one."""
 
-    estimates: EstimateEnd | None = None
-    """End of the interval of estimated token times to plan with: slow, the middle, or fast."""
-
     def solve(self) -> SolveOptions:
         """Return the options for solving that are given."""
-        return SolveOptions(
+        return replace(
+            super().solve(),
             unlimited=self.unlimited,
             mixed=self.mixed,
             gap=self.gap,
             time_limit_s=self.time_limit,
-            estimates=self.estimates,
         )
-
-    def given(self) -> dict[str, object]:
-        """Return the options that are given, by their Python names in the documents.
-
-        Raises:
-            SpecError: they contradict each other.
-        """
-        return self.solve().given()
 
 
 class PlanOptions(ExactOptions):

@@ -15,6 +15,7 @@ from rest_server.v1.models import (
     CandidateAnswer,
     Performances,
     PlanOptions,
+    SizingOptions,
     SizingProblem,
     SizingProblems,
     Sizings,
@@ -60,9 +61,11 @@ def server_timing(stages_s: Mapping[str, float]) -> dict[str, str]:
     summary="Size every server on every accelerator",
     responses=problems(*REFUSALS),
 )
-async def list_candidates(request: Request, body: SystemBody) -> Response:
+async def list_candidates(
+    request: Request, body: SystemBody, options: Annotated[SizingOptions, Query()]
+) -> Response:
     """Return what every server takes on every accelerator, or the reason why it cannot run there."""
-    text = await computed(request, candidates_body, body)
+    text = await computed(request, candidates_body, body, options)
     return Response(text, media_type=JSON)
 
 

@@ -31,6 +31,7 @@ from rest_server.v1.models import (
     Analysis,
     Performances,
     PlanOptions,
+    SizingOptions,
     SizingProblem,
     SizingProblems,
     Sizings,
@@ -130,10 +131,11 @@ def _limit_s(system: System, settings: Settings) -> float:
     return min(system.options.time_limit_s, settings.max_solve_s)
 
 
-def candidates_body(body: bytes, settings: Settings) -> bytes:
+def candidates_body(body: bytes, options: SizingOptions, settings: Settings) -> bytes:
     """Return the candidates and rejections of the system in a body."""
     memo = memo_of_process(settings.sizing_memo_rows)
-    wire = find_candidates(system_of(body, settings), memo).to_wire()
+    system = system_of(body, settings).with_options(**options.given())
+    wire = find_candidates(system, memo).to_wire()
     return to_json(wire, inf_nan_mode="null", indent=2)
 
 

@@ -1,12 +1,13 @@
 """The routes of /v1 for studies: what the library answers, and refusals with their path."""
 
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from api_clients import PROBLEM, client, serving
-from builders import accelerator, document, server
+from builders import accelerator, document, profile, server, service_class
 from fastapi.testclient import TestClient
 from patience import until
 
@@ -15,6 +16,7 @@ from optimizer import (
     compare,
     draw,
     explain,
+    find_candidates,
     load_system,
     make_figure,
     make_report,
@@ -112,6 +114,46 @@ def test_a_finished_plan_alone_has_nothing_to_be_compared_with(service: TestClie
     answer = service.post("/v1/compare", json={"first": plan})
     assert answer.status_code == 422
     assert "name what to compare it with (second)" in answer.json()["detail"]
+
+
+# --- batch sizes as a decision ---------------------------------------------------------------------------
+
+
+def with_larger_batches() -> Json:
+    """Return a system whose targets allow less than the profiles' batch, so that a smaller one is chosen."""
+    classes = [service_class("gold", itl=20.0)]
+    cards = [accelerator("A"), accelerator("B", cost=5.0)]
+    models = [profile("m", card["name"], maxBatchSize=64) for card in cards]
+    return document([server("s"), server("t")], cards, {"A": 9}, classes=classes, models=models)
+
+
+@pytest.mark.parametrize("sizing", ["profile", "optimal"])
+def test_the_choice_of_batch_sizes_is_a_query_parameter_wherever_it_is_a_flag(
+    service: TestClient, sizing: str
+) -> None:
+    source, query = with_larger_batches(), f"?batch_sizing={sizing}"
+    system = load_system(source).with_options(batch_sizing=sizing)
+    plan = solve(system)
+    assert {pool.max_batch == 64 for pools in plan.allocations.values() for pool in pools} == {
+        sizing == "profile"
+    }
+    assert service.post(f"/v1/plan{query}", json=source).text == plan.to_json()
+    found = service.post(f"/v1/candidates{query}", json=source).json()["candidates"]
+    assert found == json.loads(json.dumps(find_candidates(system).to_wire()))["candidates"]
+    assert service.post(f"/v1/explain{query}", json=source).text == explain(system).to_json()
+    assert service.post(f"/v1/compare{query}", json=source).text == compare(system).to_json()
+    report = service.post(f"/v1/report{query}", json=source).json()
+    assert report == json.loads(make_report(system).to_json())
+    for route in ("simulate", "figure"):
+        assert service.post(f"/v1/{route}{query}", json=source).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "route", ["plan", "candidates", "compare", "explain", "simulate", "report", "figure"]
+)
+def test_another_choice_of_batch_sizes_is_refused(service: TestClient, route: str) -> None:
+    answer = service.post(f"/v1/{route}?batch_sizing=best", json=with_larger_batches())
+    assert (answer.status_code, answer.json()["path"]) == (422, "query.batch_sizing")
 
 
 # --- explain, report, figure ---------------------------------------------------------------------------

@@ -46,6 +46,7 @@ from rest_server.v1.models import (
     PlanOptions,
     ReplicaCount,
     ReportOptions,
+    SizingOptions,
     SizingProblem,
     TwoSides,
     Unattainable,
@@ -82,6 +83,8 @@ def test_a_plan_is_the_same_as_from_the_library_whatever_the_system_is_given_as(
 
 def test_every_question_has_its_typed_answer(client: Client) -> None:
     assert {item.accelerator for item in client.candidates(SOURCE).candidates} == {"A", "B"}
+    chosen = client.candidates(SOURCE, SizingOptions(batch_sizing="optimal")).candidates
+    assert {item.batch_ceiling for item in chosen} == {8}
     assert client.compare(SOURCE).to_json()
     assert client.explain(SOURCE).to_json()
     assert client.report(SOURCE).to_json()
