@@ -171,7 +171,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("exact",),
     ),
     "optimizer.plan": (
-        ("tabular", "reasons", "checks"),
+        ("tabular", "notebook", "reasons", "checks"),
         ("document",),
         ("checks.facts", "shortages"),
         ("checks.names", "checks.service", "checks.totals", "checks.unserved"),
@@ -198,12 +198,12 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "reports",
             "simulation",
         ),
+        ("overload",),
         (
             "comparison.document",
             "comparison.sums",
             "explanation.document",
             "figures.document",
-            "reports.power",
             "simulation.document",
             "simulation.predictions",
             "replay.document",
@@ -248,7 +248,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "service_words",
             "simulation_words",
         ),
-        ("plots.style", "money", "tables", "simulation_section"),
+        ("plots.style", "money", "tables", "simulation_section", "overload_words"),
         (
             "comparison_words",
             "batch_columns",
@@ -353,9 +353,9 @@ HOMES = {
 
 JOBS = {
     "add_profile", "analyze_batch", "analyze_replicas", "check_documents", "choose", "compare", "explain",
-    "find_candidates", "fit_reports", "make_figure", "make_report", "predict_points", "repair_plan",
-    "replay", "show_fit", "simulate_plan", "simulate_replica", "simulation_of", "size_batch", "size_replicas",
-    "solve",
+    "find_candidates", "find_overload", "fit_reports", "make_figure", "make_report", "predict_points",
+    "repair_plan", "replay", "show_fit", "simulate_plan", "simulate_replica", "simulation_of", "size_batch",
+    "size_replicas", "solve",
 }  # fmt: skip
 """What computes for users; the shells have it from `optimizer.jobs`."""
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from optimizer.jobs import Effort, Timings
     from optimizer.plan import Plan
     from optimizer.spec.system import System
+    from optimizer.studies.overload import Overload
     from optimizer.studies.simulation.document import RepairedPlan, Simulation
 
 
@@ -40,7 +41,7 @@ def _add_solve(parser: argparse.ArgumentParser) -> None:
     add_path(parser)
     add_solving_flags(parser)
     add_load(parser)
-    add_output(parser, "allocations", "cards", "unserved", "objectives")
+    add_output(parser, "allocations", "cards", "unserved", "overload", "objectives")
     parser.add_argument(
         "-o", "--output", metavar="FILE", type=Path, help="write the plan as JSON to FILE as well"
     )
@@ -161,12 +162,23 @@ def _print_plan(
     else:
         from optimizer.render.plan_tables import plan_tables
 
-        show_tables(plan_tables(plan, system), arguments)
+        show_tables(plan_tables(plan, system, _overload(plan, system, arguments)), arguments)
     if found is not None and not arguments.json:
         from optimizer.render.simulation_tables import simulation_tables
         from optimizer.render.tables import Output, show
 
         show(simulation_tables(found), sys.stdout, Output(arguments.wide))
+
+
+def _overload(plan: "Plan", system: "System", arguments: argparse.Namespace) -> "Overload | None":
+    """Return what would serve more, if that is to be shown."""
+    from optimizer.jobs import find_overload
+    from optimizer.render.progress import working
+
+    if arguments.table != "overload" and (arguments.table is not None or arguments.csv):
+        return None
+    with working("trying other options"):
+        return find_overload(system, plan)
 
 
 def _add_check(parser: argparse.ArgumentParser) -> None:

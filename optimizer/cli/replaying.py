@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from optimizer.cli.command import Command, add_output, add_path, number, picture_format, show_tables
+from optimizer.cli.solving import add_exact_flags, solving_options
 from optimizer.units import SECONDS
 
 MOST_S = 1e6
@@ -31,6 +32,7 @@ def _add_replay(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", metavar="FILE", type=Path, help="draw FILE.svg, FILE.png or FILE.pdf"
     )
+    add_exact_flags(parser, "time limit of each solve [s]")
     add_output(parser, "ways", "servers")
 
 
@@ -43,7 +45,7 @@ def _replay(arguments: argparse.Namespace) -> None:
 
     file_format = None if arguments.output is None else picture_format(arguments.output)
     request = ReplayRequest(
-        system=load_system(arguments.path),
+        system=load_system(arguments.path).with_options(**solving_options(arguments)),
         loads=arguments.loads,
         rules=arguments.rules,
         each=arguments.each,

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from optimizer.studies.simulation.document import RepairedPlan, Simulation
     from optimizer.studies.simulation.plans import Progress
 
+POLICIES = ("None", "PriorityExhaustive", "PriorityRoundRobin", "RoundRobin")
+"""Saturation policies; a test holds them to those of documents."""
+
 
 def add_batch_sizing(parser: argparse.ArgumentParser) -> None:
     """Add the choice of batch sizes."""
@@ -56,6 +59,18 @@ def _add_plan_flags(parser: argparse.ArgumentParser) -> None:
     limits.add_argument("--limited", action="store_true", help="stay within the cards that exist")
     limits.add_argument("--unlimited", action="store_true", help="ignore the capacities")
     parser.add_argument("--mixed", action="store_true", help="let a server run on several accelerators")
+    parser.add_argument(
+        "--saturation",
+        metavar="POLICY",
+        type=_policy,
+        choices=POLICIES,
+        help=f"who is served in part if not everything fits: {', '.join(POLICIES)}",
+    )
+
+
+def _policy(text: str) -> str:
+    """Return a policy as documents spell it, whatever its case."""
+    return {name.lower(): name for name in POLICIES}.get(text.lower(), text)
 
 
 def _add_stopping(parser: argparse.ArgumentParser, time_limit: str) -> None:
@@ -83,6 +98,7 @@ def solve_options_of(arguments: argparse.Namespace) -> "SolveOptions":
         batch_sizing=arguments.batch_sizing,
         gap=arguments.gap,
         time_limit_s=arguments.time_limit,
+        saturation=arguments.saturation,
         estimates=arguments.estimates,
     )
     try:

@@ -41,6 +41,11 @@ def _verify(arguments: argparse.Namespace) -> int:
         tell(f"inferplan: error: {len(found.wrong) - MOST_SHOWN} more; --json shows all")
     if any(len(pools) > 1 for pools in plan.allocations.values()) and not system.options.heterogeneous:
         tell("inferplan: note: this is a mixed plan; if it was solved with --mixed, verify it with --mixed")
+    partly = any(0 < item.served_fraction < 1 for item in plan.unserved)
+    if partly and system.options.saturation_policy == "None":
+        tell(
+            "inferplan: note: this plan serves in part; if it was solved with --saturation, verify it with it"
+        )
     for line in found.open_points:
         tell(f"inferplan: note: {line}")
     if found.wrong:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from optimizer.replica import analyze_replicas, size_replicas
     from optimizer.simulation.replicas import Effort
     from optimizer.studies.explanation.explain import explain
+    from optimizer.studies.overload import find_overload
     from optimizer.studies.reports.report import make_report
     from optimizer.studies.simulation.replicas import simulate_replica
 
@@ -43,6 +44,7 @@ __all__ = [
     "estimate_replica",
     "explain",
     "find_candidates",
+    "find_overload",
     "fit_reports",
     "make_report",
     "predict_points",
@@ -74,6 +76,7 @@ _HOMES = {
     "optimizer.replica": ("analyze_replicas", "size_replicas"),
     "optimizer.simulation.replicas": ("Effort",),
     "optimizer.studies.explanation.explain": ("explain",),
+    "optimizer.studies.overload": ("find_overload",),
     "optimizer.studies.reports.report": ("make_report",),
     "optimizer.studies.simulation.replicas": ("simulate_replica",),
 }

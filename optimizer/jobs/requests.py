@@ -43,6 +43,8 @@ class SolveOptions:
     batch_sizing: str | None = None
     gap: float | None = None
     time_limit_s: float | None = None
+    saturation: str | None = None
+    """Who is served in part if not everything fits: a saturation policy."""
     estimates: str | None = None
     """``upper``, ``middle`` or ``lower``."""
 
@@ -63,6 +65,7 @@ class SolveOptions:
             "heterogeneous": self.mixed,
             "milp_solver": True if self.mixed else exact,  # only the exact solver makes mixed plans
             "batch_sizing": self.batch_sizing,
+            "saturation_policy": self.saturation,
             "estimates": self.estimates,
         }
         return {name: value for name, value in options.items() if value is not None}

@@ -7,7 +7,11 @@ from pydantic import Field
 
 from optimizer.documents import Document
 from optimizer.errors import IncompletePlanError, SpecError
-from optimizer.plan.tabular import data_frame, html_table
+from optimizer.money import cost_amount, cost_unit
+from optimizer.plan.notebook import notebook_table
+from optimizer.plan.tabular import data_frame
+from optimizer.quantities import counted, precise, quantity
+from optimizer.queueing.measures import MISSED
 from optimizer.solvers.problem import SolverName
 from optimizer.spec.schema import AllocationData, EstimateEnd, Load, Server
 from optimizer.spec.system import System
@@ -30,6 +34,13 @@ class TargetFigure(Document):
     """The figure at the load [ms; a share is a number up to 1]."""
     limit: float
     """The limit, in the same unit."""
+
+    @property
+    def text(self) -> str:
+        """The figure beside its limit: ``p95 TTFT 512 (800)``, ``97.6 % within (97 %)``."""
+        if self.measure == MISSED.label:
+            return f"{quantity(100 * (1 - self.value))} % within ({quantity(100 * (1 - self.limit))} %)"
+        return f"{self.measure} {quantity(self.value)} ({precise(self.limit)})"
 
 
 class Pool(Document):
@@ -225,11 +236,12 @@ class Plan(Document):
 
     def _repr_html_(self) -> str:
         """Return the plan as a notebook shows it."""
-        served = (
-            "every server served in full" if self.complete else f"{len(self.unserved)} not served in full"
-        )
-        caption = f"{self.status} plan, {self.total_cost_cents_per_h:,.2f} cents/h, {served}"
-        return html_table(caption, self._rows(), _HEADINGS)
+        servers = len(self._server_names())
+        served = f"{servers - len(self.unserved):,} of {counted(servers, 'server')} served in full"
+        cost = f"{cost_amount(self.total_cost_cents_per_h, self.currency)} {cost_unit(self.currency)}"
+        estimated = "; ~ token times are estimated, not measured" if self.estimated_pools else ""
+        caption = f"{self.status} plan, {cost}, {served}{estimated}"
+        return notebook_table(caption, self._rows(), self.currency)
 
     def _rows(self) -> list[dict[str, object]]:
         unserved = {item.server: item for item in self.unserved}
@@ -326,16 +338,6 @@ _NO_POOL: dict[str, object] = {
 }
 """A server's row where it runs on nothing; other figures are missing there."""
 _COLUMNS = ("server", *Pool.model_fields, "served_fraction", "reason")
-_HEADINGS = {
-    "server": "server",
-    "accelerator": "accelerator",
-    "num_replicas": "replicas",
-    "arrival_rate_rpm": "load [req/min]",
-    "max_arrival_rate_rpm": "capacity [req/min]",
-    "cost_cents_per_h": "cost [cents/h]",
-    "served_fraction": "served",
-    "reason": "reason",
-}
 
 
 def _largest(pools: tuple[Pool, ...]) -> Pool | None:

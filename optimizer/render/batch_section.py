@@ -8,7 +8,7 @@ from optimizer.queueing.targets import target_share
 from optimizer.render.batch_columns import is_of_latency, percentiles_of
 from optimizer.render.estimates import marked
 from optimizer.render.section import Column, Section
-from optimizer.render.target_words import figure_text
+from optimizer.render.target_words import figures_text
 from optimizer.studies.reports.overview import PoolRow
 
 NOTHING = "–"
@@ -36,7 +36,7 @@ def batch_section(pools: Sequence[PoolRow], picture: str) -> Section:
     columns.append(Column("rejected"))
     rows = [_row(pool, measures) for pool in pools]
     others = (
-        f"{pool.server} on {pool.accelerator}: {', '.join(map(figure_text, rest))}."
+        f"{pool.server} on {pool.accelerator}: {figures_text(rest)}."
         for pool in pools
         if (rest := [figure for figure in pool.targets if not is_of_latency(figure)])
     )

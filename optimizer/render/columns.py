@@ -89,6 +89,7 @@ UNSERVED = (
     name("reason", rank=1),
     words("detail"),
 )
+OVERLOAD = (words("with"), words("served"), Column("cost", CENTS, ",.2f"))
 OBJECTIVES = (
     name("objective"),
     Column("reached", form=",.2f"),

@@ -3,13 +3,12 @@
 from collections.abc import Iterator, Sequence
 
 from optimizer.plan import Plan, Pool
+from optimizer.plan.notebook import MARK
 from optimizer.quantities import counted
 from optimizer.spec.schema import EstimateEnd
 
 MOST_NAMED = 5
 """Profiles, or pools, that are named in a sentence."""
-MARK = " ~"
-"""Behind the name of an accelerator whose token times are estimated."""
 _ENDS = {
     "upper": "the slow end of their intervals",
     "middle": "the middle of their intervals",

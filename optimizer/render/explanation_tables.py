@@ -21,6 +21,7 @@ from optimizer.render.explanation_words import (
     titled_list,
 )
 from optimizer.render.money import Money
+from optimizer.render.plan_tables import overload_table
 from optimizer.render.server_tables import server_parts
 from optimizer.render.tables import Paragraph, Said, Table
 from optimizer.studies.explanation.document import (
@@ -49,9 +50,11 @@ def explanation_tables(explanation: Explanation) -> Group:
     notes = [*explanation.notes, *([estimates] if estimates else [])]
     parts += [sentence(f"Note: {note}.") for note in notes]
     if explanation.server is None:
-        parts += [*_overview(explanation, money), *_unserved(explanation), *_types(explanation, money)]
+        parts += [*_overview(explanation, money), *_unserved(explanation)]
+        parts += [overload_table(explanation.overload, explanation.plan), *_types(explanation, money)]
     else:
         parts += list(server_parts(explanation.servers[0], explanation))
+        parts.append(overload_table(explanation.overload, explanation.plan))
     if explanation.repair is not None:
         parts += list(_repair(explanation.repair, money, all_answered=not explanation.unanswered))
     parts += list(_targets(explanation.targets, money))

@@ -33,6 +33,10 @@ OF_BATCH_SERVERS = ("busy", "mean_batch", "batch_window_ms", "batch_trigger")
 """What only these have."""
 MEAN_LATENCY = "latencyAverage"
 """The heading of the mean of their latency."""
+SERVED = "servedFraction"
+"""The heading of the share of a server's load that is served."""
+_NO_POOL = {"numReplicas": 0, "units": 0, "cost": 0.0, "arrivalRate": 0.0, "maxArrivalRate": 0.0}
+"""Of a server that runs on nothing."""
 _MARKDOWN_SIGNS = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])|:(?=//)")
 """An underscore within a word is one, and stays as it is."""
 
@@ -63,7 +67,7 @@ def render_report(
     Args:
         report: what `make_report` found.
         system: the system that it was found for.
-        page_format: html, markdown or csv (one row for each pool).
+        page_format: html, markdown or csv (a row for each pool, and for each server without any).
         origin: what the page says of where it comes from; CSV says nothing.
     """
     if page_format == "csv":
@@ -113,7 +117,10 @@ def _picture(shown: Shown, kind: str) -> str:
 
 def _markdown(report: Report, origin: Origin) -> str:
     lines = [f"# {_title(report)}", "", _escaped(status(report.overview)), ""]
-    lines += _table(("figure", "value"), (False, True), headline(report.overview))
+    lines += [_line(("figure", "value")), _line(("---", "---:"))]
+    for fact in headline(report.overview):
+        value = _escaped(fact.value)
+        lines.append(_line((_escaped(fact.name), f"**{value}**" if fact.alert else value)))
     for section in sections(report):
         lines += ["", f"## {section.title}", ""]
         for paragraph in section.text:
@@ -144,7 +151,7 @@ def _escaped(text: str) -> str:
 
 
 def _csv(report: Report) -> str:
-    """Return one row for each pool, under the names of the documents, with every digit.
+    """Return a row for each pool and each server without any, under the names of documents, with every digit.
 
     A name that a spreadsheet would take for a formula has an apostrophe before it, which marks text there.
     """
@@ -155,16 +162,20 @@ def _csv(report: Report) -> str:
     more = [heading for measure in measures for heading in (measure, f"{measure} limit")]
     if any(pool.answers_together for pool in pools):
         more.insert(0, MEAN_LATENCY)
-    headings = [*names, *more]
+    headings = [*names, SERVED, *more]
+    shares = {item.server: item.served_fraction for item in report.plan.unserved}
     rows = csv.DictWriter(text, headings, lineterminator="\n")
     rows.writeheader()
     for pool in pools:
         values = pool.model_dump(by_alias=True, exclude={"targets"})
-        values["outside"] = "; ".join(pool.outside)
+        values |= {"outside": "; ".join(pool.outside), SERVED: shares.get(pool.server, 1.0)}
         if pool.answers_together:
             values |= dict.fromkeys(map(_name_of_field, OF_TOKENS)) | {MEAN_LATENCY: pool.ttft_ms}
         for figure in pool.targets:
             values |= {figure.measure: figure.value, f"{figure.measure} limit": figure.limit}
+        rows.writerow({name: spreadsheet_text(values[name]) for name in headings if name in values})
+    for empty in (*report.overview.unplaced, *report.overview.idle):
+        values = empty.model_dump(by_alias=True) | _NO_POOL | {SERVED: shares.get(empty.server, 1.0)}
         rows.writerow({name: spreadsheet_text(values[name]) for name in headings if name in values})
     return text.getvalue()
 

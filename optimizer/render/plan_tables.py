@@ -14,10 +14,13 @@ from optimizer.render import batch_columns, columns
 from optimizer.render.estimates import estimates_note, marked
 from optimizer.render.explanation_words import part_text
 from optimizer.render.money import Money
+from optimizer.render.overload_words import TITLE, overload_note, overload_rows
 from optimizer.render.plan_words import proved
 from optimizer.render.tables import Paragraph, Said, Table
 from optimizer.render.target_words import figures_text, of_latency, percentile_text
+from optimizer.solvers.levels import VALUE
 from optimizer.spec.system import System
+from optimizer.studies.overload import Overload
 from optimizer.studies.reports.overview import PoolRow, describe
 from optimizer.tabulation import models_without_tokens
 
@@ -25,13 +28,37 @@ _Values = dict[str, Said | float | str | None]
 """Of a row, by heading."""
 
 
-def plan_tables(plan: Plan, system: System) -> Group:
-    """Return a plan as tables: allocations against targets, cards, and what could not be served."""
+def plan_tables(plan: Plan, system: System, overload: Overload | None = None) -> Group:
+    """Return a plan as tables: allocations against targets, cards, and what could not be served.
+
+    Args:
+        plan: the plan.
+        system: what it was made for.
+        overload: what would serve more, if that is known.
+    """
     allocations, note = _allocations(plan, system), estimates_note(plan)
     if note:
         allocations.notes.append(note)
     allocations.notes.extend(_slowest(plan))
-    return Group(_headline(plan, system), allocations, _cards(plan), _unserved(plan), _levels(plan))
+    return Group(
+        _headline(plan, system),
+        allocations,
+        _cards(plan),
+        _unserved(plan),
+        overload_table(overload, plan),
+        _levels(plan),
+    )
+
+
+def overload_table(found: Overload | None, plan: Plan) -> Table:
+    """Return what would serve more of an overloaded fleet as a table; without rows if nothing would."""
+    money = Money.of(plan)
+    table = Table(TITLE, money.columns(columns.OVERLOAD), "overload", may_be_empty=True)
+    if found is not None:
+        for row in overload_rows(found, plan):
+            table.add_row(row.flags, row.served, money.number(row.cost_cents_per_h))
+        table.notes.append(f"{overload_note(found)}.")
+    return table
 
 
 def _slowest(plan: Plan) -> Iterator[str]:
@@ -146,15 +173,15 @@ def _unserved(plan: Plan) -> Table:
 
 
 def _levels(plan: Plan) -> Table:
-    table = Table("Objectives not closed", columns.OBJECTIVES, "objectives", may_be_empty=True)
+    """Return what every objective reached; shown unasked if one is not closed."""
+    closed = not any(level.gap for level in plan.levels)
+    table = Table("Objectives", columns.OBJECTIVES, "objectives", on_request=closed)
     money = Money.of(plan)
     for level in plan.levels:
-        if level.gap:
-            reached, bound = (
-                money.number(figure) if level.name == "value" else figure
-                for figure in (level.value, level.bound)
-            )
-            table.add_row(level.name, reached, bound, level.gap)
+        reached, bound = (
+            money.number(figure) if level.name == VALUE else figure for figure in (level.value, level.bound)
+        )
+        table.add_row(level.name, reached, bound, level.gap)
     return table
 
 

@@ -22,3 +22,14 @@ class Section(NamedTuple):
     rows: tuple[tuple[str, ...], ...] = ()
     picture: str = ""
     """Kind of the picture that belongs to it, if any."""
+    alert: bool = False
+    """Whether it must not be overlooked."""
+
+
+class Fact(NamedTuple):
+    """A figure that sums up a plan."""
+
+    name: str
+    value: str
+    alert: bool = False
+    """Whether it must not be overlooked."""

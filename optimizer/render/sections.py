@@ -14,19 +14,20 @@ from optimizer.render.comparison_words import changes_text, money_of
 from optimizer.render.comparison_words import headline as comparison_headline
 from optimizer.render.estimates import estimates_note, marked
 from optimizer.render.money import Money
+from optimizer.render.overload_words import TITLE, overload_note, overload_rows
 from optimizer.render.plan_words import is_service, proved
-from optimizer.render.section import Column, Section
+from optimizer.render.section import Column, Fact, Section
 from optimizer.render.simulation_section import simulation_section
-from optimizer.render.target_words import figure_text, of_latency
+from optimizer.render.target_words import figures_text, of_latency
 from optimizer.studies.comparison.document import Comparison, Figures, Row
 from optimizer.studies.reports.overview import Overview, PoolRow
 from optimizer.studies.reports.report import Report
 
-_USED = "Batch in use is the mean batch over the batch limit; the accelerators' power curves are read there."
+_USED = "Batch in use is the mean batch over the batch limit."
 _USED_TOGETHER = (
     "Utilisation is the mean batch over the batch limit, of batch servers what arrives over what full "
-    "batches answer; the accelerators' power curves are read there. Busy is the share of the time in "
-    "which a batch server answers, be its batches full or not."
+    "batches answer. Busy is the share of the time in which a batch server answers, be its batches full "
+    "or not."
 )
 
 
@@ -34,31 +35,32 @@ def sections(report: Report) -> tuple[Section, ...]:
     """Return the sections of a report, in their order."""
     overview = report.overview
     simulated = () if report.simulation is None else (simulation_section(report.simulation),)
+    unserved = (_unserved(overview), *_overload(report))
+    complete = overview.plan.complete
     return (
+        *(() if complete else unserved),
         _assignment(overview),
         _types(overview),
         *_latencies(overview),
         *simulated,
-        _power(overview),
+        _use(overview),
         _capacity(overview),
-        _unserved(overview),
+        *(unserved if complete else ()),
         _comparison(report.comparison),
     )
 
 
-def headline(overview: Overview) -> tuple[tuple[str, str], ...]:
-    """Return the figures that sum up a plan, each with its name."""
+def headline(overview: Overview) -> tuple[Fact, ...]:
+    """Return the figures that sum up a plan."""
     plan = overview.plan
     replicas = sum(row.num_replicas for row in overview.pools)
     served = overview.servers - len(plan.unserved)
-    figures = [
-        ("total cost", Money.of(plan).text(plan.total_cost_cents_per_h)),
-        ("served in full", f"{served:,} of {counted(overview.servers, 'server')}"),
-        ("replicas", f"{replicas:,}"),
-        ("cards", f"{sum(row.used for row in overview.types):,}"),
-        ("power", _kilowatts(overview.power_w)),
-    ]
-    return tuple(figures)
+    return (
+        Fact("total cost", Money.of(plan).text(plan.total_cost_cents_per_h)),
+        Fact("served in full", f"{served:,} of {counted(overview.servers, 'server')}", not plan.complete),
+        Fact("replicas", f"{replicas:,}"),
+        Fact("cards", f"{sum(row.used for row in overview.types):,}"),
+    )
 
 
 def status(overview: Overview) -> str:
@@ -92,7 +94,7 @@ def _bound_text(plan: Plan) -> str:
 def _completeness(overview: Overview) -> str:
     if not overview.plan.complete:
         count = len(overview.plan.unserved)
-        return f"{counted(count, 'server')} {be(count)} not served in full, see below."
+        return f"{counted(count, 'server')} {be(count)} not served in full."
     if not overview.servers:
         return "There are no servers."
     if not overview.pools:
@@ -105,40 +107,49 @@ def _completeness(overview: Overview) -> str:
 
 def _assignment(overview: Overview) -> Section:
     money = Money.of(overview.plan)
+    shares = {item.server: item.served_fraction for item in overview.plan.unserved}
+
+    def served(server: str) -> str:
+        return share_text(shares.get(server, 1.0))
+
     columns = (
         Column("server", numeric=False), Column("class", numeric=False), Column("model", numeric=False),
-        Column("priority"), Column("accelerator", numeric=False), Column("replicas"), Column("batch"),
-        Column("load [req/min]"), Column("capacity [req/min]"), Column(f"cost [{money.unit}]"),
+        Column("priority"), Column("served"), Column("accelerator", numeric=False), Column("replicas"),
+        Column("batch"), Column("load [req/min]"), Column("capacity [req/min]"),
+        Column(f"cost [{money.unit}]"),
     )  # fmt: skip
     rows = [
         (
-            row.server, row.service_class, row.model, str(row.priority),
+            row.server, row.service_class, row.model, str(row.priority), served(row.server),
             marked(row.accelerator, row.estimated), f"{row.num_replicas:,}", f"{row.max_batch:,}",
             quantity(row.arrival_rate_rpm), quantity(row.max_arrival_rate_rpm),
             money.amount(row.cost_cents_per_h),
         )
         for row in overview.pools
     ]  # fmt: skip
-    idle = [
-        (row.server, row.service_class, row.model, str(row.priority), "idle", "0", "–", "0", "–", "0.00")
-        for row in overview.idle
-    ]
+    empty = [
+        (
+            row.server, row.service_class, row.model, str(row.priority), served(row.server), text, "0",
+            "–", "0", "–", "0.00",
+        )
+        for text, found in (("not served", overview.unplaced), ("idle", overview.idle))
+        for row in found
+    ]  # fmt: skip
     note = estimates_note(overview.plan)
     text = (f"{note}.",) if note else () if overview.pools else ("No server runs.",)
-    return Section("assignment", "Assignment", text, columns, (*rows, *idle), "assignment")
+    return Section("assignment", "Assignment", text, columns, (*rows, *empty), "assignment")
 
 
 def _types(overview: Overview) -> Section:
     total, money = overview.plan.total_cost_cents_per_h, Money.of(overview.plan)
     columns = (
         Column("type", numeric=False), Column("replicas"), Column("cards"), Column(f"cost [{money.unit}]"),
-        Column("share of cost"), Column("power [kW]"),
+        Column("share of cost"),
     )  # fmt: skip
     rows = [
         (
             row.type, f"{row.replicas:,}", f"{row.used:,}", money.amount(row.cost_cents_per_h),
             f"{row.cost_cents_per_h / total:.1%}" if total else "–",
-            "–" if row.power_w is None else f"{row.power_w / 1000:,.2f}",
         )
         for row in overview.types
     ]  # fmt: skip
@@ -169,7 +180,9 @@ def _token_times(overview: Overview) -> Section:
         for row in overview.pools
         if not row.answers_together
     ]  # fmt: skip
-    text = "Means at the load that each pool carries. Margin: how much of the target is left."
+    targets = [figure for row in overview.pools for figure in row.targets if not row.answers_together]
+    beside = ", or the percentile that a target is about, with its name," if targets else ""
+    text = f"Means{beside} at the load that each pool carries. Margin: how much of the target is left."
     said = (*_said(text, overview), *_other_targets(overview))
     return Section("latencies", "Latencies against targets", said, columns, tuple(rows), "targets")
 
@@ -192,18 +205,18 @@ def _other_targets(overview: Overview) -> tuple[str, ...]:
         if row.answers_together:
             continue
         shown = [of_latency(row.targets, label) for label in ("ITL", "TTFT")]
-        others = ", ".join(figure_text(figure) for figure in row.targets if figure not in shown)
+        others = figures_text([figure for figure in row.targets if figure not in shown])
         if others:
             said.append(f"{row.server} on {row.accelerator}: {others}.")
     return tuple(said)
 
 
-def _power(overview: Overview) -> Section:
+def _use(overview: Overview) -> Section:
     together = any(row.answers_together for row in overview.pools)
     columns = (
         Column("server", numeric=False), Column("accelerator", numeric=False), Column("replicas"),
         Column("utilisation" if together else "batch in use"), Column("load / capacity"),
-        *([Column("busy")] if together else []), Column("power [W]"), Column("per replica [W]"),
+        *([Column("busy")] if together else []),
     )  # fmt: skip
     rows = [
         (
@@ -211,18 +224,11 @@ def _power(overview: Overview) -> Section:
             f"{row.utilization:.0%}",
             f"{row.arrival_rate_rpm / row.max_arrival_rate_rpm:.0%}" if row.max_arrival_rate_rpm else "–",
             *(["–" if row.busy is None else f"{row.busy:.0%}"] if together else []),
-            "–" if row.power_w is None else f"{row.power_w:,.0f}",
-            "–" if row.power_w is None or not row.num_replicas else f"{row.power_w / row.num_replicas:,.0f}",
         )
         for row in overview.pools
     ]  # fmt: skip
-    text = [_USED_TOGETHER if together else _USED]
-    missing = sorted({row.accelerator for row in overview.pools if row.power_w is None})
-    if missing:
-        text.append(f"No power curve is given for {', '.join(missing)}, so the total is not known.")
-    elif overview.pools:
-        text.append(f"All replicas together draw {_kilowatts(overview.power_w)}.")
-    return Section("power", "Utilisation and power", _said(text, overview), columns, tuple(rows))
+    text = _USED_TOGETHER if together else _USED
+    return Section("utilisation", "Utilisation", _said(text, overview), columns, tuple(rows))
 
 
 def _capacity(overview: Overview) -> Section:
@@ -253,7 +259,21 @@ def _unserved(overview: Overview) -> Section:
         (item.server, str(item.priority), share_text(item.served_fraction), item.reason, item.detail)
         for item in unserved
     ]
-    return Section("unserved", "Not served in full", (), columns, tuple(rows))
+    return Section("unserved", "Not served in full", (), columns, tuple(rows), alert=True)
+
+
+def _overload(report: Report) -> Iterator[Section]:
+    """Yield what would serve more, if cards are left while load is not served."""
+    found, plan = report.overload, report.plan
+    if found is None:
+        return
+    money = Money.of(plan)
+    columns = Column("with", numeric=False), Column("served", numeric=False), Column(f"cost [{money.unit}]")
+    rows = [
+        (row.flags, row.served, "–" if row.cost_cents_per_h is None else money.amount(row.cost_cents_per_h))
+        for row in overload_rows(found, plan)
+    ]
+    yield Section("overload", TITLE, (f"{overload_note(found)}.",), columns, tuple(rows))
 
 
 def _comparison(comparison: Comparison) -> Section:
@@ -293,10 +313,6 @@ def _said(text: str | Iterable[str], overview: Overview) -> tuple[str, ...]:
     if not overview.pools:
         return ("No server runs.",)
     return (text,) if isinstance(text, str) else tuple(text)
-
-
-def _kilowatts(power_w: float | None) -> str:
-    return "not known" if power_w is None else f"{power_w / 1000:,.2f} kW"
 
 
 def _target(value: float | None) -> str:

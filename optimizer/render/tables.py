@@ -68,7 +68,13 @@ class Table:
     """A table that is laid out when it is shown."""
 
     def __init__(
-        self, title: str, columns: Sequence[Column], name: str = "", *, may_be_empty: bool = False
+        self,
+        title: str,
+        columns: Sequence[Column],
+        name: str = "",
+        *,
+        may_be_empty: bool = False,
+        on_request: bool = False,
     ) -> None:
         """Make a table without rows.
 
@@ -77,9 +83,10 @@ class Table:
             columns: what its rows hold.
             name: what it is called by who wants this table alone.
             may_be_empty: whether it is left out where it has no rows.
+            on_request: whether it is shown only where it alone is wanted.
         """
         self.title, self.columns, self.name = title, tuple(columns), name or title.lower()
-        self.may_be_empty = may_be_empty
+        self.may_be_empty, self.on_request = may_be_empty, on_request
         self.rows: list[tuple[Any, ...]] = []
         self.total: tuple[Any, ...] | None = None
         self.notes: list[str] = []
@@ -102,7 +109,7 @@ class Table:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the table as it fits."""
-        if self.may_be_empty and not self.rows:
+        if self.on_request or (self.may_be_empty and not self.rows):
             return
         rows = [*self.rows, *([] if self.total is None else [self.total])]
         held = [i for i, column in enumerate(self.columns) if column.none or not rows or _any_value(rows, i)]
@@ -161,7 +168,8 @@ def show(renderable: Tables, file: IO[str], output: Output | None = None) -> Non
         if output.as_csv:
             file.write(chosen.csv())
             return
-        renderable = chosen
+        chosen.on_request = False
+        renderable = chosen if chosen.rows else Paragraph(f"{chosen.title}: none")
     width = UNBOUNDED if output.wide else _columns()
     plain: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
     if file.isatty():

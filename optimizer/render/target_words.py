@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from optimizer.plan import TargetFigure
-from optimizer.quantities import precise, quantity
-from optimizer.queueing.measures import MISSED
+from optimizer.quantities import precise
 
 
 def of_latency(figures: Sequence[TargetFigure], label: str) -> TargetFigure | None:
@@ -17,13 +16,6 @@ def percentile_text(figure: TargetFigure, digits: int) -> str:
     return f"{figure.measure.split()[0]} {figure.value:,.{digits}f} ({precise(figure.limit)})"
 
 
-def figure_text(figure: TargetFigure) -> str:
-    """Return a figure beside its limit: ``p95 TTFT 512 (800)``, ``97.6 % within (97 %)``."""
-    if figure.measure == MISSED.label:
-        return f"{quantity(100 * (1 - figure.value))} % within ({quantity(100 * (1 - figure.limit))} %)"
-    return f"{figure.measure} {quantity(figure.value)} ({precise(figure.limit)})"
-
-
 def figures_text(figures: Sequence[TargetFigure]) -> str:
     """Return figures beside their limits, one behind the other."""
-    return ", ".join(figure_text(figure) for figure in figures)
+    return ", ".join(figure.text for figure in figures)

@@ -13,6 +13,7 @@ from optimizer.simulation.replicas import DEFAULT_REQUESTS, DEFAULT_SEED, MOST_R
 from optimizer.simulation.summary import LEAST_REQUESTS
 from optimizer.spec.schema import (
     Accelerator,
+    AnyCasePolicy,
     Capacity,
     EstimateEnd,
     ModelProfile,
@@ -60,6 +61,8 @@ class ExactOptions(SizingOptions):
     """Relative gap at which the solver may stop."""
     time_limit: float | None = Field(None, gt=0, le=1e6)
     """Time for a solve [s]; the request as a whole has the time that the service gives one."""
+    saturation: AnyCasePolicy | None = None
+    """Who is served in part if not everything fits: a saturation policy."""
 
     def solve(self) -> SolveOptions:
         """Return the options for solving that are given."""
@@ -69,6 +72,7 @@ class ExactOptions(SizingOptions):
             mixed=self.mixed,
             gap=self.gap,
             time_limit_s=self.time_limit,
+            saturation=self.saturation,
         )
 
 

@@ -10,7 +10,6 @@ from optimizer.plan import TargetFigure
 from optimizer.render.pages import render_report
 from optimizer.render.plan_tables import plan_tables
 from optimizer.render.tables import Output, show
-from optimizer.render.target_words import figure_text
 from optimizer.studies.reports.report import make_report
 
 DOCUMENT = """
@@ -41,7 +40,7 @@ count: [{type: H100, count: 4}]
     ],
 )
 def test_a_figure_stands_beside_its_limit(figure: TargetFigure, text: str) -> None:
-    assert figure_text(figure) == text
+    assert figure.text == text
 
 
 def test_tables_and_pages_show_percentiles_and_shares_beside_their_limits(tmp_path: Path) -> None:

@@ -158,3 +158,14 @@ def test_the_command_shows_a_table_json_and_a_picture(
     assert len(replay_figure(found).panels) == 3
     assert main([*given, "-o", "x.txt"]) == 2
     assert "must end in one of" in capsys.readouterr().err
+
+
+def test_the_flags_of_solving_count_in_a_replay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Three replicas of about 540 requests/min each are wanted of two cards."""
+    loads = trace(tmp_path / "loads.csv", lambda _: 1500.0, 3)
+    system = tmp_path / "fleet.json"
+    system.write_text(json.dumps(document([server("s", 1500.0)], [accelerator("A")], {"A": 2})))
+    for flags, replicas in (([], 0), (["--saturation", "PriorityExhaustive"], 2), (["--unlimited"], 3)):
+        assert main(["replay", str(loads), str(system), "--json", *flags]) == 0
+        every = Replay.model_validate_json(capsys.readouterr().out).variants[0]
+        assert {point.planned for point in every.points} == {replicas}

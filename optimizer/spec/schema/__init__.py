@@ -6,7 +6,7 @@ the unit (``arrival_rate_rpm``). Unknown keys, wrong types, NaN and infinity are
 
 from optimizer.spec.schema.accelerators import Accelerator, Capacity, Power
 from optimizer.spec.schema.classes import LatencyTarget, ModelTarget, ServiceClass
-from optimizer.spec.schema.options import OptimizerOptions, SaturationPolicy
+from optimizer.spec.schema.options import AnyCasePolicy, OptimizerOptions, SaturationPolicy
 from optimizer.spec.schema.profiles import DEFAULT_MAX_BATCH, EstimateEnd, EstimateSettings, ModelProfile
 from optimizer.spec.schema.servers import AllocationData, Load, Server
 from optimizer.spec.schema.system import SystemSpec
@@ -15,6 +15,7 @@ __all__ = [
     "DEFAULT_MAX_BATCH",
     "Accelerator",
     "AllocationData",
+    "AnyCasePolicy",
     "Capacity",
     "EstimateEnd",
     "EstimateSettings",

@@ -17,6 +17,10 @@ def _known_policy(value: object) -> object:
     return spelling.get(value.lower(), value) if isinstance(value, str) else value
 
 
+AnyCasePolicy = Annotated[SaturationPolicy, BeforeValidator(_known_policy)]
+"""A policy, in any case."""
+
+
 class OptimizerOptions(Document):
     """How to choose."""
 
@@ -30,9 +34,7 @@ class OptimizerOptions(Document):
     """Use CPLEX in place of HiGHS."""
     delayed_best_effort: bool = Field(default=False, alias="delayedBestEffort")
     """Give out what is left only after every priority level is solved."""
-    saturation_policy: Annotated[SaturationPolicy, BeforeValidator(_known_policy)] = Field(
-        "None", alias="saturationPolicy"
-    )
+    saturation_policy: AnyCasePolicy = Field("None", alias="saturationPolicy")
     """Who gets partial service when not everything fits."""
     batch_sizing: Literal["profile", "optimal"] = Field("profile", alias="batchSizing")
     """Batch limits as in the profiles, or chosen."""

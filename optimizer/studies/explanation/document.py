@@ -7,6 +7,7 @@ from pydantic import Field
 from optimizer.documents import Document
 from optimizer.plan import Plan
 from optimizer.queueing.measures import LatencyName
+from optimizer.studies.overload import Overload
 
 Limit = Literal[
     "itl", "ttft", "e2e", "missed", "loss", "throughput", "stability", "stage", "step", "batch", "memory"
@@ -296,6 +297,8 @@ class Explanation(Document):
     """The servers, or the one that is explained."""
     types: tuple[TypeExplanation, ...] = Field((), strict=False)
     """The accelerator types; empty where one server is explained."""
+    overload: Overload | None = Field(None, exclude_if=lambda overload: overload is None)
+    """Options that serve more, if cards are left while load is not served; absent if there are none."""
     repair: Repair | None = None
     """What would serve everything; none where everything is served, or where the explained server is."""
     targets: tuple[TargetPrice, ...] = Field((), strict=False)

@@ -13,11 +13,15 @@ from optimizer.studies.explanation.resolving import Inquiry
 from optimizer.studies.explanation.servers import explain_servers, server_questions, settled
 from optimizer.studies.explanation.targets import price_targets, target_questions
 from optimizer.studies.explanation.units import explain_types, unit_questions
+from optimizer.studies.overload import LIMIT_S, overload_of
 
 QUESTIONS_SHARE = 0.9
 """Part of the time left for what servers, units and targets cost, where a repair is sought as well."""
 ALONE_SHARE = 0.97
 """The same where none is."""
+
+OVERLOAD_SHARE = 0.2
+"""Part of the time left for what would serve more of an overloaded fleet."""
 
 
 def explain(system: System, server: str | None = None, **options: object) -> Explanation:
@@ -49,6 +53,10 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
     servers = list(range(len(names))) if server is None else [names.index(server)]
     needs_repair = any(server is None or item.server == server for item in plan.unserved)
     before = Before(candidates, plan)
+    overload = None
+    if needs_repair:
+        limit = Deadline.after(LIMIT_S).sooner(inquiry.deadline.share(OVERLOAD_SHARE))
+        overload = overload_of(candidates, plan, limit)
     of_servers = server_questions(before, servers, in_depth=server is not None)
     of_units = unit_questions(before) if server is None else {}
     of_targets = target_questions(before, servers)
@@ -64,6 +72,7 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
         notes=notes,
         servers=explain_servers(before, servers, alternatives),
         types=types,
+        overload=overload,
         repair=repair,
         targets=price_targets(before, {key: answers[key] for key in of_targets}),
         unanswered=tuple(inquiry.unanswered),

@@ -1,4 +1,4 @@
-"""A plan with everything that a reader of it asks for: targets beside latencies, power, sums by type.
+"""A plan with everything that a reader of it asks for: targets beside latencies, sums by type.
 
 Takes a `System` and its `Plan`; gives an `Overview`, from which reports and pictures are made.
 """
@@ -13,7 +13,6 @@ from optimizer.queueing.measures import METRICS, MISSED, MetricName
 from optimizer.simulation.batches import TriggerName
 from optimizer.spec.schema import EstimateEnd
 from optimizer.spec.system import System
-from optimizer.studies.reports.power import pool_power_w
 
 
 def _is_none(value: object) -> bool:
@@ -77,8 +76,6 @@ class PoolRow(Document):
     """What starts a batch that is not full."""
     targets: tuple[TargetFigure, ...] = Field((), exclude_if=lambda figures: not figures, strict=False)
     """What is measured against targets that are not about means; absent without any."""
-    power_w: float | None = Field(None, alias="power")
-    """Power of the pool at its utilisation [W]; none: its accelerator has no power curve."""
     estimated: EstimateEnd | None = Field(None, exclude_if=lambda end: end is None)
     """The end of the interval that its figures rest on, where token times are estimated; else absent."""
     provenance: str | None = Field(None, exclude_if=lambda provenance: provenance is None)
@@ -134,12 +131,10 @@ class TypeRow(Document):
     """Replicas that run on accelerators of the type."""
     cost_cents_per_h: float = Field(alias="cost")
     """Cost of their pools [cents/h]."""
-    power_w: float | None = Field(None, alias="power")
-    """Power of their pools [W]; none: a power curve is missing."""
 
 
-class IdleRow(Document):
-    """A server that runs on nothing, as it needs nothing."""
+class EmptyRow(Document):
+    """A server that runs on nothing."""
 
     server: str
     """The server."""
@@ -162,12 +157,12 @@ class Overview(Document):
     """The plan."""
     pools: tuple[PoolRow, ...] = Field(strict=False)
     """By priority, then by server."""
-    idle: tuple[IdleRow, ...] = Field(strict=False)
+    idle: tuple[EmptyRow, ...] = Field(strict=False)
     """Servers without load that need no replicas."""
+    unplaced: tuple[EmptyRow, ...] = Field((), strict=False)
+    """Servers that need replicas and have none."""
     types: tuple[TypeRow, ...] = Field(strict=False)
     """In the order of the names."""
-    power_w: float | None = Field(None, alias="power")
-    """Power of all pools [W]; none: a power curve is missing."""
 
     def to_json(self) -> str:
         """Return the overview as JSON text, the same bytes for the same overview."""
@@ -183,22 +178,27 @@ def describe(system: System, plan: Plan) -> Overview:
         servers=len(system.servers),
         plan=plan,
         pools=pools,
-        idle=tuple(
-            IdleRow(
-                server=name,
-                service_class=system.servers[name].service_class,
-                model=system.servers[name].model,
-                priority=system.priority(system.servers[name]),
-            )
-            for name in order
-            if not plan.allocations[name]
-        ),
+        idle=_empty_rows(system, [name for name in order if not plan.allocations[name]]),
+        unplaced=_empty_rows(system, sorted(system.servers.keys() - plan.allocations.keys())),
         types=tuple(
             _type_row(use.type, use.used, use.limit, [row for row in pools if row.type == use.type])
             for use in plan.capacity
         ),
-        power_w=_sum_w(row.power_w for row in pools),
     )
+
+
+def _empty_rows(system: System, names: Iterable[str]) -> tuple[EmptyRow, ...]:
+    """Return rows of servers that run on nothing, by priority."""
+    rows = [
+        EmptyRow(
+            server=name,
+            service_class=system.servers[name].service_class,
+            model=system.servers[name].model,
+            priority=system.priority(system.servers[name]),
+        )
+        for name in names
+    ]
+    return tuple(sorted(rows, key=lambda row: (row.priority, row.server)))
 
 
 def _pool_rows(system: System, plan: Plan, name: str) -> list[PoolRow]:
@@ -222,7 +222,6 @@ def _pool_rows(system: System, plan: Plan, name: str) -> list[PoolRow]:
                 units=pool.num_replicas * units,
                 itl_target_ms=(target.itl_ms or None) if target else None,
                 ttft_target_ms=(target.ttft_ms or None) if target else None,
-                power_w=pool_power_w(system, server, pool),
             )
         )
     return rows
@@ -235,12 +234,4 @@ def _type_row(kind: str, used: int, limit: int | None, mine: list[PoolRow]) -> T
         limit=limit,
         replicas=sum(row.num_replicas for row in mine),
         cost_cents_per_h=float(sum(row.cost_cents_per_h for row in mine)),
-        power_w=_sum_w(row.power_w for row in mine),
     )
-
-
-def _sum_w(powers: Iterable[float | None]) -> float | None:
-    """Return the sum, or none where a part of it is not known; nothing that runs draws nothing."""
-    known = list(powers)
-    given = [power for power in known if power is not None]
-    return float(sum(given)) if len(given) == len(known) else None

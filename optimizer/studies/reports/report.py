@@ -11,6 +11,7 @@ from optimizer.simulation.replicas import Effort
 from optimizer.spec.system import System
 from optimizer.studies.comparison.compare import compare
 from optimizer.studies.comparison.document import Comparison
+from optimizer.studies.overload import Overload, find_overload
 from optimizer.studies.reports.overview import Overview, describe
 from optimizer.studies.simulation.document import Simulation
 from optimizer.studies.simulation.plans import Progress, simulate_plan
@@ -23,6 +24,8 @@ class Report(Document):
     """The plan, pool by pool and type by type."""
     comparison: Comparison
     """The unlimited plan beside the limited one; the plan is one of the two."""
+    overload: Overload | None = Field(None, exclude_if=lambda found: found is None)
+    """Options that serve more, if cards are left while load is not served; absent if there are none."""
     simulation: Simulation | None = Field(None, exclude_if=lambda found: found is None)
     """What the pools of the plan do in a simulation; absent where none was asked for."""
 
@@ -64,5 +67,6 @@ def make_report(
     return Report(
         overview=describe(system, plan),
         comparison=comparison,
+        overload=find_overload(system, plan),
         simulation=None if effort is None else simulate_plan(system, plan, effort, progress),
     )
