@@ -189,7 +189,7 @@ def mixtures(
 
 def steps(asked: Mapping[str, Demand]) -> dict[str, Fraction]:
     """Return the load of each server as the integer that plans are compared by (eq. 35), by name."""
-    answer = {}
+    answer: dict[str, Fraction] = {}
     for priority in {demand.priority for demand in asked.values()}:
         loads = {d.name: float(d.load_rpm) for d in asked.values() if d.priority == priority}
         unit = max(1e-3, max(loads.values()) / 1e9)
