@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 
 ELSEWHERE = "planner.example"
 """A name under which the browser finds this machine, and which is none of its own."""
@@ -54,7 +55,7 @@ def opened(driver: Any, address: str, shown: str = "body") -> tuple[list[str], l
     for log in ("performance", "browser"):
         driver.get_log(log)
     driver.get(address)
-    WebDriverWait(driver, 60).until(lambda page: page.find_elements(By.CSS_SELECTOR, shown))
+    WebDriverWait(driver, PATIENCE_S).until(lambda page: page.find_elements(By.CSS_SELECTOR, shown))
     messages = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
     sent = [each["params"] for each in messages if each["method"] == "Network.requestWillBeSent"]
     asked = [each["request"]["url"] for each in sent if each["documentURL"] == address]
