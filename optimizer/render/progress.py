@@ -32,12 +32,17 @@ def counting(what: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda _done, _total: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    count = TextColumn("{task.fields[count]}")
+    columns = (TextColumn("{task.description}"), BarColumn(), count, TimeElapsedColumn())
     with Progress(*columns, console=Console(file=sys.stderr), transient=True) as shown:
-        task = shown.add_task(what, total=None)
-        yield lambda done, total: shown.update(task, completed=done, total=total)
+        task = shown.add_task(what, total=None, count="")  # how many parts there are is not known yet
+
+        def told(done: int, total: int) -> None:
+            shown.update(task, completed=done, total=total, count=f"{done:,}/{total:,}")
+
+        yield told
 
 
 @contextmanager

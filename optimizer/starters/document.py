@@ -20,6 +20,8 @@ from optimizer.units import is_number
 __all__ = ["TEMPLATES", "Demand", "Start", "Template", "document_of", "notes_of"]
 
 _WIDTH = 100
+POLICY = "PriorityExhaustive"
+"""Who is served in part if nobody says it."""
 _ODD = " \t'\"#:,[]{}&*!|>%@`\\"
 """Characters of a name that is put in quotes."""
 
@@ -171,15 +173,18 @@ def _count(start: Start, choice: Choice) -> Iterator[str]:
 
 
 def _optimizer(start: Start) -> Iterator[str]:
-    options = []
+    """Yield how to plan; the policy for overload with its reason, unless there is no limit."""
     if start.template == "clouds":
         yield f"# Clouds have any number of cards. What each offer costs: inferplan candidates {start.file}"
-        options.append("unlimited: true")
-    if start.saturation is not None:
-        yield "# Who gets partial service if not everything fits: docs/policies.md compares the policies."
-        options.append(f"saturationPolicy: {start.saturation}")
-    if options:
-        yield f"optimizer: {{{', '.join(options)}}}"
+        policy = "" if start.saturation is None else f", saturationPolicy: {start.saturation}"
+        yield f"optimizer: {{unlimited: true{policy}}}"
+        return
+    yield from _comment(
+        f"If the cards do not suffice, {POLICY} serves in part what does not fit, the highest "
+        "priority first. With None a server is served in full or not at all, and cards stay idle while its "
+        "load waits. docs/policies.md compares the policies."
+    )
+    yield f"optimizer: {{saturationPolicy: {start.saturation or POLICY}}}"
 
 
 def _time(time_ms: float) -> str:

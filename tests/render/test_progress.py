@@ -48,6 +48,23 @@ def test_long_work_shows_what_it_does_and_cleans_up(monkeypatch: pytest.MonkeyPa
     until(lambda: threading.active_count() == before, 0.01)  # what draws ends a moment after it was told to
 
 
+def test_a_count_is_shown_once_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress.counting("simulating") as told:
+        deadline = time.monotonic() + 20
+        while "simulating" not in stream.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        before = stream.getvalue()
+        told(0, 1200)
+        while "0/1,200" not in stream.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert "simulating" in before
+    assert "?" not in before.replace("\x1b[?25l", "")
+    assert "0/1,200" in stream.getvalue()
+
+
 def test_an_error_in_the_work_passes_through(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", Terminal())
     before = threading.active_count()

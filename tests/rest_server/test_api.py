@@ -79,6 +79,7 @@ def test_a_body_may_have_any_content_type(service: TestClient) -> None:
         ("solver=milp", {"milp_solver": True}),
         ("unlimited=true", {"unlimited": True}),
         ("mixed=true", {"heterogeneous": True}),
+        ("saturation=priorityExhaustive", {"saturation_policy": "PriorityExhaustive"}),
         ("gap=0.5", {"gap": 0.5}),
         ("time_limit=5", {"time_limit_s": 5.0}),
         ("solver=greedy&unlimited=false", {"milp_solver": False, "unlimited": False}),
@@ -90,11 +91,22 @@ def test_options_stand_in_place_of_the_documents(
     assert service.post(f"/v1/plan?{query}", json=small()).text == planned(small(), **options)
 
 
+def test_a_policy_of_the_query_serves_in_part(service: TestClient) -> None:
+    scarce = document([server("a", 5000.0)], [accelerator("A")], {"A": 3})
+    answer = service.post("/v1/plan?saturation=RoundRobin", json=scarce)
+    assert answer.text == planned(scarce, saturation_policy="RoundRobin")
+    assert 0 < answer.json()["unserved"][0]["servedFraction"] < 1
+    assert service.post("/v1/plan", json=scarce).json()["unserved"][0]["servedFraction"] == 0
+    (option,) = service.post("/v1/report", json=scarce).json()["overload"]["options"]
+    assert option["saturationPolicy"] == "PriorityExhaustive"
+
+
 @pytest.mark.parametrize(
     ("query", "name"),
     [
         ("solver=magic", "solver"),
         ("unlimited=perhaps", "unlimited"),
+        ("saturation=Fair", "saturation"),
         ("gap=2", "gap"),
         ("gap=nan", "gap"),
         ("gap=-1", "gap"),

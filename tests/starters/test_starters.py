@@ -78,6 +78,17 @@ def test_the_document_says_what_was_asked_for() -> None:
     assert "Azure LLM inference trace 2023" in text
 
 
+def test_new_documents_have_a_policy_for_overload_with_its_reason() -> None:
+    text = document_of(start(demands=(Demand("chat", "5000/s"),)))
+    before, _, _ = text.partition("optimizer: {saturationPolicy: PriorityExhaustive}\n")
+    assert "cards stay idle while its load waits" in before.rsplit("\n\n", 1)[1].replace("\n# ", " ")
+    system = system_of(text)
+    assert system.options.saturation_policy == "PriorityExhaustive"
+    assert any(0 < item.served_fraction < 1 for item in solve(system).unserved)
+    clouds = document_of(start(template="clouds", offers=(Offer("H100", 8, Price(2800, "USD"), "aws"),)))
+    assert "saturationPolicy" not in clouds
+
+
 def test_slices_are_offered_as_far_as_cards_exist_and_models_fit() -> None:
     system = system_of(document_of(start(offers=(Offer("H100", 1, Price(350, "USD"), "", 4), L40S))))
     big = [acc for model, acc in system.profiles if model.startswith("meta")]

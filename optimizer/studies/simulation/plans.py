@@ -22,7 +22,7 @@ def simulate_plan(system: System, plan: Plan, effort: Effort, progress: Progress
         system: what was planned.
         plan: its plan.
         effort: how much to simulate.
-        progress: told of every pool that is done.
+        progress: told of every pool that is done, and at the beginning of none.
 
     Raises:
         SpecError: the plan is not for this system.
@@ -33,6 +33,8 @@ def simulate_plan(system: System, plan: Plan, effort: Effort, progress: Progress
 def simulation_of(runs: list[PoolRun], effort: Effort, progress: Progress | None = None) -> Simulation:
     """Simulate pools, as many at once as there are cores; the answer does not depend on how many."""
     pools: list[SimulatedPool] = []
+    if progress is not None:
+        progress(0, len(runs))
     for pool in as_done(partial(simulate_pool, effort=effort), runs):
         pools.append(pool)
         if progress is not None:

@@ -106,6 +106,8 @@ def _simulated(
 ) -> list[SimulatedPool]:
     """Return what each pool does; one whose replicas have the load that they had before is known."""
     new = [run for run in runs if _key(run) not in state.known]
+    if progress is not None:
+        progress(0, len(new))
     done = as_done(partial(judged_pool, effort=effort), new)
     for count, (run, pool) in enumerate(zip(new, done, strict=True), start=1):
         state.known[_key(run)] = pool
