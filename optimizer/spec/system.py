@@ -101,7 +101,7 @@ class System:
         check_answers(server.current.load, f"servers.{server_name}.load.", self.profiles_of(server.model))
         return self.with_servers({server_name: server})
 
-    def with_target(self, service_class: str, model: str, **changes: float) -> "System":
+    def with_target(self, service_class: str, model: str, **changes: float | None) -> "System":
         """Return a copy with another target of a model in a class, given by the Python names (``ttft_ms``).
 
         Raises:

@@ -260,6 +260,19 @@ def test_a_relaxed_target_serves_everything_and_a_little_less_does_not(units: in
     assert not all_served_at(factor - 0.001)
 
 
+def test_a_goodput_target_is_given_up_with_its_last_limit() -> None:
+    times = {"alpha": 10, "beta": 0.05, "gamma": 1e-5}
+    law = {"name": "m", "acc": "A", "maxBatchSize": 8, "perfParms": times}
+    target = {"model": "m", "slo-ttft": 60.0, "goodputShare": 0.9}
+    classes = [{"name": "gold", "priority": 1, "modelTargets": [target]}]
+    source = system([server("s", 1500.0)], [accelerator("A")], {"A": 1}, classes=classes, models=[law])
+    repair = explain(source).repair
+    assert repair is not None
+    assert repair.cheapest is not None
+    looser = solve(source.with_target("gold", "m", ttft_ms=0.0, goodput_share=None))
+    assert bool(repair.relaxations) == looser.complete
+
+
 @pytest.mark.slow
 def test_a_next_best_alternative_costs_the_same_when_forced_also_where_a_policy_shares_leftovers() -> None:
     large = load_system(SPECS / "large")

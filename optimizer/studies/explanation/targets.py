@@ -40,10 +40,16 @@ def target_ms(candidates: Candidates, target: Target) -> float:
 
 def relaxed(candidates: Candidates, values_ms: Mapping[Target, float]) -> Candidates:
     """Return the candidates with other values of some targets, as large as documents may say; 0 for none."""
-    system = candidates.system
-    for (service_class, model, metric), value in values_ms.items():
-        system = system.with_target(service_class, model, **{f"{metric}_ms": min(value, MAX_QUANTITY)})
-    changed = {target[:2] for target in values_ms}
+    system, changed = candidates.system, {target[:2] for target in values_ms}
+    for service_class, model in sorted(changed):
+        changes: dict[str, float | None] = {
+            f"{metric}_ms": min(value, MAX_QUANTITY)
+            for (*owner, metric), value in values_ms.items()
+            if owner == [service_class, model]
+        }
+        if not system.targets[service_class, model].model_copy(update=changes).request_limits():
+            changes["goodput_share"] = None  # a share of the requests within no limit at all is no target
+        system = system.with_target(service_class, model, **changes)
     servers = system.servers.values()
     affected = np.array(
         [(server.service_class, server.model) in changed for server in servers], dtype=np.bool_
