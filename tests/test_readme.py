@@ -12,7 +12,9 @@ import pytest
 from notes import besides_compiling
 from service_runs import as_a_program
 
+from optimizer import load_system
 from optimizer.cli.main import main
+from optimizer.profiles import load_catalogue
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -119,6 +121,17 @@ def test_every_python_block_prints_what_the_block_after_it_says() -> None:
         with contextlib.redirect_stdout(printed):
             exec(block.text, {"__name__": "readme"})  # noqa: S102  the text is our own
         assert printed.getvalue() == after.text
+
+
+def test_the_first_picture_shows_cards_that_people_know() -> None:
+    """It is made by a command of the page of pictures, from a sample whose cards are in the catalogue."""
+    picture = re.findall(r"!\[[^]]+\]\(([^)]+)\)", README)[0]
+    page = (ROOT / "docs" / "pictures.md").read_text(encoding="utf-8")
+    (source,) = re.findall(rf"^inferplan plot plan (\S+) -o {re.escape(picture)}$", page, re.MULTILINE)
+    kinds = {item.type for item in load_system(ROOT / source).accelerators.values()}
+    assert kinds == {"A100", "H100", "H200", "L40S"}
+    for kind in kinds:
+        assert load_catalogue().accelerator(kind).name.startswith(kind)
 
 
 def test_every_file_that_the_readme_links_to_exists() -> None:

@@ -24,6 +24,7 @@ def test_every_sample_has_a_name_and_is_read_by_it(capsys: pytest.CaptureFixture
     assert names == [
         "sample:batching-platform",
         "sample:chat",
+        "sample:gpus",
         "sample:large",
         "sample:long-prompts",
         "sample:queue-servers",

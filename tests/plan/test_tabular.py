@@ -1,5 +1,6 @@
 """Plans as rows: in data frames and in notebooks, with every server of the plan."""
 
+import re
 import sys
 
 import pytest
@@ -38,10 +39,45 @@ def test_a_mixed_plan_has_a_row_for_each_pool(specs: object) -> None:
 
 def test_a_notebook_shows_names_as_text(plan: Plan) -> None:
     html = plan._repr_html_()
-    assert html.startswith("<table><caption>optimal plan, 20.00 cents/h, 1 not served in full</caption>")
-    assert html.count("<tr>") == 1 + len(NAMES)
+    caption = "optimal plan, 20.00 cents/h, 2 of 3 servers served in full"
+    assert html.startswith(f"<table><caption>{caption}</caption>")
+    assert len(re.findall("<tr[ >]", html)) == 1 + len(NAMES)
     assert "<td>a&lt;b&gt;&amp;</td>" in html
     assert "<b>" not in html
+
+
+def test_a_notebook_shows_the_currency_estimates_and_latencies() -> None:
+    """An estimated profile, prices in euros, a percentile; a server that is not served stands out."""
+    source = {
+        "accelerators": [{"name": "L40S", "type": "L40S", "cost": "0.90 EUR/h"}],
+        "models": [{"name": "llama-3.1-8b", "acc": "L40S", "perfParms": "estimate"}],
+        "serviceClasses": [{
+            "name": "chat", "priority": 1,
+            "modelTargets": [{"model": "llama-3.1-8b", "percentile": 95, "slo-ttft": 2000, "slo-itl": 90}],
+        }],
+        "servers": [
+            server("a", 60.0, service="chat") | {"model": "llama-3.1-8b"},
+            server("b", 1e6, service="chat") | {"model": "llama-3.1-8b"},
+        ],
+        "count": [{"type": "L40S", "count": 2}],
+    }  # fmt: skip
+    found = solve(load_system(source))
+    (pool,) = found.allocations["a"]
+    html = found._repr_html_()
+    assert "0.90 EUR/h, 1 of 2 servers served in full; ~ token times are estimated, not measured" in html
+    assert "<th>cost [EUR/h]</th>" in html
+    assert "<td>L40S ~</td>" in html
+    assert f'<td style="text-align:right">{pool.itl_ms:,.1f}</td>' in html
+    assert f'<td style="text-align:right">{pool.ttft_ms:,.0f}</td>' in html
+    assert "p95 TTFT" in html
+    assert [row.count("color:") for row in html.split("<tr")[2:]] == [0, 1]
+
+
+def test_a_notebook_shows_batch_servers_by_their_latency(specs: object) -> None:
+    found = solve(load_system(f"{specs}/queue-servers"))
+    html = found._repr_html_()
+    assert "<th>latency [ms]</th>" in html
+    assert "ITL [ms]" not in html
 
 
 def test_without_pandas_one_line_says_what_to_install(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,7 +70,7 @@ def test_every_section_and_picture_is_shown_and_the_page_does_not_scroll_sideway
     assert inner == 0 or width > 600
     assert pictures == [True] * 3
     assert shown == [
-        "headline", "assignment", "types", "latencies", "power", "capacity", "unserved", "comparison"
+        "headline", "assignment", "types", "latencies", "utilisation", "capacity", "unserved", "comparison"
     ]  # fmt: skip
 
 
@@ -82,10 +82,10 @@ def test_a_click_on_a_heading_sorts_the_table(browser: Any, page: Path) -> None:
     table.tHead.rows[0].cells[arguments[0]].click();
     return [...table.tBodies[0].rows].map(row => row.cells[arguments[0]].textContent);
     """
-    costs = [float(text.replace(",", "")) for text in browser.execute_script(column, 9)]
+    costs = [float(text.replace(",", "")) for text in browser.execute_script(column, 10)]
     assert len(costs) == 27
     assert costs == sorted(costs)
-    down = [float(text.replace(",", "")) for text in browser.execute_script(column, 9)]
+    down = [float(text.replace(",", "")) for text in browser.execute_script(column, 10)]
     assert down == costs[::-1]
     names = browser.execute_script(column, 0)
     assert names[0] == "Bronze-granite_13b"

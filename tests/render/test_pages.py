@@ -17,7 +17,18 @@ from optimizer import Report, System, load_system, make_report, render_report, s
 from optimizer.render.pages import Origin
 
 ROOT = Path(__file__).parents[2]
-SECTIONS = ["headline", "assignment", "types", "latencies", "power", "capacity", "unserved", "comparison"]
+SECTIONS = [
+    "headline",
+    "assignment",
+    "types",
+    "latencies",
+    "utilisation",
+    "capacity",
+    "unserved",
+    "comparison",
+]
+SHORT = ["headline", "unserved", *(name for name in SECTIONS[1:] if name != "unserved")]
+"""Of a plan with a server that is not served in full."""
 
 
 @pytest.fixture(scope="module")
@@ -120,8 +131,8 @@ def test_the_tables_say_what_the_plan_says(report: Report, large: System) -> Non
     assert set(assignment) == set(large.servers)
     for name, pools in plan.allocations.items():
         (pool,) = pools
-        assert assignment[name][4:6] == [pool.accelerator, f"{pool.num_replicas:,}"]
-        assert float(assignment[name][9].replace(",", "")) == pool.cost_cents_per_h
+        assert assignment[name][4:7] == ["100%", pool.accelerator, f"{pool.num_replicas:,}"]
+        assert float(assignment[name][10].replace(",", "")) == pool.cost_cents_per_h
     capacity = {row[0]: row[1:4] for row in rows(text, "Capacity")}
     assert capacity == {
         use.type: [f"{use.used:,}", f"{use.limit:,}", f"{(use.limit or 0) - use.used:,}"]
@@ -129,8 +140,6 @@ def test_the_tables_say_what_the_plan_says(report: Report, large: System) -> Non
     }  # fmt: skip
     costs = [float(row[3].replace(",", "")) for row in rows(text, "Count and cost by accelerator type")]
     assert sum(costs) == pytest.approx(plan.total_cost_cents_per_h)
-    watts = [float(row[5].replace(",", "")) for row in rows(text, "Utilisation and power")]
-    assert f"All replicas together draw {sum(watts) / 1000:,.1f}"[:-2] in text
 
 
 def test_margins_are_what_is_left_of_the_target(report: Report, large: System) -> None:
@@ -264,7 +273,7 @@ def test_what_is_nearly_all_does_not_read_as_all() -> None:
 
 
 def edge(**changes: Any) -> System:
-    """Return two servers on two types of which one has a power curve."""
+    """Return two servers on two types."""
     rate = changes.pop("rate", 60.0)
     source = document(
         [server("s", rate, replicas=changes.pop("replicas", 0)), server("t", rate)],
@@ -278,13 +287,13 @@ def edge(**changes: Any) -> System:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"units": {"A": 0, "B": 0}}, ["2 servers are not served in full", "No server runs.", "0 of 0 are"]),
+        ({"units": {"A": 0, "B": 0}}, ["2 servers are not served in full", "not served", "0 of 0 are"]),
         ({"units": {"A": 5}}, ["There are no cards of B.", "Every server is served in full."]),
         ({"classes": [service_class("gold", itl=0.1)]}, ["best ITL at batch 1", "No server runs."]),
         ({"rate": 0.0}, ["Every server is idle and needs nothing.", "No server runs."]),
         ({"rate": 0.0, "replicas": 1}, ["Every server is served in full.", "idle"]),
         ({"units": None}, ["ignores how many cards exist", "unlimited"]),
-        ({}, ["No power curve is given for B", "not known", "The limits change nothing"]),
+        ({}, ["The limits change nothing"]),
     ],
 )  # fmt: skip
 def test_every_case_has_its_words(changes: dict[str, Any], words: list[str]) -> None:
@@ -295,8 +304,67 @@ def test_every_case_has_its_words(changes: dict[str, Any], words: list[str]) -> 
     for word in words:
         assert word in text
         assert word in page
-    assert Page(page).ids == SECTIONS
+    assert Page(page).ids == (SECTIONS if report.plan.complete else SHORT)
     assert render_report(report, system, "csv").startswith("server,class,model,priority,")
+
+
+def scarce() -> System:
+    """Return a server of priority 1 that three cards cannot serve, and one of priority 2 that one serves."""
+    source = document(
+        [server("big", 2000.0), server("small", 60.0, service="tin"), server("idle", 0.0)],
+        [accelerator("A", cost=250.0) | {"power": {"idle": 100, "full": 700}}],
+        {"A": 3},
+        classes=[service_class("gold"), service_class("tin", 2)],
+    )
+    return load_system(source)
+
+
+def test_servers_that_are_not_served_stand_out() -> None:
+    system = scarce()
+    report = make_report(system)
+    page, text = (render_report(report, system, form) for form in ("html", "markdown"))  # type: ignore[arg-type]
+    assert Page(page).ids[:4] == ["headline", "unserved", "overload", "assignment"]
+    assert '<section id="unserved" class="alert">' in page
+    assert '<div class="alert"><dt>served in full</dt><dd>2 of 3 servers</dd></div>' in page
+    assert page.count('class="alert"') == 2
+    assert "| served in full | **2 of 3 servers** |" in text
+    shown = {row[0]: row[4:7] for row in rows(text, "Assignment")}
+    assert shown == {
+        "big": ["0%", "not served", "0"],
+        "small": ["100%", "A", "1"],
+        "idle": ["100%", "idle", "0"],
+    }
+    table = {row["server"]: row for row in csv.DictReader(io.StringIO(render_report(report, system, "csv")))}
+    assert {name: row["servedFraction"] for name, row in table.items()} == {
+        "big": "0.0", "small": "1.0", "idle": "1.0"
+    }  # fmt: skip
+    assert (table["big"]["numReplicas"], table["big"]["class"]) == ("0", "gold")
+
+
+def test_no_power_is_shown_as_it_is_not_known() -> None:
+    """Batch over batch limit, which power curves were read at, says little of what a card draws."""
+    system = scarce()
+    report = make_report(system)
+    for form in ("html", "markdown", "csv"):
+        assert "power" not in render_report(report, system, form)  # type: ignore[arg-type]
+    assert "power" not in report.to_json()
+
+
+@pytest.mark.parametrize(
+    ("percentile", "words"), [({}, "Means at"), ({"percentile": 95}, "Means, or the percentile")]
+)
+def test_latencies_are_called_what_they_are(percentile: dict[str, int], words: str) -> None:
+    classes = [service_class("gold", itl=60, ttft=3000)]
+    classes[0]["modelTargets"][0] |= percentile
+    source = document(
+        [server("a")], [accelerator("A")], {"A": 3}, classes=classes,
+        models=[{"name": "m", "acc": "A", "queueModel": "continuous", "maxBatchSize": 8,
+                 "perfParms": {"alpha": 10, "beta": 0.05, "gamma": 0.0002}}],
+    )  # fmt: skip
+    system = load_system(source)
+    text = render_report(make_report(system), system, "markdown")
+    assert f"{words} " in text.partition("## Latencies")[2].partition("##")[0]
+    assert "Figures in steady state" in render_report(make_report(system), system, "html")
 
 
 def test_an_unlimited_report_compares_the_same_two_plans(large: System, report: Report) -> None:

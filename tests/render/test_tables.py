@@ -131,6 +131,26 @@ def test_a_server_that_gets_a_part_shows_the_part() -> None:
     assert f"{fraction:.0%}" in text[text.index("Not served in full") :]
 
 
+def test_all_objectives_are_shown_where_they_are_asked_for() -> None:
+    system = load_system(document([server("s")], [accelerator("A")], {"A": 4}))
+    plan = solve(system)
+    assert "Objectives" not in text_of(plan_tables(plan, system))
+    file = io.StringIO()
+    show(plan_tables(plan, system), file, Output(table="objectives"))
+    for level in plan.levels:
+        assert row(file.getvalue(), level.name.split()[0])
+    assert len([line for line in file.getvalue().splitlines() if line.startswith(" ")]) == 2 + len(
+        plan.levels
+    )
+
+
+def test_an_empty_table_that_is_asked_for_says_so() -> None:
+    system = load_system(document([server("s")], [accelerator("A")], {"A": 4}))
+    file = io.StringIO()
+    show(plan_tables(solve(system), system), file, Output(table="unserved"))
+    assert file.getvalue() == "Not served in full: none\n"
+
+
 def test_an_open_gap_is_shown_objective_by_objective() -> None:
     system = load_system(document([server("s")], [accelerator("A")], {"A": 4}))
     plan = solve(system)
