@@ -65,7 +65,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("messages", "positions"),
         ("faults", "samples", "assumptions", "recognition"),
         ("files",),
-        ("names",),
+        ("names", "editing"),
         ("currency",),
         ("system", "writing", "csv_rows"),
         ("loads", "examination"),

@@ -124,7 +124,7 @@ def _add_profiles(parser: argparse.ArgumentParser) -> None:
         "--output",
         metavar="FILE",
         type=Path,
-        help="write the system there (SYSTEM, where it is a file)",
+        help="write the whole system there (SYSTEM: the file that has the entry)",
     )
     add.add_argument("--model", metavar="NAME", help="name of the model in the system (the profile's)")
     add.add_argument("--acc", metavar="NAME", help="name of the accelerator in the system (the profile's)")
@@ -133,13 +133,26 @@ def _add_profiles(parser: argparse.ArgumentParser) -> None:
 def _profiles(arguments: argparse.Namespace) -> None:
     from optimizer.errors import SpecError
     from optimizer.jobs import add_profile
-    from optimizer.spec.writing import write_document
+    from optimizer.spec.samples import PREFIX
+    from optimizer.spec.writing import check_suffix, write_document, write_text
 
-    target = arguments.output or Path(arguments.path)
-    if arguments.output is None and not target.is_file():
+    output = arguments.output
+    if output is None and (arguments.path == "-" or arguments.path.startswith(PREFIX)):
         raise SpecError("-o: missing; name the file to write the whole system to")
-    document = add_profile(arguments.profile, arguments.path, arguments.model, arguments.acc)
-    write_document(document, target)
+    if output is not None:
+        check_suffix(output)
+    found = add_profile(arguments.profile, arguments.path, arguments.model, arguments.acc)
+    target = output or Path(found.source)
+    text = found.text_for(target)
+    if text is None and output is None:
+        raise SpecError(
+            f"{target}: an anchor or a merge shares the text of the entry with other places; write the whole "
+            "system to another file with -o"
+        )
+    if text is None:
+        write_document(found.document(), target)
+    else:
+        write_text(text, target)
     tell(f"inferplan: {target} written")
 
 

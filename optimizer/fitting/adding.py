@@ -1,36 +1,129 @@
-"""A fitted profile into a system's document, with its provenance, in place of the entry that is there."""
+"""A fitted profile into the documents of a system: the text around it stays as it is."""
 
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from optimizer.errors import SpecError
 from optimizer.fitting.profile import FittedProfile
+from optimizer.spec.editing import with_item
+from optimizer.spec.files import Part, Text, part_of, read_parts, section_items
+from optimizer.spec.messages import validated
+from optimizer.spec.schema import ModelProfile, SystemSpec
+from optimizer.spec.system import join_parts, joined_document
+from optimizer.timing import LawFields
+
+_BATCH_KEYS = {"maxBatchSize", "atTokens"}
+"""Keys that a profile with its own batch limit replaces together."""
+
+
+@dataclass(frozen=True, slots=True)
+class WithProfile:
+    """A system with a fitted profile in it."""
+
+    source: str
+    """The file whose document holds it."""
+    text: Text | None
+    """That document, changed in the entry alone; None if its text shares the entry with other places."""
+    parts: tuple[Part, ...]
+    """All documents of the system."""
+
+    def text_for(self, path: Path) -> str | None:
+        """Return the changed text if a file can take it: its own, or one for a system of one document."""
+        if self.text is None:
+            return None
+        same_format = (path.suffix.lower() == ".json") == self.text.json_only
+        takes_it = str(path) == self.source or (len(self.parts) == 1 and same_format)
+        return self.text.content if takes_it else None
+
+    def document(self) -> dict[str, Any]:
+        """Return the whole system as one document, in plain values."""
+        return joined_document(self.parts)
 
 
 def with_profile(
-    document: dict[str, Any], profile: FittedProfile, model: str | None, accelerator: str | None
-) -> dict[str, Any]:
-    """Return a system's document, in plain values, with a profile in it.
+    path: str | os.PathLike[str], profile: FittedProfile, model: str | None, accelerator: str | None
+) -> WithProfile:
+    """Return a system with a profile in it, in place of the token times that its model has there.
 
     Args:
-        document: under the wire names.
+        path: the system.
         profile: what is added.
-        model: the model's name in the document; none: that of the profile.
-        accelerator: the accelerator's; none: that of the profile.
+        model: the model's name in the system; None: that of the profile.
+        accelerator: the accelerator's; None: that of the profile.
 
     Raises:
-        SpecError: the document has no such accelerator.
+        SpecError: the system cannot be read, or has no such model or accelerator.
     """
-    entry = profile.entry()
-    entry["name"], entry["acc"] = model or profile.name, accelerator or profile.accelerator
-    names = [str(item.get("name")) for item in document.get("accelerators", ())]
-    if entry["acc"] not in names:
-        known = ", ".join(names) or "none"
+    parts = read_parts(path)
+    entry = profile.entry() | {"name": model or profile.name, "acc": accelerator or profile.accelerator}
+    _check_names([part.spec for part in parts], entry["name"], entry["acc"])
+    part = _holder(parts, entry["name"], entry["acc"])
+    edited = _edited(part, entry)
+    changed = tuple(edited if item is part else item for item in parts)
+    join_parts(changed)  # what contradicts itself is not passed on
+    return WithProfile(part.source, edited.text, changed)
+
+
+def _check_names(specs: Sequence[SystemSpec], model: str, accelerator: str) -> None:
+    """Check the names of an entry against those of a system, to which it may be what is missing."""
+    accelerators = sorted({item.name for spec in specs for item in spec.accelerators})
+    if accelerator not in accelerators:
+        known = ", ".join(accelerators) or "none"
         raise SpecError(
-            f"acc: the system has no accelerator {entry['acc']!r}; name one of it with --acc: {known}"
+            f"acc: the system has no accelerator {accelerator!r}; name one of it with --acc: {known}"
         )
-    models = list(document.get("models", ()))
-    old = next((m for m in models if (m.get("name"), m.get("acc")) == (entry["name"], entry["acc"])), None)
-    if old is None:
-        return document | {"models": [*models, entry]}
-    entry["accCount"] = old.get("accCount", entry["accCount"])
-    return document | {"models": [entry if item is old else item for item in models]}
+    used = sorted({server.model for spec in specs for server in spec.servers})
+    listed = {item.name for spec in specs for item in spec.models}
+    listed |= {
+        target.model for spec in specs for item in spec.service_classes for target in item.model_targets
+    }
+    known_models = used or sorted(listed)
+    if known_models and model not in known_models:
+        what = "no server uses" if used else "the system has no"
+        raise SpecError(
+            f"model: {what} model {model!r}; name one of these with --model: {', '.join(known_models)}"
+        )
+
+
+def _holder(parts: Sequence[Part], model: str, accelerator: str) -> Part:
+    """Return the document that has the entry of a pair, else the last with profiles, else the last."""
+    for part in parts:
+        if any((item.name, item.accelerator) == (model, accelerator) for item in part.spec.models):
+            return part
+    return next((part for part in reversed(parts) if part.spec.models), parts[-1])
+
+
+def _edited(part: Part, entry: dict[str, Any]) -> Part:
+    """Return a document with an entry; without a text if its text cannot be changed in this entry alone."""
+    assert part.text is not None
+    models = list(part.spec.models)
+    pair = entry["name"], entry["acc"]
+    place = next((i for i, item in enumerate(models) if (item.name, item.accelerator) == pair), None)
+    old: tuple[int, dict[str, Any]] | None = None
+    if place is None:
+        models.append(validated(ModelProfile, entry))
+    else:
+        old = place, section_items(part.text, "models")[place]
+        entry = _merged(old[1], entry)
+        models[place] = validated(ModelProfile, entry)
+    wanted = part.spec.model_copy(update={"models": tuple(models)})
+    try:
+        text = replace(part.text, content=with_item(part.text, "models", entry, old))
+        found = part_of(text, text.value())
+    except SpecError:
+        return Part(wanted)
+    return found if found.spec == wanted else Part(wanted)
+
+
+def _merged(old: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry with what the old one says beyond its token times and batch limit."""
+    replaced = {field.alias or name for name, field in LawFields.model_fields.items()}
+    replaced |= {"provenance"} | (_BATCH_KEYS if "maxBatchSize" in entry else set())
+    lower = {key.lower() for key in replaced | entry.keys()}
+    stays = {key: value for key, value in old.items() if key.lower() not in lower}
+    own = {key: value for key, value in old.items() if key.lower() == "acccount"}
+    kept = {key: value for key, value in entry.items() if not (own and key == "accCount")}
+    return kept | own | stays

@@ -1,11 +1,12 @@
 """Profiles from benchmarks: fit, predict, add to a system, show."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from optimizer.studies.figures.document import Figure
 
 if TYPE_CHECKING:
+    from optimizer.fitting.adding import WithProfile
     from optimizer.fitting.fit import FitOptions
     from optimizer.fitting.prediction import Predicted
     from optimizer.fitting.profile import FittedProfile
@@ -40,22 +41,17 @@ def predict_points(profile: str, points: str) -> "list[Predicted]":
     return predict(read_profile(profile), read_benchmark(points).runs)
 
 
-def add_profile(profile: str, system: str, model: str | None, accelerator: str | None) -> dict[str, Any]:
-    """Return a system as one document, in plain values, with a fitted profile in it.
+def add_profile(profile: str, system: str, model: str | None, accelerator: str | None) -> "WithProfile":
+    """Return a system with a fitted profile in it.
 
     Raises:
         FitError: the profile is none.
-        SpecError: the system cannot be read, or has no such accelerator.
+        SpecError: the system cannot be read, or has no such model or accelerator.
     """
     from optimizer.fitting.adding import with_profile
     from optimizer.fitting.profile import read_profile
-    from optimizer.spec.files import read_parts
-    from optimizer.spec.system import joined_document, load_system
 
-    fitted = read_profile(profile)
-    document = with_profile(joined_document(read_parts(system)), fitted, model, accelerator)
-    load_system(document)  # what contradicts itself is not passed on
-    return document
+    return with_profile(system, read_profile(profile), model, accelerator)
 
 
 def show_fit(profile: str) -> Figure:

@@ -302,6 +302,13 @@ def spec_from_value(raw: object, source: str = "", context: Mapping[str, object]
     return validated(SystemSpec, sections, prefix, context)
 
 
+def section_items(text: Text, section: str) -> list[Any]:
+    """Return the items of a section of a document that can be parsed, in plain values."""
+    raw = text.value()
+    assert isinstance(raw, Mapping)
+    return list(_unwrapped(raw).get(section) or ())
+
+
 def is_system(raw: object) -> bool:
     """Return whether plain values have a section of a system, or one of the reference's wrappers."""
     return isinstance(raw, Mapping) and any(

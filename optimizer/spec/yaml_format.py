@@ -4,8 +4,9 @@
 bounded.
 """
 
+import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -56,10 +57,18 @@ def yaml_value(text: str, source: str) -> object:
 
 
 def yaml_root(text: str) -> Any:
-    """Return the root of YAML text that can be parsed as PyYAML's node, which knows where it stands."""
+    """Return the root of YAML text as PyYAML's node, which knows where it stands.
+
+    Raises:
+        SpecError: the text is not YAML.
+    """
+    import yaml
+
     loader = _loader()(text)
     try:
         return loader.get_single_node()
+    except yaml.YAMLError as error:
+        raise SpecError(f"not valid YAML: {str(error).splitlines()[0]}") from None
     finally:
         loader.dispose()
 
@@ -196,11 +205,21 @@ def _constructor(parse: Callable[[str], object]) -> Any:
     return construct
 
 
-def yaml_text(raw: Mapping[str, Any]) -> str:
+def yaml_text(raw: object) -> str:
     """Return plain values as YAML."""
     import yaml
 
     return yaml.dump(raw, Dumper=_dumper(), sort_keys=False, allow_unicode=True, width=120)
+
+
+def yaml_flow(raw: object) -> str:
+    """Return plain values as YAML on one line."""
+    import yaml
+
+    text: str = yaml.dump(
+        raw, Dumper=_dumper(), sort_keys=False, allow_unicode=True, width=math.inf, default_flow_style=True
+    )
+    return text.removesuffix("\n...\n").rstrip("\n")
 
 
 @cache

@@ -1,5 +1,7 @@
 """fit, predict, profiles add and plot fit, from files to files."""
 
+import difflib
+import io
 import json
 from pathlib import Path
 
@@ -7,7 +9,9 @@ import pytest
 
 from optimizer.cli.main import main
 from optimizer.fitting.profile import read_profile
-from optimizer.spec.system import load_system
+from optimizer.spec.files import parse_part
+from optimizer.spec.system import System, join_parts, load_system
+from optimizer.spec.writing import write_document
 
 HEADER = "in_tokens,out_tokens,in_tokens_cv,out_tokens_cv,arrivals,rate_rps,duration_s,max_in_flight"
 
@@ -88,8 +92,155 @@ def test_profiles_add_puts_the_profile_into_a_system(profile: Path, tmp_path: Pa
     assert entry.iteration.base_ms == fitted.iteration.base_ms
     assert entry.provenance == fitted.provenance
     assert entry.max_batch_size == 256
-    assert main(["profiles", "add", str(profile), str(system), "--model", "other"]) == 0
-    assert {name for name, _ in load_system(system).profiles} == {"m", "other"}
+
+
+BY_HAND = """\
+# The fleet of the café, kept by hand.
+accelerators:
+  - {name: H100,   type: H100, cost: $2.50/h}   # rented
+  - {name: 2xH100, type: H100, cost: $5.00/h, multiplicity: 2}
+models:
+  - {name: llama, acc: H100,   perfParms: estimate}   # to be measured
+  - name: llama
+    acc:  2xH100   # two cards
+    kvCapacity: 900000
+    maxNumTokens: 4096   # as deployed
+    decodeParms:  {alpha: 9ms, beta: 0.1}
+    prefillParms: {gamma: 5ms, delta: 0.01}
+
+# What is promised.
+serviceClasses:
+  - name: gold
+    modelTargets: [{model: llama,  slo-itl: 50ms}]
+servers:
+  - {name: s, class: gold, model: llama, currentAlloc: {load: {arrivalRate: 10/s, avgOutTokens: 64}}}
+"""
+
+
+def changed_lines(before: str, after: str) -> list[str]:
+    return [line[2:].split("#")[0].strip() for line in difflib.ndiff(before.splitlines(), after.splitlines())
+            if line[:2] == "- "]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("acc", "changed"),
+    [
+        ("H100", ["- {name: llama, acc: H100,   perfParms: estimate}"]),
+        (
+            "2xH100",
+            [
+                "kvCapacity: 900000", "maxNumTokens: 4096",
+                "decodeParms:  {alpha: 9ms, beta: 0.1}", "prefillParms: {gamma: 5ms, delta: 0.01}",
+            ],
+        ),
+    ],
+)  # fmt: skip
+def test_profiles_add_changes_the_entry_and_nothing_else(
+    acc: str, changed: list[str], profile: Path, tmp_path: Path
+) -> None:
+    system = tmp_path / "system.yaml"
+    system.write_text(BY_HAND, encoding="utf-8")
+    assert main(["profiles", "add", str(profile), str(system), "--model", "llama", "--acc", acc]) == 0
+    after = system.read_text(encoding="utf-8")
+    assert changed_lines(BY_HAND, after) == changed
+    for comment in ("# The fleet of the café", "# rented", "# to be measured", "# two cards", "# as deployed",
+                    "# What is promised."):  # fmt: skip
+        assert comment in after
+    loaded, fitted = load_system(system), read_profile(profile)
+    found = loaded.profiles["llama", acc]
+    assert found.iteration is not None
+    assert (found.iteration.base_ms, found.provenance) == (fitted.iteration.base_ms, fitted.provenance)
+    assert (found.decode, found.kv_capacity_tokens) == (None, fitted.kv_capacity_tokens)
+    other = "2xH100" if acc == "H100" else "H100"
+    assert loaded.profiles["llama", other] == load_system_text(BY_HAND).profiles["llama", other]
+
+
+def load_system_text(text: str) -> System:
+    return join_parts([parse_part(text)])
+
+
+def test_what_the_profile_does_not_state_stays(profile: Path, tmp_path: Path) -> None:
+    unstated, system = tmp_path / "unstated.yaml", tmp_path / "system.yaml"
+    values = read_profile(profile).model_copy(update={"kv_capacity_tokens": None, "max_batch_size": 0})
+    write_document(values.document(), unstated)
+    system.write_text(
+        BY_HAND.replace("kvCapacity", "maxBatchSize: 7\n    atTokens: 64\n    kvCapacity"), "utf-8"
+    )
+    assert main(["profiles", "add", str(unstated), str(system), "--model", "llama", "--acc", "2xH100"]) == 0
+    found = load_system(system).profiles["llama", "2xH100"]
+    assert (found.kv_capacity_tokens, found.max_batch_size, found.at_tokens) == (900_000, 7, 64)
+
+
+def test_profiles_add_changes_one_file_of_a_directory(profile: Path, tmp_path: Path) -> None:
+    top, rest = BY_HAND.split("# What is promised.")
+    (tmp_path / "cards.yaml").write_text(top, encoding="utf-8")
+    (tmp_path / "servers.yml").write_text(rest, encoding="utf-8")
+    assert main(["profiles", "add", str(profile), str(tmp_path), "--model", "llama"]) == 0
+    assert (tmp_path / "servers.yml").read_text(encoding="utf-8") == rest
+    assert changed_lines(top, (tmp_path / "cards.yaml").read_text(encoding="utf-8"))
+    assert load_system(tmp_path).profiles["llama", "H100"].provenance is not None
+
+
+def test_profiles_add_writes_elsewhere_with_the_comments(
+    profile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system, target = tmp_path / "system.yaml", tmp_path / "new.yaml"
+    system.write_text(BY_HAND, encoding="utf-8")
+    add = ["profiles", "add", str(profile), "--model", "llama"]
+    assert main([*add, str(system), "-o", str(target)]) == 0
+    assert system.read_text(encoding="utf-8") == BY_HAND
+    assert len(changed_lines(BY_HAND, target.read_text(encoding="utf-8"))) == 1
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(BY_HAND.encode())))
+    assert main([*add, "-", "-o", str(tmp_path / "piped.yaml")]) == 0
+    assert (tmp_path / "piped.yaml").read_text(encoding="utf-8") == target.read_text(encoding="utf-8")
+    assert main([*add, str(system), "-o", str(tmp_path / "new.json")]) == 0  # another format, the same system
+    assert load_system(tmp_path / "new.json") == load_system(target)
+
+
+def test_an_entry_that_shares_its_text_is_written_elsewhere_only(
+    profile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    system, target = tmp_path / "system.yaml", tmp_path / "new.yaml"
+    text = (
+        "accelerators: [{name: H100, type: H100}, {name: B, type: B}]\n"
+        "models:\n- {name: m, acc: H100, perfParms: &times {alpha: 3}}\n"
+        "- {name: m, acc: B, perfParms: *times}\n"
+    )
+    system.write_text(text, encoding="utf-8")
+    add = ["profiles", "add", str(profile), str(system)]
+    assert main(add) == 2
+    assert "an anchor or a merge shares the text of the entry" in capsys.readouterr().err
+    assert system.read_text(encoding="utf-8") == text
+    assert main([*add, "-o", str(target)]) == 0
+    found = load_system(target)
+    assert found.profiles["m", "H100"].provenance == read_profile(profile).provenance
+    assert found.profiles["m", "B"] == load_system(system).profiles["m", "B"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ([], "model: no server uses model 'm'; name one of these with --model: llama"),
+        (["--model", "lama"], "model: no server uses model 'lama'; name one of these with --model: llama"),
+        (["--model", "llama", "--acc", "A100"], "name one of it with --acc: 2xH100, H100"),
+    ],
+)
+def test_profiles_add_names_the_models_and_accelerators_that_there_are(
+    flags: list[str], message: str, profile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    system = tmp_path / "system.yaml"
+    system.write_text(BY_HAND, encoding="utf-8")
+    capsys.readouterr()
+    assert main(["profiles", "add", str(profile), str(system), *flags]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+    assert system.read_text(encoding="utf-8") == BY_HAND
+
+
+def test_a_sample_is_not_written_over(profile: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["profiles", "add", str(profile), "sample:chat"]) == 2
+    assert "-o: missing" in capsys.readouterr().err
 
 
 def test_profiles_add_names_the_accelerators_that_there_are(
