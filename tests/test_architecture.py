@@ -187,6 +187,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("stabilise",),
     ),
     "optimizer.studies": (
+        ("slips",),
         (
             "checking",
             "load_changes",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optimizer.candidates import find_candidates
+from optimizer.candidates import Candidates, find_candidates
 from optimizer.errors import SpecError
 from optimizer.plan.shortages import nearest_miss
 from optimizer.profiles import load_catalogue
@@ -20,6 +20,7 @@ from optimizer.spec.faults import Fault, in_order
 from optimizer.spec.names import Index, Problem, located
 from optimizer.spec.schema import Accelerator
 from optimizer.spec.system import System, join_parts
+from optimizer.studies.slips import Written, slips
 from optimizer.timing import laws_known
 
 MAX_SIZED_PAIRS = 200_000
@@ -30,6 +31,8 @@ LOW_PRICE_PER_TB_PER_S = 5.0
 Rents in dollars lie between 0.5 and 4 per hour and TB/s (L4, A100, H100, MI300X, B200 by the hour); the same
 figures in cents between 50 and 400, on spot markets down to 10.
 """
+IDLE_SHARE = 0.1
+"""Share of one replica below which a rate without a unit is hardly per minute."""
 LOW_PRICE = 1.0
 """The same for one card whose bandwidth is not known [cents/h]."""
 
@@ -61,13 +64,15 @@ def check_documents(path: str | os.PathLike[str]) -> Checked:
     unanswered = list(_unanswered(system, index))
     if unanswered:
         return Checked(tuple(in_order(located(unanswered))), (), None)
+    written = Written()
     sized = len(system.servers) * len(system.accelerators) <= MAX_SIZED_PAIRS
     problems = [
         *_missing_token_times(index),
         *_missing_capacities(system, index),
         *_odd_prices(index),
         *_unmeasured_lengths(system, index),
-        *(_unservable(system, index) if sized else ()),
+        *slips(system, index, written),
+        *(_sized(system, index, written) if sized else ()),
     ]
     return Checked((), tuple(in_order(located(problems))), system, sized)
 
@@ -139,12 +144,34 @@ def _least_price(accelerator: Accelerator) -> float:
     return LOW_PRICE_PER_TB_PER_S * bandwidth / 1000
 
 
-def _unservable(system: System, index: Index) -> Iterator[Problem]:
-    """Yield the servers with a load that no accelerator can serve, with the nearest miss."""
+def _sized(system: System, index: Index, written: Written) -> Iterator[Problem]:
+    """Yield what is odd in the loads of servers, each sized on every accelerator."""
     candidates = find_candidates(system)
+    yield from _unservable(candidates, index)
+    yield from _low_loads(candidates, index, written)
+
+
+def _unservable(candidates: Candidates, index: Index) -> Iterator[Problem]:
+    """Yield the servers with a load that no accelerator can serve, with the nearest miss."""
     served = np.unique(candidates.table.server)
     needed = (candidates.arrays.servers.load_rps > 0) | (candidates.arrays.servers.min_replicas > 0)
     for s in np.setdiff1d(np.flatnonzero(needed), served):
         part, at, _ = index.servers[candidates.arrays.server_names[s]]
         reason, detail = nearest_miss(candidates, int(s))
         yield Problem(part, at, f"no accelerator can serve it ({reason}): {detail}")
+
+
+def _low_loads(candidates: Candidates, index: Index, written: Written) -> Iterator[Problem]:
+    """Yield loads per minute without a unit that look like loads per second: they would idle any replica."""
+    table, servers = candidates.table, candidates.arrays.servers
+    share = np.zeros(len(servers.load_rps))
+    np.maximum.at(share, table.server, servers.load_rps[table.server] / table.max_rate_rps)
+    for s in np.flatnonzero((share > 0) & (share < IDLE_SHARE)):
+        part, at, server = index.servers[candidates.arrays.server_names[s]]
+        rate, place = server.current.load.arrival_rate_rpm, (*at, "currentAlloc", "load", "arrivalRate")
+        if rate and written.is_plain(part, place):
+            text = (
+                f"{rate:g} requests/min take at most {share[s]:.1%} of one replica; write {rate:g}/s if the "
+                f"rate is per second, or {rate:g}/min"
+            )
+            yield Problem(part, place, text)

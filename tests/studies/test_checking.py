@@ -174,3 +174,139 @@ def test_an_accelerator_without_a_price_is_odd_beside_others_that_have_one(tmp_p
     said = "accelerators[1]: 'B' has no cost and counts as free beside others that have one"
     assert warnings(source, tmp_path) == [said]
     assert warnings(document([server("s")], [free]), tmp_path) == []
+
+
+SLIPS = """\
+accelerators:
+  - {name: H100, type: H100, cost: 350}
+  - {name: h100, type: h100, cost: 350}
+  - {name: 4xH100, type: H100, cost: 1400}
+  - {name: L4, type: L4, cost: 60}
+models:
+  - {name: m, acc: H100, maxBatchSize: 8, perfParms: {alpha: 10, beta: 0.5}}
+  - {name: m, acc: h100, maxBatchSize: 8, perfParms: {alpha: 10, beta: 0.5}}
+  - {name: m, acc: 4xH100, maxBatchSize: 8, perfParms: {alpha: 10, beta: 0.5}}
+  - {name: old, acc: H100, maxBatchSize: 8, perfParms: {alpha: 10, beta: 0.5}}
+serviceClasses:
+  - name: gold
+    modelTargets:
+      - {model: m, slo-itl: 20, percentile: 0.95}
+      - {model: mm, slo-itl: 20}
+      - {model: old, slo-ttft: 0.5, goodputShare: 0.05}
+  - {name: silver}
+  - {name: Gold, modelTargets: [{model: m, slo-itl: 20, maxLoss: 1}]}
+servers:
+  - {name: a, class: gold, model: m, currentAlloc: {accelerator: B, load: {arrivalRate: 8, avgOutTokens: 64}}}
+  - {name: b, class: silver, model: m, currentAlloc: {load: {avgInTokens: 16, avgOutTokens: 64}}}
+count:
+  - {type: H100, count: 8}
+  - {type: A10, count: 8}
+"""
+SAID = [
+    "3:6: accelerators[1].name: 'h100' and 'H100' are two different accelerators",
+    "3:18: accelerators[1].type: type 'h100' is not listed in count",
+    "3:18: accelerators[1].type: 'h100' and 'H100' are two different accelerator types",
+    "4:5: accelerators[2]: '4xH100' has one card, although its name says 4",
+    "5:5: accelerators[3]: no model has a profile on 'L4', so nothing can run there",
+    "5:16: accelerators[3].type: type 'L4' is not listed in count",
+    "10:5: models[3]: no server uses the model 'old'",
+    (
+        "14:33: serviceClasses[0].modelTargets[0].percentile: only the fastest 0.95 % of requests must meet "
+        "the target; did you mean 95?"
+    ),
+    (
+        "15:10: serviceClasses[0].modelTargets[1].model: model 'mm' does not exist, so the target has no "
+        "effect; did you mean 'm'?"
+    ),
+    "16:22: serviceClasses[0].modelTargets[2].slo-ttft: 0.5 is in milliseconds; write 0.5s for seconds",
+    (
+        "16:37: serviceClasses[0].modelTargets[2].goodputShare: 95% of requests may miss their targets; did "
+        "you mean 0.95?"
+    ),
+    "17:5: serviceClasses[1]: the class 'silver' is empty",
+    "18:6: serviceClasses[2].name: 'Gold' and 'gold' are two different service classes",
+    "18:57: serviceClasses[2].modelTargets[0].maxLoss: 100% of requests may be lost; it is a share",
+    "20:53: servers[0].currentAlloc.accelerator: 'B' is not in the system",
+    (
+        "20:76: servers[0].currentAlloc.load.arrivalRate: 8 requests/min take at most 1.5% of one replica; "
+        "write 8/s if the rate is per second, or 8/min"
+    ),
+    "21:5: servers[1]: no arrivalRate is given, so the server counts as idle",
+    "24:6: count[1].type: there is no accelerator of type 'A10'",
+]
+
+
+def test_likely_slips_are_named_with_their_places(tmp_path: Path) -> None:
+    path = tmp_path / "slips.yaml"
+    path.write_text(SLIPS)
+    found = check_documents(path)
+    assert not found.faults
+    for warning, said in zip(found.warnings, SAID, strict=True):
+        assert str(warning).startswith(f"{path}:{said}")
+
+
+@pytest.mark.parametrize(
+    ("rate", "odd"),
+    [
+        (8, True),  # of about 540 requests/min that a replica carries (see builders.profile)
+        (50, True),
+        (60, False),
+        ("8/min", False),  # says its unit
+        ("0.14/s", False),
+        (0, False),
+    ],
+)
+def test_a_rate_that_looks_like_one_per_second_is_noticed(tmp_path: Path, rate: object, odd: bool) -> None:  # noqa: FBT001  a parameter
+    source = document([server("s")], [accelerator("A")])
+    source["servers"][0]["currentAlloc"]["load"]["arrivalRate"] = rate
+    found = warnings(source, tmp_path)
+    assert [warning.partition(":")[0] for warning in found] == (
+        ["servers[0].currentAlloc.load.arrivalRate"] if odd else []
+    )
+
+
+def test_a_rate_is_judged_by_its_text_in_every_form_of_a_document(tmp_path: Path) -> None:
+    source = document([server("s", rate=8)], [accelerator("A")])
+    load = source["servers"][0]["currentAlloc"]["load"]
+    source["servers"][0]["currentAlloc"]["load"] = {key.upper(): value for key, value in load.items()}
+    assert (
+        len(warnings({"system": {"serverData": {"servers": source.pop("servers")}}} | source, tmp_path)) == 1
+    )
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        {"slo-ttft": "5ms", "slo-itl": "900us"},  # say their units
+        {"slo-itl": 20, "maxLoss": "none"},
+        {"slo-itl": 20, "maxLoss": "60%"},
+        {"slo-itl": 20, "percentile": 50},
+        {"slo-itl": 20, "goodputShare": 0.5},
+    ],
+)
+def test_what_is_meant_as_it_stands_is_not_noticed(tmp_path: Path, target: dict[str, Any]) -> None:
+    models = [{"name": "m", "acc": "A", "perfParms": {"alpha": 10, "beta": 0.5}, "maxBatchSize": 8}]
+    source = document([server("s", rate=0)], [accelerator("A")], models=models)
+    source["serviceClasses"][0]["modelTargets"][0] |= target
+    assert warnings(source, tmp_path) == []
+
+
+def test_a_document_without_servers_may_be_a_part(tmp_path: Path) -> None:
+    source = document([], [accelerator("A")])
+    assert warnings(source, tmp_path) == []
+    assert warnings({"accelerators": source["accelerators"]}, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "multiplicity", "said"),
+    [
+        ("4xA", 1, "'4xA' has one card, although its name says 4"),
+        ("4xA", 2, "'4xA' has 2 cards, although its name says 4"),
+        ("4xA", 4, None),
+        ("A", 4, None),
+    ],
+)
+def test_cards_are_those_of_the_name(tmp_path: Path, name: str, multiplicity: int, said: str | None) -> None:
+    source = document([server("s")], [accelerator(name, "A", multiplicity=multiplicity)])
+    found = [warning.partition(": ")[2] for warning in warnings(source, tmp_path)]
+    assert found == ([] if said is None else [said])

@@ -1,0 +1,178 @@
+"""Likely slips in a system that is valid: another unit, names that miss each other, parts without use.
+
+Takes the system and the index of its documents; gives warnings, each with its place. Slips that only sizing
+shows are in `optimizer.studies.checking`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from optimizer.profiles.catalogue import slice_of
+from optimizer.spec.files import Part, section_items
+from optimizer.spec.messages import did_you_mean
+from optimizer.spec.names import Entry, Index, Problem
+from optimizer.spec.positions import Location
+from optimizer.spec.schema import ModelTarget
+from optimizer.spec.system import System
+
+HALF = 0.5
+"""A larger share of lost or failed requests, or a lower percentile, is hardly what a service promises."""
+SHORTEST_MS = {"slo-ttft": 10.0, "slo-itl": 1.0, "slo-e2e": 1.0}
+"""Shorter targets are hardly meant in milliseconds [ms]."""
+_SEPARATORS = re.compile(r"[\s_-]")
+
+
+class Written:
+    """Values as documents write them, with their units; each text is parsed once, if it is asked about."""
+
+    def __init__(self) -> None:
+        self._items: dict[tuple[int, str], list[Any]] = {}
+
+    def is_plain(self, part: Part, at: Location) -> bool:
+        """Return whether the value at a location is a number without a unit."""
+        section, *steps = at
+        if part.text is None:
+            return False
+        key = id(part), str(section)
+        if key not in self._items:
+            self._items[key] = section_items(part.text, str(section))
+        value: Any = self._items[key]
+        for step in steps:
+            if isinstance(value, Mapping):
+                value = next((inner for name, inner in value.items() if _same(name, step)), None)
+            elif isinstance(value, list) and isinstance(step, int):
+                value = value[step]
+        return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _same(name: object, step: object) -> bool:
+    return str(name).lower() == str(step).lower()
+
+
+def slips(system: System, index: Index, written: Written) -> Iterator[Problem]:
+    """Yield likely slips that can be told without sizing."""
+    for entry in index.classes.values():
+        for i, target in enumerate(entry.item.model_targets):
+            at = (*entry.at, "modelTargets", i)
+            yield from _target_slips(entry.part, at, target, written)
+            yield from _unknown_target(entry.part, at, target, {model for model, _ in system.profiles})
+    yield from _unused(system, index)
+    yield from _uncounted(index)
+    yield from _alike(index)
+    yield from _accelerator_slips(index)
+    yield from _server_slips(system, index)
+
+
+def _target_slips(part: Part, at: Location, target: ModelTarget, written: Written) -> Iterator[Problem]:
+    percentiles = [(at, target.percentile)]
+    percentiles += [((*at, "latency", j), limit.percentile) for j, limit in enumerate(target.latency)]
+    for place, percentile in percentiles:
+        if percentile is not None and percentile < 100 * HALF:
+            meant = 100 * percentile if percentile < 1 else 100 - percentile
+            text = (
+                f"only the fastest {percentile:g} % of requests must meet the target; did you mean {meant:g}?"
+            )
+            yield Problem(part, (*place, "percentile"), text)
+    share = target.goodput_share
+    if share is not None and share < HALF:
+        text = f"{1 - share:.0%} of requests may miss their targets; did you mean {1 - share:g}?"
+        yield Problem(part, (*at, "goodputShare"), text)
+    for key, loss in (("maxLoss", target.max_loss), ("maxRejected", target.max_rejected)):
+        if loss is not None and loss >= HALF and written.is_plain(part, (*at, key)):
+            yield Problem(part, (*at, key), f"{loss:.0%} of requests may be lost; it is a share: 0.01, or 1%")
+    limits = {"slo-ttft": target.ttft_ms, "slo-itl": target.itl_ms, "slo-e2e": target.e2e_ms}
+    for key, limit in limits.items():
+        if 0 < limit < SHORTEST_MS[key] and written.is_plain(part, (*at, key)):
+            text = f"{limit:g} is in milliseconds; write {limit:g}s for seconds, or {limit:g}ms"
+            yield Problem(part, (*at, key), text)
+
+
+def _unknown_target(part: Part, at: Location, target: ModelTarget, models: set[str]) -> Iterator[Problem]:
+    if target.model not in models:
+        text = f"model {target.model!r} does not exist, so the target has no effect"
+        yield Problem(part, (*at, "model"), text + did_you_mean(target.model, models))
+
+
+def _unused(system: System, index: Index) -> Iterator[Problem]:
+    """Yield models and accelerators without use, and classes without targets."""
+    models, seen = {item.model for item in system.servers.values()}, set[str]()
+    for (model, _), entry in index.profiles.items():
+        if models and model not in models | seen:
+            seen.add(model)
+            yield Problem(entry.part, entry.at, f"no server uses the model {model!r}")
+    for name, entry in index.classes.items():
+        if not entry.item.model_targets:
+            yield Problem(
+                entry.part,
+                entry.at,
+                f"the class {name!r} is empty: it has no targets, so nothing is promised",
+            )
+    used = {accelerator for _, accelerator in system.profiles}
+    for name, entry in index.accelerators.items():
+        if system.profiles and name not in used:
+            yield Problem(
+                entry.part, entry.at, f"no model has a profile on {name!r}, so nothing can run there"
+            )
+
+
+def _uncounted(index: Index) -> Iterator[Problem]:
+    types = {entry.item.type for entry in index.accelerators.values()}
+    for kind, entry in index.capacity.items():
+        if types and kind not in types:
+            text = f"there is no accelerator of type {kind!r}{did_you_mean(kind, types)}"
+            yield Problem(entry.part, (*entry.at, "type"), text)
+
+
+def _alike(index: Index) -> Iterator[Problem]:
+    """Yield names that differ in case or separators alone, and are different things."""
+    accelerators = index.accelerators.values()
+    for what, key, names in (
+        ("accelerators", "name", [(entry.item.name, entry) for entry in accelerators]),
+        ("accelerator types", "type", [(entry.item.type, entry) for entry in accelerators]),
+        ("models", "name", [(model, entry) for (model, _), entry in index.profiles.items()]),
+        ("service classes", "name", list(index.classes.items())),
+        ("servers", "name", list(index.servers.items())),
+    ):
+        first: dict[str, str] = {}
+        seen: set[str] = set()
+        for name, entry in names:
+            other = first.setdefault(_SEPARATORS.sub("", name.casefold()), name)
+            if other != name and name not in seen:
+                seen.add(name)
+                text = (
+                    f"{name!r} and {other!r} are two different {what}; if one is meant, write it in one way"
+                )
+                yield Problem(entry.part, (*entry.at, key), text)
+
+
+def _accelerator_slips(index: Index) -> Iterator[Problem]:
+    for name, entry in index.accelerators.items():
+        cards, count = slice_of(name)[0], entry.item.multiplicity
+        if cards not in {1, count}:
+            text = f"{name!r} has {_cards(count)}, although its name says {cards}"
+            at = (*entry.at, "multiplicity") if "multiplicity" in entry.item.model_fields_set else entry.at
+            yield Problem(entry.part, at, text)
+
+
+def _cards(count: int) -> str:
+    return "one card" if count == 1 else f"{count} cards"
+
+
+def _server_slips(system: System, index: Index) -> Iterator[Problem]:
+    rated = {name for name, entry in index.servers.items() if _is_rated(entry)}
+    for name, entry in index.servers.items():
+        current, server = entry.item.current, entry.item
+        if current.accelerator and current.accelerator not in system.accelerators:
+            hint = did_you_mean(current.accelerator, system.accelerators)
+            text = f"{current.accelerator!r} is not in the system, so the server cannot stay on it{hint}"
+            yield Problem(entry.part, (*entry.at, "currentAlloc", "accelerator"), text)
+        target = system.targets.get((server.service_class, server.model))
+        if rated and name not in rated and not (target and target.tps):
+            text = "no arrivalRate is given, so the server counts as idle beside others that have one"
+            yield Problem(entry.part, entry.at, text)
+
+
+def _is_rated(entry: Entry) -> bool:
+    """Return whether the arrival rate of a server is given, be it 0."""
+    return "arrival_rate_rpm" in entry.item.current.load.model_fields_set
