@@ -76,4 +76,4 @@ def estimate_replica(
         "max_batch": chosen.max_batch,
         "kv_capacity_tokens": chosen.kv_capacity_tokens,
     }
-    return EstimatedReplica(validated(Replica, estimated | given), found, end)
+    return EstimatedReplica(validated(Replica, {**estimated, **given}), found, end)

@@ -120,9 +120,10 @@ def test_a_rate_that_is_none_is_an_error_that_says_so(rate: float) -> None:
 @pytest.mark.parametrize(("replicas", "given"), [(1, 2), (2, 1), (0, 1), (1, 0)])
 def test_rates_or_targets_that_are_not_one_for_each_replica_are_an_error(replicas: int, given: int) -> None:
     machines = [replica(LINEAR)] * replicas
-    with pytest.raises(AnalysisError, match=rf"^rates: {given} for {replicas} replicas; [^\n]*$"):
+    number = "1 replica" if replicas == 1 else f"{replicas} replicas"
+    with pytest.raises(AnalysisError, match=rf"^rates: {given} for {number}; [^\n]*$"):
         analyze_replicas(machines, [1.0] * given)
-    with pytest.raises(AnalysisError, match=rf"^targets: {given} for {replicas} replicas; [^\n]*$"):
+    with pytest.raises(AnalysisError, match=rf"^targets: {given} for {number}; [^\n]*$"):
         size_replicas(machines, [LatencyTargets()] * given)
 
 

@@ -76,7 +76,7 @@ def _complete(parser: argparse.ArgumentParser, kinds: Mapping[str, object]) -> N
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for command in action.choices.values():
                 _complete(command, kinds)
-        elif action.metavar in kinds:
+        elif isinstance(action.metavar, str) and action.metavar in kinds:
             action.complete = kinds[action.metavar]  # type: ignore[attr-defined]  # where shtab looks
 
 

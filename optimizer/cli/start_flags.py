@@ -2,8 +2,9 @@
 
 import argparse
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from optimizer.units import MILLISECONDS
 
@@ -147,7 +148,8 @@ def demands_of(arguments: argparse.Namespace, *, can_ask: bool) -> "list[Demand]
     return found
 
 
-class Named(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Named:
     """An accelerator as NAME[:COUNT][:PRICE] gives it."""
 
     accelerator: str

@@ -58,9 +58,10 @@ def with_profile(
         SpecError: the system cannot be read, or has no such model or accelerator.
     """
     parts = read_parts(path)
-    entry = profile.entry() | {"name": model or profile.name, "acc": accelerator or profile.accelerator}
-    _check_names([part.spec for part in parts], entry["name"], entry["acc"])
-    part = _holder(parts, entry["name"], entry["acc"])
+    names = model or profile.name, accelerator or profile.accelerator
+    entry = {**profile.entry(), "name": names[0], "acc": names[1]}
+    _check_names([part.spec for part in parts], *names)
+    part = _holder(parts, *names)
     edited = _edited(part, entry)
     changed = tuple(edited if item is part else item for item in parts)
     join_parts(changed)  # what contradicts itself is not passed on

@@ -1,6 +1,6 @@
 """Tables of single replicas, and of how long planning takes; every number with its unit."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -18,6 +18,8 @@ from optimizer.replica import LatencyTargets, Percentiles, ReplicaPerformance, R
 from optimizer.studies.simulation.replicas import BatchSimulation, Overload, ReplicaSimulation
 
 _SIX, _SEVEN = significant(6), significant(7)
+_Row = tuple[str, Any, str | Callable[[Any], str], str]
+"""A figure, its value, its form, and its unit."""
 
 
 def performance_table(
@@ -27,7 +29,7 @@ def performance_table(
     table = Table(title, columns.FIGURES, "performance")
     if named is not None:
         _add_estimate(table, named)
-    rows = [
+    rows: list[_Row] = [
         ("offered rate", found.offered_rps, _SIX, "req/s"),
         ("throughput", found.throughput_rps, _SIX, "req/s"),
         ("largest stable rate", found.stable_rate_rps, _SIX, "req/s"),
@@ -98,7 +100,7 @@ def batch_tables(found: BatchAnswer, simulated: BatchSimulation | Overload | Non
     """Return what a batch server does at a rate, or at its largest, and beside it what was simulated."""
     table = Table("One batch server", columns.FIGURES, "performance")
     lowest = found.lowest_rps if isinstance(found, BatchSizing) else None
-    rows = [
+    rows: list[_Row] = [
         ("lowest rate that meets the targets", lowest, _SIX, "req/s"),
         ("offered rate" if lowest is None else "largest rate", found.offered_rps, _SIX, "req/s"),
         ("throughput", found.throughput_rps, _SIX, "req/s"),
@@ -148,7 +150,7 @@ def sizing_tables(
         ("all targets", True, sizing.max_rate_rps),
     ):
         if asked and rate is not None:
-            table.add_row(marked(name, named and named.end), rate, rate * 60)
+            table.add_row(marked(name, None if named is None else named.end), rate, rate * 60)
     return Group(table, performance_table(sizing.at_max_rate, named, "At the largest rate"))
 
 

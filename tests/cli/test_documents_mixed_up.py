@@ -70,7 +70,7 @@ def test_a_plan_in_yaml_is_read_wherever_a_plan_is(folder: Path) -> None:
 
 def test_other_answers_are_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     system = folder / "system.yaml"
-    answers = {
+    answers: dict[str, list[str | Path]] = {
         "a comparison": ["compare", system],
         "an explanation": ["explain", system],
         "a report": ["report", system],

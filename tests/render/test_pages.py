@@ -322,7 +322,7 @@ def scarce() -> System:
 def test_servers_that_are_not_served_stand_out() -> None:
     system = scarce()
     report = make_report(system)
-    page, text = (render_report(report, system, form) for form in ("html", "markdown"))  # type: ignore[arg-type]
+    page, text = (render_report(report, system, form) for form in ("html", "markdown"))
     assert Page(page).ids[:4] == ["headline", "unserved", "overload", "assignment"]
     assert '<section id="unserved" class="alert">' in page
     assert '<div class="alert"><dt>served in full</dt><dd>2 of 3 servers</dd></div>' in page
@@ -346,7 +346,7 @@ def test_no_power_is_shown_as_it_is_not_known() -> None:
     system = scarce()
     report = make_report(system)
     for form in ("html", "markdown", "csv"):
-        assert "power" not in render_report(report, system, form)  # type: ignore[arg-type]
+        assert "power" not in render_report(report, system, form)
     assert "power" not in report.to_json()
 
 

@@ -6,7 +6,7 @@ Of each side of a comparison, and of each effect of an explanation, the facts ar
 import io
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -37,7 +37,7 @@ NUMBER = r"-?[\d,]+(?:\.\d+)?"
 
 def random_fleet(rng: random.Random) -> Json:
     """Return a small fleet: idle and loaded servers, of which some do not fit, with and without a policy."""
-    classes = [service_class(f"c{p}", p, **rng.choice([{}, {"itl": 14.0}])) for p in (1, 2, 3)]
+    classes = [service_class(f"c{p}", p, itl=rng.choice([0.0, 14.0])) for p in (1, 2, 3)]
     names = rng.choice([["A"], ["A", "B"], ["A", "B"]])
     accelerators = [
         accelerator(name, cost=rng.choice([8.0, 10.0, 12.25]), multiplicity=rng.choice([1, 1, 2]))
@@ -312,7 +312,7 @@ def check_difference(text: str, costs: tuple[float, float]) -> None:
         assert number(match[5].strip(" ()%")) == pytest.approx(100 * (costs[1] / costs[0] - 1), abs=0.00501)
 
 
-CHANGES = {
+CHANGES: dict[str, Callable[[dict[str, tuple[int, int]], dict[str, tuple[int, int]]], object]] = {
     "to other accelerators": lambda a, b: a.keys() != b.keys() and a and b,
     "to other replicas": lambda a, b: a.keys() == b.keys() and [x[0] for x in a.values()] != [
         x[0] for x in b.values()
@@ -342,8 +342,8 @@ def check_changes(text: str, one: Facts, two: Facts) -> None:
     expected = {words: count for words, count in expected.items() if count}
     match = re.fullmatch(r"(\d+) of (\d+) servers? changes?(?:: (.*))?\.", text)
     assert match, text
-    told = dict(reversed(part.split(" ", 1)) for part in match[3].split(", ")) if match[3] else {}
-    assert {words: int(count) for words, count in told.items()} == expected
+    told = [part.split(" ", 1) for part in match[3].split(", ")] if match[3] else []
+    assert {words: int(count) for count, words in told} == expected
     assert (int(match[1]), int(match[2])) == (sum(expected.values()), len(set(one.names) | set(two.names)))
 
 

@@ -45,7 +45,7 @@ def test_what_is_idle_stays_idle_and_an_answer_stays_a_token_long() -> None:
         return server(name) | {"currentAlloc": {"load": load}}
 
     source = system(
-        [with_tokens("idle", 0.0, 64), with_tokens("mute", 60.0, 0), with_tokens("short", 60.0, 1)],
+        [with_tokens("idle", 0.0, 64), with_tokens("mute", 0.0, 0), with_tokens("short", 60.0, 1)],
         [accelerator("A")],
     )
     for seed in range(20):

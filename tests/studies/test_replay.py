@@ -123,7 +123,7 @@ def test_a_server_that_is_not_reported_is_missing(tmp_path: Path) -> None:
         ("time,s\n1,2\n", "at least two times"),
         ("time,s\n1,2\nx,3\n", ":3: time: 'x' is neither"),
         ("time,s\n1,2\nnan,3\n", ":3: time: 'nan' is not finite"),
-        ("time,s\n1,2\n2\n", ":3: 1 fields, the header has 2"),
+        ("time,s\n1,2\n2\n", ":3: 1 field, the header has 2"),
         ("time,s\n1,2\n2,-1\n", ":3: arrivalRate: must be at least 0"),
         ("time,server,arrivalRate\n1,t,2\n", ":2: server 't' does not exist"),
         ("time,server,arrivalRate\n1,s,2\n1,s,3\n", ":3: server 's' occurs twice at this time"),
