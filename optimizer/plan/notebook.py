@@ -55,10 +55,10 @@ def _columns(rows: Sequence[Row], currency: str | None) -> list[_Column]:
     together = [row for row in pools if _answers_together(row)]
     latencies = []
     if len(together) < len(pools):
-        latencies += [_Column("ITL [ms]", _of_tokens("itl_ms", 1))]
-        latencies += [_Column("TTFT [ms]", _of_tokens("ttft_ms", 0))]
+        latencies += [_Column("mean ITL [ms]", _of_tokens("itl_ms", 1))]
+        latencies += [_Column("mean TTFT [ms]", _of_tokens("ttft_ms", 0))]
     if together:
-        latencies.append(_Column("latency [ms]", _latency))
+        latencies.append(_Column("mean latency [ms]", _latency))
     if any(row["targets"] for row in pools):
         latencies.append(_Column("targets (limits)", _targets, numeric=False))
     return [

@@ -686,7 +686,7 @@ def test_a_system_in_which_nothing_fits(run: Run, tmp_path: Path) -> None:
     plan, _ = both(run, tmp_path, source)
     assert plan["allocations"] == {}
     assert [item["reason"] for item in plan["unserved"]] == ["capacity"] * 2
-    assert "cards of A" in plan["unserved"][0]["detail"]
+    assert "takes 1 card of A" in plan["unserved"][0]["detail"]
 
 
 def test_a_system_in_which_everything_is_idle(run: Run, tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_predict_answers_runs_and_steady_states_with_errors(
     assert steady["kind"] == closed["kind"] == "steady"
     assert steady["throughput_rps"] == pytest.approx(20)
     assert "exceed the largest stable rate" in str(beyond["message"])
-    assert "prompts of 8192 tokens, measured from 256 to 256" in str(outside["outside"])
+    assert "prompts of 8,192 tokens, measured from 256 to 256" in str(outside["outside"])
 
 
 def test_tables_are_written_without_json(
@@ -311,7 +311,7 @@ def test_a_plan_says_what_its_profiles_rest_on_and_where_that_does_not_reach(
         "m on H100: measured (points, vLLM 0.11, bf16), 3 runs of 256-256 tokens"
     )
     assert "outside" not in near
-    assert far["outside"][0] == "prompts of 8000 tokens, measured from 256 to 256"
+    assert far["outside"][0] == "prompts of 8,000 tokens, measured from 256 to 256"
     for command in (
         ["solve", str(system)],
         ["report", str(system)],
@@ -320,6 +320,6 @@ def test_a_plan_says_what_its_profiles_rest_on_and_where_that_does_not_reach(
         assert main(command) == 0
         shown = " ".join(capsys.readouterr().out.split())
         assert "m on H100: measured (points, vLLM 0.11, bf16)" in shown, command
-        assert "far on H100: prompts of 8000 tokens, measured from 256 to 256" in shown, command
+        assert "far on H100: prompts of 8,000 tokens, measured from 256 to 256" in shown, command
     assert main(["check", str(system)]) == 0
     assert "outside what was measured of 'm' on 'H100'" in " ".join(capsys.readouterr().err.split())

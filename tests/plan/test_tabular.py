@@ -76,7 +76,7 @@ def test_a_notebook_shows_the_currency_estimates_and_latencies() -> None:
 def test_a_notebook_shows_batch_servers_by_their_latency(specs: object) -> None:
     found = solve(load_system(f"{specs}/queue-servers"))
     html = found._repr_html_()
-    assert "<th>latency [ms]</th>" in html
+    assert "<th>mean latency [ms]</th>" in html
     assert "ITL [ms]" not in html
 
 
