@@ -18,6 +18,7 @@ from optimizer.spec.schema import (
     Server,
     ServiceClass,
 )
+from optimizer.stabilisation.stabilise import plan_next
 
 Json = dict[str, Any]
 
@@ -482,13 +483,13 @@ def test_a_plan_of_a_fleet_that_changed_meanwhile_keeps_its_own_revision(
     service: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fleet(service)
-    original: Any = solve
+    original: Any = plan_next
 
     def slow(*arguments: Any, **options: Any) -> Any:
         written(service, "capacity/B", {"count": 5})  # somebody else, while this solve runs
         return original(*arguments, **options)
 
-    monkeypatch.setattr("rest_server.v1.work.solve", slow)
+    monkeypatch.setattr("rest_server.v1.work.plan_next", slow)
     tag = service.post("/v1/loads", json={"s": {"arrivalRate": 70}}).headers["etag"]
     assert service.get("/v1/plan").headers["etag"] == tag
     assert service.get("/v1/servers").headers["etag"] != tag
