@@ -69,7 +69,7 @@ def estimate_replica(
     known = {name: given[name] for name in ("in_tokens", "out_tokens", "max_num_tokens") if name in given}
     found = estimate_profile(model, facts, replace(deployment, tp=devices, **known))
     chosen = at_end(found, end, given.get("kv_capacity_tokens"))
-    estimated = {
+    estimated: dict[str, Any] = {
         "iteration": chosen.law,
         "in_tokens": found.deployment.in_tokens,
         "out_tokens": found.deployment.out_tokens,

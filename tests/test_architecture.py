@@ -234,7 +234,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("explanation.explain", "figures.kinds"),
     ),
     "optimizer.jobs": (
-        ("requests", "documents", "replaying", "fitting"),
+        ("requests", "documents", "estimating", "replaying", "fitting"),
         ("comparing", "figures", "simulating"),
     ),
     "optimizer.render": (

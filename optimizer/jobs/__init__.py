@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from optimizer.batch_rows import analyze_batch, size_batch
     from optimizer.candidates import find_candidates
-    from optimizer.estimated_replica import estimate_replica
     from optimizer.jobs.comparing import CompareRequest, compare_plans
     from optimizer.jobs.documents import check_documents, start_document, verify_plan
+    from optimizer.jobs.estimating import estimate_replica
     from optimizer.jobs.figures import FigureRequest, show_figure
     from optimizer.jobs.fitting import add_profile, fit_reports, predict_points, show_fit
     from optimizer.jobs.replaying import ReplayRequest, replay_loads
@@ -64,9 +64,9 @@ __all__ = [
 _HOMES = {
     "optimizer.batch_rows": ("analyze_batch", "size_batch"),
     "optimizer.candidates": ("find_candidates",),
-    "optimizer.estimated_replica": ("estimate_replica",),
     "optimizer.jobs.comparing": ("CompareRequest", "compare_plans"),
     "optimizer.jobs.documents": ("check_documents", "start_document", "verify_plan"),
+    "optimizer.jobs.estimating": ("estimate_replica",),
     "optimizer.jobs.figures": ("FigureRequest", "show_figure"),
     "optimizer.jobs.fitting": ("add_profile", "fit_reports", "predict_points", "show_fit"),
     "optimizer.jobs.replaying": ("ReplayRequest", "replay_loads"),
