@@ -40,7 +40,7 @@ def _change(row: PriorityRow) -> str:
         parts.append(f"{shares} of its load")
     full = [f"{item.served_in_full:,} of {item.servers:,}" for item in (first, second)]
     if full[0] != full[1]:
-        parts.append(f"{full[0]} → {full[1]} servers in full")
+        parts.append(f"{full[0]} → {full[1]} {'server' if second.servers == 1 else 'servers'} in full")
     return ", ".join(parts) or "as much, but of other servers"
 
 

@@ -91,7 +91,7 @@ def test_report_as_json_is_the_document(capsys: pytest.CaptureFixture[str]) -> N
 def test_report_takes_the_load_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "load.csv").write_text("server,arrivalRate\nFree-llama_13b,0\n")
     assert main(["report", SMALL, "--load", str(tmp_path / "load.csv")]) == 0
-    assert "| Free-llama_13b | Free | llama_13b | 3 | idle |" in capsys.readouterr().out
+    assert "| Free-llama_13b | Free | llama_13b | 3 | 100% | idle |" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("suffix", ["svg", "png", "pdf", "SVG"])

@@ -95,7 +95,7 @@ def test_a_profile_knows_where_it_holds() -> None:
     assert domain.in_tokens == (64, 4096)
     assert domain.out_tokens == (64, 1024)
     assert list(domain.misses(1000, 200, 10)) == []
-    assert list(domain.misses(1000, 9000, 10)) == ["answers of 9000 tokens, measured from 64 to 1024"]
+    assert list(domain.misses(1000, 9000, 10)) == ["answers of 9,000 tokens, measured from 64 to 1,024"]
     assert len(list(domain.misses(10, 9000, 1e5))) == 3
 
 

@@ -165,7 +165,7 @@ def test_estimates_are_marked_wherever_they_are_shown(
 def test_the_page_marks_them_and_the_table_of_pools_has_a_column_only_then() -> None:
     system = load_system(document())
     report = make_report(system)
-    assert "not measured (1 of 1 pools)" in render_report(report, system, "html")
+    assert "not measured (1 of 1 pool)" in render_report(report, system, "html")
     assert render_report(report, system, "csv").splitlines()[1].endswith(",upper")
     plain = load_system(given())
     assert "estimated" not in render_report(make_report(plain), plain, "csv")
@@ -244,7 +244,7 @@ def test_a_lie_about_what_is_estimated_is_found() -> None:
 
 def test_studies_work_on_estimates() -> None:
     system = load_system(document())
-    note = "token times of 1 of 1 pools are estimated"
+    note = "token times are estimated in 1 of 1 pool"
     assert note in make_figure(system, "plan", server=None, accelerator=None).note
     assert note not in make_figure(load_system(given()), "plan", server=None, accelerator=None).note
     assert explain(system).servers[0].next_best is not None

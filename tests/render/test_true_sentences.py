@@ -260,7 +260,7 @@ def check_change(text: str, facts: tuple[Facts, Facts], names: tuple[list[str], 
     for part in text.split(", "):
         if match := re.fullmatch(r"(\S+|no load) → (\S+|no load) of its load", part):
             assert all(map(is_share, match.groups(), shares)), (text, shares)
-        elif match := re.fullmatch(r"(\d+) of (\d+) → (\d+) of (\d+) servers in full", part):
+        elif match := re.fullmatch(r"(\d+) of (\d+) → (\d+) of (\d+) servers? in full", part):
             expected = [counts[0], len(names[0]), counts[1], len(names[1])]
             assert [int(n) for n in match.groups()] == expected
         else:

@@ -42,7 +42,7 @@ def test_a_full_queue_answers_503_and_says_when_to_try_again() -> None:
         assert refused.status == 503
         assert 1 <= int(refused.headers["retry-after"]) <= 60
         assert refused.headers["content-type"] == "application/problem+json"
-        assert refused.json["detail"].startswith("every solver worker is busy and 1 requests wait")
+        assert refused.json["detail"].startswith("every solver worker is busy, requests waiting: 1")
         assert set(here.ask("GET", "/wait/a").json) == {"message"}
         here.events["a"].set()
         assert [answer.result().status for answer in answers] == [200, 200]

@@ -307,7 +307,7 @@ def test_a_report_says_which_targets_are_missed() -> None:
     check = missed.pools[0].targets[0].model_copy(update={"met": False, "verdict": "missed"})
     pool = missed.pools[0].model_copy(update={"targets": (check,)})
     section = simulation_section(missed.model_copy(update={"pools": (pool, missed.pools[1])}))
-    assert section.text[0] == "1 of 2 pools keep their targets, 1 miss."
+    assert section.text[0] == "1 of 2 pools keeps its targets, 1 misses."
     assert section.text[2].startswith("iteration on A: ITL ")
     assert section.text[2].endswith("target 20: missed.")
 
