@@ -45,7 +45,7 @@ def _service_difference(found: Comparison) -> str:
     if any(row.first is None or row.second is None for row in found.servers):
         opening = "The two sides have different servers"
     changes = service_changes(found.priorities)
-    return f"{opening}: {changes}" if changes else opening
+    return f"{opening}. {changes[0].upper()}{changes[1:]}" if changes else opening
 
 
 def _costs(found: Comparison) -> str:

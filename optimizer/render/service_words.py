@@ -11,7 +11,7 @@ def service_text(service: Sequence[PriorityService]) -> str:
     """Return what a plan serves of each priority, or that it serves everything."""
     if all(item.served_in_full == item.servers for item in service):
         return "everything in full"
-    return ", ".join(f"priority {item.priority} {_served(item)}" for item in service)
+    return ", ".join(f"priority {item.priority}: {_served(item)}" for item in service)
 
 
 def _served(item: PriorityService) -> str:
@@ -24,7 +24,7 @@ def _served(item: PriorityService) -> str:
 
 def service_changes(rows: Sequence[PriorityRow]) -> str:
     """Return how service differs between two sides, in the priorities in which it does."""
-    return "; ".join(f"priority {row.priority} {_change(row)}" for row in rows if not row.same)
+    return "; ".join(f"priority {row.priority}: {_change(row)}" for row in rows if not row.same)
 
 
 def _change(row: PriorityRow) -> str:

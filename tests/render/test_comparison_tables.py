@@ -102,7 +102,7 @@ def test_unequal_service_is_no_price_of_scarcity() -> None:
     found = compare(single(60, 1))
     text = text_of(found)
     assert headline(found) == (
-        "The limits change what is served: priority 1 100% → 0% of its load, "
+        "The limits change what is served. Priority 1: 100% → 0% of its load, "
         "1 of 1 → 0 of 1 server in full. Cost: unlimited 20.00, limited 0.00 cents/h; "
         "per 1,000 served requests: unlimited 5.556 cents, limited none served."
     )

@@ -115,7 +115,7 @@ def test_solve_explain_and_report_say_it_in_numbers(
         texts.append(capsys.readouterr().out)
     for text in texts:
         line = next(line for line in text.splitlines() if "--saturation PriorityExhaustive" in line)
-        assert f"priority 1 {percent}" in line
+        assert f"priority 1: {percent}" in line
         assert "16 H100" in text
     assert max(map(len, texts[0].splitlines())) <= 80
     assert explain(load_system(fleet())).overload == found
