@@ -11,7 +11,7 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--server", metavar="S", help="explain one server in depth")
     add_load(parser)
     add_exact_flags(parser, "time limit of the explanation [s]")
-    add_output(parser, "overview", "cards", "targets", "candidates", "rejected")
+    add_output(parser, "overview", "overload", "cards", "targets", "candidates", "rejected")
 
 
 def _explain(arguments: argparse.Namespace) -> None:

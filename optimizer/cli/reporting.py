@@ -63,7 +63,7 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
         "--markdown", metavar="FILE", type=Path, help="write the same as Markdown, without pictures"
     )
     parser.add_argument(
-        "--csv", metavar="FILE", type=Path, help="write one row for each pool, with every digit"
+        "--csv", metavar="FILE", type=Path, help="write a row for each pool, and each server without any"
     )
     add_load(parser)
     add_solving_flags(parser)
