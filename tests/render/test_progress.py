@@ -22,7 +22,7 @@ def test_nothing_is_shown_where_stderr_is_no_terminal(monkeypatch: pytest.Monkey
     monkeypatch.setattr(progress, "PATIENCE_S", 0.0)
     before = threading.active_count()
     with progress.working("solving"):
-        assert threading.active_count() == before
+        assert threading.active_count() <= before  # threads of other tests may end meanwhile
         time.sleep(0.05)
     assert stream.getvalue() == ""
 
@@ -70,4 +70,4 @@ def test_an_error_in_the_work_passes_through(monkeypatch: pytest.MonkeyPatch) ->
     before = threading.active_count()
     with pytest.raises(ZeroDivisionError), progress.working("dividing"):
         1 / 0  # noqa: B018
-    assert threading.active_count() == before
+    assert threading.active_count() <= before  # threads of other tests may end meanwhile
