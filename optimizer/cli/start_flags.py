@@ -199,10 +199,14 @@ def read_named_price(text: str) -> "Price":
     return found
 
 
-def offers_of(arguments: argparse.Namespace) -> "tuple[list[Offer], tuple[str, ...]]":
+def offers_of(
+    arguments: argparse.Namespace, ask_price: "Callable[[str], Price] | None"
+) -> "tuple[list[Offer], tuple[str, ...]]":
     """Return what can be had, and the names in price files that the catalogue does not have.
 
-    The accelerators that are named, priced by flag or file; if none is named, all of the files.
+    Args:
+        arguments: name accelerators, priced by flag or file; if they name none, all of the files count.
+        ask_price: asks for the price of a slice that has none; None: nobody can be asked.
 
     Raises:
         SpecError: a name, a count or a price is wrong, or a price is missing.
@@ -218,14 +222,14 @@ def offers_of(arguments: argparse.Namespace) -> "tuple[list[Offer], tuple[str, .
     offers: list[Offer] = []
     for text in arguments.accelerator:
         try:
-            offers += _priced(named_accelerator(text), listed)
+            offers += _priced(named_accelerator(text), listed, ask_price)
         except UnitError as error:
             raise SpecError(f"--accelerator {text}: {error}") from None
     return offers, ()
 
 
-def _priced(named: Named, listed: "list[Offer]") -> "list[Offer]":
-    """Return the offers of an accelerator that a flag names, with its own price or those of files.
+def _priced(named: Named, listed: "list[Offer]", ask_price: "Callable[[str], Price] | None") -> "list[Offer]":
+    """Return the offers of an accelerator that a flag names, at its own price, those of files, or asked for.
 
     Raises:
         UnitError: it has no price.
@@ -235,18 +239,20 @@ def _priced(named: Named, listed: "list[Offer]") -> "list[Offer]":
     from optimizer.starters.prices import Offer
     from optimizer.units import UnitError
 
-    if named.price is not None:
-        return [Offer(named.accelerator, named.cards, named.price, "", named.count)]
     known = [
         offer
         for offer in listed
         if offer.accelerator == named.accelerator and named.cards in {1, offer.cards}
     ]
-    if not known:
-        raise UnitError(
-            f"no price; write {named.name}:{named.count or 8}:2.50USD/h, or give a file with --prices"
-        )
-    return known if named.count is None else [replace(offer, count=named.count) for offer in known]
+    price = named.price
+    if price is None and known:
+        return known if named.count is None else [replace(offer, count=named.count) for offer in known]
+    if price is None:
+        if ask_price is None:
+            example = f"{named.name}:{named.count or 8}:2.50USD/h"
+            raise UnitError(f"no price; write {example}, or give a file with --prices")
+        price = ask_price(named.name)
+    return [Offer(named.accelerator, named.cards, price, "", named.count)]
 
 
 def _price_lists(arguments: argparse.Namespace) -> "list[PriceList]":

@@ -47,14 +47,7 @@ def ask_offers(asker: Asker, template: "Template") -> "list[Offer]":
     from optimizer.starters.prices import Offer
 
     counts: dict[str, int | None] = {}
-    prices: list[Price] = []
-
-    def price(text: str) -> None:
-        amount = read_named_price(text)
-        if prices and amount.currency != prices[0].currency:
-            raise ValueError(f"the first price is in {prices[0].currency}; give all in one currency")
-
-    offers = []
+    offers: list[Offer] = []
     for text in asker.several("Which accelerator?", list(load_catalogue().accelerators), named_accelerator):
         found = named_accelerator(text)
         count = counts.get(found.accelerator) if found.count is None else found.count
@@ -63,10 +56,20 @@ def ask_offers(asker: Asker, template: "Template") -> "list[Offer]":
         counts[found.accelerator] = count
         amount = found.price
         if amount is None:
-            amount = read_named_price(asker.text(f"What does one {found.name} cost? (2.50 USD/h)", price))
-        prices.append(amount)
+            amount = ask_price(asker, found.name, offers[0].price if offers else None)
         offers.append(Offer(found.accelerator, found.cards, amount, "", count))
     return offers
+
+
+def ask_price(asker: Asker, name: str, first: "Price | None" = None) -> "Price":
+    """Ask what a slice costs, in the currency of the first price."""
+
+    def check(text: str) -> None:
+        amount = read_named_price(text)
+        if first is not None and amount.currency != first.currency:
+            raise ValueError(f"the first price is in {first.currency}; give all in one currency")
+
+    return read_named_price(asker.text(f"What does one {name} cost? (2.50 USD/h)", check))
 
 
 def _count(text: str) -> int:

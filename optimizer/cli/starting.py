@@ -16,7 +16,7 @@ from optimizer.cli.start_flags import (
     offers_of,
     targets_of,
 )
-from optimizer.cli.start_questions import ask_demands, ask_models, ask_offers, ask_template
+from optimizer.cli.start_questions import ask_demands, ask_models, ask_offers, ask_price, ask_template
 
 if TYPE_CHECKING:
     from optimizer.starters.facts import Demand, Start
@@ -100,8 +100,8 @@ def _start(arguments: argparse.Namespace) -> "tuple[Start, tuple[str, ...]]":
     from optimizer.errors import SpecError
     from optimizer.starters.facts import Start, check_template
 
-    offers, unknown = offers_of(arguments)
     can_ask = sys.stdin.isatty()
+    offers, unknown = offers_of(arguments, (lambda name: ask_price(Asker(), name)) if can_ask else None)
     demands = demands_of(arguments, can_ask=can_ask)
     models = list(dict.fromkeys(map(model_given, arguments.model or ())))
     lacking = [

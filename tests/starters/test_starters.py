@@ -382,6 +382,14 @@ def test_questions_take_the_names_that_flags_take(monkeypatch: pytest.MonkeyPatc
     assert dict(system.capacity) == {"H100": 16, "L40S": 8}
 
 
+def test_a_price_that_no_flag_gives_is_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    path = tmp_path / "system.yaml"
+    flags = [*FLAGS[:2], "--accelerator", "H100:8", *FLAGS[4:]]
+    assert asked(path, flags, "3.50 USD/h") == 0
+    assert load_system(path).accelerators["2xH100"].cost_cents_per_h == 700
+
+
 def test_only_templates_that_suit_the_facts_are_offered(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
