@@ -10,8 +10,7 @@ from typing import Any
 
 from optimizer.profiles.catalogue import slice_of
 from optimizer.spec.files import Part, section_items
-from optimizer.spec.messages import did_you_mean
-from optimizer.spec.names import Entry, Index, Problem
+from optimizer.spec.names import Entry, Index, Names, Problem
 from optimizer.spec.positions import Location
 from optimizer.spec.schema import ModelTarget
 from optimizer.spec.system import System
@@ -52,11 +51,12 @@ def _same(name: object, step: object) -> bool:
 
 def slips(system: System, index: Index, written: Written) -> Iterator[Problem]:
     """Yield likely slips that can be told without sizing."""
+    models = Names("the target has no effect: model", {name for name, _ in system.profiles}, incomplete=False)
     for entry in index.classes.values():
         for i, target in enumerate(entry.item.model_targets):
             at = (*entry.at, "modelTargets", i)
             yield from _target_slips(entry.part, at, target, written)
-            yield from _unknown_target(entry.part, at, target, {model for model, _ in system.profiles})
+            yield from models.missing(entry.part, (*at, "model"), target.model)
     yield from _unused(system, index)
     yield from _uncounted(index)
     yield from _alike(index)
@@ -88,12 +88,6 @@ def _target_slips(part: Part, at: Location, target: ModelTarget, written: Writte
             yield Problem(part, (*at, key), text)
 
 
-def _unknown_target(part: Part, at: Location, target: ModelTarget, models: set[str]) -> Iterator[Problem]:
-    if target.model not in models:
-        text = f"model {target.model!r} does not exist, so the target has no effect"
-        yield Problem(part, (*at, "model"), text + did_you_mean(target.model, models))
-
-
 def _unused(system: System, index: Index) -> Iterator[Problem]:
     """Yield models and accelerators without use, and classes without targets."""
     models, seen = {item.model for item in system.servers.values()}, set[str]()
@@ -118,10 +112,9 @@ def _unused(system: System, index: Index) -> Iterator[Problem]:
 
 def _uncounted(index: Index) -> Iterator[Problem]:
     types = {entry.item.type for entry in index.accelerators.values()}
+    known = Names("nothing can run on these cards: accelerator type", types, incomplete=not types)
     for kind, entry in index.capacity.items():
-        if types and kind not in types:
-            text = f"there is no accelerator of type {kind!r}{did_you_mean(kind, types)}"
-            yield Problem(entry.part, (*entry.at, "type"), text)
+        yield from known.missing(entry.part, (*entry.at, "type"), kind)
 
 
 def _alike(index: Index) -> Iterator[Problem]:
@@ -161,12 +154,11 @@ def _cards(count: int) -> str:
 
 def _server_slips(system: System, index: Index) -> Iterator[Problem]:
     rated = {name for name, entry in index.servers.items() if _is_rated(entry)}
+    known = Names("the server cannot stay on it: accelerator", system.accelerators, incomplete=False)
     for name, entry in index.servers.items():
-        current, server = entry.item.current, entry.item
-        if current.accelerator and current.accelerator not in system.accelerators:
-            hint = did_you_mean(current.accelerator, system.accelerators)
-            text = f"{current.accelerator!r} is not in the system, so the server cannot stay on it{hint}"
-            yield Problem(entry.part, (*entry.at, "currentAlloc", "accelerator"), text)
+        server, running = entry.item, entry.item.current.accelerator
+        if running:
+            yield from known.missing(entry.part, (*entry.at, "currentAlloc", "accelerator"), running)
         target = system.targets.get((server.service_class, server.model))
         if rated and name not in rated and not (target and target.tps):
             text = "no arrivalRate is given, so the server counts as idle beside others that have one"

@@ -215,8 +215,8 @@ SAID = [
         "the target; did you mean 95?"
     ),
     (
-        "15:10: serviceClasses[0].modelTargets[1].model: model 'mm' does not exist, so the target has no "
-        "effect; did you mean 'm'?"
+        "15:10: serviceClasses[0].modelTargets[1].model: the target has no effect: model 'mm' "
+        "does not exist; did you mean 'm'?"
     ),
     "16:22: serviceClasses[0].modelTargets[2].slo-ttft: 0.5 is in milliseconds; write 0.5s for seconds",
     (
@@ -226,13 +226,13 @@ SAID = [
     "17:5: serviceClasses[1]: the class 'silver' is empty",
     "18:6: serviceClasses[2].name: 'Gold' and 'gold' are two different service classes",
     "18:57: serviceClasses[2].modelTargets[0].maxLoss: 100% of requests may be lost; it is a share",
-    "20:53: servers[0].currentAlloc.accelerator: 'B' is not in the system",
+    "20:53: servers[0].currentAlloc.accelerator: the server cannot stay on it: accelerator 'B' does",
     (
         "20:76: servers[0].currentAlloc.load.arrivalRate: 8 requests/min take at most 1.5% of one replica; "
         "write 8/s if the rate is per second, or 8/min"
     ),
     "21:5: servers[1]: no arrivalRate is given, so the server counts as idle",
-    "24:6: count[1].type: there is no accelerator of type 'A10'",
+    "24:6: count[1].type: nothing can run on these cards: accelerator type 'A10' does not exist",
 ]
 
 
