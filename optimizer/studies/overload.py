@@ -73,6 +73,7 @@ def find_overload(system: System, plan: Plan) -> Overload | None:
     if not is_overloaded(plan):
         return None
     limit_s = min(LIMIT_S, system.options.time_limit_s)
+    system = system.with_rate_factors(plan.factor_of_pair)  # of a plan that was repaired
     return overload_of(find_candidates(system), plan, Deadline.after(limit_s))
 
 

@@ -73,10 +73,15 @@ def test_a_notebook_shows_the_currency_estimates_and_latencies() -> None:
     assert [row.count("color:") for row in html.split("<tr")[2:]] == [0, 1]
 
 
-def test_a_notebook_shows_batch_servers_by_their_latency(specs: object) -> None:
-    found = solve(load_system(f"{specs}/queue-servers"))
-    html = found._repr_html_()
+def test_a_notebook_shows_batch_servers_by_their_latency(plan: Plan) -> None:
+    """A pool with a window answers requests together; what it shows as TTFT is the latency of these."""
+    pools = {
+        name: tuple(pool.model_copy(update={"batch_window_ms": 5.0}) for pool in mine)
+        for name, mine in plan.allocations.items()
+    }
+    html = plan.model_copy(update={"allocations": pools})._repr_html_()
     assert "<th>mean latency [ms]</th>" in html
+    assert f'<td style="text-align:right">{plan.allocations["t"][0].ttft_ms:,.0f}</td>' in html
     assert "ITL [ms]" not in html
 
 

@@ -88,6 +88,20 @@ def test_options_that_are_set_are_not_tried_again() -> None:
     ]
 
 
+def test_a_repaired_plan_is_compared_with_plans_of_the_same_rates() -> None:
+    """Replicas that keep their targets at half of their rate serve half as much of chat."""
+    system = load_system(fleet())
+    halved = system.with_rate_factors({("chat", "4xH100"): 0.5})
+    found = find_overload(system, solve(halved))
+    assert found is not None
+    policy = {"saturation_policy": "PriorityExhaustive"}
+    (item,) = (item for item in found.options if item.changes == policy)
+    assert item.service == service_by_priority(solve(halved.with_options(**policy)), system)
+    whole = find_overload(system, solve(system))
+    assert whole is not None
+    assert shares(item.service)[1] < 0.6 * shares(whole.options[0].service)[1]
+
+
 def test_the_same_fleet_gets_the_same_answer() -> None:
     assert overload_found(fleet()) == overload_found(fleet())
 
