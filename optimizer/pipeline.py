@@ -9,12 +9,12 @@ from pathlib import Path
 from optimizer.candidates import Candidates, SizingMemo, find_candidates
 from optimizer.errors import SolverError
 from optimizer.plan import Plan, make_plan, verify
+from optimizer.solvers.compact import SessionFactory
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.exact import solve_exactly
 from optimizer.solvers.greedy import solve_greedy
-from optimizer.solvers.known import Known
-from optimizer.solvers.milp import SessionFactory
 from optimizer.solvers.problem import Problem, Solution, build_problem
+from optimizer.solvers.related import RelatedSolution
 from optimizer.solvers.separable import solve_separable, solve_separable_mixed
 from optimizer.solvers.staged import solve_in_stages
 from optimizer.spec.system import System
@@ -169,7 +169,7 @@ def choose(
     problem: Problem,
     backend: str = "highs",
     deadline: Deadline | None = None,
-    known: Known | None = None,
+    related: RelatedSolution | None = None,
 ) -> Solution:
     """Choose among candidates with the solver that the options ask for.
 
@@ -177,7 +177,7 @@ def choose(
         problem: what to choose from.
         backend: what solves a MILP: ``highs``, or the name of a solver that PuLP knows (``CBC``).
         deadline: when the answer is due; none: the time limit of the options after now.
-        known: the answer to a problem that differs in one thing, if there is one.
+        related: the answer to a problem that differs in one thing, if there is one.
 
     Raises:
         SpecError: the backend is not known or not installed.
@@ -196,8 +196,8 @@ def choose(
 
     def solved(stage: Problem, due: Deadline) -> Solution:
         # Stages are problems of their own; without a policy there is one, the problem itself.
-        of_stage = known if stage is problem else None
-        return solve_exactly(stage, session, due, with_patterns=with_patterns, known=of_stage)
+        of_stage = related if stage is problem else None
+        return solve_exactly(stage, session, due, with_patterns=with_patterns, related=of_stage)
 
     return solve_in_stages(problem, solved, deadline)
 

@@ -14,9 +14,9 @@ from optimizer.candidates import Candidates, find_candidates
 from optimizer.documents import Document
 from optimizer.plan.document import Plan
 from optimizer.quantities import precise, quantity
+from optimizer.solvers.branch_and_price.duals import DualBounds, DualMultipliers
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.levels import VALUE
-from optimizer.solvers.patterns.proofs import Multipliers, Provable
 from optimizer.solvers.problem import build_problem
 from optimizer.spec.files import json_value, read_text
 from optimizer.spec.messages import validated
@@ -69,14 +69,12 @@ def prove(plan: Plan, candidates: Candidates, deadline: Deadline) -> Proof:
     Raises:
         SolverError: the solver failed.
     """
-    from optimizer.solvers.patterns.multipliers import multipliers_of
-
     names = candidates.arrays.type_names
     proofs = []
     wanted = provable_levels(plan, candidates)
     reached = {level.name: level.value if level.name in wanted else -np.inf for level in plan.levels}
     provable = _provable(plan, candidates)
-    for level, multipliers, bound in multipliers_of(provable, reached, len(names), deadline):
+    for level, multipliers, bound in provable.multipliers(reached, len(names), deadline):
         if level.name in wanted:
             units = dict(zip(names, multipliers.units.tolist(), strict=True))
             priced = {name: price for name, price in units.items() if price}
@@ -161,15 +159,15 @@ def _misnamed(plan: Plan, candidates: Candidates, proof: Proof) -> Iterator[str]
                 yield f"{item.name}: levels.{name}: a price must be at least 0, not {precise(price)}"
 
 
-def _multipliers(item: LevelProof, candidates: Candidates) -> Multipliers:
+def _multipliers(item: LevelProof, candidates: Candidates) -> DualMultipliers:
     units = np.array([item.units.get(name, 0.0) for name in candidates.arrays.type_names])
-    return Multipliers(item.name, units, item.levels)
+    return DualMultipliers(item.name, units, item.levels)
 
 
-def _provable(plan: Plan, candidates: Candidates) -> Provable:
+def _provable(plan: Plan, candidates: Candidates) -> DualBounds:
     unserved = {item.server for item in plan.unserved}
     names = candidates.arrays.server_names
     served = {name for name in names if plan.allocations.get(name)} - unserved
     left_out = np.array([name not in served for name in names], dtype=np.bool_)
     value = next(level.value for level in plan.levels if level.name == VALUE)
-    return Provable(build_problem(candidates), left_out, value)
+    return DualBounds(build_problem(candidates), left_out, value)

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pulp
 
-from optimizer.arrays import FloatArray, IntArray
+from optimizer.arrays import FloatArray
 from optimizer.errors import SolverError, SpecError
 from optimizer.quantities import counted
 from optimizer.solvers.formulation import Formulation, formulate, served_in_full
-from optimizer.solvers.model import MilpModel, Outcome, RunResult
+from optimizer.solvers.model import MilpModel, Outcome, RunResult, Session
 from optimizer.solvers.problem import Problem, Solution
 from optimizer.spec.writing import write_text
 
@@ -29,21 +29,12 @@ _OUTCOMES = {
 }
 
 
-class PulpSession:
+class PulpSession(Session):
     """A model that is built anew in PuLP for every run."""
 
     def __init__(self, model: MilpModel, solver: str) -> None:
-        self._model, self._solver = model, solver_name(solver)
-
-    def add_limit(self, coefficients: FloatArray, upper: float) -> None:
-        """Require coefficients·x ≤ upper from now on."""
-        self._model = with_limit(self._model, coefficients, upper)
-
-    def set_upper(self, variables: IntArray, upper: float) -> None:
-        """Change the upper bounds of some variables."""
-        bounds = self._model.upper.copy()
-        bounds[variables] = upper
-        self._model = replace(self._model, upper=bounds)
+        super().__init__(model)
+        self._solver = solver_name(solver)
 
     def minimise(
         self,
@@ -60,7 +51,7 @@ class PulpSession:
         if time_limit_s <= 0:
             return RunResult(Outcome.time_limit, None, -np.inf, 0.0)
         names = [f"v_{i}" for i in range(len(objective))]
-        problem, variables = _pulp_problem(self._model, objective, names)
+        problem, variables = _pulp_problem(self.model, objective, names)
         with _without_deprecations():
             solver = pulp.getSolver(self._solver, msg=False, gapRel=gap, timeLimit=max(time_limit_s, 0.1))
             begin = time.perf_counter()
@@ -95,19 +86,6 @@ def solver_name(name: str) -> str:
         if not pulp.getSolver(full, msg=False).available():
             raise SpecError(f"backend: {name} is not installed here; install it, or use highs or CBC")
     return full
-
-
-def with_limit(model: MilpModel, coefficients: FloatArray, upper: float) -> MilpModel:
-    """Return a model with one more row, coefficients·x ≤ upper."""
-    used = np.flatnonzero(coefficients)
-    return replace(
-        model,
-        row_start=np.append(model.row_start, model.row_start[-1] + len(used)),
-        row_index=np.concatenate([model.row_index, used]),
-        row_value=np.concatenate([model.row_value, coefficients[used]]),
-        row_lower=np.append(model.row_lower, -np.inf),
-        row_upper=np.append(model.row_upper, upper),
-    )
 
 
 @contextmanager
@@ -195,7 +173,7 @@ def _value_level(
         pinned = formulation.on_servers(level.weight)
         if pinned.any():
             reached = float(level.weight[formulation.servers][left[formulation.servers]].sum())
-            model = with_limit(model, pinned, reached + 0.5)
+            model = model.with_limit(pinned, reached + 0.5)
     outside = ~np.isin(np.arange(len(problem.priority)), formulation.servers)
     offset = formulation.value_offset + float(problem.none_value[outside].sum())
     if not offset:

@@ -6,10 +6,25 @@ Equation numbers refer to ``docs/math.md``.
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
+from optimizer.solvers.levels import CHANGES, VALUE
 from optimizer.solvers.problem import Problem
 
 ROUNDING = 1e-8
 """Relative shortfall that keeps a bound below what tolerances let an answer reach."""
+
+
+def trivial_bounds(problem: Problem) -> dict[str, float]:
+    """Return the bounds of all levels that hold for any answer, those of service in steps."""
+    every = np.arange(len(problem.table))
+    bounds = dict.fromkeys((level.name for level in problem.service), 0.0)
+    return bounds | {VALUE: least_value(problem, every, all_served=False), CHANGES: 0.0}
+
+
+def least_value(problem: Problem, rows: IntArray, *, all_served: bool) -> float:
+    """Return the least value of any answer in some candidates [cents/h], as in `least_values`."""
+    has_candidate = np.isin(np.arange(len(problem.priority)), problem.table.server[rows])
+    least = least_values(problem, rows, all_served=all_served)
+    return float(least.sum() + problem.none_value[~has_candidate].sum())
 
 
 def least_values(problem: Problem, rows: IntArray, *, all_served: bool) -> FloatArray:
@@ -32,13 +47,6 @@ def least_values(problem: Problem, rows: IntArray, *, all_served: bool) -> Float
     least = served if all_served else np.minimum(served, problem.none_value)
     has_candidate = np.isin(np.arange(len(problem.priority)), server)
     return np.where(has_candidate, least, 0.0)
-
-
-def least_value(problem: Problem) -> float:
-    """Return the least that the value of any answer can be [cents/h]."""
-    has_candidate = np.isin(np.arange(len(problem.priority)), problem.table.server)
-    least = least_values(problem, np.arange(len(problem.table)), all_served=False)
-    return float(least.sum() + problem.none_value[~has_candidate].sum())
 
 
 def _least_mixed(problem: Problem, rows: IntArray) -> FloatArray:

@@ -1,7 +1,7 @@
-"""Which of the two exact formulations answers: patterns, replicas, or one after the other.
+"""The exact choice: which formulation answers, branch and price, the compact model or one after the other.
 
-One pattern per server is the tighter model and answers large fleets; numbers of replicas are fewer variables
-where few servers take many replicas each, and what other solvers than HiGHS get (math.md section 18).
+One pattern per server is the tighter model; numbers of replicas are fewer variables where few servers take
+many replicas each, and the only model that other solvers than HiGHS get (docs/solver.md).
 """
 
 from dataclasses import replace
@@ -9,33 +9,25 @@ from functools import partial
 
 import numpy as np
 
+from optimizer.solvers.compact import SessionFactory, solve_milp
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.formulation import undominated
-from optimizer.solvers.joining import joined, not_worse_than
-from optimizer.solvers.known import Known
-from optimizer.solvers.milp import SessionFactory, solve_milp
+from optimizer.solvers.formulation import nondominated_candidates
+from optimizer.solvers.merging import merge, not_worse_than
 from optimizer.solvers.problem import Problem, Solution, Status
+from optimizer.solvers.related import RelatedSolution
 
 PATTERNS_FROM_COLUMNS = 5_000
-"""Plans of one accelerator per server may be patterns from this many columns on; below, columns do."""
-PATTERNS_ALONE_FROM_COLUMNS = 50_000
-"""From so many on they are; between the two, the columns themselves come first..."""
-COLUMNS_SHARE = 0.4
-"""... with this part of the time left: they prove sooner what is not very scarce."""
-REPLICAS_TO_SERVERS = 200
-"""Mixed plans of up to this many servers go on with numbers of replicas where patterns prove too little."""
+"""Columns of a plan of one accelerator per server from which on it is solved by branch and price."""
+COMPACT_FIRST_SHARE = 0.4
+"""Part of the time left that the compact model of such a plan gets before: it proves sooner what is easy."""
+COMPACT_TO_SERVERS = 200
+"""Servers up to which a mixed plan goes on with the compact model if branch and price proves too little."""
+PATTERNS_SHARE = 0.8
+"""Part of the time left in which branch and price has to prove the service of such a plan."""
 SINGLE_SHARE = 0.2
-"""Part of the time left for the plan of one accelerator per server, where the mixed one is not proved."""
+"""Part of the time left for the plan of one accelerator per server if the mixed one is not proved."""
 LEAST_SINGLE_S = 0.5
 """Time that it gets at least, or as much as there was in all if that is less [s]."""
-PATTERNS_SHARE = 0.6
-"""Part of the time left in which patterns have to prove the service, or numbers of replicas come next."""
-KNOWN_SHARE = 0.8
-"""The same where the answer to a problem that differs in one thing is known, which patterns make use of."""
-REPLICAS_SHARE = 0.5
-"""Part of the time left that numbers of replicas get then, before patterns get the rest..."""
-MANY_SHARE = 0.8
-"""... and where patterns were too many to know; a question leaves patterns nothing then."""
 
 
 def solve_exactly(
@@ -44,7 +36,7 @@ def solve_exactly(
     deadline: Deadline,
     *,
     with_patterns: bool,
-    known: Known | None = None,
+    related: RelatedSolution | None = None,
 ) -> Solution:
     """Choose candidates within the capacities, level by level; never worse than what runs, or than greedy.
 
@@ -52,72 +44,56 @@ def solve_exactly(
         problem: what to choose from, with capacities.
         session: loads a model into a solver.
         deadline: when all levels are due.
-        with_patterns: whether the solver takes patterns, as HiGHS does.
-        known: the answer to a problem that differs in one thing, if there is one.
+        with_patterns: whether the solver takes columns, as HiGHS does.
+        related: the solution of a problem that differs in one thing, if there is one.
 
     Raises:
         SolverError: the solver failed, or what it returned breaks a limit.
     """
     if problem.options.heterogeneous and with_patterns:
-        return _solve_mixed(problem, session, deadline, known)
-    columns = len(undominated(problem))
-    if not with_patterns or columns < PATTERNS_FROM_COLUMNS:
+        return _solve_mixed(problem, deadline, related)
+    if not with_patterns or len(nondominated_candidates(problem)) < PATTERNS_FROM_COLUMNS:
         return solve_milp(problem, session, deadline)
-    from optimizer.solvers.patterns.solve import solve_patterns
+    from optimizer.solvers.branch_and_price.solve import solve_patterns
 
-    if columns > PATTERNS_ALONE_FROM_COLUMNS or known is not None:
-        return solve_patterns(problem, deadline, known)
-    found = solve_milp(problem, session, deadline.share(COLUMNS_SHARE), to_prove=True)
+    if related is not None:
+        return solve_patterns(problem, deadline, related)
+    found = solve_milp(problem, session, deadline.share(COMPACT_FIRST_SHARE), to_prove=True)
     if found.status is Status.optimal:
         return found
-    return joined(problem, found, solve_patterns(problem, deadline, start=found.replicas))
+    return merge(problem, solve_patterns(problem, deadline, start=found.replicas), found)
 
 
-def _solve_mixed(
-    problem: Problem, session: SessionFactory, deadline: Deadline, known: Known | None
-) -> Solution:
+def _solve_mixed(problem: Problem, deadline: Deadline, related: RelatedSolution | None) -> Solution:
     """Choose mixtures; what is not proved gives way to one accelerator per server if that is better.
 
-    That plan always gets some time, after the deadline where there is none before. An answer that begins from
-    a plan of the same kind needs no other.
+    That plan always gets some time, after the deadline if there is none before. A solution that begins from a
+    related one of the same kind needs no other.
     """
+    from optimizer.solvers.highs import HighsSession
+
     limit_s = deadline.left_s
-    if known is not None:
-        return _by_either(problem, deadline, known)
+    if related is not None:
+        return _by_either(problem, deadline, related)
     found = _by_either(problem, deadline.share(1 - SINGLE_SHARE), None)
     if found.status is Status.optimal:
         return found
     options = problem.options.model_copy(update={"heterogeneous": False})
     due = Deadline.after(max(deadline.left_s, min(limit_s, LEAST_SINGLE_S)))
-    single = solve_exactly(replace(problem, options=options), session, due, with_patterns=True)
+    single = solve_exactly(replace(problem, options=options), HighsSession, due, with_patterns=True)
     return not_worse_than(problem, single.replicas, found)
 
 
-def _by_either(problem: Problem, deadline: Deadline, known: Known | None) -> Solution:
-    """Choose mixtures by patterns and, for few servers, by numbers of replicas where these prove nothing."""
+def _by_either(problem: Problem, deadline: Deadline, related: RelatedSolution | None) -> Solution:
+    """Choose mixtures by branch and price and, for few servers, by the compact model after it."""
+    from optimizer.solvers.branch_and_price.solve import solve_patterns
     from optimizer.solvers.highs import HighsSession
-    from optimizer.solvers.patterns.solve import solve_patterns
 
-    def by_replicas(due: Deadline) -> Solution:
-        # What runs, greedy and what is known are good answers: the proof is what is missing. Of a question,
-        # levels after one without a proof say nothing.
-        to_prove = known is not None
-        return solve_milp(problem, partial(HighsSession, lean=True), due, known=known, to_prove=to_prove)
-
-    followed = len(np.unique(problem.table.server)) <= REPLICAS_TO_SERVERS
-    if not followed:
-        return solve_patterns(problem, deadline, known)
-    serve_by = deadline.share(PATTERNS_SHARE if known is None else KNOWN_SHARE)
-    found = solve_patterns(problem, deadline, known, serve_by=serve_by)
+    if len(np.unique(problem.table.server)) > COMPACT_TO_SERVERS:
+        return solve_patterns(problem, deadline, related)
+    found = solve_patterns(problem, deadline, related, service_by=deadline.share(PATTERNS_SHARE))
     if found.status is Status.optimal or deadline.passed:
         return found
-    second = REPLICAS_SHARE
-    if not serve_by.passed:
-        # Patterns that end before their time are too many to know, which they are a second time as well.
-        second = MANY_SHARE if known is None else 1.0
-    # Not begun from what patterns found in their time: equal answers would depend on the machine.
-    best = joined(problem, found, by_replicas(deadline.share(second)))
-    best = replace(best, by_replicas=best.status is Status.optimal)
-    if best.status is Status.optimal or deadline.passed:
-        return best
-    return replace(joined(problem, solve_patterns(problem, deadline, known), best), by_replicas=False)
+    # Not begun from what was found in that time: equal answers would depend on the machine.
+    lean, to_prove = partial(HighsSession, lean=True), related is not None
+    return merge(problem, solve_milp(problem, lean, deadline, related=related, to_prove=to_prove), found)

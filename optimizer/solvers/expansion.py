@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
+from optimizer.solvers.compact import SessionFactory
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
 from optimizer.solvers.formulation import Formulation, formulate
 from optimizer.solvers.levels import value_slack
-from optimizer.solvers.milp import WHOLE_TOLERANCE, SessionFactory
 from optimizer.solvers.model import MilpModel, Outcome, RelaxingSession, RunResult, Session
+from optimizer.solvers.objectives import INTEGER_SLACK
 from optimizer.solvers.problem import Problem, gap_target, units_used
 
 AMPLE_UNITS = 2.0**52
@@ -47,15 +48,7 @@ def cheapest_expansion(
         OutOfTimeError: the deadline passed before any were found.
         SolverError: the solver failed.
     """
-    if not problem.to_serve.any():
-        return _nothing(problem)
-    run = _Run(problem, session, deadline)
-    value = run.minimise(run.value)
-    if value.x is None:
-        return None
-    reached = float(run.value @ value.x)
-    run.session.add_limit(run.value, reached + value_slack(reached))
-    return run.expansion(value, run.minimise(run.units, value.x))
+    return _minimise_in_order(problem, session, deadline, units_first=False)
 
 
 def smallest_expansion(
@@ -70,16 +63,7 @@ def smallest_expansion(
         OutOfTimeError: the deadline passed before any were found.
         SolverError: the solver failed.
     """
-    if not problem.to_serve.any():
-        return _nothing(problem)
-    run = _Run(problem, session, deadline)
-    if kind is not None:
-        run.only(kind)
-    units = run.minimise(run.units)
-    if units.x is None:
-        return None
-    run.session.add_limit(run.units, float(np.round(run.units @ units.x)) + WHOLE_TOLERANCE)
-    return run.expansion(units, run.minimise(run.value, units.x))
+    return _minimise_in_order(problem, session, deadline, units_first=True, kind=kind)
 
 
 def fits(problem: Problem, session: SessionFactory, deadline: Deadline | None = None) -> bool:
@@ -138,10 +122,6 @@ def unit_prices(
 # --- the model in which units may be added ---------------------------------------------------------------
 
 
-def _nothing(problem: Problem) -> Expansion:
-    return Expansion(np.zeros(len(_capacity(problem)), np.int64), proved=True)
-
-
 def _capacity(problem: Problem) -> FloatArray:
     if problem.capacity is None:
         raise ValueError("units can be added to a problem with capacities only")
@@ -178,36 +158,39 @@ def _padded(objective: FloatArray, model: MilpModel) -> FloatArray:
     return np.concatenate([objective, np.zeros(len(model.lower) - len(objective))])
 
 
-class _Run:
-    """One lexicographic solve of two levels with every server served."""
+def _minimise_in_order(
+    problem: Problem,
+    session: SessionFactory,
+    deadline: Deadline | None,
+    *,
+    units_first: bool,
+    kind: int | None = None,
+) -> Expansion | None:
+    """Minimise value and units added, or units and then the value, with every server served.
 
-    def __init__(self, problem: Problem, session: SessionFactory, deadline: Deadline | None) -> None:
-        self.problem = problem
-        self.formulation, model = _expandable(problem)
-        self.session = session(model)
-        self.session.set_upper(self.formulation.unserved, 0.0)
-        self.value = _padded(self.formulation.value, model)
-        self.added = np.arange(len(self.formulation.value), len(model.lower))
-        self.units = np.zeros(len(model.lower))
-        self.units[self.added] = 1.0
-        self.deadline = deadline or Deadline.after(problem.options.time_limit_s)
-
-    def only(self, kind: int) -> None:
-        """Let units of one type be added, and of no other."""
-        self.session.set_upper(self.added[self.formulation.capacity.kind != kind], 0.0)
-
-    def minimise(self, objective: FloatArray, start: FloatArray | None = None) -> RunResult:
-        """Minimise one of two levels; the first, without a start, may use half of the time."""
-        left_s = self.deadline.left_s
-        gap = gap_target(self.problem.options, len(self.formulation.columns))
-        return _in_time(self.session, objective, start, gap, left_s if start is not None else left_s / 2)
-
-    def expansion(self, first: RunResult, second: RunResult) -> Expansion | None:
-        """Count the units of the later answer again, in integers."""
-        x = first.x if second.x is None else second.x
-        if x is None:
-            return None
-        capacity = _capacity(self.problem)
-        replicas = self.formulation.replicas(x, len(self.problem.table))
-        added = np.maximum(units_used(self.problem, replicas, len(capacity)) - capacity, 0).astype(np.int64)
-        return Expansion(added, proved=first.outcome is second.outcome is Outcome.optimal)
+    The first level, which has no start, may use half of the time. Units of one type alone may be added.
+    """
+    capacity = _capacity(problem)
+    if not problem.to_serve.any():
+        return Expansion(np.zeros(len(capacity), np.int64), proved=True)
+    formulation, model = _expandable(problem)
+    loaded, deadline = session(model), deadline or Deadline.after(problem.options.time_limit_s)
+    loaded.set_upper(formulation.unserved, 0.0)
+    added = np.arange(len(formulation.value), len(model.lower))
+    if kind is not None:
+        loaded.set_upper(added[formulation.capacity.kind != kind], 0.0)
+    value, units = _padded(formulation.value, model), np.zeros(len(model.lower))
+    units[added] = 1.0
+    gap = gap_target(problem.options, len(formulation.columns))
+    objectives = (units, value) if units_first else (value, units)
+    first = _in_time(loaded, objectives[0], None, gap, deadline.left_s / 2)
+    if first.x is None:
+        return None
+    reached = float(objectives[0] @ first.x)
+    most = np.round(reached) + INTEGER_SLACK if units_first else reached + value_slack(reached)
+    loaded.add_limit(objectives[0], float(most))
+    second = _in_time(loaded, objectives[1], first.x, gap, deadline.left_s)
+    # Units are counted again in integers.
+    replicas = formulation.replicas(first.x if second.x is None else second.x, len(problem.table))
+    more = np.maximum(units_used(problem, replicas, len(capacity)) - capacity, 0).astype(np.int64)
+    return Expansion(more, proved=first.outcome is second.outcome is Outcome.optimal)

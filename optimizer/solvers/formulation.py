@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray, pairs_of_equal
+from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.solvers.dominance import nondominated
 from optimizer.solvers.levels import served, unchanged
 from optimizer.solvers.model import MilpModel
 from optimizer.solvers.problem import Problem
@@ -150,7 +151,7 @@ def _add_capacity(rows: _Rows, problem: Problem, columns: IntArray, units: IntAr
 def _single(problem: Problem) -> Formulation:
     """Write the choice of at most one column per server (eq. 36-38)."""
     table = problem.table
-    columns = undominated(problem)
+    columns = nondominated_candidates(problem)
     if problem.capacity is not None:
         columns = columns[table.units[columns] <= problem.capacity[table.kind[columns]]]
     servers, row = np.unique(table.server[columns], return_inverse=True)
@@ -177,30 +178,24 @@ def _single(problem: Problem) -> Formulation:
     )
 
 
-def undominated(problem: Problem) -> IntArray:
-    """Return the columns that no other of the same server and type makes superfluous, in their order.
+def nondominated_candidates(problem: Problem) -> IntArray:
+    """Return the columns that no other of the same server and type dominates, in their order (section 12).
 
-    A column is superfluous if another is no worse in value, units and changes; on equal terms the smaller
-    batch stays, then the first in order.
+    A column dominates another if it is no worse in value, units and changes; of equal ones the smaller batch
+    stays, then the first in order. A column that keeps the current allocation always stays, as only it has no
+    changes.
     """
     table = problem.table
-    rows = np.flatnonzero(problem.full)
-    if not len(rows):
-        return rows
-    units = table.units[rows]
-    group = table.server[rows] * (int(table.kind.max()) + 1) + table.kind[rows]
-    changed = problem.changed[rows]
-    order = np.lexsort((table.max_batch[rows], changed, units, problem.value[rows], group))
-    # In this order a column is superfluous if an earlier one of its group has no more units. Subtracting a
-    # step per group makes the running minimum start afresh at each; a column that keeps the current
-    # allocation is always kept, as only it has no changes.
-    _, rank = np.unique(group[order], return_inverse=True)
-    _, size = np.unique(units[order], return_inverse=True)
-    stepped = size - rank * (len(rows) + 1)
-    least_before = np.concatenate([[len(rows)], np.minimum.accumulate(stepped)[:-1]])
-    kept = (stepped < least_before) | ~changed[order]
-    undominated_rows: IntArray = rows[np.sort(order[kept])]
-    return undominated_rows
+    keys = np.stack([problem.value, table.units, problem.changed], axis=1)
+    return _nondominated(problem, np.flatnonzero(problem.full), keys)
+
+
+def _nondominated(problem: Problem, rows: IntArray, keys: FloatArray) -> IntArray:
+    """Return the rows that no other of their server and type dominates, by keys of shape (C, K)."""
+    table = problem.table
+    group = table.server * (int(table.kind.max(initial=0)) + 1) + table.kind
+    rows = rows[np.argsort(table.max_batch[rows], kind="stable")]
+    return np.sort(rows[nondominated(group[rows], keys[rows])])
 
 
 # --- mixed plans ---------------------------------------------------------------------------------------
@@ -269,32 +264,16 @@ def mixed_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
         there = problem.capacity[table.kind]
         most = np.minimum(most, there // table.units_per_replica)
         indivisible &= table.units <= there
-    pools = _undominated_replicas(problem, np.flatnonzero(divisible & (most >= 1)))
+    # Value and units of a replica, and the rate; the current accelerator's column always stays.
+    cost = table.cost_per_replica * np.where(
+        problem.on_current, 1.0, 1.0 + problem.options.transition_penalty
+    )
+    rate = np.minimum(table.max_rate_rps, problem.load_rps[table.server])
+    keys = np.stack([cost, table.units_per_replica, -rate, ~problem.on_current], axis=1)
+    pools = _nondominated(problem, np.flatnonzero(divisible & (most >= 1)), keys)
     columns = np.sort(np.concatenate([pools, np.flatnonzero(indivisible)]))
     each = np.where(divisible, 1, table.num_replicas)[columns]
     return columns, np.where(divisible, most, 1.0)[columns].astype(np.int64), each
-
-
-def _undominated_replicas(problem: Problem, rows: IntArray) -> IntArray:
-    """Return the columns, of the given, whose replicas no other column matches in every way.
-
-    The other is of the same server and type; every way is value and units per replica, and rate. The
-    current accelerator's column is always kept.
-    """
-    table, on_current = problem.table, problem.on_current
-    cost = table.cost_per_replica * np.where(on_current, 1.0, 1.0 + problem.options.transition_penalty)
-    rate = np.minimum(table.max_rate_rps, problem.load_rps[table.server])
-    units = table.units_per_replica
-    group = table.server * (int(table.kind.max(initial=0)) + 1) + table.kind
-    keys = (table.max_batch[rows], units[rows], -rate[rows], cost[rows], group[rows])
-    order = rows[np.lexsort(keys)]
-    before, after = pairs_of_equal(group[order])
-    better, worse = order[before], order[after]
-    matched = (rate[better] >= rate[worse]) & (units[better] <= units[worse]) & ~on_current[worse]
-    left_out = np.zeros(len(table), np.bool_)
-    left_out[worse[matched]] = True
-    kept: IntArray = np.sort(order[~left_out[order]])
-    return kept
 
 
 def _add_service(

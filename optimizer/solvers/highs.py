@@ -8,7 +8,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.errors import SolverError
-from optimizer.solvers.model import MilpModel, Outcome, RunResult
+from optimizer.solvers.model import MilpModel, Outcome, RelaxingSession, RunResult
 
 SEED = 0
 THREADS = 1
@@ -55,8 +55,8 @@ _OUTCOMES = {
 }
 
 
-class HighsSession:
-    """A model in HiGHS's form.
+class HighsSession(RelaxingSession):
+    """A model in HiGHS.
 
     Each run gets a HiGHS of its own with a copy of the model: of one that has run before, the clock against
     the time limit starts anew for some algorithms and goes on for others.
@@ -69,25 +69,8 @@ class HighsSession:
             model: the model.
             lean: whether HiGHS is to prove more than to find.
         """
-        self._lp, self._lean = _lp(model), lean
-        self._every = np.arange(len(model.lower), dtype=np.int32)
-        self._upper, self._integer = model.upper.copy(), model.integer
-
-    def add_limit(self, coefficients: FloatArray, upper: float) -> None:
-        """Require coefficients·x ≤ upper from now on."""
-        used = np.flatnonzero(coefficients)
-        lp, matrix = self._lp, self._lp.a_matrix_
-        lp.num_row_ += 1
-        lp.row_lower_ = np.append(lp.row_lower_, -highspy.kHighsInf)
-        lp.row_upper_ = np.append(lp.row_upper_, upper)
-        matrix.start_ = np.append(matrix.start_, matrix.start_[-1] + len(used))
-        matrix.index_ = np.append(matrix.index_, used)
-        matrix.value_ = np.append(matrix.value_, coefficients[used])
-
-    def set_upper(self, variables: IntArray, upper: float) -> None:
-        """Change the upper bounds of some variables."""
-        self._upper[variables] = upper
-        self._lp.col_upper_ = self._upper
+        super().__init__(model)
+        self._lean = lean
 
     def minimise(
         self, objective: FloatArray, start: FloatArray | None, gap: float, time_limit_s: float
@@ -101,22 +84,25 @@ class HighsSession:
         Raises:
             SolverError: HiGHS reports an error, or a status that is no answer.
         """
-        self._lp.col_cost_ = objective
-        if len(self._every) < CORE_FROM_COLUMNS:
-            return self._run(start, gap, time_limit_s)
-        relaxed, core = self._core(gap, time_limit_s / 2)
-        spent_s = relaxed.run_s
-        if relaxed.outcome is not Outcome.optimal:
-            return relaxed
-        if core is not None:
-            spent_s += core.run_s
-            if core.x is not None:
-                value = float(objective @ core.x)
-                if value - relaxed.bound <= gap * abs(value):
-                    return RunResult(Outcome.optimal, core.x, relaxed.bound, spent_s)
-                if start is None or value < float(objective @ start):
-                    start = core.x
-        full = self._run(start, gap, max(time_limit_s - spent_s, 0.0))
+        if len(objective) < CORE_FROM_COLUMNS:
+            return self.solve(objective, start, gap, time_limit_s)
+        relaxed, spent_s = self.relax(objective, time_limit_s / 2), 0.0
+        if relaxed.outcome is not Outcome.optimal or relaxed.x is None or relaxed.reduced_cost is None:
+            infeasible = relaxed.outcome is Outcome.infeasible
+            return replace(relaxed, x=None, bound=np.inf if infeasible else -np.inf)
+        used, upper = relaxed.x > 0, self.model.upper
+        distance = np.where(used | (upper == 0), np.inf, relaxed.reduced_cost)
+        used[np.argsort(distance, kind="stable")[:CORE_COLUMNS]] = True
+        self.model = replace(self.model, upper=np.where(used, upper, 0.0))
+        core = self.solve(objective, None, gap / 2, max(time_limit_s / 2 - relaxed.run_s, 0.0))
+        self.model, spent_s = replace(self.model, upper=upper), relaxed.run_s + core.run_s
+        if core.x is not None:
+            value = float(objective @ core.x)
+            if value - relaxed.bound <= gap * abs(value):
+                return RunResult(Outcome.optimal, core.x, relaxed.bound, spent_s)
+            if start is None or value < float(objective @ start):
+                start = core.x
+        full = self.solve(objective, start, gap, max(time_limit_s - spent_s, 0.0))
         return replace(full, bound=max(full.bound, relaxed.bound), run_s=full.run_s + spent_s)
 
     def relax(self, objective: FloatArray, time_limit_s: float) -> RunResult:
@@ -125,18 +111,17 @@ class HighsSession:
         Raises:
             SolverError: HiGHS reports an error, or a status that is no answer.
         """
-        self._lp.col_cost_ = objective
-        return self._run(None, 0.0, time_limit_s, relaxed=True)
+        return self.solve(objective, None, 0.0, time_limit_s, relaxed=True)
 
-    def solve_at_once(
+    def solve(
         self,
         objective: FloatArray,
         start: FloatArray | None,
         gap: float,
         time_limit_s: float,
         *,
-        simplified: bool = True,
-        cutoff: float = np.inf,
+        relaxed: bool = False,
+        presolve: bool = True,
     ) -> RunResult:
         """Minimise objective·x in one run, whatever the size of the model.
 
@@ -145,74 +130,41 @@ class HighsSession:
             start: a feasible point where one is known.
             gap: relative distance of value and bound at which to stop.
             time_limit_s: when to stop.
-            simplified: whether HiGHS may simplify the model first, in which it does not look at the clock.
-            cutoff: what a point has to be below to be of use; no bound is above it.
+            relaxed: whether integer variables are relaxed.
+            presolve: whether HiGHS may simplify the model first, in which it does not look at the clock.
 
         Raises:
             SolverError: HiGHS reports an error, or a status that is no answer.
         """
-        self._lp.col_cost_ = objective
-        return self._run(start, gap, time_limit_s, simplified=simplified, cutoff=cutoff)
-
-    def _core(self, gap: float, time_limit_s: float) -> tuple[RunResult, RunResult | None]:
-        """Solve the relaxation, then the model on its core columns."""
-        relaxed = self._run(None, gap, time_limit_s, relaxed=True)
-        if relaxed.x is None or relaxed.reduced_cost is None or relaxed.outcome is not Outcome.optimal:
-            infeasible = relaxed.outcome is Outcome.infeasible
-            return replace(relaxed, x=None, bound=np.inf if infeasible else -np.inf), None
-        used = relaxed.x > 0
-        distance = np.where(used | (self._upper == 0), np.inf, relaxed.reduced_cost)
-        core = used.copy()
-        core[np.argsort(distance, kind="stable")[:CORE_COLUMNS]] = True
-        self._lp.col_upper_ = np.where(core, self._upper, 0.0)
-        result = self._run(None, gap / 2, max(time_limit_s - relaxed.run_s, 0.0))
-        self._lp.col_upper_ = self._upper
-        return relaxed, result
-
-    def _run(
-        self,
-        start: FloatArray | None,
-        gap: float,
-        time_limit_s: float,
-        *,
-        relaxed: bool = False,
-        simplified: bool = True,
-        cutoff: float = np.inf,
-    ) -> RunResult:
+        every = np.arange(len(objective), dtype=np.int32)
         highs = _quiet_highs(solve_relaxation=relaxed, mip_rel_gap=gap, time_limit=time_limit_s)
         if self._lean and not relaxed:
-            cuts = max(int(LEAN_CUTS * len(self._every)), LEAST_CUTS)
-            _set(highs, **_LEAN_OPTIONS, mip_pool_soft_limit=cuts)
-        if not simplified:
+            _set(highs, **_LEAN_OPTIONS, mip_pool_soft_limit=max(int(LEAN_CUTS * len(every)), LEAST_CUTS))
+        if not presolve:
             _set(highs, presolve="off")
-        if cutoff < np.inf:
-            # Points above it are then worth nothing to HiGHS, and it may end without the best of them.
-            _set(highs, objective_bound=cutoff)
-        _check(highs.passModel(self._lp), "load the model")
+        _check(highs.passModel(_lp(self.model, objective)), "load the model")
         if start is not None:
-            _check(highs.setSolution(len(self._every), self._every, start), "set the start")
+            _check(highs.setSolution(len(every), every, start), "set the start")
         outcome, run_s = _outcome_of_run(highs)
-        info = highs.getInfo()
+        info, solution = highs.getInfo(), highs.getSolution()
         found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
-        solution = highs.getSolution()
         x = np.array(solution.col_value) if found else None
         if x is not None and start is not None:
-            value, reported = float(self._lp.col_cost_ @ x), info.objective_function_value
+            value, reported = float(objective @ x), info.objective_function_value
             if abs(value - reported) > SAME_VALUE * max(abs(value), 1.0):
                 # HiGHS 1.16.0 may simplify the start to a better point and yet return the start.
                 left_s = max(time_limit_s - run_s, 0.0)
-                again = self._run(None, gap, left_s, simplified=simplified, cutoff=cutoff)
+                again = self.solve(objective, None, gap, left_s, presolve=presolve)
                 return replace(again, x=start if again.x is None else again.x, run_s=run_s + again.run_s)
-        if x is not None and not relaxed:
-            x[self._integer] = np.round(x[self._integer])
-        bound = info.objective_function_value if relaxed else min(info.mip_dual_bound, cutoff)
-        if not (relaxed and found):
-            return RunResult(outcome, x, float(bound), run_s)
-        duals = np.array(solution.col_dual), np.array(solution.row_dual)
-        return RunResult(outcome, x, float(bound), run_s, *duals)
+        if relaxed:
+            duals = (np.array(solution.col_dual), np.array(solution.row_dual)) if found else (None, None)
+            return RunResult(outcome, x, float(info.objective_function_value), run_s, *duals)
+        if x is not None:
+            x[self.model.integer] = np.round(x[self.model.integer])
+        return RunResult(outcome, x, float(info.mip_dual_bound), run_s)
 
 
-class GrowingLp:
+class MasterLp:
     """A linear model over x ≥ 0 that is solved, given more columns, and solved again from where it stands.
 
     Columns have no upper bounds: rows keep them within theirs, and a bound would hide a column's price.
@@ -250,34 +202,6 @@ class GrowingLp:
             SolverError: HiGHS reports an error, or a status that is no answer.
         """
         return _minimised(self._highs, time_limit_s)
-
-
-class RangedLp:
-    """A linear model that is solved again from where it stands after the limits of rows have changed."""
-
-    def __init__(self, model: MilpModel, objective: FloatArray) -> None:
-        self._highs = _quiet_highs(solve_relaxation=True)
-        lp = _lp(model)
-        lp.col_cost_ = objective
-        _check(self._highs.passModel(lp), "load the model")
-
-    def limit(self, rows: IntArray, lower: FloatArray, upper: FloatArray) -> None:
-        """Change the limits of some rows."""
-        every = rows.astype(np.int32)
-        changed = self._highs.changeRowsBounds(len(rows), every, lower, upper)  # type: ignore[attr-defined]
-        _check(changed, "change the limits of rows")
-
-    def minimise(self, time_limit_s: float) -> RunResult:
-        """Minimise; the result has the prices of the rows, or of what is infeasible a ray of such prices.
-
-        Raises:
-            SolverError: HiGHS reports an error, or a status that is no answer.
-        """
-        result = _minimised(self._highs, time_limit_s)
-        if result.outcome is not Outcome.infeasible:
-            return result
-        _, known, ray = self._highs.getDualRay()  # type: ignore[attr-defined]
-        return replace(result, bound=np.inf, x=None, row_price=np.array(ray) if known else None)
 
 
 def _minimised(highs: highspy.Highs, time_limit_s: float) -> RunResult:
@@ -325,10 +249,10 @@ def _check(status: highspy.HighsStatus, what: str) -> None:
         raise SolverError(f"HiGHS could not {what}")
 
 
-def _lp(model: MilpModel) -> highspy.HighsLp:
+def _lp(model: MilpModel, objective: FloatArray) -> highspy.HighsLp:
     lp = highspy.HighsLp()
     lp.num_col_, lp.num_row_ = len(model.lower), len(model.row_lower)
-    lp.col_cost_ = np.zeros(len(model.lower))
+    lp.col_cost_ = objective
     lp.col_lower_, lp.col_upper_ = model.lower, model.upper
     lp.row_lower_, lp.row_upper_ = model.row_lower, model.row_upper
     lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise

@@ -1,8 +1,8 @@
 """A mixed-integer model as plain arrays, and what one run gives: the common ground of all backends."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Protocol
 
 import numpy as np
 
@@ -46,21 +46,16 @@ class MilpModel:
             row_value=np.concatenate([self.row_value, coefficient])[order],
         )
 
-    def only(self, variables: IntArray) -> "MilpModel":
-        """Return the model with some of the variables, in their order, without the others."""
-        place = np.full(len(self.lower), -1)
-        place[variables] = np.arange(len(variables))
-        index = place[self.row_index]
-        kept = index >= 0
-        before = np.concatenate([[0], np.cumsum(kept)])
+    def with_limit(self, coefficients: FloatArray, upper: float) -> "MilpModel":
+        """Return the model with one more row, coefficients·x ≤ upper."""
+        used = np.flatnonzero(coefficients)
         return replace(
             self,
-            lower=self.lower[variables],
-            upper=self.upper[variables],
-            integer=self.integer[variables],
-            row_start=before[self.row_start],
-            row_index=index[kept],
-            row_value=self.row_value[kept],
+            row_start=np.append(self.row_start, self.row_start[-1] + len(used)),
+            row_index=np.concatenate([self.row_index, used]),
+            row_value=np.concatenate([self.row_value, coefficients[used]]),
+            row_lower=np.append(self.row_lower, -np.inf),
+            row_upper=np.append(self.row_upper, upper),
         )
 
     def holds(self, x: FloatArray) -> bool:
@@ -98,15 +93,23 @@ class RunResult:
     """Of the relaxation: change of the objective per unit of a row's limit; shape (rows,)."""
 
 
-class Session(Protocol):
+class Session(ABC):
     """A model loaded into a solver, to be minimised under growing requirements."""
+
+    def __init__(self, model: MilpModel) -> None:
+        self.model = model
 
     def add_limit(self, coefficients: FloatArray, upper: float) -> None:
         """Require coefficients·x ≤ upper from now on."""
+        self.model = self.model.with_limit(coefficients, upper)
 
     def set_upper(self, variables: IntArray, upper: float) -> None:
         """Change the upper bounds of some variables."""
+        bounds = self.model.upper.copy()
+        bounds[variables] = upper
+        self.model = replace(self.model, upper=bounds)
 
+    @abstractmethod
     def minimise(
         self, objective: FloatArray, start: FloatArray | None, gap: float, time_limit_s: float
     ) -> RunResult:
@@ -117,11 +120,12 @@ class Session(Protocol):
         """
 
 
-class RelaxingSession(Session, Protocol):
+class RelaxingSession(Session):
     """A session that can also solve the model with its integer variables relaxed."""
 
+    @abstractmethod
     def relax(self, objective: FloatArray, time_limit_s: float) -> RunResult:
-        """Minimise objective·x over the relaxation, with the prices of its rows.
+        """Minimise objective·x over the relaxation, with the dual values of its rows.
 
         Raises:
             SolverError: the solver failed.

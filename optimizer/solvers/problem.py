@@ -164,8 +164,12 @@ class Problem:
 
     @cached_property
     def none_value(self) -> FloatArray:
-        """Transition value of leaving each server without an allocation [cents/h], shape (S,)."""
-        return frozen((self.options.transition_penalty - 1) * self.current_cost)
+        """Transition value of leaving each server without an allocation [cents/h], shape (S,).
+
+        A single-accelerator plan counts it as 0 where nothing runs, whatever cost was stated.
+        """
+        value = (self.options.transition_penalty - 1) * self.current_cost
+        return frozen(np.where(self.none_changed | self.options.heterogeneous, value, 0.0))
 
     @cached_property
     def service(self) -> tuple[ServiceLevel, ...]:
@@ -224,8 +228,6 @@ class Solution:
     status: Status
     solver: SolverName
     levels: tuple[Level, ...]
-    by_replicas: bool = False
-    """Whether numbers of replicas proved it, after patterns did not."""
 
     def level(self, name: str) -> Level:
         """Return the level of that name."""

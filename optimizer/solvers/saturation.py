@@ -22,7 +22,7 @@ from optimizer.solvers.problem import Problem, units_used
 
 
 @dataclass(frozen=True, slots=True)
-class Sharing:
+class LeftoverAllocation:
     """An answer with leftover units given out."""
 
     replicas: IntArray
@@ -31,7 +31,9 @@ class Sharing:
     """Whether all was given out that the policy gives; else the deadline passed first."""
 
 
-def share_leftover(problem: Problem, replicas: IntArray, deadline: Deadline | None = None) -> Sharing:
+def share_leftover(
+    problem: Problem, replicas: IntArray, deadline: Deadline | None = None
+) -> LeftoverAllocation:
     """Give out the leftover units of an answer by the options' saturation policy.
 
     ``PriorityExhaustive``: each server in turn takes what it can use. ``PriorityRoundRobin`` and
@@ -39,10 +41,10 @@ def share_leftover(problem: Problem, replicas: IntArray, deadline: Deadline | No
     its load served so far. What is not given out at the deadline, if there is one, is left.
     """
     if problem.capacity is None or problem.options.saturation_policy == "None":
-        return Sharing(replicas, finished=True)
+        return LeftoverAllocation(replicas, finished=True)
     waiting = np.flatnonzero(problem.to_serve & ~served(problem, replicas))
     if not len(waiting):
-        return Sharing(replicas, finished=True)
+        return LeftoverAllocation(replicas, finished=True)
     leftover = _Leftover(problem, replicas, deadline or Deadline(math.inf))
     waiting = waiting[np.argsort(problem.priority[waiting], kind="stable")]
     match problem.options.saturation_policy:
@@ -51,10 +53,10 @@ def share_leftover(problem: Problem, replicas: IntArray, deadline: Deadline | No
                 leftover.exhaust(server)
         case "PriorityRoundRobin":
             for priority in np.unique(problem.priority[waiting]):
-                leftover.take_turns(waiting[problem.priority[waiting] == priority].tolist())
+                leftover.allocate_round_robin(waiting[problem.priority[waiting] == priority].tolist())
         case "RoundRobin":
-            leftover.take_turns(waiting.tolist())
-    return Sharing(leftover.replicas(), leftover.finished)
+            leftover.allocate_round_robin(waiting.tolist())
+    return LeftoverAllocation(leftover.replicas(), leftover.finished)
 
 
 class _Leftover:
@@ -95,7 +97,7 @@ class _Leftover:
         while self._in_time() and (found := self._best_column(server)) is not None:
             self._give(server, *found)
 
-    def take_turns(self, members: Sequence[int]) -> None:
+    def allocate_round_robin(self, members: Sequence[int]) -> None:
         """Give one replica at a time to the server with the smallest share of its load served.
 
         When nothing fits any more, a server that would get further with what is left on another accelerator

@@ -12,8 +12,8 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, IntArray
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.joining import not_worse_than
 from optimizer.solvers.levels import CHANGES, VALUE, changes_of, value_of
+from optimizer.solvers.merging import not_worse_than
 from optimizer.solvers.problem import Level, Problem, Solution, Status, units_used
 from optimizer.solvers.saturation import share_leftover, waiting_servers
 

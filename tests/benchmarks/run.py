@@ -22,13 +22,13 @@ import numpy as np
 
 from optimizer import Explanation, System, Timings, explain, find_candidates, load_system, solve
 from optimizer.generate import generate_document, generate_system
+from optimizer.solvers.compact import solve_milp
 from optimizer.solvers.highs import HighsSession
 from optimizer.solvers.levels import VALUE, levels_of
-from optimizer.solvers.milp import solve_milp
 from optimizer.solvers.model import MilpModel, RunResult, Session
 from optimizer.solvers.problem import build_problem
 from optimizer.solvers.saturation import share_leftover
-from optimizer.solvers.seeds import best_seed
+from optimizer.solvers.warm_starts import best_initial_solution
 from optimizer.spec.writing import write_document
 from optimizer.studies.load_changes import scale_loads
 
@@ -200,7 +200,7 @@ def stopped() -> list[str]:
         planned = generate_system(300, 20, 6, 1).with_options(heterogeneous=mixed, time_limit_s=5.0)
         source = scale_loads(solve(planned).applied_to(planned), 0.97)
         problem = build_problem(find_candidates(source))
-        seed = best_seed(problem)
+        seed = best_initial_solution(problem)
         runs = levels_of(problem, seed, proved=False)[-2].value
         for limit_s in (0.05, 0.3, 1.0, 4.0):
             timings = Timings()

@@ -6,34 +6,34 @@ from typing import Any
 import numpy as np
 import pytest
 from patience import until
-from test_branching import MIXING, NO_LIMIT, best_of_patterns, last_level, root_of, weight_of
+from test_nodes import MIXING, NO_LIMIT, best_of_patterns, last_level, nothing_of, only, root_of, weight_of
 
 from optimizer import find_candidates
 from optimizer.arrays import IntArray
 from optimizer.generate import generate_system
+from optimizer.solvers.branch_and_price.cuts import with_cuts
+from optimizer.solvers.branch_and_price.generation import generate_columns
+from optimizer.solvers.branch_and_price.master import ChvatalGomoryCut, MasterProblem
+from optimizer.solvers.branch_and_price.nodes import BranchTree, reduced_cost_slack
+from optimizer.solvers.branch_and_price.pool import ColumnPool, PricingResult
+from optimizer.solvers.branch_and_price.pricing import MAX_FOUND
+from optimizer.solvers.branch_and_price.search import MAX_KNOWN, LevelSearch
+from optimizer.solvers.branch_and_price.solve import ColumnGeneration
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.levels import VALUE
-from optimizer.solvers.patterns.branching import Tree, over_of
-from optimizer.solvers.patterns.cuts import tightened
-from optimizer.solvers.patterns.narrowing import MANY, Narrowing
-from optimizer.solvers.patterns.pool import Below, Pool, reduced_costs
-from optimizer.solvers.patterns.program import Cut, Measure, Program
-from optimizer.solvers.patterns.run import Run
-from optimizer.solvers.patterns.search import MOST_FOUND
-from optimizer.solvers.patterns.steps import Step, service_steps
-from optimizer.solvers.patterns.target import Target
+from optimizer.solvers.objectives import value_objective
 from optimizer.solvers.problem import build_problem
+from optimizer.solvers.warm_starts import best_initial_solution
 
 SEEDS = (*MIXING, 0, 1, 2, 3)
 
 
-def answers(program: Program, pool: Pool, count: int) -> list[IntArray]:
+def answers(master: MasterProblem, pool: ColumnPool, count: int) -> list[IntArray]:
     """Return answers that take what fits, server by server in random order, and then nothing."""
     rng, found = np.random.default_rng(0), []
-    options = pool.options
+    options = pool.columns
     for _ in range(count):
-        left, chosen = program.parts.limit.copy(), []
-        for server in rng.permutation(program.servers):
+        left, chosen = master.candidates.limit.copy(), []
+        for server in rng.permutation(master.servers):
             mine = np.flatnonzero(options.server == server)
             fits = mine[(options.units[mine] <= left).all(axis=1) & options.served[mine]]
             none = mine[~options.served[mine]]
@@ -43,28 +43,28 @@ def answers(program: Program, pool: Pool, count: int) -> list[IntArray]:
     return found
 
 
-def cuts_of(limit: np.ndarray) -> list[Cut]:
+def cuts_of(limit: np.ndarray) -> list[ChvatalGomoryCut]:
     """Return all cuts of one row and of two."""
     rows = range(len(limit))
     some = [(k,) for k in rows] + list(combinations(rows, 2))
-    return [Cut(each, d) for each in some for d in range(2, int(limit[list(each)].sum()) + 2)]
+    return [ChvatalGomoryCut(each, d) for each in some for d in range(2, int(limit[list(each)].sum()) + 2)]
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_every_answer_keeps_every_cut_and_some_answers_all_that_it_allows(seed: int) -> None:
-    program, pool = last_level(seed)
-    limit = program.parts.limit
-    chosen = answers(program, pool, 40)
+    master, pool = last_level(seed)
+    limit = master.candidates.limit
+    chosen = answers(master, pool, 40)
     full = 0
     for cut in cuts_of(limit):
-        taken = [cut.of(pool.options.units[each]).sum() for each in chosen]
+        taken = [cut.of(pool.columns.units[each]).sum() for each in chosen]
         assert max(taken) <= cut.most(limit)
         full += max(taken) == cut.most(limit)
     assert full > 5
 
 
 def test_parts_of_patterns_can_break_a_cut() -> None:
-    cut = Cut((0,), 3)
+    cut = ChvatalGomoryCut((0,), 3)
     units = np.array([[3.0], [2.0]])
     assert cut.of(units).tolist() == [1.0, 0.0]
     assert cut.most(np.array([5.0])) == 1.0
@@ -74,174 +74,132 @@ def test_parts_of_patterns_can_break_a_cut() -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_tightened_relaxation_is_between_the_first_one_and_the_best_answer(seed: int) -> None:
-    program, pool = last_level(seed)
-    best, every = best_of_patterns(program, pool), np.arange(len(pool.options))
-    found = tightened(program, pool, every, best + 1, NO_LIMIT)
+    master, pool = last_level(seed)
+    best, every = best_of_patterns(master, pool), np.arange(len(pool.columns))
+    found = with_cuts(master, pool, every, best + 1, NO_LIMIT)
     assert found is not None
-    branch, options = found.root, found.options
-    assert root_of(program, pool).bound - 1e-6 <= branch.bound <= best + 1e-6
-    assert best_of_patterns(branch.program, pool.only(options)) == pytest.approx(best, abs=1e-6)
-    used = pool.only(options).options.take(branch.relaxed.used)
-    mean = np.bincount(used.server, branch.relaxed.part, len(program.in_play))
-    assert mean[program.servers] == pytest.approx(1.0, abs=1e-6)
+    assert found.columns is not None
+    assert root_of(master, pool).bound - 1e-6 <= found.bound <= best + 1e-6
+    assert best_of_patterns(found.master, only(pool, found.columns)) == pytest.approx(best, abs=1e-6)
+    assert np.isin(found.relaxed.used, found.columns).all()
+    used = pool.columns.take(found.relaxed.used)
+    mean = np.bincount(used.server, found.relaxed.part, len(master.active))
+    assert mean[master.servers] == pytest.approx(1.0, abs=1e-6)
 
 
 def test_cuts_raise_the_bound_of_fleets_whose_relaxations_mix_patterns() -> None:
     raised = []
     for seed in MIXING:
-        program, pool = last_level(seed)
-        root, best = root_of(program, pool), best_of_patterns(program, pool)
-        found = tightened(program, pool, np.arange(len(pool.options)), best, NO_LIMIT)
+        master, pool = last_level(seed)
+        root, best = root_of(master, pool), best_of_patterns(master, pool)
+        found = with_cuts(master, pool, np.arange(len(pool.columns)), best, NO_LIMIT)
         assert found is not None
-        raised.append((found.root.bound - root.bound) / (best - root.bound))
+        raised.append((found.bound - root.bound) / (best - root.bound))
     assert sum(part > 0.2 for part in raised) >= 4
 
 
 @pytest.mark.parametrize("seed", MIXING)
 def test_branches_of_a_tightened_level_leave_none_below_the_best_answer(seed: int) -> None:
-    program, pool = last_level(seed)
-    best = best_of_patterns(program, pool)
-    for cutoff, is_below in ((best * (1 + 1e-6) + 1e-6, True), (root_of(program, pool).bound, False)):
-        found = tightened(program, pool, np.arange(len(pool.options)), cutoff, NO_LIMIT)
+    master, pool = last_level(seed)
+    best = best_of_patterns(master, pool)
+    for cutoff, is_below in ((best * (1 + 1e-6) + 1e-6, True), (root_of(master, pool).bound, False)):
+        found = with_cuts(master, pool, np.arange(len(pool.columns)), cutoff, NO_LIMIT)
         assert found is not None
-        tree = Tree(found.root, found.pool, found.start, cutoff)
+        tree = BranchTree(found, pool, found.start(pool), cutoff)
         tree.grow(NO_LIMIT)
-        assert bool(tree.branches) is is_below
+        assert bool(tree.nodes) is is_below
         assert tree.bound <= best * (1 + 1e-6) + 1e-6
 
 
-def test_without_rounds_or_time_a_level_is_as_it_was() -> None:
-    program, pool = last_level(MIXING[0])
-    every = np.arange(len(pool.options))
-    found = tightened(program, pool, every, np.inf, NO_LIMIT, rounds=0)
-    assert found is not None
-    assert found.root.bound == pytest.approx(root_of(program, pool).bound)
-    assert not found.root.program.cuts
-    assert tightened(program, pool, every, np.inf, Deadline.after(0)) is None
+def test_without_time_there_are_no_cuts() -> None:
+    master, pool = last_level(MIXING[0])
+    assert with_cuts(master, pool, np.arange(len(pool.columns)), np.inf, Deadline.after(0)) is None
 
 
 def test_an_option_that_is_dropped_is_in_no_answer_below_the_cutoff() -> None:
     """Forced into the model, each makes the best answer no better than the cutoff."""
     dropped = 0
     for seed in MIXING[:3]:
-        program, pool = last_level(seed)
-        cutoff = best_of_patterns(program, pool) + 1
-        found = tightened(program, pool, np.arange(len(pool.options)), cutoff, NO_LIMIT)
+        master, pool = last_level(seed)
+        cutoff = best_of_patterns(master, pool) + 1
+        found = with_cuts(master, pool, np.arange(len(pool.columns)), cutoff, NO_LIMIT)
         assert found is not None
-        gone = np.setdiff1d(np.arange(len(pool.options)), found.options)
+        assert found.columns is not None
+        gone = np.setdiff1d(np.arange(len(pool.columns)), found.columns)
         dropped += len(gone)
         for option in gone[:: max(len(gone) // 5, 1)]:
-            others = pool.options.server != pool.options.server[option]
+            others = pool.columns.server != pool.columns.server[option]
             others[option] = True
-            alone = pool.only(np.flatnonzero(others))
-            assert best_of_patterns(program, alone) >= cutoff - 1e-6
-            assert len(weight_of(program, alone)) < len(pool.options)
+            alone = only(pool, np.flatnonzero(others))
+            assert best_of_patterns(master, alone) >= cutoff - 1e-6
+            assert len(weight_of(master, alone)) < len(pool.columns)
     assert dropped > 100
 
 
-def scarce_run() -> Run:
-    system = generate_system(20, 12, 12, 12, 1.6).with_options(heterogeneous=True)
-    return Run(build_problem(find_candidates(system)), NO_LIMIT, None, None)
-
-
-def test_every_room_is_searched_by_itself() -> None:
-    run = scarce_run()
-    program, known = run.program(Step(Measure(VALUE, np.zeros(run.servers), on_value=1.0), 0.0)), []
-    relaxed = run.relaxed(program, NO_LIMIT)
+def scarce_search(gap: float = 1e-4) -> LevelSearch:
+    """Return the search of the value of a fleet that can serve all, from the greedy plan."""
+    system = generate_system(20, 12, 12, 12, 1.6).with_options(heterogeneous=True, gap=gap)
+    problem = build_problem(find_candidates(system))
+    solver = ColumnGeneration(problem, NO_LIMIT, [best_initial_solution(problem)])
+    objective = value_objective(problem)
+    master = MasterProblem(
+        solver.pool.candidates, objective, (), solver.forced_served, solver.forced_unserved
+    )
+    relaxed = generate_columns(master, solver.pool, nothing_of(solver.pool), NO_LIMIT)
     assert relaxed is not None
-    narrowing = Narrowing(program, run.pool, relaxed, run.incumbent, Target(1e-4, 1.0))
-    for room in (30.0, 150.0, 400.0):
-        assert narrowing._enumerate(room)
-        known.append(len(run.pool.options))
-        _, least = over_of(narrowing.root, run.pool)
-        below = run.pool.below(program, relaxed.prices, least + room - 1e-6)
-        before = len(run.pool.options)
-        run.pool.add(below.options)
-        assert len(run.pool.options) == before
+    return LevelSearch(solver, master, solver.pool, relaxed)
+
+
+def test_every_window_is_enumerated_by_itself() -> None:
+    search, known = scarce_search(), []
+    for window in (30.0, 150.0, 400.0):
+        assert search._enumerate(window)
+        known.append(len(search.pool.columns))
+        _, least = reduced_cost_slack(search.root, search.pool)
+        again = search.pool.price_columns(search.master, search.root.relaxed.duals, least + window - 1e-6)
+        search.pool.add(again.columns)
+        assert len(search.pool.columns) == known[-1]
     assert known[-1] > known[0]
 
 
-def test_a_room_of_too_many_patterns_is_searched_again_only_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    run, searches = scarce_run(), []
-    program = run.program(Step(Measure(VALUE, np.zeros(run.servers), on_value=1.0), 0.0))
-    relaxed = run.relaxed(program, NO_LIMIT)
-    assert relaxed is not None
-    narrowing = Narrowing(program, run.pool, relaxed, run.incumbent, Target(1e-4, 1.0))
-    below = run.pool.below
+def test_a_window_of_too_many_columns_is_enumerated_again_only_for_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    search, calls = scarce_search(), []
+    price_columns = search.pool.price_columns
 
-    def counted(*arguments: Any) -> Below:
-        searches.append(arguments)
-        return below(*arguments)
+    def counted(*arguments: Any) -> PricingResult:
+        calls.append(arguments)
+        return price_columns(*arguments)
 
-    monkeypatch.setattr(run.pool, "below", counted)
-    assert not narrowing._enumerate(400.0, 50)
-    assert not narrowing._enumerate(400.0, 50)
-    assert not narrowing._enumerate(500.0, 20)
-    assert len(searches) == 1
-    assert narrowing._enumerate(30.0, 50)
-    assert narrowing._enumerate(400.0)
-    assert len(searches) == 3
+    monkeypatch.setattr(search.pool, "price_columns", counted)
+    assert not search._enumerate(400.0, 50)
+    assert not search._enumerate(400.0, 50)
+    assert not search._enumerate(500.0, 20)
+    assert len(calls) == 1
+    assert search._enumerate(30.0, 50)
+    assert search._enumerate(400.0)
+    assert len(calls) == 3
 
 
 @pytest.mark.parametrize("few", [True, False])
-def test_no_more_patterns_are_looked_for_than_there_is_time_for(
+def test_no_more_columns_are_enumerated_than_there_is_time_for(
     few: bool,  # noqa: FBT001
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    run, wanted = scarce_run(), []
-    program = run.program(Step(Measure(VALUE, np.zeros(run.servers), on_value=1.0), 0.0))
-    relaxed = run.relaxed(program, NO_LIMIT)
-    assert relaxed is not None
-    narrowing = Narrowing(program, run.pool, relaxed, run.incumbent, Target(1e-4, 1.0))
-    narrowing.small = few
+    search, wanted = scarce_search(), []
+    search.small = few
 
-    def noted(_room: float, most: int = MOST_FOUND, _of: object = None) -> bool:
+    def noted(_window: float, most: int = MAX_FOUND, _of: object = None) -> bool:
         wanted.append(most)
         return False
 
-    monkeypatch.setattr(narrowing, "_enumerate", noted)
+    monkeypatch.setattr(search, "_enumerate", noted)
 
     def looked_for() -> bool:
-        narrowing.branch(run.start_options, Deadline.after(0.04))
-        narrowing.rooms(Deadline.after(0.04))
+        search.branch(nothing_of(search.pool), Deadline.after(0.04))
+        search.solve_window(Deadline.after(0.04), only_complete=False)
         return bool(wanted)
 
     until(looked_for)  # a busy machine may let the time pass before anything is looked for
-    assert max(wanted) <= MANY
-
-
-def test_no_search_follows_the_prices_of_cuts() -> None:
-    """A level over the options that count is one whose room needs none, whatever the rounding of the room."""
-    system = generate_system(12, 8, 3, MIXING[3], 2.4).with_options(heterogeneous=True)
-    run = Run(build_problem(find_candidates(system)), NO_LIMIT, None, None)
-    program = run.program(service_steps(run.problem, run.columnless)[-1])
-    relaxed = run.relaxed(program, NO_LIMIT)
-    assert relaxed is not None
-    narrowing = Narrowing(program, run.pool, relaxed, run.incumbent, Target(1e-4, 1.0))
-    assert narrowing._enumerate(narrowing._wanted())
-    options = np.flatnonzero(narrowing.reduced <= narrowing._wanted())
-    cutoff = narrowing.target.cutoff(narrowing.value)
-    level = tightened(program, run.pool, options, cutoff, NO_LIMIT)
-    assert level is not None
-    assert level.root.program.cuts
-    narrowing.branches = [level.root.among(level.options)]
-    narrowing._extend()
-    narrowing.known = np.nextafter(narrowing.floor + narrowing._wanted(), -np.inf)
-    assert narrowing._enumerate(narrowing._wanted())
-
-
-def test_servers_of_which_only_lighter_patterns_were_looked_for_have_a_floor() -> None:
-    run = scarce_run()
-    program = run.program(service_steps(run.problem, run.columnless)[-1])
-    rng = np.random.default_rng(1)
-    prices = rng.uniform(0, 100, len(program.limits))
-    limit = np.full(len(program.in_play), np.inf)
-    every = run.pool.below(program, prices, limit)
-    few = run.pool.below(program, prices, limit, enough=0)
-    assert every.complete
-    assert not few.complete
-    least = np.full(len(limit), np.inf)
-    np.minimum.at(least, every.options.server, reduced_costs(program, every.options, prices))
-    searched = np.isfinite(few.floor)
-    assert searched.sum() > 10
-    assert (few.floor[searched] <= least[searched] + 1e-9).all()
+    assert max(wanted) <= MAX_KNOWN

@@ -17,9 +17,9 @@ from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates import find_candidates
 from optimizer.generate import generate_system
 from optimizer.solvers import highs
+from optimizer.solvers.compact import solve_milp
 from optimizer.solvers.highs import HighsSession
-from optimizer.solvers.milp import solve_milp
-from optimizer.solvers.model import MilpModel, Outcome, RunResult
+from optimizer.solvers.model import MilpModel, Outcome, RunResult, Session
 from optimizer.solvers.problem import build_problem
 
 
@@ -37,11 +37,8 @@ def small_model(upper: float = 1.0, limit: float = 1.5, index: tuple[int, ...] =
     )
 
 
-class Careless:
+class Careless(Session):
     """A session that takes everything it is offered, whatever the limits."""
-
-    def __init__(self, model: MilpModel) -> None:
-        self.model = model
 
     def add_limit(self, coefficients: FloatArray, upper: float) -> None:
         """Forget the limit."""
@@ -116,7 +113,7 @@ def test_a_point_that_has_not_the_value_that_is_reported_is_not_believed(
 
 
 def test_highs_prints_nothing() -> None:
-    code = "import numpy as np; from optimizer.solvers import highs; highs.GrowingLp(np.zeros(1), np.ones(1))"
+    code = "import numpy as np; from optimizer.solvers import highs; highs.MasterLp(np.zeros(1), np.ones(1))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")
 

@@ -11,8 +11,9 @@ from optimizer.parallel import in_processes, may_start_processes, start_processe
 from optimizer.pipeline import choose
 from optimizer.plan import Plan, make_plan
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.known import Known
-from optimizer.solvers.problem import Problem, Solution, build_problem
+from optimizer.solvers.merging import merged_bounds
+from optimizer.solvers.problem import Level, Problem, Solution, build_problem
+from optimizer.solvers.related import RelatedSolution
 from optimizer.spec.system import System
 from optimizer.studies.explanation.before import SAME, Before, with_bound
 from optimizer.studies.explanation.document import Effect, Interval
@@ -133,7 +134,7 @@ class _Task:
     """A question as it is sent to another process."""
 
     problem: Problem
-    known: Known | None
+    related: RelatedSolution | None
     deadline: Deadline
     """Of all tasks of the round."""
     limit_s: float
@@ -144,7 +145,7 @@ class _Task:
         if self.deadline.passed:
             return None
         due = self.deadline.sooner(Deadline.after(self.limit_s))
-        return choose(self.problem, deadline=due, known=self.known)
+        return choose(self.problem, deadline=due, related=self.related)
 
     def timed(self) -> tuple[Solution | None, float]:
         """Solve it; return how long that took as well [s]."""
@@ -254,13 +255,14 @@ class _Asked:
     def task(self, deadline: Deadline, limit_s: float) -> _Task:
         """Return what is to be solved."""
         problem = build_problem(self.candidates)
-        known = self.before.known(problem, restricts=self.restricts, carries_more=self.question.carries_more)
-        return _Task(problem, known, deadline, limit_s)
+        related = self.before.related(
+            problem, restricts=self.restricts, carries_more=self.question.carries_more
+        )
+        return _Task(problem, related, deadline, limit_s)
 
     def take(self, solution: Solution) -> None:
         """Take over a solution where it is better, or proves more."""
         self.attempts += 1
-        self.before.note(solution, restricts=self.restricts)
         self._take(make_plan(self.candidates, build_problem(self.candidates), solution))
 
     def bound(self, deadline: Deadline) -> None:
@@ -277,16 +279,15 @@ class _Asked:
 
 
 def _joined(first: Plan, second: Plan) -> Plan:
-    """Return the better of two plans, the first of equal ones; bounds count as long as both are equal."""
-    best, other = first, second
-    if _is_better(second, first):
-        best, other = second, first
-    levels, same = [], True
-    for mine, theirs in zip(best.levels, other.levels, strict=True):
-        known = [item.bound for item in (mine, theirs) if item.bound is not None and (same or item is mine)]
-        levels.append(with_bound(mine, max(known) if known else None))
-        same = same and _equal(mine.value, theirs.value)
+    """Return the better of two plans, the first of equal ones, with the better bound of each level."""
+    best, other = (second, first) if _is_better(second, first) else (first, second)
+    bounds = merged_bounds(_solved(best), _solved(other))
+    levels = [with_bound(level, bound) for level, bound in zip(best.levels, bounds, strict=True)]
     return best.model_copy(update={"levels": tuple(levels)})
+
+
+def _solved(plan: Plan) -> list[Level]:
+    return [Level(level.name, level.value, level.bound) for level in plan.levels]
 
 
 def _is_better(one: Plan, other: Plan) -> bool:

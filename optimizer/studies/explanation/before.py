@@ -14,16 +14,14 @@ from optimizer.candidates import Candidates
 from optimizer.plan import Level as PlannedLevel
 from optimizer.plan import Plan, make_plan
 from optimizer.plan.proof import provable_levels
-from optimizer.solvers.bounds import least_value
+from optimizer.solvers.bounds import trivial_bounds
+from optimizer.solvers.branch_and_price.duals import DualBounds, DualMultipliers
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.known import Known, differing, repaired
 from optimizer.solvers.levels import CHANGES, VALUE, changes_of, levels_of, served, value_of
-from optimizer.solvers.patterns.proofs import Multipliers, Provable
 from optimizer.solvers.problem import Level, Problem, Solution, Status, build_problem
+from optimizer.solvers.related import RelatedSolution, differing, repaired
 from optimizer.solvers.saturation import share_leftover
 
-PROVED_BY_REPLICAS = 2
-"""Answers proved by numbers of replicas from which on they are asked as soon as patterns are many."""
 SAME = 1e-9
 """Relative difference of two values of a level that is rounding."""
 
@@ -35,9 +33,7 @@ class Before:
         self.candidates, self.plan = candidates, plan
         self.ordered = provable_levels(plan, candidates)
         """Levels of which the optimum can only be worse where something is taken away."""
-        self._multipliers: dict[str, Multipliers] = {}
-        self._by_replicas = {True: 0, False: 0}
-        """Answers that numbers of replicas proved and patterns did not, by whether they restrict."""
+        self._multipliers: dict[str, DualMultipliers] = {}
 
     @cached_property
     def problem(self) -> Problem:
@@ -71,16 +67,15 @@ class Before:
         pairs = zip(table.server.tolist(), table.accelerator.tolist(), strict=True)
         return np.array([pools.get((names[s], accelerators[a]), 0) for s, a in pairs], np.int64)
 
-    def known(self, problem: Problem, *, restricts: bool, carries_more: bool) -> Known | None:
+    def related(self, problem: Problem, *, restricts: bool, carries_more: bool) -> RelatedSolution | None:
         """Return what the plan says of a problem that differs in one thing; none where a policy decides."""
         if self._by_policy:
             return None
-        return Known(
+        return RelatedSolution(
             replicas=self.replicas(problem),
             left_out=self._left_out,
             levels=self._levels,
             restricts=restricts,
-            by_replicas=self._by_replicas[restricts] >= PROVED_BY_REPLICAS,
             with_less=self.problem if carries_more else None,
         )
 
@@ -90,10 +85,6 @@ class Before:
         reached = {level.name: level.value for level in levels_of(problem, fitting, proved=False)}
         service = (level for level in self._levels if level.name not in (VALUE, CHANGES))
         return all(reached[level.name] <= level.value + SAME * max(1.0, level.value) for level in service)
-
-    def note(self, solution: Solution, *, restricts: bool) -> None:
-        """Note which formulation proved the answer to a question, for those of its kind that follow."""
-        self._by_replicas[restricts] += solution.by_replicas
 
     # --- without a solve ---------------------------------------------------------------------------------
 
@@ -119,15 +110,13 @@ class Before:
         Raises:
             SolverError: the solver failed.
         """
-        from optimizer.solvers.patterns.multipliers import multipliers_of
-
         if self._multipliers or self.problem.capacity is None:
             return
         value = next(level.value for level in self._levels if level.name == VALUE)
-        provable = Provable(self.problem, self._left_out, value)
+        provable = DualBounds(self.problem, self._left_out, value)
         reached = {level.name: level.value for level in self._levels}
         types = len(self.candidates.arrays.type_names)
-        found = multipliers_of(provable, reached, types, deadline)
+        found = provable.multipliers(reached, types, deadline)
         self._multipliers = {level.name: item for level, item, _ in found}
 
     def draft(self, candidates: Candidates, *, restricts: bool) -> Plan:
@@ -145,7 +134,7 @@ class Before:
             replace(level, value=sums.get(level.name, level.value))
             for level in levels_of(problem, full, proved=False)
         )
-        floors = dict.fromkeys((level.name for level in reached), 0.0) | {VALUE: least_value(problem)}
+        floors = trivial_bounds(problem)
         floors |= self._as_before(reached) if restricts else self._by_price(problem, full, reached)
         settled = self._settled_bound if restricts and self._by_policy else -np.inf
         floors[VALUE] = max(floors[VALUE], self._value_where_served(problem, full, reached, floors, settled))
@@ -165,7 +154,7 @@ class Before:
 
     def _by_price(self, problem: Problem, replicas: IntArray, reached: tuple[Level, ...]) -> dict[str, float]:
         """Return what the plan's multipliers prove of a problem, up to the first level left open."""
-        provable = Provable(problem, ~served(problem, replicas), value_of(problem, replicas))
+        provable = DualBounds(problem, ~served(problem, replicas), value_of(problem, replicas))
         floors: dict[str, float] = {}
         if problem.capacity is None or not len(problem.table):
             return floors
@@ -197,7 +186,7 @@ class Before:
         if not proved or VALUE not in self._multipliers or not len(problem.table):
             return -np.inf
         left = ~served(problem, replicas)
-        provable = Provable(problem, left, value_of(problem, replicas))
+        provable = DualBounds(problem, left, value_of(problem, replicas))
         level = next(level for level in provable.levels() if level.name == VALUE)
         bound = provable.bound(level, self._multipliers[VALUE])
         if {level.name for level in service} <= self.ordered:

@@ -1,0 +1,1 @@
+"""Branch and price: the choice as one pattern of replicas per server (math.md section 18)."""

@@ -1,0 +1,190 @@
+"""The columns of servers: nothing, or a pattern, with the units that it takes and what it adds to each level.
+
+Takes `PatternCandidates`, gives `PatternColumns` as arrays. Equation numbers refer to ``docs/math.md``.
+"""
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray, pairs_of_equal
+from optimizer.solvers.branch_and_price.candidates import LOAD, PatternCandidates
+from optimizer.solvers.dominance import nondominated
+from optimizer.solvers.formulation import keepable
+from optimizer.solvers.objectives import LevelObjective
+from optimizer.solvers.problem import Problem
+
+COUNT_ROUNDING = 1e-12
+"""Part of a replica that counts as rounding where replicas are counted up to a load."""
+MAX_PAIRS = 400_000
+"""Patterns of two candidates that are written down at once; beyond, they are found when they are wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class PatternColumns:
+    """What servers can take, one row each."""
+
+    server: IntArray
+    """Shape (P,)."""
+    candidate: IntArray
+    """Candidates of the pattern, -1 in unused places; shape (P, W)."""
+    count: IntArray
+    """Replicas of each of them, shape (P, W)."""
+    units: FloatArray
+    """Units by capacity row, in multiples of its divisor; shape (P, K)."""
+    value: FloatArray
+    """What the server then adds to the value [cents/h], shape (P,) (eq. 31-33)."""
+    changed: FloatArray
+    """One where that is not what the server has now, shape (P,)."""
+    served: BoolArray
+    """Whether the column is a pattern, shape (P,)."""
+
+    def __len__(self) -> int:
+        """Return the number of columns P."""
+        return len(self.server)
+
+    def take(self, rows: IntArray | BoolArray) -> "PatternColumns":
+        """Return some of the columns."""
+        return PatternColumns(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+    def joined(self, other: "PatternColumns") -> "PatternColumns":
+        """Return these columns and then the others."""
+        width = max(self.candidate.shape[1], other.candidate.shape[1])
+        first, second = self.widened(width), other.widened(width)
+        pairs = [(getattr(first, field.name), getattr(second, field.name)) for field in fields(self)]
+        return PatternColumns(*(np.concatenate(pair) for pair in pairs))
+
+    def widened(self, width: int) -> "PatternColumns":
+        """Return the columns with room for more candidates in a pattern."""
+        if width == self.candidate.shape[1]:
+            return self
+        more = ((0, 0), (0, width - self.candidate.shape[1]))
+        candidate = np.pad(self.candidate, more, constant_values=-1)
+        return replace(self, candidate=candidate, count=np.pad(self.count, more))
+
+    def weights(self, objective: LevelObjective) -> FloatArray:
+        """Return what each column adds to an objective, shape (P,)."""
+        unserved = np.where(self.served, 0.0, objective.on_unserved[self.server])
+        weights: FloatArray = unserved + objective.on_value * self.value + objective.on_changes * self.changed
+        return weights
+
+    def replicas(self, chosen: IntArray, candidates: PatternCandidates, rows: int) -> IntArray:
+        """Return the replicas of each row of the candidate table if some columns are taken."""
+        replicas = np.zeros(rows, np.int64)
+        candidate, count = self.candidate[chosen], self.count[chosen]
+        used = candidate >= 0
+        np.add.at(replicas, candidates.row[candidate[used]], count[used])
+        return replicas
+
+
+def patterns(
+    problem: Problem, candidates: PatternCandidates, candidate: IntArray, count: IntArray
+) -> PatternColumns:
+    """Return patterns as columns, without those that take more units of a type than exist.
+
+    Args:
+        problem: what to choose from.
+        candidates: what patterns are made of.
+        candidate: candidates of each pattern, -1 in unused places but the first; shape (P, W).
+        count: replicas of each of them, shape (P, W).
+    """
+    used, at = candidate >= 0, np.maximum(candidate, 0)
+    server = candidates.server[candidate[:, 0]] if len(candidate) else np.zeros(0, np.int64)
+    units = np.zeros((len(candidate), len(candidates.limit)))
+    taken = np.where(used, count * candidates.units[at], 0) / candidates.divisor[candidates.kind[at]]
+    rows = np.arange(len(candidate))
+    for place in range(candidate.shape[1]):
+        units[rows, candidates.kind[at[:, place]]] += taken[:, place]
+    cost = np.where(used, count * candidates.cost[at], 0.0).sum(axis=1)
+    stays = (used & candidates.here[at]).any(axis=1)
+    kept = (used & candidates.here[at] & (count == problem.current_replicas[server][:, None])).any(axis=1)
+    kept &= used.sum(axis=1) == 1
+    old, penalty = problem.current_cost[server], problem.options.transition_penalty
+    value = cost - old + np.where(stays, 0.0, penalty * old)
+    if not problem.options.heterogeneous:
+        value[kept] = 0.0
+    served = np.ones(len(candidate), np.bool_)
+    columns = PatternColumns(server, candidate, count, units, value, (~kept).astype(np.float64), served)
+    there = np.asarray((units <= candidates.limit).all(axis=1), np.bool_)
+    return columns if there.all() else columns.take(there)
+
+
+def nothing(problem: Problem, candidates: PatternCandidates, servers: IntArray) -> PatternColumns:
+    """Return the column of no allocation for some servers (eq. 32)."""
+    none = np.full((len(servers), 1), -1, np.int64)
+    return PatternColumns(
+        server=servers,
+        candidate=none,
+        count=np.zeros_like(none),
+        units=np.zeros((len(servers), len(candidates.limit))),
+        value=problem.none_value[servers],
+        changed=problem.none_changed[servers].astype(np.float64),
+        served=np.zeros(len(servers), np.bool_),
+    )
+
+
+def first_columns(problem: Problem, candidates: PatternCandidates) -> PatternColumns:
+    """Return the patterns of one and two candidates, and what runs now, for every server."""
+    found = _of_one(problem, candidates)
+    if problem.options.heterogeneous:
+        found = found.joined(_of_two(problem, candidates)).joined(_as_it_runs(problem, candidates))
+    if problem.capacity is None:
+        return found
+    # Compared are patterns of the same types: a column that stays without need costs time alone.
+    _, types = np.unique((found.units > 0) @ (1 << np.arange(found.units.shape[1])), return_inverse=True)
+    group = found.server * (int(types.max(initial=0)) + 1) + types
+    keys = np.column_stack([found.units, found.value, found.changed])
+    return found.take(nondominated(group, keys))
+
+
+def needed(missing: FloatArray, share: FloatArray, least: FloatArray) -> FloatArray:
+    """Return the replicas that carry a missing share of a load, and are at least so many."""
+    return np.maximum(np.ceil(np.maximum(missing, 0) / share - COUNT_ROUNDING), np.maximum(least, 0.0))
+
+
+def _of_one(problem: Problem, candidates: PatternCandidates) -> PatternColumns:
+    least = problem.min_replicas[candidates.server].astype(np.float64)
+    load = np.where(problem.load_rps[candidates.server] > 0, LOAD, 0.0)
+    count = np.maximum(needed(load, candidates.share, least), 1.0)
+    count = np.where(candidates.divisible, count, problem.table.num_replicas[candidates.row])
+    allowed = count <= problem.max_replicas[candidates.server]
+    candidate = np.flatnonzero(allowed)
+    return patterns(problem, candidates, candidate[:, None], count[candidate].astype(np.int64)[:, None])
+
+
+def _as_it_runs(problem: Problem, candidates: PatternCandidates) -> PatternColumns:
+    """Return what runs now where that serves in full; where it is no least pattern it is one all the same."""
+    candidate = np.flatnonzero(keepable(problem)[candidates.row] & candidates.divisible)
+    count = problem.current_replicas[candidates.server[candidate]]
+    return patterns(problem, candidates, candidate[:, None], count[:, None])
+
+
+def _of_two(problem: Problem, candidates: PatternCandidates) -> PatternColumns:
+    """Return the patterns of replicas of two candidates, of which none can be left out."""
+    first, second = _pairs(candidates)
+    server = candidates.server[first]
+    load = np.where(problem.load_rps[server] > 0, LOAD, 0.0)
+    least, most = problem.min_replicas[server].astype(np.float64), problem.max_replicas[server]
+    # The candidate that needs fewer replicas takes each number of them that does not suffice alone.
+    alone = [needed(load, candidates.share[candidate], least) for candidate in (first, second)]
+    swap = alone[1] < alone[0]
+    first, second = np.where(swap, second, first), np.where(swap, first, second)
+    numbers = np.minimum(np.minimum(*alone) - 1, most).astype(np.int64)
+    if numbers.sum() > MAX_PAIRS:
+        return patterns(problem, candidates, np.zeros((0, 1), np.int64), np.zeros((0, 1), np.int64))
+    pair = np.repeat(np.arange(len(first)), numbers)
+    start = np.cumsum(numbers) - numbers
+    count = np.arange(len(pair)) - np.repeat(start, numbers) + 1
+    a, b = first[pair], second[pair]
+    other = needed(load[pair] - count * candidates.share[a], candidates.share[b], least[pair] - count)
+    fits = count + other <= most[pair]
+    a, b, count, other = a[fits], b[fits], count[fits], other[fits]
+    both, counts = np.stack([a, b], axis=1), np.stack([count, other.astype(np.int64)], axis=1)
+    return patterns(problem, candidates, both, counts)
+
+
+def _pairs(candidates: PatternCandidates) -> tuple[IntArray, IntArray]:
+    """Return every two divisible candidates of one server."""
+    divisible = np.flatnonzero(candidates.divisible)
+    first, second = pairs_of_equal(candidates.server[divisible])
+    return divisible[first], divisible[second]

@@ -1,0 +1,107 @@
+"""Chvátal-Gomory cuts of the capacity rows, which whole patterns keep and parts of patterns break.
+
+Pricing does not see the dual values of cuts, so all columns that count have to be known. Equation numbers
+refer to ``docs/math.md``.
+"""
+
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+
+from optimizer.arrays import IntArray
+from optimizer.solvers.branch_and_price.generation import RestrictedMaster
+from optimizer.solvers.branch_and_price.master import ChvatalGomoryCut, MasterProblem, rounded_down
+from optimizer.solvers.branch_and_price.nodes import Node, reduced_cost_slack
+from optimizer.solvers.branch_and_price.pool import ColumnPool
+from optimizer.solvers.deadline import Deadline
+
+MAX_ROWS = 3
+"""Capacity rows of a cut at most."""
+EACH_ROUND = 15
+"""Cuts that a round adds at most."""
+ROUNDS = 20
+"""Rounds at most."""
+LEAST_GAIN = 0.01
+"""Part of the distance from bound to cutoff that one of three rounds in a row has to gain."""
+VIOLATION = 1e-3
+"""By how much a relaxation has to break a cut."""
+
+
+def with_cuts(
+    master: MasterProblem, pool: ColumnPool, columns: IntArray, cutoff: float, deadline: Deadline
+) -> Node | None:
+    """Return a level with cuts, as far as these raise its bound towards a cutoff.
+
+    Args:
+        master: the level.
+        pool: the columns.
+        columns: those that answers below the cutoff have, and perhaps others.
+        cutoff: only answers below it are of use.
+        deadline: when to stop.
+
+    Returns:
+        The level over those of these columns that answers below the cutoff have, and perhaps others; None if
+        the time did not suffice for a relaxation.
+
+    Raises:
+        SolverError: the solver failed.
+    """
+
+    def relaxed(within: MasterProblem, start: IntArray) -> Node | None:
+        """Solve a relaxation over the columns to its end; None if the time did not suffice."""
+        found = RestrictedMaster(within, pool, start, columns).solve(within, deadline, cutoff)
+        if found is None or not found.finished:
+            return None
+        return Node(within, found, found.bound, columns=columns)
+
+    best, weak = relaxed(master, columns[~pool.columns.served[columns]]), 0
+    for _ in range(ROUNDS):
+        if best is None or best.bound >= cutoff or deadline.passed or weak == 3:
+            break
+        columns = _below_cutoff(best, pool, cutoff)
+        cuts = _violated(best, pool)
+        after = relaxed(_with(best, pool, cuts), best.start(pool)) if cuts else None
+        if after is None:
+            break
+        gained = after.bound - best.bound
+        weak = 0 if gained >= LEAST_GAIN * (cutoff - best.bound) else weak + 1
+        best = after
+    return best
+
+
+def _with(node: Node, pool: ColumnPool, cuts: list[ChvatalGomoryCut]) -> MasterProblem:
+    """Return a level with more cuts, without those that its relaxation leaves slack in."""
+    master, relaxed = node.master, node.relaxed
+    units, limit = pool.columns.units[relaxed.used], master.candidates.limit
+    tight = [cut for cut in master.cuts if relaxed.part @ cut.of(units) > cut.most(limit) - VIOLATION]
+    return replace(master, cuts=(*tight, *cuts))
+
+
+def _violated(node: Node, pool: ColumnPool) -> list[ChvatalGomoryCut]:
+    """Return the most violated cuts of a relaxation, by the length of their coefficients."""
+    used, part = node.relaxed.used, node.relaxed.part
+    units, limit = pool.columns.units[used], rounded_down(node.master.candidates.limit)
+    found: list[tuple[float, ChvatalGomoryCut]] = []
+    rows = np.flatnonzero(units.any(axis=0)).tolist()
+    for together in range(1, MAX_ROWS + 1):
+        for some in combinations(rows, together):
+            most = limit[list(some)].sum()
+            sums = units[:, list(some)].sum(axis=1)
+            divisors = np.arange(2, int(min(most, sums.max())) + 1)
+            taken = rounded_down(sums[:, None] / divisors)
+            above = part @ taken - rounded_down(most / divisors)
+            for place in np.flatnonzero(above > VIOLATION).tolist():
+                length = float(np.linalg.norm(taken[:, place]))
+                cut = ChvatalGomoryCut(some, int(divisors[place]))
+                found.append((-float(above[place]) / length, cut))
+    found.sort(key=lambda each: (each[0], each[1].rows, each[1].divisor))
+    return [cut for _, cut in found[:EACH_ROUND]]
+
+
+def _below_cutoff(node: Node, pool: ColumnPool, cutoff: float) -> IntArray:
+    """Return the columns that answers below the cutoff can have, and those of the relaxation (eq. 93)."""
+    slack, _ = reduced_cost_slack(node, pool)
+    kept = node.relaxed.bound + slack <= cutoff
+    kept[node.relaxed.used] = True
+    return np.flatnonzero(kept)

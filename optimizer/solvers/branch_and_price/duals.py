@@ -1,0 +1,148 @@
+"""Dual values of a solution's levels, and the bounds that they prove by plain arithmetic.
+
+Bounds are computed without a solver; dual values come from one relaxation for each level. Equation numbers
+refer to ``docs/math.md``.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray
+from optimizer.solvers.branch_and_price.bounds import lagrangian_bound
+from optimizer.solvers.branch_and_price.master import MasterProblem
+from optimizer.solvers.branch_and_price.pool import ColumnPool, least_of_servers
+from optimizer.solvers.deadline import Deadline
+from optimizer.solvers.levels import value_slack
+from optimizer.solvers.objectives import (
+    LevelConstraint,
+    LevelObjective,
+    changes_objective,
+    service_objectives,
+    value_objective,
+)
+from optimizer.solvers.problem import Problem
+
+WHOLE = 1e-6
+"""Rounding of a bound of a level of whole numbers, before it is taken up to the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class DualMultipliers:
+    """Dual values that prove a bound of one level."""
+
+    level: str
+    units: FloatArray
+    """Of one unit of each accelerator type, not below zero; shape (T,)."""
+    levels: Mapping[str, float]
+    """Of one step of each level before, not below zero."""
+
+
+@dataclass(frozen=True, slots=True)
+class DualLevel:
+    """A level under the levels before it, as a solution reached them."""
+
+    name: str
+    master: MasterProblem
+    offset: float
+    """What servers without a candidate add."""
+    left_out: BoolArray
+    """Servers that the solution does not serve, shape (S,)."""
+
+    def reported(self, bound: float) -> float:
+        """Return a bound of the master problem as a bound of the level."""
+        objective = self.master.objective
+        least = float(np.ceil(bound - WHOLE * max(1.0, abs(bound)) ** 0.5)) if objective.step else bound
+        least += self.offset
+        return least if objective.service is None else objective.service.reported(least, self.left_out)
+
+    def duals(self, multipliers: DualMultipliers) -> FloatArray:
+        """Return multipliers by shared row of the master problem."""
+        candidates = self.master.candidates
+        held = [multipliers.levels.get(each.objective.name, 0.0) for each in self.master.held]
+        duals: FloatArray = np.concatenate([multipliers.units[candidates.types] * candidates.divisor, held])
+        return duals
+
+    def multipliers(self, duals: FloatArray, types: int) -> DualMultipliers:
+        """Return dual values of the master problem's rows by type and level."""
+        candidates = self.master.candidates
+        units = np.zeros(types)
+        units[candidates.types] = duals[: len(candidates.types)] / candidates.divisor
+        names = [each.objective.name for each in self.master.held]
+        held = dict(zip(names, duals[len(candidates.types) :].tolist(), strict=True))
+        return DualMultipliers(self.name, units, {name: dual for name, dual in held.items() if dual})
+
+
+class DualBounds:
+    """The levels of a solution, each with what dual values prove of it."""
+
+    def __init__(self, problem: Problem, left_out: BoolArray, value: float) -> None:
+        self.problem, self.left_out, self.value = problem, left_out, value
+        self.pool = ColumnPool.of(problem)
+        self.outside = ~np.isin(np.arange(len(problem.priority)), self.pool.candidates.server)
+
+    def levels(self) -> Iterator[DualLevel]:
+        """Yield the levels in their order."""
+        held: tuple[LevelConstraint, ...] = ()
+        settled = np.zeros(len(self.problem.priority), np.bool_)
+        for objective in service_objectives(self.problem, self.outside):
+            yield self._level(objective, held, settled)
+            reached = float(objective.on_unserved[self.left_out].sum())
+            if reached:
+                held = (*held, LevelConstraint(objective, reached))
+            elif objective.service is not None:
+                settled = settled | (objective.service.weight > 0)
+        value, changes = value_objective(self.problem), changes_objective(self.problem)
+        yield self._level(value, held, settled)
+        most = self.value - value.constant(self.problem, self.outside) + value_slack(self.value)
+        yield self._level(changes, (*held, LevelConstraint(value, most)), settled)
+
+    def bound(self, level: DualLevel, multipliers: DualMultipliers) -> float:
+        """Return the bound of a level that multipliers prove."""
+        duals = np.maximum(level.duals(multipliers), 0.0)
+        least = least_of_servers(level.master, self.pool, duals)
+        return level.reported(lagrangian_bound(level.master, duals, least[level.master.servers]))
+
+    def multipliers(
+        self, reached: Mapping[str, float], types: int, deadline: Deadline
+    ) -> list[tuple[DualLevel, DualMultipliers, float]]:
+        """Return multipliers of each level, from one relaxation each, and the bounds that they prove.
+
+        A level whose relaxation does not end in time has the bound that holds without multipliers.
+
+        Args:
+            reached: the values of the levels in the solution.
+            types: number of accelerator types.
+            deadline: when to stop.
+
+        Raises:
+            SolverError: the solver failed.
+        """
+        # Plans without a proof need no solver; HiGHS is imported where it is used.
+        from optimizer.solvers.branch_and_price.generation import generate_columns
+
+        found = []
+        for level in self.levels():
+            none = DualMultipliers(level.name, np.zeros(types), {})
+            bound, best = self.bound(level, none), none
+            if bound < reached[level.name] and len(level.master.servers) and not deadline.passed:
+                start = np.flatnonzero(~self.pool.columns.served)
+                relaxed = generate_columns(level.master, self.pool, start, deadline.share(0.5))
+                priced = none if relaxed is None else level.multipliers(relaxed.duals, types)
+                by_price = self.bound(level, priced)
+                if by_price > bound:
+                    bound, best = by_price, priced
+            found.append((level, best, bound))
+        return found
+
+    def _level(
+        self, objective: LevelObjective, held: tuple[LevelConstraint, ...], settled: BoolArray
+    ) -> DualLevel:
+        """Return a level at which the settled servers must be served."""
+        offset = objective.constant(self.problem, self.outside)
+        if objective.service is not None:
+            offset = objective.service.steps(self.outside)
+        nobody = np.zeros_like(settled)
+        master = MasterProblem(self.pool.candidates, objective, held, settled, nobody)
+        return DualLevel(objective.name, master, offset, self.left_out)

@@ -1,0 +1,218 @@
+"""Column generation: a restricted master problem that grows, and the Lagrangian bound of its dual values.
+
+Equation numbers refer to ``docs/math.md``.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optimizer.arrays import FloatArray, IntArray
+from optimizer.solvers.branch_and_price.bounds import lagrangian_bound
+from optimizer.solvers.branch_and_price.master import MasterProblem
+from optimizer.solvers.branch_and_price.pool import ColumnPool, priced, reduced_costs
+from optimizer.solvers.deadline import Deadline
+from optimizer.solvers.highs import MasterLp
+from optimizer.solvers.model import Outcome
+
+EACH_ROUND = 3
+"""Columns that a server gets at most in one round."""
+ROUNDING = 1e-9
+"""Part of the largest weight of a column that counts as nothing."""
+ARTIFICIAL_COSTS = (1e1, 1e3, 1e5, 1e7, 1e9)
+"""Costs of the artificial column of a server that takes nothing where it must not, in parts of the largest
+weight. The higher ones count only where a cutoff is to be reached: a limit on large weights is kept by
+leaving out a tiny part of a server."""
+
+
+@dataclass(frozen=True, slots=True)
+class MasterSolution:
+    """A solution of the relaxation of a master problem."""
+
+    duals: FloatArray
+    """Dual values of the shared rows, not below zero."""
+    bound: float
+    """The Lagrangian bound that they prove."""
+    used: IntArray
+    """Columns of the pool that the relaxation takes in part or whole, shape (U,)."""
+    part: FloatArray
+    """How much of each of them, shape (U,)."""
+    finished: bool
+    """Whether no column could lower the relaxation any further."""
+    feasible: bool
+    """Whether the relaxation serves all that must be served."""
+    value: float = np.inf
+    """Optimum of the restricted master problem."""
+
+
+def generate_columns(
+    master: MasterProblem, pool: ColumnPool, start: IntArray, deadline: Deadline
+) -> MasterSolution | None:
+    """Solve the relaxation of a level over all patterns; those found on the way are added to the pool.
+
+    Args:
+        master: the level.
+        pool: the columns.
+        start: columns to begin with.
+        deadline: when to stop; the bound is then that of the dual values at hand.
+
+    Returns:
+        None if the time did not suffice for any dual values.
+
+    Raises:
+        SolverError: the solver failed.
+    """
+    return RestrictedMaster(master, pool, start).solve(master, deadline)
+
+
+class RestrictedMaster:
+    """The restricted master problem of a level and its nodes: columns of negative reduced cost are added."""
+
+    def __init__(
+        self, master: MasterProblem, pool: ColumnPool, start: IntArray, rows: IntArray | None = None
+    ) -> None:
+        """Begin with some columns.
+
+        Args:
+            master: the level.
+            pool: the columns.
+            start: columns to begin with.
+            rows: the columns of the pool that count, in their order, so that none are priced; None: all.
+        """
+        self.master, self.pool = master, pool
+        self.priced = rows is None and len(pool.subproblems.server) > 0
+        self.servers, self.rows = master.servers, np.zeros(0, np.int64)
+        self.weight, self.allowed, self.has = np.zeros(0), np.zeros(0, np.bool_), np.zeros(0, np.bool_)
+        self.shared = np.zeros((0, len(master.limits)))
+        self._take_in(np.arange(len(pool.columns)) if rows is None else rows)
+        largest = float(np.abs(self.weight[self.allowed]).max(initial=0.0))
+        self.tolerance = ROUNDING * max(largest, 1e-9)
+        limits, count = master.limits, len(self.servers)
+        self.lp = MasterLp(
+            np.concatenate([np.ones(count), np.full(len(limits), -np.inf)]),
+            np.concatenate([np.ones(count), limits]),
+        )
+        self.largest, self.penalty = max(largest, 1.0), 0
+        every = np.arange(count)
+        self.lp.add(np.full(count, ARTIFICIAL_COSTS[0] * self.largest), every, every, np.ones(count))
+        self.columns = np.zeros(0, np.int64)
+        self._add(np.flatnonzero(np.isin(self.rows, start) & self.allowed))
+
+    def solve(
+        self, master: MasterProblem, deadline: Deadline, cutoff: float = -np.inf
+    ) -> MasterSolution | None:
+        """Solve, price and grow until nothing is gained any more; None if the time did not suffice.
+
+        Args:
+            master: the level, or a node of it.
+            deadline: when to stop; the bound is then that of the dual values at hand.
+            cutoff: the bound up to which it matters that all are served that must be.
+
+        Raises:
+            SolverError: the solver failed.
+        """
+        self._enter(master)
+        self._set_penalty(0)
+        best: MasterSolution | None = None
+        while not deadline.passed:
+            result = self.lp.minimise(deadline.left_s)
+            if result.outcome is not Outcome.optimal or result.row_price is None or result.x is None:
+                break
+            count = len(self.servers)
+            duals = np.maximum(-result.row_price[count:], 0.0)
+            of_server = np.full(len(self.pool.problem.priority), -np.inf)
+            of_server[self.servers] = result.row_price[:count]
+            reduced = priced(self.weight, self.shared, duals)
+            if self._add_known(reduced, of_server):
+                continue
+            least, gained = self._price(duals, reduced)
+            bound = lagrangian_bound(self.master, duals, least[self.servers])
+            done = not gained or result.bound - bound <= self.tolerance
+            if best is None or bound > best.bound or done:
+                best = self._solution(duals, bound, result.x, result.bound, finished=done)
+            if not done:
+                continue
+            if best.feasible or best.bound >= cutoff or self.penalty == len(ARTIFICIAL_COSTS) - 1:
+                break
+            self._set_penalty(self.penalty + 1)
+        return best
+
+    def _add(self, places: IntArray) -> None:
+        """Add columns to the linear program, by their places among the rows that count."""
+        if not len(places):
+            return
+        start, row, value = self.master.entries(self.pool.columns.take(self.rows[places]))
+        self.lp.add(self.weight[places], start[:-1], row, value)
+        self.columns = np.concatenate([self.columns, places])
+        self.has[places] = True
+
+    def _set_penalty(self, place: int) -> None:
+        """Give artificial columns the cost of a place in their order."""
+        if place != self.penalty:
+            self.penalty = place
+            self.lp.reprice(np.full(len(self.servers), ARTIFICIAL_COSTS[place] * self.largest))
+
+    def _enter(self, master: MasterProblem) -> None:
+        """Take in what the pool has grown to, and allow the columns that a node allows."""
+        self._take_in(self._new_rows())
+        if master is self.master:
+            return
+        self.master = master
+        self.allowed = master.allowed(self.pool.columns.take(self.rows)) & ~self.pool.excluded[self.rows]
+        everyone = np.ones(len(self.servers), np.bool_)
+        self.lp.allow(np.concatenate([everyone, self.allowed[self.columns]]))
+
+    def _new_rows(self) -> IntArray:
+        """Return the columns that the pool has grown by since it was last looked at."""
+        return np.arange(len(self.rows), len(self.pool.columns) if self.priced else 0)
+
+    def _take_in(self, rows: IntArray) -> None:
+        """Take in columns of the pool, without adding them to the linear program."""
+        master, new = self.master, self.pool.columns.take(rows)
+        self.rows = np.concatenate([self.rows, rows])
+        self.weight = np.concatenate([self.weight, new.weights(master.objective)])
+        self.shared = np.concatenate([self.shared, master.shared(new)])
+        self.allowed = np.concatenate([self.allowed, master.allowed(new) & ~self.pool.excluded[rows]])
+        self.has = np.concatenate([self.has, np.zeros(len(new), np.bool_)])
+
+    def _add_known(self, reduced: FloatArray, of_server: FloatArray) -> bool:
+        """Add the known columns of least negative reduced cost; return whether there were any."""
+        server = self.pool.columns.server[self.rows]
+        reduced = reduced - of_server[server]
+        better = np.flatnonzero(self.allowed & ~self.has & (reduced < -self.tolerance))
+        self._add(_best_of_each(server[better], reduced[better], better))
+        return len(better) > 0
+
+    def _price(self, duals: FloatArray, reduced: FloatArray) -> tuple[FloatArray, bool]:
+        """Return the least reduced cost of each server over all patterns, and whether new ones were added."""
+        least = np.full(len(self.pool.problem.priority), np.inf)
+        np.minimum.at(least, self.pool.columns.server[self.rows], np.where(self.allowed, reduced, np.inf))
+        if not self.priced:
+            return least, False
+        known = np.isfinite(least)
+        limit = np.where(known, np.where(known, least, 0.0) - self.tolerance, np.inf)
+        result = self.pool.price_columns(self.master, duals, limit)
+        found, cost = result.columns, reduced_costs(self.master, result.columns, duals)
+        np.minimum.at(least, found.server, cost)
+        self.pool.add(found.take(_best_of_each(found.server, cost, np.arange(len(found)))))
+        new = self._new_rows()
+        self._take_in(new)
+        self._add(new)
+        return np.minimum(least, result.floor), len(new) > 0
+
+    def _solution(
+        self, duals: FloatArray, bound: float, x: FloatArray, value: float, *, finished: bool
+    ) -> MasterSolution:
+        count = len(self.servers)
+        taken = np.flatnonzero(x[count:] > ROUNDING)
+        feasible = bool(x[:count].max(initial=0.0) <= ROUNDING)
+        used = self.rows[self.columns[taken]]
+        return MasterSolution(duals, bound, used, x[count:][taken], finished, feasible, value)
+
+
+def _best_of_each(server: IntArray, cost: FloatArray, items: IntArray) -> IntArray:
+    """Return the items of least cost of each server, a few of them."""
+    order = np.lexsort((cost, server))
+    ordered = server[order]
+    first = np.searchsorted(ordered, ordered)
+    return items[order[np.arange(len(order)) - first < EACH_ROUND]]

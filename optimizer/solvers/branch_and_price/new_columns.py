@@ -1,0 +1,81 @@
+"""A level among the answers that take a new column, if a related problem bounds all the others.
+
+A related problem with fewer columns has every answer that takes no new one. All others take a new column of a
+server; where it may take nothing else, the relaxation is far tighter (eq. 133).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, IntArray
+from optimizer.solvers.branch_and_price.columns import PatternColumns
+from optimizer.solvers.branch_and_price.generation import generate_columns
+from optimizer.solvers.branch_and_price.search import MAX_KNOWN, LevelSearch
+from optimizer.solvers.deadline import Deadline
+from optimizer.solvers.related import RelatedSolution, differing
+
+SHARE = 0.7
+"""Part of a level's time for these answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnchangedBound:
+    """The bound of a level from a related problem that has fewer columns."""
+
+    bound: float
+    """Lower bound of the answers without a new column; minus infinity if nothing is proved."""
+    related: RelatedSolution
+
+
+def search_new_columns(
+    search: LevelSearch, unchanged: UnchangedBound, start: IntArray, deadline: Deadline
+) -> None:
+    """Look for a better answer among those that take a new column, and bound the level by what was found.
+
+    Args:
+        search: the level.
+        unchanged: the bound of the other answers.
+        start: columns for a relaxation to begin with.
+        deadline: when the level is due.
+
+    Raises:
+        SolverError: the solver failed.
+    """
+    less, problem = unchanged.related.with_less, search.solver.problem
+    if search.proved or deadline.passed or not search.feasible or unchanged.bound < search.cutoff or not less:
+        return
+    servers = differing(problem, less)
+    columns = search.columns_below_cutoff(MAX_KNOWN, of=servers)
+    if columns is None:
+        return
+    server = search.pool.columns.server
+    columns = search.nondominated_columns(columns[servers[server[columns]]])
+    new = columns[_is_new(search, unchanged.related, search.pool.columns.take(columns))]
+    bound = unchanged.bound
+    for mine in np.unique(server[new]).tolist():
+        among = _bound_with(search, new[server[new] == mine], start, deadline.share(SHARE))
+        bound = min(bound, among)
+    search.bound = max(search.bound, min(bound, search.value))
+
+
+def _bound_with(search: LevelSearch, new: IntArray, start: IntArray, deadline: Deadline) -> float:
+    """Return a bound of the answers that have one of some columns of a server; keep a better answer."""
+    with search.pool.restricted_to(new):
+        relaxed = generate_columns(search.master, search.pool, start, deadline)
+        if relaxed is None:
+            return -np.inf
+        among = LevelSearch(search.solver, search.master, search.pool, relaxed)
+        among.branch(start, deadline)
+        among.solve_window(deadline, only_complete=False)
+    # Too many for the answers that take one of these are too many for all.
+    search.take_over(too_many=among.too_many)
+    return among.bound
+
+
+def _is_new(search: LevelSearch, related: RelatedSolution, columns: PatternColumns) -> BoolArray:
+    """Return a mask of the columns that the related problem does not have, shape (P,)."""
+    problem, carried = search.solver.problem, related.carried_before(search.solver.problem)
+    used, row = columns.candidate >= 0, search.pool.candidates.row[np.maximum(columns.candidate, 0)]
+    before = (columns.count * np.where(used, carried[row], 0.0)).sum(axis=1)
+    return np.asarray(columns.served & (before < problem.load_rps[columns.server]), np.bool_)

@@ -1,0 +1,134 @@
+"""Branching on unserved servers: a tree of nodes, each with a relaxation of its own.
+
+A relaxation may leave out parts of servers, which no answer can. With a fractional server served in one child
+and left out in the other, few nodes bring the bound close to the best answer. Equation numbers refer to
+``docs/math.md``.
+"""
+
+from bisect import insort
+from dataclasses import dataclass
+
+import numpy as np
+
+from optimizer.arrays import FloatArray, IntArray
+from optimizer.solvers.branch_and_price.generation import MasterSolution, RestrictedMaster
+from optimizer.solvers.branch_and_price.master import MasterProblem
+from optimizer.solvers.branch_and_price.pool import ColumnPool, reduced_costs
+from optimizer.solvers.deadline import Deadline
+
+START_EACH = 10
+"""Columns for each server, at most, beside those that a relaxation uses, that the next one begins with."""
+START = 1_500
+"""The same in all."""
+INTEGRAL = 1e-6
+"""Distance of a server's unserved part from 0 or 1 that is rounding."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """A part of a level's answers, and the relaxation over it."""
+
+    master: MasterProblem
+    relaxed: MasterSolution
+    bound: float
+    """Lower bound of its answers: that of its relaxation, or of its parent."""
+    depth: int = 0
+    columns: IntArray | None = None
+    """Columns of the pool that its relaxation was solved over, as no others count; None: all."""
+
+    @classmethod
+    def root(cls, master: MasterProblem, relaxed: MasterSolution) -> "Node":
+        """Return a level that is not divided."""
+        return cls(master, relaxed, relaxed.bound)
+
+    def start(self, pool: ColumnPool) -> IntArray:
+        """Return columns for another relaxation to begin with: used ones, and those of least reduced cost."""
+        rows = np.arange(len(pool.columns)) if self.columns is None else self.columns
+        reduced = reduced_costs(self.master, pool.columns.take(rows), self.relaxed.duals)
+        others = min(START, START_EACH * len(self.master.servers))
+        return np.union1d(self.relaxed.used, rows[np.argsort(reduced, kind="stable")[:others]])
+
+
+class BranchTree:
+    """The open nodes of a level, the one of least bound first (eq. 131)."""
+
+    def __init__(self, root: Node, pool: ColumnPool, start: IntArray, cutoff: float) -> None:
+        """Begin with the root.
+
+        Args:
+            root: the level.
+            pool: the columns; those that pricing finds are added.
+            start: columns to begin with.
+            cutoff: only answers below it are of use.
+        """
+        self.cutoff, self.pool = cutoff, pool
+        self.nodes: list[Node] = []
+        self.relaxation = RestrictedMaster(root.master, pool, start, root.columns)
+        self._keep(root)
+
+    @property
+    def bound(self) -> float:
+        """Lower bound of the level, unless the cutoff is less."""
+        return min(self.cutoff, self.nodes[0].bound) if self.nodes else self.cutoff
+
+    def grow(self, deadline: Deadline) -> None:
+        """Branch on the best node, the deepest of equal ones, until it leaves out no server in part.
+
+        Raises:
+            SolverError: the solver failed.
+        """
+        while self.nodes:
+            best = self.nodes[0]
+            server = _fractional_server(best, self.pool)
+            if server is None:
+                return
+            children = [best.master.branch(server, served=served) for served in (False, True)]
+            solved = [self.relaxation.solve(child, deadline, self.cutoff) for child in children]
+            if not all(relaxed is not None and relaxed.finished for relaxed in solved):
+                return
+            del self.nodes[0]
+            for child, relaxed in zip(children, solved, strict=True):
+                if relaxed is not None:
+                    bound = max(relaxed.bound, best.bound)
+                    self._keep(Node(child, relaxed, bound, best.depth + 1, best.columns))
+
+    def _keep(self, node: Node) -> None:
+        if node.bound < self.cutoff:
+            insort(self.nodes, node, key=lambda each: (each.bound, -each.depth))
+
+
+def _fractional_server(node: Node, pool: ColumnPool) -> int | None:
+    """Return the server whose unserved part is the furthest from whole; None if all are whole."""
+    part = unserved_fractions(node, pool)
+    distance = np.minimum(part, 1 - part)
+    distance[node.master.forced_served | node.master.forced_unserved] = 0.0
+    server = int(np.argmax(distance))
+    return None if distance[server] <= INTEGRAL else server
+
+
+def reduced_cost_slack(node: Node, pool: ColumnPool) -> tuple[FloatArray, FloatArray]:
+    """Return, for each column, the least by which using it raises an answer above the node's bound.
+
+    Returns:
+        That for each column of the pool, infinity for those that the node does not allow; and the least
+        reduced cost of each server, infinity for those without columns.
+    """
+    columns, master = pool.columns, node.master
+    allowed = master.allowed(columns) & ~pool.excluded
+    if node.columns is not None:
+        among = np.zeros(len(columns), np.bool_)
+        among[node.columns] = True
+        allowed &= among
+    reduced = np.where(allowed, reduced_costs(master, columns, node.relaxed.duals), np.inf)
+    least = np.full(len(pool.problem.priority), np.inf)
+    np.minimum.at(least, columns.server, reduced)
+    slack = reduced - np.where(np.isfinite(least), least, 0.0)[columns.server]
+    return np.maximum(slack, 0.0), least
+
+
+def unserved_fractions(node: Node, pool: ColumnPool) -> FloatArray:
+    """Return the part of each server that a node's relaxation leaves out, shape (S,)."""
+    used = node.relaxed.used
+    nothing = ~pool.columns.served[used]
+    servers, parts = pool.columns.server[used[nothing]], node.relaxed.part[nothing]
+    return np.bincount(servers, parts, len(node.master.active)).astype(np.float64)

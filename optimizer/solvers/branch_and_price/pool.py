@@ -1,0 +1,224 @@
+"""The column pool: the columns of every server that are known so far, and the pricing of all others.
+
+No solver is asked. Equation numbers refer to ``docs/math.md``.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.solvers.branch_and_price.candidates import PatternCandidates, candidates_of
+from optimizer.solvers.branch_and_price.columns import PatternColumns, first_columns, nothing, patterns
+from optimizer.solvers.branch_and_price.master import MasterProblem
+from optimizer.solvers.branch_and_price.pricing import (
+    MAX_FOUND,
+    PricingSubproblems,
+    enumerate_patterns,
+    subproblems_of,
+)
+from optimizer.solvers.deadline import Deadline
+from optimizer.solvers.problem import Problem
+
+MARGIN = 1e-12
+"""Relative difference of two reduced costs that is rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class PricingResult:
+    """What pricing gives: columns below limits of the reduced cost."""
+
+    columns: PatternColumns
+    floor: FloatArray
+    """Bound of the reduced cost for servers that were not searched to the end, else infinity; shape (S,)."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all columns below the limits were found."""
+        return not np.isfinite(self.floor).any()
+
+
+@dataclass(frozen=True, slots=True)
+class ReducedCostFixing:
+    """What a held level excludes: columns above some reduced cost are in no answer that holds it (eq. 93)."""
+
+    master: MasterProblem
+    duals: FloatArray
+    most: FloatArray
+    """By server, shape (S,); infinity for servers that the level leaves alone."""
+
+
+class ColumnPool:
+    """The columns that are known so far, and the pricing of the others."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        candidates: PatternCandidates,
+        columns: PatternColumns,
+        subproblems: PricingSubproblems,
+        due: Deadline | None = None,
+    ) -> None:
+        self.problem, self.candidates, self.columns = problem, candidates, columns
+        self.subproblems, self.due = subproblems, due
+        self.excluded = np.zeros(len(columns), np.bool_)
+        """Columns that are in no answer that holds the levels settled so far."""
+        self.fixings: tuple[ReducedCostFixing, ...] = ()
+        rng = np.random.default_rng(0)
+        self._marks = rng.integers(1, 2**63, len(candidates.row) + len(problem.priority), np.uint64)
+        self._keys = self._key(columns)
+
+    @classmethod
+    def of(cls, problem: Problem, due: Deadline | None = None) -> "ColumnPool":
+        """Return the pool that a problem begins with.
+
+        Args:
+            problem: what to choose from.
+            due: when pricing stops; None: at its end.
+        """
+        candidates = candidates_of(problem)
+        unserved = nothing(problem, candidates, candidates.servers)
+        pool = cls(problem, candidates, unserved, subproblems_of(problem, candidates), due)
+        pool.add(first_columns(problem, candidates))
+        return pool
+
+    def _key(self, columns: PatternColumns) -> npt.NDArray[np.uint64]:
+        """Return a number for each column that tells patterns apart, in whatever order their parts stand."""
+        own = np.where(columns.candidate >= 0, self._marks[columns.candidate], 0).astype(np.uint64)
+        key = (own * columns.count.astype(np.uint64)).sum(axis=1, dtype=np.uint64)
+        return np.where(columns.served, key, self._marks[len(self.candidates.row) + columns.server])
+
+    def add(self, found: PatternColumns) -> None:
+        """Take in more columns, without those that are known."""
+        key = self._key(found)
+        new = np.flatnonzero(~np.isin(key, self._keys))
+        _, first = np.unique(key[new], return_index=True)
+        new = new[np.sort(first)]
+        if len(new):
+            self.columns = self.columns.joined(found.take(new))
+            self.excluded = np.concatenate([self.excluded, np.zeros(len(new), np.bool_)])
+            self._keys = np.concatenate([self._keys, key[new]])
+
+    def rows_of(self, replicas: IntArray) -> IntArray:
+        """Return an answer, shape (C,), as one row for each server; patterns that the pool lacks are added.
+
+        A server without an allocation has the row of its empty column.
+        """
+        candidates, servers = self.candidates, self.candidates.servers
+        rows = np.flatnonzero(~self.columns.served[: len(servers)])
+        used = np.flatnonzero(replicas[candidates.row])
+        taking, place, size = np.unique(candidates.server[used], return_inverse=True, return_counts=True)
+        if not len(taking):
+            return rows
+        candidate = np.full((len(taking), int(size.max())), -1)
+        count = np.zeros_like(candidate)
+        spot = np.arange(len(used)) - (np.cumsum(size) - size)[place]
+        candidate[place, spot], count[place, spot] = used, replicas[candidates.row[used]]
+        found = patterns(self.problem, candidates, candidate, count)
+        self.add(found)
+        order = np.argsort(self._keys, kind="stable")
+        at = np.searchsorted(self._keys, self._key(found), sorter=order)
+        rows[np.searchsorted(servers, found.server)] = order[at]
+        return rows
+
+    @contextmanager
+    def restricted_to(self, rows: IntArray) -> Iterator[None]:
+        """Let the server of some columns take nothing else; it is not priced meanwhile."""
+        excluded, subproblems = self.excluded.copy(), self.subproblems
+        mine = self.columns.server == self.columns.server[rows[0]]
+        mine[rows] = False
+        self.excluded |= mine
+        others = subproblems.server != self.columns.server[rows[0]]
+        self.subproblems = subproblems.take(np.flatnonzero(others))
+        yield
+        self.excluded[: len(excluded)] = excluded
+        self.subproblems = subproblems
+
+    def exclude(self, fixing: ReducedCostFixing, excluded: BoolArray) -> None:
+        """Exclude for good what a held level excludes."""
+        self.fixings = (*self.fixings, fixing)
+        self.excluded |= excluded
+
+    def restart(self) -> None:
+        """Bring back all that was excluded."""
+        self.fixings = ()
+        self.excluded[:] = False
+
+    def price_columns(
+        self,
+        master: MasterProblem,
+        duals: FloatArray,
+        limit: FloatArray,
+        most: int = MAX_FOUND,
+    ) -> PricingResult:
+        """Return the columns whose reduced cost is at most a limit by server, shape (S,).
+
+        Those that held levels exclude are left out.
+
+        Args:
+            master: the level.
+            duals: one for each shared row.
+            limit: by server.
+            most: the largest number of columns that is of use.
+        """
+        limit = np.where(master.active & ~master.forced_unserved, limit, -np.inf)
+        value, changes = _duals_of_sums(master, duals)
+        candidates, subproblems = self.candidates, self.subproblems
+        units = duals[: len(candidates.limit)]
+        weight = value * candidates.cost + (units / candidates.divisor)[candidates.kind] * candidates.units
+        own = value * subproblems.value + changes
+        limits = limit[subproblems.server] - own
+        found = enumerate_patterns(candidates, subproblems, weight, limits, most, self.due)
+        floor = np.full(len(self.problem.priority), np.inf)
+        np.minimum.at(floor, subproblems.server, np.where(found.cut, found.least, np.inf) + own)
+        columns = patterns(self.problem, candidates, found.candidate, found.count)
+        for fixing in self.fixings:
+            cost = reduced_costs(fixing.master, columns, fixing.duals)
+            columns = columns.take(cost <= fixing.most[columns.server])
+        return PricingResult(columns, floor)
+
+
+def _duals_of_sums(master: MasterProblem, duals: FloatArray) -> tuple[float, float]:
+    """Return what a cent of value and a change cost at dual values: in the objective and the held levels."""
+    held = zip(master.held, duals[len(master.candidates.limit) :].tolist(), strict=False)
+    terms = [(master.objective, 1.0), *((each.objective, dual) for each, dual in held)]
+    value = sum(objective.on_value * dual for objective, dual in terms)
+    return value, sum(objective.on_changes * dual for objective, dual in terms)
+
+
+def reduced_costs(master: MasterProblem, columns: PatternColumns, duals: FloatArray) -> FloatArray:
+    """Return the reduced costs of columns, before the dual value of their server's row; shape (P,)."""
+    return priced(columns.weights(master.objective), master.shared(columns), duals)
+
+
+def priced(weight: FloatArray, shared: FloatArray, duals: FloatArray) -> FloatArray:
+    """Return weights with what shared rows cost, shape (P,).
+
+    Args:
+        weight: shape (P,).
+        shared: coefficients in every shared row, shape (P, rows).
+        duals: one for each row.
+    """
+    # A product by `@` of so many rows and so few columns takes several times as long.
+    cost: FloatArray = weight + np.einsum("pr,r->p", shared, duals)
+    return cost
+
+
+def least_of_servers(master: MasterProblem, pool: ColumnPool, duals: FloatArray) -> FloatArray:
+    """Return the least reduced cost of each server over all its columns; infinity for inactive servers."""
+    columns = pool.columns
+    allowed = master.allowed(columns)
+    least = np.full(len(pool.problem.priority), np.inf)
+    np.minimum.at(least, columns.server[allowed], reduced_costs(master, columns, duals)[allowed])
+    if not len(pool.subproblems.server):
+        return least
+    # What is no cheaper than by a rounding is not looked for, and taken off the least in its place.
+    margin = np.where(np.isfinite(least), MARGIN * np.maximum(1.0, np.abs(least)), 0.0)
+    result = pool.price_columns(master, duals, least - margin)
+    least = least - margin
+    np.minimum.at(least, result.columns.server, reduced_costs(master, result.columns, duals))
+    floored: FloatArray = np.minimum(least, result.floor)
+    return floored

@@ -1,0 +1,309 @@
+"""The pricing problem: every pattern of a server below a limit of its reduced cost, for all servers at once.
+
+The weight of a pattern is a sum over its replicas, so that a server's candidates can be taken in the order of
+weight per load: what is still missing then costs at least that of the next candidate. Servers are rows of
+arrays; one step decides how many replicas all of them take of their next candidate. Equation numbers refer to
+``docs/math.md``.
+"""
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.solvers.branch_and_price.candidates import LOAD, PatternCandidates
+from optimizer.solvers.branch_and_price.columns import needed
+from optimizer.solvers.deadline import Deadline
+from optimizer.solvers.problem import Problem
+
+MAX_PREFIXES = 100_000
+"""Beginnings of patterns that are looked at beside each other at most."""
+MAX_FOUND = 100_000
+"""Patterns that one search gives at most, or little more."""
+
+
+@dataclass(frozen=True, slots=True)
+class PricingSubproblems:
+    """The pricing subproblems: one for each server, or one without and one with its current accelerator."""
+
+    server: IntArray
+    """Shape (Q,)."""
+    first: IntArray
+    """Candidate of which one replica is taken from the start, -1 for none; shape (Q,)."""
+    candidates: IntArray
+    """Candidates to choose from, -1 after the last; shape (Q, M)."""
+    load: FloatArray
+    """Share of the load to carry, shape (Q,)."""
+    least: FloatArray
+    """Replicas at least, shape (Q,)."""
+    most: FloatArray
+    """Replicas at most, shape (Q,)."""
+    value: FloatArray
+    """What all patterns of the subproblem have of the value beside their candidates' costs, shape (Q,)."""
+
+    def take(self, subproblems: IntArray) -> "PricingSubproblems":
+        """Return some of the subproblems."""
+        return PricingSubproblems(*(getattr(self, field.name)[subproblems] for field in fields(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class EnumeratedPatterns:
+    """Patterns below their limits."""
+
+    subproblem: IntArray
+    """Shape (P,)."""
+    candidate: IntArray
+    """Shape (P, W), -1 in the places that are left free."""
+    count: IntArray
+    """Shape (P, W)."""
+    weight: FloatArray
+    """Shape (P,)."""
+    cut: BoolArray
+    """Subproblems that were too large to be searched to the end, shape (Q,)."""
+    least: FloatArray
+    """What any pattern of a subproblem weighs at least, by plain arithmetic; shape (Q,)."""
+
+
+def subproblems_of(problem: Problem, candidates: PatternCandidates) -> PricingSubproblems:
+    """Return the subproblems of every server that has a divisible candidate.
+
+    Where moving off what runs now costs something, a pattern that keeps a replica there saves that.
+    """
+    own = np.flatnonzero(candidates.divisible)
+    servers, begin, size = np.unique(candidates.server[own], return_index=True, return_counts=True)
+    width = int(size.max(initial=0))
+    place = np.arange(width)
+    at = np.minimum(begin[:, None] + place, max(len(own) - 1, 0))
+    table = np.where(place < size[:, None], own[at] if len(own) else -1, -1)
+    move = problem.options.transition_penalty * problem.current_cost[servers]
+    here = np.full(len(problem.priority), -1)
+    here[candidates.server[own[candidates.here[own]]]] = own[candidates.here[own]]
+    keeps = (here[servers] >= 0) & (move > 0)
+    without = np.where(keeps[:, None] & (table == here[servers][:, None]), -1, table)
+    first = np.concatenate([np.full(len(servers), -1), here[servers[keeps]]])
+    server = np.concatenate([servers, servers[keeps]])
+    load = np.where(problem.load_rps[server] > 0, LOAD, 0.0)
+    return PricingSubproblems(
+        server=server,
+        first=first,
+        candidates=np.concatenate([without, table[keeps]]),
+        load=load,
+        least=problem.min_replicas[server].astype(np.float64),
+        most=problem.max_replicas[server].astype(np.float64),
+        value=np.concatenate([move, np.zeros(int(keeps.sum()))]) - problem.current_cost[server],
+    )
+
+
+def enumerate_patterns(
+    candidates: PatternCandidates,
+    subproblems: PricingSubproblems,
+    weight: FloatArray,
+    limit: FloatArray,
+    most: int = MAX_FOUND,
+    due: Deadline | None = None,
+) -> EnumeratedPatterns:
+    """Return every least pattern whose candidates weigh no more than its subproblem's limit.
+
+    No candidate is taken more often than its type has units for; several of one type together may be.
+
+    Args:
+        candidates: what patterns are made of.
+        subproblems: the subproblems, Q rows.
+        weight: weight of one replica of each candidate, not below zero; shape (n,).
+        limit: the largest weight of a pattern that is wanted, minus infinity for none; shape (Q,).
+        most: patterns that are wanted at most; subproblems that have too many are cut.
+        due: when to stop: subproblems that are not searched to the end by then are cut; none: at the end.
+    """
+    return _Enumeration(candidates, subproblems, weight, limit, most).run(due)
+
+
+@dataclass(frozen=True, slots=True)
+class _Prefixes:
+    """Beginnings of patterns; all shapes (B,), paths (B, W)."""
+
+    subproblem: IntArray
+    missing: FloatArray
+    """Share of the load that is not carried yet."""
+    replicas: FloatArray
+    weight: FloatArray
+    candidate: IntArray
+    count: IntArray
+
+    def take(self, rows: IntArray | BoolArray) -> "_Prefixes":
+        return _Prefixes(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+    def extended(
+        self, candidate: IntArray, number: FloatArray, each: FloatArray, share: FloatArray
+    ) -> "_Prefixes":
+        """Return the prefixes with a number of replicas of a candidate each, which may be 0."""
+        taken = number > 0
+        rows = np.flatnonzero(taken)
+        place = (self.candidate[rows] >= 0).sum(axis=1)
+        more = int((place == self.candidate.shape[1]).any())
+        path, count = _wider(self.candidate, -1, more), _wider(self.count, 0, more)
+        path[rows, place], count[rows, place] = candidate[rows], number[rows].astype(np.int64)
+        return _Prefixes(
+            self.subproblem,
+            self.missing - np.where(taken, number * share, 0.0),
+            self.replicas + number,
+            self.weight + np.where(taken, number * np.where(taken, each, 0.0), 0.0),
+            path,
+            count,
+        )
+
+
+def _wider(paths: IntArray, fill: int, places: int) -> IntArray:
+    """Return a copy of paths with more places, that hold nothing yet."""
+    return np.pad(paths, ((0, 0), (0, places)), constant_values=fill)
+
+
+class _Enumeration:
+    """One enumeration: the prefixes that can still stay below their limits, candidate by candidate."""
+
+    def __init__(
+        self,
+        candidates: PatternCandidates,
+        subproblems: PricingSubproblems,
+        weight: FloatArray,
+        limit: FloatArray,
+        most: int,
+    ) -> None:
+        self.candidates, self.subproblems, self.weight = candidates, subproblems, weight
+        self.limit, self.most = limit, most
+        there = subproblems.candidates >= 0
+        share = np.where(there, candidates.share[subproblems.candidates], 1.0)
+        each = np.where(there, weight[subproblems.candidates], np.inf)
+        order = np.argsort(each / share, axis=1, kind="stable")
+        self.candidate = np.take_along_axis(subproblems.candidates, order, axis=1)
+        self.each = np.take_along_axis(each, order, axis=1)
+        self.share = np.take_along_axis(share, order, axis=1)
+        exist = np.floor((candidates.limit * candidates.divisor)[candidates.kind] / candidates.units)
+        self.cap = np.where(self.candidate >= 0, exist[self.candidate], 0.0)
+        # The share of the load that the units of all later candidates can carry, after the last none.
+        carried = np.cumsum((self.cap * self.share)[:, ::-1], axis=1)[:, ::-1]
+        self.carried = np.hstack([carried, np.zeros((len(order), 1))])
+        # Per load and per replica, the least that any later candidate weighs; after the last, infinity.
+        beyond = np.full((len(order), 1), np.inf)
+        self.per_load = np.hstack([self.each / self.share, beyond])
+        least = np.minimum.accumulate(self.each[:, ::-1], axis=1)[:, ::-1]
+        self.per_replica = np.hstack([least, beyond])
+        self.cut = np.zeros(len(limit), np.bool_)
+        self.least = np.full(len(limit), np.inf)
+        self.found_of = np.zeros(len(limit), np.int64)
+        self.found: list[_Prefixes] = []
+
+    def run(self, due: Deadline | None) -> EnumeratedPatterns:
+        """Take the candidates one after the other, as long as there is time."""
+        prefixes = self._first()
+        needs = prefixes.replicas < self.subproblems.least[prefixes.subproblem]
+        done = (prefixes.missing <= 0) & ~needs & (prefixes.candidate[:, 0] >= 0)
+        self._note(prefixes.take(done))
+        prefixes = prefixes.take(~done)
+        for rank in range(self.candidate.shape[1]):
+            if not len(prefixes.subproblem):
+                break
+            if due is not None and due.passed:
+                self.cut[prefixes.subproblem] = True
+                break
+            prefixes = self._step(prefixes, rank)
+        return self._result()
+
+    def _first(self) -> _Prefixes:
+        """Return the prefix of every subproblem with a limit: nothing, or one replica where the server is."""
+        subproblem = np.flatnonzero(self.limit > -np.inf)
+        first = self.subproblems.first[subproblem]
+        one = (first >= 0).astype(np.float64)
+        prefixes = _Prefixes(
+            subproblem,
+            self.subproblems.load[subproblem] - one * self.candidates.share[first],
+            one,
+            np.where(first >= 0, self.weight[first], 0.0),
+            first[:, None],
+            one.astype(np.int64)[:, None],
+        )
+        least = self._least_weight(prefixes, 0)
+        self.least[subproblem] = least
+        return prefixes.take(least <= self.limit[subproblem])
+
+    def _step(self, prefixes: _Prefixes, rank: int) -> _Prefixes:
+        """Complete each prefix with the candidate of a rank; return those with fewer of it, or none."""
+        at = prefixes.subproblem, rank
+        candidate, each, share, cap = self.candidate[at], self.each[at], self.share[at], self.cap[at]
+        least = self.subproblems.least[prefixes.subproblem] - prefixes.replicas
+        most = np.minimum(self.subproblems.most[prefixes.subproblem] - prefixes.replicas, cap)
+        need = np.maximum(needed(prefixes.missing, share, least), 1.0)
+        below = prefixes.weight + need * each <= self.limit[prefixes.subproblem]
+        ends = np.flatnonzero(below & (need <= most))
+        self._note(prefixes.take(ends).extended(candidate[ends], need[ends], each[ends], share[ends]))
+        # Fewer than that: what is missing then weighs at least the next candidate's, a line in their number.
+        fewer = np.minimum(need - 1, most)
+        fewest = self._fewest(prefixes, rank, fewer)
+        numbers = np.maximum(fewer - fewest + 1, 0).astype(np.int64)
+        if numbers.sum() > MAX_PREFIXES:
+            self._cut_largest(np.bincount(at[0], numbers, minlength=len(self.limit)), MAX_PREFIXES)
+            numbers[self.cut[prefixes.subproblem]] = 0
+        row = np.repeat(np.arange(len(numbers)), numbers)
+        number = fewest[row] + np.arange(len(row)) - (np.cumsum(numbers) - numbers)[row]
+        longer = prefixes.take(row).extended(candidate[row], number, each[row], share[row])
+        carries = longer.missing <= self.carried[longer.subproblem, rank + 1] * (1 + 1e-9)
+        below = self._least_weight(longer, rank + 1) <= self.limit[longer.subproblem]
+        return longer.take(carries & below)
+
+    def _least_weight(self, prefixes: _Prefixes, rank: int) -> FloatArray:
+        """Return the least weight of patterns that begin so, with candidates from a rank on (eq. 92)."""
+        at = prefixes.subproblem, rank
+        more = self.subproblems.least[prefixes.subproblem] - prefixes.replicas
+        least: FloatArray = prefixes.weight + np.maximum(
+            _times(prefixes.missing, self.per_load[at]), _times(more, self.per_replica[at])
+        )
+        return least
+
+    def _fewest(self, prefixes: _Prefixes, rank: int, most: FloatArray) -> FloatArray:
+        """Return the fewest replicas of a candidate with which the least weight stays below the limit."""
+        at = prefixes.subproblem, rank
+        after = self.per_load[prefixes.subproblem, rank + 1]
+        last = ~np.isfinite(after)
+        after = np.where(last, 0.0, after)
+        saved = self.share[at] * after - np.where(self.candidate[at] >= 0, self.each[at], 0.0)
+        over = prefixes.weight + np.maximum(prefixes.missing, 0) * after - self.limit[prefixes.subproblem]
+        fewest = np.ceil(np.divide(over, saved, out=np.zeros(len(over)), where=saved > 0) - 1e-9)
+        # No prefix that lacks load goes on after the last candidate.
+        fewest = np.where(last & (prefixes.missing > 0), most + 1, np.maximum(fewest, 0.0))
+        return np.minimum(fewest, most + 1)
+
+    def _note(self, complete: _Prefixes) -> None:
+        """Note complete patterns; give up subproblems with too many."""
+        if not len(complete.subproblem):
+            return
+        self.found.append(complete)
+        self.found_of += np.bincount(complete.subproblem, minlength=len(self.limit))
+        if self.found_of.sum() > self.most:
+            self._cut_largest(self.found_of, self.most // 2)
+            self.found_of[self.cut] = 0
+
+    def _cut_largest(self, size: IntArray, most: int) -> None:
+        """Give up the largest subproblems until the sizes of the others add up to no more than wanted."""
+        order = np.argsort(-size, kind="stable")
+        left = size.sum() - np.cumsum(size[order])
+        self.cut[order[: int((left > most).sum()) + 1]] = True
+        self.limit = np.where(self.cut, -np.inf, self.limit)
+
+    def _result(self) -> EnumeratedPatterns:
+        none = np.zeros((0, 1), np.int64)
+        paths = [(each.candidate, each.count) for each in self.found] or [(none, none)]
+        width = max(path.shape[1] for path, _ in paths)
+        wide = [(_wider(p, -1, width - p.shape[1]), _wider(c, 0, width - p.shape[1])) for p, c in paths]
+        return EnumeratedPatterns(
+            np.concatenate([each.subproblem for each in self.found] or [none[:, 0]]),
+            np.concatenate([path for path, _ in wide]),
+            np.concatenate([count for _, count in wide]),
+            np.concatenate([each.weight for each in self.found] or [np.zeros(0)]),
+            self.cut,
+            self.least,
+        )
+
+
+def _times(amount: FloatArray, each: FloatArray) -> FloatArray:
+    """Return amounts times what each weighs, which may be infinite; 0 if there is no amount."""
+    product: FloatArray = np.multiply(amount, each, out=np.zeros(len(amount)), where=amount > 0)
+    return product

@@ -1,0 +1,297 @@
+"""The search of one level: restricted master heuristic, branching, and a reduced-cost window.
+
+An answer that takes a column of reduced cost r is above the relaxation's bound by r at least. So a model
+without the columns above some reduced cost lacks no answer below the bound plus that. Equation numbers refer
+to ``docs/math.md``.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, IntArray
+from optimizer.solvers.branch_and_price.cuts import with_cuts
+from optimizer.solvers.branch_and_price.generation import MasterSolution
+from optimizer.solvers.branch_and_price.master import MasterProblem
+from optimizer.solvers.branch_and_price.nodes import BranchTree, Node, reduced_cost_slack
+from optimizer.solvers.branch_and_price.pool import ColumnPool
+from optimizer.solvers.branch_and_price.pricing import MAX_FOUND
+from optimizer.solvers.deadline import Deadline
+from optimizer.solvers.dominance import nondominated
+from optimizer.solvers.highs import HighsSession
+from optimizer.solvers.level_solver import LevelSolver
+from optimizer.solvers.model import Outcome, RunResult
+from optimizer.solvers.related import completed
+
+CORE_COLUMNS, CORE_EACH = 2_000, 10
+"""Columns beside those that the relaxation uses in the restricted master heuristic: in all, and a server."""
+CORE_S = 4.0
+"""Most time for it [s]."""
+MAX_COLUMNS = 30_000
+"""Columns of a model at most."""
+COLUMNS_PER_S = 25_000
+"""The same for each second: loading a model cannot be stopped. Four times as many are enumerated."""
+PRESOLVED_EACH = 10
+"""Columns for each server up to which a model is presolved, which cannot be stopped either."""
+FEW_SERVERS = 200
+"""Servers up to which models are solved for their proof, and more columns are enumerated for branching."""
+MAX_KNOWN = 8_000
+"""Columns below the cutoff that are enumerated before branching, whatever the time."""
+TREE_SHARE = 0.7
+"""Part of a level's time for branching."""
+MAX_NODES = 8
+"""Open nodes of which each bounds the columns of the models; of more, the root does."""
+
+
+class LevelSearch:
+    """The search of one level: the incumbent's value, a bound, and the nodes that hold all better answers."""
+
+    def __init__(
+        self,
+        solver: LevelSolver,
+        master: MasterProblem,
+        pool: ColumnPool,
+        relaxed: MasterSolution,
+        bound: float = -np.inf,
+    ) -> None:
+        """Begin with the relaxation of the level.
+
+        Args:
+            solver: has the incumbent, and says whether it keeps what is held.
+            master: the level.
+            pool: the columns.
+            relaxed: the relaxation of the level.
+            bound: a bound that is known already.
+        """
+        self.solver, self.master, self.pool = solver, master, pool
+        self.small = len(master.servers) <= FEW_SERVERS
+        self.bound = max(relaxed.bound, bound)
+        self.root = Node.root(master, relaxed)
+        self.nodes = [self.root]
+        self.solved, self.solved_bound = np.zeros(0, np.int64), np.inf
+        """Columns of the last model, and the bound of all answers that take no others."""
+        self.enumerated = -np.inf
+        """Value up to which the columns of all answers are known."""
+        self.too_many = (np.inf, 0)
+        """Value from which on the columns were more than so many."""
+        self.own = pool.rows_of(solver.incumbent.replicas)
+        """The incumbent's columns."""
+        self._update()
+
+    def _update(self) -> None:
+        """Bring reduced costs, feasibility and value up to what pool and incumbent have become."""
+        least = np.full(len(self.pool.columns), np.inf)
+        for node in self.nodes:
+            slack, _ = reduced_cost_slack(node, self.pool)
+            least = np.minimum(least, np.maximum(node.relaxed.bound + slack, node.bound))
+        # Without any answer all columns are out of reach.
+        floor = self.floor if np.isfinite(self.floor) else -np.inf
+        self.reduced = np.maximum(least - floor, 0.0)
+        self.feasible = self.solver.is_feasible
+        self.value = self.solver.value_of(self.master.objective) if self.feasible else np.inf
+
+    @property
+    def floor(self) -> float:
+        """The value that reduced costs are above: the least bound of the nodes."""
+        return self.nodes[0].bound
+
+    @property
+    def tolerance(self) -> float:
+        """The distance of value and bound at which the level is proved."""
+        return self.master.objective.tolerance(self.value, self.solver.gap)
+
+    @property
+    def cutoff(self) -> float:
+        """The value below which an answer is better by enough."""
+        return self.value - self.tolerance * (1 - 1e-6) if self.feasible else np.inf
+
+    @property
+    def proved(self) -> bool:
+        """Whether value and bound are as near as they have to be."""
+        return self.feasible and self.value - self.bound <= self.tolerance
+
+    @property
+    def window(self) -> float:
+        """The reduced cost up to which columns can be in an answer below the cutoff."""
+        return max(self.cutoff - self.floor, 0.0) * (1 + 1e-9) + 1e-12
+
+    def run(self, start: IntArray, deadline: Deadline, *, only_complete: bool = False) -> None:
+        """Search until the level is proved or the time is over.
+
+        Args:
+            start: columns for relaxations to begin with.
+            deadline: when to stop.
+            only_complete: whether to stop where there are too many columns to know them all.
+        """
+        self.solve_core(deadline)
+        self.branch(start, deadline)
+        self.solve_core(deadline)
+        self.solve_window(deadline, only_complete=only_complete)
+
+    def solve_core(self, deadline: Deadline) -> None:
+        """Solve over the columns that the relaxation uses, and those of least reduced cost."""
+        if self.proved or deadline.passed or self._window_is_small():
+            return
+        core = np.zeros(len(self.reduced), np.bool_)
+        core[self.root.relaxed.used] = True
+        others = np.where(core, np.inf, self.reduced)
+        if self.feasible and self.small:
+            others[self.reduced > self.window] = np.inf
+        nearest = np.lexsort((self._thrift_ranks(), others))
+        near = nearest[: min(CORE_COLUMNS, CORE_EACH * len(self.master.servers))]
+        core[near[np.isfinite(others[near])]] = True
+        columns = np.flatnonzero(core)
+        if not np.isin(columns, self.solved).all():
+            self._solve(columns, min(deadline.left_s, CORE_S))
+
+    def _window_is_small(self) -> bool:
+        """Return whether the columns below the cutoff are known, and no more than the core has."""
+        known = self.feasible and self.enumerated >= self.floor + self.window
+        return known and int((self.reduced <= self.window).sum()) <= CORE_COLUMNS
+
+    def _thrift_ranks(self) -> IntArray:
+        """Return the place of each column among those of its server, by the share of all units that it takes.
+
+        It tells columns apart where the relaxation finds no units scarce.
+        """
+        columns, limit = self.pool.columns, np.maximum(self.master.candidates.limit, 1.0)
+        order = np.lexsort(((columns.units / limit).sum(axis=1), columns.server))
+        server = columns.server[order]
+        ranks = np.empty(len(order), np.int64)
+        ranks[order] = np.arange(len(order)) - np.searchsorted(server, server)
+        return ranks
+
+    def branch(self, start: IntArray, deadline: Deadline) -> None:
+        """Branch on the servers that relaxations leave out in part."""
+        if self.proved or deadline.passed or not self.feasible:
+            return
+        tree = self._tree(start, deadline.share(TREE_SHARE))
+        if tree is None:
+            return
+        self.bound = max(self.bound, tree.bound)
+        if 0 < len(tree.nodes) <= MAX_NODES and tree.nodes != self.nodes:
+            self.nodes, self.too_many = tree.nodes, (np.inf, 0)
+        self._update()
+
+    def _tree(self, start: IntArray, deadline: Deadline) -> BranchTree | None:
+        """Branch, over the columns alone that count if they are known; None if there was no time."""
+        cutoff = self.cutoff
+        columns = self.columns_below_cutoff(_in_time(deadline) if self.small else MAX_KNOWN)
+        if columns is None:
+            tree = BranchTree(self.root, self.pool, start, cutoff)
+            tree.grow(deadline)
+            return tree
+        root = with_cuts(self.master, self.pool, columns, cutoff, deadline)
+        if root is None:
+            return None
+        tree = BranchTree(root, self.pool, root.start(self.pool), cutoff)
+        tree.grow(deadline)
+        return tree
+
+    def columns_below_cutoff(self, most: int, of: BoolArray | None = None) -> IntArray | None:
+        """Return all columns of answers below the cutoff; None if they are too many to know them.
+
+        Args:
+            most: columns from which on they are too many.
+            of: servers whose columns are wanted, shape (S,); None: of all.
+        """
+        if not self._enumerate(self.window, most, of):
+            return None
+        return np.flatnonzero(self.reduced <= self.window)
+
+    def solve_window(self, deadline: Deadline, *, only_complete: bool) -> None:
+        """Solve over the columns below the cutoff, or over as many of them as there is time for (eq. 93)."""
+        if self.proved or deadline.passed or not self.feasible:
+            return
+        window, most = self.window, int(min(MAX_COLUMNS, COLUMNS_PER_S * deadline.left_s))
+        possible = self.reduced[np.isfinite(self.reduced)]
+        if most < len(possible):
+            window = min(window, float(np.partition(possible, most)[most]))
+        complete = self._enumerate(window, _in_time(deadline))
+        every = self.nondominated_columns(np.flatnonzero(self.reduced <= window))
+        columns = every[np.argsort(self.reduced[every], kind="stable")[:most]]
+        complete &= len(columns) == len(every)
+        if only_complete and not complete:
+            return
+        if not (complete and np.isin(columns, self.solved).all()):
+            self._solve(columns, deadline.left_s)
+        if complete:
+            self.bound = max(self.bound, min(self.solved_bound, self.floor + window, self.value))
+
+    def take_over(self, too_many: tuple[float, int]) -> None:
+        """Take note of an incumbent that another search found, and of what it found to be too many."""
+        self.too_many = too_many
+        self.own = self.pool.rows_of(self.solver.incumbent.replicas)
+        self._update()
+
+    def _enumerate(self, window: float, most: int = MAX_FOUND, of: BoolArray | None = None) -> bool:
+        """Add all columns of reduced cost up to a window, of some servers or all; return if complete."""
+        value = self.floor + window
+        if not len(self.pool.subproblems.server) or value <= self.enumerated:
+            return True
+        if value >= self.too_many[0] and most <= self.too_many[1]:
+            return False
+        for node in self.nodes:
+            if node.columns is not None:
+                continue
+            _, least = reduced_cost_slack(node, self.pool)
+            limit = np.where(np.isfinite(least), least + value - node.relaxed.bound, -np.inf)
+            limit = limit if of is None else np.where(of, limit, -np.inf)
+            found = self.pool.price_columns(node.master, node.relaxed.duals, limit, most)
+            if not found.complete:
+                self.too_many = self.too_many if of is not None else (value, most)
+                return False
+            self.pool.add(found.columns)
+        self.enumerated = self.enumerated if of is not None else value
+        self._update()
+        return True
+
+    def nondominated_columns(self, columns: IntArray) -> IntArray:
+        """Return those of some columns that no other of their server dominates in all that counts here.
+
+        A level of service, and those before it, count units alone: many patterns are then alike.
+        """
+        mine = self.pool.columns.take(columns)
+        objectives = [self.master.objective, *(each.objective for each in self.master.held)]
+        keys = [mine.units, ~mine.served[:, None]]
+        keys += [mine.value[:, None]] if any(each.on_value for each in objectives) else []
+        keys += [mine.changed[:, None]] if any(each.on_changes for each in objectives) else []
+        return columns[nondominated(mine.server, np.hstack(keys))]
+
+    def _solve(self, columns: IntArray, time_s: float) -> RunResult:
+        """Solve over some columns and those of the incumbent, and take over what is better."""
+        start = None
+        if self.feasible:
+            own = self.own[self.master.active[self.pool.columns.server[self.own]]]
+            columns = np.union1d(columns, own)
+            start = np.isin(columns, own).astype(np.float64)
+        mine = self.pool.columns.take(columns)
+        model = replace(self.master, cuts=self.nodes[0].master.cuts).model(mine)
+        tolerance = self.tolerance / abs(self.value) if self.feasible and self.value else self.solver.gap
+        result = HighsSession(model, lean=self.small).solve(
+            mine.weights(self.master.objective),
+            start,
+            tolerance / 2,
+            time_s,
+            presolve=len(columns) <= PRESOLVED_EACH * len(self.master.servers),
+        )
+        self.solved = columns
+        self.solved_bound = np.inf if result.outcome is Outcome.infeasible else result.bound
+        if result.x is not None:
+            self._offer(columns[result.x > 0.5])
+        return result
+
+    def _offer(self, chosen: IntArray) -> None:
+        """Take over an answer, as one column for each active server, if it is better."""
+        problem, pool = self.solver.problem, self.pool
+        replicas = pool.columns.replicas(chosen, pool.candidates, len(problem.table))
+        settled = self.solver.without_candidates.copy()
+        settled[pool.columns.server[chosen]] = True
+        if self.solver.incumbent.offer(completed(problem, replicas, settled)):
+            self.own = pool.rows_of(self.solver.incumbent.replicas)
+            self._update()
+
+
+def _in_time(deadline: Deadline) -> int:
+    """Return the number of columns that there is time to enumerate."""
+    return int(np.clip(4 * COLUMNS_PER_S * deadline.left_s, MAX_KNOWN, MAX_FOUND))

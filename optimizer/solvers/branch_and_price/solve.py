@@ -1,0 +1,128 @@
+"""Branch and price: a problem as one pattern per server, solved by column generation level by level.
+
+Takes a `Problem` with capacities, gives a `Solution` (math.md section 18).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from optimizer.arrays import IntArray
+from optimizer.solvers.branch_and_price.generation import MasterSolution, generate_columns
+from optimizer.solvers.branch_and_price.master import MasterProblem
+from optimizer.solvers.branch_and_price.new_columns import UnchangedBound, search_new_columns
+from optimizer.solvers.branch_and_price.nodes import Node, reduced_cost_slack
+from optimizer.solvers.branch_and_price.pool import ColumnPool, ReducedCostFixing
+from optimizer.solvers.branch_and_price.search import LevelSearch
+from optimizer.solvers.deadline import Deadline
+from optimizer.solvers.level_solver import Incumbent, KnownBounds, LevelResult, LevelSolver
+from optimizer.solvers.lexicographic import LexicographicSolve
+from optimizer.solvers.objectives import ROUNDING, LevelObjective
+from optimizer.solvers.problem import Problem, Solution, gap_target
+from optimizer.solvers.related import RelatedSolution, repaired
+from optimizer.solvers.warm_starts import best_initial_solution, in_columns
+
+
+def solve_patterns(
+    problem: Problem,
+    deadline: Deadline | None = None,
+    related: RelatedSolution | None = None,
+    *,
+    service_by: Deadline | None = None,
+    start: IntArray | None = None,
+) -> Solution:
+    """Choose one pattern per server within the capacities, level by level.
+
+    It begins from the best of what runs now, the greedy plan, and what else is known.
+
+    Args:
+        problem: what to choose from, with capacities.
+        deadline: when all levels are due; None: after the time limit of the options.
+        related: the solution of a problem that differs in one thing.
+        service_by: when all levels of service have to be proved: the solve ends at the first that is not, and
+            where there are too many columns to know them all; None: it does what it can.
+        start: another answer to begin from, shape (C,).
+
+    Raises:
+        SolverError: the solver failed, or what it returned breaks a limit.
+    """
+    deadline = deadline or Deadline.after(problem.options.time_limit_s)
+    starts = [best_initial_solution(problem)]
+    starts += [] if related is None else [repaired(problem, related.replicas)]
+    starts += [] if start is None else [start]
+    solver = ColumnGeneration(problem, deadline, starts, related, only_complete=service_by is not None)
+    return LexicographicSolve(solver, deadline, related, service_by).solve()
+
+
+class ColumnGeneration(LevelSolver):
+    """The formulation with one column per server and pattern."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        deadline: Deadline,
+        starts: Sequence[IntArray],
+        related: RelatedSolution | None = None,
+        *,
+        only_complete: bool = False,
+    ) -> None:
+        self.pool = ColumnPool.of(problem, deadline)
+        self.only_complete, self.related = only_complete, related
+        row = self.pool.candidates.row
+        incumbent = Incumbent(problem, [in_columns(row, problem, start) for start in starts])
+        self.start = np.flatnonzero(~self.pool.columns.served)
+        super().__init__(
+            problem, self.pool.candidates.servers, incumbent, gap_target(problem.options, len(row))
+        )
+
+    def restart(self) -> None:
+        """Begin with the first level again; the columns that are known stay."""
+        super().restart()
+        self.pool.restart()
+        self._root: Node | None = None
+
+    def can_serve_all(self, objective: LevelObjective, deadline: Deadline) -> bool:
+        """Return whether the relaxation of a level of service is 0."""
+        relaxed = self._relaxed(objective, deadline)
+        least = ROUNDING * float(objective.on_unserved.sum())
+        return relaxed is not None and relaxed.finished and relaxed.bound <= least
+
+    def minimise(self, objective: LevelObjective, known: KnownBounds, deadline: Deadline) -> LevelResult:
+        """Minimise one level by column generation, branching and restricted master problems."""
+        relaxed = self._relaxed(objective, deadline)
+        if relaxed is None or self._root is None:
+            return LevelResult(known.all_answers, proved=False)
+        search = LevelSearch(self, self._root.master, self.pool, relaxed, known.all_answers)
+        if self.related is not None and self.related.with_less is not None:
+            unchanged = UnchangedBound(known.unchanged_answers, self.related)
+            search_new_columns(search, unchanged, self._start(), deadline)
+        search.run(self._start(), deadline, only_complete=self.only_complete)
+        self.start = np.union1d(self.start, relaxed.used)
+        return LevelResult(search.bound, search.proved, search.feasible)
+
+    def hold(self, objective: LevelObjective, most: float, deadline: Deadline) -> None:
+        """Hold a level, and exclude the columns that no answer can have that holds it (eq. 93)."""
+        self._relaxed(objective, deadline)
+        if self._root is not None:
+            slack, least = reduced_cost_slack(self._root, self.pool)
+            room = max(most + ROUNDING * abs(most) - self._root.relaxed.bound, 0.0)
+            master = self._root.master
+            least = np.where(master.active & np.isfinite(least), least + room, np.inf)
+            excluded = (slack > room) & master.active[self.pool.columns.server]
+            self.pool.exclude(ReducedCostFixing(master, self._root.relaxed.duals, least), excluded)
+        super().hold(objective, most, deadline)
+
+    def _relaxed(self, objective: LevelObjective, deadline: Deadline) -> MasterSolution | None:
+        """Solve the relaxation of a level, unless it is the one at hand; None if the time did not suffice."""
+        if self._root is not None and self._root.master.objective is objective:
+            return self._root.relaxed
+        master = MasterProblem(
+            self.pool.candidates, objective, self.held, self.forced_served, self.forced_unserved
+        )
+        relaxed = generate_columns(master, self.pool, self._start(), deadline)
+        self._root = None if relaxed is None else Node.root(master, relaxed)
+        return relaxed
+
+    def _start(self) -> IntArray:
+        """Return the columns that a relaxation begins with."""
+        return np.union1d(self.start, self.pool.rows_of(self.incumbent.replicas))

@@ -1,0 +1,114 @@
+"""The compact model: numbers of replicas by candidate, minimised level by level by any MILP solver.
+
+Takes a `Problem`, writes it as a model (`formulation.py`) and solves it lexicographically. What the solver
+returns is counted again in integers.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from optimizer.arrays import FloatArray, IntArray
+from optimizer.solvers.deadline import Deadline
+from optimizer.solvers.formulation import formulate
+from optimizer.solvers.level_solver import Incumbent, KnownBounds, LevelResult, LevelSolver
+from optimizer.solvers.lexicographic import LexicographicSolve
+from optimizer.solvers.model import MilpModel, Outcome, Session
+from optimizer.solvers.objectives import LevelObjective
+from optimizer.solvers.problem import Problem, Solution, gap_target
+from optimizer.solvers.related import RelatedSolution, repaired
+from optimizer.solvers.warm_starts import best_initial_solution, in_columns
+
+SessionFactory = Callable[[MilpModel], Session]
+
+
+def solve_milp(
+    problem: Problem,
+    session: SessionFactory,
+    deadline: Deadline | None = None,
+    start: IntArray | None = None,
+    *,
+    related: RelatedSolution | None = None,
+    to_prove: bool = False,
+) -> Solution:
+    """Choose candidates within the capacities, level by level; never worse than what runs, or than greedy.
+
+    Args:
+        problem: what to choose from.
+        session: loads a model into a solver.
+        deadline: when all levels are due; None: after the time limit of the options.
+        start: an answer of one pool per server to start from, shape (C,); None: the better of what runs now
+            and the greedy plan.
+        related: the solution of a problem that differs in one thing, to start from if it is better.
+        to_prove: whether an answer without a proof is of no use: a level may then take all the time.
+
+    Raises:
+        SolverError: the solver failed, or what it returned breaks a limit.
+    """
+    deadline = deadline or Deadline.after(problem.options.time_limit_s)
+    starts = [best_initial_solution(problem) if start is None else start]
+    starts += [] if related is None else [repaired(problem, related.replicas)]
+    solver = CompactModel(problem, session, starts)
+    return LexicographicSolve(solver, deadline, related, deadline if to_prove else None).solve()
+
+
+class CompactModel(LevelSolver):
+    """The compact model of a problem, loaded into a solver."""
+
+    def __init__(self, problem: Problem, session: SessionFactory, starts: list[IntArray]) -> None:
+        self.formulation = formulate(problem)
+        self._session = session
+        columns = self.formulation.columns
+        incumbent = Incumbent(problem, [in_columns(columns, problem, start) for start in starts])
+        super().__init__(
+            problem, self.formulation.servers, incumbent, gap_target(problem.options, len(columns))
+        )
+
+    def restart(self) -> None:
+        """Begin with the first level again, in a model where nothing is held."""
+        super().restart()
+        self.loaded = self._session(self.formulation.model)
+
+    def fix(self, served: np.ndarray, unserved: np.ndarray) -> None:
+        """Serve some servers, and leave some out, from now on."""
+        super().fix(served, unserved)
+        formulation = self.formulation
+        self.loaded.set_upper(formulation.unserved[served[formulation.servers]], 0.0)
+        self.loaded.set_upper(np.flatnonzero(unserved[formulation.column_servers]), 0.0)
+
+    def hold(self, objective: LevelObjective, most: float, deadline: Deadline) -> None:
+        """Add a row that keeps an objective within what was reached."""
+        super().hold(objective, most, deadline)
+        self.loaded.add_limit(self._coefficients(objective), most - self._offset(objective))
+
+    def can_serve_all(self, objective: LevelObjective, deadline: Deadline) -> bool:  # noqa: ARG002
+        """Return True: one run of the value level with all servers served then settles all of service."""
+        return True
+
+    def minimise(self, objective: LevelObjective, known: KnownBounds, deadline: Deadline) -> LevelResult:
+        """Minimise one level; without a start, in half of the time."""
+        formulation, offset, floor = self.formulation, self._offset(objective), known.all_answers
+        start = formulation.point(self.problem, self.incumbent.replicas) if self.is_feasible else None
+        if start is not None and not formulation.model.holds(start):
+            start = None
+        time_s = deadline.left_s * (0.5 if start is None else 1.0)
+        if time_s <= 0 or not len(formulation.columns):
+            return LevelResult(floor, proved=not len(formulation.columns), feasible=start is not None)
+        result = self.loaded.minimise(self._coefficients(objective), start, self.gap, time_s)
+        if result.x is not None:
+            self.incumbent.offer(formulation.replicas(result.x, len(self.problem.table)))
+        # The incumbent is an answer: a solver that calls the level infeasible has proved nothing.
+        bound = floor if result.outcome is Outcome.infeasible else max(result.bound + offset, floor)
+        return LevelResult(bound, result.outcome is Outcome.optimal, self.is_feasible)
+
+    def _coefficients(self, objective: LevelObjective) -> FloatArray:
+        formulation = self.formulation
+        value, changes = objective.on_value * formulation.value, objective.on_changes * formulation.changed
+        return formulation.on_servers(objective.on_unserved) + value + changes
+
+    def _offset(self, objective: LevelObjective) -> float:
+        """Return what the model's servers add without any variable."""
+        formulation = self.formulation
+        return (
+            objective.on_value * formulation.value_offset + objective.on_changes * formulation.changed_offset
+        )

@@ -1,0 +1,66 @@
+"""The one dominance filter: rows that another row of their group matches in everything that counts.
+
+Takes groups and keys as arrays, gives a mask. Nothing here knows what the rows are or asks a solver.
+"""
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray, pairs_of_equal
+
+PAIRWISE = 32
+"""Rows of a group up to which all pairs are compared at once; larger groups are compared block by block."""
+BLOCK = 256
+"""Rows of a block."""
+MAX_COMPARED = 4_000
+"""Rows of a group up to which they are compared; of larger groups all rows are kept."""
+
+
+def nondominated(group: IntArray, keys: FloatArray) -> BoolArray:
+    """Return a mask of the rows that no other row of their group dominates, shape (P,).
+
+    A row dominates another if none of its keys is larger; of equal rows the first stays.
+
+    Args:
+        group: shape (P,).
+        keys: the less the better, shape (P, K).
+    """
+    kept = np.ones(len(group), np.bool_)
+    order = np.lexsort((keys.sum(axis=1), group))
+    _, place, size = np.unique(group[order], return_inverse=True, return_counts=True)
+    small = order[size[place] <= PAIRWISE]
+    before, after = pairs_of_equal(group[small])
+    better, worse = small[before], small[after]
+    kept[worse[_all_at_most(keys[better].T, keys[worse].T)]] = False
+    ends = np.cumsum(size)
+    for g in np.flatnonzero((size > PAIRWISE) & (size <= MAX_COMPARED)).tolist():
+        mine = order[ends[g] - size[g] : ends[g]]
+        kept[mine] = _front(keys[mine])
+    return kept
+
+
+def _front(keys: FloatArray) -> BoolArray:
+    """Return the nondominated rows of one group, in the order of their sums: dominating rows come first."""
+    kept = np.zeros(len(keys), np.bool_)
+    front = keys[:0]
+    for begin in range(0, len(keys), BLOCK):
+        block = keys[begin : begin + BLOCK]
+        rows = np.flatnonzero(~_dominates(front, block).any(axis=0))
+        inner = _dominates(block[rows], block[rows])
+        rows = rows[~np.triu(inner, 1).any(axis=0)]
+        kept[begin + rows] = True
+        front = np.concatenate([front, block[rows]])
+    return kept
+
+
+def _dominates(others: FloatArray, keys: FloatArray) -> BoolArray:
+    """Return which of some rows dominate which of others, shape (others, keys)."""
+    return _all_at_most(others.T[:, :, None], keys.T[:, None, :])
+
+
+def _all_at_most(these: FloatArray, those: FloatArray) -> BoolArray:
+    """Return where each key of these rows is at most that of those; keys are the first axis."""
+    shape = np.broadcast_shapes(these.shape[1:], those.shape[1:])
+    at_most = np.ones(shape, np.bool_)
+    for this, that in zip(these, those, strict=True):
+        at_most &= np.less_equal(this, that)
+    return at_most

@@ -1,0 +1,114 @@
+"""What the lexicographic solve asks of a formulation: minimise one level under those held before it.
+
+A `LevelSolver` holds the incumbent and the levels settled so far; `compact.py` and the column generation of
+`branch_and_price` are the two formulations.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, IntArray
+from optimizer.solvers.deadline import Deadline
+from optimizer.solvers.levels import is_better, served
+from optimizer.solvers.objectives import LevelConstraint, LevelObjective
+from optimizer.solvers.problem import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class LevelResult:
+    """What was proved of one level; its answer is the incumbent."""
+
+    bound: float
+    """A lower bound of the objective, over the servers that have a candidate."""
+    proved: bool
+    """Whether the incumbent's value is within the tolerance of the bound."""
+    feasible: bool = True
+    """Whether the incumbent keeps all that is held."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownBounds:
+    """Bounds of a level that need no solver, over the servers that have a candidate."""
+
+    all_answers: float
+    unchanged_answers: float = -np.inf
+    """Of the answers that take nothing but what a related problem has as well."""
+
+
+class Incumbent:
+    """The best answer so far, in the order of all levels (eq. 35)."""
+
+    def __init__(self, problem: Problem, starts: Iterable[IntArray]) -> None:
+        self.problem = problem
+        self.replicas = np.zeros(len(problem.table), np.int64)
+        """Replicas of each candidate, shape (C,)."""
+        for start in starts:
+            self.offer(start)
+
+    def offer(self, replicas: IntArray) -> bool:
+        """Take over an answer if it is better; return whether it is."""
+        better = is_better(self.problem, replicas, self.replicas)
+        if better:
+            self.replicas = replicas
+        return better
+
+    @property
+    def served(self) -> BoolArray:
+        """Mask of the servers that have an allocation, shape (S,)."""
+        return served(self.problem, self.replicas)
+
+
+class LevelSolver(ABC):
+    """A formulation of a problem, with what is held of the levels so far."""
+
+    def __init__(self, problem: Problem, servers: IntArray, incumbent: Incumbent, gap: float) -> None:
+        self.problem, self.incumbent, self.gap = problem, incumbent, gap
+        self.without_candidates = ~np.isin(np.arange(len(problem.priority)), servers)
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin with the first level again; the incumbent stays."""
+        self.held: tuple[LevelConstraint, ...] = ()
+        self.forced_served, self.forced_unserved = np.zeros((2, len(self.problem.priority)), np.bool_)
+
+    def fix(self, served: BoolArray, unserved: BoolArray) -> None:
+        """Serve some servers, and leave some out, from now on; both of shape (S,)."""
+        self.forced_served = self.forced_served | served
+        self.forced_unserved = self.forced_unserved | unserved
+
+    def hold(self, objective: LevelObjective, most: float, deadline: Deadline) -> None:  # noqa: ARG002
+        """Allow an objective, over the servers that have a candidate, to be no more than that from now on."""
+        self.held = (*self.held, LevelConstraint(objective, most))
+
+    @property
+    def is_feasible(self) -> bool:
+        """Whether the incumbent keeps all that is held."""
+        is_served = self.incumbent.served
+        if (self.forced_served & ~is_served).any() or (self.forced_unserved & is_served).any():
+            return False
+        return all(self.value_of(each.objective) <= each.most for each in self.held)
+
+    def value_of(self, objective: LevelObjective) -> float:
+        """Return the incumbent's value, over the servers that have a candidate."""
+        constant = objective.constant(self.problem, self.without_candidates)
+        return objective.of(self.problem, self.incumbent.replicas) - constant
+
+    @abstractmethod
+    def can_serve_all(self, objective: LevelObjective, deadline: Deadline) -> bool:
+        """Return whether nothing speaks against a level of service of 0; no answer has to be known."""
+
+    @abstractmethod
+    def minimise(self, objective: LevelObjective, known: KnownBounds, deadline: Deadline) -> LevelResult:
+        """Minimise one level, as far as there is time.
+
+        Args:
+            objective: the level.
+            known: bounds that are known already.
+            deadline: when to stop.
+
+        Raises:
+            SolverError: the solver failed.
+        """

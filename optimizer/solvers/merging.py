@@ -1,0 +1,66 @@
+"""Two solutions of one problem in one: the better of them, with every bound of either that holds for it.
+
+A bound of a level holds for answers that are no worse than its own at all levels before. Nothing here asks a
+solver.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from optimizer.arrays import IntArray
+from optimizer.solvers.bounds import trivial_bounds
+from optimizer.solvers.levels import bounded_levels, differences, is_better, served
+from optimizer.solvers.problem import ROUNDING, Level, Problem, Solution, Status
+
+
+def merge(problem: Problem, first: Solution, second: Solution) -> Solution:
+    """Return the solution that is proved, else the better one, the first of equal ones.
+
+    If neither is proved, each level has the better of the two bounds, as far as both hold.
+    """
+    for solution in (first, second):
+        if solution.status is Status.optimal:
+            return solution
+    best = second if is_better(problem, second.replicas, first.replicas) else first
+    bounds = [_bounds_for(problem, best.replicas, solution) for solution in (first, second)]
+    highest = {name: max(bound, bounds[1][name]) for name, bound in bounds[0].items()}
+    levels = bounded_levels(problem, best.replicas, highest)
+    proved = all(level.is_proved(0.0) for level in levels)
+    return replace(best, levels=levels, status=Status.optimal if proved else best.status)
+
+
+def not_worse_than(problem: Problem, other: IntArray, found: Solution) -> Solution:
+    """Return a solution, or another answer in its place if it is better."""
+    if not is_better(problem, other, found.replicas):
+        return found
+    bounds = _bounds_for(problem, other, found)
+    return replace(found, replicas=other, levels=bounded_levels(problem, other, bounds))
+
+
+def _bounds_for(problem: Problem, replicas: IntArray, solution: Solution) -> dict[str, float]:
+    """Return the bounds of a solution that hold for an answer, those of service in steps.
+
+    A level after one at which the answer is worse has the bound of any answer.
+    """
+    left, service = ~served(problem, solution.replicas), {level.name: level for level in problem.service}
+    bounds, holds = trivial_bounds(problem), True
+    for level, more in zip(solution.levels, differences(problem, replicas, solution.replicas), strict=True):
+        if holds and level.bound is not None:
+            steps = service.get(level.name)
+            bounds[level.name] = level.bound if steps is None else steps.steps_of(level.bound, left)
+        holds &= more <= 0
+    return bounds
+
+
+def merged_bounds(best: Sequence[Level], other: Sequence[Level]) -> list[float | None]:
+    """Return the better bound of each level of the better of two plans, by the values that they report.
+
+    No bound is above its value. Those of the other hold while its values of the levels before are no better.
+    """
+    bounds: list[float | None] = []
+    holds = True
+    for mine, theirs in zip(best, other, strict=True):
+        known = [x for x in (mine.bound, theirs.bound if holds else None) if x is not None]
+        bounds.append(min(max(known), mine.value) if known else None)
+        holds &= theirs.value >= mine.value - ROUNDING * max(1.0, abs(mine.value))
+    return bounds

@@ -1,0 +1,122 @@
+"""The solution of a problem that differs in one thing: a warm start and bounds for the problem at hand.
+
+Questions about a plan are solved one after the other; the plan's own solution is their warm start, and if a
+question only takes something away its bounds hold as well. Nothing here asks a solver.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.solvers.formulation import served_in_full
+from optimizer.solvers.greedy import greedy_replicas
+from optimizer.solvers.levels import VALUE, served
+from optimizer.solvers.problem import Level, Problem, units_used
+
+
+@dataclass(frozen=True, slots=True)
+class RelatedSolution:
+    """The solution of another problem with the same servers and loads."""
+
+    replicas: IntArray
+    """In the candidates of the problem at hand, where it need not fit; shape (C,)."""
+    left_out: BoolArray
+    """Servers that it does not serve, shape (S,)."""
+    levels: tuple[Level, ...]
+    """What it reached, with bounds."""
+    restricts: bool = False
+    """Whether every answer of the problem at hand is one of the other, so that its bounds hold."""
+    with_less: Problem | None = None
+    """The other problem, if the one at hand differs in that some candidates of it carry more."""
+
+    def unserved(self, weight: FloatArray) -> float:
+        """Return the sum of a weight of servers, shape (S,), that the solution does not serve."""
+        return float(weight[self.left_out].sum())
+
+    def is_proved(self, name: str) -> bool:
+        """Return whether the level of that name is proved to be optimal."""
+        return any(each.name == name and each.is_proved(0.0) for each in self.levels)
+
+    @property
+    def least_value(self) -> float:
+        """Bound of the value, for answers that are as good at the levels before."""
+        bound = next(level.bound for level in self.levels if level.name == VALUE)
+        return -np.inf if bound is None else bound
+
+    def carried_before(self, problem: Problem) -> FloatArray:
+        """Return what a replica of each candidate carries in the other problem [requests/s], shape (C,).
+
+        Minus infinity where that does not have the candidate, or not with any number of replicas.
+        """
+        carried = np.full(len(problem.table), -np.inf)
+        if self.with_less is None:
+            return carried
+        less, now = self.with_less.table, problem.table
+        divisible = np.flatnonzero(less.meets_targets_below_max_rate)
+        pairs = zip(less.server[divisible].tolist(), less.accelerator[divisible].tolist(), strict=True)
+        then = dict(zip(pairs, less.max_rate_rps[divisible].tolist(), strict=True))
+        pairs = zip(now.server.tolist(), now.accelerator.tolist(), strict=True)
+        return np.array([then.get(pair, -np.inf) for pair in pairs])
+
+
+def differing(problem: Problem, other: Problem) -> BoolArray:
+    """Return the servers whose candidates are not the same in two problems, shape (S,)."""
+    servers = range(len(problem.priority))
+    return np.array([_of_server(problem, s) != _of_server(other, s) for s in servers], np.bool_)
+
+
+def _of_server(problem: Problem, server: int) -> list[list[float]]:
+    """Return the candidates of a server, one list for each property."""
+    table, rows = problem.table, np.flatnonzero(problem.table.server == server)
+    properties = (
+        table.accelerator,
+        table.num_replicas,
+        table.max_rate_rps,
+        table.meets_targets_below_max_rate,
+        problem.full,
+    )
+    return [each[rows].tolist() for each in properties]
+
+
+def repaired(problem: Problem, replicas: IntArray) -> IntArray:
+    """Return an answer within the units that exist: servers that do not fit are served anew, greedily.
+
+    So is a server that lacks some of its pools, because a question takes their accelerator away. If too many
+    units of a type are taken, servers lose theirs from the lowest priority up, those that take
+    the fewest units first among equals.
+    """
+    table = problem.table
+    short = served(problem, replicas) & ~served_in_full(problem, replicas)
+    fitting = np.where(short[table.server], 0, replicas)
+    if problem.capacity is None:
+        return fitting
+    over = units_used(problem, fitting, len(problem.capacity)) - problem.capacity
+    units = fitting * table.units_per_replica
+    for kind in np.flatnonzero(over > 0).tolist():
+        rows = np.flatnonzero((units > 0) & (table.kind == kind))
+        for row in rows[np.lexsort((units[rows], -problem.priority[table.server[rows]]))].tolist():
+            if over[kind] <= 0:
+                break
+            over[kind] -= units[row]
+            fitting[table.server == table.server[row]] = 0
+    return completed(problem, fitting, served(problem, fitting))
+
+
+def completed(problem: Problem, replicas: IntArray, settled: BoolArray) -> IntArray:
+    """Return an answer in which the servers that are not settled, shape (S,), are served greedily.
+
+    Args:
+        problem: what to choose from, with capacities.
+        replicas: replicas of each candidate of the settled servers; shape (C,).
+        settled: servers that keep what they have, or do not have.
+    """
+    assert problem.capacity is not None
+    answer = np.where(settled[problem.table.server], replicas, 0)
+    if settled.all():
+        return answer
+    left = problem.capacity - units_used(problem, answer, len(problem.capacity))
+    answer[~settled[problem.table.server]] = greedy_replicas(
+        replace(problem.of_servers(~settled), capacity=left)
+    )
+    return answer

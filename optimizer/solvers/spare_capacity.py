@@ -1,0 +1,69 @@
+"""Ties: among answers that are equal at every level, one with more capacity to spare.
+
+Equation numbers refer to ``docs/math.md``.
+"""
+
+import numpy as np
+
+from optimizer.arrays import FloatArray, IntArray
+from optimizer.solvers.problem import Problem, units_used
+
+
+def spare_capacity_of(problem: Problem, replicas: IntArray) -> float:
+    """Return the capacity to spare of an answer: over its servers' loads, in sum (eq. 89)."""
+    table = problem.table
+    served = np.unique(table.server[replicas > 0])
+    load = problem.load_rps[served]
+    capacity = np.bincount(table.server, replicas * table.max_rate_rps, len(problem.priority))[served]
+    loaded = load > 0
+    return float((capacity[loaded] / load[loaded] - 1).sum())
+
+
+def with_more_spare_capacity(problem: Problem, replicas: IntArray) -> IntArray:
+    """Return an answer in which no server can go to a candidate of the same value that leaves more room.
+
+    Each server with one pool takes, in the order of the names, the candidate of most room among those of the
+    same value that are a change, or none, as its own is, and whose units are there. No level changes.
+
+    Args:
+        problem: what was chosen from.
+        replicas: replicas of each candidate, shape (C,).
+    """
+    table, room = problem.table, problem.room
+    chosen = np.flatnonzero((replicas > 0) & problem.full & (replicas == table.num_replicas))
+    pools = np.bincount(table.server[replicas > 0], minlength=len(problem.priority))
+    chosen = chosen[pools[table.server[chosen]] == 1]
+    own = np.full(len(problem.priority), -1)
+    own[table.server[chosen]] = chosen
+    better = np.flatnonzero(problem.full & (own[table.server] >= 0))
+    mine = own[table.server[better]]
+    value, changed = problem.value, problem.changed
+    better = better[
+        (value[better] == value[mine]) & (changed[better] == changed[mine]) & (room[better] > room[mine])
+    ]
+    if not len(better):
+        return replicas
+    return _exchanged(
+        problem, replicas.copy(), own, better[np.lexsort((-room[better], table.server[better]))]
+    )
+
+
+def _exchanged(problem: Problem, replicas: IntArray, own: IntArray, better: IntArray) -> IntArray:
+    """Exchange candidates for better ones, of most room first, until none fits any more."""
+    table, units, room = problem.table, problem.table.units, problem.room
+    left: FloatArray = np.full(int(table.kind.max()) + 1, np.inf)
+    if problem.capacity is not None:
+        left = problem.capacity - units_used(problem, replicas, len(problem.capacity))
+    improved = True
+    while improved:
+        improved = False
+        for c in better.tolist():
+            now = own[table.server[c]]
+            back = units[now] if table.kind[now] == table.kind[c] else 0
+            if room[c] <= room[now] or units[c] > left[table.kind[c]] + back:
+                continue
+            left[table.kind[now]] += units[now]
+            left[table.kind[c]] -= units[c]
+            replicas[now], replicas[c], own[table.server[c]] = 0, table.num_replicas[c], c
+            improved = True
+    return replicas

@@ -1,0 +1,121 @@
+"""Answers to start from: what runs now, as far as it can stay, and the greedy plan.
+
+A solver that is stopped early answers no worse than these. They are plain arithmetic: no solver is asked.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.solvers.formulation import keepable
+from optimizer.solvers.greedy import greedy_replicas
+from optimizer.solvers.levels import is_better
+from optimizer.solvers.problem import Problem, units_used
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """Ways to serve servers in full, each with one pool; all shapes (W,)."""
+
+    row: IntArray
+    """Row of the candidate table."""
+    replicas: IntArray
+    server: IntArray
+    value: FloatArray
+    """What the server then adds to the value [cents/h]."""
+    changed: BoolArray
+    """Whether that is not what the server runs on now."""
+
+    def best(self) -> "Ways":
+        """Return one way for each server: that of least value, then without a change, then the first."""
+        order = np.lexsort((self.changed, self.value, self.server))
+        _, first = np.unique(self.server[order], return_index=True)
+        return self.take(order[first])
+
+    def take(self, ways: IntArray | BoolArray) -> "Ways":
+        """Return some of the ways."""
+        return Ways(
+            self.row[ways], self.replicas[ways], self.server[ways], self.value[ways], self.changed[ways]
+        )
+
+
+def ways_of_one_pool(problem: Problem) -> Ways:
+    """Return every candidate as sized and, for mixed plans, what runs now where that serves in full."""
+    table, mixed = problem.table, problem.options.heterogeneous
+    sized = np.flatnonzero(problem.full)
+    kept = np.flatnonzero(keepable(problem)) if mixed else sized[:0]
+    row = np.concatenate([sized, kept])
+    server, on_current = table.server[row], problem.on_current[row]
+    replicas = np.concatenate([table.num_replicas[sized], problem.current_replicas[table.server[kept]]])
+    cost, old = replicas * table.cost_per_replica[row], problem.current_cost[server]
+    changed = ~(on_current & (replicas == problem.current_replicas[server]))
+    value = cost - old + np.where(on_current, 0.0, problem.options.transition_penalty * (cost + old))
+    return Ways(row, replicas, server, np.where(changed | mixed, value, 0.0), changed)
+
+
+def best_initial_solution(problem: Problem) -> IntArray:
+    """Return the better, over all levels, of what runs now with the rest served greedily, and of greedy.
+
+    Returns:
+        Replicas of each candidate, shape (C,).
+    """
+    if problem.capacity is None:
+        return _taken(problem, ways_of_one_pool(problem).best())
+    greedy, staying = greedy_replicas(problem), _staying(problem)
+    return staying if is_better(problem, staying, greedy) else greedy
+
+
+def _taken(problem: Problem, ways: Ways) -> IntArray:
+    replicas = np.zeros(len(problem.table), np.int64)
+    replicas[ways.row] = ways.replicas
+    return replicas
+
+
+def _staying(problem: Problem) -> IntArray:
+    """Leave servers on their accelerators, first those that need no more units there, and serve the rest.
+
+    Those that need no more units all fit beside each other wherever what runs fits.
+    """
+    table, capacity = problem.table, problem.capacity
+    ways = ways_of_one_pool(problem)
+    ways = ways.take(problem.on_current[ways.row]).best()
+    units = ways.replicas * table.units_per_replica[ways.row]
+    grows = ways.replicas > problem.current_replicas[ways.server]
+    kind = table.kind[ways.row]
+    left = np.zeros(0) if capacity is None else capacity.copy()
+    stays = np.zeros(len(ways.row), np.bool_)
+    for i in np.lexsort((problem.priority[ways.server], grows)):
+        stays[i] = units[i] <= left[kind[i]]
+        left[kind[i]] -= units[i] * stays[i]
+    replicas = _taken(problem, ways.take(stays))
+    others = ~np.isin(np.arange(len(problem.priority)), ways.server[stays])
+    rows = others[table.server]
+    left = np.zeros(0) if capacity is None else capacity - units_used(problem, replicas, len(capacity))
+    replicas[rows] = greedy_replicas(replace(problem.of_servers(others), capacity=left))
+    return replicas
+
+
+def in_columns(columns: IntArray, problem: Problem, replicas: IntArray) -> IntArray:
+    """Return an answer of one pool per server in the columns that a model has, rows of the candidate table.
+
+    A candidate that the model leaves out for a better one of its server and type is taken over by that, as it
+    was sized.
+    """
+    table, answer = problem.table, replicas.copy()
+    outside = replicas > 0
+    outside[columns] = False
+    rows = np.flatnonzero(outside)
+    columns = np.sort(columns)
+    first, end = (
+        np.searchsorted(table.server[columns], table.server[rows], side) for side in ("left", "right")
+    )
+    for c, begin, after in zip(rows, first, end, strict=True):
+        mine = columns[begin:after]
+        mine = mine[(table.kind[mine] == table.kind[c]) & problem.full[mine]]
+        mine = mine[table.units[mine] <= replicas[c] * table.units_per_replica[c]]
+        answer[c] = 0
+        if len(mine):
+            best = mine[np.argmin(problem.value[mine])]
+            answer[best] = table.num_replicas[best]
+    return answer

@@ -1,0 +1,306 @@
+"""One pattern per server: against the compact model, exhaustive search and plain enumeration."""
+
+import itertools
+from functools import cache
+
+import numpy as np
+import pytest
+from mixed_oracles import mixed_brute_force, random_mixed_document
+
+from optimizer import find_candidates, load_system, solve
+from optimizer.arrays import FloatArray
+from optimizer.generate import generate_system
+from optimizer.pipeline import choose
+from optimizer.solvers.branch_and_price.bounds import lagrangian_bound
+from optimizer.solvers.branch_and_price.candidates import PatternCandidates, candidates_of
+from optimizer.solvers.branch_and_price.generation import generate_columns
+from optimizer.solvers.branch_and_price.master import MasterProblem
+from optimizer.solvers.branch_and_price.pool import ColumnPool
+from optimizer.solvers.branch_and_price.pricing import enumerate_patterns, subproblems_of
+from optimizer.solvers.branch_and_price.solve import solve_patterns
+from optimizer.solvers.compact import solve_milp
+from optimizer.solvers.deadline import Deadline
+from optimizer.solvers.exact import solve_exactly
+from optimizer.solvers.highs import HighsSession
+from optimizer.solvers.levels import is_better, served, value_of
+from optimizer.solvers.model import RunResult
+from optimizer.solvers.objectives import value_objective
+from optimizer.solvers.problem import Problem, Solution, Status, build_problem
+from optimizer.solvers.related import RelatedSolution
+from optimizer.solvers.warm_starts import best_initial_solution
+
+SEEDS = range(40)
+MORE_SEEDS = range(40, 540)
+
+
+@cache
+def random_problem(seed: int, *, mixed: bool) -> Problem:
+    system = load_system(random_mixed_document(seed)).with_options(heterogeneous=mixed, unlimited=False)
+    return build_problem(find_candidates(system))
+
+
+@cache
+def scarce_problem(servers: int, tightness: float, *, mixed: bool) -> Problem:
+    system = generate_system(servers, 10, 4, 3, tightness).with_options(heterogeneous=mixed)
+    return build_problem(find_candidates(system))
+
+
+def assert_equal(found: Solution, other: Solution) -> None:
+    assert found.status is other.status is Status.optimal
+    for mine, theirs in zip(found.levels, other.levels, strict=True):
+        assert mine.value == pytest.approx(theirs.value, rel=1e-8, abs=1e-6), mine.name
+        assert mine.bound == pytest.approx(theirs.bound, rel=1e-7, abs=1e-6), mine.name
+
+
+# --- against other ways to the same answer ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mixed", [True, False])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_patterns_and_replica_counts_agree_at_every_level(seed: int, mixed: bool) -> None:  # noqa: FBT001
+    problem = random_problem(seed, mixed=mixed)
+    assert_equal(solve_patterns(problem), solve_milp(problem, HighsSession))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mixed", [True, False])
+@pytest.mark.parametrize("seed", MORE_SEEDS)
+def test_patterns_and_replica_counts_agree_on_many_more_systems(seed: int, mixed: bool) -> None:  # noqa: FBT001
+    problem = random_problem(seed, mixed=mixed)
+    assert_equal(solve_patterns(problem), solve_milp(problem, HighsSession))
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_patterns_equal_exhaustive_search(seed: int) -> None:
+    system = load_system(random_mixed_document(seed)).with_options(heterogeneous=True, unlimited=False)
+    best, found = mixed_brute_force(system), solve_patterns(random_problem(seed, mixed=True))
+    for level in found.levels:
+        assert level.value == pytest.approx(float(best[level.name]), rel=0, abs=1e-6), level.name
+
+
+@pytest.mark.parametrize("mixed", [True, False])
+def test_a_scarce_fleet_has_the_same_answer_in_both_formulations(mixed: bool) -> None:  # noqa: FBT001
+    problem = scarce_problem(20, 1.7, mixed=mixed)
+    assert not problem.options.gap
+    assert_equal(solve_patterns(problem), solve_milp(problem, HighsSession))
+
+
+# --- the search ------------------------------------------------------------------------------------------
+
+
+def every_pattern(problem: Problem, candidates: PatternCandidates, server: int) -> list[dict[int, int]]:
+    """Return every multiset of replicas that serves a server, each count up to what serves it alone."""
+    mine = np.flatnonzero((candidates.server == server) & candidates.divisible)
+    load = 1 - 1e-9 if problem.load_rps[server] > 0 else 0.0
+    least, most = int(problem.min_replicas[server]), int(problem.max_replicas[server])
+    alone = [max(int(np.ceil(load / candidates.share[c])), least, 1) for c in mine]
+    found = []
+    for counts in itertools.product(*(range(n + 1) for n in alone)):
+        carried = float(np.array(counts) @ candidates.share[mine])
+        if max(least, 1) <= sum(counts) <= most and carried >= load - 1e-12:
+            found.append({int(c): n for c, n in zip(mine, counts, strict=True) if n})
+    return found
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_the_search_finds_the_cheapest_pattern_of_every_server_at_any_prices(seed: int) -> None:
+    problem = random_problem(seed, mixed=True)
+    candidates, rng = candidates_of(problem), np.random.default_rng(seed)
+    subproblems = subproblems_of(problem, candidates)
+    prices = rng.uniform(0, 20, len(candidates.limit)) * rng.integers(0, 2, len(candidates.limit))
+    weight = candidates.cost + prices[candidates.kind] * candidates.units
+    found = enumerate_patterns(candidates, subproblems, weight, np.full(len(subproblems.server), np.inf))
+    assert not found.cut.any()
+    exist = candidates.limit * candidates.divisor
+    best = np.full(len(problem.priority), np.inf)
+    for case, part, count, cost in zip(
+        found.subproblem, found.candidate, found.count, found.weight, strict=True
+    ):
+        taken = np.bincount(candidates.kind[part], count * candidates.units[part] * (part >= 0), len(exist))
+        assert (count * candidates.units[part] <= exist[candidates.kind[part]]).all()
+        if (taken <= exist).all():
+            best[subproblems.server[case]] = min(
+                best[subproblems.server[case]], cost + subproblems.value[case]
+            )
+    for server in np.unique(subproblems.server):
+        costs = []
+        for pattern in every_pattern(problem, candidates, int(server)):
+            total = np.zeros(len(exist))
+            for part, count in pattern.items():
+                total[candidates.kind[part]] += count * candidates.units[part]
+            if (total > exist).any():
+                continue
+            replicas = np.zeros(len(problem.table), np.int64)
+            for part, count in pattern.items():
+                replicas[candidates.row[part]] = count
+            alone = problem.of_servers(np.arange(len(problem.priority)) == server)
+            units = sum(candidates.units[c] * n * prices[candidates.kind[c]] for c, n in pattern.items())
+            costs.append(value_of(alone, replicas[problem.table.server == server]) + units)
+        assert best[server] == pytest.approx(min(costs, default=np.inf), abs=1e-9)
+
+
+def test_a_search_that_is_too_large_says_what_it_left_out_and_what_that_costs_at_least(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem = scarce_problem(20, 1.7, mixed=True)
+    candidates, subproblems = candidates_of(problem), subproblems_of(problem, candidates_of(problem))
+    limit = np.full(len(subproblems.server), np.inf)
+    every = enumerate_patterns(candidates, subproblems, candidates.cost, limit)
+    monkeypatch.setattr("optimizer.solvers.branch_and_price.pricing.MAX_PREFIXES", 200)
+    cut = enumerate_patterns(candidates, subproblems, candidates.cost, limit)
+    assert not every.cut.any()
+    assert cut.cut.any()
+    least = np.full(len(subproblems.server), np.inf)
+    np.minimum.at(least, every.subproblem, every.weight)
+    assert (cut.least <= least + 1e-9).all()
+
+
+@pytest.mark.parametrize("steps", [0, 1, 3])
+def test_a_search_whose_time_is_over_says_what_it_left_out_and_what_that_costs_at_least(
+    steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = scarce_problem(20, 1.7, mixed=True)
+    candidates, subproblems = candidates_of(problem), subproblems_of(problem, candidates_of(problem))
+    limit = np.full(len(subproblems.server), np.inf)
+    every = enumerate_patterns(candidates, subproblems, candidates.cost, limit)
+    looks = itertools.count()
+    monkeypatch.setattr(Deadline, "passed", property(lambda _: next(looks) >= steps))
+    cut = enumerate_patterns(candidates, subproblems, candidates.cost, limit, due=Deadline.after(3600))
+    assert cut.cut.any()
+    assert next(looks) == steps + 1
+    found, whole = (np.bincount(x.subproblem, minlength=len(limit)) for x in (cut, every))
+    assert (found[~cut.cut] == whole[~cut.cut]).all()
+    assert found.sum() < whole.sum()
+    least = np.full(len(subproblems.server), np.inf)
+    np.minimum.at(least, every.subproblem, every.weight)
+    assert (cut.least <= least + 1e-9).all()
+
+
+# --- bounds ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mixed", [True, False])
+def test_the_bound_of_a_relaxation_is_below_the_best_answer_and_above_the_compact_relaxation(
+    mixed: bool,  # noqa: FBT001
+) -> None:
+    problem = scarce_problem(40, 1.0, mixed=mixed)
+    pool = ColumnPool.of(problem)
+    everyone = np.ones(len(problem.priority), np.bool_)
+    master = MasterProblem(pool.candidates, value_objective(problem), (), everyone, ~everyone)
+    relaxed = generate_columns(master, pool, np.flatnonzero(pool.columns.served), Deadline.after(3600))
+    best = solve_milp(problem, HighsSession)
+    assert best.levels[0].value == 0
+    assert relaxed is not None
+    assert relaxed.finished
+    assert relaxed.bound <= best.level("value").value
+    assert relaxed.bound == pytest.approx(relaxed.value, rel=1e-7)
+
+
+def test_no_answer_is_below_any_bound_where_a_server_has_no_option() -> None:
+    problem = scarce_problem(6, 1.0, mixed=True)
+    everyone = np.ones(len(problem.priority), np.bool_)
+    pool = ColumnPool.of(problem)
+    master = MasterProblem(pool.candidates, value_objective(problem), (), everyone, ~everyone)
+    relaxed = generate_columns(master, pool, np.flatnonzero(pool.columns.served), Deadline.after(3600))
+    assert relaxed is not None
+    assert lagrangian_bound(master, relaxed.duals, np.array([*[1.0] * 5, np.inf])) == np.inf
+
+
+# --- stopped solves --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit_s", [0.0, 0.02, 0.2])
+@pytest.mark.parametrize("mixed", [True, False])
+def test_a_stopped_solve_is_never_worse_than_its_seed_and_its_bounds_hold(
+    limit_s: float,
+    mixed: bool,  # noqa: FBT001
+) -> None:
+    problem = scarce_problem(40, 1.9, mixed=mixed)
+    found = solve_patterns(problem, Deadline.after(limit_s))
+    assert not is_better(problem, best_initial_solution(problem), found.replicas)
+    for level in found.levels:
+        assert level.bound is not None
+        assert level.bound <= level.value
+
+
+@pytest.mark.parametrize("limit_s", [0.0, 0.3])
+def test_a_mixed_plan_that_starts_from_a_single_one_is_not_worse(limit_s: float) -> None:
+    mixed = scarce_problem(40, 1.9, mixed=True)
+    plain = solve_patterns(scarce_problem(40, 1.9, mixed=False))
+    known = RelatedSolution(plain.replicas, ~served(mixed, plain.replicas), plain.levels)
+    found = solve_patterns(mixed, Deadline.after(limit_s), known)
+    assert not is_better(mixed, plain.replicas, found.replicas)
+
+
+@pytest.mark.parametrize("limit_s", [0.01, 0.5])
+def test_a_stopped_mixed_plan_of_many_servers_gives_way_to_a_better_single_one(
+    limit_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("optimizer.solvers.exact.COMPACT_TO_SERVERS", 0)
+    problem = scarce_problem(40, 1.9, mixed=True)
+    found = solve_exactly(problem, HighsSession, Deadline.after(limit_s), with_patterns=True)
+    assert not is_better(problem, best_initial_solution(problem), found.replicas)
+    assert all(level.bound is not None and level.bound <= level.value for level in found.levels)
+
+
+@pytest.mark.parametrize("columns_share", [0.0, 0.5])
+def test_columns_and_then_patterns_prove_the_same_single_plan(
+    columns_share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without any time for columns, patterns answer; with half of it, columns do."""
+    monkeypatch.setattr("optimizer.solvers.exact.PATTERNS_FROM_COLUMNS", 0)
+    monkeypatch.setattr("optimizer.solvers.exact.COMPACT_FIRST_SHARE", columns_share)
+    for seed in range(4):
+        system = generate_system(30, 8, 4, seed, 1.7).with_options(gap=0.0)
+        problem = build_problem(find_candidates(system))
+        found = solve_exactly(problem, HighsSession, Deadline.after(3600), with_patterns=True)
+        true = solve_milp(problem, HighsSession, Deadline.after(3600))
+        assert found.status is true.status is Status.optimal
+        for mine, theirs in zip(found.levels, true.levels, strict=True):
+            assert mine.value == pytest.approx(theirs.value, rel=1e-9, abs=1e-6)
+
+
+def test_patterns_without_time_keep_the_answer_that_they_begin_from() -> None:
+    problem = build_problem(find_candidates(generate_system(30, 8, 4, 1, 1.7)))
+    best = solve_milp(problem, HighsSession, Deadline.after(3600))
+    assert is_better(problem, best.replicas, best_initial_solution(problem))
+    found = solve_patterns(problem, Deadline(0.0), start=best.replicas)
+    assert not is_better(problem, best.replicas, found.replicas)
+
+
+def test_columns_that_are_to_prove_something_may_take_all_the_time_for_one_level() -> None:
+    limits: list[float] = []
+
+    class Watched(HighsSession):
+        def minimise(
+            self, objective: FloatArray, start: FloatArray | None, gap: float, time_limit_s: float
+        ) -> RunResult:
+            limits.append(time_limit_s)
+            return super().minimise(objective, start, gap, time_limit_s)
+
+    problem = build_problem(find_candidates(generate_system(12, 6, 3, 1, 2.6)))
+    for to_prove in (False, True):
+        limits.clear()
+        solve_milp(problem, Watched, Deadline.after(1e6), to_prove=to_prove)
+        # The first run is of the value with all served, which has no start and gets half of its time.
+        assert limits[0] < 0.51e6
+        assert (0.99e6 < limits[1] < 1e6) is to_prove
+
+
+@pytest.mark.parametrize(("seed", "running"), [(1, False), (2, True)])
+def test_a_mixed_plan_is_never_worse_than_a_single_one_of_less_time(
+    seed: int,
+    running: bool,  # noqa: FBT001
+) -> None:
+    """Of 250 servers, which patterns alone answer; the single plan that it looks at gets more time."""
+    system = generate_system(250, 15, 6, seed, 1.2 + 0.5 * seed)
+    if running:
+        system = solve(system, milp_solver=False).applied_to(system)
+    single = choose(build_problem(find_candidates(system)), deadline=Deadline.after(0.05))
+    mixed = build_problem(find_candidates(system.with_options(heterogeneous=True)))
+    for limit_s in (0.2, 0.4):
+        found = choose(mixed, deadline=Deadline.after(limit_s))
+        assert not is_better(mixed, single.replicas, found.replicas)
+        assert not is_better(mixed, best_initial_solution(mixed), found.replicas)
+        for level in found.levels:
+            assert level.bound is None or level.bound <= level.value
