@@ -278,7 +278,7 @@ def test_columns_that_are_to_prove_something_may_take_all_the_time_for_one_level
             limits.append(time_limit_s)
             return super().minimise(objective, start, gap, time_limit_s)
 
-    problem = build_problem(find_candidates(generate_system(12, 6, 3, 1, 2.6)))
+    problem = build_problem(find_candidates(generate_system(12, 6, 3, 4, 2.6)))
     for to_prove in (False, True):
         limits.clear()
         solve_milp(problem, Watched, Deadline.after(1e6), to_prove=to_prove)
