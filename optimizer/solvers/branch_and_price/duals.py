@@ -50,12 +50,17 @@ class DualLevel:
     left_out: BoolArray
     """Servers that the solution does not serve, shape (S,)."""
 
+    @property
+    def whole(self) -> bool:
+        """Whether it is a level of whole numbers."""
+        return bool(self.master.objective.step)
+
     def reported(self, bound: float) -> float:
         """Return a bound of the master problem as a bound of the level."""
-        objective = self.master.objective
-        least = float(np.ceil(bound - WHOLE * max(1.0, abs(bound)) ** 0.5)) if objective.step else bound
+        service = self.master.objective.service
+        least = float(np.ceil(bound - WHOLE * max(1.0, abs(bound)) ** 0.5)) if self.whole else bound
         least += self.offset
-        return least if objective.service is None else objective.service.reported(least, self.left_out)
+        return least if service is None else service.reported(least, self.left_out)
 
     def duals(self, multipliers: DualMultipliers) -> FloatArray:
         """Return multipliers by shared row of the master problem."""
