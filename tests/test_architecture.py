@@ -22,6 +22,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("optimizer.timing",),
     ("optimizer.simulation",),
     ("optimizer.queueing",),
+    ("optimizer.kinds",),
     ("optimizer.spec",),
     ("optimizer.profiles",),
     ("optimizer.tabulation",),
@@ -56,6 +57,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "optimizer.compat": (("queue_service",),),
     "optimizer.starters": (("use_cases", "prices"), ("facts",), ("slices",), ("document",)),
+    "optimizer.kinds": (("kind",), ("token_batching", "batch_servers"), ("table",)),
     "optimizer.spec": (
         ("provenance", "stages"),
         ("schema.accelerators", "schema.classes", "schema.profiles", "schema.servers"),
