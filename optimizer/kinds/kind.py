@@ -14,4 +14,4 @@ class Kind(ABC):
     laws: ClassVar[tuple[type[Law], ...]]
     """Latency models that make a profile one of this kind."""
     mark: ClassVar[str | None] = None
-    """Field of a pool that only pools of this kind have, which tells the kind in a plan; none: the default."""
+    """Field of a pool that only pools of this kind have; none: the default kind."""
