@@ -55,9 +55,7 @@ def _least_mixed(problem: Problem, rows: IntArray) -> FloatArray:
     A split server runs all its load on the candidate that carries it at the least cost. It may keep what it
     runs on now beside that, without moving.
     """
-    table, penalty = problem.table, problem.options.transition_penalty
-    server, on_current = table.server[rows], problem.on_current[rows]
-    each = table.cost_per_replica[rows] * np.where(on_current, 1.0, 1.0 + penalty)
+    table, server, each = problem.table, problem.table.server[rows], problem.replica_value[rows]
     load = problem.load_rps[server]
     split = np.divide(load, table.max_rate_rps[rows], out=np.zeros(len(rows)), where=load > 0)
     count = np.where(load > 0, np.maximum(split, 1.0), 0.0)
@@ -69,7 +67,6 @@ def _least_mixed(problem: Problem, rows: IntArray) -> FloatArray:
     counting[problem.min_replicas == 0] = 0.0
     cost = np.maximum(carrying, counting * problem.min_replicas) * (1 - ROUNDING)
     stays = np.zeros(len(problem.priority), np.bool_)
-    stays[server[on_current]] = True
-    moved = np.where(stays, 0.0, penalty * problem.current_cost)
-    least: FloatArray = cost - problem.current_cost + moved
-    return least
+    stays[server[problem.on_current[rows]]] = True
+    # What replicas elsewhere cost more is part of the cost here.
+    return problem.transition_value(np.arange(len(stays)), cost, 0 * stays, stays, np.zeros_like(stays))

@@ -226,17 +226,17 @@ def _mixed(problem: Problem) -> Formulation:
     k = np.arange(n + m + len(here), n + m + len(here) + len(exact))
     _add_keeping(rows, problem, columns, most, each, row, exact, k)
 
-    penalty, old = problem.options.transition_penalty, problem.current_cost[servers]
-    elsewhere = ~problem.on_current[columns]
-    cost = table.cost_per_replica[columns] * each * (1 + penalty * elsewhere)
+    leaving = problem.leaving_value[servers]
     return Formulation(
         model=rows.model(np.concatenate([most.astype(np.float64), np.ones(m + len(here) + len(exact))])),
         columns=columns,
         replicas_each=each,
         column_servers=table.server[columns],
         servers=servers,
-        value=np.concatenate([cost, np.zeros(m), -penalty * old[row[here]], np.zeros(len(exact))]),
-        value_offset=float((penalty * old - old).sum()),
+        value=np.concatenate(
+            [problem.replica_value[columns] * each, np.zeros(m), -leaving[row[here]], np.zeros(len(exact))]
+        ),
+        value_offset=float(problem.none_value[servers].sum()),
         changed=np.concatenate(
             [np.zeros(n), problem.none_changed[servers] - 1.0, np.zeros(len(here)), -np.ones(len(exact))]
         ),
@@ -265,11 +265,8 @@ def mixed_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
         most = np.minimum(most, there // table.units_per_replica)
         indivisible &= table.units <= there
     # Value and units of a replica, and the rate; the current accelerator's column always stays.
-    cost = table.cost_per_replica * np.where(
-        problem.on_current, 1.0, 1.0 + problem.options.transition_penalty
-    )
     rate = np.minimum(table.max_rate_rps, problem.load_rps[table.server])
-    keys = np.stack([cost, table.units_per_replica, -rate, ~problem.on_current], axis=1)
+    keys = np.stack([problem.replica_value, table.units_per_replica, -rate, ~problem.on_current], axis=1)
     pools = _nondominated(problem, np.flatnonzero(divisible & (most >= 1)), keys)
     columns = np.sort(np.concatenate([pools, np.flatnonzero(indivisible)]))
     each = np.where(divisible, 1, table.num_replicas)[columns]

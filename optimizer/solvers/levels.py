@@ -44,19 +44,14 @@ def unchanged(problem: Problem, replicas: IntArray) -> BoolArray:
 
 
 def value_of(problem: Problem, replicas: IntArray) -> float:
-    """Return the transition value of an answer [cents/h] (eq. 31-33).
-
-    A single-accelerator plan counts an unchanged allocation as 0, whatever cost was stated for it.
-    """
-    cost = replicas * problem.table.cost_per_replica
-    elsewhere = np.where(problem.on_current, 0.0, cost)
+    """Return the transition value of an answer [cents/h]."""
+    pools = replicas * problem.table.cost_per_replica
+    parts = pools, np.where(problem.on_current, 0.0, pools)
+    cost, elsewhere = (_by_server(problem, part) for part in parts)
     stays = _by_server(problem, np.where(problem.on_current, replicas, 0)) > 0
-    old, penalty = problem.current_cost, problem.options.transition_penalty
-    value = _by_server(problem, cost) - old
-    value += penalty * (_by_server(problem, elsewhere) + np.where(stays, 0.0, old))
-    if not problem.options.heterogeneous:
-        value[unchanged(problem, replicas)] = 0.0
-    return float(value.sum())
+    every = np.arange(len(problem.priority))
+    same = unchanged(problem, replicas)
+    return float(problem.transition_value(every, cost, elsewhere, stays, same).sum())
 
 
 def changes_of(problem: Problem, replicas: IntArray) -> int:

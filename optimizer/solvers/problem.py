@@ -143,11 +143,45 @@ class Problem:
         return frozen(np.equal(self.current_accelerator[self.table.server], self.table.accelerator))
 
     @cached_property
+    def replica_value(self) -> FloatArray:
+        """What a replica of each candidate adds to its server's transition value [cents/h], shape (C,)."""
+        cost = self.table.cost_per_replica
+        return frozen(cost + self.options.transition_penalty * np.where(self.on_current, 0.0, cost))
+
+    @cached_property
+    def leaving_value(self) -> FloatArray:
+        """What a server adds that keeps no replica where it runs now [cents/h], shape (S,)."""
+        return frozen(self.options.transition_penalty * self.current_cost)
+
+    def transition_value(
+        self,
+        server: IntArray,
+        cost: FloatArray,
+        elsewhere: FloatArray,
+        stays: BoolArray,
+        unchanged: BoolArray,
+    ) -> FloatArray:
+        """Return the transition value of servers [cents/h] (eq. 31-33); all shapes (N,).
+
+        A single-accelerator plan counts what is unchanged as 0, whatever cost was stated for it.
+
+        Args:
+            server: the servers.
+            cost: what their replicas cost [cents/h].
+            elsewhere: the part of it that is not on the accelerator that they run on now.
+            stays: whether they keep a replica where they run now.
+            unchanged: whether they keep exactly what they have, or their lack of it.
+        """
+        old = self.current_cost[server]
+        value = cost - old + self.options.transition_penalty * (elsewhere + np.where(stays, 0.0, old))
+        return value if self.options.heterogeneous else np.where(unchanged, 0.0, value)
+
+    @cached_property
     def value(self) -> FloatArray:
-        """Transition value of each candidate with all its replicas [cents/h], shape (C,) (eq. 31)."""
-        cost, old = self.table.cost_cents_per_h, self.current_cost[self.table.server]
-        moved = cost - old + self.options.transition_penalty * (old + cost)
-        return frozen(np.where(~self.changed, 0.0, np.where(self.on_current, cost - old, moved)))
+        """Transition value of each candidate with all its replicas [cents/h], shape (C,)."""
+        cost, here = self.table.cost_cents_per_h, self.on_current
+        elsewhere = np.where(here, 0.0, cost)
+        return frozen(self.transition_value(self.table.server, cost, elsewhere, here, ~self.changed))
 
     @cached_property
     def changed(self) -> BoolArray:
@@ -164,12 +198,9 @@ class Problem:
 
     @cached_property
     def none_value(self) -> FloatArray:
-        """Transition value of leaving each server without an allocation [cents/h], shape (S,).
-
-        A single-accelerator plan counts it as 0 where nothing runs, whatever cost was stated.
-        """
-        value = (self.options.transition_penalty - 1) * self.current_cost
-        return frozen(np.where(self.none_changed | self.options.heterogeneous, value, 0.0))
+        """Transition value of leaving each server without an allocation [cents/h], shape (S,)."""
+        every, none = np.arange(len(self.priority)), np.zeros(len(self.priority))
+        return frozen(self.transition_value(every, none, none, none > 0, ~self.none_changed))
 
     @cached_property
     def service(self) -> tuple[ServiceLevel, ...]:

@@ -48,10 +48,11 @@ def ways_of_one_pool(problem: Problem) -> Ways:
     row = np.concatenate([sized, kept])
     server, on_current = table.server[row], problem.on_current[row]
     replicas = np.concatenate([table.num_replicas[sized], problem.current_replicas[table.server[kept]]])
-    cost, old = replicas * table.cost_per_replica[row], problem.current_cost[server]
     changed = ~(on_current & (replicas == problem.current_replicas[server]))
-    value = cost - old + np.where(on_current, 0.0, problem.options.transition_penalty * (cost + old))
-    return Ways(row, replicas, server, np.where(changed | mixed, value, 0.0), changed)
+    cost = replicas * table.cost_per_replica[row]
+    elsewhere = np.where(on_current, 0.0, cost)
+    value = problem.transition_value(server, cost, elsewhere, on_current, ~changed)
+    return Ways(row, replicas, server, value, changed)
 
 
 def best_initial_solution(problem: Problem) -> IntArray:

@@ -65,8 +65,6 @@ def candidates_of(problem: Problem) -> PatternCandidates:
     types, kind = np.unique(table.kind[row], return_inverse=True)
     divisor = np.array([np.gcd.reduce((units * each)[kind == k]) for k in range(len(types))], np.int64)
     capacity = np.full(len(types), np.inf) if problem.capacity is None else problem.capacity[types]
-    here = problem.on_current[row]
-    factor = 1 + problem.options.transition_penalty * ~here
     return PatternCandidates(
         row=row,
         server=server,
@@ -74,8 +72,8 @@ def candidates_of(problem: Problem) -> PatternCandidates:
         share=np.minimum(share, 1.0),
         units=units,
         kind=kind,
-        cost=table.cost_per_replica[row] * factor,
-        here=here,
+        cost=problem.replica_value[row],
+        here=problem.on_current[row],
         limit=np.floor(capacity / divisor),
         types=types,
         divisor=divisor,

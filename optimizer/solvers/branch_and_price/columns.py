@@ -95,14 +95,12 @@ def patterns(
     rows = np.arange(len(candidate))
     for place in range(candidate.shape[1]):
         units[rows, candidates.kind[at[:, place]]] += taken[:, place]
-    cost = np.where(used, count * candidates.cost[at], 0.0).sum(axis=1)
+    pools = np.where(used, count * problem.table.cost_per_replica[candidates.row[at]], 0.0)
+    elsewhere = np.where(candidates.here[at], 0.0, pools).sum(axis=1)
     stays = (used & candidates.here[at]).any(axis=1)
     kept = (used & candidates.here[at] & (count == problem.current_replicas[server][:, None])).any(axis=1)
     kept &= used.sum(axis=1) == 1
-    old, penalty = problem.current_cost[server], problem.options.transition_penalty
-    value = cost - old + np.where(stays, 0.0, penalty * old)
-    if not problem.options.heterogeneous:
-        value[kept] = 0.0
+    value = problem.transition_value(server, pools.sum(axis=1), elsewhere, stays, kept)
     served = np.ones(len(candidate), np.bool_)
     columns = PatternColumns(server, candidate, count, units, value, (~kept).astype(np.float64), served)
     there = np.asarray((units <= candidates.limit).all(axis=1), np.bool_)

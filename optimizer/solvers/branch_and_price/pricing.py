@@ -75,7 +75,7 @@ def subproblems_of(problem: Problem, candidates: PatternCandidates) -> PricingSu
     place = np.arange(width)
     at = np.minimum(begin[:, None] + place, max(len(own) - 1, 0))
     table = np.where(place < size[:, None], own[at] if len(own) else -1, -1)
-    move = problem.options.transition_penalty * problem.current_cost[servers]
+    move = problem.leaving_value[servers]
     here = np.full(len(problem.priority), -1)
     here[candidates.server[own[candidates.here[own]]]] = own[candidates.here[own]]
     keeps = (here[servers] >= 0) & (move > 0)

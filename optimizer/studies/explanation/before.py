@@ -191,7 +191,7 @@ class Before:
         bound = provable.bound(level, self._multipliers[VALUE])
         if {level.name for level in service} <= self.ordered:
             bound = max(bound, settled)
-        return bound - problem.options.transition_penalty * float(problem.current_cost[left].sum())
+        return bound - float(problem.leaving_value[left].sum())
 
     @property
     def _settled_bound(self) -> float:
