@@ -184,14 +184,14 @@ def choose(
         SolverError: the solver failed.
     """
     deadline = deadline or Deadline.after(problem.options.time_limit_s)
-    if problem.capacity is None and not problem.options.heterogeneous:
+    if not len(problem.limits) and not problem.options.heterogeneous:
         return solve_separable(problem)
     if not problem.options.milp_solver:  # which plans one accelerator per server, as the reference does
         single = replace(problem, options=problem.options.model_copy(update={"heterogeneous": False}))
         return solve_in_stages(single, lambda stage, _due: solve_greedy(stage), deadline)
     backend = "CPLEX" if problem.options.use_cplex and backend == "highs" else backend
     session, with_patterns = _session(backend), backend.lower() == "highs"
-    if problem.capacity is None:
+    if not len(problem.limits):
         return solve_separable_mixed(problem, session, deadline, by_patterns=with_patterns)
 
     def solved(stage: Problem, due: Deadline) -> Solution:

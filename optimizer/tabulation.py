@@ -106,8 +106,6 @@ class SystemArrays:
     type_names: tuple[str, ...]
     kind: IntArray
     """Type of each accelerator, shape (A,)."""
-    capacity: FloatArray
-    """Units of each type that are not kept, shape (T,); 0 where none are listed."""
     servers: ServerArrays
     profiles: ProfileArrays
     profile_of: IntArray
@@ -131,13 +129,12 @@ def tabulate(system: System) -> SystemArrays:
         by_model[model_index[model], place_of[accelerator]] = i
     profiles = list(system.profiles.values())
     profile_of = by_model[[model_index[server.model] for server in system.servers.values()]]
-    misfits, free = _with_estimates(system, profiles, profile_of), system.free_capacity
+    misfits = _with_estimates(system, profiles, profile_of)
     return SystemArrays(
         server_names=tuple(system.servers),
         accelerator_names=tuple(system.accelerators),
         type_names=tuple(types),
         kind=frozen(np.array([type_index[item.type] for item in accelerators], dtype=np.int64)),
-        capacity=frozen(np.array([float(free.get(name, 0)) for name in types])),
         servers=_server_arrays(system, place_of),
         profiles=_profile_arrays(system, profiles),
         profile_of=frozen(profile_of),

@@ -22,6 +22,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("optimizer.timing",),
     ("optimizer.simulation",),
     ("optimizer.queueing",),
+    ("optimizer.limits",),
     ("optimizer.kinds",),
     ("optimizer.spec",),
     ("optimizer.profiles",),
@@ -57,6 +58,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "optimizer.compat": (("queue_service",),),
     "optimizer.starters": (("use_cases", "prices"), ("facts",), ("slices",), ("document",)),
+    "optimizer.limits": (("limit",), ("cards",), ("table",)),
     "optimizer.kinds": (("kind",), ("token_batching", "batch_servers"), ("table",)),
     "optimizer.spec": (
         ("provenance", "stages"),
@@ -149,7 +151,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "optimizer.candidates": (("memo", "table"), ("pairs",), ("batches", "windows"), ("finder",)),
     "optimizer.solvers": (
-        ("problem", "deadline", "dominance"),
+        ("limit_rows", "deadline", "dominance"),
+        ("problem",),
         ("levels", "model", "spare_capacity", "subset_sums"),
         ("bounds", "highs", "formulation", "greedy", "saturation", "objectives"),
         ("merging", "warm_starts", "related", "level_solver"),

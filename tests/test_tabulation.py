@@ -47,4 +47,3 @@ def test_a_system_without_servers_has_arrays_without_rows() -> None:
     arrays = tabulate(load_system(document([], [accelerator("A")], {"A": 3})))
     assert arrays.server_names == ()
     assert arrays.profile_of.shape == arrays.servers.allowed.shape == (0, 1)
-    assert arrays.capacity.tolist() == [3]

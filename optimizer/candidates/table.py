@@ -4,8 +4,8 @@ Rows are in the order of the names of the servers, then of the accelerators.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from enum import IntEnum
 
 import numpy as np
@@ -101,6 +101,10 @@ class CandidateTable:
         """Cost of the candidate."""
         return self.num_replicas * self.cost_per_replica
 
+    def units_used(self, replicas: IntArray, types: int) -> IntArray:
+        """Return the units of each accelerator type that replicas, shape (C,), take; shape (T,)."""
+        return np.bincount(self.kind, replicas * self.units_per_replica, types).astype(np.int64)
+
     def take(self, rows: IntArray | BoolArray) -> "CandidateTable":
         """Return the chosen rows, in their order."""
         return CandidateTable(*(frozen(getattr(self, field.name)[rows]) for field in fields(self)))
@@ -165,6 +169,8 @@ class Candidates:
     """Pairs that need more replicas than the server may have, at that limit; for partial service only."""
     verdicts: Verdicts
     system: System
+    more: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """What a question adds to the amounts of limits, by names of limit and item; below zero: takes."""
 
     def rejections(self, server: int | None = None) -> Iterator[Rejection]:
         """Yield the rejected pairs, of one server or of all, in the order of the names."""

@@ -8,11 +8,13 @@ import numpy as np
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.finder import COUNT_TOLERANCE, Measured, measure_pairs
+from optimizer.limits.cards import CARDS
 from optimizer.plan.document import (
     CapacityUse,
     Change,
     Kept,
     Level,
+    LimitUse,
     Plan,
     Pool,
     TargetFigure,
@@ -22,7 +24,8 @@ from optimizer.queueing.measures import MEANS
 from optimizer.queueing.table import QUEUE_MODELS
 from optimizer.solvers.formulation import served_in_full
 from optimizer.solvers.levels import VALUE
-from optimizer.solvers.problem import Problem, Solution, units_used
+from optimizer.solvers.limit_rows import stock_of
+from optimizer.solvers.problem import Problem, Solution
 from optimizer.spec.schema import AllocationData
 from optimizer.tabulation import SECONDS_PER_MINUTE, SystemArrays, slowest_of
 
@@ -36,12 +39,13 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
     for s, name in enumerate(names):
         if not problem.to_serve[s]:
             pools.setdefault(name, ())
-    used = units_used(problem, solution.replicas, len(candidates.arrays.type_names))
+    used = problem.table.units_used(solution.replicas, len(candidates.arrays.type_names))
+    left = problem.left_by(solution.replicas)
     unserved = tuple(
-        unserved_with_reason(candidates, problem, int(s), used, float(fraction[s]))
+        unserved_with_reason(candidates, problem, int(s), left, float(fraction[s]))
         for s in np.flatnonzero(~served_in_full(problem, solution.replicas))
     )
-    value = solution.level(VALUE)
+    value, unlimited = solution.level(VALUE), candidates.system.options.unlimited
     return Plan(
         status=solution.status.value,
         solver=solution.solver,
@@ -56,11 +60,12 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
         capacity=tuple(
             CapacityUse(
                 type=name,
-                limit=None if problem.capacity is None else candidates.system.capacity.get(name, 0),
+                limit=None if unlimited else candidates.system.capacity.get(name, 0),
                 used=int(used[t]),
             )
             for t, name in enumerate(candidates.arrays.type_names)
         ),
+        limits=_limit_uses(candidates, problem, solution.replicas),
         changes=_changes(candidates, pools),
         currency=candidates.system.currency,
         rate_factors=_rate_factors(candidates),
@@ -69,6 +74,17 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
             for (server, accelerator), replicas in candidates.system.kept.items()
         ),
     )
+
+
+def _limit_uses(candidates: Candidates, problem: Problem, replicas: IntArray) -> tuple[LimitUse, ...]:
+    """Return what a plan uses of what is limited beside cards."""
+    stock = stock_of(candidates.system, candidates.arrays.type_names)
+    uses = []
+    for row, used in zip(problem.limits.items, problem.limits.used(replicas).tolist(), strict=True):
+        if row.limit.name != CARDS:
+            amount = row.limit.amounts(stock)[row.item]
+            uses.append(LimitUse(limit=row.limit.name, item=row.item, amount=amount, used=used))
+    return tuple(uses)
 
 
 def _rate_factors(candidates: Candidates) -> dict[str, dict[str, float]]:

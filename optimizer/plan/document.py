@@ -117,6 +117,19 @@ class CapacityUse(Document):
     """Units that the plan uses."""
 
 
+class LimitUse(Document):
+    """What a plan uses of something that is limited beside cards."""
+
+    limit: str
+    """The limit."""
+    item: str
+    """What of it."""
+    amount: float
+    """How much there is."""
+    used: float
+    """How much the plan uses."""
+
+
 class Placement(Document):
     """An accelerator and a number of replicas."""
 
@@ -185,6 +198,8 @@ class Plan(Document):
     """Servers that are not served in full."""
     capacity: tuple[CapacityUse, ...] = Field(strict=False)
     """Use of every accelerator type."""
+    limits: tuple[LimitUse, ...] = Field((), exclude_if=_is_empty, strict=False)
+    """Use of what is limited beside cards. Absent without other limits."""
     changes: tuple[Change, ...] = Field(strict=False)
     """Servers whose allocation changes."""
     currency: str | None = Field(None, exclude_if=lambda currency: currency is None)

@@ -5,18 +5,20 @@ out of the plan, in a document of their own. Equation numbers refer to ``docs/ma
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 from pydantic import Field
 
 from optimizer.candidates import Candidates, find_candidates
 from optimizer.documents import Document
+from optimizer.limits.cards import CARDS
 from optimizer.plan.document import Plan
 from optimizer.quantities import precise, quantity
 from optimizer.solvers.branch_and_price.duals import DualBounds, DualMultipliers
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.levels import VALUE
+from optimizer.solvers.limit_rows import limit_rows
 from optimizer.solvers.problem import build_problem
 from optimizer.spec.files import json_value, read_text
 from optimizer.spec.messages import validated
@@ -35,6 +37,8 @@ class LevelProof(Document):
     """No plan that is as good at the levels before can have less."""
     units: dict[str, float] = Field(default_factory=dict)
     """Price of one unit of an accelerator type, in steps of the level; a type that is not named has none."""
+    limits: dict[str, dict[str, float]] = Field(default_factory=dict, exclude_if=lambda prices: not prices)
+    """Price of one of an item that is limited beside cards, by limit and item. Absent without any."""
     levels: dict[str, float] = Field(default_factory=dict)
     """Price of one step of a level before."""
 
@@ -69,18 +73,13 @@ def prove(plan: Plan, candidates: Candidates, deadline: Deadline) -> Proof:
     Raises:
         SolverError: the solver failed.
     """
-    names = candidates.arrays.type_names
     proofs = []
     wanted = provable_levels(plan, candidates)
     reached = {level.name: level.value if level.name in wanted else -np.inf for level in plan.levels}
     provable = _provable(plan, candidates)
-    for level, multipliers, bound in provable.multipliers(reached, len(names), deadline):
+    for level, multipliers, bound in provable.multipliers(reached, deadline):
         if level.name in wanted:
-            units = dict(zip(names, multipliers.units.tolist(), strict=True))
-            priced = {name: price for name, price in units.items() if price}
-            proofs.append(
-                LevelProof(name=level.name, bound=bound, units=priced, levels=dict(multipliers.levels))
-            )
+            proofs.append(_as_document(provable, bound, multipliers))
     return Proof(levels=tuple(proofs))
 
 
@@ -121,7 +120,7 @@ def check_proof(plan: Plan, system: System, proof: Proof) -> tuple[list[str], li
             )
             continue
         item = proofs[level.name]
-        proved = provable.bound(level, _multipliers(item, candidates))
+        proved = provable.bound(level, _multipliers(item, provable))
         if item.bound > proved + TOLERANCE * max(1.0, abs(proved)):
             wrong.append(
                 f"{level.name}: the multipliers prove {quantity(proved, 9)}, not {quantity(item.bound, 9)}"
@@ -140,28 +139,50 @@ def check_proof(plan: Plan, system: System, proof: Proof) -> tuple[list[str], li
 
 
 def _misnamed(plan: Plan, candidates: Candidates, proof: Proof) -> Iterator[str]:
-    known = {level.name for level in plan.levels}
+    """Yield what a proof names that does not exist, and prices that cannot be."""
+    levels = {level.name for level in plan.levels}
     types = set(candidates.arrays.type_names)
+    keys = {row.key for row in limit_rows(candidates, candidates.table).items}
     if len({item.name for item in proof.levels}) < len(proof.levels):
         yield "levels: a level is named twice"
     for item in proof.levels:
-        if item.name not in known:
+        if item.name not in levels:
             yield f"{item.name}: the plan has no such level"
-        for name, price in item.units.items():
-            if name not in types:
-                yield f"{item.name}: units.{name}: the system has no such accelerator type"
-            elif not 0 <= price < np.inf:
-                yield f"{item.name}: units.{name}: a price must be at least 0, not {precise(price)}"
-        for name, price in item.levels.items():
-            if name not in known:
-                yield f"{item.name}: levels.{name}: the plan has no such level"
-            elif not 0 <= price < np.inf:
-                yield f"{item.name}: levels.{name}: a price must be at least 0, not {precise(price)}"
+        place = f"{item.name}: units"
+        yield from _mispriced(place, item.units, types, "the system has no such accelerator type")
+        for limit, prices in item.limits.items():
+            known = {name for key, name in keys if key == limit != CARDS}
+            place = f"{item.name}: limits.{limit}"
+            yield from _mispriced(place, prices, known, "the system has no such limit")
+        yield from _mispriced(f"{item.name}: levels", item.levels, levels, "the plan has no such level")
 
 
-def _multipliers(item: LevelProof, candidates: Candidates) -> DualMultipliers:
-    units = np.array([item.units.get(name, 0.0) for name in candidates.arrays.type_names])
-    return DualMultipliers(item.name, units, item.levels)
+def _mispriced(
+    place: str, prices: Mapping[str, float], known: Collection[str], unknown: str
+) -> Iterator[str]:
+    for name, price in prices.items():
+        if name not in known:
+            yield f"{place}.{name}: {unknown}"
+        elif not 0 <= price < np.inf:
+            yield f"{place}.{name}: a price must be at least 0, not {precise(price)}"
+
+
+def _as_document(provable: DualBounds, bound: float, multipliers: DualMultipliers) -> LevelProof:
+    units: dict[str, float] = {}
+    limits: dict[str, dict[str, float]] = {}
+    for row, price in zip(provable.problem.limits.items, multipliers.limits.tolist(), strict=True):
+        if price:
+            prices = units if row.limit.name == CARDS else limits.setdefault(row.limit.name, {})
+            prices[row.item] = price
+    return LevelProof(
+        name=multipliers.level, bound=bound, units=units, limits=limits, levels=dict(multipliers.levels)
+    )
+
+
+def _multipliers(item: LevelProof, provable: DualBounds) -> DualMultipliers:
+    prices = {CARDS: item.units, **item.limits}
+    rows = [prices.get(row.limit.name, {}).get(row.item, 0.0) for row in provable.problem.limits.items]
+    return DualMultipliers(item.name, np.array(rows), item.levels)
 
 
 def _provable(plan: Plan, candidates: Candidates) -> DualBounds:

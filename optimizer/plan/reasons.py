@@ -1,30 +1,55 @@
 """Why a server is not served in full, in words: facts become the reason and the detail of the plan."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from optimizer.candidates import Rejection
+from optimizer.limits.limit import Limit, Stock
+from optimizer.limits.table import LIMITS
 from optimizer.quantities import be, counted
 
 
 @dataclass(frozen=True, slots=True)
-class Shortage:
-    """What a server would take of an accelerator, and what there is of it."""
+class Need:
+    """What replicas of a server on an accelerator would use of something limited, and what there is of it."""
 
     accelerator: str
-    type: str
     num_replicas: int
-    units: int
-    """Units that the replicas take."""
-    left: int
-    """Units that the plan leaves."""
-    limit: int
-    """Units that exist."""
-    is_listed: bool
-    """Whether the system says how many exist."""
-    for_least: bool
-    """Whether it is not the load but the server's least number of replicas that asks for them."""
-    excluded: bool = False
-    """Whether the server was not to be served: it runs, and cannot be brought there without stopping."""
+    limit: Limit
+    item: str
+    needed: float
+    left: float
+    """What the plan leaves."""
+    amount: float
+    """How much there is."""
+
+    @property
+    def missing(self) -> float:
+        """How much more there would have to be left; 0 or less if there is enough."""
+        return self.needed - self.left
+
+
+def nearest_need(options: Sequence[Sequence[Need]]) -> Need:
+    """Return what keeps a server from being served: of the first limit that none of its options keeps to.
+
+    If some option keeps to all of them, it is the first of its needs.
+
+    Args:
+        options: for each candidate of the server what it needs, in the order of the limits.
+    """
+    left = list(options)
+    for limit in LIMITS:
+        mine = [[need for need in option if need.limit is limit] for option in left]
+        worst = [max(needs, key=_order, default=None) for needs in mine]
+        short = [need for need in worst if need is not None and need.missing > 0]
+        if len(short) == len(left):
+            return min(short, key=_order)
+        left = [option for option, need in zip(left, worst, strict=True) if need is None or need.missing <= 0]
+    return min((option[0] for option in left if option), key=_order)
+
+
+def _order(need: Need) -> tuple[float, float]:
+    return need.missing, need.needed
 
 
 LEAST = " (its minNumReplicas)"
@@ -32,25 +57,31 @@ STOPPED_UNLIMITED = "solver_stopped", "there are enough cards, but the solver st
 NO_ACCELERATOR = "no_candidate", "there is no accelerator in the system"
 
 
-def shortage_reason(found: Shortage) -> tuple[str, str]:
-    """Return reason and detail where replicas on some accelerator would serve a server, but do not run."""
+def shortage_reason(found: Need, stock: Stock, *, for_least: bool, excluded: bool = False) -> tuple[str, str]:
+    """Return reason and detail where replicas on some accelerator would serve a server, but do not run.
+
+    Args:
+        found: what they need.
+        stock: what the system says of its limits.
+        for_least: whether it is not the load but the server's least number of replicas that asks for them.
+        excluded: whether the server was not to be served: it runs, and cannot be brought there without
+            stopping.
+    """
     verb = "takes" if found.num_replicas == 1 else "take"
     text = (
-        f"{counted(found.num_replicas, 'replica')} on {found.accelerator}{LEAST * found.for_least} {verb} "
-        f"{counted(found.units, 'card')} of {found.type}; "
+        f"{counted(found.num_replicas, 'replica')} on {found.accelerator}{LEAST * for_least} {verb} "
+        f"{found.limit.amount_text(found.item, found.needed)}; "
     )
-    if found.units <= found.left and found.excluded:
-        left = f"{found.left:,} {be(found.left)} left"
+    left = f"{found.limit.number(found.left)} {be(found.left)} left"
+    if found.missing <= 0 and excluded:
         return "blocked", f"{text}{left}, but it cannot be moved there without stopping"
-    if found.units <= found.left:
-        left = f"{found.left:,} {be(found.left)} left"
-        return (
-            "solver_stopped",
-            f"{text}{left}, but the solver stopped before it used {'it' if found.left == 1 else 'them'}",
-        )
-    if not found.is_listed:
-        return "capacity", text + f"{found.type} is not listed in count, so there are none"
-    return "capacity", text + f"{found.left:,} of {found.limit:,} {be(found.left)} left"
+    if found.missing <= 0:
+        them = "it" if found.left == 1 else "them"
+        return "solver_stopped", f"{text}{left}, but the solver stopped before it used {them}"
+    why = found.limit.why_none(found.item, stock)
+    amount = found.limit.number(found.amount)
+    of_all = f"{found.limit.number(found.left)} of {amount} {be(found.left)} left"
+    return "capacity", text + (why or of_all)
 
 
 def rejection_reason(nearest: Rejection, labels: set[str], accelerators: int) -> tuple[str, str]:

@@ -2,29 +2,36 @@
 
 import numpy as np
 
-from optimizer.arrays import IntArray
-from optimizer.candidates import Candidates, CandidateTable, Rejection
+from optimizer.arrays import FloatArray
+from optimizer.candidates import Candidates, Rejection
 from optimizer.plan.document import Unserved
 from optimizer.plan.reasons import (
     NO_ACCELERATOR,
     STOPPED_UNLIMITED,
-    Shortage,
+    Need,
+    nearest_need,
     rejection_reason,
     shortage_reason,
 )
+from optimizer.solvers.limit_rows import placed, stock_of
 from optimizer.solvers.problem import Problem
 
 
 def unserved_with_reason(
-    candidates: Candidates, problem: Problem, s: int, used: IntArray, fraction: float
+    candidates: Candidates, problem: Problem, s: int, left: FloatArray, fraction: float
 ) -> Unserved:
-    """Say why a server is not served in full: which cards are missing, or what each accelerator lacks."""
-    mine = np.flatnonzero(candidates.table.server == s)
-    if len(mine):
+    """Say why a server is not served in full: what is missing, or what each accelerator lacks.
+
+    Args:
+        candidates: what was chosen from.
+        problem: the same as a problem.
+        s: the server.
+        left: what the plan leaves of each item that is limited, shape (R,).
+        fraction: the share of the server that is served.
+    """
+    if (candidates.table.server == s).any():
         for_least = bool(problem.load_rps[s] == 0) or fraction == 1
-        reason, detail = _shortage(
-            candidates, problem, s, candidates.table.take(mine), used, for_least=for_least
-        )
+        reason, detail = _shortage(candidates, problem, s, left, for_least=for_least)
     else:
         reason, detail = nearest_miss(candidates, s)
     return Unserved(
@@ -37,36 +44,27 @@ def unserved_with_reason(
 
 
 def _shortage(
-    candidates: Candidates,
-    problem: Problem,
-    s: int,
-    mine: CandidateTable,
-    used: IntArray,
-    *,
-    for_least: bool,
+    candidates: Candidates, problem: Problem, s: int, left: FloatArray, *, for_least: bool
 ) -> tuple[str, str]:
-    """Name the accelerator for which the fewest units are missing."""
-    if problem.capacity is None:
+    """Name the candidate that comes nearest to what the limits allow."""
+    items = problem.limits.items
+    if not items:
         return STOPPED_UNLIMITED
-    free = candidates.system.free_capacity
-    units = np.array([free.get(name, 0) for name in candidates.arrays.type_names], np.int64)
-    left = units[mine.kind] - used[mine.kind]
-    c = int(np.lexsort((mine.units, mine.units - left))[0])
-    kind = candidates.arrays.type_names[mine.kind[c]]
-    return shortage_reason(
-        Shortage(
-            accelerator=candidates.arrays.accelerator_names[mine.accelerator[c]],
-            type=kind,
-            num_replicas=int(mine.num_replicas[c]),
-            units=int(mine.units[c]),
-            left=int(left[c]),
-            limit=candidates.system.capacity.get(kind, 0),
-            is_listed=kind in candidates.system.capacity,
-            for_least=for_least,
-            excluded=s in problem.excluded
-            and any(candidates.arrays.server_names[s] == name for name, _ in candidates.system.kept),
-        )
-    )
+    arrays, system, table = candidates.arrays, candidates.system, candidates.table
+    name, stock = arrays.server_names[s], stock_of(system, arrays.type_names)
+    amounts = {item.key: item.limit.amounts(stock)[item.item] for item in items}
+    options = []
+    for c in np.flatnonzero(table.server == s).tolist():
+        accelerator, count = arrays.accelerator_names[table.accelerator[c]], int(table.num_replicas[c])
+        here = [placed(system, name, accelerator, count)]
+        needs = []
+        for row, there in zip(items, left.tolist(), strict=True):
+            needed = row.limit.used(here).get(row.item, 0.0)
+            if needed:
+                needs.append(Need(accelerator, count, row.limit, row.item, needed, there, amounts[row.key]))
+        options.append(needs)
+    excluded = s in problem.excluded and any(name == kept for kept, _ in system.kept)
+    return shortage_reason(nearest_need(options), stock, for_least=for_least, excluded=excluded)
 
 
 def nearest_miss(candidates: Candidates, s: int) -> tuple[str, str]:

@@ -69,4 +69,6 @@ def _least_mixed(problem: Problem, rows: IntArray) -> FloatArray:
     stays = np.zeros(len(problem.priority), np.bool_)
     stays[server[problem.on_current[rows]]] = True
     # What replicas elsewhere cost more is part of the cost here.
-    return problem.transition_value(np.arange(len(stays)), cost, 0 * stays, stays, np.zeros_like(stays))
+    return problem.transition_value(
+        np.arange(len(stays)), cost, np.zeros_like(cost), stays, np.zeros_like(stays)
+    )

@@ -1,8 +1,7 @@
-"""More units than exist: which to add so that every server is served, and what a unit is worth.
+"""More than exists: what to add so that every server is served, and what one more is worth.
 
-Takes a `Problem` with capacities of which every server can be served if there are enough units, and writes
-it as a model in which units may be added: one more variable per accelerator type. Equation numbers refer to
-``docs/math.md``.
+Takes a `Problem` of which every server can be served if there is enough of what can be added, and writes it
+as a model with one more variable for each such item. Equation numbers refer to ``docs/math.md``.
 """
 
 from collections.abc import Callable
@@ -17,18 +16,18 @@ from optimizer.solvers.formulation import Formulation, formulate
 from optimizer.solvers.levels import value_slack
 from optimizer.solvers.model import MilpModel, Outcome, RelaxingSession, RunResult, Session
 from optimizer.solvers.objectives import INTEGER_SLACK
-from optimizer.solvers.problem import Problem, gap_target, units_used
+from optimizer.solvers.problem import Problem, gap_target
 
-AMPLE_UNITS = 2.0**52
-"""Units of each type with which no candidate is left out for want of them."""
+AMPLE = 2.0**52
+"""Amount with which no candidate is left out for want of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """Units to add."""
+    """What to add."""
 
     added: IntArray
-    """Units by accelerator type, shape (T,)."""
+    """Of each item that is limited, shape (R,)."""
     proved: bool
     """Whether no other is better, at either level."""
 
@@ -52,18 +51,18 @@ def cheapest_expansion(
 
 
 def smallest_expansion(
-    problem: Problem, session: SessionFactory, kind: int | None = None, deadline: Deadline | None = None
+    problem: Problem, session: SessionFactory, item: int | None = None, deadline: Deadline | None = None
 ) -> Expansion | None:
-    """Return the fewest units, of one type if it is given, and those with the least value (eq. 62).
+    """Return the fewest units, of one item if it is given, and those with the least value (eq. 62).
 
     Returns:
-        None if units of that type do not suffice.
+        None if units of that item do not suffice.
 
     Raises:
         OutOfTimeError: the deadline passed before any were found.
         SolverError: the solver failed.
     """
-    return _minimise_in_order(problem, session, deadline, units_first=True, kind=kind)
+    return _minimise_in_order(problem, session, deadline, units_first=True, item=item)
 
 
 def fits(problem: Problem, session: SessionFactory, deadline: Deadline | None = None) -> bool:
@@ -87,10 +86,10 @@ def fits(problem: Problem, session: SessionFactory, deadline: Deadline | None = 
 def unit_prices(
     problem: Problem, session: Callable[[MilpModel], RelaxingSession], deadline: Deadline | None = None
 ) -> FloatArray | None:
-    """Return what a small part of a unit more of each type would save, per unit [cents/h] (eq. 60).
+    """Return what a small part of one more of each limited item would save, per unit [cents/h] (eq. 60).
 
-    These are the dual values of the capacities in the relaxation of the value level with every server
-    served, over all candidates, including those that need more units than exist; shape (T,).
+    These are the dual values of the limits in the relaxation of the value level with every server served,
+    over all candidates, including those that need more cards than exist; shape (R,).
 
     Returns:
         None if the relaxation serves not every server.
@@ -99,8 +98,8 @@ def unit_prices(
         OutOfTimeError: the deadline passed.
         SolverError: the solver failed.
     """
-    formulation, model = _expandable(problem)
-    prices = np.zeros(len(_capacity(problem)))
+    formulation, model, _ = _expandable(problem)
+    prices = np.zeros(len(problem.limits))
     if not len(formulation.columns):
         return prices
     relaxation = session(model)
@@ -114,33 +113,28 @@ def unit_prices(
         raise OutOfTimeError
     if found.row_price is None or found.outcome is not Outcome.optimal:
         return None
-    rows = formulation.capacity
-    prices[rows.kind] = np.maximum(-found.row_price[rows.row] / rows.divisor, 0.0)
+    rows = formulation.shared
+    prices[rows.limit] = np.maximum(-found.row_price[rows.row] / rows.divisor, 0.0)
     return prices
 
 
 # --- the model in which units may be added ---------------------------------------------------------------
 
 
-def _capacity(problem: Problem) -> FloatArray:
-    if problem.capacity is None:
-        raise ValueError("units can be added to a problem with capacities only")
-    return problem.capacity
-
-
-def _expandable(problem: Problem) -> tuple[Formulation, MilpModel]:
+def _expandable(problem: Problem) -> tuple[Formulation, MilpModel, IntArray]:
     """Return the formulation as if there were ample units, and its model with units added to what exists.
 
-    The last variables are the units added, one for each type that has a capacity row.
+    The last variables are the units added; the item of each of them is returned as well.
     """
-    capacity = _capacity(problem)
-    ample = np.full(len(capacity), AMPLE_UNITS)
-    formulation = formulate(replace(problem, capacity=ample))
-    rows = formulation.capacity
+    amount, addable = problem.limits.amount, problem.limits.addable
+    formulation = formulate(problem.with_amounts(np.where(addable, AMPLE, amount)))
+    rows = formulation.shared
     row_upper = formulation.model.row_upper.copy()
-    row_upper[rows.row] = capacity[rows.kind] / rows.divisor
+    more = np.flatnonzero(addable[rows.limit])
+    row_upper[rows.row[more]] = amount[rows.limit[more]] / rows.divisor[more]
     model = replace(formulation.model, row_upper=row_upper)
-    return formulation, model.widened(np.full(len(rows.row), np.inf), rows.row, -1 / rows.divisor)
+    model = model.widened(np.full(len(more), np.inf), rows.row[more], -1 / rows.divisor[more])
+    return formulation, model, rows.limit[more]
 
 
 def _in_time(
@@ -164,21 +158,20 @@ def _minimise_in_order(
     deadline: Deadline | None,
     *,
     units_first: bool,
-    kind: int | None = None,
+    item: int | None = None,
 ) -> Expansion | None:
     """Minimise value and units added, or units and then the value, with every server served.
 
-    The first level, which has no start, may use half of the time. Units of one type alone may be added.
+    The first level, which has no start, may use half of the time. Units of one item alone may be added.
     """
-    capacity = _capacity(problem)
     if not problem.to_serve.any():
-        return Expansion(np.zeros(len(capacity), np.int64), proved=True)
-    formulation, model = _expandable(problem)
+        return Expansion(np.zeros(len(problem.limits), np.int64), proved=True)
+    formulation, model, items = _expandable(problem)
     loaded, deadline = session(model), deadline or Deadline.after(problem.options.time_limit_s)
     loaded.set_upper(formulation.unserved, 0.0)
     added = np.arange(len(formulation.value), len(model.lower))
-    if kind is not None:
-        loaded.set_upper(added[formulation.capacity.kind != kind], 0.0)
+    if item is not None:
+        loaded.set_upper(added[items != item], 0.0)
     value, units = _padded(formulation.value, model), np.zeros(len(model.lower))
     units[added] = 1.0
     gap = gap_target(problem.options, len(formulation.columns))
@@ -192,5 +185,5 @@ def _minimise_in_order(
     second = _in_time(loaded, objectives[1], first.x, gap, deadline.left_s)
     # Units are counted again in integers.
     replicas = formulation.replicas(first.x if second.x is None else second.x, len(problem.table))
-    more = np.maximum(units_used(problem, replicas, len(capacity)) - capacity, 0).astype(np.int64)
+    more = np.where(problem.limits.addable, np.maximum(-problem.left_by(replicas), 0), 0).astype(np.int64)
     return Expansion(more, proved=first.outcome is second.outcome is Outcome.optimal)

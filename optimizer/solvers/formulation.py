@@ -11,6 +11,7 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.solvers.dominance import nondominated
 from optimizer.solvers.levels import served, unchanged
+from optimizer.solvers.limit_rows import LimitRows
 from optimizer.solvers.model import MilpModel
 from optimizer.solvers.problem import Problem
 
@@ -21,15 +22,15 @@ COVER_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class CapacityRows:
-    """Where in a model the units of each accelerator type are counted; all shapes (K,)."""
+class SharedRows:
+    """Where in a model the limits stand; all shapes (K,)."""
 
     row: IntArray
     """Index of the row."""
-    kind: IntArray
-    """The accelerator type."""
+    limit: IntArray
+    """Index into the limits of the problem."""
     divisor: FloatArray
-    """Units that one of the row stands for."""
+    """What one of the row stands for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,8 @@ class Formulation:
     """Column of each of the next variables, which are one where a pool stays on the current accelerator."""
     keeping: IntArray
     """Column of each of the last variables, which are one where exactly the current replicas stay."""
-    capacity: CapacityRows
-    """The rows that keep to the units that exist."""
+    shared: SharedRows
+    """The rows that keep to the limits."""
 
     @property
     def unserved(self) -> IntArray:
@@ -133,15 +134,21 @@ def formulate(problem: Problem) -> Formulation:
     return _mixed(problem) if problem.options.heterogeneous else _single(problem)
 
 
-def _add_capacity(rows: _Rows, problem: Problem, columns: IntArray, units: IntArray) -> CapacityRows:
-    """Keep the units of each type within what exists, in multiples of their common divisor (eq. 37, 42)."""
-    if problem.capacity is None:
-        return CapacityRows(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
-    kinds, row = np.unique(problem.table.kind[columns], return_inverse=True)
-    divisor = np.array([np.gcd.reduce(units[row == k]) for k in range(len(kinds))], dtype=np.float64)
-    added = CapacityRows(rows.count + np.arange(len(kinds)), kinds, divisor)
-    limit = np.floor(problem.capacity[kinds] / divisor)
-    rows.add(np.full(len(kinds), -np.inf), limit, (row, np.arange(len(columns)), units / divisor[row]))
+def _add_limits(rows: _Rows, limits: LimitRows, each: IntArray) -> SharedRows:
+    """Keep to the limits, in multiples of the common divisors of what columns use (eq. 37, 42).
+
+    Args:
+        rows: the model's rows so far.
+        limits: over the columns of the model.
+        each: replicas that one of each column stands for.
+    """
+    limit, divisor, amount = limits.scaled(each)
+    place = np.searchsorted(limit, limits.row)
+    column, entry = np.nonzero(limits.use)
+    row = place[column, entry]
+    value = limits.use[column, entry] * each[column] / divisor[row]
+    added = SharedRows(rows.count + np.arange(len(limit)), limit, divisor)
+    rows.add(np.full(len(limit), -np.inf), amount, (row, column, value))
     return added
 
 
@@ -151,9 +158,7 @@ def _add_capacity(rows: _Rows, problem: Problem, columns: IntArray, units: IntAr
 def _single(problem: Problem) -> Formulation:
     """Write the choice of at most one column per server (eq. 36-38)."""
     table = problem.table
-    columns = nondominated_candidates(problem)
-    if problem.capacity is not None:
-        columns = columns[table.units[columns] <= problem.capacity[table.kind[columns]]]
+    columns = fitting_candidates(problem)
     servers, row = np.unique(table.server[columns], return_inverse=True)
     n, m = len(columns), len(servers)
     every = np.arange(n)
@@ -161,7 +166,7 @@ def _single(problem: Problem) -> Formulation:
     rows.add(
         np.ones(m), np.ones(m), (row, every, np.ones(n)), (np.arange(m), np.arange(n, n + m), np.ones(m))
     )
-    capacity = _add_capacity(rows, problem, columns, table.units[columns])
+    shared = _add_limits(rows, problem.limits.take(columns), table.num_replicas[columns])
     return Formulation(
         model=rows.model(np.ones(n + m)),
         columns=columns,
@@ -174,26 +179,38 @@ def _single(problem: Problem) -> Formulation:
         changed_offset=0.0,
         staying=np.zeros(0, np.int64),
         keeping=np.zeros(0, np.int64),
-        capacity=capacity,
+        shared=shared,
     )
 
 
-def nondominated_candidates(problem: Problem) -> IntArray:
-    """Return the columns that no other of the same server and type dominates, in their order (section 12).
+def fitting_candidates(problem: Problem) -> IntArray:
+    """Return the nondominated candidates that fit by themselves."""
+    columns = nondominated_candidates(problem)
+    return columns[problem.limits.fits(problem.table.num_replicas)[columns]]
 
-    A column dominates another if it is no worse in value, units and changes; of equal ones the smaller batch
-    stays, then the first in order. A column that keeps the current allocation always stays, as only it has no
-    changes.
+
+def nondominated_candidates(problem: Problem) -> IntArray:
+    """Return the candidates that no other of their server dominates, in their order (section 12).
+
+    Compared are candidates that use the same limits. One dominates another if it is no worse in value, use
+    and changes; of equal ones the smaller batch stays, then the first in order. What keeps the current
+    allocation always stays, as only it has no changes.
     """
-    table = problem.table
-    keys = np.stack([problem.value, table.units, problem.changed], axis=1)
+    use = problem.limits.use * problem.table.num_replicas[:, None]
+    keys = np.column_stack([problem.value, use, problem.changed])
     return _nondominated(problem, np.flatnonzero(problem.full), keys)
 
 
 def _nondominated(problem: Problem, rows: IntArray, keys: FloatArray) -> IntArray:
-    """Return the rows that no other of their server and type dominates, by keys of shape (C, K)."""
-    table = problem.table
-    group = table.server * (int(table.kind.max(initial=0)) + 1) + table.kind
+    """Return the rows that no other of their server dominates that uses the same limits.
+
+    Args:
+        problem: what is chosen from.
+        rows: candidates.
+        keys: the less the better, shape (C, K).
+    """
+    table, limits = problem.table, problem.limits.groups()
+    group = table.server * (int(limits.max(initial=0)) + 1) + limits
     rows = rows[np.argsort(table.max_batch[rows], kind="stable")]
     return np.sort(rows[nondominated(group[rows], keys[rows])])
 
@@ -209,7 +226,7 @@ def _mixed(problem: Problem) -> Formulation:
     n, m = len(columns), len(servers)
     rows = _Rows()
     _add_service(rows, problem, columns, most, each, servers, row)
-    capacity = _add_capacity(rows, problem, columns, table.units_per_replica[columns] * each)
+    shared = _add_limits(rows, problem.limits.take(columns), each)
 
     # s: the server keeps a pool where it runs now; k: it keeps exactly what it has.
     here = np.flatnonzero(problem.on_current[columns] & (problem.current_cost[servers[row]] > 0))
@@ -243,7 +260,7 @@ def _mixed(problem: Problem) -> Formulation:
         changed_offset=float(m),
         staying=here,
         keeping=exact,
-        capacity=capacity,
+        shared=shared,
     )
 
 
@@ -260,13 +277,11 @@ def mixed_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
     most = np.minimum(most, problem.max_replicas[table.server])
     divisible = table.meets_targets_below_max_rate
     indivisible = ~divisible & problem.full
-    if problem.capacity is not None:
-        there = problem.capacity[table.kind]
-        most = np.minimum(most, there // table.units_per_replica)
-        indivisible &= table.units <= there
-    # Value and units of a replica, and the rate; the current accelerator's column always stays.
+    most = np.minimum(most, problem.limits.most_replicas())
+    indivisible &= problem.limits.fits(table.num_replicas)
+    # Value and use of a replica, and the rate; the current accelerator's column always stays.
     rate = np.minimum(table.max_rate_rps, problem.load_rps[table.server])
-    keys = np.stack([problem.replica_value, table.units_per_replica, -rate, ~problem.on_current], axis=1)
+    keys = np.column_stack([problem.replica_value, problem.limits.use, -rate, ~problem.on_current])
     pools = _nondominated(problem, np.flatnonzero(divisible & (most >= 1)), keys)
     columns = np.sort(np.concatenate([pools, np.flatnonzero(indivisible)]))
     each = np.where(divisible, 1, table.num_replicas)[columns]

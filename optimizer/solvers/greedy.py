@@ -17,7 +17,7 @@ from optimizer.solvers.problem import Problem, Solution, Status
 
 
 def solve_greedy(problem: Problem) -> Solution:
-    """Choose one candidate per server, greedily, within the capacities."""
+    """Choose one candidate per server, greedily, within the limits."""
     replicas = greedy_replicas(problem)
     return Solution(replicas, Status.heuristic, "greedy", levels_of(problem, replicas, proved=False))
 
@@ -30,9 +30,8 @@ def greedy_replicas(problem: Problem) -> IntArray:
     order = rows[np.lexsort(keys)]
     choices = {int(table.server[order[a]]): order[a:b].tolist() for a, b in runs(table.server[order])}
     # In plain numbers, as each turn looks at one or two of them.
-    value, units, kind = problem.value.tolist(), table.units.tolist(), table.kind.tolist()
-    priority = problem.priority.tolist()
-    left = None if problem.capacity is None else problem.capacity.tolist()
+    value, priority, each = problem.value.tolist(), problem.priority.tolist(), table.num_replicas.tolist()
+    entries, left = problem.limits.entries(), problem.limits.amount.tolist()
     chosen: list[int] = []
 
     def entry(server: int) -> tuple[int, float, float, int]:
@@ -45,10 +44,11 @@ def greedy_replicas(problem: Problem) -> IntArray:
     while waiting:
         server = heapq.heappop(waiting)[-1]
         candidate = choices[server].pop(0)
-        if left is None or left[kind[candidate]] >= units[candidate]:
+        use = [(row, one * each[candidate]) for row, one in entries[candidate]]
+        if all(left[row] >= taken for row, taken in use):
             chosen.append(candidate)
-            if left is not None:
-                left[kind[candidate]] -= units[candidate]
+            for row, taken in use:
+                left[row] -= taken
         elif choices[server]:
             heapq.heappush(waiting, entry(server))
     replicas = np.zeros(len(table), np.int64)

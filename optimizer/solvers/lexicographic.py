@@ -20,7 +20,7 @@ from optimizer.solvers.objectives import (
     service_objectives,
     value_objective,
 )
-from optimizer.solvers.problem import ServiceLevel, Solution, Status, units_used
+from optimizer.solvers.problem import ServiceLevel, Solution, Status
 from optimizer.solvers.related import RelatedSolution
 from optimizer.solvers.spare_capacity import with_more_spare_capacity
 from optimizer.solvers.subset_sums import fixed_by_subset_sum
@@ -207,9 +207,7 @@ class LexicographicSolve:
         """Return the incumbent with its levels, counted again in integers."""
         problem = self.problem
         replicas = with_more_spare_capacity(problem, self.incumbent.replicas)
-        over = problem.capacity is not None and bool(
-            (units_used(problem, replicas, len(problem.capacity)) > problem.capacity).any()
-        )
+        over = bool((problem.left_by(replicas) < 0).any())
         if over or (served(problem, replicas) & ~served_in_full(problem, replicas)).any():
             raise SolverError("the solver's answer breaks a limit; please report this with the input")
         levels = bounded_levels(problem, replicas, self.bounds)

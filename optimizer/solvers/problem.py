@@ -15,6 +15,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates import Candidates, CandidateTable
+from optimizer.solvers.limit_rows import LimitRows, limit_rows
 from optimizer.spec.schema import OptimizerOptions
 from optimizer.tabulation import SECONDS_PER_MINUTE
 
@@ -131,8 +132,8 @@ class Problem:
     """[cents/h], shape (S,)."""
     none_changed: BoolArray
     """Whether leaving a server without an allocation is a change, as it runs now; shape (S,)."""
-    capacity: FloatArray | None
-    """Units of each accelerator type, shape (T,); none: unlimited."""
+    limits: LimitRows
+    """What all servers share; without a row each server chooses for itself."""
     options: OptimizerOptions
     excluded: frozenset[int] = frozenset()
     """Servers that get nothing, although they need replicas."""
@@ -223,12 +224,21 @@ class Problem:
             self,
             table=self.table.take(rows),
             full=self.full[rows],
+            limits=self.limits.take(rows),
             to_serve=self.to_serve & chosen,
             current_accelerator=np.where(chosen, self.current_accelerator, -1),
             current_replicas=np.where(chosen, self.current_replicas, 0),
             current_cost=np.where(chosen, self.current_cost, 0.0),
             none_changed=self.none_changed & chosen,
         )
+
+    def with_amounts(self, amount: FloatArray) -> "Problem":
+        """Return the problem with other amounts of what is limited, shape (R,)."""
+        return replace(self, limits=self.limits.with_amounts(amount))
+
+    def left_by(self, replicas: IntArray) -> FloatArray:
+        """Return what an answer leaves of each item that is limited, shape (R,)."""
+        return self.limits.amount - self.limits.used(replicas)
 
     def from_nothing(self) -> "Problem":
         """Return the problem as if nothing ran yet, so that the plan of least value is that of least cost."""
@@ -292,18 +302,10 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
         current_replicas=servers.current_replicas,
         current_cost=servers.current_cost,
         none_changed=servers.running,
-        capacity=None if options.unlimited else arrays.capacity,
+        limits=limit_rows(candidates, table),
         options=options,
         excluded=left_out,
     )
-
-
-def units_used(problem: Problem, replicas: IntArray, types: int) -> IntArray:
-    """Return the units of each accelerator type that an answer takes, shape (T,)."""
-    units = replicas * problem.table.units_per_replica
-    used = np.zeros(types, np.int64)
-    np.add.at(used, problem.table.kind, units)
-    return used
 
 
 def gap_target(options: OptimizerOptions, columns: int) -> float:

@@ -4,7 +4,7 @@ Questions about a plan are solved one after the other; the plan's own solution i
 question only takes something away its bounds hold as well. Nothing here asks a solver.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.solvers.formulation import served_in_full
 from optimizer.solvers.greedy import greedy_replicas
 from optimizer.solvers.levels import VALUE, served
-from optimizer.solvers.problem import Level, Problem, units_used
+from optimizer.solvers.problem import Level, Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,25 +80,25 @@ def _of_server(problem: Problem, server: int) -> list[list[float]]:
 
 
 def repaired(problem: Problem, replicas: IntArray) -> IntArray:
-    """Return an answer within the units that exist: servers that do not fit are served anew, greedily.
+    """Return an answer within the limits: servers that do not fit are served anew, greedily.
 
-    So is a server that lacks some of its pools, because a question takes their accelerator away. If too many
-    units of a type are taken, servers lose theirs from the lowest priority up, those that take
-    the fewest units first among equals.
+    So is a server that lacks some of its pools, because a question takes their accelerator away. If too much
+    of something is used, servers lose theirs from the lowest priority up, those that use the least first
+    among equals.
     """
     table = problem.table
     short = served(problem, replicas) & ~served_in_full(problem, replicas)
     fitting = np.where(short[table.server], 0, replicas)
-    if problem.capacity is None:
+    if not len(problem.limits):
         return fitting
-    over = units_used(problem, fitting, len(problem.capacity)) - problem.capacity
-    units = fitting * table.units_per_replica
-    for kind in np.flatnonzero(over > 0).tolist():
-        rows = np.flatnonzero((units > 0) & (table.kind == kind))
-        for row in rows[np.lexsort((units[rows], -problem.priority[table.server[rows]]))].tolist():
-            if over[kind] <= 0:
+    over = -problem.left_by(fitting)
+    for limit in np.flatnonzero(over > 0).tolist():
+        use = problem.limits.used_of(limit, fitting)
+        rows = np.flatnonzero(use)
+        for row in rows[np.lexsort((use[rows], -problem.priority[table.server[rows]]))].tolist():
+            if over[limit] <= 0:
                 break
-            over[kind] -= units[row]
+            over[limit] -= use[row]
             fitting[table.server == table.server[row]] = 0
     return completed(problem, fitting, served(problem, fitting))
 
@@ -107,16 +107,13 @@ def completed(problem: Problem, replicas: IntArray, settled: BoolArray) -> IntAr
     """Return an answer in which the servers that are not settled, shape (S,), are served greedily.
 
     Args:
-        problem: what to choose from, with capacities.
+        problem: what to choose from.
         replicas: replicas of each candidate of the settled servers; shape (C,).
         settled: servers that keep what they have, or do not have.
     """
-    assert problem.capacity is not None
     answer = np.where(settled[problem.table.server], replicas, 0)
     if settled.all():
         return answer
-    left = problem.capacity - units_used(problem, answer, len(problem.capacity))
-    answer[~settled[problem.table.server]] = greedy_replicas(
-        replace(problem.of_servers(~settled), capacity=left)
-    )
+    others = problem.of_servers(~settled).with_amounts(problem.left_by(answer))
+    answer[~settled[problem.table.server]] = greedy_replicas(others)
     return answer

@@ -1,6 +1,6 @@
 """Who gets partial service when not everything fits: one procedure after any solver.
 
-Takes an answer and gives it more replicas, from the units that the answer leaves, to servers that it
+Takes an answer and gives it more replicas, from what the answer leaves of the limits, to servers that it
 leaves out. A server takes the accelerator on which it can get the largest share of its load with
 what is left, and, unless plans are mixed, stays with it. A server with a least number of replicas is served
 by the lesser of two shares, that of its load and that of this number.
@@ -14,16 +14,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.arrays import BoolArray, IntArray
 from optimizer.candidates.finder import COUNT_TOLERANCE
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.levels import served
-from optimizer.solvers.problem import Problem, units_used
+from optimizer.solvers.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)
 class LeftoverAllocation:
-    """An answer with leftover units given out."""
+    """An answer with what was left given out."""
 
     replicas: IntArray
     """Replicas of each candidate, shape (C,)."""
@@ -34,13 +34,13 @@ class LeftoverAllocation:
 def share_leftover(
     problem: Problem, replicas: IntArray, deadline: Deadline | None = None
 ) -> LeftoverAllocation:
-    """Give out the leftover units of an answer by the options' saturation policy.
+    """Give out what an answer leaves of the limits by the options' saturation policy.
 
     ``PriorityExhaustive``: each server in turn takes what it can use. ``PriorityRoundRobin`` and
     ``RoundRobin``: one replica a turn, to the server of a priority, or of all, with the smallest share of
     its load served so far. What is not given out at the deadline, if there is one, is left.
     """
-    if problem.capacity is None or problem.options.saturation_policy == "None":
+    if not len(problem.limits) or problem.options.saturation_policy == "None":
         return LeftoverAllocation(replicas, finished=True)
     waiting = np.flatnonzero(problem.to_serve & ~served(problem, replicas))
     if not len(waiting):
@@ -60,22 +60,18 @@ def share_leftover(
 
 
 class _Leftover:
-    """The units that are left, and the replicas that they become.
+    """What is left of the limits, and the replicas that they become.
 
     Tens of thousands of turns look at one or a few candidates each, so that the state is in plain numbers.
     """
 
     def __init__(self, problem: Problem, replicas: IntArray, deadline: Deadline) -> None:
         table = problem.table
-        capacity: FloatArray = problem.capacity if problem.capacity is not None else np.zeros(0)
         self.deadline, self.finished = deadline, True
         self.mixed = problem.options.heterogeneous
-        self.left: list[int] = (
-            capacity.astype(np.int64) - units_used(problem, replicas, len(capacity))
-        ).tolist()
+        self.left: list[float] = problem.left_by(replicas).tolist()
         self.taken: list[int] = replicas.tolist()
-        self.kind: list[int] = table.kind.tolist()
-        self.units: list[int] = table.units_per_replica.tolist()
+        self.entries = problem.limits.entries()
         self.rate: list[float] = table.max_rate_rps.tolist()
         self.cost: list[float] = table.cost_per_replica.tolist()
         self.load: list[float] = problem.load_rps.tolist()
@@ -151,8 +147,8 @@ class _Leftover:
         for candidate in mine if mine and not self.mixed else self.candidates[server]:
             for_load = math.ceil(missing / self.rate[candidate] * (1 - COUNT_TOLERANCE)) if missing else 0
             useful = max(for_load, self.least[server] - count)
-            fits = self.left[self.kind[candidate]] // self.units[candidate]
-            usable = min(useful, fits, self.most[server] - count)
+            fits = min((self.left[row] // use for row, use in self.entries[candidate]), default=math.inf)
+            usable = int(min(useful, fits, self.most[server] - count))
             if usable <= 0:
                 continue
             share = self._share_of(server, carried + usable * self.rate[candidate], count + usable)
@@ -179,7 +175,8 @@ class _Leftover:
 
     def _give(self, server: int, candidate: int, count: int) -> None:
         self.taken[candidate] += count
-        self.left[self.kind[candidate]] -= count * self.units[candidate]
+        for row, use in self.entries[candidate]:
+            self.left[row] -= count * use
         mine = self.mine[server]
         if not self.taken[candidate]:
             mine.remove(candidate)

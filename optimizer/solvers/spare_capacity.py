@@ -5,8 +5,8 @@ Equation numbers refer to ``docs/math.md``.
 
 import numpy as np
 
-from optimizer.arrays import FloatArray, IntArray
-from optimizer.solvers.problem import Problem, units_used
+from optimizer.arrays import IntArray
+from optimizer.solvers.problem import Problem
 
 
 def spare_capacity_of(problem: Problem, replicas: IntArray) -> float:
@@ -23,7 +23,7 @@ def with_more_spare_capacity(problem: Problem, replicas: IntArray) -> IntArray:
     """Return an answer in which no server can go to a candidate of the same value that leaves more room.
 
     Each server with one pool takes, in the order of the names, the candidate of most room among those of the
-    same value that are a change, or none, as its own is, and whose units are there. No level changes.
+    same value that are a change, or none, as its own is, and that the limits allow. No level changes.
 
     Args:
         problem: what was chosen from.
@@ -50,20 +50,19 @@ def with_more_spare_capacity(problem: Problem, replicas: IntArray) -> IntArray:
 
 def _exchanged(problem: Problem, replicas: IntArray, own: IntArray, better: IntArray) -> IntArray:
     """Exchange candidates for better ones, of most room first, until none fits any more."""
-    table, units, room = problem.table, problem.table.units, problem.room
-    left: FloatArray = np.full(int(table.kind.max()) + 1, np.inf)
-    if problem.capacity is not None:
-        left = problem.capacity - units_used(problem, replicas, len(problem.capacity))
+    table, room, left = problem.table, problem.room, problem.left_by(replicas)
+    rows, use = problem.limits.row, problem.limits.use * table.num_replicas[:, None]
     improved = True
     while improved:
         improved = False
         for c in better.tolist():
             now = own[table.server[c]]
-            back = units[now] if table.kind[now] == table.kind[c] else 0
-            if room[c] <= room[now] or units[c] > left[table.kind[c]] + back:
+            after = left.copy()
+            np.add.at(after, rows[now], use[now])
+            np.subtract.at(after, rows[c], use[c])
+            if room[c] <= room[now] or (after[rows[c]] < 0).any():
                 continue
-            left[table.kind[now]] += units[now]
-            left[table.kind[c]] -= units[c]
+            left = after
             replicas[now], replicas[c], own[table.server[c]] = 0, table.num_replicas[c], c
             improved = True
     return replicas

@@ -6,7 +6,6 @@ is given out among its servers; and the lower priorities are solved with what th
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from optimizer.arrays import BoolArray, IntArray
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.levels import CHANGES, VALUE, changes_of, value_of
 from optimizer.solvers.merging import not_worse_than
-from optimizer.solvers.problem import Level, Problem, Solution, Status, units_used
+from optimizer.solvers.problem import Level, Problem, Solution, Status
 from optimizer.solvers.saturation import share_leftover, waiting_servers
 
 SHARING_S = 0.5
@@ -25,7 +24,7 @@ Solve = Callable[[Problem, Deadline], Solution]
 
 
 def solve_in_stages(problem: Problem, solve: Solve, deadline: Deadline | None = None) -> Solution:
-    """Solve a problem with capacities, and give out what is left by the saturation policy.
+    """Solve a problem with limits, and give out what is left by the saturation policy.
 
     Args:
         problem: what to choose from.
@@ -34,7 +33,7 @@ def solve_in_stages(problem: Problem, solve: Solve, deadline: Deadline | None = 
     """
     options = problem.options
     deadline = deadline or Deadline.after(options.time_limit_s)
-    if options.saturation_policy == "None" or problem.capacity is None or not len(problem.priority):
+    if options.saturation_policy == "None" or not len(problem.limits) or not len(problem.priority):
         return solve(problem, deadline)
     due = deadline.later(SHARING_S)
     if options.delayed_best_effort:
@@ -68,9 +67,7 @@ def _remaining(problem: Problem, servers: BoolArray, replicas: IntArray) -> Prob
     """Return the problem of some servers with the units that an answer of the others leaves."""
     if servers.all():
         return problem
-    capacity = problem.capacity if problem.capacity is not None else np.zeros(0)
-    left = capacity - units_used(problem, replicas, len(capacity))
-    return replace(problem.of_servers(servers), capacity=left)
+    return problem.of_servers(servers).with_amounts(problem.left_by(replicas))
 
 
 def _joined(problem: Problem, replicas: IntArray, stages: list[Solution], *, finished: bool) -> Solution:

@@ -3,7 +3,7 @@
 A solver that is stopped early answers no worse than these. They are plain arithmetic: no solver is asked.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.solvers.formulation import keepable
 from optimizer.solvers.greedy import greedy_replicas
 from optimizer.solvers.levels import is_better
-from optimizer.solvers.problem import Problem, units_used
+from optimizer.solvers.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def best_initial_solution(problem: Problem) -> IntArray:
     Returns:
         Replicas of each candidate, shape (C,).
     """
-    if problem.capacity is None:
+    if not len(problem.limits):
         return _taken(problem, ways_of_one_pool(problem).best())
     greedy, staying = greedy_replicas(problem), _staying(problem)
     return staying if is_better(problem, staying, greedy) else greedy
@@ -78,32 +78,33 @@ def _staying(problem: Problem) -> IntArray:
 
     Those that need no more units all fit beside each other wherever what runs fits.
     """
-    table, capacity = problem.table, problem.capacity
+    table = problem.table
     ways = ways_of_one_pool(problem)
     ways = ways.take(problem.on_current[ways.row]).best()
-    units = ways.replicas * table.units_per_replica[ways.row]
+    entries, left = problem.limits.take(ways.row).entries(), problem.limits.amount.tolist()
     grows = ways.replicas > problem.current_replicas[ways.server]
-    kind = table.kind[ways.row]
-    left = np.zeros(0) if capacity is None else capacity.copy()
     stays = np.zeros(len(ways.row), np.bool_)
-    for i in np.lexsort((problem.priority[ways.server], grows)):
-        stays[i] = units[i] <= left[kind[i]]
-        left[kind[i]] -= units[i] * stays[i]
+    for i in np.lexsort((problem.priority[ways.server], grows)).tolist():
+        use = [(row, one * int(ways.replicas[i])) for row, one in entries[i]]
+        if all(left[row] >= taken for row, taken in use):
+            stays[i] = True
+            for row, taken in use:
+                left[row] -= taken
     replicas = _taken(problem, ways.take(stays))
     others = ~np.isin(np.arange(len(problem.priority)), ways.server[stays])
     rows = others[table.server]
-    left = np.zeros(0) if capacity is None else capacity - units_used(problem, replicas, len(capacity))
-    replicas[rows] = greedy_replicas(replace(problem.of_servers(others), capacity=left))
+    replicas[rows] = greedy_replicas(problem.of_servers(others).with_amounts(problem.left_by(replicas)))
     return replicas
 
 
 def in_columns(columns: IntArray, problem: Problem, replicas: IntArray) -> IntArray:
     """Return an answer of one pool per server in the columns that a model has, rows of the candidate table.
 
-    A candidate that the model leaves out for a better one of its server and type is taken over by that, as it
-    was sized.
+    A candidate that the model leaves out for a better one of its server that uses the same limits is taken
+    over by that, as it was sized.
     """
-    table, answer = problem.table, replicas.copy()
+    table, answer, groups = problem.table, replicas.copy(), problem.limits.groups()
+    use = problem.limits.use
     outside = replicas > 0
     outside[columns] = False
     rows = np.flatnonzero(outside)
@@ -113,8 +114,9 @@ def in_columns(columns: IntArray, problem: Problem, replicas: IntArray) -> IntAr
     )
     for c, begin, after in zip(rows, first, end, strict=True):
         mine = columns[begin:after]
-        mine = mine[(table.kind[mine] == table.kind[c]) & problem.full[mine]]
-        mine = mine[table.units[mine] <= replicas[c] * table.units_per_replica[c]]
+        mine = mine[(groups[mine] == groups[c]) & problem.full[mine]]
+        more = use[mine] * table.num_replicas[mine][:, None] > replicas[c] * use[c]
+        mine = mine[~more.any(axis=1)]
         answer[c] = 0
         if len(mine):
             best = mine[np.argmin(problem.value[mine])]

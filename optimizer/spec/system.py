@@ -151,21 +151,6 @@ class System:
         profile = self.profiles.get((self.servers[server].model, accelerator))
         return found.type, found.multiplicity * (profile.acc_count if profile else 1)
 
-    @property
-    def kept_units(self) -> Mapping[str, int]:
-        """Units by accelerator type that kept replicas take."""
-        units: dict[str, int] = {}
-        for (server, accelerator), replicas in self.kept.items():
-            kind, each = self.units_per_replica(server, accelerator)
-            units[kind] = units.get(kind, 0) + each * replicas
-        return units
-
-    @property
-    def free_capacity(self) -> Mapping[str, int]:
-        """Units by accelerator type that a plan can use: those that exist, less those that are kept."""
-        kept = self.kept_units
-        return {kind: max(0, units - kept.get(kind, 0)) for kind, units in self.capacity.items()}
-
     def profiles_of(self, model: str) -> list[ModelProfile]:
         """Return the profiles of a model."""
         return [profile for (name, _), profile in self.profiles.items() if name == model]

@@ -107,17 +107,19 @@ def test_the_search_finds_the_cheapest_pattern_of_every_server_at_any_prices(see
     problem = random_problem(seed, mixed=True)
     candidates, rng = candidates_of(problem), np.random.default_rng(seed)
     subproblems = subproblems_of(problem, candidates)
-    prices = rng.uniform(0, 20, len(candidates.limit)) * rng.integers(0, 2, len(candidates.limit))
-    weight = candidates.cost + prices[candidates.kind] * candidates.units
+    prices = rng.uniform(0, 20, len(candidates.amount)) * rng.integers(0, 2, len(candidates.amount))
+    kind = candidates.row_used[:, 0]
+    units = candidates.use[:, 0] * candidates.divisor[kind]
+    weight = candidates.cost + prices[kind] * units
     found = enumerate_patterns(candidates, subproblems, weight, np.full(len(subproblems.server), np.inf))
     assert not found.cut.any()
-    exist = candidates.limit * candidates.divisor
+    exist = candidates.amount * candidates.divisor
     best = np.full(len(problem.priority), np.inf)
     for case, part, count, cost in zip(
         found.subproblem, found.candidate, found.count, found.weight, strict=True
     ):
-        taken = np.bincount(candidates.kind[part], count * candidates.units[part] * (part >= 0), len(exist))
-        assert (count * candidates.units[part] <= exist[candidates.kind[part]]).all()
+        taken = np.bincount(kind[part], count * units[part] * (part >= 0), len(exist))
+        assert (count * units[part] <= exist[kind[part]]).all()
         if (taken <= exist).all():
             best[subproblems.server[case]] = min(
                 best[subproblems.server[case]], cost + subproblems.value[case]
@@ -127,15 +129,15 @@ def test_the_search_finds_the_cheapest_pattern_of_every_server_at_any_prices(see
         for pattern in every_pattern(problem, candidates, int(server)):
             total = np.zeros(len(exist))
             for part, count in pattern.items():
-                total[candidates.kind[part]] += count * candidates.units[part]
+                total[kind[part]] += count * units[part]
             if (total > exist).any():
                 continue
             replicas = np.zeros(len(problem.table), np.int64)
             for part, count in pattern.items():
                 replicas[candidates.row[part]] = count
             alone = problem.of_servers(np.arange(len(problem.priority)) == server)
-            units = sum(candidates.units[c] * n * prices[candidates.kind[c]] for c, n in pattern.items())
-            costs.append(value_of(alone, replicas[problem.table.server == server]) + units)
+            paid = sum(units[c] * n * prices[kind[c]] for c, n in pattern.items())
+            costs.append(value_of(alone, replicas[problem.table.server == server]) + paid)
         assert best[server] == pytest.approx(min(costs, default=np.inf), abs=1e-9)
 
 

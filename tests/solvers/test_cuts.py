@@ -32,13 +32,13 @@ def answers(master: MasterProblem, pool: ColumnPool, count: int) -> list[IntArra
     rng, found = np.random.default_rng(0), []
     options = pool.columns
     for _ in range(count):
-        left, chosen = master.candidates.limit.copy(), []
+        left, chosen = master.candidates.amount.copy(), []
         for server in rng.permutation(master.servers):
             mine = np.flatnonzero(options.server == server)
-            fits = mine[(options.units[mine] <= left).all(axis=1) & options.served[mine]]
+            fits = mine[(options.use[mine] <= left).all(axis=1) & options.served[mine]]
             none = mine[~options.served[mine]]
             chosen.append(int(rng.choice(fits if len(fits) else none)))
-            left -= options.units[chosen[-1]]
+            left -= options.use[chosen[-1]]
         found.append(np.array(chosen))
     return found
 
@@ -53,11 +53,11 @@ def cuts_of(limit: np.ndarray) -> list[ChvatalGomoryCut]:
 @pytest.mark.parametrize("seed", range(4))
 def test_every_answer_keeps_every_cut_and_some_answers_all_that_it_allows(seed: int) -> None:
     master, pool = last_level(seed)
-    limit = master.candidates.limit
+    limit = master.candidates.amount
     chosen = answers(master, pool, 40)
     full = 0
     for cut in cuts_of(limit):
-        taken = [cut.of(pool.columns.units[each]).sum() for each in chosen]
+        taken = [cut.of(pool.columns.use[each]).sum() for each in chosen]
         assert max(taken) <= cut.most(limit)
         full += max(taken) == cut.most(limit)
     assert full > 5

@@ -34,7 +34,7 @@ def last_level(seed: int) -> tuple[MasterProblem, ColumnPool]:
     rate = np.sum([level.weight for level in problem.service[::2]], axis=0)
     master = MasterProblem(pool.candidates, LevelObjective("rate", rate, everyone), (), ~everyone, ~everyone)
     limit = np.full(len(everyone), np.inf)
-    below = pool.price_columns(master, np.zeros(len(pool.candidates.limit)), limit)
+    below = pool.price_columns(master, np.zeros(len(pool.candidates.amount)), limit)
     assert below.complete
     pool.add(below.columns)
     return master, pool

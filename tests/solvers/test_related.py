@@ -17,11 +17,11 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.exact import solve_exactly
 from optimizer.solvers.highs import HighsSession
 from optimizer.solvers.levels import levels_of, served
-from optimizer.solvers.problem import Problem, Solution, Status, build_problem, units_used
+from optimizer.solvers.problem import Problem, Solution, Status, build_problem
 from optimizer.solvers.related import RelatedSolution, differing, repaired
 from optimizer.solvers.warm_starts import best_initial_solution
 from optimizer.studies.explanation.before import Before
-from optimizer.studies.explanation.resolving import on_accelerators, with_units
+from optimizer.studies.explanation.resolving import on_accelerators, with_more
 from optimizer.studies.explanation.targets import relaxed, target_ms, targets_of_servers
 from optimizer.studies.explanation.units import one_of
 
@@ -45,17 +45,17 @@ def planned(system: System) -> tuple[Candidates, Plan]:
 
 def questions(candidates: Candidates, plan: Plan) -> list[tuple[Candidates, bool, bool]]:
     """Return candidates of questions: changed, whether only restricted, whether only to carry more."""
-    arrays = candidates.arrays
-    types = len(arrays.type_names)
+    arrays, limits = candidates.arrays, build_problem(candidates).limits
+    items, amount, types = limits.items, limits.amount, len(limits)
     found = []
     for s, name in enumerate(arrays.server_names):
         taken = {pool.accelerator for pool in plan.allocations.get(name, ())}
         others = [a for a, other in enumerate(arrays.accelerator_names) if other not in taken]
         found += [(on_accelerators(candidates, s, left), True, False) for left in (others, [])]
     for kind in range(types):
-        found.append((with_units(candidates, one_of(kind, types)), False, False))
-        if arrays.capacity[kind] > 0:
-            found.append((with_units(candidates, -one_of(kind, types)), True, False))
+        found.append((with_more(candidates, items, one_of(kind, types)), False, False))
+        if amount[kind] > 0:
+            found.append((with_more(candidates, items, -one_of(kind, types)), True, False))
     for target in targets_of_servers(candidates, range(len(arrays.server_names))):
         looser = relaxed(candidates, {target: target_ms(candidates, target) * 1.1})
         found.append((looser, False, True))
@@ -137,10 +137,10 @@ def a_problem(seed: int) -> Problem:
 @pytest.mark.parametrize("seed", range(4))
 def test_a_repaired_answer_fits_whatever_it_was(seed: int) -> None:
     problem = a_problem(seed)
-    assert problem.capacity is not None
+    assert len(problem.limits)
     too_much = np.where(problem.full, problem.table.num_replicas, 0)
     mine = repaired(problem, too_much)
-    assert (units_used(problem, mine, len(problem.capacity)) <= problem.capacity).all()
+    assert (problem.left_by(mine) >= 0).all()
 
 
 def test_an_answer_that_fits_keeps_what_it_has() -> None:

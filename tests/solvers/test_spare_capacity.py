@@ -11,7 +11,7 @@ from builders import Json, accelerator, document, profile, running, server, syst
 from optimizer import System, explain, find_candidates, load_system, solve
 from optimizer.pipeline import choose
 from optimizer.solvers.levels import is_better, levels_of
-from optimizer.solvers.problem import Problem, Solution, build_problem, units_used
+from optimizer.solvers.problem import Problem, Solution, build_problem
 from optimizer.solvers.spare_capacity import spare_capacity_of, with_more_spare_capacity
 
 
@@ -45,10 +45,7 @@ def all_answers(problem: Problem) -> list[np.ndarray[tuple[int], np.dtype[np.int
         replicas = np.zeros(len(table), np.int64)
         rows = [c for c in taken if c is not None]
         replicas[rows] = table.num_replicas[rows]
-        if (
-            problem.capacity is None
-            or (units_used(problem, replicas, len(problem.capacity)) <= problem.capacity).all()
-        ):
+        if (problem.left_by(replicas) >= 0).all():
             answers.append(replicas)
     return answers
 
@@ -97,8 +94,8 @@ def test_an_exchange_leaves_every_level_as_it_is(seed: int) -> None:
         more = with_more_spare_capacity(problem, answer)
         assert levels_of(problem, more, proved=True) == levels_of(problem, answer, proved=True)
         assert spare_capacity_of(problem, more) >= spare_capacity_of(problem, answer)
-        assert problem.capacity is not None
-        assert (units_used(problem, more, len(problem.capacity)) <= problem.capacity).all()
+        assert len(problem.limits)
+        assert (problem.left_by(more) >= 0).all()
 
 
 SLOW_FIRST = document(

@@ -5,9 +5,13 @@ Everything here comes from the documents; nothing comes from the solver or from 
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from optimizer.limits.limit import Limit, Stock
+from optimizer.limits.limit import Placed as PlacedReplicas
+from optimizer.limits.table import LIMITS
 from optimizer.plan.document import Plan, Pool, Unserved
 from optimizer.spec.schema import Server
 from optimizer.spec.system import System
@@ -82,6 +86,43 @@ class Facts:
         return units
 
     @cached_property
+    def stock(self) -> Stock:
+        """What the system says of its limits."""
+        types = {item.type for item in self.system.accelerators.values()} | self.system.capacity.keys()
+        return Stock(
+            self.system.options, self.system.options.unlimited, self.system.capacity, tuple(sorted(types))
+        )
+
+    @cached_property
+    def amounts(self) -> dict[Limit, Mapping[str, float]]:
+        """How much there is of each item, by limit."""
+        return {limit: limit.amounts(self.stock) for limit in LIMITS}
+
+    @cached_property
+    def used(self) -> dict[Limit, Mapping[str, float]]:
+        """What the pools use of each item, by limit."""
+        pools = [self.placed_as(name, pool.accelerator, pool.num_replicas) for name, pool in self.pools]
+        return {limit: limit.used(pools) for limit in LIMITS}
+
+    @cached_property
+    def kept_use(self) -> dict[Limit, Mapping[str, float]]:
+        """What kept replicas use beside the plan of each item, by limit."""
+        kept = [self.placed_as(item.server, item.accelerator, item.num_replicas) for item in self.plan.kept]
+        return {limit: limit.used(kept) for limit in LIMITS}
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether anything is limited."""
+        return any(self.amounts.values())
+
+    def placed_as(self, server: str, accelerator: str, replicas: int) -> PlacedReplicas:
+        """Return replicas of a server as limits count them."""
+        profile = self.system.profiles.get((self.system.servers[server].model, accelerator))
+        count, one = profile.acc_count if profile else 1, self.system.accelerators[accelerator]
+        cards, cost = count * one.multiplicity, count * one.cost_cents_per_h
+        return PlacedReplicas(accelerator, one.type, replicas, cards, cost)
+
+    @cached_property
     def placed(self) -> dict[str, tuple[Placed, Placed]]:
         """What each server runs on now, and what it is to run on."""
         return {
@@ -107,8 +148,7 @@ class Facts:
     @property
     def shares_leftover(self) -> bool:
         """Whether the options let a server be served in part."""
-        options = self.system.options
-        return options.saturation_policy != "None" and not options.unlimited
+        return self.system.options.saturation_policy != "None" and self.is_limited
 
     def pools_of(self, name: str) -> tuple[Pool, ...]:
         """Return the pools of a server, none if it has none."""

@@ -95,12 +95,12 @@ def _value(facts: Facts) -> float:
 def _claims(facts: Facts) -> Iterator[str]:
     """What found the plan is what the options ask for, and claims no more than it can know."""
     plan, options = facts.plan, facts.system.options
-    if options.unlimited and not options.heterogeneous:
+    if not facts.is_limited and not options.heterogeneous:
         solver = "separable"
     elif not options.milp_solver:
         solver = "greedy"
     else:
-        solver = "separable" if options.unlimited else "milp"
+        solver = "milp" if facts.is_limited else "separable"
     if plan.solver != solver:
         yield f"the options ask for the solver {solver!r}, the plan says {plan.solver!r}"
     if (plan.status == "heuristic") != (solver == "greedy"):

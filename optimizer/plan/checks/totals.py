@@ -3,7 +3,8 @@
 import math
 from collections.abc import Iterator
 
-from optimizer.plan.checks.facts import Facts, Placed, close
+from optimizer.limits.cards import CARDS
+from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, Placed, close
 from optimizer.plan.document import Change
 from optimizer.quantities import be, counted, precise
 from optimizer.tabulation import current_cost_cents_per_h
@@ -11,7 +12,7 @@ from optimizer.tabulation import current_cost_cents_per_h
 
 def check_totals(facts: Facts) -> list[str]:
     """Return which sums are wrong."""
-    return [*_costs(facts), *_units(facts), *_completeness(facts), *_changes(facts)]
+    return [*_costs(facts), *_units(facts), *_limits(facts), *_completeness(facts), *_changes(facts)]
 
 
 def _costs(facts: Facts) -> Iterator[str]:
@@ -47,6 +48,28 @@ def _units(facts: Facts) -> Iterator[str]:
         if limit is not None and units[kind] + kept[kind] > limit:
             also = f" and {kept[kind]:,} kept" if kept[kind] else ""
             yield f"{kind}: {_used(units[kind])}{also}, {limit:,} exist"
+
+
+def _limits(facts: Facts) -> Iterator[str]:
+    """What is limited beside cards is listed with what there is and what is used of it, and is kept."""
+    shown = {(use.limit, use.item): use for use in facts.plan.limits}
+    if len(shown) < len(facts.plan.limits):
+        yield "limits: one is listed twice"
+    for limit, amounts in facts.amounts.items():
+        if limit.name == CARDS:
+            continue
+        for item, amount in amounts.items():
+            use, used = shown.pop((limit.name, item), None), facts.used[limit].get(item, 0.0)
+            if use is None:
+                yield f"{limit.name}: {item}: {precise(used)} used, the plan does not list it"
+            elif not close(use.used, used) or not close(use.amount, amount):
+                said = f"{precise(use.used)} of {precise(use.amount)}"
+                yield f"{limit.name}: {item}: {precise(used)} of {precise(amount)} used, the plan says {said}"
+            kept = facts.kept_use[limit].get(item, 0.0)
+            if used + kept > amount * (1 + RELATIVE_TOLERANCE):
+                yield f"{limit.name}: {item}: {precise(used + kept)} used, there is {precise(amount)}"
+    for name, item in shown:
+        yield f"{name}: {item}: in limits, but the system has no such limit"
 
 
 def _used(cards: int) -> str:

@@ -1,7 +1,7 @@
 """Are the reasons true that a plan gives for what it does not serve in full?
 
 What each accelerator would need or why it cannot serve is found anew from the system, for these servers only,
-unless it is at hand; which accelerator is nearest is then worked out from the units that the plan leaves.
+unless it is at hand; which accelerator is nearest is then worked out from what the plan leaves.
 """
 
 import math
@@ -17,7 +17,8 @@ from optimizer.plan.document import Unserved
 from optimizer.plan.reasons import (
     NO_ACCELERATOR,
     STOPPED_UNLIMITED,
-    Shortage,
+    Need,
+    nearest_need,
     rejection_reason,
     shortage_reason,
 )
@@ -68,35 +69,31 @@ def _item(facts: Facts, candidates: Candidates, s: int, item: Unserved) -> Itera
 def _reason(facts: Facts, candidates: Candidates, s: int, item: Unserved) -> tuple[str, str]:
     table, name = candidates.table, item.server
     mine = [int(c) for c in np.flatnonzero(table.server == s)]
-    if mine and facts.system.options.unlimited:
+    if mine and not facts.is_limited:
         return STOPPED_UNLIMITED
     if mine:
         accelerators = candidates.arrays.accelerator_names
-        found = [
-            _shortage(facts, item, accelerators[table.accelerator[c]], int(table.num_replicas[c]))
-            for c in mine
+        options = [
+            _needs(facts, name, accelerators[table.accelerator[c]], int(table.num_replicas[c])) for c in mine
         ]
-        nearest = min(found, key=lambda x: (x.units - x.left, x.units))
         # Only a plan around running replicas can leave out a server because of what runs.
         excluded = item.reason == "blocked" and any(kept.server == name for kept in facts.plan.kept)
-        return shortage_reason(replace(nearest, excluded=excluded))
+        for_least = facts.load_rpm[name] == 0 or item.served_fraction == 1
+        return shortage_reason(nearest_need(options), facts.stock, for_least=for_least, excluded=excluded)
     rejected = list(candidates.rejections(s))
     return _nearest(rejected) if rejected else NO_ACCELERATOR
 
 
-def _shortage(facts: Facts, item: Unserved, accelerator: str, replicas: int) -> Shortage:
-    kind = facts.system.accelerators[accelerator].type
-    limit = facts.limit_of(kind) or 0
-    return Shortage(
-        accelerator=accelerator,
-        type=kind,
-        num_replicas=replicas,
-        units=replicas * facts.units_each(item.server, accelerator),
-        left=limit - facts.kept_units.get(kind, 0) - facts.units[kind],
-        limit=limit,
-        is_listed=kind in facts.system.capacity,
-        for_least=facts.load_rpm[item.server] == 0 or item.served_fraction == 1,
-    )
+def _needs(facts: Facts, server: str, accelerator: str, replicas: int) -> list[Need]:
+    """Return what replicas need of what is limited, in the order of the limits."""
+    here, needs = [facts.placed_as(server, accelerator, replicas)], []
+    for limit, amounts in facts.amounts.items():
+        needed, used, kept = limit.used(here), facts.used[limit], facts.kept_use[limit]
+        for item, amount in amounts.items():
+            if needed.get(item, 0.0):
+                left = max(amount - kept.get(item, 0.0), 0.0) - used.get(item, 0.0)
+                needs.append(Need(accelerator, replicas, limit, item, needed[item], left, amount))
+    return needs
 
 
 def _nearest(rejected: list[Rejection]) -> tuple[str, str]:

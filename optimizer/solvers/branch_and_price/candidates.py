@@ -1,4 +1,4 @@
-"""The candidates that patterns are made of, and the units that they share.
+"""The candidates that patterns are made of, and the limits that they share.
 
 Takes a `Problem`, gives `PatternCandidates`. Equation numbers refer to ``docs/math.md``.
 """
@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.solvers.formulation import COVER_TOLERANCE, mixed_columns, nondominated_candidates
+from optimizer.solvers.formulation import COVER_TOLERANCE, fitting_candidates, mixed_columns
 from optimizer.solvers.problem import Problem
 
+ROUNDING = 1e-12
+"""Part of a replica that is rounding."""
 LOAD = 1 - COVER_TOLERANCE
 """Share of a server's load that its replicas have to carry."""
 
@@ -26,20 +28,29 @@ class PatternCandidates:
     """Whether any number of replicas can be taken; else all that the candidate was sized with, or none."""
     share: FloatArray
     """Share of its server's load that one replica carries, at most 1; 1 if there is no load."""
-    units: IntArray
-    """Units of one replica."""
-    kind: IntArray
-    """Capacity row."""
+    row_used: IntArray
+    """Rows that a replica uses, shape (n, J)."""
+    use: FloatArray
+    """What it uses there, in multiples of the row's divisor, shape (n, J)."""
     cost: FloatArray
     """What a replica adds to the value, apart from what staying saves [cents/h]."""
     here: BoolArray
     """Whether it is on the accelerator that its server runs on now."""
-    limit: FloatArray
-    """Units that exist, in multiples of each row's divisor; shape (K,)."""
-    types: IntArray
-    """Accelerator type of each capacity row, shape (K,)."""
-    divisor: IntArray
-    """Units that one of each row stands for, shape (K,)."""
+    amount: FloatArray
+    """What there is, in multiples of each row's divisor; shape (K,)."""
+    limits: IntArray
+    """Index of each row into the limits of the problem, shape (K,)."""
+    divisor: FloatArray
+    """What one of each row stands for, shape (K,)."""
+    whole: BoolArray
+    """Whether amount and use are whole, shape (K,)."""
+
+    def most_replicas(self) -> FloatArray:
+        """Return how many replicas of each candidate the limits allow by themselves, shape (n,)."""
+        most, used = np.full(self.use.shape, np.inf), self.use > 0
+        np.divide(np.append(self.amount, 0.0)[self.row_used], self.use, out=most, where=used)
+        fewest: FloatArray = np.floor(most.min(axis=1, initial=np.inf) + ROUNDING)
+        return fewest
 
     @property
     def servers(self) -> IntArray:
@@ -54,27 +65,27 @@ def candidates_of(problem: Problem) -> PatternCandidates:
         row, _, each = mixed_columns(problem)
         divisible = table.meets_targets_below_max_rate[row]
     else:
-        row = nondominated_candidates(problem)
-        if problem.capacity is not None:
-            row = row[table.units[row] <= problem.capacity[table.kind[row]]]
+        row = fitting_candidates(problem)
         each, divisible = table.num_replicas[row], np.zeros(len(row), np.bool_)
     server = table.server[row]
     load = problem.load_rps[server]
     share = np.divide(table.max_rate_rps[row], load, out=np.ones(len(row)), where=load > 0)
-    units = table.units_per_replica[row]
-    types, kind = np.unique(table.kind[row], return_inverse=True)
-    divisor = np.array([np.gcd.reduce((units * each)[kind == k]) for k in range(len(types))], np.int64)
-    capacity = np.full(len(types), np.inf) if problem.capacity is None else problem.capacity[types]
+    mine = problem.limits.take(row)
+    limits, divisor, amount = mine.scaled(each)
+    used = mine.use > 0
+    row_used = np.where(used, np.searchsorted(limits, mine.row), 0)
+    use = np.divide(mine.use, divisor[row_used], out=np.zeros(used.shape), where=used)
     return PatternCandidates(
         row=row,
         server=server,
         divisible=divisible,
         share=np.minimum(share, 1.0),
-        units=units,
-        kind=kind,
+        row_used=row_used,
+        use=use,
         cost=problem.replica_value[row],
         here=problem.on_current[row],
-        limit=np.floor(capacity / divisor),
-        types=types,
+        amount=amount,
+        limits=limits,
         divisor=divisor,
+        whole=mine.whole[limits],
     )

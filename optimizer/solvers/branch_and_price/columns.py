@@ -1,4 +1,4 @@
-"""The columns of servers: nothing, or a pattern, with the units that it takes and what it adds to each level.
+"""The columns of servers: nothing, or a pattern, with what it uses of each limit and adds to each level.
 
 Takes `PatternCandidates`, gives `PatternColumns` as arrays. Equation numbers refer to ``docs/math.md``.
 """
@@ -18,6 +18,8 @@ COUNT_ROUNDING = 1e-12
 """Part of a replica that counts as rounding where replicas are counted up to a load."""
 MAX_PAIRS = 400_000
 """Patterns of two candidates that are written down at once; beyond, they are found when they are wanted."""
+BITS = 31
+"""Rows whose mask is looked at as one number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +32,8 @@ class PatternColumns:
     """Candidates of the pattern, -1 in unused places; shape (P, W)."""
     count: IntArray
     """Replicas of each of them, shape (P, W)."""
-    units: FloatArray
-    """Units by capacity row, in multiples of its divisor; shape (P, K)."""
+    use: FloatArray
+    """Use by row of the limits, in multiples of its divisor; shape (P, K)."""
     value: FloatArray
     """What the server then adds to the value [cents/h], shape (P,) (eq. 31-33)."""
     changed: FloatArray
@@ -80,7 +82,7 @@ class PatternColumns:
 def patterns(
     problem: Problem, candidates: PatternCandidates, candidate: IntArray, count: IntArray
 ) -> PatternColumns:
-    """Return patterns as columns, without those that take more units of a type than exist.
+    """Return patterns as columns, without those that break a limit by themselves.
 
     Args:
         problem: what to choose from.
@@ -90,20 +92,21 @@ def patterns(
     """
     used, at = candidate >= 0, np.maximum(candidate, 0)
     server = candidates.server[candidate[:, 0]] if len(candidate) else np.zeros(0, np.int64)
-    units = np.zeros((len(candidate), len(candidates.limit)))
-    taken = np.where(used, count * candidates.units[at], 0) / candidates.divisor[candidates.kind[at]]
-    rows = np.arange(len(candidate))
+    use = np.zeros((len(candidate), len(candidates.amount)))
+    replicas, rows = np.where(used, count, 0), np.arange(len(candidate))
     for place in range(candidate.shape[1]):
-        units[rows, candidates.kind[at[:, place]]] += taken[:, place]
+        for entry in range(candidates.use.shape[1]):
+            taken = replicas[:, place] * candidates.use[at[:, place], entry]
+            use[rows, candidates.row_used[at[:, place], entry]] += taken
     pools = np.where(used, count * problem.table.cost_per_replica[candidates.row[at]], 0.0)
     elsewhere = np.where(candidates.here[at], 0.0, pools).sum(axis=1)
-    stays = (used & candidates.here[at]).any(axis=1)
-    kept = (used & candidates.here[at] & (count == problem.current_replicas[server][:, None])).any(axis=1)
-    kept &= used.sum(axis=1) == 1
+    stays = np.asarray((used & candidates.here[at]).any(axis=1), np.bool_)
+    same = used & candidates.here[at] & (count == problem.current_replicas[server][:, None])
+    kept = np.asarray(same.any(axis=1) & (used.sum(axis=1) == 1), np.bool_)
     value = problem.transition_value(server, pools.sum(axis=1), elsewhere, stays, kept)
     served = np.ones(len(candidate), np.bool_)
-    columns = PatternColumns(server, candidate, count, units, value, (~kept).astype(np.float64), served)
-    there = np.asarray((units <= candidates.limit).all(axis=1), np.bool_)
+    columns = PatternColumns(server, candidate, count, use, value, (~kept).astype(np.float64), served)
+    there = np.asarray((use <= candidates.amount).all(axis=1), np.bool_)
     return columns if there.all() else columns.take(there)
 
 
@@ -114,7 +117,7 @@ def nothing(problem: Problem, candidates: PatternCandidates, servers: IntArray) 
         server=servers,
         candidate=none,
         count=np.zeros_like(none),
-        units=np.zeros((len(servers), len(candidates.limit))),
+        use=np.zeros((len(servers), len(candidates.amount))),
         value=problem.none_value[servers],
         changed=problem.none_changed[servers].astype(np.float64),
         served=np.zeros(len(servers), np.bool_),
@@ -126,13 +129,23 @@ def first_columns(problem: Problem, candidates: PatternCandidates) -> PatternCol
     found = _of_one(problem, candidates)
     if problem.options.heterogeneous:
         found = found.joined(_of_two(problem, candidates)).joined(_as_it_runs(problem, candidates))
-    if problem.capacity is None:
+    if not len(problem.limits):
         return found
-    # Compared are patterns of the same types: a column that stays without need costs time alone.
-    _, types = np.unique((found.units > 0) @ (1 << np.arange(found.units.shape[1])), return_inverse=True)
-    group = found.server * (int(types.max(initial=0)) + 1) + types
-    keys = np.column_stack([found.units, found.value, found.changed])
+    # Compared are patterns that use the same rows: a column that stays without need costs time alone.
+    same = same_entries(found.use > 0)
+    group = found.server * (int(same.max(initial=0)) + 1) + same
+    keys = np.column_stack([found.use, found.value, found.changed])
     return found.take(nondominated(group, keys))
+
+
+def same_entries(rows: BoolArray) -> IntArray:
+    """Return a number for each row of a mask, shape (P, K), equal for equal rows; shape (P,)."""
+    key = np.zeros(len(rows), np.int64)
+    for first in range(0, rows.shape[1], BITS):
+        part = rows[:, first : first + BITS]
+        key = (key << BITS) + part @ (1 << np.arange(part.shape[1]))
+        key = np.unique(key, return_inverse=True)[1]
+    return key
 
 
 def needed(missing: FloatArray, share: FloatArray, least: FloatArray) -> FloatArray:

@@ -1,4 +1,4 @@
-"""Chvátal-Gomory cuts of the capacity rows, which whole patterns keep and parts of patterns break.
+"""Chvátal-Gomory cuts of the limits, which whole patterns keep and parts of patterns break.
 
 Pricing does not see the dual values of cuts, so all columns that count have to be known. Equation numbers
 refer to ``docs/math.md``.
@@ -17,7 +17,7 @@ from optimizer.solvers.branch_and_price.pool import ColumnPool
 from optimizer.solvers.deadline import Deadline
 
 MAX_ROWS = 3
-"""Capacity rows of a cut at most."""
+"""Rows of a cut at most."""
 EACH_ROUND = 15
 """Cuts that a round adds at most."""
 ROUNDS = 20
@@ -73,21 +73,22 @@ def with_cuts(
 def _with(node: Node, pool: ColumnPool, cuts: list[ChvatalGomoryCut]) -> MasterProblem:
     """Return a level with more cuts, without those that its relaxation leaves slack in."""
     master, relaxed = node.master, node.relaxed
-    units, limit = pool.columns.units[relaxed.used], master.candidates.limit
-    tight = [cut for cut in master.cuts if relaxed.part @ cut.of(units) > cut.most(limit) - VIOLATION]
+    use, amount = pool.columns.use[relaxed.used], master.candidates.amount
+    tight = [cut for cut in master.cuts if relaxed.part @ cut.of(use) > cut.most(amount) - VIOLATION]
     return replace(master, cuts=(*tight, *cuts))
 
 
 def _violated(node: Node, pool: ColumnPool) -> list[ChvatalGomoryCut]:
     """Return the most violated cuts of a relaxation, by the length of their coefficients."""
     used, part = node.relaxed.used, node.relaxed.part
-    units, limit = pool.columns.units[used], rounded_down(node.master.candidates.limit)
+    candidates, use = node.master.candidates, pool.columns.use[used]
+    amount = rounded_down(candidates.amount)
     found: list[tuple[float, ChvatalGomoryCut]] = []
-    rows = np.flatnonzero(units.any(axis=0)).tolist()
+    rows = np.flatnonzero(use.any(axis=0) & candidates.whole).tolist()
     for together in range(1, MAX_ROWS + 1):
         for some in combinations(rows, together):
-            most = limit[list(some)].sum()
-            sums = units[:, list(some)].sum(axis=1)
+            most = amount[list(some)].sum()
+            sums = use[:, list(some)].sum(axis=1)
             divisors = np.arange(2, int(min(most, sums.max())) + 1)
             taken = rounded_down(sums[:, None] / divisors)
             above = part @ taken - rounded_down(most / divisors)

@@ -33,8 +33,8 @@ class DualMultipliers:
     """Dual values that prove a bound of one level."""
 
     level: str
-    units: FloatArray
-    """Of one unit of each accelerator type, not below zero; shape (T,)."""
+    limits: FloatArray
+    """Of one of each item that is limited, not below zero; shape (R,)."""
     levels: Mapping[str, float]
     """Of one step of each level before, not below zero."""
 
@@ -66,17 +66,17 @@ class DualLevel:
         """Return multipliers by shared row of the master problem."""
         candidates = self.master.candidates
         held = [multipliers.levels.get(each.objective.name, 0.0) for each in self.master.held]
-        duals: FloatArray = np.concatenate([multipliers.units[candidates.types] * candidates.divisor, held])
+        duals: FloatArray = np.concatenate([multipliers.limits[candidates.limits] * candidates.divisor, held])
         return duals
 
-    def multipliers(self, duals: FloatArray, types: int) -> DualMultipliers:
-        """Return dual values of the master problem's rows by type and level."""
+    def multipliers(self, duals: FloatArray, limits: int) -> DualMultipliers:
+        """Return dual values of the master problem's rows by limited item and level."""
         candidates = self.master.candidates
-        units = np.zeros(types)
-        units[candidates.types] = duals[: len(candidates.types)] / candidates.divisor
+        prices = np.zeros(limits)
+        prices[candidates.limits] = duals[: len(candidates.limits)] / candidates.divisor
         names = [each.objective.name for each in self.master.held]
-        held = dict(zip(names, duals[len(candidates.types) :].tolist(), strict=True))
-        return DualMultipliers(self.name, units, {name: dual for name, dual in held.items() if dual})
+        held = dict(zip(names, duals[len(candidates.limits) :].tolist(), strict=True))
+        return DualMultipliers(self.name, prices, {name: dual for name, dual in held.items() if dual})
 
 
 class DualBounds:
@@ -110,7 +110,7 @@ class DualBounds:
         return level.reported(lagrangian_bound(level.master, duals, least[level.master.servers]))
 
     def multipliers(
-        self, reached: Mapping[str, float], types: int, deadline: Deadline
+        self, reached: Mapping[str, float], deadline: Deadline
     ) -> list[tuple[DualLevel, DualMultipliers, float]]:
         """Return multipliers of each level, from one relaxation each, and the bounds that they prove.
 
@@ -118,7 +118,6 @@ class DualBounds:
 
         Args:
             reached: the values of the levels in the solution.
-            types: number of accelerator types.
             deadline: when to stop.
 
         Raises:
@@ -127,14 +126,14 @@ class DualBounds:
         # Plans without a proof need no solver; HiGHS is imported where it is used.
         from optimizer.solvers.branch_and_price.generation import generate_columns
 
-        found = []
+        found, limits = [], len(self.problem.limits)
         for level in self.levels():
-            none = DualMultipliers(level.name, np.zeros(types), {})
+            none = DualMultipliers(level.name, np.zeros(limits), {})
             bound, best = self.bound(level, none), none
             if bound < reached[level.name] and len(level.master.servers) and not deadline.passed:
                 start = np.flatnonzero(~self.pool.columns.served)
                 relaxed = generate_columns(level.master, self.pool, start, deadline.share(0.5))
-                priced = none if relaxed is None else level.multipliers(relaxed.duals, types)
+                priced = none if relaxed is None else level.multipliers(relaxed.duals, limits)
                 by_price = self.bound(level, priced)
                 if by_price > bound:
                     bound, best = by_price, priced

@@ -26,19 +26,19 @@ def rounded_down(units: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class ChvatalGomoryCut:
-    """A rank-one cut: units of some types, divided and rounded down (eq. 132)."""
+    """A rank-one cut: the use of some limits, divided and rounded down (eq. 132)."""
 
     rows: tuple[int, ...]
-    """Capacity rows."""
+    """Rows of limits, all of whole numbers."""
     divisor: int
 
-    def of(self, units: FloatArray) -> FloatArray:
-        """Return the coefficients of columns by their units, shape (P, K), which are whole; shape (P,)."""
-        return rounded_down(units[:, list(self.rows)].sum(axis=1) / self.divisor)
+    def of(self, use: FloatArray) -> FloatArray:
+        """Return the coefficients of columns by their use, shape (P, K); shape (P,)."""
+        return rounded_down(use[:, list(self.rows)].sum(axis=1) / self.divisor)
 
-    def most(self, limit: FloatArray) -> float:
-        """Return the right-hand side, from the units of each row, shape (K,)."""
-        return float(rounded_down(rounded_down(limit)[list(self.rows)].sum() / self.divisor))
+    def most(self, amount: FloatArray) -> float:
+        """Return the right-hand side, from the amount of each row, shape (K,)."""
+        return float(rounded_down(rounded_down(amount)[list(self.rows)].sum() / self.divisor))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +83,13 @@ class MasterProblem:
     @property
     def limits(self) -> FloatArray:
         """Right-hand sides of the rows that servers share: units, then held levels, then cuts."""
-        held, limit = [each.most for each in self.held], self.candidates.limit
-        return np.concatenate([limit, held, [cut.most(limit) for cut in self.cuts]])
+        held, amount = [each.most for each in self.held], self.candidates.amount
+        return np.concatenate([amount, held, [cut.most(amount) for cut in self.cuts]])
 
     def shared(self, columns: PatternColumns) -> FloatArray:
         """Return the coefficients of columns in every shared row, shape (P, rows)."""
         held = [columns.weights(each.objective)[:, None] for each in self.held]
-        return np.hstack([columns.units, *held, *(cut.of(columns.units)[:, None] for cut in self.cuts)])
+        return np.hstack([columns.use, *held, *(cut.of(columns.use)[:, None] for cut in self.cuts)])
 
     def entries(self, columns: PatternColumns) -> tuple[IntArray, IntArray, FloatArray]:
         """Return columns of the matrix: where each starts, its rows and its values."""

@@ -167,8 +167,8 @@ class ColumnPool:
         limit = np.where(master.active & ~master.forced_unserved, limit, -np.inf)
         value, changes = _duals_of_sums(master, duals)
         candidates, subproblems = self.candidates, self.subproblems
-        units = duals[: len(candidates.limit)]
-        weight = value * candidates.cost + (units / candidates.divisor)[candidates.kind] * candidates.units
+        prices = np.append(duals[: len(candidates.amount)], 0.0)  # without any row, of nothing
+        weight = value * candidates.cost + (prices[candidates.row_used] * candidates.use).sum(axis=1)
         own = value * subproblems.value + changes
         limits = limit[subproblems.server] - own
         found = enumerate_patterns(candidates, subproblems, weight, limits, most, self.due)
@@ -183,7 +183,7 @@ class ColumnPool:
 
 def _duals_of_sums(master: MasterProblem, duals: FloatArray) -> tuple[float, float]:
     """Return what a cent of value and a change cost at dual values: in the objective and the held levels."""
-    held = zip(master.held, duals[len(master.candidates.limit) :].tolist(), strict=False)
+    held = zip(master.held, duals[len(master.candidates.amount) :].tolist(), strict=False)
     terms = [(master.objective, 1.0), *((each.objective, dual) for each, dual in held)]
     value = sum(objective.on_value * dual for objective, dual in terms)
     return value, sum(objective.on_changes * dual for objective, dual in terms)

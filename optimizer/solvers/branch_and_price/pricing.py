@@ -104,7 +104,7 @@ def enumerate_patterns(
 ) -> EnumeratedPatterns:
     """Return every least pattern whose candidates weigh no more than its subproblem's limit.
 
-    No candidate is taken more often than its type has units for; several of one type together may be.
+    No candidate is taken more often than the limits allow by itself; several together may be.
 
     Args:
         candidates: what patterns are made of.
@@ -177,9 +177,9 @@ class _Enumeration:
         self.candidate = np.take_along_axis(subproblems.candidates, order, axis=1)
         self.each = np.take_along_axis(each, order, axis=1)
         self.share = np.take_along_axis(share, order, axis=1)
-        exist = np.floor((candidates.limit * candidates.divisor)[candidates.kind] / candidates.units)
+        exist = candidates.most_replicas()
         self.cap = np.where(self.candidate >= 0, exist[self.candidate], 0.0)
-        # The share of the load that the units of all later candidates can carry, after the last none.
+        # The share of the load that all later candidates can carry, after the last none.
         carried = np.cumsum((self.cap * self.share)[:, ::-1], axis=1)[:, ::-1]
         self.carried = np.hstack([carried, np.zeros((len(order), 1))])
         # Per load and per replica, the least that any later candidate weighs; after the last, infinity.

@@ -150,12 +150,12 @@ class LevelSearch:
         return known and int((self.reduced <= self.window).sum()) <= CORE_COLUMNS
 
     def _thrift_ranks(self) -> IntArray:
-        """Return the place of each column among those of its server, by the share of all units that it takes.
+        """Return the place of each column among those of its server, by the share of all limits that it uses.
 
-        It tells columns apart where the relaxation finds no units scarce.
+        It tells columns apart where the relaxation finds nothing scarce.
         """
-        columns, limit = self.pool.columns, np.maximum(self.master.candidates.limit, 1.0)
-        order = np.lexsort(((columns.units / limit).sum(axis=1), columns.server))
+        columns, amount = self.pool.columns, np.maximum(self.master.candidates.amount, 1.0)
+        order = np.lexsort(((columns.use / amount).sum(axis=1), columns.server))
         server = columns.server[order]
         ranks = np.empty(len(order), np.int64)
         ranks[order] = np.arange(len(order)) - np.searchsorted(server, server)
@@ -249,11 +249,11 @@ class LevelSearch:
     def nondominated_columns(self, columns: IntArray) -> IntArray:
         """Return those of some columns that no other of their server dominates in all that counts here.
 
-        A level of service, and those before it, count units alone: many patterns are then alike.
+        A level of service, and those before it, count what is used alone: many patterns are then alike.
         """
         mine = self.pool.columns.take(columns)
         objectives = [self.master.objective, *(each.objective for each in self.master.held)]
-        keys = [mine.units, ~mine.served[:, None]]
+        keys = [mine.use, ~mine.served[:, None]]
         keys += [mine.value[:, None]] if any(each.on_value for each in objectives) else []
         keys += [mine.changed[:, None]] if any(each.on_changes for each in objectives) else []
         return columns[nondominated(mine.server, np.hstack(keys))]

@@ -32,7 +32,7 @@ def cheapest_patterns(problem: Problem) -> CheapestPatterns:
     known = np.isfinite(least)
     slack = np.maximum(VALUE_TOLERANCE * np.abs(least), LEAST_TOLERANCE)
     limit = np.subtract(least, slack, out=least.copy(), where=known)
-    result = pool.price_columns(master, np.zeros(len(pool.candidates.limit)), limit)
+    result = pool.price_columns(master, np.zeros(len(pool.candidates.amount)), limit)
     pool.add(result.columns)
     chosen = _chosen(problem, pool)
     replicas = pool.columns.replicas(chosen, pool.candidates, len(problem.table))

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, IntArray
+from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates
 from optimizer.plan import Level as PlannedLevel
 from optimizer.plan import Plan, make_plan
@@ -18,6 +18,7 @@ from optimizer.solvers.bounds import trivial_bounds
 from optimizer.solvers.branch_and_price.duals import DualBounds, DualMultipliers
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.levels import CHANGES, VALUE, changes_of, levels_of, served, value_of
+from optimizer.solvers.limit_rows import placed
 from optimizer.solvers.problem import Level, Problem, Solution, Status, build_problem
 from optimizer.solvers.related import RelatedSolution, differing, repaired
 from optimizer.solvers.saturation import share_leftover
@@ -39,6 +40,19 @@ class Before:
     def problem(self) -> Problem:
         """The problem of the plan."""
         return build_problem(self.candidates)
+
+    @cached_property
+    def left(self) -> FloatArray:
+        """What the plan leaves of each item that is limited, shape (R,)."""
+        system, limits = self.candidates.system, self.problem.limits
+        pools = [
+            placed(system, name, pool.accelerator, pool.num_replicas)
+            for name, pools in self.plan.allocations.items()
+            for pool in pools
+        ]
+        used = [row.limit.used(pools).get(row.item, 0.0) for row in limits.items]
+        left: FloatArray = limits.amount - np.array(used)
+        return left
 
     @property
     def _by_policy(self) -> bool:
@@ -90,19 +104,15 @@ class Before:
 
     def unchanged(self, candidates: Candidates) -> bool:
         """Return whether the plan is the answer as well, as nothing differs that can be chosen."""
-        if self._by_policy or candidates.system.options.unlimited:
+        if self._by_policy or not len(self.problem.limits):
             return False
         problem, old = build_problem(candidates), self.problem
         table = problem.table
         if len(table) != len(old.table) or differing(problem, old).any():
             return False
-        for kind in np.flatnonzero(candidates.arrays.capacity != self.candidates.arrays.capacity).tolist():
-            units = table.units_per_replica[table.kind == kind]
-            step = max(int(np.gcd.reduce(units)), 1)
-            counts = [each.arrays.capacity[kind] // step for each in (candidates, self.candidates)]
-            if len(units) and counts[0] != counts[1]:
-                return False
-        return True
+        ones = np.ones(len(table), np.int64)
+        now, then = (each.limits.scaled(ones)[-1] for each in (problem, old))
+        return bool((now == then).all())
 
     def find_multipliers(self, deadline: Deadline) -> None:
         """Find multipliers of the plan's levels, for bounds of what adds something.
@@ -110,13 +120,12 @@ class Before:
         Raises:
             SolverError: the solver failed.
         """
-        if self._multipliers or self.problem.capacity is None:
+        if self._multipliers or not len(self.problem.limits):
             return
         value = next(level.value for level in self._levels if level.name == VALUE)
         provable = DualBounds(self.problem, self._left_out, value)
         reached = {level.name: level.value for level in self._levels}
-        types = len(self.candidates.arrays.type_names)
-        found = provable.multipliers(reached, types, deadline)
+        found = provable.multipliers(reached, deadline)
         self._multipliers = {level.name: item for level, item, _ in found}
 
     def draft(self, candidates: Candidates, *, restricts: bool) -> Plan:
@@ -156,7 +165,7 @@ class Before:
         """Return what the plan's multipliers prove of a problem, up to the first level left open."""
         provable = DualBounds(problem, ~served(problem, replicas), value_of(problem, replicas))
         floors: dict[str, float] = {}
-        if problem.capacity is None or not len(problem.table):
+        if not len(problem.limits) or not len(problem.table):
             return floors
         values = {level.name: level.value for level in reached}
         for level in provable.levels():

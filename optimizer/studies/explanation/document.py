@@ -6,6 +6,7 @@ from pydantic import Field
 
 from optimizer.documents import Document
 from optimizer.plan import Plan
+from optimizer.plan.document import LimitUse
 from optimizer.queueing.measures import LatencyName
 from optimizer.studies.overload import Overload
 
@@ -186,9 +187,19 @@ class ServerExplanation(Document):
     """The accelerators on which it cannot run, the nearest first."""
 
 
-class TypeExplanation(Document):
-    """What the units of an accelerator type are worth."""
+class UnitValues(Document):
+    """What one unit more or fewer of something limited is worth."""
 
+    one_more: Effect | None = Field(None, alias="oneMore")
+    """The plan with one unit more, less the plan; none: not limited."""
+    one_fewer: Effect | None = Field(None, alias="oneFewer")
+    """The plan with one unit fewer, less the plan; none: not limited, or none to take away."""
+    shadow_price_cents_per_h: float | None = Field(None, alias="lagrangianPrice")
+    """Shadow price of a unit: value that a small fraction of one more unit would save, per unit, if replicas
+    were divisible [cents/h of the objective]; for the servers that the plan serves in full."""
+
+
+class _CardUse(Document):
     type: str
     """The accelerator type."""
     limit: int | None = None
@@ -197,13 +208,19 @@ class TypeExplanation(Document):
     """Units that the plan uses."""
     left: int | None = None
     """Units that it leaves."""
-    one_more: Effect | None = Field(None, alias="oneMore")
-    """The plan with one unit more, less the plan; none: not limited."""
-    one_fewer: Effect | None = Field(None, alias="oneFewer")
-    """The plan with one unit fewer, less the plan; none: not limited, or none to take away."""
-    shadow_price_cents_per_h: float | None = Field(None, alias="lagrangianPrice")
-    """Shadow price of a unit: value that a small fraction of one more unit would save, per unit, if replicas
-    were divisible [cents/h of the objective]; for the servers that the plan serves in full."""
+
+
+class TypeExplanation(UnitValues, _CardUse):  # pydantic takes the fields of the last base first
+    """What the units of an accelerator type are worth."""
+
+
+class _LimitLeft(LimitUse):
+    left: float
+    """How much it leaves."""
+
+
+class LimitExplanation(UnitValues, _LimitLeft):
+    """What units are worth of something that is limited beside cards."""
 
 
 class TargetPrice(Document):
@@ -297,6 +314,8 @@ class Explanation(Document):
     """The servers, or the one that is explained."""
     types: tuple[TypeExplanation, ...] = Field((), strict=False)
     """The accelerator types; empty where one server is explained."""
+    limits: tuple[LimitExplanation, ...] = Field((), exclude_if=lambda limits: not limits, strict=False)
+    """What is limited beside cards; absent without other limits."""
     overload: Overload | None = Field(None, exclude_if=lambda overload: overload is None)
     """Options that serve more, if cards are left while load is not served; absent if there are none."""
     repair: Repair | None = None

@@ -12,7 +12,7 @@ from optimizer.studies.explanation.repair import find_repair
 from optimizer.studies.explanation.resolving import Inquiry
 from optimizer.studies.explanation.servers import explain_servers, server_questions, settled
 from optimizer.studies.explanation.targets import price_targets, target_questions
-from optimizer.studies.explanation.units import explain_types, unit_questions
+from optimizer.studies.explanation.units import explain_units, unit_questions
 from optimizer.studies.overload import LIMIT_S, overload_of
 
 QUESTIONS_SHARE = 0.9
@@ -64,7 +64,7 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
     answers = answered(before, {**of_targets, **of_servers, **of_units}, asked)
     alternatives = settled(before, {key: answers[key] for key in of_servers}, inquiry.part(1 / 3))
     units = {key: answers[key] for key in of_units}
-    types = explain_types(before, units, inquiry) if server is None else ()
+    types, limits = explain_units(before, units, inquiry) if server is None else ((), ())
     repair = find_repair(candidates, plan, inquiry) if needs_repair else None
     return Explanation(
         plan=plan,
@@ -72,6 +72,7 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
         notes=notes,
         servers=explain_servers(before, servers, alternatives),
         types=types,
+        limits=limits,
         overload=overload,
         repair=repair,
         targets=price_targets(before, {key: answers[key] for key in of_targets}),

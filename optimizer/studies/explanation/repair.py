@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, IntArray
+from optimizer.arrays import BoolArray, FloatArray
 from optimizer.candidates import Candidates, Rejection
 from optimizer.pipeline import choose
 from optimizer.plan import Plan
@@ -15,9 +15,9 @@ from optimizer.quantities import quantity
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
 from optimizer.solvers.expansion import Expansion, cheapest_expansion, fits, smallest_expansion
 from optimizer.solvers.formulation import served_in_full
-from optimizer.solvers.problem import Problem, Status, build_problem, units_used
+from optimizer.solvers.problem import Problem, Status, build_problem
 from optimizer.studies.explanation.document import Beyond, Relaxation, Repair, UnitRepair
-from optimizer.studies.explanation.resolving import Inquiry, effect, plan_of, with_units
+from optimizer.studies.explanation.resolving import Inquiry, effect, plan_of, with_more
 from optimizer.studies.explanation.targets import (
     Target,
     relaxed,
@@ -76,8 +76,13 @@ def _servable(problem: Problem) -> BoolArray:
     With enough units a server that can be served can be so on one accelerator: no solver is needed.
     """
     single = problem.options.model_copy(update={"heterogeneous": False})
-    endless = replace(problem, capacity=None, options=single)
+    endless = replace(_endless(problem), options=single)
     return served_in_full(endless, choose(endless).replicas)
+
+
+def _endless(problem: Problem) -> Problem:
+    """Return the problem with no limit on what can be added."""
+    return replace(problem, limits=problem.limits.only(~problem.limits.addable))
 
 
 # --- units -----------------------------------------------------------------------------------------------
@@ -90,24 +95,27 @@ def _of_units(
     candidates: Candidates, plan: Plan, problem: Problem, inquiry: Inquiry
 ) -> dict[str, UnitRepair]:
     """Return the repairs of least value, of least cost, and of the fewest units, of all types and of each."""
-    types = len(candidates.arrays.type_names)
-    questions: dict[str, tuple[_Ask, IntArray]] = {
-        "least value": (_cheapest_of, np.ones(types, np.int64)),
-        "fewest": (_smallest_of, np.ones(types, np.int64)),
+    items, addable = problem.limits.items, problem.limits.addable
+    questions: dict[str, tuple[_Ask, BoolArray]] = {
+        "least value": (_cheapest_of, addable),
+        "fewest": (_smallest_of, addable),
     }
     if _moves_cost(problem):
         questions["least cost"] = (
             lambda short, deadline: _cheapest_of(short.from_nothing(), deadline),
-            np.ones(types, np.int64),
+            addable,
         )
-    for kind in np.unique(problem.table.kind).tolist():
-        questions[f"of {kind}"] = (partial(_smallest_of, kind=kind), one_of(kind, types))
-    names = candidates.arrays.type_names
-    words = {f"of {t}": f"the fewest cards of {name} that repair" for t, name in enumerate(names)}
+    used = np.unique(problem.limits.row[problem.limits.use > 0])
+    for place in used[addable[used]].tolist():
+        questions[f"of {place}"] = (partial(_smallest_of, item=place), one_of(place, len(items)) > 0)
+    words = {
+        f"of {place}": f"the fewest {row.limit.unit}s of {row.item} that repair"
+        for place, row in enumerate(items)
+    }
     words |= {key: f"the repair of {key}" for key in ("least value", "least cost")}
     words["fewest"] = "the repair of the fewest cards"
 
-    def repaired(question: tuple[_Ask, IntArray], deadline: Deadline) -> UnitRepair | None:
+    def repaired(question: tuple[_Ask, BoolArray], deadline: Deadline) -> UnitRepair | None:
         return _unit_repair(candidates, plan, problem, *question, deadline)
 
     repairs = inquiry.ask(repaired, questions, lambda key: words[key])
@@ -120,10 +128,10 @@ def _cheapest_of(problem: Problem, deadline: Deadline) -> Expansion | None:
     return cheapest_expansion(problem, HighsSession, deadline)
 
 
-def _smallest_of(problem: Problem, deadline: Deadline, kind: int | None = None) -> Expansion | None:
+def _smallest_of(problem: Problem, deadline: Deadline, item: int | None = None) -> Expansion | None:
     from optimizer.solvers.highs import HighsSession
 
-    return smallest_expansion(problem, HighsSession, kind, deadline)
+    return smallest_expansion(problem, HighsSession, item, deadline)
 
 
 def _moves_cost(problem: Problem) -> bool:
@@ -140,8 +148,7 @@ def _cheapest(problem: Problem, units: Mapping[str, UnitRepair], inquiry: Inquir
     if not _moves_cost(problem) or not units:
         return units.get("least value")
     cheapest = min(units.values(), key=lambda item: (round(item.total_cost_cents_per_h, 9), item.units))
-    endless = replace(problem.from_nothing(), capacity=None)
-    best = choose(endless, deadline=inquiry.deadline)
+    best = choose(_endless(problem.from_nothing()), deadline=inquiry.deadline)
     least = float((best.replicas * problem.table.cost_per_replica).sum())
     reached = best.status is Status.optimal and cheapest.total_cost_cents_per_h <= least * (1 + 1e-9)
     fewest = "least cost" in units and cheapest.units == units["least cost"].units
@@ -150,7 +157,7 @@ def _cheapest(problem: Problem, units: Mapping[str, UnitRepair], inquiry: Inquir
 
 
 def _unit_repair(
-    candidates: Candidates, plan: Plan, problem: Problem, ask: _Ask, addable: IntArray, deadline: Deadline
+    candidates: Candidates, plan: Plan, problem: Problem, ask: _Ask, addable: BoolArray, deadline: Deadline
 ) -> UnitRepair | None:
     """Return the repair that a question asks for, once it is seen to serve the servers of the problem.
 
@@ -163,19 +170,19 @@ def _unit_repair(
     found = ask(problem, deadline)
     if found is None:
         return None
-    repaired = plan_of(with_units(candidates, found.added), deadline)
+    items = problem.limits.items
+    repaired = plan_of(with_more(candidates, items, found.added), deadline)
     if repaired.status == "optimal" and not _serves(repaired, candidates, problem):
         ahead = _taken_ahead(candidates, problem, addable, deadline)
-        found = ask(replace(problem, capacity=candidates.arrays.capacity - ahead), deadline)
+        found = ask(problem.with_amounts(problem.limits.amount - ahead), deadline)
         if found is None:
             return None
         found = replace(found, proved=False)
-        repaired = plan_of(with_units(candidates, found.added), deadline)
+        repaired = plan_of(with_more(candidates, items, found.added), deadline)
         if not _serves(repaired, candidates, problem):
             return None
-    names = candidates.arrays.type_names
     return UnitRepair(
-        added={names[t]: int(found.added[t]) for t in np.flatnonzero(found.added)},
+        added={items[place].item: int(found.added[place]) for place in np.flatnonzero(found.added)},
         units=int(found.added.sum()),
         total_cost_cents_per_h=repaired.total_cost_cents_per_h,
         effect=effect(plan, repaired, candidates.system),
@@ -189,17 +196,19 @@ def _serves(plan: Plan, candidates: Candidates, problem: Problem) -> bool:
     return all(candidates.arrays.server_names[s] not in unserved for s in np.flatnonzero(problem.to_serve))
 
 
-def _taken_ahead(candidates: Candidates, problem: Problem, addable: IntArray, deadline: Deadline) -> IntArray:
-    """Return the units that go ahead of a problem to other servers, if there are ample units of some types.
+def _taken_ahead(
+    candidates: Candidates, problem: Problem, addable: BoolArray, deadline: Deadline
+) -> FloatArray:
+    """Return what goes ahead of a problem to other servers, if there is ample of some items; shape (R,).
 
     These are the servers of a priority above the lowest of the problem that are not part of it.
     """
     every = build_problem(candidates)
-    ample = np.bincount(every.table.kind, every.table.units, minlength=len(addable)).astype(np.int64)
-    every = build_problem(with_units(candidates, ample * addable))
+    ample = np.where(addable, every.limits.used(every.table.num_replicas), 0.0)
+    every = build_problem(with_more(candidates, every.limits.items, ample))
     ahead = ~problem.to_serve & (problem.priority < problem.priority[problem.to_serve].max())
     taken = np.where(ahead[every.table.server], choose(every, deadline=deadline).replicas, 0)
-    return units_used(every, taken, len(addable))
+    return every.limits.used(taken)
 
 
 # --- targets ---------------------------------------------------------------------------------------------

@@ -11,13 +11,14 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, IntArray, frozen
+from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates import Candidates, CandidateTable, find_candidates
 from optimizer.parallel import in_threads, thread_count
 from optimizer.pipeline import choose
 from optimizer.plan import Plan, make_plan
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
 from optimizer.solvers.levels import VALUE
+from optimizer.solvers.limit_rows import LimitItem
 from optimizer.solvers.problem import build_problem
 from optimizer.spec.system import System
 from optimizer.studies.explanation.before import with_bound
@@ -127,10 +128,19 @@ def on_accelerators(candidates: Candidates, server: int, accelerators: Sequence[
     return replace(candidates, table=kept(candidates.table), over_limit=kept(candidates.over_limit))
 
 
-def with_units(candidates: Candidates, added: IntArray) -> Candidates:
-    """Return the candidates with other capacities: units added by type, shape (T,), below zero taken away."""
-    arrays = candidates.arrays
-    return replace(candidates, arrays=replace(arrays, capacity=frozen(arrays.capacity + added)))
+def with_more(candidates: Candidates, items: Sequence[LimitItem], added: FloatArray | IntArray) -> Candidates:
+    """Return the candidates with other amounts of what is limited.
+
+    Args:
+        candidates: of the plan.
+        items: what is limited, R items.
+        added: what is added to each of them, shape (R,); below zero: taken away.
+    """
+    more = dict(candidates.more)
+    for place in np.flatnonzero(added).tolist():
+        key = items[place].key
+        more[key] = more.get(key, 0.0) + float(added[place])
+    return replace(candidates, more=more)
 
 
 def with_targets_of(candidates: Candidates, system: System, servers: BoolArray) -> Candidates:

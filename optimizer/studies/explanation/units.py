@@ -1,85 +1,96 @@
-"""What the units of each accelerator type are worth: one more, one fewer, and the shadow price."""
+"""What limited items are worth, such as the cards of each type: one more, one fewer, and the shadow price."""
 
 from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
 
-from optimizer.arrays import FloatArray, IntArray
+from optimizer.arrays import FloatArray
 from optimizer.candidates import Candidates
+from optimizer.limits.cards import CARDS
 from optimizer.plan import Plan
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.expansion import unit_prices
 from optimizer.solvers.problem import build_problem
 from optimizer.studies.explanation.answering import Answer, Question, effect_of
 from optimizer.studies.explanation.before import Before
-from optimizer.studies.explanation.document import TypeExplanation
+from optimizer.studies.explanation.document import LimitExplanation, TypeExplanation, UnitValues
 from optimizer.studies.explanation.intervals import interval_of
-from optimizer.studies.explanation.resolving import Inquiry, with_units
+from optimizer.studies.explanation.resolving import Inquiry, with_more
 
 UnitQuestion = tuple[int, int]
-"""An accelerator type, and 1 for a unit more or -1 for one fewer."""
+"""A limited item, and 1 for a unit more or -1 for one fewer."""
 
 
 def unit_questions(before: Before) -> dict[UnitQuestion, Question]:
-    """Return the question for one unit more and one unit fewer of each type."""
-    candidates = before.candidates
-    if candidates.system.options.unlimited:
-        return {}
-    types = len(before.plan.capacity)
-    return {
-        (t, step): Question(
-            partial(with_units, candidates, one_of(t, types) * step), "better" if step > 0 else "worse"
-        )
-        for t in range(types)
-        for step in (1, -1)
-        if candidates.arrays.capacity[t] + step >= 0 and not (step < 0 and _spares_one(before, t))
-    }
+    """Return the question for one unit more and one unit fewer of each item."""
+    candidates, limits = before.candidates, before.problem.limits
+    questions = {}
+    for place, row in enumerate(limits.items):
+        for sign in (1, -1):
+            step = one_of(place, len(limits)) * sign * row.limit.step
+            if limits.amount[place] + step[place] >= 0 and not (sign < 0 and _spares_one(before, place)):
+                change = partial(with_more, candidates, limits.items, step)
+                questions[place, sign] = Question(change, "better" if sign > 0 else "worse")
+    return questions
 
 
-def explain_types(
+def explain_units(
     before: Before, answers: Mapping[UnitQuestion, Answer], inquiry: Inquiry
-) -> tuple[TypeExplanation, ...]:
+) -> tuple[tuple[TypeExplanation, ...], tuple[LimitExplanation, ...]]:
     """Say what units are worth by the answers to their questions, with shadow prices if there is time.
+
+    Returns:
+        That of the cards of each type, and of what else is limited.
 
     Raises:
         SolverError: the solver failed.
     """
-    candidates, plan = before.candidates, before.plan
-    if candidates.system.options.unlimited:
-        return tuple(TypeExplanation(type=item.type, used=item.used) for item in plan.capacity)
+    plan, items = before.plan, before.problem.limits.items
     same = Answer(plan, interval_of(plan, plan, "worse", before.ordered))
-    spare = {(t, -1): same for t in range(len(plan.capacity)) if _spares_one(before, t)}
+    spare = {(place, -1): same for place in range(len(items)) if _spares_one(before, place)}
     effects = {step: effect_of(before, answer) for step, answer in (spare | dict(answers)).items()}
-    found = inquiry.ask(
-        lambda _, deadline: _prices(candidates, plan, deadline), {"": None}, lambda _: "shadow prices"
-    )
-    prices = found.get("")
-    return tuple(
+    prices = None
+    if items:
+        ask = partial(_prices, before.candidates, plan)
+        prices = inquiry.ask(lambda _, due: ask(due), {"": None}, lambda _: "shadow prices").get("")
+    values = {
+        row.key: UnitValues(
+            one_more=effects.get((place, 1)),
+            one_fewer=effects.get((place, -1)),
+            shadow_price_cents_per_h=None if prices is None else round(float(prices[place]), 9) + 0.0,
+        )
+        for place, row in enumerate(items)
+    }
+    types = tuple(
         TypeExplanation(
             type=item.type,
             limit=item.limit,
             used=item.used,
             left=None if item.limit is None else item.limit - item.used,
-            one_more=effects.get((t, 1)),
-            one_fewer=effects.get((t, -1)),
-            shadow_price_cents_per_h=None if prices is None else round(float(prices[t]), 9) + 0.0,
+            **dict(values.get((CARDS, item.type), UnitValues())),
         )
-        for t, item in enumerate(plan.capacity)
+        for item in plan.capacity
     )
+    limits = tuple(
+        LimitExplanation(
+            **dict(use), left=max(use.amount - use.used, 0.0), **dict(values[use.limit, use.item])
+        )
+        for use in plan.limits
+    )
+    return types, limits
 
 
-def _spares_one(before: Before, kind: int) -> bool:
+def _spares_one(before: Before, place: int) -> bool:
     """Return whether one unit fewer changes nothing: the plan leaves one that no policy gives out."""
-    use = before.plan.capacity[kind]
     policy = before.candidates.system.options.saturation_policy != "None" and not before.plan.complete
-    return not policy and use.limit is not None and use.used < use.limit
+    return not policy and bool(before.left[place] >= before.problem.limits.items[place].limit.step)
 
 
-def one_of(kind: int, types: int) -> IntArray:
-    """Return one unit of a type, shape (T,)."""
-    one = np.zeros(types, np.int64)
-    one[kind] = 1
+def one_of(place: int, items: int) -> FloatArray:
+    """Return one unit of an item, shape (R,)."""
+    one = np.zeros(items)
+    one[place] = 1.0
     return one
 
 

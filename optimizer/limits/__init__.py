@@ -1,0 +1,1 @@
+"""What all servers share: one object for each limit, in a table."""

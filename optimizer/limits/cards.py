@@ -1,0 +1,39 @@
+"""The cards that exist of each accelerator type."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import ClassVar
+
+import numpy as np
+
+from optimizer.arrays import FloatArray
+from optimizer.limits.limit import Limit, Placed, Replicas, Stock
+
+CARDS = "cards"
+
+
+class Cards(Limit):
+    """Units of accelerator types; none of a type that is not listed."""
+
+    name: ClassVar[str] = CARDS
+    unit: ClassVar[str] = "card"
+    can_be_added: ClassVar[bool] = True
+
+    def why_none(self, item: str, stock: Stock) -> str | None:
+        """Say that a type is not listed."""
+        return None if item in stock.cards else f"{item} is not listed in count, so there are none"
+
+    def amounts(self, stock: Stock) -> Mapping[str, float]:
+        """Return the cards of each type, unless plans are unlimited."""
+        return {} if stock.unlimited else {name: float(stock.cards.get(name, 0)) for name in stock.types}
+
+    def use(self, replicas: Replicas, item: str) -> FloatArray:
+        """Return the cards of a replica on accelerators of the type."""
+        return np.where(replicas.kind == replicas.type_names.index(item), replicas.cards, 0.0)
+
+    def used(self, placed: Iterable[Placed]) -> Mapping[str, float]:
+        """Add up cards by type."""
+        cards: Counter[str] = Counter()
+        for item in placed:
+            cards[item.type] += item.replicas * item.cards
+        return cards
