@@ -13,6 +13,7 @@ from optimizer.solvers.compact import SessionFactory
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.exact import solve_exactly
 from optimizer.solvers.greedy import solve_greedy
+from optimizer.solvers.limit_rows import limit_rows
 from optimizer.solvers.problem import Problem, Solution, build_problem
 from optimizer.solvers.related import RelatedSolution
 from optimizer.solvers.separable import solve_separable, solve_separable_mixed
@@ -102,7 +103,8 @@ class Solved:
             SolverError: the plan and these replicas together take more cards than exist.
         """
         candidates = replace(self.candidates, system=self.candidates.system.with_kept(replicas))
-        return _verified(candidates, self.problem, self.solution, Timings())
+        problem = replace(self.problem, limits=limit_rows(candidates, self.problem.table))
+        return _verified(candidates, problem, self.solution, Timings())
 
 
 def solve_in_full(

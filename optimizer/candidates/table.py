@@ -142,8 +142,8 @@ class Verdicts:
 
     def freeze(self) -> None:
         """Make the verdicts read-only."""
-        for field in fields(self):
-            frozen(getattr(self, field.name))
+        for each in fields(self):
+            frozen(getattr(self, each.name))
 
     def reject(
         self,

@@ -192,9 +192,9 @@ def fitting_candidates(problem: Problem) -> IntArray:
 def nondominated_candidates(problem: Problem) -> IntArray:
     """Return the candidates that no other of their server dominates, in their order (section 12).
 
-    Compared are candidates that use the same limits. One dominates another if it is no worse in value, use
-    and changes; of equal ones the smaller batch stays, then the first in order. What keeps the current
-    allocation always stays, as only it has no changes.
+    Compared are candidates of one type that use the same limits. One dominates another if it is no worse in
+    value, use and changes; of equal ones the smaller batch stays, then the first in order. What keeps the
+    current allocation always stays, as only it has no changes.
     """
     use = problem.limits.use * problem.table.num_replicas[:, None]
     keys = np.column_stack([problem.value, use, problem.changed])
@@ -202,15 +202,16 @@ def nondominated_candidates(problem: Problem) -> IntArray:
 
 
 def _nondominated(problem: Problem, rows: IntArray, keys: FloatArray) -> IntArray:
-    """Return the rows that no other of their server dominates that uses the same limits.
+    """Return the rows that no other of their server and type dominates that uses the same limits.
 
     Args:
         problem: what is chosen from.
         rows: candidates.
         keys: the less the better, shape (C, K).
     """
-    table, limits = problem.table, problem.limits.groups()
-    group = table.server * (int(limits.max(initial=0)) + 1) + limits
+    table, group = problem.table, problem.table.server
+    for part in (table.kind, problem.limits.groups()):
+        group = group * (int(part.max(initial=0)) + 1) + part
     rows = rows[np.argsort(table.max_batch[rows], kind="stable")]
     return np.sort(rows[nondominated(group[rows], keys[rows])])
 

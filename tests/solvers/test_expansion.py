@@ -111,10 +111,11 @@ def test_the_cheapest_and_the_smallest_expansion_are_those_of_brute_force(seed: 
             assert of_one.added[t] == of_one.added.sum() == min(alone)
 
 
-def test_without_capacities_there_is_nothing_to_add_to() -> None:
+def test_without_limits_nothing_has_to_be_added() -> None:
     problem = problem_of(system([server("a")], [accelerator("A0")]))
-    with pytest.raises(ValueError, match="capacities only"):
-        cheapest_expansion(problem, HighsSession)
+    found = cheapest_expansion(problem, HighsSession)
+    assert found is not None
+    assert (found.added.tolist(), found.proved) == ([], True)
 
 
 def test_where_no_server_needs_anything_there_is_nothing_to_add() -> None:
