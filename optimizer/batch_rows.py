@@ -19,18 +19,18 @@ from optimizer.documents import (
     Quantity,
 )
 from optimizer.errors import AnalysisError
+from optimizer.kinds.batch_servers.stages import Stage, names_of, repeated_name, slowest_part, stations_of
 from optimizer.quantities import precise
 from optimizer.queueing.bulk.limits import line_problem, server_problem
-from optimizer.queueing.bulk.model import BulkPerformance, BulkQueues
+from optimizer.queueing.bulk.model import BulkPerformance, BulkQueues, Collecting
 from optimizer.queueing.measures import LOSS, Measure
-from optimizer.queueing.performance import Collecting, Room, Variability
+from optimizer.queueing.performance import Room, Variability
 from optimizer.queueing.sizing import largest_rate
 from optimizer.queueing.targets import Targets
 from optimizer.simulation.batches import TRIGGERS, BatchServer, QueueCounts, TriggerName
 from optimizer.simulation.limits import UNLIMITED
 from optimizer.simulation.lines import ALL_JOBS, Line, station_table
 from optimizer.spec.schema import LatencyTarget
-from optimizer.spec.stages import Stage, names_of, repeated_name, slowest_part, stations_of
 from optimizer.timing import BatchLaw, BatchParms, RequestShapes
 
 _WIRE = {
@@ -253,7 +253,8 @@ def _figures(row: BatchRow, queues: BulkQueues, rate_rps: float) -> dict[str, fl
     percentiles = {
         name: float(found.figure(Measure("e2e", percent))[0]) for name, percent in PERCENTILES.items()
     }
-    own: dict[str, float | str | None] = {
+    own: dict[str, float | str | None] = {name: float(values[0]) for name, values in found.own.items()}
+    own |= {
         "binding": slowest_part(row.line(), names_of(row.stages)),
         "mean_ms": float(found.response_ms[0]),
         "rejected": float(found.loss[0]),

@@ -23,6 +23,17 @@ from optimizer.documents import (
     Tokens,
 )
 from optimizer.errors import AnalysisError
+from optimizer.kinds.laws import laws_given
+from optimizer.kinds.queue_models import (
+    QUEUE_MODELS,
+    REFERENCE,
+    QueueModelName,
+    default_model,
+    law_problem,
+    variability_problem,
+    without_default,
+)
+from optimizer.kinds.table import LawFields
 from optimizer.quantities import counted
 from optimizer.queueing.measures import LATENCIES, LOSS, LatencyName, Measure
 from optimizer.queueing.performance import (
@@ -34,17 +45,8 @@ from optimizer.queueing.performance import (
     Variability,
 )
 from optimizer.queueing.sizing import largest_rate
-from optimizer.queueing.table import (
-    QUEUE_MODELS,
-    REFERENCE,
-    QueueModelName,
-    default_model,
-    law_problem,
-    variability_problem,
-    without_default,
-)
 from optimizer.queueing.targets import TARGET_TOLERANCE, Targets, meets_target
-from optimizer.timing import Law, LawFields, RequestShapes, laws_given
+from optimizer.timing import Law, RequestShapes
 
 
 class _ReplicaShape(Document):

@@ -17,11 +17,11 @@ from optimizer.batch_rows import (
 )
 from optimizer.compat.queue_service import QueueAnswer, QueueProblem, analyze_problem, size_problem
 from optimizer.documents import Coefficient, Count, Document, PositiveCount, Quantity, SignedQuantity
+from optimizer.kinds.queue_models import REFERENCE, QueueModelName
+from optimizer.kinds.token_batching import LENGTHS_NEEDED
 from optimizer.quantities import precise
 from optimizer.queueing.measures import LATENCIES
-from optimizer.queueing.table import REFERENCE, QueueModelName
 from optimizer.replica import Percentiles, Replica, ReplicaPerformance, analyze_replicas
-from optimizer.spec.assumptions import LENGTHS_NEEDED
 from optimizer.spec.messages import validated
 from optimizer.timing import (
     DEFAULT_MAX_NUM_TOKENS,

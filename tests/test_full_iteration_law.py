@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from optimizer import load_system
 from optimizer.errors import SpecError
+from optimizer.kinds.laws import laws_known
 from optimizer.replica import Replica, analyze_replicas
 from optimizer.timing import (
     FullIterationLaw,
@@ -18,7 +19,6 @@ from optimizer.timing import (
     IterationTimes,
     PerfParms,
     RequestShapes,
-    laws_known,
 )
 
 TERMS = {

@@ -206,7 +206,7 @@ def replica_of(arguments: argparse.Namespace) -> Any:
         if given:
             values[part] = given
     if values.get("batching", "continuous") != "continuous" and "out_tokens_cv" not in values:
-        from optimizer.spec.assumptions import LENGTHS_NEEDED
+        from optimizer.kinds.token_batching import LENGTHS_NEEDED
 
         raise SpecError(f"--out-tokens-cv: {LENGTHS_NEEDED}")
     linear = values.keys() & {"decode", "prefill"}

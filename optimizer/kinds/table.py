@@ -1,27 +1,67 @@
-"""The table of kinds: a kind is a module or a package beside this one, and an entry here."""
+"""The table of kinds: a kind is a package beside this one, and an entry here with its fields of documents."""
+
+from typing import Any, Self
+
+from pydantic import model_validator
+from pydantic_core import PydanticCustomError
 
 from optimizer.documents import Document
-from optimizer.kinds.batch_servers import BatchServers
+from optimizer.kinds.batch_servers.fields import PoolFields
+from optimizer.kinds.batch_servers.fields import ServerFields as BatchServerFields
+from optimizer.kinds.batch_servers.kind import BatchServers
 from optimizer.kinds.kind import Kind
-from optimizer.kinds.token_batching import TokenBatching
-from optimizer.timing import Law, laws_given
+from optimizer.kinds.token_batching import TokenBatching, TokenFields
+from optimizer.queueing.performance import QueueModel
+from optimizer.timing import Law
+from optimizer.timing.batch import BatchFields
+from optimizer.timing.static import is_static
 
-KINDS: tuple[Kind, ...] = (TokenBatching(), BatchServers())
+KINDS: tuple[Kind[Any, Any], ...] = (TokenBatching(), BatchServers())
 """All kinds, in the order in which tables and messages name them; the first is the default."""
 
 
-def kind_of_law(law: type[Law]) -> Kind:
+class LawFields(BatchFields, TokenFields):  # pydantic takes those of the last base first
+    """The fields of a document that gives one law, whichever."""
+
+    @model_validator(mode="after")
+    def _static_batches_are_linear(self) -> Self:
+        if is_static(self) and (self.iteration is not None or self.batch is not None):
+            raise PydanticCustomError(
+                "static_law",
+                "batching: {batching} batches take decodeParms and prefillParms (linear law); give those",
+                {"batching": self.batching},
+            )
+        return self
+
+
+class ServerFields(BatchServerFields):
+    """The fields of a server: those that all have, then those of single kinds."""
+
+
+class KindPoolFields(PoolFields):
+    """The fields of a pool that only some kinds have, each absent for the others."""
+
+
+QUEUE_MODELS_OF: dict[type[Law], tuple[type[QueueModel], ...]] = {
+    law: models for kind in KINDS for law, models in kind.queue_models.items()
+}
+"""All laws, in the order in which messages name them, each with its queue models, the default first."""
+
+
+def kind_of_law(law: type[Law]) -> Kind[Any, Any]:
     """Return the kind of a latency model; the default for one that no kind lists."""
-    return next((kind for kind in KINDS if law in kind.laws), KINDS[0])
+    return next((kind for kind in KINDS if law in kind.queue_models), KINDS[0])
 
 
-def kind_of_profile(profile: Document) -> Kind:
+def kind_of_profile(profile: Document) -> Kind[Any, Any]:
     """Return the kind of a document that gives a latency model; the default if it gives none."""
-    given = laws_given(profile)
-    return kind_of_law(given[0]) if given else KINDS[0]
+    given = vars(profile)
+    return next(
+        (kind for kind in KINDS[1:] if any(given.get(part) is not None for part in kind.parts)), KINDS[0]
+    )
 
 
-def kind_of_pool(pool: Document) -> Kind:
+def kind_of_pool(pool: Document) -> Kind[Any, Any]:
     """Return the kind of a pool, by the field that marks it."""
     return next(
         (kind for kind in KINDS if kind.mark and getattr(pool, kind.mark, None) is not None), KINDS[0]

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from optimizer.arrays import BoolArray
 from optimizer.candidates import Candidates
+from optimizer.candidates.arrays import models_without_tokens
 from optimizer.plan import Plan
 from optimizer.quantities import counted, percent
 from optimizer.render import batch_columns, columns
@@ -22,7 +23,6 @@ from optimizer.solvers.levels import VALUE
 from optimizer.spec.system import System
 from optimizer.studies.overload import Overload
 from optimizer.studies.reports.overview import PoolRow, describe
-from optimizer.tabulation import models_without_tokens
 
 _Values = dict[str, Said | float | str | None]
 """Of a row, by heading."""

@@ -29,6 +29,7 @@ from optimizer.simulation import (
     Limits,
     OpenLoad,
     Summary,
+    TokenReplica,
     run_replica,
     summarise,
 )
@@ -116,7 +117,9 @@ def _grid_case(case: dict[str, Any], requests: int) -> Summary:
         case["cv"],
     )
     limits = Limits(case["N"], case["M"], prefill_first=case["mode"] == 1)
-    return summarise(run_replica(load, GRID_LAWS[case["law"]], limits, Effort(requests=requests)))
+    return summarise(
+        run_replica(load, TokenReplica(GRID_LAWS[case["law"]], limits), Effort(requests=requests))
+    )
 
 
 def vidur(folder: Path, requests: int) -> None:
@@ -142,7 +145,9 @@ def _vidur_row(row: dict[str, Any], requests: int) -> Summary:
     prompts, answers = Lengths.with_cv(row["mean_in"], cvs[0]), Lengths.with_cv(row["mean_out"], cvs[1], 1)
     law = VIDUR_LAWS[row["model"].rpartition("/")[2], row["sched"]]
     load = OpenLoad(row["qps"], prompts, answers, row["cv"])
-    return summarise(run_replica(load, law, VIDUR_LIMITS[row["sched"]], Effort(requests=requests)))
+    return summarise(
+        run_replica(load, TokenReplica(law, VIDUR_LIMITS[row["sched"]]), Effort(requests=requests))
+    )
 
 
 def closed(folder: Path) -> None:
@@ -236,7 +241,7 @@ def _unseen_case(case: dict[str, Any], requests: int) -> Summary:
     lengths = Lengths(case["kind"], case["I"], spread), Lengths(case["kind"], case["O"], spread, least=1)
     limits = Limits(case["N"], case["M"], prefill_first=case["mode"] == 1)
     load = OpenLoad(1000 * case["lam"], *lengths, case["cv"])
-    return summarise(run_replica(load, case["law"], limits, Effort(requests=requests, seed=99)))
+    return summarise(run_replica(load, TokenReplica(case["law"], limits), Effort(requests=requests, seed=99)))
 
 
 def _closed_unseen_row(case: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ the figure says so in words.
 
 from collections.abc import Callable
 
+from optimizer.candidates.arrays import models_without_tokens
 from optimizer.errors import SpecError
 from optimizer.pipeline import solve
 from optimizer.spec.system import System
@@ -23,7 +24,6 @@ from optimizer.studies.figures.simulated import (
     percentiles_figure,
 )
 from optimizer.studies.reports.overview import describe
-from optimizer.tabulation import models_without_tokens
 
 REPLICA_KINDS: dict[str, Callable[[Placed], Figure]] = {
     "occupancy": occupancy_figure,

@@ -7,6 +7,7 @@ Servers stand by model, then by priority: what is compared first stands side by 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from optimizer.candidates.arrays import models_without_tokens
 from optimizer.money import cost_amount, cost_unit, in_cost_unit
 from optimizer.plan import TargetFigure
 from optimizer.quantities import counted, quantity, share_text
@@ -22,7 +23,6 @@ from optimizer.studies.figures.document import (
     Values,
 )
 from optimizer.studies.reports.overview import Overview, PoolRow
-from optimizer.tabulation import models_without_tokens
 
 if TYPE_CHECKING:
     from optimizer.spec.schema import Server

@@ -7,15 +7,15 @@ from pydantic import Field
 
 from optimizer.batch_rows import BatchRow
 from optimizer.documents import Document
+from optimizer.kinds.token_batching import simulated_replica
 from optimizer.queueing.measures import LATENCIES
 from optimizer.replica import Replica
 from optimizer.replica_rows import LatencyFigures
 from optimizer.simulation.lengths import Kind, Lengths
-from optimizer.simulation.limits import Limits
-from optimizer.simulation.replicas import Effort, run_replica
+from optimizer.simulation.replicas import Effort, LineReplica, run_replica
 from optimizer.simulation.summary import Distribution, Estimate, Summary, summarise
 from optimizer.simulation.workload import OpenLoad
-from optimizer.studies.simulation.pools import limits_of, open_load, times_of
+from optimizer.studies.simulation.pools import open_load
 
 NO_TOKENS = Lengths(Kind.FIXED, 0.0)
 ONE_ANSWER = Lengths(Kind.FIXED, 1.0)
@@ -95,8 +95,8 @@ def simulate_replica(
     if isinstance(replica, BatchRow):
         return _simulated_batches(replica, rate_rps, effort)
     load = open_load(replica, rate_rps)
-    limits = limits_of(replica, replica.max_batch, replica.max_queue)
-    found = summarise(run_replica(load, times_of(replica), limits, effort))
+    simulated = simulated_replica(replica, replica.kv_capacity_tokens, replica.max_batch, replica.max_queue)
+    found = summarise(run_replica(load, simulated, effort))
     if found.overload is not None:
         return Overload(overload=found.overload)
     figures = _figures(found)
@@ -109,9 +109,7 @@ def simulate_replica(
 
 def _simulated_batches(row: BatchRow, rate_rps: float, effort: Effort) -> BatchSimulation | Overload:
     load = OpenLoad(rate_rps, NO_TOKENS, ONE_ANSWER, row.arrival_cv)
-    line = row.line()
-    times = line.server if line.is_server_alone else line
-    runs = run_replica(load, times, Limits(row.max_batch, 1), effort)
+    runs = run_replica(load, LineReplica(row.line()), effort)
     found = summarise(runs)
     if found.overload is not None:
         return Overload(overload=found.overload)
