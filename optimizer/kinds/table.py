@@ -1,6 +1,7 @@
 """The table of kinds: a kind is a module or a package beside this one, and an entry here."""
 
 from optimizer.documents import Document
+from optimizer.kinds import batch_servers
 from optimizer.kinds.batch_servers import BatchServers
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.token_batching import TokenBatching
@@ -8,6 +9,10 @@ from optimizer.timing import Law, laws_given
 
 KINDS: tuple[Kind, ...] = (TokenBatching(), BatchServers())
 """All kinds, in the order in which tables and messages name them; the first is the default."""
+
+
+class KindPoolFields(batch_servers.PoolFields):
+    """The fields of a pool that only some kinds have, each absent for the others."""
 
 
 def kind_of_law(law: type[Law]) -> Kind:
