@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
-from optimizer.documents import Coefficient, Document, Milliseconds
+from optimizer.documents import Coefficient, Document, Milliseconds, is_none
 from optimizer.kinds.fields import Load, PlacedServer, ReplicaProfile
 from optimizer.kinds.kind import Fault, Kind, OwnRows, Refused
 from optimizer.queueing.measures import Measure
@@ -37,7 +37,7 @@ class StreamParms(Document):
 class LawFields(Document):
     """The fields of a document that gives the law of streams."""
 
-    streams: StreamParms | None = Field(None, alias="streamParms", exclude_if=lambda parms: parms is None)
+    streams: StreamParms | None = Field(None, alias="streamParms", exclude_if=is_none)
     """Law of streams, of which `maxBatchSize` have a place at once; excludes the other laws."""
 
 
@@ -57,9 +57,9 @@ class ServerFields(PlacedServer):
 class PoolFields(Document):
     """What only a pool of streams has."""
 
-    places: int | None = Field(None, exclude_if=lambda value: value is None)
+    places: int | None = Field(None, exclude_if=is_none)
     """Streams that a replica holds at once."""
-    blocked: float | None = Field(None, exclude_if=lambda value: value is None)
+    blocked: float | None = Field(None, exclude_if=is_none)
     """Probability that a stream finds no place, at the load."""
 
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from optimizer.documents import Document, Milliseconds, PositiveCount
+from optimizer.documents import Document, Milliseconds, PositiveCount, is_none
 from optimizer.kinds.batch_servers.stages import Stage
 from optimizer.kinds.fields import PlacedServer, ReplicaProfile
 from optimizer.simulation.batches import QueueCounts, TriggerName
@@ -42,11 +42,11 @@ class ServerFields(PlacedServer):
 class PoolFields(Document):
     """What only a pool of batch servers has."""
 
-    busy: float | None = Field(None, exclude_if=lambda value: value is None)
+    busy: float | None = Field(None, exclude_if=is_none)
     """Share of the time in which a batch server is busy, at the load; absent for others, as the next two."""
-    mean_batch: float | None = Field(None, alias="avgBatch", exclude_if=lambda value: value is None)
+    mean_batch: float | None = Field(None, alias="avgBatch", exclude_if=is_none)
     """Mean number of requests that it answers together."""
-    batch_window_ms: float | None = Field(None, alias="batchWindow", exclude_if=lambda value: value is None)
+    batch_window_ms: float | None = Field(None, alias="batchWindow", exclude_if=is_none)
     """How long it collects a batch: the window, as given or chosen [ms]."""
-    binding: str | None = Field(None, exclude_if=lambda value: value is None)
+    binding: str | None = Field(None, exclude_if=is_none)
     """What can serve the least where it has stages: `server`, `stage:` and a name, or `jobs`; else absent."""
