@@ -25,15 +25,13 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("optimizer.kinds",),
     ("optimizer.spec",),
     ("optimizer.profiles",),
-    ("optimizer.batch_rows", "optimizer.candidates", "optimizer.replica"),
+    ("optimizer.candidates",),
     ("optimizer.solvers",),
     ("optimizer.plan",),
     ("optimizer.compat",),
     (
-        "optimizer.estimated_replica",
         "optimizer.fitting",
         "optimizer.generate",
-        "optimizer.replica_rows",
         "optimizer.starters",
     ),
     ("optimizer.pipeline",),
@@ -53,14 +51,16 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("linear", "iteration", "batch"),
         ("mixture", "static"),
     ),
-    "optimizer.compat": (("queue_service",),),
+    "optimizer.compat": (("queue_service",), ("rows",)),
     "optimizer.starters": (("use_cases", "prices"), ("facts",), ("slices",), ("document",)),
     "optimizer.kinds": (
-        ("fields", "batch_servers", "batch_servers.stages"),
-        ("kind", "batch_servers.fields"),
+        ("fields", "rows", "batch_servers", "batch_servers.stages"),
+        ("kind", "batch_servers.fields", "batch_servers.rows"),
         ("token_batching", "batch_servers.kind"),
         ("table",),
         ("laws", "queue_models"),
+        ("replicas",),
+        ("simulated",),
     ),
     "optimizer.spec": (
         ("provenance",),
@@ -85,7 +85,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("intervals",),
         ("estimate",),
         ("documents", "points", "ends"),
-        ("requested",),
+        ("requested", "replicas"),
     ),
     "optimizer.queueing": (
         ("birth_death", "crossings", "measures", "roots", "continuous", "continuous.arrivals"),
@@ -220,7 +220,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ),
         ("figures.collecting", "explanation.resolving"),
         ("figures.rejections", "explanation.answering"),
-        ("comparison.compare", "reports.overview", "simulation.plans", "simulation.replicas"),
+        ("comparison.compare", "reports.overview", "simulation.plans"),
         ("replay.replay", "replay.figure"),
         (
             "explanation.servers",
@@ -352,9 +352,9 @@ HOMES = {
 """The only modules or packages that may import a library."""
 
 JOBS = {
-    "add_profile", "analyze_batch", "analyze_replicas", "check_documents", "choose", "compare", "explain",
+    "add_profile", "analyze_replicas", "check_documents", "choose", "compare", "explain",
     "find_candidates", "find_overload", "fit_reports", "make_figure", "make_report", "predict_points",
-    "repair_plan", "replay", "show_fit", "simulate_plan", "simulate_replica", "simulation_of", "size_batch",
+    "repair_plan", "replay", "show_fit", "simulate_plan", "simulate_replica", "simulation_of",
     "size_replicas", "solve",
 }  # fmt: skip
 """What computes for users; the shells have it from `optimizer.jobs`."""

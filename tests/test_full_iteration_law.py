@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from optimizer import load_system
 from optimizer.errors import SpecError
 from optimizer.kinds.laws import laws_known
-from optimizer.replica import Replica, analyze_replicas
+from optimizer.kinds.replicas import Replica, analyze_replicas
 from optimizer.timing import (
     FullIterationLaw,
     IterationLaw,

@@ -1,4 +1,4 @@
-"""The part of a document that every kind of replica sees: profiles, servers and their loads.
+"""The part of a document that every kind of replica sees: profiles, servers, their loads and targets.
 
 Each kind adds fields of its own to profiles and servers; `optimizer.kinds.table` composes them.
 """
@@ -11,12 +11,14 @@ from optimizer.documents import (
     Coefficient,
     Count,
     Document,
+    Milliseconds,
     Name,
     PositiveCount,
     RequestsPerMinute,
     SliceCount,
     Tokens,
 )
+from optimizer.queueing.measures import Measure
 
 DEFAULT_MAX_BATCH = 256
 """Batch limit where a profile states none (the ceiling of llm-inferno's optimizer-light)."""
@@ -85,3 +87,17 @@ class Load(Document):
     """Coefficient of variation of the input length."""
     out_tokens_cv: Coefficient = Field(1.0, alias="outTokensCV")
     """Coefficient of variation of the output length."""
+
+
+class LatencyTarget(Document):
+    """A limit on the time to the whole answer."""
+
+    percentile: float | None = Field(None, gt=0, lt=100)
+    """Percentile at which it must hold; none: the mean."""
+    limit_ms: Milliseconds = Field(alias="ms", gt=0)
+    """The limit [ms]."""
+
+    @property
+    def measure(self) -> Measure:
+        """What it is about."""
+        return Measure("e2e", self.percentile)

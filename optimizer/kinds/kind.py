@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 from optimizer.arrays import IntArray
 from optimizer.documents import Document
 from optimizer.kinds.fields import Load, PlacedServer, ReplicaProfile
+from optimizer.kinds.rows import Row
 from optimizer.queueing.performance import OwnArrays, QueueModel
 from optimizer.simulation.replicas import SimulatedReplica
 from optimizer.timing import Law
@@ -59,6 +60,8 @@ class Kind(ABC, Generic[P, S]):
     """What those fields are about, after the kind's name: "collect requests"."""
     refused_in_profiles: ClassVar[Refused] = Refused()
     refused_targets: ClassVar[Refused] = Refused()
+    row: ClassVar[type[Row] | None] = None
+    """One replica at one rate, told by the key that `gives` names; none: the reference's format."""
     compiles_queues: ClassVar[bool] = False
     """Whether its queue models run code that is compiled first, which takes some seconds."""
     mark: ClassVar[str | None] = None

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from optimizer import load_system, solve
+from optimizer.compat.rows import ReplicaRow
 from optimizer.generate import generate_system
+from optimizer.kinds.replicas import analyze_replicas
 from optimizer.parallel import as_done
-from optimizer.replica import analyze_replicas
-from optimizer.replica_rows import ReplicaRow, analyze_row
 from optimizer.simulation import (
     Effort,
     IterationCoefficients,
@@ -268,7 +268,7 @@ def _closed_errors(rows: list[dict[str, Any]], figures: list[dict[str, float]]) 
     errors: dict[str, list[float]] = {}
     unsteady = 0
     for row, recorded in zip(rows, figures, strict=True):
-        answer = analyze_row(ReplicaRow.model_validate(row)).model_dump(by_alias=True)
+        answer = ReplicaRow.model_validate(row).analyze().model_dump(by_alias=True)
         if "message" in answer:
             unsteady += 1
             continue

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from optimizer.batch_rows import BatchRow
+from optimizer.kinds.batch_servers.rows import BatchRow
+from optimizer.kinds.simulated import open_load
 from optimizer.simulation.replicas import Effort, LineReplica, run_replica
 from optimizer.spec.schema import Load
-from optimizer.studies.simulation.pools import open_load
 
 RATE_RPS = 10 / 12
 ROW = {

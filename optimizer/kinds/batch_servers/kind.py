@@ -9,9 +9,11 @@ import numpy as np
 from optimizer.arrays import frozen
 from optimizer.documents import Document
 from optimizer.kinds.batch_servers.fields import BatchProfile, ServerFields
+from optimizer.kinds.batch_servers.rows import BatchRow
 from optimizer.kinds.batch_servers.stages import names_of, repeated_name, slowest_part, stations_of
 from optimizer.kinds.fields import DEFAULT_MAX_BATCH, Load
 from optimizer.kinds.kind import Fault, Kind, OwnRows, Refused
+from optimizer.kinds.rows import Row
 from optimizer.queueing.bulk.limits import line_problem, server_problem
 from optimizer.queueing.bulk.model import BulkQueues, Collecting
 from optimizer.queueing.performance import OwnArrays, QueueModel
@@ -49,6 +51,7 @@ class BatchServers(Kind[BatchProfile, ServerFields]):
         ("itl_ms", "ttft_ms", "user_tps", "tps"),
         "answers without tokens (batchParms); set latency in its place",
     )
+    row: ClassVar[type[Row] | None] = BatchRow
     compiles_queues: ClassVar[bool] = True
     mark: ClassVar[str | None] = "batch_window_ms"
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray
 from optimizer.candidates.arrays import profile_of
+from optimizer.kinds.simulated import open_load
 from optimizer.kinds.table import kind_of_profile
 from optimizer.quantities import quantity
 from optimizer.queueing.measures import METRICS, LatencyName, Measure
@@ -18,7 +19,7 @@ from optimizer.simulation.replicas import Effort, run_replica
 from optimizer.simulation.summary import Distribution, counted_rows, summarise
 from optimizer.studies.figures.document import CurvePanel, Figure, Guide
 from optimizer.studies.figures.placed import NothingToShow, Placed
-from optimizer.studies.simulation.pools import open_load, stream_of
+from optimizer.studies.simulation.pools import stream_of
 from optimizer.units import SECONDS_PER_MINUTE
 
 SHOWN: tuple[tuple[LatencyName, str], ...] = (

@@ -5,8 +5,8 @@ from typing import Literal
 from pydantic import Field
 
 from optimizer.documents import Document
+from optimizer.kinds.replicas import Percentiles
 from optimizer.plan import Plan
-from optimizer.replica import Percentiles
 from optimizer.spec.schema import EstimateEnd
 
 Verdict = Literal["held", "missed", "close"]

@@ -10,13 +10,13 @@ from optimizer.arrays import BoolArray, FloatArray
 from optimizer.candidates.arrays import largest_loss, profile_of
 from optimizer.documents import ANY_LOSS
 from optimizer.errors import SpecError
+from optimizer.kinds.replicas import Percentiles
+from optimizer.kinds.simulated import open_load
 from optimizer.kinds.table import kind_of_profile
 from optimizer.plan import Plan, Pool
 from optimizer.queueing.measures import LOSS, MISSED, LatencyName, Measure
 from optimizer.queueing.targets import meets_target
-from optimizer.replica import Percentiles, Replica
 from optimizer.simulation.engine import Run
-from optimizer.simulation.lengths import Lengths
 from optimizer.simulation.replicas import Effort, SimulatedReplica, run_replica
 from optimizer.simulation.requests import Requests
 from optimizer.simulation.summary import (
@@ -27,8 +27,7 @@ from optimizer.simulation.summary import (
     share_within,
     summarise,
 )
-from optimizer.simulation.workload import Load, OpenLoad, TraceLoad
-from optimizer.spec import schema
+from optimizer.simulation.workload import Load, TraceLoad
 from optimizer.spec.system import System
 from optimizer.studies.simulation.document import (
     Interval,
@@ -123,16 +122,6 @@ def _pool_run(system: System, name: str, pool: Pool, prediction: Prediction) -> 
         replica=kind_of_profile(profile).replica(server, profile, pool.max_batch, pool),
         targets=_targets(system, name),
         request_limits={} if target is None else target.request_limits(),
-    )
-
-
-def open_load(requests: schema.Load | Replica, rate_rps: float) -> OpenLoad:
-    """Return requests as a document describes them, at a rate."""
-    return OpenLoad(
-        rate_rps,
-        Lengths.with_cv(requests.in_tokens, requests.in_tokens_cv),
-        Lengths.with_cv(requests.out_tokens, requests.out_tokens_cv, least=1),
-        requests.arrival_cv,
     )
 
 

@@ -7,10 +7,10 @@ import numpy as np
 
 from optimizer.candidates.choices import arrays_of
 from optimizer.candidates.finder import performances
+from optimizer.kinds.replicas import Percentiles, percentiles_of
 from optimizer.plan import Pool
 from optimizer.queueing.measures import LATENCIES, LatencyName, Measure
 from optimizer.queueing.performance import Performance
-from optimizer.replica import Percentiles, percentiles_of
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 

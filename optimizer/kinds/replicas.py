@@ -154,6 +154,25 @@ class ReplicaPerformance(Document):
     """Of the time to the last token."""
 
 
+class LatencyFigures(Document):
+    """Mean and percentiles of what users see [ms]."""
+
+    e2e_ms: float = Field(alias="avgE2E")
+    """Mean time to the last token."""
+    p50_ttft_ms: float = Field(alias="p50TTFT")
+    p90_ttft_ms: float = Field(alias="p90TTFT")
+    p95_ttft_ms: float = Field(alias="p95TTFT")
+    p99_ttft_ms: float = Field(alias="p99TTFT")
+    p50_itl_ms: float = Field(alias="p50ITL")
+    p90_itl_ms: float = Field(alias="p90ITL")
+    p95_itl_ms: float = Field(alias="p95ITL")
+    p99_itl_ms: float = Field(alias="p99ITL")
+    p50_e2e_ms: float = Field(alias="p50E2E")
+    p90_e2e_ms: float = Field(alias="p90E2E")
+    p95_e2e_ms: float = Field(alias="p95E2E")
+    p99_e2e_ms: float = Field(alias="p99E2E")
+
+
 class ReplicaSizing(Document):
     """The largest rate of a replica that meets its targets."""
 
