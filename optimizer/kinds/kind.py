@@ -1,8 +1,11 @@
-"""What every kind of replica declares: its laws, and the mark of its pools in a plan."""
+"""What every kind of replica declares: its laws, the mark of its pools in a plan, its metrics, its words."""
 
 from abc import ABC
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import ClassVar
 
+from optimizer.kinds.shown import Shown, TableName, Words
 from optimizer.timing import Law
 
 
@@ -15,3 +18,31 @@ class Kind(ABC):
     """Latency models that make a profile one of this kind."""
     mark: ClassVar[str | None] = None
     """Field of a pool that only pools of this kind have; none: the default kind."""
+    simulated_mark: ClassVar[str | None] = None
+    """The same of a simulated pool: a truth value."""
+    metrics: ClassVar[tuple[Shown, ...]]
+    """What is shown of its pools, in the order of columns."""
+    orders: ClassVar[Mapping[TableName, tuple[str, ...]]] = MappingProxyType({})
+    """Metrics by table in another order; those that it does not name come last."""
+    lengths: ClassVar[tuple[str, ...]] = ()
+    """Fields of a load that matter to it beside the rate."""
+    of_server: ClassVar[tuple[str, ...]] = ()
+    """Fields of a server that stand beside its pools."""
+    words: ClassVar[Words]
+
+    def shown(self, table: TableName) -> list[Shown]:
+        """Return what a table shows of its pools, in the order of the columns."""
+        order = {metric: i for i, metric in enumerate(self.orders.get(table, ()))}
+        mine = [shown for shown in self.metrics if table in shown.tables]
+        return sorted(mine, key=lambda shown: order.get(shown.metric, len(order)))
+
+    def metric(self, name: str) -> Shown | None:
+        """Return the figure of a metric; none where its pools have none."""
+        return next((shown for shown in self.metrics if shown.metric == name), None)
+
+    @property
+    def fields(self) -> set[str]:
+        """The fields of the row of a pool that it gives a meaning under their own names."""
+        own = {shown.field for shown in self.metrics if not shown.alias}
+        targets = {shown.target_field for shown in self.metrics if shown.target}
+        return {*self.lengths, *own, *targets}

@@ -9,6 +9,7 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray
 from optimizer.documents import ANY_LOSS
 from optimizer.errors import SpecError
+from optimizer.kinds.table import kind_of_pool
 from optimizer.plan import Plan, Pool
 from optimizer.queueing.measures import LOSS, MISSED, LatencyName, Measure
 from optimizer.queueing.targets import meets_target
@@ -40,6 +41,7 @@ from optimizer.spec.assumptions import batch_line
 from optimizer.spec.system import System
 from optimizer.studies.simulation.document import (
     Interval,
+    SimulatedFigure,
     SimulatedLatency,
     SimulatedPool,
     TargetCheck,
@@ -202,7 +204,7 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
     summary = summarise(runs)
     within = {metric: _share(runs, {metric: limit}) for metric, limit in run.request_limits.items()}
     within_all = _share(runs, run.request_limits)
-    steady, of = summary.overload is None, run.prediction.percentiles
+    steady, of, kind = summary.overload is None, run.prediction.percentiles, kind_of_pool(run.pool)
     return SimulatedPool(
         server=run.server,
         accelerator=run.pool.accelerator,
@@ -210,7 +212,15 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
         rate_rps=run.rate_rps,
         overload=summary.overload,
         estimated=run.pool.estimated,
-        answers_together=run.pool.answers_together,
+        **({kind.simulated_mark: True} if kind.simulated_mark else {}),
+        own={
+            shown.metric: SimulatedFigure(
+                predicted=getattr(run.pool, shown.field),
+                simulated=_interval(getattr(summary, shown.simulated)),
+            )
+            for shown in kind.metrics
+            if shown.simulated
+        },
         ttft=_latency(summary.ttft, run.pool.ttft_ms, of.get("ttft")) if steady else None,
         itl=_latency(summary.itl, run.pool.itl_ms, of.get("itl")) if steady else None,
         e2e=_latency(summary.e2e, run.prediction.e2e_ms, of.get("e2e")) if steady else None,
