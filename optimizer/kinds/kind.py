@@ -43,6 +43,6 @@ class Kind(ABC):
     @property
     def fields(self) -> set[str]:
         """The fields of the row of a pool that it gives a meaning under their own names."""
-        own = {shown.field for shown in self.metrics if not shown.alias}
+        own = {shown.field for shown in self.metrics if shown.field and not shown.alias}
         targets = {shown.target_field for shown in self.metrics if shown.target}
         return {*self.lengths, *own, *targets}
