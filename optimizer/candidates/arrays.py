@@ -14,7 +14,7 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.documents import ANY_LOSS, DEFAULT_MAX_LOSS, MAX_COUNT
 from optimizer.kinds.laws import LawTable
 from optimizer.kinds.queue_models import QUEUE_MODELS
-from optimizer.kinds.table import KINDS, kind_of_profile
+from optimizer.kinds.table import kind_of_profile
 from optimizer.queueing.measures import LOSS
 from optimizer.queueing.performance import OwnArrays
 from optimizer.queueing.targets import Targets
@@ -204,7 +204,7 @@ def own_fields(arrays: SystemArrays, system: System, s: int, a: int, max_batch: 
     kind = kind_of_profile(profile)
     own = arrays.servers.own.get(kind.name)
     row = None if own is None else own.of_pairs(np.array([s]), np.array([a]))
-    return kind.shown(server, profile, max_batch, row)
+    return kind.pool_fields(server, profile, max_batch, row)
 
 
 def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
@@ -289,11 +289,6 @@ def _targets_of(system: System) -> list[ModelTarget | None]:
 def _tps(targets: Sequence[ModelTarget | None]) -> FloatArray:
     """Return the throughput targets [tokens/s], shape (S,); 0 for none."""
     return np.array([target.tps if target else 0.0 for target in targets])
-
-
-def models_without_tokens(system: System) -> set[str]:
-    """Return the models whose servers are of another kind than the default."""
-    return {m for (m, _), profile in system.profiles.items() if kind_of_profile(profile) is not KINDS[0]}
 
 
 def largest_loss(system: System, server: Server) -> float:

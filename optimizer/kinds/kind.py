@@ -7,12 +7,14 @@ system, its arrays or a plan.
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from optimizer.arrays import IntArray
 from optimizer.documents import Document
 from optimizer.kinds.fields import Load, PlacedServer, ReplicaProfile
 from optimizer.kinds.rows import Row
+from optimizer.kinds.shown import Shown, TableName, Words
 from optimizer.queueing.performance import OwnArrays, QueueModel
 from optimizer.simulation.replicas import SimulatedReplica
 from optimizer.timing import Law
@@ -42,8 +44,8 @@ P = TypeVar("P", bound=ReplicaProfile)
 S = TypeVar("S", bound=PlacedServer)
 
 
-class Kind(ABC, Generic[P, S]):
-    """A kind of replica. It has no state; the table of kinds holds one object of each.
+class KindOf(ABC, Generic[P, S]):
+    """A kind of replica. Nothing of it changes; the table of kinds holds one object of each.
 
     P and S are the profiles and servers that it sees: what all have, with its own fields.
     """
@@ -66,6 +68,17 @@ class Kind(ABC, Generic[P, S]):
     """Whether its queue models run code that is compiled first, which takes some seconds."""
     mark: ClassVar[str | None] = None
     """Field of a pool that only pools of this kind have; none: the default kind."""
+    simulated_mark: ClassVar[str | None] = None
+    """The same of a simulated pool: a truth value."""
+    metrics: ClassVar[tuple[Shown, ...]]
+    """What is shown of its pools, in the order of columns."""
+    orders: ClassVar[Mapping[TableName, tuple[str, ...]]] = MappingProxyType({})
+    """Metrics by table in another order; those that it does not name come last."""
+    lengths: ClassVar[tuple[str, ...]] = ()
+    """Fields of a load that matter to it beside the rate."""
+    of_server: ClassVar[tuple[str, ...]] = ()
+    """Fields of a server that stand beside its pools."""
+    words: ClassVar[Words]
 
     @property
     def laws(self) -> tuple[type[Law], ...]:
@@ -107,7 +120,7 @@ class Kind(ABC, Generic[P, S]):
             pool: a pool of a plan, whose own fields say what the plan chose; none: as the server states.
         """
 
-    def shown(self, server: S, profile: P, max_batch: int, own: OwnArrays | None) -> Mapping[str, Any]:  # noqa: ARG002
+    def pool_fields(self, server: S, profile: P, max_batch: int, own: OwnArrays | None) -> Mapping[str, Any]:  # noqa: ARG002
         """Return what a pool shows beside the figures of all, by the fields of `Pool`, whatever its load.
 
         Args:
@@ -117,3 +130,24 @@ class Kind(ABC, Generic[P, S]):
             own: its row of what servers of this kind have beside others.
         """
         return {}
+
+    def shown(self, table: TableName) -> list[Shown]:
+        """Return what a table shows of its pools, in the order of the columns."""
+        order = {metric: i for i, metric in enumerate(self.orders.get(table, ()))}
+        mine = [shown for shown in self.metrics if table in shown.tables]
+        return sorted(mine, key=lambda shown: order.get(shown.metric, len(order)))
+
+    def metric(self, name: str) -> Shown | None:
+        """Return the figure of a metric; none where its pools have none."""
+        return next((shown for shown in self.metrics if shown.metric == name), None)
+
+    @property
+    def fields(self) -> set[str]:
+        """The fields of the row of a pool that it gives a meaning under their own names."""
+        own = {shown.field for shown in self.metrics if shown.field and not shown.alias}
+        targets = {shown.target_field for shown in self.metrics if shown.target}
+        return {*self.lengths, *own, *targets}
+
+
+Kind = KindOf[Any, Any]
+"""A kind, whichever."""

@@ -52,7 +52,7 @@ QueueModelName = Annotated[str, AfterValidator(_known), WithJsonSchema({"enum": 
 """The name of a queue model in a document."""
 
 
-def models_that(can: Callable[[type[QueueModel]], bool], kind: Kind[Any, Any] = KINDS[0]) -> str:
+def models_that(can: Callable[[type[QueueModel]], bool], kind: Kind = KINDS[0]) -> str:
     """Return the names of the queue models of a kind that can do something, as messages give them."""
     mine = dict.fromkeys(model for models in kind.queue_models.values() for model in models)
     return " or ".join(repr(model.name) for model in mine if can(model))

@@ -1,11 +1,13 @@
 """Token batching: a replica that answers in tokens, several requests at a time."""
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import ClassVar
 
 from optimizer.documents import Document
 from optimizer.kinds.fields import Load, PlacedServer, ReplicaProfile
-from optimizer.kinds.kind import Fault, Kind
+from optimizer.kinds.kind import Fault, KindOf
+from optimizer.kinds.shown import LOSS, WAIT, Shown, TableName, Words
 from optimizer.queueing.continuous.model import ContinuousQueues
 from optimizer.queueing.performance import QueueModel
 from optimizer.queueing.reference import ReplicaQueues
@@ -42,7 +44,7 @@ class TokenProfile(TokenFields, ReplicaProfile):
     kv_capacity_tokens: int | None
 
 
-class TokenBatching(Kind[TokenProfile, PlacedServer]):
+class TokenBatching(KindOf[TokenProfile, PlacedServer]):
     """Continuous batching, and static batches. The defaults of iteration laws: see docs/fidelity.md."""
 
     name: ClassVar[str] = "token batching"
@@ -54,6 +56,40 @@ class TokenBatching(Kind[TokenProfile, PlacedServer]):
         FullIterationLaw: (ContinuousQueues,),
         StaticLaw: (StaticQueues,),
     }
+    metrics: ClassVar[tuple[Shown, ...]] = (
+        Shown(
+            "itl",
+            "itl_ms",
+            "ITL",
+            ("plan", "candidates", "notebook", "comparison", "simulation", "simulated", "latencies", "bars"),
+            "ms",
+            ",.1f",
+            rank=2,
+            target="itl_ms",
+            spoken="token time",
+        ),
+        Shown(
+            "ttft",
+            "ttft_ms",
+            "TTFT",
+            ("plan", "candidates", "notebook", "comparison", "simulation", "simulated", "latencies"),
+            "ms",
+            ",.0f",
+            rank=1,
+            target="ttft_ms",
+            spoken="first token",
+        ),
+        Shown("e2e", "", "end-to-end", ("simulated",), "ms", ",.0f", spoken="last token"),
+        WAIT._replace(part_of="ttft", long="of which wait"),
+        LOSS._replace(long="lost requests"),
+    )
+    orders: ClassVar[Mapping[TableName, tuple[str, ...]]] = MappingProxyType(
+        dict.fromkeys(("simulation", "simulated"), ("ttft", "itl"))
+    )
+    lengths: ClassVar[tuple[str, ...]] = ("in_tokens", "out_tokens")
+    words: ClassVar[Words] = Words(
+        section=("latencies", "Latencies against targets"), utilisation_heading="batch in use"
+    )
 
     def check(self, server: PlacedServer, profile: TokenProfile, load: Load) -> Iterator[Fault]:  # noqa: ARG002
         """Yield that a static batch lacks the variation of its lengths."""

@@ -83,11 +83,6 @@ class _Grounds(Document):
 class Pool(_Grounds, KindPoolFields, _Figures):  # the fields of the last come first
     """Replicas of one server on one accelerator, and what they are predicted to do at their load."""
 
-    @property
-    def answers_together(self) -> bool:
-        """Whether it is of a batch server, whose answers have no tokens."""
-        return self.batch_window_ms is not None
-
 
 class Unserved(Document):
     """A server that is not served in full, and why."""
@@ -248,7 +243,7 @@ class Plan(Document):
             item = unserved.get(name)
             fraction, reason = (1.0, None) if item is None else (item.served_fraction, item.reason)
             rest = {"server": name, "served_fraction": fraction, "reason": reason}
-            pools = [dict(pool) for pool in self.allocations.get(name, ())]
+            pools = [{**dict(pool), "pool": pool} for pool in self.allocations.get(name, ())]
             rows += ({**_NO_POOL, **pool, **rest} for pool in pools or [{}])
         return rows
 
@@ -328,6 +323,7 @@ class Plan(Document):
 
 
 _NO_POOL: dict[str, object] = {
+    "pool": None,
     "accelerator": None,
     "num_replicas": 0,
     "cost_cents_per_h": 0.0,

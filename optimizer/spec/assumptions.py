@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
 
 from optimizer.errors import SpecError
 from optimizer.kinds.fields import Load, PlacedServer
@@ -60,7 +59,7 @@ def check_server(server: Server, prefix: str, profiles: Iterable[ModelProfile]) 
             raise SpecError(f"{prefix}{path}: {problem}")
 
 
-def _own_fields(kind: Kind[Any, Any]) -> list[str]:
+def _own_fields(kind: Kind) -> list[str]:
     """Return the fields of a server that only one kind has."""
     fields = kind.server_fields.model_fields if kind.server_fields else {}
     return [name for name in fields if name not in PlacedServer.model_fields]

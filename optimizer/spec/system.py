@@ -172,9 +172,13 @@ class System:
         """Return the profiles of a model."""
         return [profile for (name, _), profile in self.profiles.items() if name == model]
 
-    def server_kinds(self) -> list[Kind[Any, Any]]:
-        """Return the kind of replica of each server: that of its model's profiles, else the default."""
-        kinds = {model: kind_of_profile(profile) for (model, _), profile in self.profiles.items()}
+    def model_kinds(self) -> dict[str, Kind]:
+        """Return the kind of replica of each model that has a profile."""
+        return {model: kind_of_profile(profile) for (model, _), profile in self.profiles.items()}
+
+    def server_kinds(self) -> list[Kind]:
+        """Return the kind of replica of each server: that of its model, else the default."""
+        kinds = self.model_kinds()
         return [kinds.get(server.model, KINDS[0]) for server in self.servers.values()]
 
     def priority(self, server: Server) -> int:

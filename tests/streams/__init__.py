@@ -15,7 +15,8 @@ from pydantic import Field
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.documents import Coefficient, Document, Milliseconds, is_none
 from optimizer.kinds.fields import Load, PlacedServer, ReplicaProfile
-from optimizer.kinds.kind import Fault, Kind, OwnRows, Refused
+from optimizer.kinds.kind import Fault, KindOf, OwnRows, Refused
+from optimizer.kinds.shown import Shown, Words
 from optimizer.queueing.measures import Measure
 from optimizer.queueing.performance import MS_PER_S, OwnArrays, Performance, QueueModel, Room, Variability
 from optimizer.simulation.engine import Run
@@ -214,7 +215,7 @@ class StreamReplica(SimulatedReplica):
         return batches_run(requests, first_ms, last_ms, float(requests.arrival_ms[-1]), held_ms, len(ends))
 
 
-class Streams(Kind[StreamProfile, ServerFields]):
+class Streams(KindOf[StreamProfile, ServerFields]):
     """Places that streams hold."""
 
     name: ClassVar[str] = "streams"
@@ -225,6 +226,16 @@ class Streams(Kind[StreamProfile, ServerFields]):
     refused_in_profiles: ClassVar[Refused] = Refused(("at_tokens",), "streams have no tokens; remove it")
     refused_targets: ClassVar[Refused] = Refused(("itl_ms", "e2e_ms", "user_tps", "tps"), "has no tokens")
     mark: ClassVar[str | None] = "places"
+    metrics: ClassVar[tuple[Shown, ...]] = (
+        Shown("ttft", "ttft_ms", "start", ("plan", "latencies", "simulated"), "ms", ",.0f", target="ttft_ms"),
+        Shown("places", "places", "places", ("plan",), "", "d"),
+        Shown("blocked", "blocked", "blocked", ("plan", "use", "comparison", "bars"), "", ".2%"),
+    )
+    words: ClassVar[Words] = Words(
+        section=("streams", "Starts of streams"),
+        utilisation="the places that streams hold",
+        replica="a server of streams, which has no tokens",
+    )
 
     def check(self, server: ServerFields, profile: StreamProfile, load: Load) -> Iterator[Fault]:  # noqa: ARG002
         """Yield that streams need a duration."""

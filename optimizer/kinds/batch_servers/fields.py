@@ -50,3 +50,19 @@ class PoolFields(Document):
     """How long it collects a batch: the window, as given or chosen [ms]."""
     binding: str | None = Field(None, exclude_if=is_none)
     """What can serve the least where it has stages: `server`, `stage:` and a name, or `jobs`; else absent."""
+
+
+class RowFields(Document):
+    """What stands beside a pool of batch servers of what its server asks for."""
+
+    batch_trigger: TriggerName | None = Field(None, alias="batchTrigger", exclude_if=is_none)
+    """What starts a batch that is not full."""
+
+
+class SimulatedFields(Document):
+    """What only a simulated pool of batch servers has."""
+
+    answers_together: bool = Field(
+        default=False, alias="answersTogether", exclude_if=lambda together: not together
+    )
+    """Whether it is of a batch server: there are no tokens, and the answer is all at once; else absent."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,8 +13,9 @@ from optimizer.kinds.batch_servers.fields import BatchProfile, ServerFields
 from optimizer.kinds.batch_servers.rows import BatchRow
 from optimizer.kinds.batch_servers.stages import names_of, repeated_name, slowest_part, stations_of
 from optimizer.kinds.fields import DEFAULT_MAX_BATCH, Load
-from optimizer.kinds.kind import Fault, Kind, OwnRows, Refused
+from optimizer.kinds.kind import Fault, KindOf, OwnRows, Refused
 from optimizer.kinds.rows import Row
+from optimizer.kinds.shown import LOSS, WAIT, Shown, TableName, Words
 from optimizer.queueing.bulk.limits import line_problem, server_problem
 from optimizer.queueing.bulk.model import BulkQueues, Collecting
 from optimizer.queueing.performance import OwnArrays, QueueModel
@@ -35,7 +37,7 @@ _KEYS = {
 }
 
 
-class BatchServers(Kind[BatchProfile, ServerFields]):
+class BatchServers(KindOf[BatchProfile, ServerFields]):
     """Bulk service of whole batches."""
 
     name: ClassVar[str] = "batch servers"
@@ -54,6 +56,49 @@ class BatchServers(Kind[BatchProfile, ServerFields]):
     row: ClassVar[type[Row] | None] = BatchRow
     compiles_queues: ClassVar[bool] = True
     mark: ClassVar[str | None] = "batch_window_ms"
+    simulated_mark: ClassVar[str | None] = "answers_together"
+    metrics: ClassVar[tuple[Shown, ...]] = (
+        Shown("trigger", "batch_trigger", "trigger", ("plan", "latencies"), rank=6, is_text=True),
+        Shown("window", "batch_window_ms", "window", ("plan", "latencies"), "ms", ",g", rank=3),
+        Shown("mean batch", "mean_batch", "mean batch", ("plan", "latencies"), "", ",.1f", rank=7),
+        WAIT,
+        Shown(
+            "e2e",
+            "ttft_ms",  # what clients of batch servers know it by
+            "latency",
+            ("plan", "candidates", "notebook", "comparison", "simulation", "simulated", "latencies", "bars"),
+            "ms",
+            ",.0f",
+            rank=2,
+            rank_beside=1,  # beside TTFT the mean, which both have, before percentiles
+            percentile_ranks=(1, 2),
+            alias="latencyAverage",
+        ),
+        LOSS._replace(heading="rejected"),
+        Shown(
+            "busy",
+            "busy",
+            "busy",
+            ("plan", "use"),
+            "",
+            ".0%",
+            rank=8,
+            note="Busy is the share of the time in which a batch server answers, be its batches full or not.",
+        ),
+    )
+    orders: ClassVar[Mapping[TableName, tuple[str, ...]]] = MappingProxyType(
+        {"plan": ("e2e", "window", "trigger", "mean batch", "busy"), "comparison": ("e2e",), "bars": ("e2e",)}
+    )
+    of_server: ClassVar[tuple[str, ...]] = ("batch_trigger",)
+    words: ClassVar[Words] = Words(
+        section=("batches", "Latencies of batch servers"),
+        about=(
+            "of the time from the arrival of a request to its answer, at the load that each pool carries; "
+            "the wait before the batch is part of it"
+        ),
+        utilisation="what arrives over what full batches answer",
+        replica="a batch server, which has no tokens",
+    )
 
     def check(self, server: ServerFields, profile: BatchProfile, load: Load) -> Iterator[Fault]:
         """Yield a window, a trigger, a stage or a limit that does not go with the rest."""
@@ -94,7 +139,7 @@ class BatchServers(Kind[BatchProfile, ServerFields]):
         window_ms = server.batch_timeout_ms if chosen_ms is None else chosen_ms
         return LineReplica(line_of(server, profile, window_ms, max_batch))
 
-    def shown(
+    def pool_fields(
         self, server: ServerFields, profile: BatchProfile, max_batch: int, own: OwnArrays | None
     ) -> Mapping[str, Any]:
         """Return the window, and what can serve the least where there are stages or jobs."""

@@ -23,7 +23,9 @@ from optimizer.candidates.pairs import (
     targets_of,
 )
 from optimizer.candidates.table import Candidates, Reason, Verdicts
+from optimizer.kinds.kind import Kind
 from optimizer.kinds.queue_models import REFERENCE, law_problem
+from optimizer.kinds.table import kind_of_law
 from optimizer.pipeline import solve
 from optimizer.plan import Plan
 from optimizer.quantities import counted
@@ -109,9 +111,9 @@ class Placed:
         return text
 
     @property
-    def answers_together(self) -> bool:
-        """Whether it is a batch server, whose answers have no tokens."""
-        return isinstance(self._replica(), BulkQueues)
+    def kind(self) -> Kind:
+        """The kind of its replicas."""
+        return kind_of_law(type(self.law(1)))
 
     def batch_servers(self) -> BulkQueues:
         """Return the queue model of one batch server.

@@ -12,7 +12,7 @@ from optimizer.documents import ANY_LOSS
 from optimizer.errors import SpecError
 from optimizer.kinds.replicas import Percentiles
 from optimizer.kinds.simulated import open_load
-from optimizer.kinds.table import kind_of_profile
+from optimizer.kinds.table import kind_of_pool, kind_of_profile
 from optimizer.plan import Plan, Pool
 from optimizer.queueing.measures import LOSS, MISSED, LatencyName, Measure
 from optimizer.queueing.targets import meets_target
@@ -31,6 +31,7 @@ from optimizer.simulation.workload import Load, TraceLoad
 from optimizer.spec.system import System
 from optimizer.studies.simulation.document import (
     Interval,
+    SimulatedFigure,
     SimulatedLatency,
     SimulatedPool,
     TargetCheck,
@@ -140,7 +141,7 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
     summary = summarise(runs)
     within = {metric: _share(runs, {metric: limit}) for metric, limit in run.request_limits.items()}
     within_all = _share(runs, run.request_limits)
-    steady, of = summary.overload is None, run.prediction.percentiles
+    steady, of, kind = summary.overload is None, run.prediction.percentiles, kind_of_pool(run.pool)
     return SimulatedPool(
         server=run.server,
         accelerator=run.pool.accelerator,
@@ -148,7 +149,15 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
         rate_rps=run.rate_rps,
         overload=summary.overload,
         estimated=run.pool.estimated,
-        answers_together=run.pool.answers_together,
+        **({kind.simulated_mark: True} if kind.simulated_mark else {}),
+        own={
+            shown.metric: SimulatedFigure(
+                predicted=getattr(run.pool, shown.field),
+                simulated=_interval(getattr(summary, shown.simulated)),
+            )
+            for shown in kind.metrics
+            if shown.simulated
+        },
         ttft=_latency(summary.ttft, run.pool.ttft_ms, of.get("ttft")) if steady else None,
         itl=_latency(summary.itl, run.pool.itl_ms, of.get("itl")) if steady else None,
         e2e=_latency(summary.e2e, run.prediction.e2e_ms, of.get("e2e")) if steady else None,
