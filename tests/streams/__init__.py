@@ -257,7 +257,7 @@ class Streams(KindOf[StreamProfile, ServerFields]):
         start_ms = profile.streams.start_ms if profile.streams else 0.0
         return StreamReplica(max_batch, start_ms, server.stream_ms, server.stream_cv)
 
-    def shown(
+    def pool_fields(
         self,
         server: ServerFields,  # noqa: ARG002
         profile: StreamProfile,  # noqa: ARG002

@@ -138,8 +138,9 @@ def _own_fields(
     expected |= {field: float(values[row]) for field, values in found.own.items()}
     for field in KindPoolFields.model_fields:
         value, said = expected.get(field), getattr(pool, field)
-        both_numbers = isinstance(value, float) and isinstance(said, float)
-        if value != said and not (both_numbers and close(value, said, SHARE_TOLERANCE)):
+        if isinstance(value, float) and isinstance(said, float) and close(value, said, SHARE_TOLERANCE):
+            continue
+        if value != said:
             label = Pool.model_fields[field].alias or field
             yield f"{name}: {label} on {pool.accelerator} is {value}, the plan says {said}"
 

@@ -7,7 +7,7 @@ the figure says so in words.
 from collections.abc import Callable
 
 from optimizer.errors import SpecError
-from optimizer.kinds.batch_servers import BatchServers
+from optimizer.kinds.batch_servers.kind import BatchServers
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.token_batching import TokenBatching
 from optimizer.pipeline import solve
