@@ -37,6 +37,7 @@ def from_the_library(source: dict[str, Any]) -> dict[str, Any]:
     plan = solve(system)
     false_plan = json.loads(plan.to_json())
     false_plan["allocations"][SERVER][0]["blocked"] /= 2
+    simulated = simulate_plan(SimulateRequest(load_system(alone(source)), requests=REQUESTS))
     report = make_report(system)
     figures = [make_figure(system, kind, server=SERVER) for kind in PICTURES]
     return {
