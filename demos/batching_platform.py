@@ -5,7 +5,7 @@ The page of it is docs/scenarios/batching-platform.md.
 
 from math import ceil
 
-from optimizer.batch_rows import BatchAnswer, BatchRow, analyze_batch, size_batch
+from optimizer.kinds.batch_servers.rows import BatchAnswer, BatchRow
 
 PROMPTS_RPS = 20_000
 FULL_BATCH = {"batchParms": {"base": 100}, "maxBatchSize": 100}  # 100 ms for one prompt or a hundred
@@ -14,7 +14,7 @@ WITHIN = {"latency": [{"percentile": 99, "ms": 500}]}
 for size, how in ((1, "one at a time"), (100, "in batches of 100")):
     server = {**FULL_BATCH, "maxBatchSize": size}
     fluid_rps = float(BatchRow.model_validate(server).queues().full_rate_rps[0])
-    found = size_batch(BatchRow.model_validate({**server, **WITHIN}))
+    found = BatchRow.model_validate({**server, **WITHIN}).size()
     print(
         f"{how:<18}{PROMPTS_RPS / fluid_rps:>8,.0f} GPUs as a fluid"
         f"{ceil(PROMPTS_RPS / found.offered_rps):>8,} GPUs for p99 within 500 ms"
@@ -25,7 +25,7 @@ print("GPUs  window    mean     p99  batch  busy")
 for gpus in (21, 40, 80):
     for window_ms in (0, 400):
         row = {**FULL_BATCH, "window": window_ms, "RPS": PROMPTS_RPS / gpus}
-        answer = analyze_batch(BatchRow.model_validate(row))
+        answer = BatchRow.model_validate(row).analyze()
         assert isinstance(answer, BatchAnswer)  # it has a long run
         print(
             f"{gpus:>4}{window_ms:>5} ms{answer.mean_ms:>5.0f} ms{answer.p99_ms:>5.0f} ms"

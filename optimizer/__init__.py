@@ -18,11 +18,7 @@ if TYPE_CHECKING:
         SolverError,
         SpecError,
     )
-    from optimizer.pipeline import Timings, solve
-    from optimizer.plan import Plan, Pool, Unserved, load_plan, verify
-    from optimizer.render.pages import render_report
-    from optimizer.render.plots import draw
-    from optimizer.replica import (
+    from optimizer.kinds.replicas import (
         LatencyTargets,
         Replica,
         ReplicaPerformance,
@@ -30,6 +26,10 @@ if TYPE_CHECKING:
         analyze_replicas,
         size_replicas,
     )
+    from optimizer.pipeline import Timings, solve
+    from optimizer.plan import Plan, Pool, Unserved, load_plan, verify
+    from optimizer.render.pages import render_report
+    from optimizer.render.plots import draw
     from optimizer.spec.schema import SystemSpec
     from optimizer.spec.system import System, load_system
     from optimizer.studies.comparison.compare import compare
@@ -97,7 +97,7 @@ _HOMES = {
     ),
     "optimizer.pipeline": ("Timings", "solve"),
     "optimizer.plan": ("Plan", "Pool", "Unserved", "load_plan", "verify"),
-    "optimizer.replica": (
+    "optimizer.kinds.replicas": (
         "LatencyTargets",
         "Replica",
         "ReplicaPerformance",

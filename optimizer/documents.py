@@ -175,6 +175,11 @@ ANY_LOSS = 1.0
 Coefficient = Annotated[float, Field(ge=0, le=100)]
 
 
+def is_none(value: object) -> bool:
+    """Say whether a field has no value, in which case it is absent."""
+    return value is None
+
+
 class Document(BaseModel):
     """Base of every document: frozen, strict, no unknown keys, keys in any case."""
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from math import isfinite
 
+SECONDS_PER_MINUTE = 60.0
 LONGEST = 60
 """Characters of the longest text that is read."""
 NUMBER = r"[0-9]{1,15}(\.[0-9]{1,15})?"

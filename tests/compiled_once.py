@@ -11,7 +11,6 @@ from optimizer.queueing.bulk.steady import steady
 from optimizer.queueing.bulk.windows import beyond_when_free
 from optimizer.simulation.batches import GAP, BatchServer
 from optimizer.simulation.law import (
-    Coefficients,
     IterationCoefficients,
     SharedCoefficients,
     StaticCoefficients,
@@ -19,7 +18,14 @@ from optimizer.simulation.law import (
 from optimizer.simulation.lengths import Kind, Lengths
 from optimizer.simulation.limits import Limits
 from optimizer.simulation.lines import Line, Station
-from optimizer.simulation.replicas import Effort, run_replica
+from optimizer.simulation.replicas import (
+    Effort,
+    LineReplica,
+    SimulatedReplica,
+    StaticReplica,
+    TokenReplica,
+    run_replica,
+)
 from optimizer.simulation.workload import OpenLoad
 
 Part = Callable[[], None]
@@ -27,12 +33,13 @@ BEFORE, AFTER = True, False
 SERVER = BatchServer(12, 400.0, 20.0, 1.0, 14)
 STATIONS = (Station(BEFORE, 10.0, 1.0, 1), Station(AFTER, 5.0, 0.0, 2))
 LENGTHS = Lengths(Kind.UNIFORM, 16, 0.5, least=1)
-LAWS: tuple[Coefficients | Line, ...] = (
-    IterationCoefficients(7.0, 0.02, 6e-5),
-    SharedCoefficients(7.0, 0.08, 10.0, 0.0002),
-    StaticCoefficients(7.0, 0.08, 10.0, 0.0002, padded=False),
-    Line(SERVER, STATIONS),
-    Line(SERVER, STATIONS, jobs=3),
+LIMITS = Limits(4, 64)
+REPLICAS: tuple[SimulatedReplica, ...] = (
+    TokenReplica(IterationCoefficients(7.0, 0.02, 6e-5), LIMITS),
+    TokenReplica(SharedCoefficients(7.0, 0.08, 10.0, 0.0002), LIMITS),
+    StaticReplica(StaticCoefficients(7.0, 0.08, 10.0, 0.0002, padded=False), LIMITS),
+    LineReplica(Line(SERVER, STATIONS)),
+    LineReplica(Line(SERVER, STATIONS, jobs=3)),
 )
 
 
@@ -46,8 +53,8 @@ def simulations() -> None:
     """The part of the latencies that takes no chain, before the other worker comes to it; the engine."""
     row, table = np.zeros(2 * SERVER.size), np.zeros((2, 1))
     beyond_when_free(SERVER, 0.2, row, row[: SERVER.size].copy(), 100.0, np.zeros(1), table, table, 1.0)
-    for law in LAWS:
-        run_replica(OpenLoad(5.0, LENGTHS, LENGTHS), law, Limits(4, 64), Effort(requests=500))
+    for replica in REPLICAS:
+        run_replica(OpenLoad(5.0, LENGTHS, LENGTHS), replica, Effort(requests=500))
 
 
 PARTS: Sequence[Part] = (bulk_queues, simulations)

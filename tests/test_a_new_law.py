@@ -12,11 +12,13 @@ from optimizer import explain, load_system, solve, verify
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.documents import Document, Quantity
 from optimizer.errors import SpecError
+from optimizer.kinds import table
+from optimizer.queueing.continuous.model import ContinuousQueues
 from optimizer.queueing.reference import ReplicaQueues
 from optimizer.spec.assumptions import check_profile
 from optimizer.spec.schema import ModelProfile
 from optimizer.spec.system import System
-from optimizer.timing import RequestShapes, ServiceLaw, TokenTimes, table
+from optimizer.timing import RequestShapes, ServiceLaw, TokenTimes
 
 TOKEN_MS = 5.0
 """Of the toy: every token, of prompt or answer, takes this long, whatever the batch."""
@@ -80,7 +82,7 @@ def erlang_wait_ms(rate_per_ms: float, service_ms: float, servers: int, room: in
 
 @pytest.fixture
 def system(monkeypatch: pytest.MonkeyPatch) -> System:
-    monkeypatch.setattr(table, "LAWS", (*table.LAWS, ToyLaw))
+    monkeypatch.setitem(table.QUEUE_MODELS_OF, ToyLaw, (ReplicaQueues,))  # type: ignore[misc]
     load = {"arrivalRate": 600, "avgInTokens": 100, "avgOutTokens": 20}
     known = load_system(
         {
@@ -127,7 +129,7 @@ def test_two_laws_in_one_profile_are_refused_whichever_they_are() -> None:
 def test_a_law_that_a_queue_model_cannot_express_is_refused_in_one_line(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ReplicaQueues, "takes", classmethod(lambda _cls, law: law is not ToyLaw))
+    monkeypatch.setitem(table.QUEUE_MODELS_OF, ToyLaw, (ContinuousQueues,))  # type: ignore[misc]
     check_profile(system.profiles["m", "B"], "models[1]")
     with pytest.raises(
         SpecError, match=r"models\[0\]: the queue model 'reference' does not .* the toy latency model"

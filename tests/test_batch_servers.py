@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from optimizer import explain, load_system, solve, verify
-from optimizer.batch_rows import BatchAnswer, BatchRow, analyze_batch, size_batch
 from optimizer.compat.queue_service import read_problems
+from optimizer.compat.rows import ReplicaRow, kind_of_row
 from optimizer.errors import SpecError
-from optimizer.replica_rows import ReplicaRow, kind_of_row
+from optimizer.kinds.batch_servers.rows import BatchAnswer, BatchRow
 from optimizer.simulation.replicas import Effort
 from optimizer.spec.system import System
 from optimizer.studies.simulation.plans import simulate_plan
@@ -89,7 +89,7 @@ def test_a_window_that_is_left_open_is_chosen_so_that_the_targets_hold() -> None
 
 def test_rejections_are_a_target() -> None:
     row = {"batchParms": SENTIMENT, "maxBatchSize": 5, "maxQueueSize": 6, "maxRejected": 0.01}
-    found = size_batch(BatchRow.model_validate(row))
+    found = BatchRow.model_validate(row).size()
     assert found.rejected == pytest.approx(0.01, rel=1e-4)
 
 
@@ -138,7 +138,7 @@ def test_rows_of_both_kinds_are_told_apart_by_their_law() -> None:
     assert isinstance(batch, BatchRow)
     assert isinstance(tokens, ReplicaRow)
     assert isinstance(bad, SpecError)
-    answer = analyze_batch(batch)
+    answer = batch.analyze()
     assert isinstance(answer, BatchAnswer)
     assert answer.busy > answer.utilization  # small batches cost nearly as much as large ones
 
@@ -185,14 +185,14 @@ def test_a_replica_of_so_many_jobs_takes_what_they_carry() -> None:
 
 def test_rows_take_stages_and_jobs() -> None:
     row = {"batchParms": SENTIMENT, "maxBatchSize": 5, "RPS": 30, "stages": [PRE, POST]}
-    found = analyze_batch(BatchRow.model_validate(row))
+    found = BatchRow.model_validate(row).analyze()
     assert isinstance(found, BatchAnswer)
     assert found.binding == "server"
-    bursty = analyze_batch(BatchRow.model_validate(row | {"arrivalCV": 2}))
+    bursty = BatchRow.model_validate(row | {"arrivalCV": 2}).analyze()
     assert isinstance(bursty, BatchAnswer)
     assert bursty.p99_ms > found.p99_ms
     with pytest.raises(ValueError, match="two stages are called 'pre'"):
         BatchRow.model_validate(row | {"stages": [PRE, PRE]})
-    overrun = analyze_batch(BatchRow.model_validate(row | {"jobs": 1, "RPS": 20}))
+    overrun = BatchRow.model_validate(row | {"jobs": 1, "RPS": 20}).analyze()
     assert not isinstance(overrun, BatchAnswer)
     assert overrun.stable_rate_rps == pytest.approx(1000 / (7.5 + 40 + 6), rel=0.02)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from optimizer import SpecError
+from optimizer.kinds.replicas import Replica, analyze_replicas
 from optimizer.queueing.continuous.model import ContinuousQueues
 from optimizer.queueing.performance import Room, Variability
-from optimizer.replica import Replica, analyze_replicas
 from optimizer.simulation import IterationCoefficients, Lengths, Limits, OpenLoad, Requests, simulate
 from optimizer.simulation.lengths import Kind
 from optimizer.spec.messages import validated

@@ -11,14 +11,14 @@ from pydantic import ValidationError
 
 from optimizer import load_system
 from optimizer.errors import SpecError
-from optimizer.replica import Replica, analyze_replicas
+from optimizer.kinds.laws import laws_known
+from optimizer.kinds.replicas import Replica, analyze_replicas
 from optimizer.timing import (
     FullIterationLaw,
     IterationLaw,
     IterationTimes,
     PerfParms,
     RequestShapes,
-    laws_known,
 )
 
 TERMS = {

@@ -8,11 +8,12 @@ from pydantic import ValidationError
 
 from optimizer import load_system, solve, verify
 from optimizer.jobs import SimulateRequest, simulate_plan
+from optimizer.kinds.laws import laws_known
+from optimizer.kinds.replicas import Replica, analyze_replicas
 from optimizer.profiles import Deployment, Estimate, load_catalogue
 from optimizer.profiles.efficiency import Efficiency
 from optimizer.profiles.iterations import Iterations
-from optimizer.replica import Replica, analyze_replicas
-from optimizer.timing import IterationLaw, MixtureIterationLaw, RequestShapes, laws_known
+from optimizer.timing import IterationLaw, MixtureIterationLaw, RequestShapes
 
 MANY = settings(derandomize=True, deadline=None, max_examples=200)
 MIXTURES = [model for model in load_catalogue().models.values() if model.experts]

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from queue_oracles import Iteration, Linear, Machine
 
 from optimizer.errors import AnalysisError
-from optimizer.replica import (
+from optimizer.kinds.replicas import (
     LatencyTargets,
     Replica,
     ReplicaPerformance,

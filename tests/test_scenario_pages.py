@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from notes import besides_compiling
 
-from optimizer.batch_rows import BatchRow, BatchSizing, size_batch
 from optimizer.cli.main import main
 from optimizer.errors import AnalysisError
+from optimizer.kinds.batch_servers.rows import BatchRow, BatchSizing
 from optimizer.queueing.bulk.model import LongRun
 from optimizer.queueing.bulk.steady import load_of
 from optimizer.spec.system import load_system
@@ -71,7 +71,7 @@ def at(server: dict[str, Any], rate_rps: float, **more: Any) -> LongRun:
 
 
 def sized(server: dict[str, Any], **more: Any) -> BatchSizing:
-    return size_batch(BatchRow.model_validate(server | more))
+    return BatchRow.model_validate(server | more).size()
 
 
 def within(ms: float, percentile: float = 99) -> dict[str, Any]:

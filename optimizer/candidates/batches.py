@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from optimizer.arrays import IntArray
+from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.pairs import Pairs, largest_rates, queue_capacity, targets_of
-from optimizer.tabulation import SystemArrays
 
 BATCH_SLACK = 0.01
 """A chosen batch is the smallest whose rate is within this share of the best."""

@@ -4,13 +4,16 @@ All pairs are worked on at once. Sizing runs law by law in chunks of rows with s
 memory stays small and the time per pair is the same for one pair and for a million.
 """
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.batches import with_best_batches
+from optimizer.candidates.choices import arrays_of
 from optimizer.candidates.memo import SizedRows, SizingMemo
 from optimizer.candidates.pairs import (
     Pairs,
@@ -22,14 +25,13 @@ from optimizer.candidates.pairs import (
     targets_of,
 )
 from optimizer.candidates.table import Candidates, CandidateTable, Reason, Verdicts
-from optimizer.candidates.windows import arrays_of
 from optimizer.documents import MAX_COUNT
 from optimizer.parallel import in_threads
 from optimizer.queueing.performance import Performance, QueueModel
 from optimizer.queueing.sizing import Sizing
 from optimizer.queueing.targets import Targets, target_ratio
 from optimizer.spec.system import System
-from optimizer.tabulation import SECONDS_PER_MINUTE, SystemArrays
+from optimizer.units import SECONDS_PER_MINUTE
 
 COUNT_TOLERANCE = 1e-9
 """Relative excess of load over replicas × rate that does not yet require another replica."""
@@ -47,9 +49,8 @@ class Measured:
     """Long-run means."""
     targets: FloatArray
     """What its targets measure, shape (K, R)."""
-    busy: FloatArray
-    """Share of the time in which a batch server is busy; NaN for others, as the next; shapes (R,)."""
-    mean_batch: FloatArray
+    own: Mapping[str, FloatArray]
+    """Figures that only some kinds have, by fields of pools; NaN for others, shapes (R,)."""
 
 
 def find_candidates(system: System, memo: SizingMemo | None = None) -> Candidates:
@@ -89,18 +90,19 @@ def measure_pairs(
     """Return the long-run means of one replica per row, and what its targets measure."""
     found = [np.zeros(len(server)) for _ in fields(Performance)]
     measured = np.zeros((len(arrays.servers.targets.measures), len(server)))
-    busy, mean_batch = np.full(len(server), np.nan), np.full(len(server), np.nan)
+    own: defaultdict[str, FloatArray] = defaultdict(lambda: np.full(len(server), np.nan))
 
     def fill(part: tuple[IntArray, Pairs]) -> None:
         rows, some = part
         performance = replicas_of(arrays, some).analyze(rate_rps[rows])
         measured[:, rows] = targets_of(arrays, some).figures(performance)
-        busy[rows], mean_batch[rows] = performance.busy, performance.mean_batch
+        for name, figures in performance.own.items():
+            own[name][rows] = figures
         for array, field in zip(found, fields(Performance), strict=True):
             array[rows] = getattr(performance, field.name)
 
     in_threads(fill, [*parts(arrays, server, accelerator, max_batch)])
-    return Measured(Performance(*found), measured, busy, mean_batch)
+    return Measured(Performance(*found), measured, own)
 
 
 def performances(

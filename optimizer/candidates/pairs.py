@@ -5,22 +5,16 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, same_rows
+from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.table import Reason, Verdicts
 from optimizer.documents import MAX_BATCH_LIMIT
+from optimizer.kinds.queue_models import QUEUE_MODELS
+from optimizer.kinds.table import kind_of_law
 from optimizer.parallel import in_threads
-from optimizer.queueing.performance import QUEUE_TO_BATCH_RATIO, Collecting, QueueModel, Room, Variability
+from optimizer.queueing.performance import QUEUE_TO_BATCH_RATIO, OwnArrays, QueueModel, Room, Variability
 from optimizer.queueing.sizing import largest_rate
-from optimizer.queueing.table import QUEUE_MODELS
 from optimizer.queueing.targets import Targets
-from optimizer.simulation.limits import UNLIMITED
-from optimizer.tabulation import SystemArrays
 from optimizer.timing import Law, RequestShapes
-
-CHUNK_ELEMENTS = 2**20
-"""States of one chunk's rows: so many that what is done once a chunk takes little of the time."""
-
-BATCH_SERVER_ELEMENTS = 2**9
-"""The same of batch servers, whose every row takes so long that threads are to share them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +118,9 @@ def replicas_of(arrays: SystemArrays, pairs: Pairs) -> QueueModel:
     Those that are alike are built once.
     """
     model = list(QUEUE_MODELS.values())[int(arrays.profiles.queue_model[pairs.profile[0]])]
-    if not model.has_tokens:
-        return _built(arrays, pairs, model, collecting_of(arrays, pairs))
+    own = _own_of(arrays, pairs)
+    if own is not None:
+        return _built(arrays, pairs, model, own)
     parts = (_shapes_of(arrays, pairs), _variability_of(arrays, pairs))
     requests = [getattr(part, field.name) for part in parts for field in fields(part)]
     first, kind = same_rows([pairs.profile, pairs.max_batch, pairs.max_queue, *requests])
@@ -135,10 +130,10 @@ def replicas_of(arrays: SystemArrays, pairs: Pairs) -> QueueModel:
 
 
 def _built(
-    arrays: SystemArrays, pairs: Pairs, model: type[QueueModel], collecting: Collecting | None = None
+    arrays: SystemArrays, pairs: Pairs, model: type[QueueModel], own: OwnArrays | None = None
 ) -> QueueModel:
     kv_tokens = arrays.profiles.kv_capacity_tokens[pairs.profile]
-    room = Room(pairs.max_batch, pairs.max_queue, kv_tokens, collecting)
+    room = Room(pairs.max_batch, pairs.max_queue, kv_tokens, own)
     return model.of_law(law_of(arrays, pairs), room, _variability_of(arrays, pairs))
 
 
@@ -154,18 +149,11 @@ def _variability_of(arrays: SystemArrays, pairs: Pairs) -> Variability:
     return Variability(*(coefficient[pairs.server] for coefficient in varied))
 
 
-def collecting_of(arrays: SystemArrays, pairs: Pairs) -> Collecting:
-    """Return how the batch servers of pairs collect their requests."""
-    servers = arrays.servers
-    own = servers.max_queue[pairs.server]
-    return Collecting(
-        servers.trigger[pairs.server],
-        servers.window_ms[pairs.server, pairs.accelerator],
-        np.where(own < 0, UNLIMITED, own),
-        servers.counts_system[pairs.server],
-        servers.stations[pairs.server],
-        servers.jobs[pairs.server],
-    )
+def _own_of(arrays: SystemArrays, pairs: Pairs) -> OwnArrays | None:
+    """Return what only the kind of some pairs has, which have the same law; none: nothing."""
+    laws = arrays.profiles.laws
+    own = arrays.servers.own.get(kind_of_law(laws.laws[laws.law[pairs.profile[0]]]).name)
+    return None if own is None else own.of_pairs(pairs.server, pairs.accelerator)
 
 
 def targets_of(arrays: SystemArrays, pairs: Pairs) -> Targets:
@@ -195,11 +183,10 @@ def chunks(arrays: SystemArrays, pairs: Pairs, rows: IntArray) -> list[IntArray]
     found = []
     for one in np.unique(group):
         part = rows[group == one]
-        has_tokens = models[int(queue_model[pairs.profile[part[0]]])].has_tokens
+        most = models[int(queue_model[pairs.profile[part[0]]])].chunk_elements
         # Rows with the same profile share a chunk: what is alike is computed once.
         part = part[np.lexsort((pairs.profile[part], pairs.max_batch[part]))]
         end = len(part)
-        most = CHUNK_ELEMENTS if has_tokens else BATCH_SERVER_ELEMENTS
         while end:
             count = max(1, most // (int(pairs.max_batch[part[end - 1]]) + 1))
             found.append(part[max(0, end - count) : end])

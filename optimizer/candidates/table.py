@@ -11,11 +11,12 @@ from enum import IntEnum
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
+from optimizer.candidates.arrays import SystemArrays
 from optimizer.quantities import quantity
 from optimizer.spec.provenance import Provenance
 from optimizer.spec.schema import EstimateEnd, Server
 from optimizer.spec.system import System
-from optimizer.tabulation import SECONDS_PER_MINUTE, SystemArrays
+from optimizer.units import SECONDS_PER_MINUTE
 
 
 class Reason(IntEnum):

@@ -8,7 +8,7 @@ from optimizer.cli.command import quantity
 from optimizer.units import MILLISECONDS, MILLISECONDS_PER_REQUEST
 
 if TYPE_CHECKING:
-    from optimizer.batch_rows import BatchAnswer, BatchRow
+    from optimizer.kinds.batch_servers.rows import BatchAnswer, BatchRow
 
 _OWN_FLAGS = (
     ("--service-base", "base", "MS", "time of any batch"),
@@ -59,8 +59,8 @@ def row_of(
     given: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
     if not given:
         return None
-    from optimizer.batch_rows import BatchRow
     from optimizer.errors import SpecError
+    from optimizer.kinds.batch_servers.rows import BatchRow
     from optimizer.spec.messages import validated
 
     for flag in other_flags:
@@ -107,11 +107,10 @@ def analyzed(row: "BatchRow") -> "BatchAnswer":
     Raises:
         AnalysisError: the rate is zero, or its queue grows without end.
     """
-    from optimizer.batch_rows import NoLongRun
     from optimizer.errors import AnalysisError
-    from optimizer.jobs import analyze_batch
+    from optimizer.kinds.batch_servers.rows import NoLongRun
 
-    found = analyze_batch(row)
+    found = row.analyze()
     if isinstance(found, NoLongRun):
         raise AnalysisError(f"{found.message}; lower it, or limit the queue")
     return found

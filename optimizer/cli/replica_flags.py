@@ -17,7 +17,7 @@ from optimizer.units import (
 )
 
 if TYPE_CHECKING:
-    from optimizer.estimated_replica import EstimatedReplica
+    from optimizer.profiles.replicas import EstimatedReplica
 
 _LAW_FLAGS = {
     "decode": (
@@ -156,7 +156,7 @@ def estimated_of(arguments: argparse.Namespace) -> "EstimatedReplica | None":
         SpecError: one of the two is missing, a value is wrong, or token times are given as well.
     """
     from optimizer.errors import SpecError
-    from optimizer.replica import Replica
+    from optimizer.kinds.replicas import Replica
 
     given = [name for name in _NAMES if getattr(arguments, name) is not None]
     if not given:
@@ -193,7 +193,7 @@ def _shape_of(arguments: argparse.Namespace) -> dict[str, Any]:
 def replica_of(arguments: argparse.Namespace) -> Any:
     """Return the replica that the flags describe; what is wrong is said in terms of the flags."""
     from optimizer.errors import SpecError
-    from optimizer.replica import Replica
+    from optimizer.kinds.replicas import Replica
     from optimizer.spec.messages import validated
 
     values = _shape_of(arguments)
@@ -206,7 +206,7 @@ def replica_of(arguments: argparse.Namespace) -> Any:
         if given:
             values[part] = given
     if values.get("batching", "continuous") != "continuous" and "out_tokens_cv" not in values:
-        from optimizer.spec.assumptions import LENGTHS_NEEDED
+        from optimizer.kinds.token_batching import LENGTHS_NEEDED
 
         raise SpecError(f"--out-tokens-cv: {LENGTHS_NEEDED}")
     linear = values.keys() & {"decode", "prefill"}

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from optimizer.cli import batch_servers, replica_flags
@@ -12,9 +11,13 @@ from optimizer.quantities import precise
 from optimizer.units import MILLISECONDS, REQUESTS_PER_SECOND
 
 if TYPE_CHECKING:
-    from optimizer.batch_rows import BatchAnswer, BatchRow
-    from optimizer.estimated_replica import EstimatedReplica
-    from optimizer.replica import Replica
+    from collections.abc import Callable
+
+    from optimizer.documents import Document
+    from optimizer.kinds.batch_servers.rows import BatchAnswer
+    from optimizer.kinds.replicas import Replica
+    from optimizer.kinds.rows import Row
+    from optimizer.profiles.replicas import EstimatedReplica
     from optimizer.simulation.replicas import Effort
 
 _REQUESTS_PER_SECOND = quantity(REQUESTS_PER_SECOND)
@@ -54,21 +57,25 @@ def _effort(arguments: argparse.Namespace) -> "Effort | None":
     return Effort(**given)
 
 
-def _simulated(replica: "Replica | BatchRow", rate_rps: float, effort: "Effort") -> Any:
-    """Return what a server does when it is simulated, or that it is overloaded."""
+def _simulated(replica: "Replica", rate_rps: float, effort: "Effort") -> Any:
+    """Return what a replica does when it is simulated, or that it is overloaded."""
     from optimizer.jobs import simulate_replica
 
     with announced():
         return simulate_replica(replica, rate_rps, effort)
 
 
+def _simulated_row(row: "Row", effort: "Effort") -> Any:
+    """Return the same of a row."""
+    with announced():
+        return row.simulate(effort)
+
+
 def _analyze(arguments: argparse.Namespace) -> int | None:
     effort = _effort(arguments)
     if arguments.batch is not None:
-        from optimizer.replica_rows import analyze_row
-
         _refuse_beside_batch(arguments, {"rate": None})
-        return _answer_lines(arguments.batch, analyze_row, effort)
+        return _answer_lines(arguments.batch, lambda row: row.analyze(), effort)
     from optimizer.errors import SpecError
 
     rate_rps = arguments.rate
@@ -80,7 +87,7 @@ def _analyze(arguments: argparse.Namespace) -> int | None:
     if row is not None:
         with announced():
             answer = batch_servers.analyzed(row)
-        _show_batch_server(arguments, answer, effort and _simulated(row, rate_rps, effort))
+        _show_batch_server(arguments, answer, effort and _simulated_row(row, effort))
         return None
     from optimizer.jobs import analyze_replicas
 
@@ -155,19 +162,17 @@ def _add_size(parser: argparse.ArgumentParser) -> None:
 
 def _size(arguments: argparse.Namespace) -> int | None:
     if arguments.batch is not None:
-        from optimizer.replica_rows import size_row
-
         _refuse_beside_batch(arguments, _TARGET_FLAGS)
-        return _answer_lines(arguments.batch, size_row)
+        return _answer_lines(arguments.batch, lambda row: row.size())
     from optimizer.errors import AnalysisError, SpecError
-    from optimizer.jobs import size_batch, size_replicas
-    from optimizer.replica import LatencyTargets
+    from optimizer.jobs import size_replicas
+    from optimizer.kinds.replicas import LatencyTargets
     from optimizer.spec.messages import validated
 
     row = batch_servers.row_to_size(arguments, replica_flags.TOKEN_FLAGS, arguments.percentile)
     if row is not None:
         with announced():
-            sized = size_batch(row)
+            sized = row.size()
         _show_batch_server(arguments, sized)
         return None
     wanted = {
@@ -207,13 +212,13 @@ def _refuse_beside_batch(arguments: argparse.Namespace, own: dict[str, object]) 
 
 def _answer_lines(
     path: str,
-    answer: Callable[[Any], Any],
+    answer: "Callable[[Row], Document]",
     effort: "Effort | None" = None,
 ) -> int:
     """Answer every line with one line; a bad one with its message, and with exit status 2 in the end."""
     from optimizer.compat.queue_service import read_problems
+    from optimizer.compat.rows import kind_of_row
     from optimizer.errors import AnalysisError, SpecError
-    from optimizer.replica_rows import kind_of_row
     from optimizer.spec.files import lines_of, read_text
 
     bad = 0
@@ -227,7 +232,7 @@ def _answer_lines(
             if effort is None:
                 print(found.model_dump_json(by_alias=True))
                 continue
-            simulated = _simulated(problem.replica_to_simulate(), problem.rate_rps, effort)
+            simulated = _simulated_row(problem, effort)
             print(json.dumps(_values(found, simulated), ensure_ascii=False, separators=(",", ":")))
         except (AnalysisError, SpecError) as error:
             print(json.dumps({"message": str(error)}, ensure_ascii=False))

@@ -201,10 +201,9 @@ def announced(what: str = "the simulator") -> AbstractContextManager[None]:
 
 
 def announced_for(system: "System") -> AbstractContextManager[None]:
-    """Say on stderr if the queues of batch servers are compiled first; other plans load no compiler."""
-    from optimizer.tabulation import models_without_tokens
-
-    return announced("the queues of batch servers") if models_without_tokens(system) else nullcontext()
+    """Say on stderr if the queues of a kind are compiled first; other plans load no compiler."""
+    compiled = [kind.name for kind in system.server_kinds() if kind.compiles_queues]
+    return announced(f"the queues of {compiled[0]}") if compiled else nullcontext()
 
 
 def add_load(parser: argparse.ArgumentParser) -> None:

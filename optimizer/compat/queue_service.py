@@ -10,8 +10,14 @@ from pydantic import Field
 
 from optimizer.documents import NUMBERS_ONLY, AnswerTokens, BatchLimit, Count, Document, Quantity, Tokens
 from optimizer.errors import AnalysisError, SpecError
-from optimizer.queueing.table import REFERENCE
-from optimizer.replica import LatencyTargets, Replica, ReplicaPerformance, analyze_replicas, size_replicas
+from optimizer.kinds.queue_models import REFERENCE
+from optimizer.kinds.replicas import (
+    LatencyTargets,
+    Replica,
+    ReplicaPerformance,
+    analyze_replicas,
+    size_replicas,
+)
 from optimizer.spec.files import json_value
 from optimizer.spec.messages import validated
 from optimizer.timing import PerfParms

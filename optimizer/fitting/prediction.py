@@ -11,9 +11,9 @@ from optimizer.documents import Document
 from optimizer.fitting.profile import FittedProfile
 from optimizer.fitting.replay import MANY_REQUESTS, PERCENTILES, Figures, Replay
 from optimizer.fitting.runs import Arrivals, BenchmarkRun, Measured
+from optimizer.kinds.replicas import Percentiles, Replica, analyze_replicas
 from optimizer.parallel import in_threads
 from optimizer.quantities import precise, quantity
-from optimizer.replica import Percentiles, Replica, analyze_replicas
 from optimizer.simulation.law import IterationCoefficients
 from optimizer.timing import PerfParms
 

@@ -7,7 +7,6 @@ fields of this module; the command line says it in terms of its flags, the servi
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from optimizer.batch_rows import analyze_batch, size_batch
     from optimizer.candidates import find_candidates
     from optimizer.jobs.comparing import CompareRequest, compare_plans
     from optimizer.jobs.documents import check_documents, start_document, verify_plan
@@ -17,13 +16,13 @@ if TYPE_CHECKING:
     from optimizer.jobs.replaying import ReplayRequest, replay_loads
     from optimizer.jobs.requests import LoadChange, RequestError, SolveOptions
     from optimizer.jobs.simulating import RepairRequest, SimulateRequest, repair_plan, simulate_plan
+    from optimizer.kinds.replicas import analyze_replicas, size_replicas
+    from optimizer.kinds.simulated import simulate_replica
     from optimizer.pipeline import Timings, solve
-    from optimizer.replica import analyze_replicas, size_replicas
     from optimizer.simulation.replicas import Effort
     from optimizer.studies.explanation.explain import explain
     from optimizer.studies.overload import find_overload
     from optimizer.studies.reports.report import make_report
-    from optimizer.studies.simulation.replicas import simulate_replica
 
 __all__ = [
     "CompareRequest",
@@ -37,7 +36,6 @@ __all__ = [
     "SolveOptions",
     "Timings",
     "add_profile",
-    "analyze_batch",
     "analyze_replicas",
     "check_documents",
     "compare_plans",
@@ -54,7 +52,6 @@ __all__ = [
     "show_fit",
     "simulate_plan",
     "simulate_replica",
-    "size_batch",
     "size_replicas",
     "solve",
     "start_document",
@@ -62,7 +59,6 @@ __all__ = [
 ]
 
 _HOMES = {
-    "optimizer.batch_rows": ("analyze_batch", "size_batch"),
     "optimizer.candidates": ("find_candidates",),
     "optimizer.jobs.comparing": ("CompareRequest", "compare_plans"),
     "optimizer.jobs.documents": ("check_documents", "start_document", "verify_plan"),
@@ -73,12 +69,12 @@ _HOMES = {
     "optimizer.jobs.requests": ("LoadChange", "RequestError", "SolveOptions"),
     "optimizer.jobs.simulating": ("RepairRequest", "SimulateRequest", "repair_plan", "simulate_plan"),
     "optimizer.pipeline": ("Timings", "solve"),
-    "optimizer.replica": ("analyze_replicas", "size_replicas"),
+    "optimizer.kinds.replicas": ("analyze_replicas", "size_replicas"),
     "optimizer.simulation.replicas": ("Effort",),
     "optimizer.studies.explanation.explain": ("explain",),
     "optimizer.studies.overload": ("find_overload",),
     "optimizer.studies.reports.report": ("make_report",),
-    "optimizer.studies.simulation.replicas": ("simulate_replica",),
+    "optimizer.kinds.simulated": ("simulate_replica",),
 }
 
 

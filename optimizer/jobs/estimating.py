@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from optimizer.spec.schema import EstimateEnd
 
 if TYPE_CHECKING:
-    from optimizer.estimated_replica import EstimatedReplica
     from optimizer.profiles import Deployment
+    from optimizer.profiles.replicas import EstimatedReplica
 
 
 def estimate_replica(
@@ -33,6 +33,6 @@ def estimate_replica(
     Raises:
         SpecError: a name is not known, a value is out of range, or the model does not fit.
     """
-    from optimizer import estimated_replica  # reads the catalogue
+    from optimizer.profiles import replicas  # reads the catalogue
 
-    return estimated_replica.estimate_replica(model, accelerator, deployment, given, tp=tp, end=end)
+    return replicas.estimate_replica(model, accelerator, deployment, given, tp=tp, end=end)

@@ -1,28 +1,102 @@
-"""The table of kinds: a kind is a module or a package beside this one, and an entry here."""
+"""The table of kinds: a kind is a package beside this one, and an entry here with its fields of documents."""
+
+from collections.abc import Collection, Iterable
+from typing import Self
+
+from pydantic import model_validator
+from pydantic_core import PydanticCustomError
 
 from optimizer.documents import Document
-from optimizer.kinds.batch_servers import BatchServers
+from optimizer.kinds.batch_servers.fields import PoolFields, RowFields, SimulatedFields
+from optimizer.kinds.batch_servers.fields import ServerFields as BatchServerFields
+from optimizer.kinds.batch_servers.kind import BatchServers
 from optimizer.kinds.kind import Kind
-from optimizer.kinds.token_batching import TokenBatching
-from optimizer.timing import Law, laws_given
+from optimizer.kinds.shown import Shown, TableName
+from optimizer.kinds.token_batching import TokenBatching, TokenFields
+from optimizer.queueing.performance import QueueModel
+from optimizer.timing import Law
+from optimizer.timing.batch import BatchFields
+from optimizer.timing.static import is_static
 
 KINDS: tuple[Kind, ...] = (TokenBatching(), BatchServers())
 """All kinds, in the order in which tables and messages name them; the first is the default."""
 
 
+class LawFields(BatchFields, TokenFields):  # pydantic takes those of the last base first
+    """The fields of a document that gives one law, whichever."""
+
+    @model_validator(mode="after")
+    def _static_batches_are_linear(self) -> Self:
+        if is_static(self) and (self.iteration is not None or self.batch is not None):
+            raise PydanticCustomError(
+                "static_law",
+                "batching: {batching} batches take decodeParms and prefillParms (linear law); give those",
+                {"batching": self.batching},
+            )
+        return self
+
+
+class ServerFields(BatchServerFields):
+    """The fields of a server: those that all have, then those of single kinds."""
+
+
+class KindPoolFields(PoolFields):
+    """The fields of a pool that only some kinds have, each absent for the others."""
+
+
+class KindRowFields(RowFields):
+    """What stands beside a pool of what its server asks for, of some kinds only."""
+
+
+class KindSimulatedFields(SimulatedFields):
+    """The fields of a simulated pool that only some kinds have."""
+
+
+QUEUE_MODELS_OF: dict[type[Law], tuple[type[QueueModel], ...]] = {
+    law: models for kind in KINDS for law, models in kind.queue_models.items()
+}
+"""All laws, in the order in which messages name them, each with its queue models, the default first."""
+
+
 def kind_of_law(law: type[Law]) -> Kind:
     """Return the kind of a latency model; the default for one that no kind lists."""
-    return next((kind for kind in KINDS if law in kind.laws), KINDS[0])
+    return next((kind for kind in KINDS if law in kind.queue_models), KINDS[0])
 
 
 def kind_of_profile(profile: Document) -> Kind:
     """Return the kind of a document that gives a latency model; the default if it gives none."""
-    given = laws_given(profile)
-    return kind_of_law(given[0]) if given else KINDS[0]
+    given = vars(profile)
+    return next(
+        (kind for kind in KINDS[1:] if any(given.get(part) is not None for part in kind.parts)), KINDS[0]
+    )
 
 
 def kind_of_pool(pool: Document) -> Kind:
-    """Return the kind of a pool, by the field that marks it."""
-    return next(
-        (kind for kind in KINDS if kind.mark and getattr(pool, kind.mark, None) is not None), KINDS[0]
-    )
+    """Return the kind of a pool, planned or simulated, by the field that marks it."""
+    return next((kind for kind in KINDS if _is_marked(pool, kind)), KINDS[0])
+
+
+def _is_marked(pool: Document, kind: Kind) -> bool:
+    values = [getattr(pool, name, None) for name in (kind.mark, kind.simulated_mark) if name]
+    return any(value is not None and value is not False for value in values)
+
+
+def kinds_of(pools: Iterable[Document]) -> list[Kind]:
+    """Return the kinds of pools, in the order of the table; without any the default."""
+    return in_order({kind_of_pool(pool) for pool in pools})
+
+
+def in_order(kinds: Collection[Kind]) -> list[Kind]:
+    """Return kinds in the order of the table; the default where there is none."""
+    return [kind for kind in KINDS if kind in kinds] or [KINDS[0]]
+
+
+def shown_in(table: TableName, kinds: Iterable[Kind]) -> list[Shown]:
+    """Return what a table shows of pools of some kinds: of all figures of one metric the first.
+
+    What several kinds have stands behind what is their own.
+    """
+    found: dict[str, Shown] = {}
+    for shown in (shown for kind in kinds for shown in kind.shown(table)):
+        found[shown.metric] = found.pop(shown.metric, shown)
+    return list(found.values())

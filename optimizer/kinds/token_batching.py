@@ -1,19 +1,134 @@
 """Token batching: a replica that answers in tokens, several requests at a time."""
 
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import ClassVar
 
-from optimizer.kinds.kind import Kind
-from optimizer.timing import FullIterationLaw, IterationLaw, Law, LinearLaw, MixtureIterationLaw, StaticLaw
+from optimizer.documents import Document
+from optimizer.kinds.fields import Load, PlacedServer, ReplicaProfile
+from optimizer.kinds.kind import Fault, KindOf
+from optimizer.kinds.shown import LOSS, WAIT, Shown, TableName, Words
+from optimizer.queueing.continuous.model import ContinuousQueues
+from optimizer.queueing.performance import QueueModel
+from optimizer.queueing.reference import ReplicaQueues
+from optimizer.queueing.static import StaticQueues
+from optimizer.simulation.law import IterationCoefficients, SharedCoefficients, StaticCoefficients
+from optimizer.simulation.limits import UNLIMITED, Limits
+from optimizer.simulation.replicas import SimulatedReplica, StaticReplica, TokenReplica
+from optimizer.timing import (
+    PADDED,
+    FullIterationLaw,
+    IterationLaw,
+    Law,
+    LinearLaw,
+    MixtureIterationLaw,
+    StaticLaw,
+    is_static,
+)
+from optimizer.timing.iteration import IterationFields
+from optimizer.timing.linear import LinearFields
+
+LENGTHS_NEEDED = (
+    "missing; a static batch lasts as long as its longest answer: give how much the output lengths vary"
+)
+"""What is said where a static batch has no variation of its lengths."""
 
 
-class TokenBatching(Kind):
-    """Continuous batching, and static batches."""
+class TokenFields(IterationFields, LinearFields):
+    """The fields of a document that gives a law of tokens."""
+
+
+class TokenProfile(TokenFields, ReplicaProfile):
+    """What token batching sees of a profile."""
+
+    kv_capacity_tokens: int | None
+
+
+class TokenBatching(KindOf[TokenProfile, PlacedServer]):
+    """Continuous batching, and static batches. The defaults of iteration laws: see docs/fidelity.md."""
 
     name: ClassVar[str] = "token batching"
-    laws: ClassVar[tuple[type[Law], ...]] = (
-        LinearLaw,
-        IterationLaw,
-        MixtureIterationLaw,
-        FullIterationLaw,
-        StaticLaw,
+    gives: ClassVar[str] = "tokens"
+    queue_models: ClassVar[Mapping[type[Law], tuple[type[QueueModel], ...]]] = {
+        LinearLaw: (ReplicaQueues,),
+        IterationLaw: (ContinuousQueues, ReplicaQueues),
+        MixtureIterationLaw: (ContinuousQueues, ReplicaQueues),
+        FullIterationLaw: (ContinuousQueues,),
+        StaticLaw: (StaticQueues,),
+    }
+    metrics: ClassVar[tuple[Shown, ...]] = (
+        Shown(
+            "itl",
+            "itl_ms",
+            "ITL",
+            ("plan", "candidates", "notebook", "comparison", "simulation", "simulated", "latencies", "bars"),
+            "ms",
+            ",.1f",
+            rank=2,
+            target="itl_ms",
+            spoken="token time",
+        ),
+        Shown(
+            "ttft",
+            "ttft_ms",
+            "TTFT",
+            ("plan", "candidates", "notebook", "comparison", "simulation", "simulated", "latencies"),
+            "ms",
+            ",.0f",
+            rank=1,
+            target="ttft_ms",
+            spoken="first token",
+        ),
+        Shown("e2e", "", "end-to-end", ("simulated",), "ms", ",.0f", spoken="last token"),
+        WAIT._replace(part_of="ttft", long="of which wait"),
+        LOSS._replace(long="lost requests"),
     )
+    orders: ClassVar[Mapping[TableName, tuple[str, ...]]] = MappingProxyType(
+        dict.fromkeys(("simulation", "simulated"), ("ttft", "itl"))
+    )
+    lengths: ClassVar[tuple[str, ...]] = ("in_tokens", "out_tokens")
+    words: ClassVar[Words] = Words(
+        section=("latencies", "Latencies against targets"), utilisation_heading="batch in use"
+    )
+
+    def check(self, server: PlacedServer, profile: TokenProfile, load: Load) -> Iterator[Fault]:  # noqa: ARG002
+        """Yield that a static batch lacks the variation of its lengths."""
+        if is_static(profile) and "out_tokens_cv" not in load.model_fields_set:
+            yield "currentAlloc.load.outTokensCV", LENGTHS_NEEDED
+
+    def replica(
+        self,
+        server: PlacedServer,
+        profile: TokenProfile,
+        max_batch: int,
+        pool: Document | None = None,  # noqa: ARG002  a plan chooses nothing else
+    ) -> SimulatedReplica:
+        """Return a replica that computes iterations, shares its time, or answers in static batches."""
+        return simulated_replica(profile, profile.kv_capacity_tokens, max_batch, server.max_queue_size)
+
+    def demand_rps(self, load: Load, throughput_tps: float) -> float:
+        """Return the arrival rate, or what a throughput target asks; requests without answers are none."""
+        rate_rps = super().demand_rps(load, throughput_tps)
+        if not rate_rps or not load.out_tokens:
+            return 0.0
+        return throughput_tps / max(load.out_tokens, 1.0) if throughput_tps else rate_rps
+
+
+def simulated_replica(
+    document: TokenFields, kv_capacity_tokens: int | None, max_batch: int, max_queue: int | None
+) -> SimulatedReplica:
+    """Return what the simulator runs; a queue or a memory that is not stated has no limit."""
+    limits = Limits(
+        max_batch=max_batch,
+        max_num_tokens=document.max_num_tokens,
+        kv_tokens=UNLIMITED if kv_capacity_tokens is None else kv_capacity_tokens,
+        max_queue=UNLIMITED if max_queue is None else max_queue,
+        prefill_first=document.scheduler == "prefill-first",
+    )
+    if document.iteration is not None:
+        given = (getattr(document.iteration, name) for name in IterationCoefficients._fields)
+        return TokenReplica(IterationCoefficients(*given), limits)
+    parameters = LinearLaw.parameters(document)
+    if is_static(document):
+        return StaticReplica(StaticCoefficients(*parameters, document.batching == PADDED), limits)
+    return TokenReplica(SharedCoefficients(*parameters), limits)

@@ -1,5 +1,6 @@
 """From a solution to a plan: indices become names again, and what is not served gets its reason."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
+from optimizer.candidates.arrays import SystemArrays, own_fields
 from optimizer.candidates.finder import COUNT_TOLERANCE, Measured, measure_pairs
 from optimizer.limits.cards import CARDS
 from optimizer.plan.document import (
@@ -21,13 +23,12 @@ from optimizer.plan.document import (
 )
 from optimizer.plan.shortages import unserved_with_reason
 from optimizer.queueing.measures import MEANS
-from optimizer.queueing.table import QUEUE_MODELS
 from optimizer.solvers.formulation import served_in_full
 from optimizer.solvers.levels import VALUE
 from optimizer.solvers.limit_rows import stock_of
 from optimizer.solvers.problem import Problem, Solution
 from optimizer.spec.schema import AllocationData
-from optimizer.tabulation import SECONDS_PER_MINUTE, SystemArrays, slowest_of
+from optimizer.units import SECONDS_PER_MINUTE
 
 
 def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> Plan:
@@ -124,7 +125,7 @@ def _pools(candidates: Candidates, problem: Problem, replicas: IntArray) -> dict
             strict=True,
         )
     )
-    collected = _collected(candidates, table, loaded, measured)
+    own = _own_figures(candidates, table, loaded, measured)
     pools: dict[str, tuple[Pool, ...]] = {}
     for i, (s, a) in enumerate(zip(table.server.tolist(), table.accelerator.tolist(), strict=True)):
         batch = int(table.max_batch[i])
@@ -137,7 +138,7 @@ def _pools(candidates: Candidates, problem: Problem, replicas: IntArray) -> dict
             max_arrival_rate_rpm=float(most_rps[i] * SECONDS_PER_MINUTE),
             **figures[i],
             targets=targets.get(i, ()),
-            **collected[i],
+            **own[i],
             estimated=candidates.estimated(s, a),
             provenance=candidates.provenance(s, a),
             outside=candidates.outside(s, a, figures[i]["utilization"] * batch),
@@ -170,28 +171,20 @@ def _figures(table: CandidateTable, loaded: IntArray, measured: Measured) -> lis
     return [{name: values[i] for name, values in columns.items()} for i in range(len(table))]
 
 
-def _collected(
+def _own_figures(
     candidates: Candidates, chosen: CandidateTable, loaded: IntArray, measured: Measured
 ) -> list[dict[str, Any]]:
-    """Return what pools of batch servers show beside the figures of all: nothing for others."""
-    arrays = candidates.arrays
-    profile = arrays.profile_of[chosen.server, chosen.accelerator]
-    models = [*QUEUE_MODELS.values()]
-    rows: list[dict[str, Any]] = []
+    """Return what pools show that only their kind has: figures where they have a load, and the rest."""
     place_of = {row: i for i, row in enumerate(loaded.tolist())}
-    for row, (s, a) in enumerate(zip(chosen.server.tolist(), chosen.accelerator.tolist(), strict=True)):
-        shown: dict[str, Any] = {}
-        if not models[int(arrays.profiles.queue_model[profile[row]])].has_tokens:
-            shown["batch_window_ms"] = float(arrays.servers.window_ms[s, a])
-            shown["binding"] = slowest_of(
-                candidates.system,
-                arrays.server_names[s],
-                arrays.accelerator_names[a],
-                int(chosen.max_batch[row]),
-            )
-            if row in place_of:
-                shown["busy"] = float(measured.busy[place_of[row]])
-                shown["mean_batch"] = float(measured.mean_batch[place_of[row]])
+    rows: list[dict[str, Any]] = []
+    pairs = zip(
+        *(column.tolist() for column in (chosen.server, chosen.accelerator, chosen.max_batch)), strict=True
+    )
+    for row, (s, a, batch) in enumerate(pairs):
+        shown = dict(own_fields(candidates.arrays, candidates.system, s, a, batch))
+        for name, values in measured.own.items() if row in place_of else ():
+            value = float(values[place_of[row]])
+            shown |= {} if math.isnan(value) else {name: value}
         rows.append(shown)
     return rows
 

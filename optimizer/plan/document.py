@@ -5,8 +5,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from optimizer.documents import Document
+from optimizer.documents import Document, is_none
 from optimizer.errors import IncompletePlanError, SpecError
+from optimizer.kinds.table import KindPoolFields
 from optimizer.money import cost_amount, cost_unit
 from optimizer.plan.notebook import notebook_table
 from optimizer.plan.tabular import data_frame
@@ -19,10 +20,6 @@ from optimizer.spec.system import System
 
 def _is_empty(value: Sized) -> bool:
     return not len(value)
-
-
-def _is_none(value: object) -> bool:
-    return value is None
 
 
 class TargetFigure(Document):
@@ -43,8 +40,8 @@ class TargetFigure(Document):
         return f"{self.measure} {quantity(self.value)} ({precise(self.limit)})"
 
 
-class Pool(Document):
-    """Replicas of one server on one accelerator, and what they are predicted to do at their load."""
+class _Figures(Document):
+    """What every pool has, of whatever kind."""
 
     accelerator: str
     """The accelerator's name."""
@@ -68,27 +65,23 @@ class Pool(Document):
     """Mean batch over the batch limit, at the load; of batch servers the load over what they could answer."""
     loss: float
     """Share of requests that find the queue full, at the load."""
-    busy: float | None = Field(None, exclude_if=_is_none)
-    """Share of the time in which a batch server is busy, at the load; absent for others, as the next two."""
-    mean_batch: float | None = Field(None, alias="avgBatch", exclude_if=_is_none)
-    """Mean number of requests that it answers together."""
-    batch_window_ms: float | None = Field(None, alias="batchWindow", exclude_if=_is_none)
-    """How long it collects a batch: the window, as given or chosen [ms]."""
-    binding: str | None = Field(None, exclude_if=_is_none)
-    """What can serve the least where it has stages: `server`, `stage:` and a name, or `jobs`; else absent."""
-    targets: tuple["TargetFigure", ...] = Field((), exclude_if=_is_empty, strict=False)
+
+
+class _Grounds(Document):
+    """What the figures of a pool are held against, and what they rest on."""
+
+    targets: tuple[TargetFigure, ...] = Field((), exclude_if=_is_empty, strict=False)
     """What is measured against targets that are not about means; absent without any."""
-    estimated: EstimateEnd | None = Field(None, exclude_if=lambda end: end is None)
+    estimated: EstimateEnd | None = Field(None, exclude_if=is_none)
     """The end of the interval that its figures rest on, where token times are estimated; else absent."""
-    provenance: str | None = Field(None, exclude_if=lambda provenance: provenance is None)
+    provenance: str | None = Field(None, exclude_if=is_none)
     """Where its token times come from, where they were fitted to benchmarks; else absent."""
     outside: tuple[str, ...] = Field((), exclude_if=_is_empty, strict=False)
     """In what its load is outside what those benchmarks measured; absent where it is inside."""
 
-    @property
-    def answers_together(self) -> bool:
-        """Whether it is of a batch server, whose answers have no tokens."""
-        return self.batch_window_ms is not None
+
+class Pool(_Grounds, KindPoolFields, _Figures):  # the fields of the last come first
+    """Replicas of one server on one accelerator, and what they are predicted to do at their load."""
 
 
 class Unserved(Document):
@@ -202,7 +195,7 @@ class Plan(Document):
     """Use of what is limited beside cards. Absent without other limits."""
     changes: tuple[Change, ...] = Field(strict=False)
     """Servers whose allocation changes."""
-    currency: str | None = Field(None, exclude_if=lambda currency: currency is None)
+    currency: str | None = Field(None, exclude_if=is_none)
     """The currency that the system's prices name; costs are hundredths of it. Absent where none is named."""
 
     rate_factors: dict[str, dict[str, float]] = Field(
@@ -265,7 +258,7 @@ class Plan(Document):
             item = unserved.get(name)
             fraction, reason = (1.0, None) if item is None else (item.served_fraction, item.reason)
             rest = {"server": name, "served_fraction": fraction, "reason": reason}
-            pools = [dict(pool) for pool in self.allocations.get(name, ())]
+            pools = [{**dict(pool), "pool": pool} for pool in self.allocations.get(name, ())]
             rows += ({**_NO_POOL, **pool, **rest} for pool in pools or [{}])
         return rows
 
@@ -345,6 +338,7 @@ class Plan(Document):
 
 
 _NO_POOL: dict[str, object] = {
+    "pool": None,
     "accelerator": None,
     "num_replicas": 0,
     "cost_cents_per_h": 0.0,

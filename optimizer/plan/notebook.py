@@ -1,12 +1,14 @@
 """A plan as a notebook shows it: an HTML table of its pools, and of the servers without any.
 
-Takes rows of plain values, knows no plan.
+Takes rows of plain values and their pools, knows no plan.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from html import escape
 from typing import Any, NamedTuple
 
+from optimizer.kinds.table import kind_of_pool, kinds_of, shown_in
 from optimizer.money import cost_amount, cost_unit
 from optimizer.quantities import quantity, share_text
 
@@ -29,7 +31,8 @@ def notebook_table(caption: str, rows: Sequence[Row], currency: str | None) -> s
 
     Args:
         caption: text above the table.
-        rows: the fields of pools by their Python names, with `server`, `served_fraction` and `reason`.
+        rows: the fields of pools by their Python names, with `server`, `served_fraction` and `reason`, and
+            the `pool`, if there is one.
         currency: of the costs; None: cents/h.
     """
     columns = _columns(rows, currency)
@@ -50,24 +53,21 @@ def _cell(column: _Column, row: Row) -> str:
 
 
 def _columns(rows: Sequence[Row], currency: str | None) -> list[_Column]:
-    """Return the columns; those of latencies and targets only if some pool has any."""
-    pools = [row for row in rows if row["accelerator"] is not None]
-    together = [row for row in pools if _answers_together(row)]
-    latencies = []
-    if len(together) < len(pools):
-        latencies += [_Column("mean ITL [ms]", _of_tokens("itl_ms", 1))]
-        latencies += [_Column("mean TTFT [ms]", _of_tokens("ttft_ms", 0))]
-    if together:
-        latencies.append(_Column("mean latency [ms]", _latency))
-    if any(row["targets"] for row in pools):
-        latencies.append(_Column("targets (limits)", _targets, numeric=False))
+    """Return the columns; those of figures and targets only if some pool has any."""
+    pools = [row["pool"] for row in rows if row["pool"] is not None]
+    figures = [
+        _Column(shown.with_unit(f"mean {shown.heading}"), partial(_figure, shown.metric))
+        for shown in shown_in("notebook", kinds_of(pools) if pools else ())
+    ]
+    if any(pool.targets for pool in pools):
+        figures.append(_Column("targets (limits)", _targets, numeric=False))
     return [
         _Column("server", lambda row: row["server"], numeric=False),
         _Column("accelerator", _accelerator, numeric=False),
         _Column("replicas", lambda row: f"{row['num_replicas']:,}"),
         _Column("load [req/min]", lambda row: quantity(row["arrival_rate_rpm"])),
         _Column("capacity [req/min]", lambda row: quantity(row["max_arrival_rate_rpm"])),
-        *latencies,
+        *figures,
         _Column(f"cost [{cost_unit(currency)}]", lambda row: cost_amount(row["cost_cents_per_h"], currency)),
         _Column("served", lambda row: share_text(row["served_fraction"])),
         _Column("reason", lambda row: row["reason"] or "", numeric=False),
@@ -78,20 +78,10 @@ def _accelerator(row: Row) -> str:
     return f"{row['accelerator'] or ''}{MARK if row.get('estimated') else ''}"
 
 
-def _answers_together(row: Row) -> bool:
-    """Return whether a pool is of a batch server, whose requests have no tokens."""
-    return row.get("batch_window_ms") is not None
-
-
-def _of_tokens(field: str, digits: int) -> Callable[[Row], str]:
-    def text(row: Row) -> str:
-        return "" if row["accelerator"] is None or _answers_together(row) else f"{row[field]:,.{digits}f}"
-
-    return text
-
-
-def _latency(row: Row) -> str:
-    return f"{row['ttft_ms']:,.0f}" if _answers_together(row) else ""
+def _figure(metric: str, row: Row) -> str:
+    pool = row["pool"]
+    mine = [] if pool is None else kind_of_pool(pool).shown("notebook")
+    return next((shown.text(row[shown.field]) for shown in mine if shown.metric == metric), "")
 
 
 def _targets(row: Row) -> str:

@@ -5,7 +5,7 @@ every pool is put through the queueing model again; what cannot be computed agai
 """
 
 from optimizer.candidates import Candidates
-from optimizer.candidates.windows import arrays_of
+from optimizer.candidates.choices import arrays_of
 from optimizer.plan.checks.facts import Facts
 from optimizer.plan.checks.levels import check_levels
 from optimizer.plan.checks.names import check_names

@@ -32,6 +32,11 @@ LATENCIES: tuple[LatencyName, ...] = ("itl", "ttft", "e2e")
 """The metrics that are latencies, in ms."""
 
 
+def label_of(metric: str) -> str:
+    """Return a metric as people write it; one that no target can be about by its own name."""
+    return next((known.label for name, known in METRICS.items() if name == metric), metric)
+
+
 class Measure(NamedTuple):
     """What a target is about: a metric, and the statistic of it that must keep to the limit."""
 

@@ -1,7 +1,7 @@
 """What the users of a replica see at a rate, and what a queue model is: it gives that, for R rows at once.
 
-Rates are requests per second at this boundary. A queue model says which laws it takes and which measures it
-knows; `optimizer.queueing.table` lists them.
+Rates are requests per second at this boundary. A queue model says which measures it knows; the kinds of
+replicas say which laws drive it.
 """
 
 from abc import ABC, abstractmethod
@@ -46,14 +46,9 @@ class Performance:
         return Performance(*(getattr(self, field.name)[rows] for field in fields(Performance)))
 
     @property
-    def busy(self) -> FloatArray:
-        """Share of the time in which a batch server is busy; NaN for others, as the next."""
-        return np.full(len(self.loss), np.nan)
-
-    @property
-    def mean_batch(self) -> FloatArray:
-        """Mean number of requests that a batch server answers together."""
-        return np.full(len(self.loss), np.nan)
+    def own(self) -> Mapping[str, FloatArray]:
+        """Figures that only one kind has, by the fields of pools that show them; shapes (R,)."""
+        return {}
 
     @property
     def knows_percentiles(self) -> bool:
@@ -103,20 +98,12 @@ class Performance:
 
 
 @dataclass(frozen=True, slots=True)
-class Collecting:
-    """How R batch servers collect requests, shapes (R,)."""
+class OwnArrays:
+    """What R replicas of one kind have beside the limits of all; the arrays of a kind inherit from it."""
 
-    trigger: IntArray
-    """What starts a batch that is not full, an index into `TRIGGERS`."""
-    window_ms: FloatArray
-    room: IntArray
-    """Requests that may wait, or be in the system; `UNLIMITED`: any number."""
-    counts_system: BoolArray
-    """Whether the room holds those in service as well."""
-    stations: FloatArray
-    """The stages around each, as `station_table` gives them; shape (R, stages, 4)."""
-    jobs: IntArray
-    """Requests that are in each and its stages at once; `ALL_JOBS`: any number."""
+    def take(self, rows: IntArray) -> Self:
+        """Return the chosen rows, in their order."""
+        return type(self)(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +116,8 @@ class Room:
     """Q ≥ 0: requests that may wait behind a full batch."""
     kv_capacity_tokens: FloatArray
     """Tokens of KV cache; infinity where the limit is not known."""
-    collecting: Collecting | None = None
-    """How batch servers collect their requests; none: they start at once, and any number may wait."""
+    own: OwnArrays | None = None
+    """What only their kind has; none: it has no more than this, or its defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +152,6 @@ class QueueModel(ABC):
 
     @classmethod
     @abstractmethod
-    def takes(cls, law: type[Law]) -> bool:
-        """Say whether a law can drive this queue."""
-
-    @classmethod
-    @abstractmethod
     def knows(cls, measure: Measure) -> bool:
         """Say whether the figures include a measure."""
 
@@ -177,12 +159,11 @@ class QueueModel(ABC):
     """Whether it knows of arrivals that are not Poisson, and of lengths by more than their means."""
     own_variability: ClassVar[tuple[str, ...]] = ()
     """Coefficients of variation that it knows where it does not know all, by their keys in documents."""
-    is_named: ClassVar[bool] = True
-    """Whether documents name it; that of static batches goes without saying."""
     knows_means_only: ClassVar[bool] = False
     """Whether its figures are long-run means, a number each, and nothing else."""
-    has_tokens: ClassVar[bool] = True
-    """Whether its requests have tokens; where they do not, it is not one to change to for those that have."""
+    chunk_elements: ClassVar[int] = 2**20
+    """States of the rows that are worked on together: so many that what is done once a chunk takes little of
+    the time."""
     judges_shares: ClassVar[bool] = False
     """Whether `judge` tells of targets more cheaply than figures do."""
 

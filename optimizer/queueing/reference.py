@@ -37,11 +37,6 @@ class ReplicaQueues(QueueModel):
     """μ(N), shape (R,)."""
 
     @classmethod
-    def takes(cls, law: type[Law]) -> bool:
-        """Say whether a law can drive this queue: it must know service times at a constant batch."""
-        return issubclass(law, ServiceLaw) and not law.is_static
-
-    @classmethod
     def knows(cls, measure: Measure) -> bool:
         """Say whether the figures include a measure: means only."""
         return measure.percentile is None and measure != MISSED

@@ -38,16 +38,10 @@ class StaticQueues(QueueModel):
     """R replicas that answer in static batches; the queue's limits have shape (R,)."""
 
     name: ClassVar[str] = "static"
-    is_named: ClassVar[bool] = False
     own_variability: ClassVar[tuple[str, ...]] = ("outTokensCV",)
     law: StaticLaw
     max_batch: IntArray
     max_queue: IntArray
-
-    @classmethod
-    def takes(cls, law: type[Law]) -> bool:
-        """Say whether a law can drive this queue: it must know the time of a static batch."""
-        return issubclass(law, StaticLaw)
 
     @classmethod
     def knows(cls, measure: Measure) -> bool:

@@ -4,7 +4,7 @@
 those of high rank, as far as they fit. Units are data beside the name, so that headings and CSV have them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from optimizer.money import CENTS
@@ -57,25 +57,27 @@ ESTIMATED = Column("estimated", kind="name", rank=FOR_PROGRAMS, none="")
 
 # --- plans ------------------------------------------------------------------------------------------------
 
-ALLOCATIONS = (
-    name("server"),
-    Column("prio", rank=6, none=""),
-    name("accelerator"),
-    Column("replicas", form=",d"),
-    Column("cards", form=",d", none="0"),
-    Column("batch", form="d", rank=5),
-    Column("load", RPM, quantity, rank=4),
-    Column("lost", form=percent, rank=4, none=""),
-    Column("capacity", RPM, quantity, rank=8),
-    Column("ITL", "ms", ",.1f", rank=2),
-    Column("ITL target", "ms", significant(6), rank=7, none="none"),
-    Column("TTFT", "ms", ",.0f", rank=1),
-    Column("TTFT target", "ms", significant(6), rank=7, none="none"),
-    words("targets", rank=1)._replace(none=""),
-    Column("util", form=".0%", rank=9),
-    Column("cost", CENTS, ",.2f"),
-    ESTIMATED,
-)
+
+def allocations(losses: Iterable[Column], figures: Iterable[Column]) -> tuple[Column, ...]:
+    """Return the columns of the pools of a plan, with those of what is lost and of other figures."""
+    return (
+        name("server"),
+        Column("prio", rank=6, none=""),
+        name("accelerator"),
+        Column("replicas", form=",d"),
+        Column("cards", form=",d", none="0"),
+        Column("batch", form="d", rank=5),
+        Column("load", RPM, quantity, rank=4),
+        *losses,
+        Column("capacity", RPM, quantity, rank=8),
+        *figures,
+        words("targets", rank=1)._replace(none=""),
+        Column("util", form=".0%", rank=9),
+        Column("cost", CENTS, ",.2f"),
+        ESTIMATED,
+    )
+
+
 CARDS = (
     name("type"),
     Column("used", form=",d"),
@@ -99,19 +101,23 @@ OBJECTIVES = (
 
 # --- candidates, replicas, measurements -------------------------------------------------------------------
 
-CANDIDATES = (
-    name("server"),
-    name("accelerator"),
-    Column("replicas", form=",d"),
-    Column("cards", form=",d"),
-    name("type", rank=5),
-    Column("batch", form="d", rank=3),
-    Column("rate per replica", RPM, quantity, rank=4),
-    Column("ITL", "ms", ",.1f", rank=2),
-    Column("TTFT", "ms", ",.0f", rank=1),
-    Column("cost", CENTS, ",.2f"),
-    ESTIMATED,
-)
+
+def candidates(figures: Iterable[Column]) -> tuple[Column, ...]:
+    """Return the columns of candidates, with those of their figures."""
+    return (
+        name("server"),
+        name("accelerator"),
+        Column("replicas", form=",d"),
+        Column("cards", form=",d"),
+        name("type", rank=5),
+        Column("batch", form="d", rank=3),
+        Column("rate per replica", RPM, quantity, rank=4),
+        *figures,
+        Column("cost", CENTS, ",.2f"),
+        ESTIMATED,
+    )
+
+
 REJECTED = (name("server"), name("accelerator"), name("reason", rank=1), words("detail"))
 FIGURES = (words("figure"), Column("value"), words("unit"))
 RATES = (words("by"), Column("rate", "req/s", significant(7)), Column("rate", RPM, significant(7)))
@@ -134,30 +140,27 @@ def bench_columns(stages: tuple[str, ...]) -> tuple[Column, ...]:
 # --- simulations ------------------------------------------------------------------------------------------
 
 
-def simulated_pools(latencies: Sequence[tuple[str, int]]) -> tuple[Column, ...]:
-    """Return the columns of simulated pools, with those of each latency: its name and digits [ms]."""
+def simulated_pools(figures: Iterable[tuple[Column, Sequence[str]]]) -> tuple[Column, ...]:
+    """Return the columns of simulated pools: of each figure, and of its percentiles, lower first."""
     return (
         name("server"),
         name("accelerator"),
         Column("replicas", form=",d", rank=5),
         Column("rate of each", "req/s", significant(3), rank=6),
-        *(column for i, (label, digits) in enumerate(latencies) for column in _simulated(label, digits, i)),
+        *(column for i, figure in enumerate(figures) for column in _simulated(*figure, i)),
         Column("within targets", form=".1%"),
         Column("verdict", kind="words"),
     )
 
 
-def _simulated(label: str, digits: int, place: int) -> tuple[Column, ...]:
-    """Return the columns of a latency, as planned and as simulated; the plan of later ones goes first."""
-    form = f",.{digits}f"
-    return (
-        Column(f"{label} plan", "ms", form, rank=1 + place),
-        Column(f"{label} simulated", "ms", form),
-        Column(f"{label} p95 plan", "ms", form, rank=7, none=""),
-        Column(f"{label} p95", "ms", form, rank=3),
-        Column(f"{label} p99 plan", "ms", form, rank=8, none=""),
-        Column(f"{label} p99", "ms", form, rank=4),
-    )
+def _simulated(figure: Column, percentiles: Sequence[str], place: int) -> Iterator[Column]:
+    """Yield the columns of a figure, as planned and as simulated; the plan of later ones goes first."""
+    name, unit, form = figure.name, figure.unit, figure.form
+    yield Column(f"{name} plan", unit, form, rank=1 + place)
+    yield Column(f"{name} simulated", unit, form)
+    for rank, percentile in enumerate(percentiles, 3):
+        yield Column(f"{name} {percentile} plan", unit, form, rank=4 + rank, none="")
+        yield Column(f"{name} {percentile}", unit, form, rank=rank)
 
 
 SIMULATED_MISSES = (
@@ -278,19 +281,13 @@ def replica_columns(sides: tuple[str, str]) -> tuple[Column, ...]:
     )
 
 
-def figure_columns(sides: tuple[str, str], *, has_tokens: bool, together: bool) -> tuple[Column, ...]:
-    """Return the columns of the figures of each server: of answers with tokens, of batch servers, or both."""
-    tokens = (
-        Column("ITL", "ms", ",.1f", sides=sides, rank=2),
-        Column("TTFT", "ms", ",.0f", sides=sides, rank=1),
-    )
+def figure_columns(sides: tuple[str, str], figures: Iterable[Column]) -> tuple[Column, ...]:
+    """Return the columns of the figures of each server."""
     return (
         name("server"),
         Column("carried", RPM, quantity, sides=sides, rank=4),
         Column("batch", sides=sides, rank=3),
-        *(tokens if has_tokens else ()),
-        *((Column("latency", "ms", ",.0f", sides=sides, rank=1),) if together else ()),
-        Column("wait", "ms", ",.0f", sides=sides, rank=5),
+        *figures,
     )
 
 

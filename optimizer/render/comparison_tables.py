@@ -1,15 +1,19 @@
 """Tables of a comparison: the sum first, then classes, servers, figures, cards."""
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import methodcaller
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from optimizer.kinds.kind import Kind
+from optimizer.kinds.table import KINDS, in_order, kind_of_pool
 from optimizer.plan import Plan
 from optimizer.render import columns
 from optimizer.render.columns import NOTHING
 from optimizer.render.comparison_words import anything_runs, changes_text, cost_of, headline, money_of
 from optimizer.render.estimates import estimates_note
+from optimizer.render.figures import columns_of
 from optimizer.render.money import Money, signed
 from optimizer.render.names import shortened
 from optimizer.render.tables import Pair, Paragraph, Said, Table
@@ -130,9 +134,10 @@ def _placed(figures: Figures | None) -> str:
 def _figures(found: Comparison) -> Table:
     sides = _labels(found)
     title = f"Figures by server, {sides[0]} → {sides[1]} where they differ"
-    batch_servers = _batch_servers(found)
-    tokens = any(row.server not in batch_servers for row in found.servers) or not found.servers
-    headings = columns.figure_columns(sides, has_tokens=tokens, together=bool(batch_servers))
+    of_server = _kinds(found)
+    kinds = [of_server.get(row.server, KINDS[0]) for row in found.servers]
+    figures = columns_of("comparison", in_order({*kinds}), sides)
+    headings = columns.figure_columns(sides, figures.values())
     table = Table(title, headings, "figures")
     names = [column.name for column in headings]
     for row in _in_order(found.servers):
@@ -142,24 +147,20 @@ def _figures(found: Comparison) -> Table:
             "batch": _both(
                 row, lambda side: "/".join(str(item.max_batch) for item in side.accelerators) or None
             ),
-            "wait": _both(row, lambda side: side.wait_ms),
         }
-        if row.server in batch_servers:
-            values["latency"] = _both(row, lambda side: side.ttft_ms)
-        else:
-            values["ITL"] = _both(row, lambda side: side.itl_ms)
-            values["TTFT"] = _both(row, lambda side: side.ttft_ms)
+        for shown in of_server.get(row.server, KINDS[0]).shown("comparison"):
+            values[figures[shown.metric].name] = _both(row, methodcaller("figure", shown.field))
         table.add_row(*map(values.get, names))
     return table
 
 
-def _batch_servers(found: Comparison) -> set[str]:
-    """Return the servers whose answers have no tokens, as far as one of the plans runs them."""
+def _kinds(found: Comparison) -> dict[str, Kind]:
+    """Return the kinds of the servers that one of the plans runs."""
     return {
-        name
+        name: kind_of_pool(pools[0])
         for plan in _plans(found)
         for name, pools in plan.allocations.items()
-        if any(pool.answers_together for pool in pools)
+        if pools
     }
 
 

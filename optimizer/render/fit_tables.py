@@ -8,10 +8,10 @@ from rich.console import Group, RenderableType
 from optimizer.fitting.parameters import PARAMETERS
 from optimizer.fitting.prediction import Predicted
 from optimizer.fitting.profile import FittedProfile
+from optimizer.kinds.replicas import Percentiles
 from optimizer.quantities import quantity
 from optimizer.render import columns
 from optimizer.render.tables import Paragraph, Said, Table
-from optimizer.replica import Percentiles
 from optimizer.spec.provenance import FitErrors
 
 

@@ -8,12 +8,14 @@ import csv
 import hashlib
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.resources import files
 from typing import Literal, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from optimizer.kinds.kind import Kind
+from optimizer.kinds.table import KINDS, KindPoolFields, KindRowFields, kind_of_pool, kinds_of
 from optimizer.render.money import Money
 from optimizer.render.plots import draw
 from optimizer.render.section import Section
@@ -27,12 +29,13 @@ from optimizer.studies.reports.report import Report
 
 PageFormat = Literal["html", "markdown", "csv"]
 
-OF_TOKENS = ("in_tokens", "out_tokens", "itl_ms", "itl_target_ms", "ttft_ms", "ttft_target_ms")
-"""What rows of batch servers leave empty; without other servers these columns are left out."""
-OF_BATCH_SERVERS = ("busy", "mean_batch", "batch_window_ms", "batch_trigger")
-"""What only these have."""
-MEAN_LATENCY = "latencyAverage"
-"""The heading of the mean of their latency."""
+_FIELDS = (
+    "server", "service_class", "model", "priority", "in_tokens", "out_tokens", "accelerator", "type",
+    "num_replicas", "max_batch", "units", "cost_cents_per_h", "arrival_rate_rpm", "max_arrival_rate_rpm",
+    "itl_ms", "itl_target_ms", "ttft_ms", "ttft_target_ms", "wait_ms", "utilization", "loss",
+    *KindPoolFields.model_fields, *KindRowFields.model_fields, "estimated", "provenance", "outside",
+)  # fmt: skip
+"""Of rows, in the order of the columns of CSV."""
 SERVED = "servedFraction"
 """The heading of the share of a server's load that is served."""
 _NO_POOL = {"numReplicas": 0, "units": 0, "cost": 0.0, "arrivalRate": 0.0, "maxArrivalRate": 0.0}
@@ -160,8 +163,8 @@ def _csv(report: Report) -> str:
     names = _names_of_fields(report)
     measures = dict.fromkeys(figure.measure for pool in pools for figure in pool.targets)
     more = [heading for measure in measures for heading in (measure, f"{measure} limit")]
-    if any(pool.answers_together for pool in pools):
-        more.insert(0, MEAN_LATENCY)
+    aliases = {shown.alias: shown for kind in kinds_of(pools) for shown in kind.metrics if shown.alias}
+    more = [*aliases, *more]
     headings = [*names, SERVED, *more]
     shares = {item.server: item.served_fraction for item in report.plan.unserved}
     rows = csv.DictWriter(text, headings, lineterminator="\n")
@@ -169,8 +172,9 @@ def _csv(report: Report) -> str:
     for pool in pools:
         values = pool.model_dump(by_alias=True, exclude={"targets"})
         values |= {"outside": "; ".join(pool.outside), SERVED: shares.get(pool.server, 1.0)}
-        if pool.answers_together:
-            values |= dict.fromkeys(map(_name_of_field, OF_TOKENS)) | {MEAN_LATENCY: pool.ttft_ms}
+        kind = kind_of_pool(pool)
+        values |= dict.fromkeys(_name_of_field(name) for name in _of_kinds(KINDS) - _of_kinds([kind]))
+        values |= {shown.alias: getattr(pool, shown.field) for shown in kind.metrics if shown.alias}
         for figure in pool.targets:
             values |= {figure.measure: figure.value, f"{figure.measure} limit": figure.limit}
         rows.writerow({name: spreadsheet_text(values[name]) for name in headings if name in values})
@@ -183,17 +187,15 @@ def _csv(report: Report) -> str:
 def _names_of_fields(report: Report) -> list[str]:
     """Return the headings of what all pools have, without what none has."""
     pools = report.overview.pools
-    left_out = {"targets", *(() if report.plan.estimated_pools else ("estimated",))}
-    left_out |= {
-        name
-        for name in ("provenance", "outside", "binding")
-        if not any(getattr(pool, name) for pool in pools)
-    }
-    if not any(pool.answers_together for pool in pools):
-        left_out |= {*OF_BATCH_SERVERS}
-    elif all(pool.answers_together for pool in pools):
-        left_out |= {*OF_TOKENS}
-    return [_name_of_field(name) for name in PoolRow.model_fields if name not in left_out]
+    rare = {"estimated", "provenance", "outside", *KindPoolFields.model_fields} - _of_kinds(KINDS)
+    left_out = {name for name in rare if not any(getattr(pool, name) for pool in pools)}
+    left_out |= _of_kinds(KINDS) - _of_kinds(kinds_of(pools))
+    return [_name_of_field(name) for name in _FIELDS if name not in left_out]
+
+
+def _of_kinds(kinds: Iterable[Kind]) -> set[str]:
+    """Return the fields of rows that some kinds give a meaning."""
+    return {field for kind in kinds for field in kind.fields}
 
 
 def _name_of_field(name: str) -> str:

@@ -1,30 +1,31 @@
 """Tables of plans and candidates for the terminal; every number with its unit."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-import numpy as np
 from rich.console import Group
 from rich.text import Text
 
-from optimizer.arrays import BoolArray
 from optimizer.candidates import Candidates
+from optimizer.kinds.kind import Kind
+from optimizer.kinds.shown import LOSS
+from optimizer.kinds.table import KINDS, in_order, kind_of_pool
 from optimizer.plan import Plan
 from optimizer.quantities import counted, percent
-from optimizer.render import batch_columns, columns
+from optimizer.render import columns
 from optimizer.render.estimates import estimates_note, marked
 from optimizer.render.explanation_words import part_text
+from optimizer.render.figures import Value, columns_of, other_targets, plan_columns
 from optimizer.render.money import Money
 from optimizer.render.overload_words import TITLE, overload_note, overload_rows
 from optimizer.render.plan_words import proved
 from optimizer.render.tables import Paragraph, Said, Table
-from optimizer.render.target_words import figures_text, of_latency, percentile_text
+from optimizer.render.target_words import figures_text
 from optimizer.solvers.levels import VALUE
 from optimizer.spec.system import System
 from optimizer.studies.overload import Overload
-from optimizer.studies.reports.overview import PoolRow, describe
-from optimizer.tabulation import models_without_tokens
+from optimizer.studies.reports.overview import PoolRow, describe, kinds_of_servers
 
-_Values = dict[str, Said | float | str | None]
+_Values = dict[str, Value]
 """Of a row, by heading."""
 
 
@@ -91,9 +92,11 @@ def _headline(plan: Plan, system: System) -> Group:
 
 
 def _allocations(plan: Plan, system: System) -> Table:
-    money = Money.of(plan)
-    overview = describe(system, plan)
-    headings = batch_columns.allocation_columns(overview.pools, has_tokens=_has_tokens(system))
+    money, overview = Money.of(plan), describe(system, plan)
+    figures = plan_columns(_kinds(overview.pools, system), overview.pools)
+    losses = [column for column, _ in figures.get(LOSS.metric, ())]
+    others = [column for metric in figures if metric != LOSS.metric for column, _ in figures[metric]]
+    headings = columns.allocations(losses, others)
     table = Table("Allocations", money.columns(headings))
     names = [column.name for column in headings]
     pools: dict[str, list[PoolRow]] = {}
@@ -107,54 +110,33 @@ def _allocations(plan: Plan, system: System) -> Table:
             table.add_row(*map(values.get, names))
         for i, pool in enumerate(pools.get(name, ())):
             first = (name, priority) if i == 0 else (Said("", name), Said("", priority))
-            values = {"server": first[0], "prio": first[1], **_figures(pool, money)}
+            values = {"server": first[0], "prio": first[1], **_values(pool, money)}
+            values |= {column.name: value(pool) for some in figures.values() for column, value in some}
             table.add_row(*map(values.get, names))
     return table
 
 
-def _has_tokens(system: System) -> bool:
-    """Say whether answers of any server have tokens; of no server at all they might."""
-    without = models_without_tokens(system)
-    return not system.servers or any(server.model not in without for server in system.servers.values())
+def _kinds(pools: Sequence[PoolRow], system: System) -> list[Kind]:
+    """Return the kinds that run, and the default kind where any server is of it; without any all."""
+    servers = kinds_of_servers(system)
+    run = {kind_of_pool(pool) for pool in pools}
+    return [kind for kind in servers if kind in run or kind is KINDS[0]] or servers
 
 
-def _figures(pool: PoolRow, money: Money) -> _Values:
-    """Return what is shown of a pool, by heading."""
-    latencies = batch_columns.allocation_values(pool) if pool.answers_together else _token_times(pool)
-    rejects = {"lost", "rejected"}
+def _values(pool: PoolRow, money: Money) -> _Values:
+    """Return what is shown of a pool of any kind, by heading."""
     return {
         "accelerator": Said(marked(pool.accelerator, pool.estimated), pool.accelerator),
         "replicas": pool.num_replicas,
         "cards": pool.units,
         "batch": pool.max_batch,
         "load": pool.arrival_rate_rpm,
-        **dict.fromkeys(rejects, pool.loss if pool.loss > 1e-4 else None),
         "capacity": pool.max_arrival_rate_rpm,
-        "targets": Said(_other_targets(pool), figures_text(pool.targets)),
+        "targets": Said(figures_text(other_targets(pool, "plan")), figures_text(pool.targets)),
         "util": pool.utilization,
         "cost": money.number(pool.cost_cents_per_h),
         "estimated": pool.estimated,
-        **latencies,
     }
-
-
-def _token_times(pool: PoolRow) -> _Values:
-    """Return what is shown of the latencies of answers with tokens, by heading."""
-    itl, ttft = (of_latency(pool.targets, label) for label in ("ITL", "TTFT"))
-    return {
-        "ITL": pool.itl_ms if itl is None else Said(percentile_text(itl, 1), pool.itl_ms),
-        "ITL target": pool.itl_target_ms,
-        "TTFT": pool.ttft_ms if ttft is None else Said(percentile_text(ttft, 0), pool.ttft_ms),
-        "TTFT target": pool.ttft_target_ms,
-    }
-
-
-def _other_targets(pool: PoolRow) -> str:
-    """Return what is measured against targets that have no column."""
-    shown = [of_latency(pool.targets, label) for label in ("ITL", "TTFT")]
-    if pool.answers_together:
-        shown = [figure for figure in pool.targets if batch_columns.is_of_latency(figure)]
-    return figures_text([figure for figure in pool.targets if figure not in shown])
 
 
 def _cards(plan: Plan) -> Table:
@@ -185,25 +167,20 @@ def _levels(plan: Plan) -> Table:
     return table
 
 
-def _answer_together(candidates: Candidates) -> BoolArray:
-    """Return which candidates are batch servers, shape (C,)."""
-    without = models_without_tokens(candidates.system)
-    models = [server.model in without for server in candidates.system.servers.values()]
-    return np.array(models, np.bool_)[candidates.table.server]
-
-
 def candidate_tables(candidates: Candidates) -> Group:
     """Return the candidates and the rejected pairs of a system as tables."""
     arrays, rows, money = candidates.arrays, candidates.table, Money(candidates.system.currency)
-    together = _answer_together(candidates)
-    headings = batch_columns.candidate_columns(has_tokens=not all(together), together=any(together))
+    of_model = candidates.system.model_kinds()
+    of_server = [of_model.get(server.model, KINDS[0]) for server in candidates.system.servers.values()]
+    kinds = [of_server[s] for s in rows.server.tolist()]
+    figures = columns_of("candidates", in_order({*kinds}))
+    headings = columns.candidates(figures.values())
     table = Table(f"Candidates ({len(rows)})", money.columns(headings), "candidates")
     names = [column.name for column in headings]
     cards, cost = rows.units, rows.cost_cents_per_h
-    for c in range(len(rows)):
+    for c, kind in enumerate(kinds):
         accelerator = arrays.accelerator_names[rows.accelerator[c]]
         estimated = candidates.estimated(int(rows.server[c]), int(rows.accelerator[c]))
-        itl_ms, ttft_ms = float(rows.itl_ms[c]), float(rows.ttft_ms[c])
         values: _Values = {
             "server": arrays.server_names[rows.server[c]],
             "accelerator": Said(marked(accelerator, estimated), accelerator),
@@ -212,10 +189,11 @@ def candidate_tables(candidates: Candidates) -> Group:
             "type": arrays.type_names[rows.kind[c]],
             "batch": int(rows.max_batch[c]),
             "rate per replica": float(rows.max_rate_rps[c] * 60),
-            **({"latency": ttft_ms} if together[c] else {"ITL": itl_ms, "TTFT": ttft_ms}),
             "cost": money.number(float(cost[c])),
             "estimated": estimated,
         }
+        for shown in kind.shown("candidates"):
+            values[figures[shown.metric].name] = float(getattr(rows, shown.field)[c])
         table.add_row(*map(values.get, names))
     rejected = Table("Rejected pairs", columns.REJECTED, "rejected", may_be_empty=True)
     for item in candidates.rejections():

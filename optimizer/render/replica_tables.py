@@ -5,8 +5,11 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 
-from optimizer.batch_rows import BatchAnswer, BatchSizing
-from optimizer.estimated_replica import EstimatedReplica
+from optimizer.kinds.batch_servers.rows import BatchAnswer, BatchSimulation, BatchSizing
+from optimizer.kinds.replicas import LatencyTargets, Percentiles, ReplicaPerformance, ReplicaSizing
+from optimizer.kinds.rows import Overload
+from optimizer.kinds.simulated import ReplicaSimulation
+from optimizer.profiles.replicas import EstimatedReplica
 from optimizer.quantities import precise, quantity, significant
 from optimizer.queueing.measures import LATENCIES, METRICS
 from optimizer.render import columns
@@ -14,8 +17,6 @@ from optimizer.render.columns import Column
 from optimizer.render.estimates import estimate_note, marked
 from optimizer.render.explanation_words import part_text
 from optimizer.render.tables import Paragraph, Said, Table
-from optimizer.replica import LatencyTargets, Percentiles, ReplicaPerformance, ReplicaSizing
-from optimizer.studies.simulation.replicas import BatchSimulation, Overload, ReplicaSimulation
 
 _SIX, _SEVEN = significant(6), significant(7)
 _Row = tuple[str, Any, str | Callable[[Any], str], str]

@@ -4,31 +4,23 @@ Takes a `Report`, gives sections of plain text: one place for what every kind of
 stands under its unit.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
+from optimizer.kinds.table import KINDS, kinds_of, shown_in
 from optimizer.plan import Plan
 from optimizer.quantities import be, counted, percent, quantity, share_text
-from optimizer.queueing.targets import target_share
-from optimizer.render.batch_section import batch_section, rejected_text
 from optimizer.render.comparison_words import changes_text, money_of
 from optimizer.render.comparison_words import headline as comparison_headline
 from optimizer.render.estimates import estimates_note, marked
+from optimizer.render.latency_sections import NOTHING_RUNS, latency_sections, value_text
 from optimizer.render.money import Money
 from optimizer.render.overload_words import TITLE, overload_note, overload_rows
 from optimizer.render.plan_words import is_service, proved
 from optimizer.render.section import Column, Fact, Section
 from optimizer.render.simulation_section import simulation_section
-from optimizer.render.target_words import figures_text, of_latency
 from optimizer.studies.comparison.document import Comparison, Figures, Row
-from optimizer.studies.reports.overview import Overview, PoolRow
+from optimizer.studies.reports.overview import Overview
 from optimizer.studies.reports.report import Report
-
-_USED = "Batch in use is the mean batch over the batch limit."
-_USED_TOGETHER = (
-    "Utilisation is the mean batch over the batch limit, of batch servers what arrives over what full "
-    "batches answer. Busy is the share of the time in which a batch server answers, be its batches full "
-    "or not."
-)
 
 
 def sections(report: Report) -> tuple[Section, ...]:
@@ -41,7 +33,7 @@ def sections(report: Report) -> tuple[Section, ...]:
         *(() if complete else unserved),
         _assignment(overview),
         _types(overview),
-        *_latencies(overview),
+        *latency_sections(overview),
         *simulated,
         _use(overview),
         _capacity(overview),
@@ -136,7 +128,7 @@ def _assignment(overview: Overview) -> Section:
         for row in found
     ]  # fmt: skip
     note = estimates_note(overview.plan)
-    text = (f"{note}.",) if note else () if overview.pools else ("No server runs.",)
+    text = (f"{note}.",) if note else () if overview.pools else (NOTHING_RUNS,)
     return Section("assignment", "Assignment", text, columns, (*rows, *empty), "assignment")
 
 
@@ -156,79 +148,30 @@ def _types(overview: Overview) -> Section:
     return Section("types", "Count and cost by accelerator type", (), columns, tuple(rows), "types")
 
 
-def _latencies(overview: Overview) -> Iterator[Section]:
-    """Yield the latencies of answers with tokens, and those of batch servers; the first has the picture."""
-    together = [row for row in overview.pools if row.answers_together]
-    if len(together) < len(overview.pools) or not together:
-        yield _token_times(overview)
-    if together:
-        yield batch_section(together, "targets" if len(together) == len(overview.pools) else "")
-
-
-def _token_times(overview: Overview) -> Section:
-    columns = (
-        Column("server", numeric=False), Column("accelerator", numeric=False), Column("ITL [ms]"),
-        Column("target [ms]"), Column("margin"), Column("TTFT [ms]"), Column("of which wait [ms]"),
-        Column("target [ms]"), Column("margin"), Column("lost requests"),
-    )  # fmt: skip
-    rows = [
-        (
-            row.server, marked(row.accelerator, row.estimated), *_latency(row, "ITL", 1),
-            _latency(row, "TTFT", 0)[0], f"{row.wait_ms:,.0f}", *_latency(row, "TTFT", 0)[1:],
-            rejected_text(row.loss),
-        )
-        for row in overview.pools
-        if not row.answers_together
-    ]  # fmt: skip
-    targets = [figure for row in overview.pools for figure in row.targets if not row.answers_together]
-    beside = ", or the percentile that a target is about, with its name," if targets else ""
-    text = f"Means{beside} at the load that each pool carries. Margin: how much of the target is left."
-    said = (*_said(text, overview), *_other_targets(overview))
-    return Section("latencies", "Latencies against targets", said, columns, tuple(rows), "targets")
-
-
-def _latency(row: PoolRow, label: str, digits: int) -> tuple[str, str, str]:
-    """Return a latency, its target and what is left of it; the percentile where the target is about one."""
-    itl = label == "ITL"
-    found = row.target_on("itl" if itl else "ttft")
-    value, target = (row.itl_ms if itl else row.ttft_ms, None)
-    if found is not None:
-        value, target = found.value, found.limit
-    percentile = "" if found is None or found.measure == label else f"{found.measure.split()[0]} "
-    return f"{percentile}{value:,.{digits}f}", _target(target), _margin(value, target)
-
-
-def _other_targets(overview: Overview) -> tuple[str, ...]:
-    """Say of each pool what it does against targets that have no column."""
-    said = []
-    for row in overview.pools:
-        if row.answers_together:
-            continue
-        shown = [of_latency(row.targets, label) for label in ("ITL", "TTFT")]
-        others = figures_text([figure for figure in row.targets if figure not in shown])
-        if others:
-            said.append(f"{row.server} on {row.accelerator}: {others}.")
-    return tuple(said)
-
-
 def _use(overview: Overview) -> Section:
-    together = any(row.answers_together for row in overview.pools)
+    kinds = kinds_of(overview.pools)
+    own, heading = shown_in("use", kinds), "utilisation"
+    if len(kinds) == 1:
+        heading = kinds[0].words.utilisation_heading
     columns = (
         Column("server", numeric=False), Column("accelerator", numeric=False), Column("replicas"),
-        Column("utilisation" if together else "batch in use"), Column("load / capacity"),
-        *([Column("busy")] if together else []),
+        Column(heading), Column("load / capacity"), *(Column(shown.title) for shown in own),
     )  # fmt: skip
     rows = [
         (
             row.server, marked(row.accelerator, row.estimated), f"{row.num_replicas:,}",
             f"{row.utilization:.0%}",
             f"{row.arrival_rate_rpm / row.max_arrival_rate_rpm:.0%}" if row.max_arrival_rate_rpm else "–",
-            *(["–" if row.busy is None else f"{row.busy:.0%}"] if together else []),
+            *(value_text(row, shown.metric, "use") for shown in own),
         )
         for row in overview.pools
     ]  # fmt: skip
-    text = _USED_TOGETHER if together else _USED
-    return Section("utilisation", "Utilisation", _said(text, overview), columns, tuple(rows))
+    what = [KINDS[0].words.utilisation]
+    what += [f"of {kind.name} {kind.words.utilisation}" for kind in kinds if kind is not KINDS[0]]
+    notes = [shown.note for shown in own if shown.note]
+    said = " ".join((f"{heading.capitalize()} is {', '.join(what)}.", *notes))
+    text = (said if overview.pools else NOTHING_RUNS,)
+    return Section("utilisation", "Utilisation", text, columns, tuple(rows))
 
 
 def _capacity(overview: Overview) -> Section:
@@ -306,22 +249,6 @@ def _comparison(comparison: Comparison) -> Section:
 
 
 # --- words for figures ---------------------------------------------------------------------------------
-
-
-def _said(text: str | Iterable[str], overview: Overview) -> tuple[str, ...]:
-    """Return paragraphs, or that nothing runs where nothing does."""
-    if not overview.pools:
-        return ("No server runs.",)
-    return (text,) if isinstance(text, str) else tuple(text)
-
-
-def _target(value: float | None) -> str:
-    return "none" if value is None else quantity(value, 5)
-
-
-def _margin(value: float, target: float | None) -> str:
-    share = target_share(value, target)
-    return "–" if share is None else f"{1 - share:.0%}"
 
 
 def _costs(row: Row, money: Money) -> tuple[str, str, str]:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from optimizer.kinds.shown import Shown
+from optimizer.kinds.table import kind_of_pool
 from optimizer.render.estimates import marked
 from optimizer.render.section import Column, Section
 from optimizer.render.simulation_words import (
@@ -13,16 +15,13 @@ from optimizer.render.simulation_words import (
 )
 from optimizer.studies.simulation.document import (
     Interval,
+    SimulatedFigure,
     SimulatedLatency,
     SimulatedPool,
     Simulation,
     TargetCheck,
 )
 
-LATENCIES = (("TTFT", "ttft", 0), ("ITL", "itl", 1), ("end-to-end", "e2e", 0))
-"""What a latency is called, its field, and the digits after the point [ms]."""
-OF_BATCH_SERVERS = (("latency", "e2e", 0),)
-"""The same of batch servers."""
 NONE = "–"
 
 
@@ -51,28 +50,28 @@ def _rows(pool: SimulatedPool) -> Iterator[tuple[str, ...]]:
     place, verdict = (pool.server, marked(pool.accelerator, pool.estimated)), VERDICTS[pool.verdict]
     if pool.overload is not None:
         yield (*place, "no steady state", *([NONE] * 7), verdict)
-    for label, name, digits in OF_BATCH_SERVERS if pool.answers_together else LATENCIES:
-        latency: SimulatedLatency | None = getattr(pool, name)
-        if latency is not None:
-            share: Interval | None = getattr(pool, f"within_{name}")
+    for shown in kind_of_pool(pool).shown("simulated"):
+        found = pool.figure(shown.metric)
+        if found is not None:
+            share: Interval | None = getattr(pool, f"within_{shown.metric}", None)
             within = NONE if share is None else f"{share.value:.1%}"
-            yield (*place, label, *_figures(latency, digits), within, verdict)
+            yield (*place, shown.heading, *_figures(found, shown), within, verdict)
 
 
-def _figures(latency: SimulatedLatency, digits: int) -> tuple[str, ...]:
+def _figures(found: SimulatedLatency | SimulatedFigure, shown: Shown) -> tuple[str, ...]:
     """Return mean, p95 and p99, each as predicted and as simulated."""
-    known = latency.predicted_percentiles
-    predicted = (
-        latency.predicted_mean,
-        None if known is None else known.p95_ms,
-        None if known is None else known.p99_ms,
-    )
-    simulated = (latency.mean, latency.p95, latency.p99)
-    return tuple(
+    if isinstance(found, SimulatedFigure):
+        pairs = [(found.predicted, found.simulated)]
+    else:
+        known = found.predicted_percentiles
+        p95, p99 = (None, None) if known is None else (known.p95_ms, known.p99_ms)
+        pairs = [(found.predicted_mean, found.mean), (p95, found.p95), (p99, found.p99)]
+    cells = [
         cell
-        for plan, run in zip(predicted, simulated, strict=True)
-        for cell in (NONE if plan is None else number(plan, digits), with_width(run, digits))
-    )
+        for plan, run in pairs
+        for cell in (NONE if plan is None else shown.text(plan), with_width(run, shown.text))
+    ]
+    return (*cells, *[NONE] * (6 - len(cells)))
 
 
 def _doubts(pool: SimulatedPool) -> Iterator[str]:

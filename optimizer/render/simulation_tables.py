@@ -2,14 +2,15 @@
 
 import csv
 import io
-from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 
+from optimizer.kinds.shown import Shown
+from optimizer.kinds.table import kinds_of, shown_in
 from optimizer.quantities import counted, quantity
-from optimizer.queueing.measures import LatencyName
 from optimizer.render import columns
 from optimizer.render.estimates import marked
+from optimizer.render.figures import columns_of, of_pool
 from optimizer.render.money import Money
 from optimizer.render.simulation_words import (
     SHORT_VERDICTS,
@@ -26,6 +27,7 @@ from optimizer.studies.simulation.document import (
     LostServer,
     Repair,
     RepairedPlan,
+    SimulatedFigure,
     SimulatedLatency,
     SimulatedPool,
     Simulation,
@@ -33,9 +35,10 @@ from optimizer.studies.simulation.document import (
 )
 
 PERCENTILES = ("p50", "p90", "p95", "p99")
+SHOWN = PERCENTILES[2:]
+"""Those that the table has room for."""
 STATISTICS = ("mean", *PERCENTILES)
-LATENCY = "latency"
-"""What the one of a batch server is called."""
+LATENCIES = ("ttft", "itl", "e2e")
 
 
 def simulation_tables(found: Simulation) -> Group:
@@ -55,41 +58,33 @@ def _headline(found: Simulation) -> Group:
 
 
 def _pools(found: Simulation) -> Table:
-    shown = shown_latencies(found.pools)
-    table = Table("Pools", columns.simulated_pools([(label, digits) for label, _, digits in shown]))
+    kinds = kinds_of(found.pools)
+    figures, heads = shown_in("simulation", kinds), columns_of("simulation", kinds)
+    pairs = [(heads[shown.metric], () if shown.simulated else SHOWN) for shown in figures]
+    table = Table("Pools", columns.simulated_pools(pairs))
     for pool in found.pools:
         table.add_row(
             pool.server,
             marked(pool.accelerator, pool.estimated),
             pool.num_replicas,
             pool.rate_rps,
-            *(figure for label, name, digits in shown for figure in _figures(pool, label, name, digits)),
+            *(cell for shown in figures for cell in _figures(pool, shown)),
             pool.within_all.value,
             SHORT_VERDICTS[pool.verdict],
         )
     return table
 
 
-def shown_latencies(pools: Sequence[SimulatedPool]) -> list[tuple[str, LatencyName, int]]:
-    """Return what latencies are called, their fields, and digits: of tokens, of batch servers, or both."""
-    found: list[tuple[str, LatencyName, int]] = []
-    if not pools or not all(pool.answers_together for pool in pools):
-        found += [("TTFT", "ttft", 0), ("ITL", "itl", 1)]
-    if any(pool.answers_together for pool in pools):
-        found.append((LATENCY, "e2e", 0))
-    return found
-
-
-def _figures(
-    pool: SimulatedPool, label: str, name: LatencyName, digits: int
-) -> tuple[float | Said | None, ...]:
-    """Return the mean and percentiles of a latency that a pool has, each as planned and as simulated."""
-    latency: SimulatedLatency | None = getattr(pool, name)
-    if latency is None or pool.answers_together != (label == LATENCY):
-        return (None,) * 6
-    _, _, p95, p99 = _percentiles_of(latency)
-    simulated = Said(with_width(latency.mean, digits), latency.mean.value)
-    return latency.predicted_mean, simulated, p95, latency.p95.value, p99, latency.p99.value
+def _figures(pool: SimulatedPool, shown: Shown) -> tuple[float | Said | None, ...]:
+    """Return the mean and percentiles of a figure that a pool has, each as planned and as simulated."""
+    mine, found = of_pool(pool, shown.metric, "simulation"), pool.figure(shown.metric)
+    if mine is None or found is None:
+        return (None,) * (2 if shown.simulated else 6)
+    if isinstance(found, SimulatedFigure):
+        return found.predicted, Said(with_width(found.simulated, mine.text), found.simulated.value)
+    _, _, p95, p99 = _percentiles_of(found)
+    simulated = Said(with_width(found.mean, mine.text), found.mean.value)
+    return found.predicted_mean, simulated, p95, found.p95.value, p99, found.p99.value
 
 
 def _doubtful(pools: list[SimulatedPool]) -> Table:
@@ -155,54 +150,51 @@ def _miss(check: TargetCheck) -> str:
 
 def simulation_csv(found: Simulation) -> str:
     """Return one row for each pool as CSV, with every digit."""
-    latencies = ("ttft", "itl", "e2e")
-    figures = [f"{statistic}{name.upper()}" for name in latencies for statistic in STATISTICS]
+    own = sorted({metric for pool in found.pools for metric in pool.own})
+    figures = [f"{statistic}{name.upper()}" for name in LATENCIES for statistic in STATISTICS]
+    predicted = [f"predicted{name.upper()}" for name in LATENCIES]
     widths = [f"{figure}HalfWidth" for figure in figures]
+    more = [f"{before}{metric}{after}" for metric in own for before, after in _OWN]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    head = ["server", "accelerator", "numReplicas", "replicaRate"]
-    tail = [
-        "throughput",
-        "loss",
-        "preemptions",
-        "withinTTFT",
-        "withinITL",
-        "withinE2E",
-        "withinAll",
-        "goodput",
-        "holds",
-        "verdict",
-    ]
-    predicted = [f"predicted{name.upper()}" for name in latencies]
-    writer.writerow([*head, *predicted, *figures, *widths, *tail, *_percentile_names(found)])
+    writer.writerow([*_HEAD, *predicted, *figures, *widths, *_TAIL, *_percentile_names(found), *more])
     for pool in found.pools:
-        shown = [
-            None if pool.answers_together and name != "e2e" else getattr(pool, name) for name in latencies
-        ]
+        shown = [getattr(pool, name) if of_pool(pool, name, "simulated") else None for name in LATENCIES]
         cells = [getattr(one, name, None) for one in shown for name in STATISTICS]
-        shares = [
-            _value(share) for share in (pool.within_ttft, pool.within_itl, pool.within_e2e, pool.within_all)
-        ]
+        shares = [pool.within_ttft, pool.within_itl, pool.within_e2e, pool.within_all]
         row = [pool.server, pool.accelerator, pool.num_replicas, pool.rate_rps]
         row += [None if one is None else one.predicted_mean for one in shown]
         row += [_value(cell) for cell in cells]
         row += [None if cell is None else cell.half_width for cell in cells]
-        row += [pool.throughput_rps.value, pool.loss.value, pool.preemptions, *shares, pool.goodput_rps]
-        row += ["true" if pool.holds else "false", pool.verdict]
+        row += [pool.throughput_rps.value, pool.loss.value, pool.preemptions, *map(_value, shares)]
+        row += [pool.goodput_rps, "true" if pool.holds else "false", pool.verdict]
         if _percentile_names(found):
             row += [value for one in shown for value in _percentiles_of(one)]
+        row += [value for metric in own for value in _own_values(pool.own.get(metric))]
         writer.writerow([spreadsheet_text(value) for value in row])
     return text.getvalue()
 
 
+_HEAD = ("server", "accelerator", "numReplicas", "replicaRate")
+_TAIL = (
+    "throughput", "loss", "preemptions", "withinTTFT", "withinITL", "withinE2E", "withinAll", "goodput",
+    "holds", "verdict",
+)  # fmt: skip
+_OWN = (("predicted ", ""), ("", ""), ("", " half-width"))
+"""What stands around the metrics that only some kinds of replicas have."""
+
+
+def _own_values(found: SimulatedFigure | None) -> tuple[float | None, float | None, float | None]:
+    if found is None:
+        return None, None, None
+    return found.predicted, found.simulated.value, found.simulated.half_width
+
+
 def _percentile_names(found: Simulation) -> list[str]:
     """Return the headings of predicted percentiles; none where no queue model knows them."""
-    known = any(
-        latency is not None and latency.predicted_percentiles is not None
-        for pool in found.pools
-        for latency in (pool.ttft, pool.itl, pool.e2e)
-    )
-    names = [f"{statistic.upper()}{name}" for name in ("TTFT", "ITL", "E2E") for statistic in PERCENTILES]
+    latencies = [getattr(pool, name) for pool in found.pools for name in LATENCIES]
+    known = any(one is not None and one.predicted_percentiles is not None for one in latencies)
+    names = [f"{statistic.upper()}{name.upper()}" for name in LATENCIES for statistic in PERCENTILES]
     return [f"predicted{name}" for name in names] if known else []
 
 

@@ -1,8 +1,9 @@
 """A simulation in words: how many pools keep their targets, what was run, a figure with its interval."""
 
 from collections import Counter
+from collections.abc import Callable
 
-from optimizer.quantities import counted, quantity
+from optimizer.quantities import counted, quantity, significant
 from optimizer.studies.simulation.document import Interval, Simulation, Verdict
 
 VERDICTS: dict[Verdict, str] = {"held": "held", "missed": "missed", "close": "too close to call"}
@@ -31,14 +32,10 @@ def simulation_effort(found: Simulation) -> str:
     )
 
 
-def with_width(figure: Interval, digits: int | None = None) -> str:
-    """Return a figure with the half-width of its interval, to so many digits after the point if given."""
-    width = "" if figure.half_width is None else f" ±{number(figure.half_width, digits)}"
-    return number(figure.value, digits) + width
+number = significant(3)
+"""A number where nothing says how many digits it has."""
 
 
-def number(value: float, digits: int | None = None) -> str:
-    """Return a number to so many digits after the point; to three that count where none are given."""
-    if digits is not None:
-        return f"{value:,.{digits}f}"
-    return quantity(value, 3)
+def with_width(figure: Interval, text: Callable[[float], str] = number) -> str:
+    """Return a figure with the half-width of its interval, each as a function writes it."""
+    return text(figure.value) + ("" if figure.half_width is None else f" ±{text(figure.half_width)}")

@@ -7,7 +7,14 @@ from optimizer.simulation.engine import Run, advance, simulate
 from optimizer.simulation.law import Coefficients, IterationCoefficients, SharedCoefficients
 from optimizer.simulation.lengths import Kind, Lengths
 from optimizer.simulation.limits import UNLIMITED, Limits
-from optimizer.simulation.replicas import DEFAULT_REQUESTS, DEFAULT_SEED, Effort, run_replica
+from optimizer.simulation.replicas import (
+    DEFAULT_REQUESTS,
+    DEFAULT_SEED,
+    Effort,
+    SimulatedReplica,
+    TokenReplica,
+    run_replica,
+)
 from optimizer.simulation.requests import Requests
 from optimizer.simulation.summary import Distribution, Estimate, Summary, share_within, summarise
 from optimizer.simulation.workload import ClosedLoad, Load, OpenLoad
@@ -30,7 +37,9 @@ __all__ = [
     "Requests",
     "Run",
     "SharedCoefficients",
+    "SimulatedReplica",
     "Summary",
+    "TokenReplica",
     "advance",
     "run_replica",
     "share_within",

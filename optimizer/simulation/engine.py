@@ -14,11 +14,9 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.errors import AnalysisError
-from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.clients import client_ms
-from optimizer.simulation.law import Coefficients, IterationCoefficients, StaticCoefficients
+from optimizer.simulation.law import Coefficients, IterationCoefficients
 from optimizer.simulation.limits import Limits
-from optimizer.simulation.lines import Line
 from optimizer.simulation.machine.state import Machine, machine_of
 from optimizer.simulation.requests import Requests
 
@@ -76,10 +74,6 @@ def simulate(requests: Requests, times: Coefficients, limits: Limits) -> Run:
     Raises:
         AnalysisError: an iteration would take no time, or an answer is too long.
     """
-    if isinstance(times, BatchServer | Line):
-        return _batched(requests, times)
-    if isinstance(times, StaticCoefficients):
-        return _static(requests, times, limits)
     longest = int(requests.out_tokens.max(initial=1))
     if longest > LONGEST_ANSWER:
         raise AnalysisError(
@@ -106,57 +100,6 @@ def run_of(machine: Machine, requests: Requests, times: Coefficients) -> Run:
     )
 
 
-def _batched(requests: Requests, times: BatchServer | Line) -> Run:
-    """Run requests through a batch server or a line; the first token of an answer is its last."""
-    from optimizer.simulation.machine.passing import run_line
-
-    assert requests.arrival_ms is not None
-    count = len(requests)
-    start_ms, last_ms = np.empty(count), np.empty(count)
-    come_ms = np.array(requests.arrival_ms)
-    line = times if isinstance(times, Line) else Line(times)
-    stage_ms = np.empty((0, count)) if requests.stage_ms is None else requests.stage_ms
-    busy_ms, batch_ms, batches = run_line(line, come_ms, stage_ms, start_ms, last_ms)
-    answered_ms = frozen(last_ms)
-    none = frozen(np.zeros(count, np.int64))
-    return Run(
-        requests=requests,
-        sent_ms=frozen(come_ms),
-        first_ms=answered_ms,
-        last_ms=answered_ms,
-        client_ms=frozen(np.zeros(count)),
-        preemptions=none,
-        busy_ms=busy_ms,
-        batch_ms=batch_ms,
-        iterations=batches,
-    )
-
-
-def _static(requests: Requests, times: StaticCoefficients, limits: Limits) -> Run:
-    """Run requests in static batches."""
-    from optimizer.simulation.machine.statics import run_statics
-
-    assert requests.arrival_ms is not None
-    count = len(requests)
-    come_ms, first_ms, last_ms = np.array(requests.arrival_ms), np.empty(count), np.empty(count)
-    tokens = np.array(requests.in_tokens), np.array(requests.out_tokens)
-    bounds = limits.max_batch, limits.max_queue
-    busy_ms, batch_ms, batches = run_statics(
-        times, *bounds, come_ms, *tokens, first_ms, last_ms, np.empty(count, np.int64)
-    )
-    return Run(
-        requests=requests,
-        sent_ms=frozen(come_ms),
-        first_ms=frozen(first_ms),
-        last_ms=frozen(last_ms),
-        client_ms=frozen(np.zeros(count)),
-        preemptions=frozen(np.zeros(count, np.int64)),
-        busy_ms=busy_ms,
-        batch_ms=batch_ms,
-        iterations=batches,
-    )
-
-
 def advance(machine: Machine, times: Coefficients, limits: Limits, until_ms: float = math.inf) -> None:
     """Run a machine on; with iterations, all that begin before `until_ms`.
 
@@ -170,9 +113,6 @@ def advance(machine: Machine, times: Coefficients, limits: Limits, until_ms: flo
     else:
         from optimizer.simulation.machine.sharing import run_shared
 
-        assert not isinstance(
-            times, BatchServer | Line | StaticCoefficients
-        )  # it needs no machine of iterations
         run_shared(machine, times, limits, float(until_ms))
     if machine.state[0]["stuck"]:
         raise AnalysisError(

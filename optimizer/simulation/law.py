@@ -6,9 +6,6 @@ Both are plain numbers, so that compiled code takes them as they are. Equation n
 
 from typing import NamedTuple
 
-from optimizer.simulation.batches import BatchServer
-from optimizer.simulation.lines import Line
-
 
 class IterationCoefficients(NamedTuple):
     """Time of one iteration with n decodes that read K tokens of KV cache, and T prompt tokens of P prompts.
@@ -87,4 +84,4 @@ class StaticCoefficients(NamedTuple):
     """Whether requests are computed until the last of the batch has ended."""
 
 
-Coefficients = IterationCoefficients | SharedCoefficients | StaticCoefficients | BatchServer | Line
+Coefficients = IterationCoefficients | SharedCoefficients

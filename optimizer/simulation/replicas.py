@@ -1,13 +1,14 @@
 """One replica under a load: as many runs as asked for, and what they amount to."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optimizer.arrays import frozen
+from optimizer.arrays import FloatArray, frozen
 from optimizer.errors import AnalysisError
 from optimizer.simulation.engine import Run, simulate
-from optimizer.simulation.law import Coefficients
+from optimizer.simulation.law import Coefficients, StaticCoefficients
 from optimizer.simulation.limits import Limits
 from optimizer.simulation.lines import Line
 from optimizer.simulation.requests import Requests
@@ -41,15 +42,110 @@ class Effort:
             raise AnalysisError(f"seed: must be 0 or more, not {self.seed}")
 
 
-def run_replica(
-    load: Load, times: Coefficients, limits: Limits, effort: Effort, stream: int = 0
-) -> list[Run]:
+class SimulatedReplica(ABC):
+    """One replica as the simulator runs it: what it is, and which machine that is put through."""
+
+    def with_chances(self, requests: Requests, seed: np.random.SeedSequence) -> Requests:  # noqa: ARG002
+        """Return requests with what else is left to chance; `seed` has not been used for that."""
+        return requests
+
+    @abstractmethod
+    def run(self, requests: Requests) -> Run:
+        """Run requests through the empty replica until all have left it.
+
+        Raises:
+            AnalysisError: an iteration would take no time, or an answer is too long.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class TokenReplica(SimulatedReplica):
+    """A replica that computes iterations, or that all requests share."""
+
+    times: Coefficients
+    limits: Limits
+
+    def run(self, requests: Requests) -> Run:
+        """Run requests through the machine of iterations."""
+        return simulate(requests, self.times, self.limits)
+
+
+@dataclass(frozen=True, slots=True)
+class StaticReplica(SimulatedReplica):
+    """A replica that answers in static batches."""
+
+    times: StaticCoefficients
+    limits: Limits
+
+    def run(self, requests: Requests) -> Run:
+        """Run requests in one batch after the other."""
+        from optimizer.simulation.machine.statics import run_statics
+
+        assert requests.arrival_ms is not None
+        count = len(requests)
+        come_ms, first_ms, last_ms = np.array(requests.arrival_ms), np.empty(count), np.empty(count)
+        tokens = np.array(requests.in_tokens), np.array(requests.out_tokens)
+        bounds = self.limits.max_batch, self.limits.max_queue
+        found = run_statics(
+            self.times, *bounds, come_ms, *tokens, first_ms, last_ms, np.empty(count, np.int64)
+        )
+        return batches_run(requests, first_ms, last_ms, *found)
+
+
+@dataclass(frozen=True, slots=True)
+class LineReplica(SimulatedReplica):
+    """A batch server between its stages; the first token of an answer is its last."""
+
+    line: Line
+
+    def with_chances(self, requests: Requests, seed: np.random.SeedSequence) -> Requests:
+        """Return requests with the times that they take at the stages."""
+        from optimizer.simulation.machine.passing import stage_times_ms
+
+        (own,) = seed.spawn(1)
+        times = stage_times_ms(self.line.stations, len(requests), np.random.default_rng(own))
+        return replace(requests, stage_ms=frozen(times))
+
+    def run(self, requests: Requests) -> Run:
+        """Run requests through the line."""
+        from optimizer.simulation.machine.passing import run_line
+
+        assert requests.arrival_ms is not None
+        assert requests.stage_ms is not None
+        start_ms, last_ms = np.empty(len(requests)), np.empty(len(requests))
+        found = run_line(self.line, np.array(requests.arrival_ms), requests.stage_ms, start_ms, last_ms)
+        return batches_run(requests, last_ms, last_ms, *found)
+
+
+def batches_run(
+    requests: Requests,
+    first_ms: FloatArray,
+    last_ms: FloatArray,
+    busy_ms: float,
+    batch_ms: float,
+    batches: int,
+) -> Run:
+    """Return the run of requests that a machine without clients and memory answered, each at its time."""
+    assert requests.arrival_ms is not None
+    return Run(
+        requests=requests,
+        sent_ms=frozen(np.array(requests.arrival_ms)),
+        first_ms=frozen(first_ms),
+        last_ms=frozen(last_ms),
+        client_ms=frozen(np.zeros(len(requests))),
+        preemptions=frozen(np.zeros(len(requests), np.int64)),
+        busy_ms=busy_ms,
+        batch_ms=batch_ms,
+        iterations=batches,
+    )
+
+
+def run_replica(load: Load, replica: SimulatedReplica, effort: Effort, stream: int = 0) -> list[Run]:
     """Run one replica under a load.
 
     Args:
         load: what is asked of it.
-        times: its law.
-        limits: its limits.
+        replica: the replica.
         effort: how much to simulate.
         stream: which of many replicas under the same seed; each has chances of its own.
 
@@ -57,22 +153,11 @@ def run_replica(
         AnalysisError: an iteration would take no time, or a trace has too few requests.
     """
     seeds = np.random.SeedSequence(effort.seed, spawn_key=(stream,)).spawn(effort.runs)
-    drawn = [load.draw(effort.requests, seed) for seed in seeds]
-    if isinstance(times, Line):
-        drawn = [_with_stages(requests, times, seed) for requests, seed in zip(drawn, seeds, strict=True)]
+    drawn = [replica.with_chances(load.draw(effort.requests, seed), seed) for seed in seeds]
     fewest = min(map(len, drawn))
     if fewest < LEAST_REQUESTS:
         raise AnalysisError(
             f"{fewest} of the recorded requests come to a replica, and percentiles need {LEAST_REQUESTS}; "
             "record for longer"
         )
-    return [simulate(requests, times, limits) for requests in drawn]
-
-
-def _with_stages(requests: Requests, line: Line, seed: np.random.SeedSequence) -> Requests:
-    """Return requests with the times that they take at the stages of a line, from chances of their own."""
-    from optimizer.simulation.machine.passing import stage_times_ms
-
-    (own,) = seed.spawn(1)
-    times = stage_times_ms(line.stations, len(requests), np.random.default_rng(own))
-    return replace(requests, stage_ms=frozen(times))
+    return [replica.run(requests) for requests in drawn]

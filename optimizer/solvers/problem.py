@@ -17,7 +17,7 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.solvers.limit_rows import LimitRows, limit_rows
 from optimizer.spec.schema import OptimizerOptions
-from optimizer.tabulation import SECONDS_PER_MINUTE
+from optimizer.units import SECONDS_PER_MINUTE
 
 GAP_FREE_COLUMNS = 2000
 """Models of up to this many columns are solved to optimality by default; larger ones to `DEFAULT_GAP`."""

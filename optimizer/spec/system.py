@@ -14,6 +14,8 @@ from types import MappingProxyType
 from typing import Any
 
 from optimizer.errors import SpecError
+from optimizer.kinds.kind import Kind
+from optimizer.kinds.table import KINDS, kind_of_profile
 from optimizer.spec.assumptions import (
     check_answers,
     check_load,
@@ -154,6 +156,15 @@ class System:
     def profiles_of(self, model: str) -> list[ModelProfile]:
         """Return the profiles of a model."""
         return [profile for (name, _), profile in self.profiles.items() if name == model]
+
+    def model_kinds(self) -> dict[str, Kind]:
+        """Return the kind of replica of each model that has a profile."""
+        return {model: kind_of_profile(profile) for (model, _), profile in self.profiles.items()}
+
+    def server_kinds(self) -> list[Kind]:
+        """Return the kind of replica of each server: that of its model, else the default."""
+        kinds = self.model_kinds()
+        return [kinds.get(server.model, KINDS[0]) for server in self.servers.values()]
 
     def priority(self, server: Server) -> int:
         """Return the priority of a server, that of its class."""

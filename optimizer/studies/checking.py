@@ -12,6 +12,7 @@ import numpy as np
 
 from optimizer.candidates import Candidates, find_candidates
 from optimizer.errors import SpecError
+from optimizer.kinds.laws import laws_known
 from optimizer.plan.shortages import nearest_miss
 from optimizer.profiles import load_catalogue
 from optimizer.profiles.requested import check_request
@@ -21,7 +22,6 @@ from optimizer.spec.names import Index, Problem, located
 from optimizer.spec.schema import Accelerator
 from optimizer.spec.system import System, join_parts
 from optimizer.studies.slips import Written, slips
-from optimizer.timing import laws_known
 
 MAX_SIZED_PAIRS = 200_000
 """Most pairs of server and accelerator that are sized to find the servers that nothing can serve."""

@@ -2,10 +2,11 @@
 
 from pydantic import Field
 
+from optimizer.candidates.arrays import server_loads_rps
 from optimizer.documents import Document
 from optimizer.plan import Plan
 from optimizer.spec.system import System
-from optimizer.tabulation import SECONDS_PER_MINUTE, server_loads_rps
+from optimizer.units import SECONDS_PER_MINUTE
 
 
 class PriorityService(Document):

@@ -7,7 +7,6 @@ from optimizer.timing.law import Law, RequestShapes, ServiceLaw, TokenTimes
 from optimizer.timing.linear import Batching, DecodeParms, LinearLaw, PrefillParms
 from optimizer.timing.mixture import MixtureIterationLaw
 from optimizer.timing.static import PADDED, StaticLaw, is_static
-from optimizer.timing.table import LawFields, LawTable, laws_given, laws_known
 
 __all__ = [
     "DEFAULT_MAX_NUM_TOKENS",
@@ -23,8 +22,6 @@ __all__ = [
     "IterationLaw",
     "IterationTimes",
     "Law",
-    "LawFields",
-    "LawTable",
     "LinearLaw",
     "MixtureIterationLaw",
     "PerfParms",
@@ -35,6 +32,4 @@ __all__ = [
     "StaticLaw",
     "TokenTimes",
     "is_static",
-    "laws_given",
-    "laws_known",
 ]

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from optimizer.kinds.replicas import ReplicaPerformance, ReplicaSizing
 from optimizer.plan import Plan
-from optimizer.replica import ReplicaPerformance, ReplicaSizing
 from optimizer.spec.schema import (
     Accelerator,
     Capacity,

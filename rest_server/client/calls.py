@@ -9,8 +9,8 @@ from typing import Any, Final, Generic, Literal, TypeVar
 from pydantic import BaseModel, TypeAdapter
 from pydantic_core import to_json
 
+from optimizer.kinds.replicas import ReplicaPerformance, ReplicaSizing
 from optimizer.plan import Plan
-from optimizer.replica import ReplicaPerformance, ReplicaSizing
 from optimizer.spec.schema import SystemSpec
 from optimizer.spec.system import System, load_system
 from optimizer.studies.comparison.document import Comparison

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from optimizer.documents import NUMBERS_ONLY, Document
 from optimizer.errors import SpecError
-from optimizer.queueing.table import REFERENCE
+from optimizer.kinds.queue_models import REFERENCE
 from optimizer.spec.assumptions import check_load
 from optimizer.spec.messages import kind_of, path_text, validated
 from optimizer.spec.schema import (

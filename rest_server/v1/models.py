@@ -7,8 +7,8 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, RootModel
 
 from optimizer.documents import Count, Document, RequestsPerMinute, RequestsPerSecond, Tokens
 from optimizer.jobs import SolveOptions
+from optimizer.kinds.replicas import LatencyTargets, Replica, ReplicaPerformance, ReplicaSizing
 from optimizer.plan import Plan
-from optimizer.replica import LatencyTargets, Replica, ReplicaPerformance, ReplicaSizing
 from optimizer.simulation.replicas import DEFAULT_REQUESTS, DEFAULT_SEED, MOST_REQUESTS
 from optimizer.simulation.summary import LEAST_REQUESTS
 from optimizer.spec.schema import (

@@ -5,8 +5,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Query, Request, Response
 
+from optimizer.kinds.replicas import ReplicaPerformance, ReplicaSizing
 from optimizer.plan import Plan
-from optimizer.replica import ReplicaPerformance, ReplicaSizing
 from optimizer.spec.schema import SystemSpec
 from rest_server.v1.examples import ANALYSES, SIZINGS, SYSTEMS
 from rest_server.v1.models import (

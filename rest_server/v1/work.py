@@ -13,7 +13,7 @@ from pydantic_core import to_json
 from optimizer.documents import Document
 from optimizer.errors import AnalysisError, SpecError
 from optimizer.jobs import Timings, analyze_replicas, find_candidates, size_replicas, solve
-from optimizer.replica import ReplicaPerformance, ReplicaSizing
+from optimizer.kinds.replicas import ReplicaPerformance, ReplicaSizing
 from optimizer.solvers.deadline import Deadline
 from optimizer.spec.files import Part, json_value, spec_from_value
 from optimizer.spec.messages import kind_of, validated

@@ -25,7 +25,7 @@ from optimizer.fitting.readers.report import Benchmark
 from optimizer.fitting.readers.table import read_benchmark
 from optimizer.fitting.runs import BenchmarkRun
 from optimizer.fitting.server import ServerSettings
-from optimizer.replica import Replica, analyze_replicas
+from optimizer.kinds.replicas import Replica, analyze_replicas
 
 SWEEPS = {"llama-3.1-8b": 447_936, "qwen2.5-14b": 226_992}
 """KV capacity of each [tokens]."""

@@ -21,9 +21,9 @@ from simulation import (
     _vidur_row,
 )
 
+from optimizer.compat.rows import ReplicaRow
 from optimizer.errors import InferplanError
 from optimizer.parallel import as_done
-from optimizer.replica_rows import ReplicaRow, analyze_row
 
 THREE = ("alpha", "beta", "gamma")
 SIZES = ("RPS", "avgInputTokens", "avgOutputTokens", "maxBatchSize", "maxNumTokens")
@@ -46,7 +46,7 @@ class Case(NamedTuple):
 def closed(row: dict[str, Any]) -> tuple[float, float] | None:
     """Return mean TTFT and ITL of a queue model [ms]; none in an overload."""
     try:
-        answer = analyze_row(ReplicaRow.model_validate(row)).model_dump(by_alias=True)
+        answer = ReplicaRow.model_validate(row).analyze().model_dump(by_alias=True)
     except InferplanError:
         return None
     if "message" in answer or answer["offeredRPS"] > answer["maxRPS"]:

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from optimizer import load_system, solve
+from optimizer.compat.rows import ReplicaRow
 from optimizer.generate import generate_system
+from optimizer.kinds.replicas import analyze_replicas
 from optimizer.parallel import as_done
-from optimizer.replica import analyze_replicas
-from optimizer.replica_rows import ReplicaRow, analyze_row
 from optimizer.simulation import (
     Effort,
     IterationCoefficients,
@@ -29,6 +29,7 @@ from optimizer.simulation import (
     Limits,
     OpenLoad,
     Summary,
+    TokenReplica,
     run_replica,
     summarise,
 )
@@ -116,7 +117,9 @@ def _grid_case(case: dict[str, Any], requests: int) -> Summary:
         case["cv"],
     )
     limits = Limits(case["N"], case["M"], prefill_first=case["mode"] == 1)
-    return summarise(run_replica(load, GRID_LAWS[case["law"]], limits, Effort(requests=requests)))
+    return summarise(
+        run_replica(load, TokenReplica(GRID_LAWS[case["law"]], limits), Effort(requests=requests))
+    )
 
 
 def vidur(folder: Path, requests: int) -> None:
@@ -142,7 +145,9 @@ def _vidur_row(row: dict[str, Any], requests: int) -> Summary:
     prompts, answers = Lengths.with_cv(row["mean_in"], cvs[0]), Lengths.with_cv(row["mean_out"], cvs[1], 1)
     law = VIDUR_LAWS[row["model"].rpartition("/")[2], row["sched"]]
     load = OpenLoad(row["qps"], prompts, answers, row["cv"])
-    return summarise(run_replica(load, law, VIDUR_LIMITS[row["sched"]], Effort(requests=requests)))
+    return summarise(
+        run_replica(load, TokenReplica(law, VIDUR_LIMITS[row["sched"]]), Effort(requests=requests))
+    )
 
 
 def closed(folder: Path) -> None:
@@ -236,7 +241,7 @@ def _unseen_case(case: dict[str, Any], requests: int) -> Summary:
     lengths = Lengths(case["kind"], case["I"], spread), Lengths(case["kind"], case["O"], spread, least=1)
     limits = Limits(case["N"], case["M"], prefill_first=case["mode"] == 1)
     load = OpenLoad(1000 * case["lam"], *lengths, case["cv"])
-    return summarise(run_replica(load, case["law"], limits, Effort(requests=requests, seed=99)))
+    return summarise(run_replica(load, TokenReplica(case["law"], limits), Effort(requests=requests, seed=99)))
 
 
 def _closed_unseen_row(case: dict[str, Any]) -> dict[str, Any]:
@@ -263,7 +268,7 @@ def _closed_errors(rows: list[dict[str, Any]], figures: list[dict[str, float]]) 
     errors: dict[str, list[float]] = {}
     unsteady = 0
     for row, recorded in zip(rows, figures, strict=True):
-        answer = analyze_row(ReplicaRow.model_validate(row)).model_dump(by_alias=True)
+        answer = ReplicaRow.model_validate(row).analyze().model_dump(by_alias=True)
         if "message" in answer:
             unsteady += 1
             continue

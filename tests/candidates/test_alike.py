@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from optimizer import System, find_candidates
+from optimizer.candidates.choices import arrays_of
 from optimizer.candidates.pairs import replicas_of, sizable_pairs
 from optimizer.candidates.table import Verdicts
-from optimizer.candidates.windows import arrays_of
 from optimizer.generate import generate_system
 from optimizer.queueing import sizing
 from optimizer.queueing.performance import Performance

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from queue_oracles import Iteration, Linear, Machine, bisect
 
 from optimizer.candidates import Candidates, Reason, Rejection, find_candidates
+from optimizer.candidates.arrays import current_cost_cents_per_h
 from optimizer.candidates.finder import analyze_pairs
 from optimizer.spec.system import load_system
-from optimizer.tabulation import current_cost_cents_per_h
 
 Document = dict[str, Any]
 

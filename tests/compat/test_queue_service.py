@@ -14,8 +14,8 @@ from optimizer.compat.queue_service import (
     read_problems,
     size_problem,
 )
+from optimizer.compat.rows import ReplicaRow
 from optimizer.errors import AnalysisError, SpecError
-from optimizer.replica_rows import ReplicaRow
 
 EXAMPLE: dict[str, Any] = {  # the reference's own example
     "RPS": 3,

@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 
 from optimizer import compare, explain, find_candidates, load_system, make_report, solve, verify
+from optimizer.candidates.arrays import profile_of
 from optimizer.cli.main import main
 from optimizer.errors import SpecError
 from optimizer.profiles import Deployment, estimate_profile
 from optimizer.render.pages import render_report
+from optimizer.simulation.replicas import TokenReplica
 from optimizer.spec.schema import SystemSpec
 from optimizer.studies.figures.kinds import make_figure
-from optimizer.studies.simulation.pools import pool_runs, times_of
-from optimizer.tabulation import profile_of
+from optimizer.studies.simulation.pools import pool_runs
 
 LENGTHS = {"avgInTokens": 1024, "avgOutTokens": 256}
 
@@ -258,9 +259,9 @@ def test_a_simulation_runs_the_estimate_that_was_planned_with() -> None:
     (run,) = pool_runs(system, solve(system))
     planned = profile_of(system, system.servers["s"], run.pool.accelerator)
     assert planned.iteration is not None
-    assert run.times == times_of(planned)
-    assert run.times[0] == planned.iteration.base_ms
-    assert run.limits.kv_tokens == planned.kv_capacity_tokens
+    assert isinstance(run.replica, TokenReplica)
+    assert run.replica.times[0] == planned.iteration.base_ms
+    assert run.replica.limits.kv_tokens == planned.kv_capacity_tokens
 
 
 def test_the_schema_offers_the_word() -> None:

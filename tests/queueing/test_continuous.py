@@ -13,13 +13,13 @@ from scipy.optimize import brentq
 from scipy.special import gammaincc
 
 from optimizer.arrays import FloatArray
+from optimizer.kinds.replicas import Replica, analyze_replicas
 from optimizer.queueing.continuous.arrivals import dispersion, load_found, none_arrive
 from optimizer.queueing.continuous.model import ContinuousPerformance, ContinuousQueues
 from optimizer.queueing.measures import LatencyName, Measure
 from optimizer.queueing.performance import Room, Variability
 from optimizer.queueing.sizing import largest_rate
 from optimizer.queueing.targets import Targets
-from optimizer.replica import Replica, analyze_replicas
 from optimizer.timing import FullIterationLaw, PerfParms, RequestShapes
 
 LAWS = {

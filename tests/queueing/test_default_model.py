@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from builders import accelerator, server, service_class
 
-from optimizer.replica import Replica, analyze_replicas
-from optimizer.replica_rows import ReplicaRow, analyze_row
+from optimizer.compat.rows import ReplicaRow
+from optimizer.kinds.replicas import Replica, analyze_replicas
 from optimizer.spec.schema import ModelProfile
 from optimizer.spec.system import load_system
 from rest_server.compat.bodies import read_list, read_system
@@ -94,7 +94,7 @@ def test_a_name_counts_on_the_reference_s_routes_as_well() -> None:
 
 def test_a_row_of_the_reference_s_analyser_gets_its_answer() -> None:
     row = {"RPS": 5.0, "maxBatchSize": 64, "avgInputTokens": 512, "avgOutputTokens": 128, "maxQueueSize": 640}
-    answer = analyze_row(ReplicaRow.model_validate(row | THREE))
+    answer = ReplicaRow.model_validate(row | THREE).analyze()
     replica = ITERATION | SHAPE | {"maxQueue": 640, "queueModel": "reference"}
     (expected,) = analyze_replicas([Replica.model_validate(replica)], [5.0])
     assert answer.model_dump()["ttft_ms"] == expected.ttft_ms

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from optimizer.batch_rows import BatchRow
-from optimizer.simulation.limits import UNLIMITED, Limits
-from optimizer.simulation.replicas import Effort, run_replica
+from optimizer.kinds.batch_servers.rows import BatchRow
+from optimizer.kinds.simulated import open_load
+from optimizer.simulation.replicas import Effort, LineReplica, run_replica
 from optimizer.spec.schema import Load
-from optimizer.studies.simulation.pools import open_load
 
 RATE_RPS = 10 / 12
 ROW = {
@@ -25,7 +24,7 @@ def test_a_short_queue_that_a_gap_closes_is_late_as_often_as_simulated() -> None
     row = BatchRow.model_validate(ROW)
     found = row.queues().row_at(0, RATE_RPS)
     load = open_load(Load(arrival_rate_rpm=60 * RATE_RPS), RATE_RPS)
-    (run,) = run_replica(load, row.server(), Limits(4, UNLIMITED), Effort(requests=400_000), 1)
+    (run,) = run_replica(load, LineReplica(row.line()), Effort(requests=400_000), 1)
     simulated = run.e2e_ms[~np.isnan(run.e2e_ms)]
     for limit_ms in map(float, (2500, 3050, 3300, 3450, 3550, 3800, 4200, 4450, 4600, 5000, 5400)):
         # 400,000 requests in batches of three: two standard errors are some 0.3 percentage points.

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from optimizer.batch_rows import BatchRow
+from optimizer.kinds.batch_servers.rows import BatchRow
 from optimizer.queueing.bulk.steady import steady
 from optimizer.queueing.bulk.sure import surely_met_below
 from optimizer.queueing.measures import LOSS, Measure

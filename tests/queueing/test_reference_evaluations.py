@@ -13,7 +13,13 @@ import pytest
 from queue_oracles import Iteration, Machine, reference_folder
 
 from optimizer.errors import AnalysisError
-from optimizer.replica import LatencyTargets, Replica, ReplicaPerformance, analyze_replicas, size_replicas
+from optimizer.kinds.replicas import (
+    LatencyTargets,
+    Replica,
+    ReplicaPerformance,
+    analyze_replicas,
+    size_replicas,
+)
 from optimizer.timing import PerfParms
 
 Row = dict[str, Any]

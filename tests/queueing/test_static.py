@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from optimizer import explain, load_system, solve, verify
+from optimizer.compat.rows import LinearRow, kind_of_row
 from optimizer.errors import SpecError
-from optimizer.replica import Replica, analyze_replicas
-from optimizer.replica_rows import LinearRow, analyze_row, kind_of_row, size_row
+from optimizer.kinds.replicas import Replica, analyze_replicas
+from optimizer.kinds.simulated import ReplicaSimulation, simulate_replica
 from optimizer.simulation.replicas import Effort
 from optimizer.spec.system import System
 from optimizer.studies.simulation.plans import simulate_plan
-from optimizer.studies.simulation.replicas import ReplicaSimulation, simulate_replica
 from optimizer.timing import RequestShapes, StaticLaw
 
 # Of the reference's workloads_static.json, lognormal lengths of 100 tokens on average: CV, batch, α, β, γ, δ,
@@ -123,10 +123,9 @@ def test_rows_take_static_batches() -> None:
     row |= {"decodeParms": DECODE, "prefillParms": PREFILL, "targetTTFT": 2000}
     assert kind_of_row(row) is LinearRow
     continuous, static = (
-        size_row(LinearRow.model_validate(row | more))
-        for more in ({}, {"batching": "static", "outTokensCV": 1})
+        LinearRow.model_validate(row | more).size() for more in ({}, {"batching": "static", "outTokensCV": 1})
     )
     assert static.offered_rps < continuous.offered_rps
-    assert analyze_row(LinearRow.model_validate(row)).offered_rps == 2
+    assert LinearRow.model_validate(row).analyze().offered_rps == 2
     with pytest.raises(ValueError, match="outTokensCV: missing"):
         LinearRow.model_validate(row | {"batching": "padded"})

@@ -9,7 +9,7 @@ import pytest
 from wire_client import LOAD, MODELS, Json, one_server, system, wire_client
 
 from optimizer import LatencyTargets, Replica, load_system, size_replicas
-from optimizer.replica import ReplicaSizing
+from optimizer.kinds.replicas import ReplicaSizing
 from optimizer.timing import PerfParms
 
 LAW = {"alpha": 6.7, "beta": 0.024, "gamma": 0.00005}

@@ -12,7 +12,7 @@ from optimizer.simulation.law import Coefficients, IterationCoefficients, Shared
 from optimizer.simulation.lengths import Kind, Lengths
 from optimizer.simulation.limits import Limits
 from optimizer.simulation.machine.state import machine_of
-from optimizer.simulation.replicas import Effort, run_replica
+from optimizer.simulation.replicas import Effort, TokenReplica, run_replica
 from optimizer.simulation.requests import Requests
 from optimizer.simulation.summary import summarise
 from optimizer.simulation.workload import ClosedLoad, OpenLoad
@@ -39,9 +39,9 @@ def test_a_machine_that_is_run_piece_by_piece_gives_what_it_gives_at_once(times:
 @pytest.mark.parametrize("times", [LAW, LINEAR])
 def test_the_same_seed_gives_the_same_bytes_and_another_does_not(times: Coefficients) -> None:
     effort = Effort(requests=600)
-    first, again = (run_replica(LOAD, times, LIMITS, effort)[0] for _ in range(2))
-    other = run_replica(LOAD, times, LIMITS, Effort(requests=600, seed=2))[0]
-    sibling = run_replica(LOAD, times, LIMITS, effort, stream=1)[0]
+    first, again = (run_replica(LOAD, TokenReplica(times, LIMITS), effort)[0] for _ in range(2))
+    other = run_replica(LOAD, TokenReplica(times, LIMITS), Effort(requests=600, seed=2))[0]
+    sibling = run_replica(LOAD, TokenReplica(times, LIMITS), effort, stream=1)[0]
     assert first.last_ms.tobytes() == again.last_ms.tobytes()
     assert first.last_ms.tobytes() not in {other.last_ms.tobytes(), sibling.last_ms.tobytes()}
 
@@ -81,7 +81,7 @@ def test_a_client_with_one_request_in_flight_sends_the_next_when_it_has_the_answ
 
 def test_little_s_law_holds_for_users_who_think() -> None:
     load = ClosedLoad(40, 2000.0, Lengths(Kind.FIXED, 256), Lengths(Kind.FIXED, 128))
-    runs = run_replica(load, LAW, LIMITS, Effort(requests=20_000))
+    runs = run_replica(load, TokenReplica(LAW, LIMITS), Effort(requests=20_000))
     found = summarise(runs)
     users = found.throughput_rps.value * (found.e2e.mean.value + 2000.0) / 1000
     assert users == pytest.approx(40, rel=0.02)
@@ -95,7 +95,7 @@ def test_overload_is_named_and_a_busy_replica_is_not(cv: float) -> None:
     largest_rps = 4000 / saturated.last_ms.max() * 1000
     for share, overloaded in ((0.9, False), (1.1, True)):
         load = OpenLoad(share * largest_rps, *lengths, arrival_cv=cv)
-        found = summarise(run_replica(load, LAW, LIMITS, Effort()))
+        found = summarise(run_replica(load, TokenReplica(LAW, LIMITS), Effort()))
         assert (found.overload is not None) == overloaded, (share, found.overload)
         if found.overload:
             assert f"{found.throughput_rps.value:.2g}"[:1] in found.overload

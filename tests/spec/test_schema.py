@@ -8,10 +8,10 @@ from pydantic import ValidationError
 
 from optimizer import SpecError, SystemSpec, load_system
 from optimizer.documents import MAX_COUNT
+from optimizer.kinds.laws import laws_known
 from optimizer.spec.files import spec_from_value
 from optimizer.spec.messages import path_text, validated
 from optimizer.spec.schema import Load, ModelProfile, OptimizerOptions, Server, ServiceClass
-from optimizer.timing import laws_known
 
 Json = dict[str, Any]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from optimizer import System, load_system, solve
-from optimizer.batch_rows import BatchRow, analyze_batch
+from optimizer.kinds.batch_servers.rows import BatchRow
 from optimizer.studies.figures.document import CurvePanel, Figure
 from optimizer.studies.figures.kinds import KINDS, make_figure
 
@@ -68,7 +68,7 @@ def test_at_every_batch_limit_one_replica_fewer_misses_the_target() -> None:
                 "window": 10,
                 "batchParms": {"base": 37.5, "slope": 2.5},
             }
-            found = analyze_batch(BatchRow.model_validate(row))
+            found = BatchRow.model_validate(row).analyze()
             assert (getattr(found, "p99_ms", 1e9) <= 200) == holds
 
 
@@ -84,7 +84,7 @@ def test_rejected_and_latency_are_those_of_the_queue_model() -> None:
         "trigger": "clock",
         "window": 1000,
     }
-    found = analyze_batch(BatchRow.model_validate(row)).model_dump()
+    found = BatchRow.model_validate(row).analyze().model_dump()
     assert rejected[rate] == pytest.approx(100 * found["rejected"])
     assert mean[rate] == pytest.approx(found["mean_ms"])
     assert p99[rate] == pytest.approx(found["p99_ms"], rel=1e-3)

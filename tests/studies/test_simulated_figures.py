@@ -7,7 +7,7 @@ import pytest
 
 from optimizer import Figure, System, load_system, make_figure, solve
 from optimizer.jobs import SimulateRequest, analyze_replicas, simulate_plan
-from optimizer.replica import Replica
+from optimizer.kinds.replicas import Replica
 from optimizer.studies.figures.document import CurvePanel, Series
 from optimizer.studies.simulation.document import SimulatedPool
 

@@ -20,11 +20,11 @@ from optimizer.jobs import (
     simulate_plan,
     solve,
 )
+from optimizer.kinds.replicas import Replica
 from optimizer.queueing.measures import Measure
 from optimizer.render.pages import render_report
 from optimizer.render.simulation_section import simulation_section
 from optimizer.render.simulation_tables import simulation_csv
-from optimizer.replica import Replica
 from optimizer.spec.system import System, load_system
 from optimizer.studies.simulation.document import SimulatedPool
 from optimizer.studies.simulation.pools import pool_runs, simulate_pool

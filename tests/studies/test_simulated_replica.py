@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from optimizer.cli.main import main
-from optimizer.replica import Replica, analyze_replicas
+from optimizer.kinds.replicas import Replica, analyze_replicas
+from optimizer.kinds.rows import Overload
+from optimizer.kinds.simulated import ReplicaSimulation, simulate_replica
 from optimizer.simulation import Effort
-from optimizer.studies.simulation.replicas import Overload, ReplicaSimulation, simulate_replica
 
 ROW = {
     "maxBatchSize": 64,

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from optimizer.candidates.arrays import SystemArrays, server_loads_rps
 from optimizer.limits.limit import Limit, Stock
 from optimizer.limits.limit import Placed as PlacedReplicas
 from optimizer.limits.table import LIMITS
 from optimizer.plan.document import Plan, Pool, Unserved
-from optimizer.spec.schema import Server
 from optimizer.spec.system import System
-from optimizer.tabulation import SECONDS_PER_MINUTE, SystemArrays, models_without_tokens
+from optimizer.units import SECONDS_PER_MINUTE
 
 RELATIVE_TOLERANCE = 1e-6
 """Relative difference of two figures that rounding may cause; absolute for small costs and times."""
@@ -53,8 +53,8 @@ class Facts:
     @cached_property
     def load_rpm(self) -> dict[str, float]:
         """Load of each server [requests/min]: its arrival rate, or what its throughput target asks for."""
-        batched = models_without_tokens(self.system)
-        return {name: _load_rpm(self.system, server, batched) for name, server in self.system.servers.items()}
+        loads = server_loads_rps(self.system) * SECONDS_PER_MINUTE
+        return dict(zip(self.system.servers, loads.tolist(), strict=True))
 
     @cached_property
     def cost_cents_per_h(self) -> dict[str, float]:
@@ -171,13 +171,3 @@ class Facts:
     def limit_of(self, kind: str) -> int | None:
         """Return the units that exist of a type, none where they are not limited."""
         return None if self.system.options.unlimited else self.system.capacity.get(kind, 0)
-
-
-def _load_rpm(system: System, server: Server, without_tokens: set[str]) -> float:
-    load = server.current.load
-    if not load.arrival_rate_rpm or not (load.out_tokens or server.model in without_tokens):
-        return 0.0
-    target = system.targets.get((server.service_class, server.model))
-    if target and target.tps:
-        return target.tps / load.out_tokens * SECONDS_PER_MINUTE
-    return load.arrival_rate_rpm

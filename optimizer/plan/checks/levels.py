@@ -7,12 +7,12 @@ what is called optimal is proved within the gap that the options ask for.
 import math
 from collections.abc import Iterator
 
+from optimizer.candidates.arrays import current_cost_cents_per_h
 from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, SHARE_TOLERANCE, Facts, close
 from optimizer.plan.document import Level
 from optimizer.quantities import precise
 from optimizer.solvers.levels import CHANGES, VALUE
 from optimizer.solvers.problem import gap_target
-from optimizer.tabulation import current_cost_cents_per_h
 
 LEAST_VALUE = 1e-9
 """Values closer to zero than this count as this where a gap is divided by them."""

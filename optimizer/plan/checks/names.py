@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from optimizer.kinds.laws import laws_known
 from optimizer.plan.document import Plan, Pool
 from optimizer.spec.provenance import Provenance
 from optimizer.spec.schema import Server
 from optimizer.spec.system import System
-from optimizer.timing import laws_known
 
 
 def check_names(plan: Plan, system: System) -> list[str]:

@@ -4,15 +4,16 @@ A largest rate is not sought again: just below it every target must hold, and ju
 missed, unless it is the largest stable rate. Only where that does not settle it is the rate found anew.
 """
 
-import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.candidates.arrays import SystemArrays, own_fields
 from optimizer.candidates.batches import with_best_batches
 from optimizer.candidates.pairs import Pairs, chunks, law_of, queue_capacity, replicas_of, targets_of
+from optimizer.kinds.table import KindPoolFields
 from optimizer.parallel import in_threads
 from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, SHARE_TOLERANCE, Facts, close
 from optimizer.plan.checks.service import batch_limit, is_well_formed
@@ -21,10 +22,9 @@ from optimizer.quantities import precise
 from optimizer.queueing.measures import MEANS
 from optimizer.queueing.performance import QueueModel
 from optimizer.queueing.sizing import TPS_STABILITY_SHARE, largest_rate
-from optimizer.queueing.table import QUEUE_MODELS
 from optimizer.queueing.targets import MISS_TOLERANCE, TARGET_TOLERANCE, Targets, meets_target
-from optimizer.tabulation import SECONDS_PER_MINUTE, SystemArrays, slowest_of
 from optimizer.timing import Law
+from optimizer.units import SECONDS_PER_MINUTE
 
 FLAT = 1e-12
 """Relative distance from a target at which a latency cannot be told from it."""
@@ -51,9 +51,8 @@ class _Figures:
     loss: FloatArray
     max_rate_rps: FloatArray
     """Largest rate of a replica; NaN where no rate meets the targets."""
-    busy: FloatArray
-    """What batch servers have beside; NaN where there is none, as the next."""
-    mean_batch: FloatArray
+    own: Mapping[str, FloatArray]
+    """Figures that only their kind has, by fields of pools."""
 
 
 def check_queues(facts: Facts) -> list[str]:
@@ -62,15 +61,7 @@ def check_queues(facts: Facts) -> list[str]:
     if not rows:
         return []
     pairs = _pairs(facts, rows)
-    return [*_batches(facts, pairs, rows), *_performance(facts.arrays, pairs, rows), *_slowest(facts, rows)]
-
-
-def _slowest(facts: Facts, rows: list[tuple[str, Pool]]) -> Iterator[str]:
-    """A pool with stages names what of a replica can serve the least."""
-    for name, pool in rows:
-        slowest = slowest_of(facts.system, name, pool.accelerator, pool.max_batch)
-        if pool.binding != slowest:
-            yield f"{name}: binding on {pool.accelerator} is {slowest}, the plan says {pool.binding}"
+    return [*_batches(facts, pairs, rows), *_performance(facts, pairs, rows)]
 
 
 def _pairs(facts: Facts, rows: list[tuple[str, Pool]]) -> Pairs:
@@ -106,13 +97,13 @@ def _batches(facts: Facts, pairs: Pairs, rows: list[tuple[str, Pool]]) -> Iterat
             yield f"{name}: batch {pool.max_batch} on {pool.accelerator}, the best is {batch}"
 
 
-def _performance(arrays: SystemArrays, pairs: Pairs, rows: list[tuple[str, Pool]]) -> Iterator[str]:
+def _performance(facts: Facts, pairs: Pairs, rows: list[tuple[str, Pool]]) -> Iterator[str]:
+    arrays = facts.arrays
     for chunk, found in _figures(arrays, pairs, [pool for _, pool in rows]):
         some = pairs.take(chunk)
         targets = targets_of(arrays, some)
         missed = ~meets_target(found.measured, targets.limits, 2 * MISS_TOLERANCE)
         figures = [getattr(found, field).tolist() for field, *_ in FIGURES]
-        collected = _collected(arrays, some, found)
         others = [k for k, measure in enumerate(targets.measures) if measure not in MEANS]
         for i, (row, most_rps) in enumerate(zip(chunk, found.max_rate_rps.tolist(), strict=True)):
             name, pool = rows[row]
@@ -125,7 +116,7 @@ def _performance(arrays: SystemArrays, pairs: Pairs, rows: list[tuple[str, Pool]
                 measure, value, limit = targets.measures[k], found.measured[k, i], targets.limits[k, i]
                 text = f"{measure.text(value)}, target {measure.text(limit)}"
                 yield f"{name}: {measure.label} on {pool.accelerator} is {text}"
-            yield from _shown_collected(name, pool, {field: values[i] for field, values in collected.items()})
+            yield from _own_fields(facts, some, found, i, name, pool)
             shown = [k for k in others if targets.limits[k, i] < np.inf]
             yield from _target_figures(name, pool, targets, shown, found.measured[:, i], targets.limits[:, i])
             most = most_rps * SECONDS_PER_MINUTE * pool.num_replicas
@@ -138,27 +129,20 @@ def _performance(arrays: SystemArrays, pairs: Pairs, rows: list[tuple[str, Pool]
                 )
 
 
-def _collected(arrays: SystemArrays, pairs: Pairs, found: _Figures) -> dict[str, list[float]]:
-    """Return what pools of one queue model show beside the figures of all, by field: NaN for nothing."""
-    model = list(QUEUE_MODELS.values())[int(arrays.profiles.queue_model[pairs.profile[0]])]
-    window_ms = arrays.servers.window_ms[pairs.server, pairs.accelerator]
-    return {
-        "busy": found.busy.tolist(),
-        "mean_batch": found.mean_batch.tolist(),
-        "batch_window_ms": (window_ms + np.nan if model.has_tokens else window_ms).tolist(),
-    }
-
-
-def _shown_collected(name: str, pool: Pool, expected: dict[str, float]) -> Iterator[str]:
-    """Batch servers show what they have beside the figures of all, and others do not."""
-    for field, value in expected.items():
-        said = getattr(pool, field)
-        known = None if math.isnan(value) else value
-        if (said is None) != (known is None) or (
-            said is not None and not close(value, said, SHARE_TOLERANCE)
-        ):
+def _own_fields(
+    facts: Facts, pairs: Pairs, found: _Figures, row: int, name: str, pool: Pool
+) -> Iterator[str]:
+    """A pool shows what its kind has beside the figures of all, and nothing of other kinds."""
+    pair = int(pairs.server[row]), int(pairs.accelerator[row])
+    expected = {**own_fields(facts.arrays, facts.system, *pair, pool.max_batch)}
+    expected |= {field: float(values[row]) for field, values in found.own.items()}
+    for field in KindPoolFields.model_fields:
+        value, said = expected.get(field), getattr(pool, field)
+        if isinstance(value, float) and isinstance(said, float) and close(value, said, SHARE_TOLERANCE):
+            continue
+        if value != said:
             label = Pool.model_fields[field].alias or field
-            yield f"{name}: {label} on {pool.accelerator} is {known}, the plan says {said}"
+            yield f"{name}: {label} on {pool.accelerator} is {value}, the plan says {said}"
 
 
 def _target_figures(
@@ -200,7 +184,7 @@ def _figures(arrays: SystemArrays, pairs: Pairs, pools: list[Pool]) -> Iterator[
             nothing = np.zeros(len(broken))
             measured = np.zeros_like(targets_of(arrays, pairs.take(broken)).limits)
             none = nothing + np.nan
-            figures = _Figures(measured, nothing, nothing, nothing, nothing, nothing, none, none, none)
+            figures = _Figures(measured, nothing, nothing, nothing, nothing, nothing, none, {})
             found.append((broken, figures))
         return found
 
@@ -220,8 +204,7 @@ def _idle_figures(law: Law, pairs: Pairs, targets: Targets) -> _Figures:
         utilization=nothing,
         loss=nothing,
         max_rate_rps=1000.0 * pairs.max_batch / turnaround_ms,
-        busy=nothing + np.nan,
-        mean_batch=nothing + np.nan,
+        own={},
     )
 
 
@@ -246,8 +229,7 @@ def _loaded_figures(
         found.utilization,
         found.loss,
         most * np.where(factor > 0, factor, np.nan),
-        found.busy,
-        found.mean_batch,
+        found.own,
     )
 
 

@@ -5,12 +5,12 @@ Replicas, accelerators, batches, how a load splits over pools, and who is listed
 
 from collections.abc import Iterator
 
+from optimizer.candidates.arrays import profile_of
 from optimizer.documents import MAX_BATCH_LIMIT
 from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, close
 from optimizer.plan.document import Pool
 from optimizer.quantities import be, counted, precise
 from optimizer.spec.schema import DEFAULT_MAX_BATCH, Server
-from optimizer.tabulation import profile_of
 
 
 def check_service(facts: Facts) -> list[str]:

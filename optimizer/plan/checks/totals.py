@@ -3,11 +3,11 @@
 import math
 from collections.abc import Iterator
 
+from optimizer.candidates.arrays import current_cost_cents_per_h
 from optimizer.limits.cards import CARDS
 from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, Placed, close
 from optimizer.plan.document import Change
 from optimizer.quantities import be, counted, precise
-from optimizer.tabulation import current_cost_cents_per_h
 
 
 def check_totals(facts: Facts) -> list[str]:

@@ -18,7 +18,15 @@ from optimizer.queueing.bulk.sampled import Sampled, sampled
 from optimizer.queueing.bulk.steady import Steady, load_of, steady
 from optimizer.queueing.bulk.sure import surely_met_below
 from optimizer.queueing.measures import LOSS, MISSED, Measure
-from optimizer.queueing.performance import MS_PER_S, Judge, Performance, QueueModel, Room, Variability
+from optimizer.queueing.performance import (
+    MS_PER_S,
+    Judge,
+    OwnArrays,
+    Performance,
+    QueueModel,
+    Room,
+    Variability,
+)
 from optimizer.simulation.arrivals import POISSON_CV
 from optimizer.simulation.batches import CLOCK, OLDEST, BatchServer
 from optimizer.simulation.limits import UNLIMITED
@@ -40,14 +48,9 @@ class BulkPerformance(Performance):
     """Percentiles that were asked for before."""
 
     @property
-    def busy(self) -> FloatArray:
-        """Share of the time in which each is busy."""
-        return np.array([row.busy for row in self.rows])
-
-    @property
-    def mean_batch(self) -> FloatArray:
-        """Mean number of requests that each answers together."""
-        return np.array([row.mean_batch for row in self.rows])
+    def own(self) -> Mapping[str, FloatArray]:
+        """Share of the time in which each is busy, and mean number of requests that it answers together."""
+        return {name: np.array([getattr(row, name) for row in self.rows]) for name in ("busy", "mean_batch")}
 
     @property
     def knows_percentiles(self) -> bool:
@@ -83,13 +86,30 @@ class BulkPerformance(Performance):
 
 
 @dataclass(frozen=True, slots=True)
+class Collecting(OwnArrays):
+    """How R batch servers collect requests, shapes (R,)."""
+
+    trigger: IntArray
+    """What starts a batch that is not full, an index into `TRIGGERS`."""
+    window_ms: FloatArray
+    room: IntArray
+    """Requests that may wait, or be in the system; `UNLIMITED`: any number."""
+    counts_system: BoolArray
+    """Whether the room holds those in service as well."""
+    stations: FloatArray
+    """The stages around each, as `station_table` gives them; shape (R, stages, 4)."""
+    jobs: IntArray
+    """Requests that are in each and its stages at once; `ALL_JOBS`: any number."""
+
+
+@dataclass(frozen=True, slots=True)
 class BulkQueues(QueueModel):
     """R batch servers; all fields have shape (R,)."""
 
     name: ClassVar[str] = "bulk"
     takes_variability: ClassVar[bool] = True
-    has_tokens: ClassVar[bool] = False
     judges_shares: ClassVar[bool] = True
+    chunk_elements: ClassVar[int] = 2**9  # every row takes so long that threads are to share them
     base_ms: FloatArray
     slope_ms: FloatArray
     max_batch: IntArray
@@ -104,11 +124,6 @@ class BulkQueues(QueueModel):
     """Requests that are in each and its stages at once; `ALL_JOBS`: any number."""
 
     @classmethod
-    def takes(cls, law: type[Law]) -> bool:
-        """Say whether a law can drive this queue: it must know the time of a batch."""
-        return issubclass(law, BatchLaw)
-
-    @classmethod
     def knows(cls, measure: Measure) -> bool:
         """Say whether the figures include a measure: all but those of tokens."""
         return measure.metric in {"e2e", "loss", "missed"}
@@ -117,8 +132,8 @@ class BulkQueues(QueueModel):
     def of_law(cls, law: Law, room: Room, variability: Variability) -> Self:
         """Build the servers."""
         assert isinstance(law, BatchLaw)
-        count = len(room.max_batch)
-        given = room.collecting
+        count, given = len(room.max_batch), room.own
+        assert given is None or isinstance(given, Collecting)
         return cls(
             law.base_ms,
             law.slope_ms,

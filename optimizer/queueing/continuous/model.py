@@ -77,11 +77,6 @@ class ContinuousQueues(QueueModel):
     """With every place taken [requests/ms], shape (R,)."""
 
     @classmethod
-    def takes(cls, law: type[Law]) -> bool:
-        """Say whether a law can drive this queue: it must know the times of iterations."""
-        return issubclass(law, EngineLaw)
-
-    @classmethod
     def knows(cls, measure: Measure) -> bool:
         """Say whether the figures include a measure: all means, and percentiles of latencies."""
         return measure.percentile is None or measure.metric in LATENCIES

@@ -4,11 +4,12 @@ Wire names are those of the reference, llm-inferno (docs/glossary.md), matched i
 the unit (``arrival_rate_rpm``). Unknown keys, wrong types, NaN and infinity are errors with their path.
 """
 
+from optimizer.kinds.fields import DEFAULT_MAX_BATCH, LatencyTarget, Load
 from optimizer.spec.schema.accelerators import Accelerator, Capacity, Power
-from optimizer.spec.schema.classes import LatencyTarget, ModelTarget, ServiceClass
+from optimizer.spec.schema.classes import ModelTarget, ServiceClass
 from optimizer.spec.schema.options import AnyCasePolicy, OptimizerOptions, SaturationPolicy
-from optimizer.spec.schema.profiles import DEFAULT_MAX_BATCH, EstimateEnd, EstimateSettings, ModelProfile
-from optimizer.spec.schema.servers import AllocationData, Load, Server
+from optimizer.spec.schema.profiles import EstimateEnd, EstimateSettings, ModelProfile
+from optimizer.spec.schema.servers import AllocationData, Server
 from optimizer.spec.schema.system import SystemSpec
 
 __all__ = [

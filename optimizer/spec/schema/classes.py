@@ -7,22 +7,9 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from optimizer.documents import Document, MaxLoss, Milliseconds, Name, Priority, TokensPerSecond
+from optimizer.kinds.fields import LatencyTarget
 from optimizer.queueing.measures import LATENCIES, MISSED, LatencyName, Measure
 from optimizer.queueing.performance import MS_PER_S
-
-
-class LatencyTarget(Document):
-    """A limit on the time to the whole answer."""
-
-    percentile: float | None = Field(None, gt=0, lt=100)
-    """Percentile at which it must hold; none: the mean."""
-    limit_ms: Milliseconds = Field(alias="ms", gt=0)
-    """The limit [ms]."""
-
-    @property
-    def measure(self) -> Measure:
-        """What it is about."""
-        return Measure("e2e", self.percentile)
 
 
 class ModelTarget(Document):

@@ -5,39 +5,13 @@ from typing import Any, Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from optimizer.documents import (
-    FOLDER,
-    BatchLimit,
-    BatchSize,
-    Count,
-    Document,
-    Name,
-    PositiveCount,
-    Share,
-    SliceCount,
-)
-from optimizer.queueing.table import REFERENCE, QueueModelName, default_model, without_default
+from optimizer.documents import FOLDER, BatchLimit, Count, Document, Name, PositiveCount, Share
+from optimizer.kinds.fields import ReplicaProfile
+from optimizer.kinds.laws import laws_given, laws_known
+from optimizer.kinds.queue_models import REFERENCE, QueueModelName, default_model, without_default
+from optimizer.kinds.table import LawFields
 from optimizer.spec.provenance import Provenance
-from optimizer.timing import LawFields, PerfParms, laws_given, laws_known
-
-DEFAULT_MAX_BATCH = 256
-"""Batch limit where a profile states none (the ceiling of llm-inferno's optimizer-light)."""
-
-
-class _ProfileKey(Document):
-    """What a profile is of, and its batch limit."""
-
-    name: Name
-    """The model."""
-    accelerator: Name = Field(alias="acc")
-    """The accelerator's name."""
-    acc_count: SliceCount = Field(1, alias="accCount")
-    """Accelerators of one replica."""
-    max_batch_size: BatchSize = Field(0, alias="maxBatchSize")
-    """Batch limit at `atTokens` output tokens per request; 0 means 256."""
-    at_tokens: Count = Field(0, alias="atTokens")
-    """Request length at which the batch limit was found [output tokens]; 0: the limit is not scaled."""
-
+from optimizer.timing import PerfParms
 
 EstimateEnd = Literal["upper", "middle", "lower"]
 """Which end of an estimate's interval is used: slow times and little memory, the middle, or the opposite."""
@@ -105,7 +79,7 @@ def _or_the_word_estimate(schema: dict[str, Any]) -> None:
     schema["anyOf"].append({"const": "estimate"})
 
 
-class ModelProfile(LawFields, _ProfileKey):
+class ModelProfile(LawFields, ReplicaProfile):
     """One model on one accelerator: how many slices a replica takes, its batch limit and token times."""
 
     iteration: ProfileParms | None = Field(

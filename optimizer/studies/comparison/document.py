@@ -74,6 +74,12 @@ class Figures(Document):
     """Mean time to first token [ms]."""
     wait_ms: float | None = Field(None, alias="waitAverage")
     """Mean wait before the batch [ms]."""
+    own: dict[str, float] = Field(default_factory=dict, exclude_if=lambda own: not own)
+    """Means of what only some kinds of replicas have, by field; absent without any."""
+
+    def figure(self, field: str) -> float | None:
+        """Return a mean by the field of a pool."""
+        return self.own.get(field, getattr(self, field, None))
 
 
 class Difference(Document):
@@ -93,6 +99,8 @@ class Difference(Document):
     """Mean time to first token [ms]."""
     wait_ms: float | None = Field(None, alias="waitAverage")
     """Mean wait before the batch [ms]."""
+    own: dict[str, float] = Field(default_factory=dict, exclude_if=lambda own: not own)
+    """Means of what only some kinds of replicas have, by field; absent without any on both sides."""
 
 
 class Row(Document):

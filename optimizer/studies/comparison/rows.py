@@ -7,8 +7,10 @@ rounding at the end, so that the rows of each kind add up to the total.
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum, isclose
+from operator import attrgetter
 from typing import NamedTuple
 
+from optimizer.kinds.table import KindPoolFields, kind_of_pool, kinds_of
 from optimizer.plan import Plan, Pool
 from optimizer.spec.schema import Load
 from optimizer.spec.system import System
@@ -246,7 +248,23 @@ def figures_of(case: Case, names: Iterable[str]) -> Figures | None:
         itl_ms=_mean_pool(pools, lambda pool: pool.itl_ms),
         ttft_ms=_mean_pool(pools, lambda pool: pool.ttft_ms),
         wait_ms=_mean_pool(pools, lambda pool: pool.wait_ms),
+        own=_own_means(pools),
     )
+
+
+def _own_means(pools: Sequence[Pool]) -> dict[str, float]:
+    """Return the means of what only some of the pools have."""
+    fields = {
+        shown.field
+        for kind in kinds_of(pools)
+        for shown in kind.shown("comparison")
+        if shown.field in KindPoolFields.model_fields
+    }
+    means = {
+        field: _mean_pool([pool for pool in pools if field in kind_of_pool(pool).fields], attrgetter(field))
+        for field in sorted(fields)
+    }
+    return {field: mean for field, mean in means.items() if mean is not None}
 
 
 def alike(first: Figures | None, second: Figures | None) -> bool:
@@ -308,6 +326,8 @@ def _difference(first: Figures | None, second: Figures | None) -> Difference:
     exact = {
         name: change(name, None if name.endswith("_ms") else 0)
         for name in Difference.model_fields
-        if name != "num_replicas"
+        if name not in {"num_replicas", "own"}
     }
-    return Difference.model_validate({"num_replicas": after - before} | exact)
+    had, has = ({} if side is None else side.own for side in (first, second))
+    own = {name: less(has[name], had[name]) for name in had.keys() & has.keys()}
+    return Difference.model_validate({"num_replicas": after - before, "own": own} | exact)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
+from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.batches import with_best_batches
 from optimizer.candidates.pairs import (
     Pairs,
@@ -22,7 +23,6 @@ from optimizer.candidates.pairs import (
 from optimizer.candidates.table import CandidateTable
 from optimizer.queueing.measures import METRICS
 from optimizer.studies.explanation.document import Binding, Limit
-from optimizer.tabulation import SystemArrays
 
 if TYPE_CHECKING:
     from optimizer.queueing.targets import Targets

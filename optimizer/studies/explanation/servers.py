@@ -6,8 +6,9 @@ from functools import partial
 import numpy as np
 
 from optimizer.candidates import Candidates, CandidateTable, Rejection
+from optimizer.candidates.arrays import own_fields
+from optimizer.kinds.batch_servers.stages import STAGE
 from optimizer.plan import Plan
-from optimizer.spec.stages import STAGE
 from optimizer.studies.explanation.answering import Answer, Question, answered, effect_of
 from optimizer.studies.explanation.before import Before
 from optimizer.studies.explanation.binding import binding_limits
@@ -21,7 +22,7 @@ from optimizer.studies.explanation.document import (
     ServerExplanation,
 )
 from optimizer.studies.explanation.resolving import Inquiry, on_accelerators
-from optimizer.tabulation import SECONDS_PER_MINUTE, slowest_of
+from optimizer.units import SECONDS_PER_MINUTE
 
 ServerQuestion = tuple[int, str | None]
 """A server and the accelerator that it is kept to; none: any but those chosen for it."""
@@ -49,9 +50,8 @@ def _with_stages(
     candidates: Candidates, table: CandidateTable, row: int, limits: tuple[Binding, ...]
 ) -> tuple[Binding, ...]:
     """Name the stage where a candidate is not stable beyond its largest rate for one."""
-    names = candidates.arrays.server_names, candidates.arrays.accelerator_names
-    server, accelerator = names[0][table.server[row]], names[1][table.accelerator[row]]
-    slowest = slowest_of(candidates.system, server, accelerator, int(table.max_batch[row]))
+    pair = int(table.server[row]), int(table.accelerator[row]), int(table.max_batch[row])
+    slowest = own_fields(candidates.arrays, candidates.system, *pair).get("binding")
     if slowest is None or not slowest.startswith(STAGE):
         return limits
     stage = slowest.removeprefix(STAGE)

@@ -19,7 +19,7 @@ from optimizer.queueing.measures import Measure
 from optimizer.simulation.batches import CLOCK
 from optimizer.studies.figures.document import CurvePanel, Figure, Guide
 from optimizer.studies.figures.placed import NothingToShow, Placed
-from optimizer.tabulation import SECONDS_PER_MINUTE
+from optimizer.units import SECONDS_PER_MINUTE
 
 WINDOWS = 9
 """Windows that are looked at, from none to twice the given one."""

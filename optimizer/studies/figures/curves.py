@@ -19,8 +19,8 @@ from optimizer.studies.figures.placed import (
     of_statistic,
     target_of,
 )
-from optimizer.tabulation import SECONDS_PER_MINUTE
 from optimizer.timing import ServiceLaw
+from optimizer.units import SECONDS_PER_MINUTE
 
 POINTS = 240
 """Points of a smooth curve."""

@@ -7,9 +7,13 @@ the figure says so in words.
 from collections.abc import Callable
 
 from optimizer.errors import SpecError
+from optimizer.kinds.batch_servers.kind import BatchServers
+from optimizer.kinds.kind import Kind
+from optimizer.kinds.token_batching import TokenBatching
 from optimizer.pipeline import solve
 from optimizer.spec.system import System
 from optimizer.studies.comparison.compare import compare
+from optimizer.studies.figures.any_kind import figures_by_batch_limit, figures_by_load
 from optimizer.studies.figures.collecting import batch_limit_figure, window_figure
 from optimizer.studies.figures.curves import batch_figure, latency_figure, occupancy_figure, timing_figure
 from optimizer.studies.figures.document import Figure
@@ -23,34 +27,35 @@ from optimizer.studies.figures.simulated import (
     percentiles_figure,
 )
 from optimizer.studies.reports.overview import describe
-from optimizer.tabulation import models_without_tokens
 
-REPLICA_KINDS: dict[str, Callable[[Placed], Figure]] = {
-    "occupancy": occupancy_figure,
-    "batch": batch_figure,
-    "latency": latency_figure,
-    "timing": timing_figure,
-    "distribution": distribution_figure,
-    "percentiles": percentiles_figure,
+Picture = Callable[[Placed], Figure]
+PICTURES: dict[type[Kind], dict[str, Picture]] = {
+    TokenBatching: {
+        "occupancy": occupancy_figure,
+        "batch": batch_figure,
+        "latency": latency_figure,
+        "timing": timing_figure,
+        "distribution": distribution_figure,
+        "percentiles": percentiles_figure,
+        "window": window_figure,  # says what is missing, as the next
+        "rejection": rejection_figure,
+    },
+    BatchServers: {
+        "batch": batch_limit_figure,
+        "latency": batch_latency_figure,
+        "distribution": batch_distribution_figure,
+        "window": window_figure,
+        "rejection": rejection_figure,
+    },
 }
-"""Of one server on one accelerator."""
-BATCH_SERVER_KINDS: dict[str, Callable[[Placed], Figure]] = {
-    "window": window_figure,
-    "rejection": rejection_figure,
-}
-"""Of one batch server on one accelerator."""
-OF_BATCH_SERVERS: dict[str, Callable[[Placed], Figure]] = {
-    "batch": batch_limit_figure,
-    "latency": batch_latency_figure,
-    "distribution": batch_distribution_figure,
-}
-"""What a kind is of a batch server that shows times of tokens of others."""
-_KINDS_OF_BATCHES = (*OF_BATCH_SERVERS, *BATCH_SERVER_KINDS, "cost")
+"""Of one server on one accelerator, by the kind of its replicas."""
+OF_ANY_KIND: dict[str, Picture] = {"batch": figures_by_batch_limit, "latency": figures_by_load}
+"""The same of a kind that has no pictures of its own."""
 SERVER_KINDS = ("cost", "pareto")
 """Of one server, on all its accelerators or on one."""
 PLAN_KINDS = ("plan", *PANELS)
 """Of a plan as a whole."""
-KINDS = (*PLAN_KINDS, *REPLICA_KINDS, *BATCH_SERVER_KINDS, *SERVER_KINDS)
+KINDS = (*PLAN_KINDS, *dict.fromkeys(name for some in PICTURES.values() for name in some), *SERVER_KINDS)
 
 
 def make_figure(
@@ -94,24 +99,26 @@ def make_figure(
 
 
 def _pareto_figure(system: System, server: str, accelerator: str | None, backend: str) -> Figure:
-    if system.servers[server].model in models_without_tokens(system):
-        raise NothingToShow(_no_tokens(server))
+    kind = system.model_kinds().get(system.servers[server].model)
+    if kind is not None and not kind.lengths:
+        raise NothingToShow(_none_of(kind, server))
     return pareto_figure(system, server, accelerator, solve(system, backend=backend))
 
 
-def _replica_figure(kind: str, placed: Placed) -> Figure:
-    """Return a figure of a replica: of a batch server that for its latency."""
-    if kind in BATCH_SERVER_KINDS:
-        return BATCH_SERVER_KINDS[kind](placed)
-    if not placed.answers_together:
-        return REPLICA_KINDS[kind](placed)
-    if kind not in OF_BATCH_SERVERS:
-        raise NothingToShow(_no_tokens(placed.server))
-    return OF_BATCH_SERVERS[kind](placed)
+def _replica_figure(name: str, placed: Placed) -> Figure:
+    """Return a figure of a replica, as its kind shows it."""
+    picture = _pictures(placed.kind).get(name)
+    if picture is None:
+        raise NothingToShow(_none_of(placed.kind, placed.server))
+    return picture(placed)
 
 
-def _no_tokens(server: str) -> str:
-    return f"{server} is a batch server, which has no tokens; there are {', '.join(_KINDS_OF_BATCHES)}"
+def _pictures(kind: Kind) -> dict[str, Picture]:
+    return PICTURES.get(type(kind), OF_ANY_KIND)
+
+
+def _none_of(kind: Kind, server: str) -> str:
+    return f"{server} is {kind.words.replica}; there are {', '.join((*_pictures(kind), 'cost'))}"
 
 
 def _plan_figure(system: System, before: System | None, panels: tuple[str, ...], backend: str) -> Figure:

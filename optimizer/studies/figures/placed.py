@@ -11,6 +11,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates import CandidateTable, find_candidates
+from optimizer.candidates.arrays import SystemArrays, tabulate
 from optimizer.candidates.finder import analyze_pairs, performances
 from optimizer.candidates.pairs import (
     Pairs,
@@ -22,6 +23,9 @@ from optimizer.candidates.pairs import (
     targets_of,
 )
 from optimizer.candidates.table import Candidates, Reason, Verdicts
+from optimizer.kinds.kind import Kind
+from optimizer.kinds.queue_models import REFERENCE, law_problem
+from optimizer.kinds.table import kind_of_law
 from optimizer.pipeline import solve
 from optimizer.plan import Plan
 from optimizer.quantities import counted
@@ -30,12 +34,11 @@ from optimizer.queueing.bulk.model import BulkQueues
 from optimizer.queueing.measures import LATENCIES, LatencyName, Measure
 from optimizer.queueing.performance import Performance, QueueModel
 from optimizer.queueing.reference import ReplicaQueues
-from optimizer.queueing.table import REFERENCE, law_problem
 from optimizer.spec.messages import known_name
 from optimizer.spec.system import System
 from optimizer.studies.figures.document import Series, SeriesStyle
-from optimizer.tabulation import SECONDS_PER_MINUTE, SystemArrays, tabulate
 from optimizer.timing import Law
+from optimizer.units import SECONDS_PER_MINUTE
 
 
 class NothingToShow(Exception):  # noqa: N818  it is no error: its text is the answer
@@ -108,9 +111,9 @@ class Placed:
         return text
 
     @property
-    def answers_together(self) -> bool:
-        """Whether it is a batch server, whose answers have no tokens."""
-        return isinstance(self._replica(), BulkQueues)
+    def kind(self) -> Kind:
+        """The kind of its replicas."""
+        return kind_of_law(type(self.law(1)))
 
     def batch_servers(self) -> BulkQueues:
         """Return the queue model of one batch server.

@@ -7,10 +7,12 @@ Servers stand by model, then by priority: what is compared first stands side by 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from optimizer.kinds.shown import Shown as ShownFigure
+from optimizer.kinds.table import KINDS, kind_of_pool, kinds_of, shown_in
 from optimizer.money import cost_amount, cost_unit, in_cost_unit
 from optimizer.plan import TargetFigure
 from optimizer.quantities import counted, quantity, share_text
-from optimizer.queueing.measures import LatencyName, MetricName
+from optimizer.queueing.measures import LATENCIES, METRICS
 from optimizer.queueing.targets import target_share
 from optimizer.spec.system import System
 from optimizer.studies.figures.document import (
@@ -22,7 +24,6 @@ from optimizer.studies.figures.document import (
     Values,
 )
 from optimizer.studies.reports.overview import Overview, PoolRow
-from optimizer.tabulation import models_without_tokens
 
 if TYPE_CHECKING:
     from optimizer.spec.schema import Server
@@ -62,13 +63,13 @@ def _loads(shown: Shown) -> dict[tuple[str, str], str]:
     found: dict[tuple[str, str], list[Server]] = {}
     for server in shown.system.servers.values():
         found.setdefault((server.model, server.service_class), []).append(server)
-    words, without_tokens = {}, models_without_tokens(shown.system)
+    words, kinds = {}, shown.system.model_kinds()
     for key, servers in found.items():
         loads = [server.current.load for server in servers]
         rate = sum(load.arrival_rate_rpm for load in loads)
         shapes = {f"{load.in_tokens:,.0f} → {load.out_tokens:,.0f}" for load in loads}
         tokens = f", {shapes.pop() if len(shapes) == 1 else 'several shapes'}"
-        words[key] = f"{quantity(rate)}/min{'' if key[0] in without_tokens else tokens}"
+        words[key] = f"{quantity(rate)}/min{tokens if kinds.get(key[0], KINDS[0]).lengths else ''}"
     return words
 
 
@@ -192,7 +193,7 @@ def servers_panels(shown: Shown, before: Shown | None = None) -> tuple[BarPanel,
     """Return arrival rate, cost, replicas, batch, token time and wait of every server."""
     currency = shown.overview.plan.currency
     now, then = _by_server(shown), {} if before is None else _by_server(before)
-    latencies = _latencies_of(_rows_of(shown, before))
+    figures = shown_in("bars", kinds_of(_rows_of(shown, before)))
     panel = BarPanel(
         title="Servers",
         columns=(
@@ -200,17 +201,16 @@ def servers_panels(shown: Shown, before: Shown | None = None) -> tuple[BarPanel,
             f"cost\n[{cost_unit(currency)}]",
             "replicas",
             "batch",
-            *(LATENCIES[name] for name in latencies),
-            "wait\n[ms]",
+            *map(_bar_name, figures),
         ),
         bars=tuple(
             _server_bar(
                 shown,
                 name,
-                (_rate(shown, name), *_figures(now.get(name, ()), currency, latencies)),
+                (_rate(shown, name), *_figures(now.get(name, ()), currency, figures)),
                 ()
                 if before is None
-                else (_rate(before, name), *_figures(then.get(name, ()), currency, latencies)),
+                else (_rate(before, name), *_figures(then.get(name, ()), currency, figures)),
                 _type_of(now.get(name, ())),
             )
             for name in _shown_servers(shown)
@@ -220,18 +220,15 @@ def servers_panels(shown: Shown, before: Shown | None = None) -> tuple[BarPanel,
     return (panel,)
 
 
-LATENCIES: dict[LatencyName, str] = {"itl": "token time\n(ITL) [ms]", "e2e": "latency\n[ms]"}
-"""What the latency of servers with tokens, and of batch servers, is called above its bars."""
+def _bar_name(shown: ShownFigure) -> str:
+    """Return what a figure is called above its bars."""
+    if shown.spoken:
+        return f"{shown.spoken}\n({shown.heading}) [{shown.unit}]"
+    return f"{shown.heading}\n[{shown.unit}]" if shown.unit else shown.heading
 
 
 def _rows_of(shown: Shown, before: Shown | None) -> list[PoolRow]:
     return [*shown.overview.pools, *(() if before is None else before.overview.pools)]
-
-
-def _latencies_of(rows: Sequence[PoolRow]) -> list[LatencyName]:
-    """Return the latencies that some of the pools have: of tokens, of batch servers, or both."""
-    together = {row.answers_together for row in rows} or {False}
-    return [*(["itl"] if False in together else []), *(["e2e"] if True in together else [])]  # type: ignore[list-item]
 
 
 def _server_bar(shown: Shown, name: str, values: Values, marks: Values, kind: str) -> Bar:
@@ -251,55 +248,41 @@ def _by_server(shown: Shown) -> dict[str, tuple[PoolRow, ...]]:
 
 
 def _figures(
-    rows: Sequence[PoolRow], currency: str | None, latencies: Sequence[LatencyName]
+    rows: Sequence[PoolRow], currency: str | None, figures: Sequence[ShownFigure]
 ) -> tuple[float | None, ...]:
-    """Return sums of cost and replicas, and means over the load of batch, latencies and wait."""
+    """Return sums of cost and replicas, and means over the load of batch and of figures."""
     if not rows:
-        return 0.0, 0.0, None, *(None for _ in latencies), None
+        return 0.0, 0.0, None, *(None for _ in figures)
     weights = [row.arrival_rate_rpm for row in rows]
     if not any(weights):
         weights = [float(row.num_replicas) for row in rows]
+    own = {shown.metric: shown.field for shown in kind_of_pool(rows[0]).shown("bars")}
 
-    def mean(value: Callable[[PoolRow], float]) -> float | None:
-        if not any(weights):
+    def mean(field: str | None) -> float | None:
+        if field is None or not any(weights):
             return None
-        return sum(weight * value(row) for weight, row in zip(weights, rows, strict=True)) / sum(weights)
+        values = (weight * getattr(row, field) for weight, row in zip(weights, rows, strict=True))
+        return float(sum(values) / sum(weights))
 
     return (
         in_cost_unit(float(sum(row.cost_cents_per_h for row in rows)), currency),
         float(sum(row.num_replicas for row in rows)),
-        mean(lambda row: float(row.max_batch)),
-        *(
-            mean(_LATENCY[name]) if (name == "e2e") == rows[0].answers_together else None
-            for name in latencies
-        ),
-        mean(lambda row: row.wait_ms),
+        mean("max_batch"),
+        *(mean(own.get(shown.metric)) for shown in figures),
     )
-
-
-_LATENCY: dict[LatencyName, Callable[[PoolRow], float]] = {
-    "itl": lambda row: row.itl_ms,
-    "e2e": lambda row: row.ttft_ms,
-}
-TARGETS: dict[MetricName, str] = {
-    "itl": "token time (ITL)\n[% of target]",
-    "ttft": "first token (TTFT)\n[% of target]",
-    "e2e": "last token (E2E)\n[% of target]",
-    "missed": "beyond a target\n[% of allowed]",
-}
-"""What a target may be about, and what it is called above its bars."""
 
 
 def targets_panels(shown: Shown, before: Shown | None = None) -> tuple[BarPanel, ...]:
     """Return what every server has targets for as shares of these, the tightest first."""
     now, then = _by_server(shown), {} if before is None else _by_server(before)
     rows = _rows_of(shown, before)
-    # The two that most documents have stand there in any case, but for batch servers alone.
-    together = _latencies_of(rows) == ["e2e"]
+    kinds = kinds_of(rows)
+    # What most documents have targets for stands there in any case.
+    shown_of = {found.metric: found for kind in kinds for found in kind.metrics}
     metrics = [
-        metric
-        for metric in TARGETS
-        if (metric in {"itl", "ttft"} and not together) or any(row.targets_on(metric) for row in rows)
+        name
+        for name in dict.fromkeys((*METRICS, *shown_of))
+        if (name in shown_of and shown_of[name].target) or any(row.targets_on(name) for row in rows)
     ]
     shares = {name: _shares(now.get(name, ()), metrics) for name in shown.system.servers}
     bars = [
@@ -313,7 +296,7 @@ def targets_panels(shown: Shown, before: Shown | None = None) -> tuple[BarPanel,
     ]
     panel = BarPanel(
         title="Latencies against targets, the tightest first",
-        columns=tuple(_target_name(metric, rows) for metric in metrics),
+        columns=tuple(_target_name(shown_of.get(metric)) for metric in metrics),
         bars=tuple(bars),
         mark="" if before is None else "before",
         line=WHOLE,
@@ -327,18 +310,19 @@ def _tightness(shares: Values) -> float:
     return max((share for share in shares if share is not None), default=0.0)
 
 
-def _shares(rows: Sequence[PoolRow], metrics: Sequence[MetricName]) -> tuple[float | None, ...]:
+def _shares(rows: Sequence[PoolRow], metrics: Sequence[str]) -> tuple[float | None, ...]:
     """Return what targets are about as shares of them [%], none where there is no target or nothing runs."""
     return tuple(
         _largest_share([figure for row in rows for figure in row.targets_on(metric)]) for metric in metrics
     )
 
 
-def _target_name(metric: MetricName, rows: Sequence[PoolRow]) -> str:
-    """Return what a target is called above its bars; answers of batch servers have no last token."""
-    if metric == "e2e" and any(row.answers_together for row in rows):
-        return "latency (E2E)\n[% of target]"
-    return TARGETS[metric]
+def _target_name(shown: ShownFigure | None) -> str:
+    """Return what a target on a figure, or on all of a pool's, is called above its bars."""
+    if shown is None:
+        return "beyond a target\n[% of allowed]"
+    heading = f" ({shown.metric.upper()})" if shown.metric in LATENCIES else ""
+    return f"{shown.spoken or shown.heading}{heading}\n[% of target]"
 
 
 def _largest_share(figures: Sequence[TargetFigure]) -> float | None:

@@ -30,7 +30,7 @@ from optimizer.studies.figures.placed import (
     rejection,
     target_of,
 )
-from optimizer.tabulation import SECONDS_PER_MINUTE
+from optimizer.units import SECONDS_PER_MINUTE
 
 _Shown = Literal["itl", "ttft"]
 

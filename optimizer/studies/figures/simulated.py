@@ -9,6 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from optimizer.arrays import FloatArray
+from optimizer.candidates.arrays import profile_of
+from optimizer.kinds.simulated import open_load
+from optimizer.kinds.table import kind_of_profile
 from optimizer.quantities import quantity
 from optimizer.queueing.measures import METRICS, LatencyName, Measure
 from optimizer.simulation.engine import Run
@@ -16,8 +19,8 @@ from optimizer.simulation.replicas import Effort, run_replica
 from optimizer.simulation.summary import Distribution, counted_rows, summarise
 from optimizer.studies.figures.document import CurvePanel, Figure, Guide
 from optimizer.studies.figures.placed import NothingToShow, Placed
-from optimizer.studies.simulation.pools import limits_of, open_load, replica_times, stream_of
-from optimizer.tabulation import SECONDS_PER_MINUTE, profile_of
+from optimizer.studies.simulation.pools import stream_of
+from optimizer.units import SECONDS_PER_MINUTE
 
 SHOWN: tuple[tuple[LatencyName, str], ...] = (
     ("ttft", "Time to first token"),
@@ -233,8 +236,7 @@ def _run(placed: Placed, rate_rps: float) -> Run:
     profile = profile_of(placed.system, server, placed.accelerator)
     (run,) = run_replica(
         open_load(server.current.load, rate_rps),
-        replica_times(server, profile, placed.max_batch),
-        limits_of(profile, placed.max_batch, server.max_queue_size),
+        kind_of_profile(profile).replica(server, profile, placed.max_batch),
         Effort(),
         stream_of(placed.server, placed.accelerator),
     )

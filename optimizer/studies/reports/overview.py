@@ -4,23 +4,21 @@ Takes a `System` and its `Plan`; gives an `Overview`, from which reports and pic
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 from pydantic import Field
 
 from optimizer.documents import Document
-from optimizer.plan import Plan, TargetFigure
-from optimizer.queueing.measures import METRICS, MISSED, MetricName
-from optimizer.simulation.batches import TriggerName
-from optimizer.spec.schema import EstimateEnd
+from optimizer.kinds.kind import Kind
+from optimizer.kinds.table import KindRowFields, in_order, kind_of_pool
+from optimizer.plan import Plan, Pool, TargetFigure
+from optimizer.queueing.measures import MISSED, label_of
+from optimizer.spec.schema import ModelTarget, Server
 from optimizer.spec.system import System
 
 
-def _is_none(value: object) -> bool:
-    return value is None
-
-
-class PoolRow(Document):
-    """One pool of a server, with what it is asked for and what it does."""
+class _Asked(Document):
+    """What is asked for of a pool, and where it stands."""
 
     server: str
     """The server."""
@@ -34,83 +32,40 @@ class PoolRow(Document):
     """Mean input length [tokens]."""
     out_tokens: float = Field(alias="avgOutTokens")
     """Mean output length [tokens]."""
-    accelerator: str
-    """The accelerator's name."""
     type: str
-    """Its type."""
-    num_replicas: int = Field(alias="numReplicas")
-    """Replicas."""
-    max_batch: int = Field(alias="maxBatch")
-    """Batch limit of a replica."""
+    """The accelerator's type."""
     units: int
     """Units of the type that the pool takes."""
-    cost_cents_per_h: float = Field(alias="cost")
-    """Cost [cents/h]."""
-    arrival_rate_rpm: float = Field(alias="arrivalRate")
-    """Load that the pool carries [requests/min]."""
-    max_arrival_rate_rpm: float = Field(alias="maxArrivalRate")
-    """Largest load at which the pool meets every target [requests/min]."""
-    itl_ms: float = Field(alias="itlAverage")
-    """Mean inter-token latency [ms]."""
     itl_target_ms: float | None = Field(None, alias="itlTarget")
-    """Its target [ms]; none: no target."""
-    ttft_ms: float = Field(alias="ttftAverage")
-    """Mean time to first token; of a batch server the mean latency [ms]."""
+    """Target of the mean inter-token latency [ms]; none: no target."""
     ttft_target_ms: float | None = Field(None, alias="ttftTarget")
-    """Its target [ms]; none: no target."""
-    wait_ms: float = Field(alias="waitAverage")
-    """Mean wait before the batch, part of the time to first token [ms]."""
-    utilization: float
-    """Mean batch over the batch limit; of batch servers the load over what they could answer."""
-    loss: float
-    """Share of requests that find the queue full."""
-    busy: float | None = Field(None, exclude_if=_is_none)
-    """Share of the time in which a batch server is busy; absent for others, as the next four."""
-    mean_batch: float | None = Field(None, alias="avgBatch", exclude_if=_is_none)
-    """Mean number of requests that it answers together."""
-    batch_window_ms: float | None = Field(None, alias="batchWindow", exclude_if=_is_none)
-    """How long it collects a batch: the window, as given or chosen [ms]."""
-    binding: str | None = Field(None, exclude_if=_is_none)
-    """Of its stages and jobs, what can serve the least; absent for others."""
-    batch_trigger: TriggerName | None = Field(None, alias="batchTrigger", exclude_if=_is_none)
-    """What starts a batch that is not full."""
-    targets: tuple[TargetFigure, ...] = Field((), exclude_if=lambda figures: not figures, strict=False)
-    """What is measured against targets that are not about means; absent without any."""
-    estimated: EstimateEnd | None = Field(None, exclude_if=lambda end: end is None)
-    """The end of the interval that its figures rest on, where token times are estimated; else absent."""
-    provenance: str | None = Field(None, exclude_if=lambda provenance: provenance is None)
-    """Where its token times come from, where they were fitted to benchmarks; else absent."""
-    outside: tuple[str, ...] = Field((), exclude_if=lambda outside: not outside, strict=False)
-    """In what its load is outside what those benchmarks measured; absent where it is inside."""
+    """Target of the mean time to first token [ms]; none: no target."""
 
-    @property
-    def answers_together(self) -> bool:
-        """Whether it is of a batch server, whose answers have no tokens."""
-        return self.batch_window_ms is not None
 
-    def target_on(self, metric: MetricName) -> TargetFigure | None:
+class PoolRow(Pool, KindRowFields, _Asked):
+    """One pool of a server, with what it is asked for and what it does."""
+
+    def target_on(self, metric: str) -> TargetFigure | None:
         """Return what a target is about, its mean or a percentile, beside its limit; none without a target.
 
         Where a share of the requests must keep to limits, these are no targets of their own.
         """
-        label = METRICS[metric].label
-        for figure in self._measured(label):
+        for figure in self.measured(metric):
             return figure
-        value, limit = {
-            "itl": (self.itl_ms, self.itl_target_ms),
-            "ttft": (self.ttft_ms, self.ttft_target_ms),
-        }.get(metric, (0.0, None))
-        if limit is None or any(figure.measure == MISSED.label for figure in self.targets):
+        shown = kind_of_pool(self).metric(metric)
+        limit = getattr(self, shown.target_field) if shown and shown.target else None
+        if shown is None or limit is None or any(figure.measure == MISSED.label for figure in self.targets):
             return None
-        return TargetFigure(measure=label, value=value, limit=limit)
+        return TargetFigure(measure=label_of(metric), value=getattr(self, shown.field), limit=limit)
 
-    def targets_on(self, metric: MetricName) -> tuple[TargetFigure, ...]:
+    def targets_on(self, metric: str) -> tuple[TargetFigure, ...]:
         """Return all that targets on a metric are about, several percentiles say, beside their limits."""
         one = self.target_on(metric)
-        return self._measured(METRICS[metric].label) or (() if one is None else (one,))
+        return self.measured(metric) or (() if one is None else (one,))
 
-    def _measured(self, label: str) -> tuple[TargetFigure, ...]:
-        """Return the figures of a metric, by what it is called: its mean, its percentiles."""
+    def measured(self, metric: str) -> tuple[TargetFigure, ...]:
+        """Return the figures of a metric that are no plain means: what its targets are about."""
+        label = label_of(metric)
         return tuple(
             figure
             for figure in self.targets
@@ -187,6 +142,11 @@ def describe(system: System, plan: Plan) -> Overview:
     )
 
 
+def kinds_of_servers(system: System) -> list[Kind]:
+    """Return the kinds of a system's servers, in the order of the table; the default where there are none."""
+    return in_order(system.server_kinds())
+
+
 def _empty_rows(system: System, names: Iterable[str]) -> tuple[EmptyRow, ...]:
     """Return rows of servers that run on nothing, by priority."""
     rows = [
@@ -206,12 +166,12 @@ def _pool_rows(system: System, plan: Plan, name: str) -> list[PoolRow]:
     target = system.targets.get((server.service_class, server.model))
     rows = []
     for pool in plan.allocations[name]:
-        accelerator = system.accelerators[pool.accelerator]
+        kind, accelerator = kind_of_pool(pool), system.accelerators[pool.accelerator]
         units = system.profiles[server.model, pool.accelerator].acc_count * accelerator.multiplicity
         rows.append(
             PoolRow(
-                **pool.model_dump(),
-                batch_trigger=server.batch_trigger if pool.answers_together else None,
+                **dict(pool),
+                **_asked(kind, server, target),
                 server=name,
                 service_class=server.service_class,
                 model=server.model,
@@ -220,11 +180,18 @@ def _pool_rows(system: System, plan: Plan, name: str) -> list[PoolRow]:
                 out_tokens=server.current.load.out_tokens,
                 type=accelerator.type,
                 units=pool.num_replicas * units,
-                itl_target_ms=(target.itl_ms or None) if target else None,
-                ttft_target_ms=(target.ttft_ms or None) if target else None,
             )
         )
     return rows
+
+
+def _asked(kind: Kind, server: Server, target: ModelTarget | None) -> dict[str, Any]:
+    """Return what a kind shows beside its pools of what their server asks for."""
+    fields = {field: getattr(server, field) for field in kind.of_server}
+    if target is not None:
+        own = (shown for shown in kind.metrics if shown.target)
+        fields |= {shown.target_field: getattr(target, shown.target or "") or None for shown in own}
+    return fields
 
 
 def _type_row(kind: str, used: int, limit: int | None, mine: list[PoolRow]) -> TypeRow:

@@ -5,8 +5,9 @@ from typing import Literal
 from pydantic import Field
 
 from optimizer.documents import Document
+from optimizer.kinds.replicas import Percentiles
+from optimizer.kinds.table import KindSimulatedFields
 from optimizer.plan import Plan
-from optimizer.replica import Percentiles
 from optimizer.spec.schema import EstimateEnd
 
 Verdict = Literal["held", "missed", "close"]
@@ -60,8 +61,17 @@ class TargetCheck(Document):
     """`held` or `missed`: with all of its interval; `close`: the limit lies within it, too close to call."""
 
 
-class SimulatedPool(Document):
-    """A pool of a plan, one replica of which was run at the load of each."""
+class SimulatedFigure(Document):
+    """What only some kinds of replicas have, as planned and as simulated."""
+
+    predicted: float | None = None
+    """What the plan says."""
+    simulated: Interval
+    """What was simulated, in the same unit."""
+
+
+class _Figures(Document):
+    """What a simulation shows of a pool of any kind."""
 
     server: str
     """The server."""
@@ -99,14 +109,26 @@ class SimulatedPool(Document):
     """Requests that the pool serves within all targets [requests/s]."""
     targets: tuple[TargetCheck, ...] = Field((), strict=False)
     """Every target of the server."""
-    answers_together: bool = Field(
-        default=False, alias="answersTogether", exclude_if=lambda together: not together
-    )
-    """Whether it is of a batch server: there are no tokens, and the answer is all at once; else absent."""
+
+
+class _Grounds(Document):
+    """What the figures of a simulated pool rest on."""
+
     requests: int | None = Field(None, exclude_if=lambda count: count is None)
     """Requests sent to the replica, where these are more than to others; else absent."""
     estimated: EstimateEnd | None = Field(None, exclude_if=lambda end: end is None)
     """The end of the interval that token times were taken from, where they are estimated; else absent."""
+    own: dict[str, SimulatedFigure] = Field(default_factory=dict, exclude_if=lambda own: not own)
+    """What only some kinds of replicas have, by metric; absent without any."""
+
+
+class SimulatedPool(_Grounds, KindSimulatedFields, _Figures):
+    """A pool of a plan, one replica of which was run at the load of each."""
+
+    def figure(self, metric: str) -> SimulatedLatency | SimulatedFigure | None:
+        """Return a latency, or a figure of the pool's kind; none where it has no such."""
+        found: SimulatedLatency | None = getattr(self, metric, None)
+        return self.own.get(metric, found)
 
     @property
     def verdict(self) -> Verdict:

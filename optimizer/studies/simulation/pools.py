@@ -7,24 +7,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray
+from optimizer.candidates.arrays import largest_loss, profile_of
 from optimizer.documents import ANY_LOSS
 from optimizer.errors import SpecError
+from optimizer.kinds.replicas import Percentiles
+from optimizer.kinds.simulated import open_load
+from optimizer.kinds.table import kind_of_pool, kind_of_profile
 from optimizer.plan import Plan, Pool
 from optimizer.queueing.measures import LOSS, MISSED, LatencyName, Measure
 from optimizer.queueing.targets import meets_target
-from optimizer.replica import Percentiles, Replica
-from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.engine import Run
-from optimizer.simulation.law import (
-    Coefficients,
-    IterationCoefficients,
-    SharedCoefficients,
-    StaticCoefficients,
-)
-from optimizer.simulation.lengths import Lengths
-from optimizer.simulation.limits import UNLIMITED, Limits
-from optimizer.simulation.lines import Line
-from optimizer.simulation.replicas import Effort, run_replica
+from optimizer.simulation.replicas import Effort, SimulatedReplica, run_replica
 from optimizer.simulation.requests import Requests
 from optimizer.simulation.summary import (
     Distribution,
@@ -34,20 +27,18 @@ from optimizer.simulation.summary import (
     share_within,
     summarise,
 )
-from optimizer.simulation.workload import Load, OpenLoad, TraceLoad
-from optimizer.spec import schema
-from optimizer.spec.assumptions import batch_line
+from optimizer.simulation.workload import Load, TraceLoad
 from optimizer.spec.system import System
 from optimizer.studies.simulation.document import (
     Interval,
+    SimulatedFigure,
     SimulatedLatency,
     SimulatedPool,
     TargetCheck,
     Verdict,
 )
 from optimizer.studies.simulation.predictions import Prediction, predictions
-from optimizer.tabulation import SECONDS_PER_MINUTE, largest_loss, profile_of
-from optimizer.timing import PADDED, LawFields, LinearLaw, is_static
+from optimizer.units import SECONDS_PER_MINUTE
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +52,7 @@ class PoolRun:
     """Load of the replica [requests/s]."""
     prediction: Prediction
     """What the queue model says of the replica at the load of the plan."""
-    times: Coefficients
-    limits: Limits
+    replica: SimulatedReplica
     targets: tuple[tuple[Measure, float], ...]
     """What each target bounds, and its limit."""
     request_limits: Mapping[LatencyName, float]
@@ -130,61 +120,10 @@ def _pool_run(system: System, name: str, pool: Pool, prediction: Prediction) -> 
         load=open_load(load, rate_rps),
         rate_rps=rate_rps,
         prediction=prediction,
-        times=replica_times(server, profile, pool.max_batch, pool.batch_window_ms),
-        limits=limits_of(profile, pool.max_batch, server.max_queue_size),
+        replica=kind_of_profile(profile).replica(server, profile, pool.max_batch, pool),
         targets=_targets(system, name),
         request_limits={} if target is None else target.request_limits(),
     )
-
-
-def replica_times(
-    server: schema.Server, profile: schema.ModelProfile, max_batch: int, window_ms: float | None = None
-) -> Coefficients | BatchServer | Line:
-    """Return what a replica of a server runs on: a law, or a batch server with its stages.
-
-    Args:
-        server: the server.
-        profile: its model on an accelerator.
-        max_batch: its batch limit.
-        window_ms: the window of a batch server that the plan chose [ms]; none: as given.
-    """
-    if profile.batch is None:
-        return times_of(profile)
-    line = batch_line(server, profile, server.batch_timeout_ms if window_ms is None else window_ms, max_batch)
-    return line.server if line.is_server_alone else line
-
-
-def open_load(requests: schema.Load | Replica, rate_rps: float) -> OpenLoad:
-    """Return requests as a document describes them, at a rate."""
-    return OpenLoad(
-        rate_rps,
-        Lengths.with_cv(requests.in_tokens, requests.in_tokens_cv),
-        Lengths.with_cv(requests.out_tokens, requests.out_tokens_cv, least=1),
-        requests.arrival_cv,
-    )
-
-
-def limits_of(profile: schema.ModelProfile | Replica, max_batch: int, max_queue: int | None) -> Limits:
-    """Return the limits of a replica; a queue that is not stated has none."""
-    tokens = profile.kv_capacity_tokens
-    return Limits(
-        max_batch=max_batch,
-        max_num_tokens=profile.max_num_tokens,
-        kv_tokens=UNLIMITED if tokens is None else tokens,
-        max_queue=UNLIMITED if max_queue is None else max_queue,
-        prefill_first=profile.scheduler == "prefill-first",
-    )
-
-
-def times_of(profile: LawFields) -> Coefficients:
-    """Return what the engine runs: iterations, or the linear law as the reference means it."""
-    if profile.iteration is not None:
-        given = (getattr(profile.iteration, name) for name in IterationCoefficients._fields)
-        return IterationCoefficients(*given)
-    alpha, beta, gamma, delta = LinearLaw.parameters(profile)
-    if is_static(profile):
-        return StaticCoefficients(alpha, beta, gamma, delta, profile.batching == PADDED)
-    return SharedCoefficients(alpha, beta, gamma, delta)
 
 
 def _targets(system: System, name: str) -> tuple[tuple[Measure, float], ...]:
@@ -198,11 +137,11 @@ def _targets(system: System, name: str) -> tuple[tuple[Measure, float], ...]:
 
 def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
     """Run one replica of a pool, and say what comes of it."""
-    runs = run_replica(run.load, run.times, run.limits, effort, run.stream)
+    runs = run_replica(run.load, run.replica, effort, run.stream)
     summary = summarise(runs)
     within = {metric: _share(runs, {metric: limit}) for metric, limit in run.request_limits.items()}
     within_all = _share(runs, run.request_limits)
-    steady, of = summary.overload is None, run.prediction.percentiles
+    steady, of, kind = summary.overload is None, run.prediction.percentiles, kind_of_pool(run.pool)
     return SimulatedPool(
         server=run.server,
         accelerator=run.pool.accelerator,
@@ -210,7 +149,15 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
         rate_rps=run.rate_rps,
         overload=summary.overload,
         estimated=run.pool.estimated,
-        answers_together=run.pool.answers_together,
+        **({kind.simulated_mark: True} if kind.simulated_mark else {}),
+        own={
+            shown.metric: SimulatedFigure(
+                predicted=getattr(run.pool, shown.field),
+                simulated=_interval(getattr(summary, shown.simulated)),
+            )
+            for shown in kind.metrics
+            if shown.simulated
+        },
         ttft=_latency(summary.ttft, run.pool.ttft_ms, of.get("ttft")) if steady else None,
         itl=_latency(summary.itl, run.pool.itl_ms, of.get("itl")) if steady else None,
         e2e=_latency(summary.e2e, run.prediction.e2e_ms, of.get("e2e")) if steady else None,

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from optimizer.candidates.choices import arrays_of
 from optimizer.candidates.finder import performances
-from optimizer.candidates.windows import arrays_of
+from optimizer.kinds.replicas import Percentiles, percentiles_of
 from optimizer.plan import Pool
 from optimizer.queueing.measures import LATENCIES, LatencyName, Measure
 from optimizer.queueing.performance import Performance
-from optimizer.replica import Percentiles, percentiles_of
 from optimizer.spec.system import System
-from optimizer.tabulation import SECONDS_PER_MINUTE
+from optimizer.units import SECONDS_PER_MINUTE
 
 
 @dataclass(frozen=True, slots=True)

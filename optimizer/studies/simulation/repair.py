@@ -24,7 +24,7 @@ from optimizer.studies.simulation.document import (
 )
 from optimizer.studies.simulation.plans import Progress, simulation_from
 from optimizer.studies.simulation.pools import PoolRun, pool_runs, simulate_pool
-from optimizer.tabulation import SECONDS_PER_MINUTE
+from optimizer.units import SECONDS_PER_MINUTE
 
 LENGTHENING = 4
 """Times as many requests where the interval of a figure holds its limit."""

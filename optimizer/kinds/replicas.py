@@ -23,6 +23,17 @@ from optimizer.documents import (
     Tokens,
 )
 from optimizer.errors import AnalysisError
+from optimizer.kinds.laws import laws_given
+from optimizer.kinds.queue_models import (
+    QUEUE_MODELS,
+    REFERENCE,
+    QueueModelName,
+    default_model,
+    law_problem,
+    variability_problem,
+    without_default,
+)
+from optimizer.kinds.table import LawFields
 from optimizer.quantities import counted
 from optimizer.queueing.measures import LATENCIES, LOSS, LatencyName, Measure
 from optimizer.queueing.performance import (
@@ -34,17 +45,8 @@ from optimizer.queueing.performance import (
     Variability,
 )
 from optimizer.queueing.sizing import largest_rate
-from optimizer.queueing.table import (
-    QUEUE_MODELS,
-    REFERENCE,
-    QueueModelName,
-    default_model,
-    law_problem,
-    variability_problem,
-    without_default,
-)
 from optimizer.queueing.targets import TARGET_TOLERANCE, Targets, meets_target
-from optimizer.timing import Law, LawFields, RequestShapes, laws_given
+from optimizer.timing import Law, RequestShapes
 
 
 class _ReplicaShape(Document):
@@ -150,6 +152,25 @@ class ReplicaPerformance(Document):
     """Of the inter-token latency, each request by its mean."""
     e2e_percentiles: Percentiles | None = Field(None, alias="e2ePercentiles", exclude_if=_is_none)
     """Of the time to the last token."""
+
+
+class LatencyFigures(Document):
+    """Mean and percentiles of what users see [ms]."""
+
+    e2e_ms: float = Field(alias="avgE2E")
+    """Mean time to the last token."""
+    p50_ttft_ms: float = Field(alias="p50TTFT")
+    p90_ttft_ms: float = Field(alias="p90TTFT")
+    p95_ttft_ms: float = Field(alias="p95TTFT")
+    p99_ttft_ms: float = Field(alias="p99TTFT")
+    p50_itl_ms: float = Field(alias="p50ITL")
+    p90_itl_ms: float = Field(alias="p90ITL")
+    p95_itl_ms: float = Field(alias="p95ITL")
+    p99_itl_ms: float = Field(alias="p99ITL")
+    p50_e2e_ms: float = Field(alias="p50E2E")
+    p90_e2e_ms: float = Field(alias="p90E2E")
+    p95_e2e_ms: float = Field(alias="p95E2E")
+    p99_e2e_ms: float = Field(alias="p99E2E")
 
 
 class ReplicaSizing(Document):

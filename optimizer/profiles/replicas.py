@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from optimizer.kinds.replicas import Replica
 from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.ends import at_end
 from optimizer.profiles.estimate import Estimate, estimate_profile, find_slice
-from optimizer.replica import Replica
 from optimizer.spec.messages import validated
 from optimizer.spec.schema import EstimateEnd
 

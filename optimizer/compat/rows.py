@@ -4,24 +4,28 @@ A row that names the queue model ``continuous`` gets percentiles beside the mean
 reference's, gets the reference's answer. Rates are requests per second, times ms.
 """
 
+from abc import abstractmethod
+
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from optimizer.batch_rows import (
-    BatchAnswer,
-    BatchRow,
-    BatchSizing,
-    NoLongRun,
-    analyze_batch,
-    size_batch,
-)
 from optimizer.compat.queue_service import QueueAnswer, QueueProblem, analyze_problem, size_problem
 from optimizer.documents import Coefficient, Count, Document, PositiveCount, Quantity, SignedQuantity
+from optimizer.kinds.queue_models import REFERENCE, QueueModelName
+from optimizer.kinds.replicas import (
+    LatencyFigures,
+    Percentiles,
+    Replica,
+    ReplicaPerformance,
+    analyze_replicas,
+)
+from optimizer.kinds.rows import Overload, Row
+from optimizer.kinds.simulated import ReplicaSimulation, simulate_replica
+from optimizer.kinds.table import KINDS
+from optimizer.kinds.token_batching import LENGTHS_NEEDED
 from optimizer.quantities import precise
 from optimizer.queueing.measures import LATENCIES
-from optimizer.queueing.table import REFERENCE, QueueModelName
-from optimizer.replica import Percentiles, Replica, ReplicaPerformance, analyze_replicas
-from optimizer.spec.assumptions import LENGTHS_NEEDED
+from optimizer.simulation.replicas import Effort
 from optimizer.spec.messages import validated
 from optimizer.timing import (
     DEFAULT_MAX_NUM_TOKENS,
@@ -33,7 +37,48 @@ from optimizer.timing import (
 )
 
 
-class ReplicaRow(QueueProblem):
+class RowAnswer(LatencyFigures, QueueAnswer):
+    """The reference's answer, and the latencies that it does not know."""
+
+
+class NoSteadyState(Document):
+    """The answer for a row whose queue grows without end."""
+
+    offered_rps: float = Field(alias="offeredRPS")
+    """Arrival rate [requests/s]."""
+    stable_rate_rps: float = Field(alias="maxRPS")
+    """Largest stable rate [requests/s]."""
+    message: str
+    """What is wrong."""
+
+
+class _TokenRow(QueueProblem, Row):
+    """A replica that answers in tokens, at one rate."""
+
+    @abstractmethod
+    def replica(self) -> Replica:
+        """Return the replica that the row describes.
+
+        Raises:
+            SpecError: the queue model does not take its law, or its variability.
+        """
+
+    def analyze(self) -> QueueAnswer | NoSteadyState:
+        """Return the performance at the row's rate."""
+        return analyze_problem(self)
+
+    def size(self) -> QueueAnswer:
+        """Return the largest rates that meet the targets, and the performance at the smaller of them."""
+        return size_problem(self)
+
+    def simulate(self, effort: Effort) -> ReplicaSimulation | Overload:
+        """Return what is simulated: of a queue that is not stated nothing is lost."""
+        replica, stated = self.replica(), "max_queue" in self.model_fields_set
+        simulated = replica if stated else replica.model_copy(update={"max_queue": None})
+        return simulate_replica(simulated, self.rate_rps, effort)
+
+
+class ReplicaRow(_TokenRow):
     """One replica at one rate: a problem of the reference's format, with what it cannot say."""
 
     per_sequence_ms: SignedQuantity = Field(0.0, alias="perSequence")
@@ -93,18 +138,22 @@ class ReplicaRow(QueueProblem):
             own["max_queue"] = None
         return validated(Replica, own | {"iteration": terms | three})
 
-    def replica_to_simulate(self) -> Replica:
-        """Return the replica that is simulated: of a queue that is not stated nothing is lost.
+    def analyze(self) -> QueueAnswer | NoSteadyState:
+        """Return the reference's answer, or more than that where the row names another queue model."""
+        if self.queue_model == REFERENCE:
+            return super().analyze()
+        found = analyze_replicas([self.replica()], [self.rate_rps])[0]
+        if self.rate_rps > found.stable_rate_rps:
+            return NoSteadyState(
+                offered_rps=self.rate_rps,
+                stable_rate_rps=found.stable_rate_rps,
+                message=f"no steady state: the rate {precise(self.rate_rps)} requests/s exceeds the largest "
+                f"stable rate {precise(found.stable_rate_rps)}",
+            )
+        return _answer(found)
 
-        Raises:
-            SpecError: the queue model does not take the row's law, or its variability.
-        """
-        replica = self.replica()
-        stated = "max_queue" in self.model_fields_set
-        return replica if stated else replica.model_copy(update={"max_queue": None})
 
-
-class LinearRow(QueueProblem):
+class LinearRow(_TokenRow):
     """One replica under the linear law at one rate, in continuous or in static batches."""
 
     decode: DecodeParms | None = Field(None, alias="decodeParms")
@@ -135,89 +184,13 @@ class LinearRow(QueueProblem):
         own = {name: getattr(self, name) for name in Replica.model_fields if hasattr(self, name)}
         return validated(Replica, {name: value for name, value in own.items() if value is not None})
 
-    def replica_to_simulate(self) -> Replica:
-        """Return the replica that is simulated: of a queue that is not stated nothing is lost."""
-        replica = self.replica()
-        stated = "max_queue" in self.model_fields_set
-        return replica if stated else replica.model_copy(update={"max_queue": None})
-
-
-Row = ReplicaRow | LinearRow | BatchRow
-"""What a line may be."""
-
-
-class LatencyFigures(Document):
-    """Mean and percentiles of what users see [ms]."""
-
-    e2e_ms: float = Field(alias="avgE2E")
-    """Mean time to the last token."""
-    p50_ttft_ms: float = Field(alias="p50TTFT")
-    p90_ttft_ms: float = Field(alias="p90TTFT")
-    p95_ttft_ms: float = Field(alias="p95TTFT")
-    p99_ttft_ms: float = Field(alias="p99TTFT")
-    p50_itl_ms: float = Field(alias="p50ITL")
-    p90_itl_ms: float = Field(alias="p90ITL")
-    p95_itl_ms: float = Field(alias="p95ITL")
-    p99_itl_ms: float = Field(alias="p99ITL")
-    p50_e2e_ms: float = Field(alias="p50E2E")
-    p90_e2e_ms: float = Field(alias="p90E2E")
-    p95_e2e_ms: float = Field(alias="p95E2E")
-    p99_e2e_ms: float = Field(alias="p99E2E")
-
-
-class RowAnswer(LatencyFigures, QueueAnswer):
-    """The reference's answer, and the latencies that it does not know."""
-
-
-class NoSteadyState(Document):
-    """The answer for a row whose queue grows without end."""
-
-    offered_rps: float = Field(alias="offeredRPS")
-    """Arrival rate [requests/s]."""
-    stable_rate_rps: float = Field(alias="maxRPS")
-    """Largest stable rate [requests/s]."""
-    message: str
-    """What is wrong."""
-
 
 def kind_of_row(value: object) -> type[Row]:
-    """Return what a row is: a batch server where it says how long batches take, else a replica by its law."""
+    """Return what a row is: one of the kind whose key it has, else a replica by its law."""
     keys = {str(key).lower() for key in value} if isinstance(value, dict) else set()
     if keys & {"decodeparms", "prefillparms", "batching"}:
         return LinearRow
-    return BatchRow if "batchparms" in keys else ReplicaRow
-
-
-def analyze_row(row: Row) -> QueueAnswer | NoSteadyState | BatchAnswer | NoLongRun:
-    """Return the performance at the row's rate, or that there is none in the long run.
-
-    Raises:
-        AnalysisError: the rate or a service time is zero.
-        SpecError: the queue model does not take the row's law, or its variability.
-    """
-    if isinstance(row, BatchRow):
-        return analyze_batch(row)
-    if isinstance(row, LinearRow) or row.queue_model == REFERENCE:
-        return analyze_problem(row)
-    found = analyze_replicas([row.replica()], [row.rate_rps])[0]
-    if row.rate_rps > found.stable_rate_rps:
-        return NoSteadyState(
-            offered_rps=row.rate_rps,
-            stable_rate_rps=found.stable_rate_rps,
-            message=f"no steady state: the rate {precise(row.rate_rps)} requests/s exceeds the largest "
-            f"stable rate {precise(found.stable_rate_rps)}",
-        )
-    return _answer(found)
-
-
-def size_row(row: Row) -> QueueAnswer | BatchSizing:
-    """Return the largest rates that meet a row's targets, and the performance at the smaller of them.
-
-    Raises:
-        AnalysisError: no rate meets the targets.
-        SpecError: the queue model does not take the row's law, or its variability.
-    """
-    return size_batch(row) if isinstance(row, BatchRow) else size_problem(row)
+    return next((kind.row for kind in KINDS if kind.row and kind.gives.lower() in keys), ReplicaRow)
 
 
 def _answer(found: ReplicaPerformance) -> RowAnswer:

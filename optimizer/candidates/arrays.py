@@ -4,29 +4,42 @@ Takes a `System`, gives `SystemArrays`: one entry per server (s), accelerator (a
 order of the names, and the table of which profile serves which pair.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.documents import ANY_LOSS, DEFAULT_MAX_LOSS, MAX_COUNT
+from optimizer.kinds.laws import LawTable
+from optimizer.kinds.queue_models import QUEUE_MODELS
+from optimizer.kinds.table import kind_of_profile
 from optimizer.queueing.measures import LOSS
-from optimizer.queueing.table import QUEUE_MODELS
+from optimizer.queueing.performance import OwnArrays
 from optimizer.queueing.targets import Targets
-from optimizer.simulation.batches import TRIGGERS
-from optimizer.simulation.lines import ALL_JOBS, station_table
-from optimizer.spec.assumptions import batch_line
 from optimizer.spec.schema import DEFAULT_MAX_BATCH, ModelProfile, ModelTarget, Server
-from optimizer.spec.stages import names_of, slowest_part, stations_of
 from optimizer.spec.system import System
-from optimizer.timing import LawTable
 
 if TYPE_CHECKING:
     from optimizer.profiles.requested import Misfit
 
-SECONDS_PER_MINUTE = 60.0
+
+@dataclass(frozen=True, slots=True)
+class OwnTable:
+    """What the servers of one kind have beside all others: one row for each way to run them."""
+
+    arrays: OwnArrays
+    first: IntArray
+    """First row of each server, shape (S,); those of other kinds have none."""
+    count: IntArray
+    """Rows of each server, shape (S,)."""
+    chosen: IntArray
+    """Row of each pair, shape (S, A); 0 for servers of other kinds."""
+
+    def of_pairs(self, server: IntArray, accelerator: IntArray) -> OwnArrays:
+        """Return the row of each pair."""
+        return self.arrays.take(self.chosen[server, accelerator])
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +73,8 @@ class ServerArrays:
     """Coefficient of variation of the times between arrivals; and of the lengths:"""
     in_tokens_cv: FloatArray
     out_tokens_cv: FloatArray
-    trigger: IntArray
-    """What starts a batch that is not full, an index into `TRIGGERS`; of batch servers, as the rest."""
-    window_ms: FloatArray
-    """Of a batch; shape (S, A), as it can be chosen by accelerator."""
-    counts_system: BoolArray
-    """Whether the queue capacity counts those in service as well."""
-    stations: FloatArray
-    """The stages around a batch, as `station_table` gives them; shape (S, stages, 4)."""
-    jobs: IntArray
-    """Requests that are in a replica at once; `ALL_JOBS`: any number."""
+    own: Mapping[str, OwnTable]
+    """What only the servers of one kind have, by the kind's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,14 +194,14 @@ def profile_of(system: System, server: Server, accelerator: str) -> ModelProfile
     return requested_profile(system, server, accelerator).profile
 
 
-def slowest_of(system: System, server_name: str, accelerator: str, max_batch: int) -> str | None:
-    """Return what can serve the least of a replica with stages or jobs; none without."""
-    server = system.servers[server_name]
-    if not server.stages and server.jobs is None:
-        return None
-    profile = system.profiles[server.model, accelerator]
-    line = batch_line(server, profile, server.batch_timeout_ms, max_batch)
-    return slowest_part(line, names_of(server.stages))
+def own_fields(arrays: SystemArrays, system: System, s: int, a: int, max_batch: int) -> Mapping[str, Any]:
+    """Return what only the kind of a server shows of its pool on an accelerator, by the fields of `Pool`."""
+    server = system.servers[arrays.server_names[s]]
+    profile = system.profiles[server.model, arrays.accelerator_names[a]]
+    kind = kind_of_profile(profile)
+    own = arrays.servers.own.get(kind.name)
+    row = None if own is None else own.of_pairs(np.array([s]), np.array([a]))
+    return kind.pool_fields(server, profile, max_batch, row)
 
 
 def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
@@ -210,8 +215,6 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
             allowed[s, [place_of[name] for name in server.accelerators]] = True
         if server.keep_accelerator and server.current.accelerator:
             allowed[s, np.arange(len(place_of)) != place_of[server.current.accelerator]] = False
-
-    windows_ms = np.array([server.batch_timeout_ms for server in servers], dtype=np.float64)
 
     def integers(values: list[int]) -> IntArray:
         return frozen(np.array(values, dtype=np.int64))
@@ -239,11 +242,7 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
         arrival_cv=frozen(np.array([load.arrival_cv for load in loads])),
         in_tokens_cv=frozen(np.array([load.in_tokens_cv for load in loads])),
         out_tokens_cv=frozen(np.array([load.out_tokens_cv for load in loads])),
-        trigger=integers([TRIGGERS.index(server.batch_trigger) for server in servers]),
-        window_ms=frozen(np.tile(windows_ms[:, np.newaxis], len(place_of))),
-        counts_system=frozen(np.array([server.queue_counts == "system" for server in servers], np.bool_)),
-        stations=station_table([stations_of(server.stages) for server in servers]),
-        jobs=integers([ALL_JOBS if server.jobs is None else server.jobs for server in servers]),
+        own=_own_tables(system, len(place_of)),
     )
 
 
@@ -252,15 +251,31 @@ def server_loads_rps(system: System) -> FloatArray:
 
     0 for one that is idle.
     """
-    servers = list(system.servers.values())
-    rate_rps = np.array([server.current.load.arrival_rate_rpm for server in servers]) / SECONDS_PER_MINUTE
-    out_tokens = np.array([server.current.load.out_tokens for server in servers])
-    tps = _tps(_targets_of(system))
-    wanted_rps = np.where(tps > 0, tps / np.maximum(out_tokens, 1), rate_rps)
-    without_tokens = models_without_tokens(system)
-    has_tokens = np.array([server.model not in without_tokens for server in servers], dtype=np.bool_)
-    idle = (rate_rps == 0) | ((out_tokens == 0) & has_tokens)
-    return np.where(idle, 0.0, wanted_rps)
+    asked = zip(system.server_kinds(), system.servers.values(), _targets_of(system), strict=True)
+    return np.array(
+        [
+            kind.demand_rps(server.current.load, target.tps if target else 0.0)
+            for kind, server, target in asked
+        ]
+    )
+
+
+def _own_tables(system: System, accelerators: int) -> dict[str, OwnTable]:
+    """Return what servers of single kinds have, by kind; each pair runs as its server states."""
+    kinds, servers = system.server_kinds(), list(system.servers.values())
+    tables = {}
+    for kind in dict.fromkeys(kinds):
+        mine = np.flatnonzero([other is kind for other in kinds])
+        found = kind.own([servers[s] for s in mine.tolist()])
+        if found is None:
+            continue
+        count, first = np.zeros(len(servers), np.int64), np.zeros(len(servers), np.int64)
+        count[mine] = np.bincount(found.server, minlength=len(mine))
+        first[mine] = np.cumsum(count[mine]) - count[mine]
+        stated = np.maximum(first + count - 1, 0)
+        chosen = np.tile(stated[:, np.newaxis], accelerators)
+        tables[kind.name] = OwnTable(found.arrays, frozen(first), frozen(count), frozen(chosen))
+    return tables
 
 
 def _targets_of(system: System) -> list[ModelTarget | None]:
@@ -271,11 +286,6 @@ def _targets_of(system: System) -> list[ModelTarget | None]:
 def _tps(targets: Sequence[ModelTarget | None]) -> FloatArray:
     """Return the throughput targets [tokens/s], shape (S,); 0 for none."""
     return np.array([target.tps if target else 0.0 for target in targets])
-
-
-def models_without_tokens(system: System) -> set[str]:
-    """Return the models whose servers answer requests together, whatever tokens these have."""
-    return {model for (model, _), profile in system.profiles.items() if profile.batch is not None}
 
 
 def largest_loss(system: System, server: Server) -> float:

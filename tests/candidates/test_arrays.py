@@ -8,7 +8,7 @@ import pytest
 from builders import accelerator, document, server, service_class
 
 from optimizer import load_system
-from optimizer.tabulation import tabulate
+from optimizer.candidates.arrays import tabulate
 
 
 def load_rps(tps: float, out_tokens: float, rate_rpm: float = 60.0) -> float:

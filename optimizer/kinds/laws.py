@@ -1,51 +1,15 @@
-"""The table of latency models: which laws there are, and the fields of a document that choose among them.
-
-A law is a file beside this one and an entry here: its fields a base of `LawFields`, itself in `LAWS`.
-"""
+"""The latency models of documents: which one a document gives, and the parameters of many as arrays."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from pydantic import model_validator
-from pydantic_core import PydanticCustomError
 
 from optimizer.arrays import FloatArray, IntArray, frozen
 from optimizer.documents import Document
-from optimizer.timing.batch import BatchFields, BatchLaw
-from optimizer.timing.iteration import FullIterationLaw, IterationFields, IterationLaw
-from optimizer.timing.law import Law, RequestShapes
-from optimizer.timing.linear import LinearFields, LinearLaw
-from optimizer.timing.mixture import MixtureIterationLaw
-from optimizer.timing.static import StaticLaw, is_static
-
-
-class LawFields(
-    BatchFields, IterationFields, LinearFields
-):  # pydantic takes the fields of the last base first
-    """The fields of a document that gives one law, whichever."""
-
-    @model_validator(mode="after")
-    def _static_batches_are_linear(self) -> Self:
-        if is_static(self) and (self.iteration is not None or self.batch is not None):
-            raise PydanticCustomError(
-                "static_law",
-                "batching: {batching} batches take decodeParms and prefillParms (linear law); give those",
-                {"batching": self.batching},
-            )
-        return self
-
-
-LAWS: tuple[type[Law], ...] = (
-    LinearLaw,
-    IterationLaw,
-    MixtureIterationLaw,
-    FullIterationLaw,
-    BatchLaw,
-    StaticLaw,
-)
-"""All laws, in the order in which messages name them."""
+from optimizer.kinds.table import QUEUE_MODELS_OF
+from optimizer.timing import Law, RequestShapes
 
 
 def laws_given(document: Document) -> list[type[Law]]:
@@ -61,7 +25,7 @@ def laws_known(document: Document) -> list[type[Law]]:
 def _laws_with(document: Document, counts: Callable[[Document], bool]) -> list[type[Law]]:
     """Return the laws of which a document gives a part that counts."""
     fields, found = vars(document), []
-    for law in LAWS:
+    for law in QUEUE_MODELS_OF:
         for name in law.parts:
             part = fields.get(name)
             if part is not None and law.takes(document) and counts(part):
@@ -89,14 +53,14 @@ class LawTable:
     def of(cls, documents: Sequence[Document]) -> Self:
         """Read the laws of documents, each of which knows at most one."""
         known = [laws_known(document) for document in documents]
-        law = np.array([LAWS.index(mine[0]) if mine else -1 for mine in known], dtype=np.int64)
-        tables = []
-        for i, kind in enumerate(LAWS):
+        laws, tables = tuple(QUEUE_MODELS_OF), []
+        law = np.array([laws.index(mine[0]) if mine else -1 for mine in known], dtype=np.int64)
+        for i, kind in enumerate(laws):
             rows = [kind.parameters(documents[row]) for row in np.flatnonzero(law == i).tolist()]
             table = np.zeros((len(rows[0]) if rows else 0, len(documents)))
             table[:, law == i] = np.array(rows).T if rows else 0.0
             tables.append(frozen(table))
-        return cls(LAWS, frozen(law), tuple(tables))
+        return cls(laws, frozen(law), tuple(tables))
 
     def take(self, document: IntArray) -> "LawTable":
         """Return the laws of the chosen documents, in their order."""

@@ -1,4 +1,4 @@
-"""The table of queue models: a model is a file beside this one and an entry here; documents name it."""
+"""Queue models as documents name them, and what is said where one does not go with the rest of a document."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -7,31 +7,19 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from optimizer.queueing.bulk.model import BulkQueues
-from optimizer.queueing.continuous.model import ContinuousQueues
+from optimizer.kinds.kind import Kind
+from optimizer.kinds.table import KINDS, QUEUE_MODELS_OF
 from optimizer.queueing.performance import QueueModel
 from optimizer.queueing.reference import ReplicaQueues
-from optimizer.queueing.static import StaticQueues
-from optimizer.timing import BatchLaw, FullIterationLaw, IterationLaw, Law, MixtureIterationLaw, StaticLaw
+from optimizer.timing import Law
 
 QUEUE_MODELS: dict[str, type[QueueModel]] = {
-    model.name: model for model in (ReplicaQueues, ContinuousQueues, BulkQueues, StaticQueues)
+    model.name: model for models in QUEUE_MODELS_OF.values() for model in models
 }
 """All queue models by the names that documents give them."""
 
 REFERENCE = ReplicaQueues.name
 """The reference's queue: that of the linear law, and of all that comes on the reference's routes."""
-_DEFAULTS: dict[type[Law], str] = {
-    IterationLaw: ContinuousQueues.name,
-    MixtureIterationLaw: ContinuousQueues.name,
-    FullIterationLaw: ContinuousQueues.name,
-    BatchLaw: BulkQueues.name,
-    StaticLaw: StaticQueues.name,
-}
-"""The queue model of a law where a document names none, other than the reference's.
-
-Chosen by the table in docs/fidelity.md.
-"""
 
 
 def default_model(laws: Sequence[type[Law]]) -> str:
@@ -40,7 +28,7 @@ def default_model(laws: Sequence[type[Law]]) -> str:
     Args:
         laws: the laws of which the document gives any part; the first counts.
     """
-    return _DEFAULTS.get(laws[0], REFERENCE) if laws else REFERENCE
+    return QUEUE_MODELS_OF[laws[0]][0].name if laws else REFERENCE
 
 
 def without_default(schema: dict[str, Any]) -> None:
@@ -50,8 +38,9 @@ def without_default(schema: dict[str, Any]) -> None:
 
 def _known(name: str) -> str:
     if name not in QUEUE_MODELS:
-        # Those of batch servers and of static batches go without saying, with `batchParms` and `batching`.
-        named = [other for other, model in QUEUE_MODELS.items() if model.has_tokens and model.is_named]
+        # Where a law has one queue model, that goes without saying.
+        choices = {model.name for models in QUEUE_MODELS_OF.values() if len(models) > 1 for model in models}
+        named = [other for other in QUEUE_MODELS if other in choices]
         known = " or ".join(map(repr, named))
         raise PydanticCustomError(
             "queue_model", "must be {known}, not {name}", {"known": known, "name": json.dumps(name)}
@@ -63,9 +52,10 @@ QueueModelName = Annotated[str, AfterValidator(_known), WithJsonSchema({"enum": 
 """The name of a queue model in a document."""
 
 
-def models_that(can: Callable[[type[QueueModel]], bool]) -> str:
-    """Return the names of the queue models that can do something, as messages give them."""
-    return " or ".join(repr(name) for name, model in QUEUE_MODELS.items() if can(model))
+def models_that(can: Callable[[type[QueueModel]], bool], kind: Kind = KINDS[0]) -> str:
+    """Return the names of the queue models of a kind that can do something, as messages give them."""
+    mine = dict.fromkeys(model for models in kind.queue_models.values() for model in models)
+    return " or ".join(repr(model.name) for model in mine if can(model))
 
 
 def law_problem(name: str, law: type[Law], given: str = "") -> str | None:
@@ -76,9 +66,10 @@ def law_problem(name: str, law: type[Law], given: str = "") -> str | None:
         law: the law.
         given: what of the law stands in the way.
     """
-    if QUEUE_MODELS[name].takes(law):
+    mine = QUEUE_MODELS_OF[law]
+    if QUEUE_MODELS[name] in mine:
         return None
-    others = models_that(lambda model: model.takes(law)) or "another"
+    others = " or ".join(repr(other) for other in QUEUE_MODELS if QUEUE_MODELS[other] in mine)
     return (
         f"the queue model {name!r} does not support the {law.name} latency model{given}; set queueModel to "
         f"{others}"
@@ -97,7 +88,7 @@ def variability_problem(name: str, coefficients: Mapping[str, float], owner: str
     varied = [f"{wire}: {value:g}" for wire, value in coefficients.items() if value != 1 and wire not in own]
     if not varied or QUEUE_MODELS[name].takes_variability:
         return None
-    others = models_that(lambda model: model.takes_variability and model.has_tokens)
+    others = models_that(lambda model: model.takes_variability)
     return (
         f"{varied[0]} is not 1, which the queue model {name!r}{owner} assumes; remove it, or set queueModel "
         f"to {others}{' there' if owner else ''}"

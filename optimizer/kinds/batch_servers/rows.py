@@ -16,23 +16,30 @@ from optimizer.documents import (
     MaxLoss,
     Milliseconds,
     PositiveCount,
-    Quantity,
 )
 from optimizer.errors import AnalysisError
+from optimizer.kinds.batch_servers.stages import Stage, names_of, repeated_name, slowest_part, stations_of
+from optimizer.kinds.fields import LatencyTarget
+from optimizer.kinds.rows import Overload, Row, simulated_values
 from optimizer.quantities import precise
 from optimizer.queueing.bulk.limits import line_problem, server_problem
-from optimizer.queueing.bulk.model import BulkPerformance, BulkQueues
+from optimizer.queueing.bulk.model import BulkPerformance, BulkQueues, Collecting
 from optimizer.queueing.measures import LOSS, Measure
-from optimizer.queueing.performance import Collecting, Room, Variability
+from optimizer.queueing.performance import Room, Variability
 from optimizer.queueing.sizing import largest_rate
 from optimizer.queueing.targets import Targets
 from optimizer.simulation.batches import TRIGGERS, BatchServer, QueueCounts, TriggerName
+from optimizer.simulation.lengths import Kind, Lengths
 from optimizer.simulation.limits import UNLIMITED
 from optimizer.simulation.lines import ALL_JOBS, Line, station_table
-from optimizer.spec.schema import LatencyTarget
-from optimizer.spec.stages import Stage, names_of, repeated_name, slowest_part, stations_of
+from optimizer.simulation.replicas import Effort, LineReplica, run_replica
+from optimizer.simulation.summary import summarise
+from optimizer.simulation.workload import OpenLoad
 from optimizer.timing import BatchLaw, BatchParms, RequestShapes
 
+NO_TOKENS = Lengths(Kind.FIXED, 0.0)
+ONE_ANSWER = Lengths(Kind.FIXED, 1.0)
+"""Requests of a batch server have no tokens; the answer stands for one."""
 _WIRE = {
     "size": "maxBatchSize",
     "room": "maxQueueSize",
@@ -43,11 +50,9 @@ _WIRE = {
 }
 
 
-class BatchRow(Document):
+class BatchRow(Row):
     """One batch server at one rate."""
 
-    rate_rps: Quantity = Field(0.0, alias="RPS")
-    """Arrival rate [requests/s]; of no matter for sizing."""
     batch: BatchParms = Field(alias="batchParms")
     """Time of a batch of n requests: base + slope·n [ms]."""
     max_batch: BatchLimit = Field(alias="maxBatchSize")
@@ -108,10 +113,6 @@ class BatchRow(Document):
         jobs = ALL_JOBS if self.jobs is None else self.jobs
         return Line(self.server(), stations_of(self.stages), jobs)
 
-    def replica_to_simulate(self) -> "BatchRow":
-        """Return what is simulated: the server as it is."""
-        return self
-
     def queues(self) -> BulkQueues:
         """Return the queue model of the one server."""
         server = self.server()
@@ -136,6 +137,65 @@ class BatchRow(Document):
         if self.max_rejected is not None:
             limits[LOSS] = self.max_rejected
         return Targets.of_limits([limits], np.zeros(1, np.bool_))
+
+    def analyze(self) -> "BatchAnswer | NoLongRun":
+        """Return what the server does at its rate, or that its queue grows without end.
+
+        Raises:
+            AnalysisError: the rate is zero, or next to it.
+        """
+        if self.rate_rps < LEAST_RATE:
+            limit = f"more than 0 requests/s, at least {LEAST_RATE:g}"
+            raise AnalysisError(f"rate: must be {limit}, not {self.rate_rps:g}")
+        queues = self.queues()
+        stable_rps = float(queues.stable_rate_rps[0])
+        if self.rate_rps > float(queues.longest_rate_rps[0]):
+            return NoLongRun(
+                offered_rps=self.rate_rps,
+                stable_rate_rps=stable_rps,
+                message=f"no steady state: the rate {precise(self.rate_rps)} requests/s exceeds the largest "
+                f"stable rate {precise(stable_rps)}",
+            )
+        return BatchAnswer.model_validate(_figures(self, queues, self.rate_rps))
+
+    def size(self) -> "BatchSizing":
+        """Return the largest rate at which the server meets its targets, and what it does there.
+
+        Raises:
+            AnalysisError: no rate meets the targets.
+        """
+        queues, targets = self.queues(), self.targets()
+        found = largest_rate(queues, targets)
+        if not found.attainable[0]:
+            missed = [
+                f"the best {measure.label} is {measure.text(best, 4)}, target {measure.text(limit)}"
+                for measure, best, limit in zip(
+                    targets.measures, found.least[:, 0], targets.limits[:, 0], strict=True
+                )
+                if best > limit
+            ]
+            raise AnalysisError(
+                f"no rate meets the targets: {' and '.join(missed)}; relax the target, or shorten the window"
+            )
+        rate_rps = float(found.max_rate_rps[0])
+        return BatchSizing.model_validate(
+            _figures(self, queues, rate_rps) | {"lowest_rps": float(found.lowest_rate_rps[0])}
+        )
+
+    def simulate(self, effort: Effort) -> "BatchSimulation | Overload":
+        """Return what the server does when it is simulated, or that it is overloaded."""
+        load = OpenLoad(self.rate_rps, NO_TOKENS, ONE_ANSWER, self.arrival_cv)
+        runs = run_replica(load, LineReplica(self.line()), effort)
+        found = summarise(runs)
+        if found.overload is not None:
+            return Overload(overload=found.overload)
+        figures = {f"p{percent}_ms": value for percent, value in found.e2e.percentiles.items()}
+        figures |= {"mean_ms": found.e2e.mean, "rejected": found.loss}
+        answered = sum(int((~np.isnan(run.last_ms)).sum()) for run in runs)
+        batches = sum(run.iterations for run in runs)
+        return BatchSimulation.model_validate(
+            simulated_values(figures, effort) | {"mean_batch": answered / batches}
+        )
 
 
 class BatchLatencies(Document):
@@ -191,55 +251,35 @@ class BatchSizing(BatchAnswer):
     """Lower end of the rates up to there that meet them [requests/s]: below it a window is too long."""
 
 
+class SimulatedBatches(Document):
+    """What a simulation of one batch server shows."""
+
+    mean_ms: float = Field(alias="avgLatency")
+    """Mean time to the answer [ms]."""
+    p50_ms: float = Field(alias="p50Latency")
+    """Percentiles of it [ms]."""
+    p90_ms: float = Field(alias="p90Latency")
+    p95_ms: float = Field(alias="p95Latency")
+    p99_ms: float = Field(alias="p99Latency")
+    rejected: float
+    """Share of requests that were turned away."""
+
+
+class BatchSimulation(SimulatedBatches):
+    """The same with intervals."""
+
+    mean_batch: float = Field(alias="avgBatch")
+    """Mean number of requests that are answered together."""
+    half_width: SimulatedBatches = Field(alias="halfWidth")
+    """Half of the 95 % interval of each figure."""
+    requests: int
+    """Requests sent; the first and the last tenth do not count."""
+    seed: int
+    """Where chance began."""
+
+
 PERCENTILES = {"p50_ms": 50.0, "p90_ms": 90.0, "p95_ms": 95.0, "p99_ms": 99.0, "p999_ms": 99.9}
 """Percentiles of answers by their fields."""
-
-
-def analyze_batch(row: BatchRow) -> BatchAnswer | NoLongRun:
-    """Return what a batch server does at its rate, or that its queue grows without end.
-
-    Raises:
-        AnalysisError: the rate is zero, or next to it.
-    """
-    if row.rate_rps < LEAST_RATE:
-        limit = f"more than 0 requests/s, at least {LEAST_RATE:g}"
-        raise AnalysisError(f"rate: must be {limit}, not {row.rate_rps:g}")
-    queues = row.queues()
-    stable_rps = float(queues.stable_rate_rps[0])
-    if row.rate_rps > float(queues.longest_rate_rps[0]):
-        return NoLongRun(
-            offered_rps=row.rate_rps,
-            stable_rate_rps=stable_rps,
-            message=f"no steady state: the rate {precise(row.rate_rps)} requests/s exceeds the largest "
-            f"stable rate {precise(stable_rps)}",
-        )
-    return BatchAnswer.model_validate(_figures(row, queues, row.rate_rps))
-
-
-def size_batch(row: BatchRow) -> BatchSizing:
-    """Return the largest rate at which a batch server meets its targets, and what it does there.
-
-    Raises:
-        AnalysisError: no rate meets the targets.
-    """
-    queues = row.queues()
-    targets = row.targets()
-    found = largest_rate(queues, targets)
-    if not found.attainable[0]:
-        missed = [
-            f"the best {measure.label} is {measure.text(best, 4)}, target {measure.text(limit)}"
-            for measure, best, limit in zip(
-                targets.measures, found.least[:, 0], targets.limits[:, 0], strict=True
-            )
-            if best > limit
-        ]
-        raise AnalysisError(
-            f"no rate meets the targets: {' and '.join(missed)}; relax the target, or shorten the window"
-        )
-    rate_rps = float(found.max_rate_rps[0])
-    return BatchSizing.model_validate(
-        _figures(row, queues, rate_rps) | {"lowest_rps": float(found.lowest_rate_rps[0])}
-    )
 
 
 def _figures(row: BatchRow, queues: BulkQueues, rate_rps: float) -> dict[str, float | str | None]:
@@ -253,7 +293,8 @@ def _figures(row: BatchRow, queues: BulkQueues, rate_rps: float) -> dict[str, fl
     percentiles = {
         name: float(found.figure(Measure("e2e", percent))[0]) for name, percent in PERCENTILES.items()
     }
-    own: dict[str, float | str | None] = {
+    own: dict[str, float | str | None] = {name: float(values[0]) for name, values in found.own.items()}
+    own |= {
         "binding": slowest_part(row.line(), names_of(row.stages)),
         "mean_ms": float(found.response_ms[0]),
         "rejected": float(found.loss[0]),

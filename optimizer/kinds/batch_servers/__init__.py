@@ -1,0 +1,1 @@
+"""Batch servers: a replica that collects requests and answers them together, without tokens."""

@@ -1,0 +1,173 @@
+"""Batch servers as a kind: what they declare, what they check, and what a replica of one is."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import numpy as np
+
+from optimizer.arrays import frozen
+from optimizer.documents import Document
+from optimizer.kinds.batch_servers.fields import BatchProfile, ServerFields
+from optimizer.kinds.batch_servers.rows import BatchRow
+from optimizer.kinds.batch_servers.stages import names_of, repeated_name, slowest_part, stations_of
+from optimizer.kinds.fields import DEFAULT_MAX_BATCH, Load
+from optimizer.kinds.kind import Fault, KindOf, OwnRows, Refused
+from optimizer.kinds.rows import Row
+from optimizer.kinds.shown import LOSS, WAIT, Shown, TableName, Words
+from optimizer.queueing.bulk.limits import line_problem, server_problem
+from optimizer.queueing.bulk.model import BulkQueues, Collecting
+from optimizer.queueing.performance import OwnArrays, QueueModel
+from optimizer.simulation.batches import TRIGGERS, BatchServer
+from optimizer.simulation.limits import UNLIMITED
+from optimizer.simulation.lines import ALL_JOBS, Line, station_table
+from optimizer.simulation.replicas import LineReplica
+from optimizer.timing import BatchLaw, BatchParms, Law
+
+SHARES = (0.0, 0.25, 0.5, 1.0)
+"""Of the window that a server gives: what is tried where the choice is left open."""
+_KEYS = {
+    "size": "maxBatchSize",
+    "room": "maxQueueSize",
+    "window_ms": "batchTimeout",
+    "counts_system": "queueCounts",
+    "arrival_cv": "currentAlloc.load.arrivalCV",
+    "jobs": "jobs",
+}
+
+
+class BatchServers(KindOf[BatchProfile, ServerFields]):
+    """Bulk service of whole batches."""
+
+    name: ClassVar[str] = "batch servers"
+    gives: ClassVar[str] = "batchParms"
+    queue_models: ClassVar[Mapping[type[Law], tuple[type[QueueModel], ...]]] = {BatchLaw: (BulkQueues,)}
+    server_fields: ClassVar[type[Document] | None] = ServerFields
+    does: ClassVar[str] = "collect requests"
+    refused_in_profiles: ClassVar[Refused] = Refused(
+        ("at_tokens", "kv_capacity_tokens"),
+        "requests of a batch server (batchParms) have no tokens; remove it",
+    )
+    refused_targets: ClassVar[Refused] = Refused(
+        ("itl_ms", "ttft_ms", "user_tps", "tps"),
+        "answers without tokens (batchParms); set latency in its place",
+    )
+    row: ClassVar[type[Row] | None] = BatchRow
+    compiles_queues: ClassVar[bool] = True
+    mark: ClassVar[str | None] = "batch_window_ms"
+    simulated_mark: ClassVar[str | None] = "answers_together"
+    metrics: ClassVar[tuple[Shown, ...]] = (
+        Shown("trigger", "batch_trigger", "trigger", ("plan", "latencies"), rank=6, is_text=True),
+        Shown("window", "batch_window_ms", "window", ("plan", "latencies"), "ms", ",g", rank=3),
+        Shown("mean batch", "mean_batch", "mean batch", ("plan", "latencies"), "", ",.1f", rank=7),
+        WAIT,
+        Shown(
+            "e2e",
+            "ttft_ms",  # what clients of batch servers know it by
+            "latency",
+            ("plan", "candidates", "notebook", "comparison", "simulation", "simulated", "latencies", "bars"),
+            "ms",
+            ",.0f",
+            rank=2,
+            rank_beside=1,  # beside TTFT the mean, which both have, before percentiles
+            percentile_ranks=(1, 2),
+            alias="latencyAverage",
+        ),
+        LOSS._replace(heading="rejected"),
+        Shown(
+            "busy",
+            "busy",
+            "busy",
+            ("plan", "use"),
+            "",
+            ".0%",
+            rank=8,
+            note="Busy is the share of the time in which a batch server answers, be its batches full or not.",
+        ),
+    )
+    orders: ClassVar[Mapping[TableName, tuple[str, ...]]] = MappingProxyType(
+        {"plan": ("e2e", "window", "trigger", "mean batch", "busy"), "comparison": ("e2e",), "bars": ("e2e",)}
+    )
+    of_server: ClassVar[tuple[str, ...]] = ("batch_trigger",)
+    words: ClassVar[Words] = Words(
+        section=("batches", "Latencies of batch servers"),
+        about=(
+            "of the time from the arrival of a request to its answer, at the load that each pool carries; "
+            "the wait before the batch is part of it"
+        ),
+        utilisation="what arrives over what full batches answer",
+        replica="a batch server, which has no tokens",
+    )
+
+    def check(self, server: ServerFields, profile: BatchProfile, load: Load) -> Iterator[Fault]:
+        """Yield a window, a trigger, a stage or a limit that does not go with the rest."""
+        twice = repeated_name(server.stages)
+        if twice is not None:
+            yield "stages", f"two stages are called {twice!r}; give each its own name"
+        line = line_of(server, profile, server.batch_timeout_ms)
+        problem = line_problem(line) or server_problem(line.server, load.arrival_cv)
+        if problem is not None:
+            part, why = problem
+            yield _KEYS[part], f"on {profile.accelerator!r}: {why}"
+
+    def own(self, servers: Sequence[ServerFields]) -> OwnRows:
+        """Return how servers collect their requests, with all windows of those that leave it open."""
+        windows_ms = [
+            [share * server.batch_timeout_ms for share in SHARES]
+            if server.batch_window == "optimal"
+            else [server.batch_timeout_ms]
+            for server in servers
+        ]
+        row = np.repeat(np.arange(len(servers)), [len(mine) for mine in windows_ms])
+        arrays = Collecting(
+            np.array([TRIGGERS.index(server.batch_trigger) for server in servers]),
+            np.zeros(len(servers)),
+            np.array([_room(server) for server in servers]),
+            np.array([server.queue_counts == "system" for server in servers], dtype=np.bool_),
+            station_table([stations_of(server.stages) for server in servers]),
+            np.array([ALL_JOBS if server.jobs is None else server.jobs for server in servers]),
+        ).take(row)
+        window_ms = frozen(np.concatenate(windows_ms))
+        return OwnRows(replace(arrays, window_ms=window_ms), row)
+
+    def replica(
+        self, server: ServerFields, profile: BatchProfile, max_batch: int, pool: Document | None = None
+    ) -> LineReplica:
+        """Return a batch server with its stages, with the window of a pool or of the server."""
+        chosen_ms: float | None = getattr(pool, "batch_window_ms", None)
+        window_ms = server.batch_timeout_ms if chosen_ms is None else chosen_ms
+        return LineReplica(line_of(server, profile, window_ms, max_batch))
+
+    def pool_fields(
+        self, server: ServerFields, profile: BatchProfile, max_batch: int, own: OwnArrays | None
+    ) -> Mapping[str, Any]:
+        """Return the window, and what can serve the least where there are stages or jobs."""
+        assert isinstance(own, Collecting)
+        line = line_of(server, profile, server.batch_timeout_ms, max_batch)
+        return {
+            "batch_window_ms": float(own.window_ms[0]),
+            "binding": slowest_part(line, names_of(server.stages)),
+        }
+
+
+def line_of(
+    server: ServerFields, profile: BatchProfile, window_ms: float, max_batch: int | None = None
+) -> Line:
+    """Return a batch server with its stages as plain numbers, at its own batch limit if none is given."""
+    parms = profile.batch or BatchParms()
+    size = max_batch or server.max_batch_size or profile.max_batch_size or DEFAULT_MAX_BATCH
+    alone = BatchServer(
+        size,
+        window_ms,
+        parms.base_ms,
+        parms.slope_ms,
+        _room(server),
+        server.queue_counts == "system",
+        TRIGGERS.index(server.batch_trigger),
+    )
+    return Line(alone, stations_of(server.stages), ALL_JOBS if server.jobs is None else server.jobs)
+
+
+def _room(server: ServerFields) -> int:
+    return UNLIMITED if server.max_queue_size is None else server.max_queue_size

@@ -1,0 +1,66 @@
+"""One replica of tokens at one rate, simulated: what stands beside the figures of its queue model."""
+
+from pydantic import Field
+
+from optimizer.kinds.fields import Load
+from optimizer.kinds.replicas import LatencyFigures, Replica
+from optimizer.kinds.rows import Overload, simulated_values
+from optimizer.kinds.token_batching import simulated_replica
+from optimizer.queueing.measures import LATENCIES
+from optimizer.simulation.lengths import Lengths
+from optimizer.simulation.replicas import Effort, run_replica
+from optimizer.simulation.summary import Distribution, Estimate, Summary, summarise
+from optimizer.simulation.workload import OpenLoad
+
+
+class SimulatedFigures(LatencyFigures):
+    """Mean and percentiles of simulated latencies [ms]."""
+
+    ttft_ms: float = Field(alias="avgTTFT")
+    """Mean time to the first token."""
+    itl_ms: float = Field(alias="avgITL")
+    """Mean inter-token latency, each request by its mean."""
+
+
+class ReplicaSimulation(SimulatedFigures):
+    """What a simulation of one replica shows."""
+
+    half_width: SimulatedFigures = Field(alias="halfWidth")
+    """Half of the 95 % interval of each figure."""
+    requests: int
+    """Requests sent; the first and the last tenth do not count."""
+    seed: int
+    """Where chance began."""
+
+
+def open_load(requests: Load | Replica, rate_rps: float) -> OpenLoad:
+    """Return requests as a document describes them, at a rate."""
+    return OpenLoad(
+        rate_rps,
+        Lengths.with_cv(requests.in_tokens, requests.in_tokens_cv),
+        Lengths.with_cv(requests.out_tokens, requests.out_tokens_cv, least=1),
+        requests.arrival_cv,
+    )
+
+
+def simulate_replica(replica: Replica, rate_rps: float, effort: Effort) -> ReplicaSimulation | Overload:
+    """Run one replica at an arrival rate; a queue that is not stated has no limit.
+
+    Raises:
+        AnalysisError: too little is simulated, or an iteration would take no time.
+    """
+    simulated = simulated_replica(replica, replica.kv_capacity_tokens, replica.max_batch, replica.max_queue)
+    found = summarise(run_replica(open_load(replica, rate_rps), simulated, effort))
+    if found.overload is not None:
+        return Overload(overload=found.overload)
+    return ReplicaSimulation.model_validate(simulated_values(_figures(found), effort))
+
+
+def _figures(found: Summary) -> dict[str, Estimate]:
+    """Return the simulated figures by the names of their fields."""
+    figures = {}
+    for metric in LATENCIES:
+        latency: Distribution = getattr(found, metric)
+        figures[f"{metric}_ms"] = latency.mean
+        figures |= {f"p{p}_{metric}_ms": value for p, value in latency.percentiles.items()}
+    return figures

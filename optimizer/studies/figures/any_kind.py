@@ -1,0 +1,73 @@
+"""A replica against its load, or its batch limit: the figures that tables show of its kind.
+
+Takes a `Placed` server, gives a `Figure`: the pictures of kinds of replicas that have none of their own.
+"""
+
+import numpy as np
+
+from optimizer.arrays import FloatArray
+from optimizer.kinds.shown import Shown
+from optimizer.queueing.measures import METRICS
+from optimizer.queueing.performance import Performance
+from optimizer.studies.figures.document import CurvePanel, Figure, Guide
+from optimizer.studies.figures.placed import NothingToShow, Placed
+from optimizer.units import SECONDS_PER_MINUTE
+
+POINTS = 33
+"""Loads, or batch limits, that are looked at."""
+LARGEST_LOAD = 0.95
+"""The largest load, as a share of the largest stable one."""
+
+
+def figures_by_load(placed: Placed) -> Figure:
+    """Return the figures of a replica against its load."""
+    least, stable = placed.rate_range_rps()
+    rate_rps = np.linspace(least, LARGEST_LOAD * stable, POINTS)
+    found = placed.analyze(np.full(POINTS, placed.max_batch), rate_rps)
+    load_rpm, label = placed.rate_rps * SECONDS_PER_MINUTE, "load of one replica [requests/min]"
+    guides = (Guide(name="load", value=load_rpm, axis="x"),) if load_rpm else ()
+    return _figure("Figures against load", placed, found, label, rate_rps * SECONDS_PER_MINUTE, guides)
+
+
+def figures_by_batch_limit(placed: Placed) -> Figure:
+    """Return the figures of a replica at its load against its batch limit."""
+    if placed.rate_rps == 0:
+        raise NothingToShow(f"{placed.title} carries no load; {placed.remark}")
+    most = int(placed.pair.batch_ceiling[0])
+    limits = np.unique(np.round(np.geomspace(1, most, POINTS))).astype(np.int64)
+    found = placed.analyze(limits, np.full(len(limits), placed.rate_rps))
+    guide = Guide(name=f"batch {placed.max_batch:,}", value=float(placed.max_batch), axis="x")
+    label = "batch limit [requests]"
+    return _figure("Figures by batch limit", placed, found, label, limits.astype(np.float64), (guide,))
+
+
+def _figure(
+    title: str, placed: Placed, found: Performance, label: str, x: FloatArray, guides: tuple[Guide, ...]
+) -> Figure:
+    panels = (_panel(shown, placed, found, label, x, guides) for shown in placed.kind.shown("plan"))
+    return Figure(
+        title=f"{title}: {placed.title}",
+        note=placed.remark,
+        panels=tuple(panel for panel in panels if panel is not None),
+        types=placed.arrays.type_names,
+    )
+
+
+def _panel(
+    shown: Shown, placed: Placed, found: Performance, label: str, x: FloatArray, guides: tuple[Guide, ...]
+) -> CurvePanel | None:
+    """Return a figure as a curve; none where the queue model does not tell it."""
+    known = next((known for name, known in METRICS.items() if name == shown.metric), None)
+    field = shown.simulated or (shown.field if known is None else known.figure)
+    values: FloatArray | None = getattr(found, field, None)
+    if values is None:
+        return None
+    known = next((known for known in METRICS.values() if known.figure == field), None)
+    unit, scale = (shown.unit, 1.0) if known is None else (known.unit, known.scale)
+    return CurvePanel(
+        title=shown.title.capitalize() if shown.title.islower() else shown.title,
+        x_label=label,
+        y_label=f"{shown.heading} [{unit}]" if unit else shown.heading,
+        series=(placed.series("", x, scale * values),),
+        guides=guides,
+    )

@@ -1,0 +1,91 @@
+"""What a program that knows streams answers of a system: run in a copy of the tree, by `test_a_new_kind`.
+
+Takes the system on standard input, gives JSON: from the library, and the same over HTTP.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from fastapi.testclient import TestClient
+
+import optimizer
+from optimizer import (
+    compare,
+    draw,
+    explain,
+    load_system,
+    make_figure,
+    make_report,
+    render_report,
+    solve,
+    verify,
+)
+from optimizer.jobs import SimulateRequest, simulate_plan
+from rest_server.app import create_app
+from rest_server.settings import Settings
+
+REQUESTS = 20_000
+PICTURES = ("latency", "batch", "cost")
+SERVER = "calls"
+
+
+def from_the_library(source: dict[str, Any]) -> dict[str, Any]:
+    """Return what the functions of the package answer."""
+    system = load_system(source)
+    plan = solve(system)
+    false_plan = json.loads(plan.to_json())
+    false_plan["allocations"][SERVER][0]["blocked"] /= 2
+    simulated = simulate_plan(SimulateRequest(load_system(alone(source)), requests=REQUESTS))
+    report = make_report(system)
+    figures = [make_figure(system, kind, server=SERVER) for kind in PICTURES]
+    return {
+        "home": str(Path(optimizer.__file__).parent),
+        "plan": json.loads(plan.to_json()),
+        "problems": verify(plan, system),
+        "found out": verify(type(plan).model_validate(false_plan), system),
+        "simulation": json.loads(
+            simulate_plan(SimulateRequest(load_system(alone(source)), requests=REQUESTS)).to_json()
+        ),
+        "explanation": json.loads(explain(system).to_json()),
+        "comparison": json.loads(compare(system).to_json()),
+        "markdown": render_report(report, system, "markdown"),
+        "csv": render_report(report, system, "csv"),
+        "pictures": {figure.title: len(draw(figure, "svg")) for figure in figures},
+        "notes": [figure.note for figure in figures],
+    }
+
+
+def over_http(source: dict[str, Any]) -> dict[str, Any]:
+    """Return what the service answers to the same."""
+    paths = ("plan", "explain", "compare", "report?format=markdown")
+    with TestClient(create_app(Settings()), "http://localhost") as client:
+        found = {path: client.post(f"/v1/{path}", json=source) for path in paths}
+        simulated = client.post(f"/v1/simulate?requests={REQUESTS}", json=alone(source))
+        picture = client.post(f"/v1/figure?kind=latency&server={SERVER}&format=svg", json=source)
+        refused = client.post("/v1/plan", json=without_duration(source))
+    return {
+        "status": [answer.status_code for answer in (*found.values(), simulated, picture)],
+        "plan": found["plan"].json(),
+        "explanation": found["explain"].json(),
+        "simulation": simulated.json(),
+        "markdown": found["report?format=markdown"].text,
+        "refusal": refused.json()["detail"],
+    }
+
+
+def alone(source: dict[str, Any]) -> dict[str, Any]:
+    """Return the system with streams alone, for whose simulation nothing is compiled."""
+    return source | {"servers": [server for server in source["servers"] if server["name"] == SERVER]}
+
+
+def without_duration(source: dict[str, Any]) -> dict[str, Any]:
+    """Return it without what its kind needs."""
+    (server,) = alone(source)["servers"]
+    return source | {"servers": [{key: server[key] for key in server if key != "streamDuration"}]}
+
+
+if __name__ == "__main__":
+    given = json.loads(sys.stdin.read())
+    print(json.dumps(from_the_library(given) | {"http": over_http(given)}))
