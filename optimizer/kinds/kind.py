@@ -2,6 +2,7 @@
 
 from abc import ABC
 from collections.abc import Mapping
+from functools import cached_property
 from types import MappingProxyType
 from typing import ClassVar
 
@@ -10,7 +11,7 @@ from optimizer.timing import Law
 
 
 class Kind(ABC):
-    """A kind of replica. It has no state; the table of kinds holds one object of each."""
+    """A kind of replica. Nothing of it changes; the table of kinds holds one object of each."""
 
     name: ClassVar[str]
     """As code and messages call it."""
@@ -30,15 +31,19 @@ class Kind(ABC):
     """Fields of a server that stand beside its pools."""
     words: ClassVar[Words]
 
-    def shown(self, table: TableName) -> list[Shown]:
-        """Return what a table shows of its pools, in the order of the columns."""
-        order = {metric: i for i, metric in enumerate(self.orders.get(table, ()))}
-        mine = [shown for shown in self.metrics if table in shown.tables]
-        return sorted(mine, key=lambda shown: order.get(shown.metric, len(order)))
+    def shown(self, table: TableName) -> Mapping[str, Shown]:
+        """Return what a table shows of its pools, by metric, in the order of the columns."""
+        return self._tables.get(table, {})
 
-    def metric(self, name: str) -> Shown | None:
-        """Return the figure of a metric; none where its pools have none."""
-        return next((shown for shown in self.metrics if shown.metric == name), None)
+    @cached_property
+    def _tables(self) -> dict[TableName, dict[str, Shown]]:
+        found: dict[TableName, dict[str, Shown]] = {}
+        for shown in self.metrics:
+            for table in shown.tables:
+                found.setdefault(table, {})[shown.metric] = shown
+        for table, order in self.orders.items():
+            found[table] = {metric: found[table][metric] for metric in (*order, *found[table])}
+        return found
 
     @property
     def fields(self) -> set[str]:
