@@ -45,9 +45,7 @@ def from_the_library(source: dict[str, Any]) -> dict[str, Any]:
         "plan": json.loads(plan.to_json()),
         "problems": verify(plan, system),
         "found out": verify(type(plan).model_validate(false_plan), system),
-        "simulation": json.loads(
-            simulate_plan(SimulateRequest(load_system(alone(source)), requests=REQUESTS)).to_json()
-        ),
+        "simulation": json.loads(simulated.to_json()),
         "explanation": json.loads(explain(system).to_json()),
         "comparison": json.loads(compare(system).to_json()),
         "markdown": render_report(report, system, "markdown"),

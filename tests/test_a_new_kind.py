@@ -108,7 +108,7 @@ def pool_of(plan: dict[str, Any]) -> dict[str, Any]:
 
 def offered(pool: dict[str, Any]) -> float:
     """Return the offered load of a replica [Erlang]."""
-    return RATE_RPM / 60 / pool["numReplicas"] * STREAM_MS / 1000
+    return RATE_RPM / 60 / int(pool["numReplicas"]) * STREAM_MS / 1000
 
 
 def test_streams_get_the_fewest_replicas_whose_loss_erlang_allows(answers: dict[str, Any]) -> None:

@@ -131,15 +131,19 @@ class KindOf(ABC, Generic[P, S]):
         """
         return {}
 
-    def shown(self, table: TableName) -> list[Shown]:
-        """Return what a table shows of its pools, in the order of the columns."""
-        order = {metric: i for i, metric in enumerate(self.orders.get(table, ()))}
-        mine = [shown for shown in self.metrics if table in shown.tables]
-        return sorted(mine, key=lambda shown: order.get(shown.metric, len(order)))
+    def shown(self, table: TableName) -> Mapping[str, Shown]:
+        """Return what a table shows of its pools, by metric, in the order of the columns."""
+        return self._tables.get(table, {})
 
-    def metric(self, name: str) -> Shown | None:
-        """Return the figure of a metric; none where its pools have none."""
-        return next((shown for shown in self.metrics if shown.metric == name), None)
+    @cached_property
+    def _tables(self) -> dict[TableName, dict[str, Shown]]:
+        found: dict[TableName, dict[str, Shown]] = {}
+        for shown in self.metrics:
+            for table in shown.tables:
+                found.setdefault(table, {})[shown.metric] = shown
+        for table, order in self.orders.items():
+            found[table] = {metric: found[table][metric] for metric in (*order, *found[table])}
+        return found
 
     @property
     def fields(self) -> set[str]:

@@ -11,6 +11,11 @@ TableName = Literal[
 """What shows pools: tables of plans and of candidates, a plan in a notebook, a comparison, the table and the
 section of a simulation, the sections of a report on latencies and on utilisation, the picture of servers."""
 
+EVERYWHERE: tuple[TableName, ...] = (
+    "plan", "candidates", "notebook", "comparison", "simulation", "simulated", "latencies",
+)  # fmt: skip
+"""What shows a latency that matters."""
+
 
 class Shown(NamedTuple):
     """A figure of pools of one kind."""

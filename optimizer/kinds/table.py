@@ -97,6 +97,7 @@ def shown_in(table: TableName, kinds: Iterable[Kind]) -> list[Shown]:
     What several kinds have stands behind what is their own.
     """
     found: dict[str, Shown] = {}
-    for shown in (shown for kind in kinds for shown in kind.shown(table)):
-        found[shown.metric] = found.pop(shown.metric, shown)
+    for kind in kinds:
+        for metric, shown in kind.shown(table).items():
+            found[metric] = found.pop(metric, shown)
     return list(found.values())

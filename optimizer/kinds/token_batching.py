@@ -7,7 +7,7 @@ from typing import ClassVar
 from optimizer.documents import Document
 from optimizer.kinds.fields import Load, PlacedServer, ReplicaProfile
 from optimizer.kinds.kind import Fault, KindOf
-from optimizer.kinds.shown import LOSS, WAIT, Shown, TableName, Words
+from optimizer.kinds.shown import EVERYWHERE, LOSS, WAIT, Shown, TableName, Words
 from optimizer.queueing.continuous.model import ContinuousQueues
 from optimizer.queueing.performance import QueueModel
 from optimizer.queueing.reference import ReplicaQueues
@@ -58,31 +58,17 @@ class TokenBatching(KindOf[TokenProfile, PlacedServer]):
     }
     metrics: ClassVar[tuple[Shown, ...]] = (
         Shown(
-            "itl",
-            "itl_ms",
-            "ITL",
-            ("plan", "candidates", "notebook", "comparison", "simulation", "simulated", "latencies", "bars"),
-            "ms",
-            ",.1f",
-            rank=2,
-            target="itl_ms",
+            "itl", "itl_ms", "ITL", (*EVERYWHERE, "bars"), "ms", ",.1f", rank=2, target="itl_ms",
             spoken="token time",
         ),
         Shown(
-            "ttft",
-            "ttft_ms",
-            "TTFT",
-            ("plan", "candidates", "notebook", "comparison", "simulation", "simulated", "latencies"),
-            "ms",
-            ",.0f",
-            rank=1,
-            target="ttft_ms",
+            "ttft", "ttft_ms", "TTFT", EVERYWHERE, "ms", ",.0f", rank=1, target="ttft_ms",
             spoken="first token",
         ),
         Shown("e2e", "", "end-to-end", ("simulated",), "ms", ",.0f", spoken="last token"),
         WAIT._replace(part_of="ttft", long="of which wait"),
         LOSS._replace(long="lost requests"),
-    )
+    )  # fmt: skip
     orders: ClassVar[Mapping[TableName, tuple[str, ...]]] = MappingProxyType(
         dict.fromkeys(("simulation", "simulated"), ("ttft", "itl"))
     )

@@ -80,8 +80,8 @@ def _accelerator(row: Row) -> str:
 
 def _figure(metric: str, row: Row) -> str:
     pool = row["pool"]
-    mine = [] if pool is None else kind_of_pool(pool).shown("notebook")
-    return next((shown.text(row[shown.field]) for shown in mine if shown.metric == metric), "")
+    shown = None if pool is None else kind_of_pool(pool).shown("notebook").get(metric)
+    return "" if shown is None else shown.text(row[shown.field])
 
 
 def _targets(row: Row) -> str:

@@ -148,7 +148,7 @@ def _figures(found: Comparison) -> Table:
                 row, lambda side: "/".join(str(item.max_batch) for item in side.accelerators) or None
             ),
         }
-        for shown in of_server.get(row.server, KINDS[0]).shown("comparison"):
+        for shown in of_server.get(row.server, KINDS[0]).shown("comparison").values():
             values[figures[shown.metric].name] = _both(row, methodcaller("figure", shown.field))
         table.add_row(*map(values.get, names))
     return table

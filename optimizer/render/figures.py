@@ -63,7 +63,7 @@ def _value(shown: Shown, pool: PoolRow) -> Value:
     """Return the mean; a percentile that has a target in its place, or the limit on the mean beside it."""
     mine = of_pool(pool, shown.metric, "plan")
     if mine is None:
-        return MISSING
+        return Said("", None) if shown.least else MISSING
     mean: float | str | None = getattr(pool, mine.field)
     if mine.percentile_ranks:
         return _beside_limit(mine, label_of(mine.metric), pool) or mean
@@ -102,7 +102,7 @@ def _beside_limit(shown: Shown, measure: str, pool: PoolRow) -> Said | None:
 
 def of_pool(pool: Document, metric: str, table: TableName) -> Shown | None:
     """Return how a table shows a metric of a pool; none where its kind has none."""
-    return next((shown for shown in kind_of_pool(pool).shown(table) if shown.metric == metric), None)
+    return kind_of_pool(pool).shown(table).get(metric)
 
 
 def percentiles_of(shown: Shown, pools: Iterable[PoolRow], table: TableName) -> list[float]:
@@ -121,7 +121,6 @@ def measured_in_columns(pool: PoolRow, shown: Shown) -> tuple[TargetFigure, ...]
 
 def other_targets(pool: PoolRow, table: TableName) -> list[TargetFigure]:
     """Return what is measured against targets that have no column."""
-    shown = [
-        figure for shown in kind_of_pool(pool).shown(table) for figure in measured_in_columns(pool, shown)
-    ]
+    metrics = kind_of_pool(pool).shown(table).values()
+    shown = [figure for metric in metrics for figure in measured_in_columns(pool, metric)]
     return [figure for figure in pool.targets if figure not in shown]

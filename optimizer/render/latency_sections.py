@@ -26,9 +26,8 @@ def latency_sections(overview: Overview) -> Iterator[Section]:
 
 
 def _section(kind: Kind, pools: Sequence[PoolRow], picture: str) -> Section:
-    entries = [
-        entry for shown in kind.shown("latencies") if not shown.part_of for entry in _entries(shown, pools)
-    ]
+    whole = [shown for shown in kind.shown("latencies").values() if not shown.part_of]
+    entries = [entry for shown in whole for entry in _entries(shown, pools)]
     columns = (
         Column("server", numeric=False),
         Column("accelerator", numeric=False),
@@ -81,7 +80,7 @@ def _cells(kind: Kind, shown: Shown, percentile: float | None, pool: PoolRow) ->
 
 
 def _parts(kind: Kind, shown: Shown) -> list[Shown]:
-    return [part for part in kind.shown("latencies") if part.part_of == shown.metric]
+    return [part for part in kind.shown("latencies").values() if part.part_of == shown.metric]
 
 
 def value_text(pool: PoolRow, metric: str, table: TableName) -> str:

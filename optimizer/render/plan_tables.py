@@ -118,9 +118,10 @@ def _allocations(plan: Plan, system: System) -> Table:
 
 def _kinds(pools: Sequence[PoolRow], system: System) -> list[Kind]:
     """Return the kinds that run, and the default kind where any server is of it; without any all."""
-    servers = kinds_of_servers(system)
-    run = {kind_of_pool(pool) for pool in pools}
-    return [kind for kind in servers if kind in run or kind is KINDS[0]] or servers
+    servers, run = kinds_of_servers(system), {kind_of_pool(pool) for pool in pools}
+    if KINDS[0] in servers:
+        run.add(KINDS[0])
+    return in_order(run) if run else servers
 
 
 def _values(pool: PoolRow, money: Money) -> _Values:
@@ -192,8 +193,8 @@ def candidate_tables(candidates: Candidates) -> Group:
             "cost": money.number(float(cost[c])),
             "estimated": estimated,
         }
-        for shown in kind.shown("candidates"):
-            values[figures[shown.metric].name] = float(getattr(rows, shown.field)[c])
+        for metric, shown in kind.shown("candidates").items():
+            values[figures[metric].name] = float(getattr(rows, shown.field)[c])
         table.add_row(*map(values.get, names))
     rejected = Table("Rejected pairs", columns.REJECTED, "rejected", may_be_empty=True)
     for item in candidates.rejections():

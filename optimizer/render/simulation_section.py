@@ -50,7 +50,7 @@ def _rows(pool: SimulatedPool) -> Iterator[tuple[str, ...]]:
     place, verdict = (pool.server, marked(pool.accelerator, pool.estimated)), VERDICTS[pool.verdict]
     if pool.overload is not None:
         yield (*place, "no steady state", *([NONE] * 7), verdict)
-    for shown in kind_of_pool(pool).shown("simulated"):
+    for shown in kind_of_pool(pool).shown("simulated").values():
         found = pool.figure(shown.metric)
         if found is not None:
             share: Interval | None = getattr(pool, f"within_{shown.metric}", None)

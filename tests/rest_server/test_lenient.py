@@ -221,3 +221,19 @@ def test_a_null_leaves_what_another_spelling_of_the_key_has_said() -> None:
     flat = {"name": "c", "NAME": None, "Model": "m", "model": None, "slo-itl": 5, "SLO-ITL": None}
     (found_target,) = read_entity(ServiceClass, flat, "", []).model_targets
     assert (found_target.model, found_target.itl_ms) == ("m", 5)
+
+
+@pytest.mark.parametrize(
+    ("given", "queue_model"),
+    [
+        ({"decodeParms": {"alpha": 7}}, "reference"),
+        ({"perfParms": {"alpha": 7}}, "reference"),
+        ({"decodeParms": {"alpha": 7}, "batching": "static"}, "static"),
+        ({"batchParms": {"base": 7}}, "bulk"),
+    ],
+)
+def test_a_law_that_the_reference_has_gets_its_queue_and_another_keeps_its_own(
+    given: Json, queue_model: str
+) -> None:
+    profile, _ = read(ModelProfile, {"name": "m", "acc": "A"} | given)
+    assert profile.queue_model == queue_model

@@ -15,7 +15,8 @@ from optimizer.kinds.batch_servers.stages import names_of, repeated_name, slowes
 from optimizer.kinds.fields import DEFAULT_MAX_BATCH, Load
 from optimizer.kinds.kind import Fault, KindOf, OwnRows, Refused
 from optimizer.kinds.rows import Row
-from optimizer.kinds.shown import LOSS, WAIT, Shown, TableName, Words
+from optimizer.kinds.shown import EVERYWHERE, LOSS, WAIT, Shown, TableName, Words
+from optimizer.quantities import quantity
 from optimizer.queueing.bulk.limits import line_problem, server_problem
 from optimizer.queueing.bulk.model import BulkQueues, Collecting
 from optimizer.queueing.performance import OwnArrays, QueueModel
@@ -35,6 +36,8 @@ _KEYS = {
     "arrival_cv": "currentAlloc.load.arrivalCV",
     "jobs": "jobs",
 }
+_WINDOW = Shown("window", "batch_window_ms", "window", ("plan",), "ms", ",g", rank=3)
+_BUSY = "Busy is the share of the time in which a batch server answers, be its batches full or not."
 
 
 class BatchServers(KindOf[BatchProfile, ServerFields]):
@@ -59,33 +62,17 @@ class BatchServers(KindOf[BatchProfile, ServerFields]):
     simulated_mark: ClassVar[str | None] = "answers_together"
     metrics: ClassVar[tuple[Shown, ...]] = (
         Shown("trigger", "batch_trigger", "trigger", ("plan", "latencies"), rank=6, is_text=True),
-        Shown("window", "batch_window_ms", "window", ("plan", "latencies"), "ms", ",g", rank=3),
+        _WINDOW,
+        _WINDOW._replace(tables=("latencies",), form=quantity),
         Shown("mean batch", "mean_batch", "mean batch", ("plan", "latencies"), "", ",.1f", rank=7),
         WAIT,
-        Shown(
-            "e2e",
-            "ttft_ms",  # what clients of batch servers know it by
-            "latency",
-            ("plan", "candidates", "notebook", "comparison", "simulation", "simulated", "latencies", "bars"),
-            "ms",
-            ",.0f",
-            rank=2,
-            rank_beside=1,  # beside TTFT the mean, which both have, before percentiles
-            percentile_ranks=(1, 2),
-            alias="latencyAverage",
+        Shown(  # in the field that clients know; beside TTFT the mean, which both have, before percentiles
+            "e2e", "ttft_ms", "latency", (*EVERYWHERE, "bars"), "ms", ",.0f", rank=2, rank_beside=1,
+            percentile_ranks=(1, 2), alias="latencyAverage",
         ),
         LOSS._replace(heading="rejected"),
-        Shown(
-            "busy",
-            "busy",
-            "busy",
-            ("plan", "use"),
-            "",
-            ".0%",
-            rank=8,
-            note="Busy is the share of the time in which a batch server answers, be its batches full or not.",
-        ),
-    )
+        Shown("busy", "busy", "busy", ("plan", "use"), "", ".0%", rank=8, note=_BUSY),
+    )  # fmt: skip
     orders: ClassVar[Mapping[TableName, tuple[str, ...]]] = MappingProxyType(
         {"plan": ("e2e", "window", "trigger", "mean batch", "busy"), "comparison": ("e2e",), "bars": ("e2e",)}
     )

@@ -257,7 +257,7 @@ def _own_means(pools: Sequence[Pool]) -> dict[str, float]:
     fields = {
         shown.field
         for kind in kinds_of(pools)
-        for shown in kind.shown("comparison")
+        for shown in kind.shown("comparison").values()
         if shown.field in KindPoolFields.model_fields
     }
     means = {

@@ -44,7 +44,7 @@ def figures_by_batch_limit(placed: Placed) -> Figure:
 def _figure(
     title: str, placed: Placed, found: Performance, label: str, x: FloatArray, guides: tuple[Guide, ...]
 ) -> Figure:
-    panels = (_panel(shown, placed, found, label, x, guides) for shown in placed.kind.shown("plan"))
+    panels = (_panel(shown, placed, found, label, x, guides) for shown in placed.kind.shown("plan").values())
     return Figure(
         title=f"{title}: {placed.title}",
         note=placed.remark,

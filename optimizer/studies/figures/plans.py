@@ -256,10 +256,10 @@ def _figures(
     weights = [row.arrival_rate_rpm for row in rows]
     if not any(weights):
         weights = [float(row.num_replicas) for row in rows]
-    own = {shown.metric: shown.field for shown in kind_of_pool(rows[0]).shown("bars")}
+    own = kind_of_pool(rows[0]).shown("bars")
 
-    def mean(field: str | None) -> float | None:
-        if field is None or not any(weights):
+    def mean(field: str) -> float | None:
+        if not any(weights):
             return None
         values = (weight * getattr(row, field) for weight, row in zip(weights, rows, strict=True))
         return float(sum(values) / sum(weights))
@@ -268,7 +268,7 @@ def _figures(
         in_cost_unit(float(sum(row.cost_cents_per_h for row in rows)), currency),
         float(sum(row.num_replicas for row in rows)),
         mean("max_batch"),
-        *(mean(own.get(shown.metric)) for shown in figures),
+        *(mean(own[shown.metric].field) if shown.metric in own else None for shown in figures),
     )
 
 

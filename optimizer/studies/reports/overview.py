@@ -17,8 +17,8 @@ from optimizer.spec.schema import ModelTarget, Server
 from optimizer.spec.system import System
 
 
-class _Asked(Document):
-    """What is asked for of a pool, and where it stands."""
+class EmptyRow(Document):
+    """A server that runs on nothing."""
 
     server: str
     """The server."""
@@ -28,6 +28,11 @@ class _Asked(Document):
     """Its model."""
     priority: int
     """Its priority."""
+
+
+class _Asked(EmptyRow):
+    """What is asked for of a pool, and where it stands."""
+
     in_tokens: float = Field(alias="avgInTokens")
     """Mean input length [tokens]."""
     out_tokens: float = Field(alias="avgOutTokens")
@@ -52,7 +57,7 @@ class PoolRow(Pool, KindRowFields, _Asked):
         """
         for figure in self.measured(metric):
             return figure
-        shown = kind_of_pool(self).metric(metric)
+        shown = next((shown for shown in kind_of_pool(self).metrics if shown.metric == metric), None)
         limit = getattr(self, shown.target_field) if shown and shown.target else None
         if shown is None or limit is None or any(figure.measure == MISSED.label for figure in self.targets):
             return None
@@ -86,19 +91,6 @@ class TypeRow(Document):
     """Replicas that run on accelerators of the type."""
     cost_cents_per_h: float = Field(alias="cost")
     """Cost of their pools [cents/h]."""
-
-
-class EmptyRow(Document):
-    """A server that runs on nothing."""
-
-    server: str
-    """The server."""
-    service_class: str = Field(alias="class")
-    """Its service class."""
-    model: str
-    """Its model."""
-    priority: int
-    """Its priority."""
 
 
 class Overview(Document):
