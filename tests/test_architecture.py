@@ -84,7 +84,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("requested",),
     ),
     "optimizer.queueing": (
-        ("birth_death", "crossings", "measures", "roots", "continuous", "continuous.arrivals"),
+        ("birth_death", "measures", "roots", "continuous", "continuous.arrivals"),
         ("performance",),
         ("continuous.replicas",),
         ("continuous.schedulers", "continuous.latencies"),
