@@ -94,7 +94,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("bulk.answers",),
         ("bulk.gaps",),
         ("bulk.pending", "bulk.totals"),
-        ("bulk.services", "bulk.windows"),
+        ("bulk.service_kinds", "bulk.windows"),
+        ("bulk.services",),
         ("bulk.beyond",),
         ("bulk.steady", "bulk.sampled", "bulk.stations", "bulk.nodes", "bulk.sure"),
         ("bulk.passing",),
@@ -360,12 +361,6 @@ LONGEST_FUNCTION = 45
 """Lines of a function without its docstring, comments and blanks."""
 LONG_FUNCTIONS = {
     "optimizer.candidates.finder._loaded_candidates": 48,
-    "optimizer.queueing.bulk.chain.fill_starts": 60,
-    "optimizer.queueing.bulk.gaps.late_of_gap": 48,
-    "optimizer.queueing.bulk.pending.pending_share": 51,
-    "optimizer.queueing.bulk.services.beyond_in_service": 78,
-    "optimizer.simulation.machine.collecting.run_batches": 64,
-    "optimizer.simulation.machine.statics.run_statics": 49,
     "optimizer.solvers.highs.solve": 48,
     "optimizer.solvers.separable.solve_separable_mixed": 50,
     "optimizer.studies.explanation.explain.explain": 53,
