@@ -39,7 +39,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     ("optimizer.pipeline",),
     ("optimizer.stabilisation",),
-    ("optimizer.bench", "optimizer.studies"),
+    ("optimizer.studies",),
     ("optimizer.jobs", "optimizer.render"),
     ("rest_server",),
     ("optimizer.cli",),
@@ -185,6 +185,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.studies": (
         ("slips",),
         (
+            "bench",
             "checking",
             "load_changes",
             "service",
