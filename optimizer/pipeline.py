@@ -72,19 +72,26 @@ def solve(
     if options:
         system = system.with_options(**options)
     solved = solve_in_full(system, backend=backend, timings=clock, deadline=deadline, memo=memo)
-    candidates = solved.candidates
     if write_model_to is not None:
-        from optimizer.solvers.backends import write_model
-
-        names = candidates.arrays.server_names, candidates.arrays.accelerator_names
-        write_model(solved.problem, solved.solution, names, write_model_to)
+        _write_model(solved, write_model_to)
     if write_proof_to is not None:
-        from optimizer.plan.proof import prove
-
         with clock.stage("proof"):
-            proof = prove(solved.plan, candidates, Deadline.after(system.options.time_limit_s))
-        write_text(proof.to_json() + "\n", write_proof_to)
+            _write_proof(solved, system.options.time_limit_s, write_proof_to)
     return solved.plan
+
+
+def _write_model(solved: "Solved", path: Path) -> None:
+    from optimizer.solvers.backends import write_model
+
+    arrays = solved.candidates.arrays
+    write_model(solved.problem, solved.solution, (arrays.server_names, arrays.accelerator_names), path)
+
+
+def _write_proof(solved: "Solved", limit_s: float, path: Path) -> None:
+    from optimizer.plan.proof import prove
+
+    proof = prove(solved.plan, solved.candidates, Deadline.after(limit_s))
+    write_text(proof.to_json() + "\n", path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
 
 
 def _bench(arguments: argparse.Namespace) -> None:
-    from optimizer.bench import Fleet, measure
+    from optimizer.studies.bench import Fleet, measure
 
     sizes = arguments.size or [(15, 6), (30, 20), (100, 20)]
     kind = arguments.tightness, arguments.mixed

@@ -7,6 +7,13 @@ from optimizer.cli.command import Command
 
 
 def _add_serve(parser: argparse.ArgumentParser) -> None:
+    _add_fleet(parser)
+    _add_address(parser)
+    _add_routes(parser)
+
+
+def _add_fleet(parser: argparse.ArgumentParser) -> None:
+    """Add what the service holds, and what becomes of its plans."""
     parser.add_argument(
         "-F",
         "--stateful",
@@ -41,6 +48,10 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="also give desired replicas in /metrics as inferno_… or wva_desired_replicas",
     )
+
+
+def _add_address(parser: argparse.ArgumentParser) -> None:
+    """Add where the service listens, and whom it lets in."""
     parser.add_argument("--host", metavar="H", help="address to listen on (INFERNO_HOST, else 127.0.0.1)")
     parser.add_argument(
         "--port", metavar="P", type=int, help="port to listen on; 0: a free one (INFERNO_PORT, else 8080)"
@@ -62,6 +73,10 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
         help="file of API keys, in a line 'KEY' or 'SCOPES KEY' with scopes of read,solve,write; "
         "may be given several times",
     )
+
+
+def _add_routes(parser: argparse.ArgumentParser) -> None:
+    """Add what single routes do."""
     parser.add_argument(
         "--unserved",
         metavar="A",

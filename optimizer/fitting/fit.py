@@ -67,25 +67,20 @@ def fit(
     usable = [run for run in runs if _is_usable(run)]
     kept, held_out = _split(usable, options.hold_out)
     _check_enough(kept, len(runs) - len(usable))
-    problem = Problem.of(kept, options.settings.limits())
+    limits = options.settings.limits()
+    problem = Problem.of(kept, limits)
     solution, dropped = solve_what_is_seen(problem, options.terms, starts(kept), progress)
     law = coefficients(solution.names, solution.values)
-    limits = options.settings.limits()
     everything = [*kept, *held_out]
     figures = play_all([Replay.of(run, limits, MANY_REQUESTS) for run in everything], [law])[0]
-    held = figures[len(kept) :]
-    warnings = [
-        *dropped,
-        *_shape_warnings(kept),
-        *options.settings.notes(),
-        *(note for benchmark in benchmarks for note in benchmark.notes),
-        *_unusable_notes(len(runs) - len(usable)),
-    ]
+    seen, held = figures[: len(kept)], figures[len(kept) :]
+    notes = [*options.settings.notes(), *(note for benchmark in benchmarks for note in benchmark.notes)]
+    warnings = [*dropped, *_shape_warnings(kept), *notes, *_unusable_notes(len(runs) - len(usable))]
     report = FitReport(
         standard_errors=_perf_parms(solution.names, solution.standard_errors()),
         condition_number=min(solution.condition(), 1e15),
         fitted_terms=tuple(BY_NAME[name].key for name in solution.names),
-        errors=errors_of(kept, figures[: len(kept)]),
+        errors=errors_of(kept, seen),
         held_out=_of_rates(held_out, held),
         held_out_throughput=_of_throughput(held_out, held),
         left_out=_left_out(problem, solution, kept, progress) if options.leave_out else {},
@@ -102,10 +97,7 @@ def fit(
         max_batch_size=options.settings.max_seqs or _most_in_flight(usable),
         provenance=_provenance(benchmarks, options.key, kept, report.errors),
         fit=report,
-        points=tuple(
-            _point(run, found, is_fitted=i < len(kept))
-            for i, (run, found) in enumerate(zip(everything, figures, strict=True))
-        ),
+        points=(*_points(kept, seen, fitted=True), *_points(held_out, held, fitted=False)),
     )
 
 
@@ -279,13 +271,17 @@ def _provenance(
     )
 
 
-def _point(run: BenchmarkRun, found: Figures, *, is_fitted: bool) -> Point:
+def _points(runs: Sequence[BenchmarkRun], figures: Sequence[Figures], *, fitted: bool) -> list[Point]:
+    return [_point(run, found, fitted=fitted) for run, found in zip(runs, figures, strict=True)]
+
+
+def _point(run: BenchmarkRun, found: Figures, *, fitted: bool) -> Point:
     def known(value: float) -> float | None:
         return _rounded(value) if np.isfinite(value) else None
 
     return Point.of(run).model_copy(
         update={
-            "fitted": is_fitted,
+            "fitted": fitted,
             "predicted_ttft_ms": known(found.ttft_ms),
             "predicted_itl_ms": known(found.itl_ms),
             "predicted_throughput_rps": known(found.throughput_rps),

@@ -1,13 +1,16 @@
-"""Roots of many functions of one variable at once, each inside a bracket of its own.
+"""Root finding: of one function, of many at once, and over whole numbers.
 
-Chandrupatla's method, which interpolates where that is safe and halves where it is not. It gives the bits of
-SciPy's `elementwise.find_root`, which the tests hold it to, without the array protocols and result objects
-around that: for the few hundred rows of a small system they take more time than the functions themselves.
+SciPy finds the root of one function. For many at once, `closed_brackets` gives the bits of SciPy's
+`elementwise.find_root`, which the tests hold it to, without the array protocols and result objects around
+that: for the few hundred rows of a small system they take more time than the functions themselves. The method
+is Chandrupatla's, which interpolates where that is safe and halves where it is not.
 
 Source: T. R. Chandrupatla, "A new hybrid quadratic/bisection algorithm for finding the zero of a nonlinear
 function without using derivatives", Advances in Engineering Software 28 (1997) 145-149.
 """
 
+from collections.abc import Callable
+from itertools import count as count_up
 from typing import Protocol, Self
 
 import numpy as np
@@ -18,8 +21,18 @@ MOST_STEPS = 2046
 """Halvings between the largest and the smallest double, more than any bracket needs."""
 LEAST_VALUE = np.finfo(np.float64).smallest_normal
 """A value up to this size is zero."""
+LEAST_XTOL = 2e-12
+"""SciPy's own absolute width of a bracket."""
 LEAST_WIDTH = 4 * LEAST_VALUE
 """Closes a bracket around zero, where no relative width does."""
+DROPPED_BITS = 18
+"""Last bits of a double that are zero in an answer: 2⁻³⁴ to 2⁻³⁵ of it is the step between two."""
+POINTS = 4
+"""Points from which the next one is guessed."""
+GUESSES = 8
+"""Guesses after which every other point halves what is left."""
+NEAR = 16
+"""Steps by which a guess may lie outside what is left: it is then at its end."""
 
 
 class Functions(Protocol):
@@ -30,6 +43,46 @@ class Functions(Protocol):
 
     def take(self, rows: IntArray) -> Self:
         """Return the chosen functions, in their order."""
+
+
+class FunctionSets(Protocol):
+    """R sets of K functions of one positive number; the values of a set do not depend on the others."""
+
+    def __call__(self, x: FloatArray, /) -> FloatArray:
+        """Return the values of each set at its own point, shapes (K, R) and (R,)."""
+
+    def take(self, rows: IntArray) -> Self:
+        """Return the chosen sets, in their order."""
+
+
+def root_above(
+    function: Callable[[float], float], low: float, high: float, width: float, width_of_high: float = 0.0
+) -> float:
+    """Return a root of a function that is above zero at `low` and below zero somewhere beyond.
+
+    Args:
+        function: of one positive number.
+        low: where the search begins.
+        high: where the function may be below zero; doubled while it is above.
+        width: width of the bracket at the end, as a share of the root,
+        width_of_high: and of the upper end of the search, which is added to it.
+    """
+    from scipy.optimize import brentq
+
+    while function(high) > 0:
+        low, high = high, 2 * high
+    return float(brentq(function, low, high, xtol=max(LEAST_XTOL, width_of_high * high), rtol=width))
+
+
+def least_whole(holds: Callable[[int], bool], below: int, above: int) -> int:
+    """Return the least whole number above `below` at which something holds, as it does at `above`.
+
+    If it also holds at some smaller number than one at which it does not, the answer may be either.
+    """
+    while above - below > 1:
+        middle = (below + above) // 2
+        below, above = (below, middle) if holds(middle) else (middle, above)
+    return above
 
 
 def closed_brackets(
@@ -64,7 +117,7 @@ def closed_brackets(
             x1, x2, x3, f1, f2, f3 = np.stack((x1, x2, x3, f1, f2, f3))[:, rows]
             width, tolerance, step = width[rows], tolerance[rows], step[rows]
         if count:
-            step = _steps((x1, x2, x3), (f1, f2, f3), 0.5 * tolerance / width)
+            step = _shares((x1, x2, x3), (f1, f2, f3), 0.5 * tolerance / width)
         x = x1 + step * (x2 - x1)
         f = functions(x)
         same = np.sign(f) == np.sign(f1)
@@ -83,7 +136,49 @@ def zeros_or(otherwise: FloatArray, brackets: FloatArray, values: FloatArray) ->
     return np.where(first, brackets[0], np.where(second, brackets[1], otherwise))
 
 
-def _steps(x: tuple[FloatArray, ...], f: tuple[FloatArray, ...], least: FloatArray) -> FloatArray:
+def last_not_above_zero(functions: FunctionSets, points: FloatArray, values: FloatArray) -> FloatArray:
+    """Return the largest number at which no function is above zero, to its last step; shape (R,).
+
+    The search ends before the first point at which one is. Functions that grow are above zero at all numbers
+    beyond the answer; others at the next step at least. An answer has so few significant bits that rounding
+    in the functions is not seen: it does not depend on where the search began, nor on how it went.
+
+    Args:
+        functions: K for each row.
+        points: numbers > 0 in ascending order for each row, at least `POINTS`; shape (P, R). At the first no
+            function is above zero, at the last there is one.
+        values: what they are there, shape (P, K, R).
+    """
+    missed = (values > 0).any(axis=1)
+    first = np.where(missed.any(axis=0), missed.argmax(axis=0), len(points) - 1)
+    near = np.clip(first - POINTS // 2, 0, len(points) - POINTS) + np.arange(POINTS)[:, np.newaxis]
+    x, y = np.take_along_axis(points, near, 0), np.take_along_axis(values, near[:, np.newaxis], 0)
+    going = np.arange(len(first))
+    least, above = points[first - 1, going], values[first, :, going].T > 0
+    low, high = _steps_of(least), _steps_of(points[first, going]) + 1
+    found = low.copy()
+    for count in count_up():
+        rows = np.flatnonzero(high - low > 1)
+        if len(rows) < len(low):
+            found[going] = low
+            if not len(rows):
+                break
+            going, functions = going[rows], functions.take(rows)
+            low, high, x, y, above = low[rows], high[rows], x[:, rows], y[..., rows], above[:, rows]
+        middle = (low + high) // 2
+        zeros = np.where(above, _zeros_of(x, y), np.nan)
+        step = middle if count >= GUESSES and count % 2 else _guess(low, high, zeros, middle)
+        at = _number_of(step)
+        value = functions(at)
+        miss = (value > 0).any(axis=0)
+        above = np.where(miss, value > 0, above)
+        low, high = np.where(miss, low, step), np.where(miss, step, high)
+        farthest, every = np.abs(x - at).argmax(axis=0), np.arange(len(at))
+        x[farthest, every], y[farthest, :, every] = at, value.T
+    return np.asarray(np.maximum(_number_of(found), least))
+
+
+def _shares(x: tuple[FloatArray, ...], f: tuple[FloatArray, ...], least: FloatArray) -> FloatArray:
     """Return how far to go from the newest end of each bracket to the other, as a share of the way.
 
     By the inverse parabola through both ends and the point before them, where Chandrupatla's test says that
@@ -96,3 +191,34 @@ def _steps(x: tuple[FloatArray, ...], f: tuple[FloatArray, ...], least: FloatArr
         safe: BoolArray = (1 - np.sqrt(1 - xi) < phi) & (phi < np.sqrt(xi))
         curved = f1 / (f1 - f2) * f3 / (f3 - f2) - alpha * f1 / (f3 - f1) * f2 / (f2 - f3)
     return np.minimum(np.maximum(np.where(safe, curved, 0.5), least), 1 - least)
+
+
+def _steps_of(x: FloatArray) -> IntArray:
+    """Return the number of steps up to numbers > 0: their order is that of the numbers."""
+    return x.view(np.int64) >> DROPPED_BITS
+
+
+def _number_of(step: IntArray) -> FloatArray:
+    return np.asarray((step << DROPPED_BITS).view(np.float64))
+
+
+def _zeros_of(x: FloatArray, y: FloatArray) -> FloatArray:
+    """Return where curves through some points are zero, shape (K, R): x as a polynomial of y, by Neville.
+
+    Args:
+        x: P points for each row, shape (P, R).
+        y: K values at each, shape (P, K, R).
+    """
+    found = np.broadcast_to(x[:, np.newaxis], y.shape)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        for width in range(1, len(x)):
+            found = (y[width:] * found[:-1] - y[:-width] * found[1:]) / (y[width:] - y[:-width])
+    return np.asarray(found[0])
+
+
+def _guess(low: IntArray, high: IntArray, zeros: FloatArray, otherwise: IntArray) -> IntArray:
+    """Return the step of the least zero, inside what is left; where there is none close to that, another."""
+    lowest, highest = _number_of(low - NEAR), _number_of(high + NEAR)
+    least = np.where((zeros > lowest) & (zeros < highest), zeros, np.inf).min(axis=0)
+    step = _steps_of(np.minimum(least, highest))
+    return np.where(least < np.inf, np.clip(step, low + 1, high - 1), otherwise)

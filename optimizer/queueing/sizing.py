@@ -10,9 +10,9 @@ from typing import Self
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, same_rows
-from optimizer.queueing.crossings import last_not_above_zero
 from optimizer.queueing.intervals import highest_intervals
 from optimizer.queueing.performance import QueueModel
+from optimizer.queueing.roots import last_not_above_zero
 from optimizer.queueing.targets import TARGET_TOLERANCE, Targets, target_ratio
 
 TPS_STABILITY_SHARE = 0.9

@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import bisect
 
 from optimizer.arrays import FloatArray, IntArray
-from optimizer.queueing.crossings import DROPPED_BITS, GUESSES, last_not_above_zero
+from optimizer.queueing.roots import DROPPED_BITS, GUESSES, last_not_above_zero
 
 STEP = 2.0 ** (DROPPED_BITS - 52)
 """The largest step from one answer to the next, relative."""

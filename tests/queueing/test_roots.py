@@ -1,4 +1,4 @@
-"""The bracketing search: the bits of SciPy's, and what must hold of a closed bracket."""
+"""Root finding: the bits of SciPy's, what must hold of a closed bracket, and whole numbers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize.elementwise import find_root
 
 from optimizer.arrays import FloatArray, IntArray
-from optimizer.queueing.roots import LEAST_VALUE, closed_brackets, zeros_or
+from optimizer.queueing.roots import LEAST_VALUE, closed_brackets, least_whole, root_above, zeros_or
 
 Formula = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
 """A function of a point that is zero at the first parameter; the second is its shape, 1 … 9."""
@@ -120,3 +120,22 @@ def test_no_function_at_all_is_no_work() -> None:
     functions, ends = family("line", 0)
     found, _ = closed_brackets(functions, ends, values(functions, ends), 1e-10)
     assert found.shape == (2, 0)
+
+
+@pytest.mark.parametrize("high", [0.1, 3.0, 5.0, 400.0])
+def test_a_root_of_one_function_is_found_however_far_the_search_begins(high: float) -> None:
+    assert root_above(lambda x: 5.0 - x, 0.05, high, 1e-12) == pytest.approx(5.0, rel=1e-12)
+    coarse = root_above(lambda x: 1 / x - 0.2, 0.05, high, 1e-12, 1e-3)
+    assert coarse == pytest.approx(5.0, abs=1e-3 * max(10.0, high))
+
+
+@pytest.mark.parametrize("least", [1, 2, 7, 99, 100])
+def test_the_least_whole_number_is_found_by_halving(least: int) -> None:
+    asked: list[int] = []
+
+    def holds(count: int) -> bool:
+        asked.append(count)
+        return count >= least
+
+    assert least_whole(holds, 0, 100) == least
+    assert len(asked) <= 7  # log2(100), rounded up

@@ -2,7 +2,6 @@
 
 import argparse
 import fnmatch
-import os
 import sys
 from pathlib import Path
 
@@ -25,7 +24,7 @@ def _parser() -> argparse.ArgumentParser:
     record = commands.add_parser("record", help="record the answers for 300 documents")
     record.add_argument("folder", metavar="DIR", type=Path, help="where the recording is written")
     record.add_argument("--only", metavar="PATTERN", default="*", help="documents of these names: 'batch-*'")
-    record.add_argument("--jobs", metavar="N", type=int, default=os.cpu_count(), help="processes (cores)")
+    record.add_argument("--jobs", metavar="N", type=int, help="processes (cores)")
     record.add_argument(
         "--tree", metavar="DIR", type=Path, default=TESTS.parent, help="checkout to record (this one)"
     )
@@ -47,10 +46,11 @@ def _parser() -> argparse.ArgumentParser:
 def _record(arguments: argparse.Namespace) -> int:
     tree = arguments.tree.resolve()
     sys.path.insert(0, str(tree))  # before the program is imported; processes that are spawned take it over
+    from optimizer.parallel import core_count
     from recorder.recording import documents_of, record
 
     names = fnmatch.filter(documents_of(tree), arguments.only)
-    taken = record(tree, arguments.folder, names, arguments.jobs)
+    taken = record(tree, arguments.folder, names, arguments.jobs or core_count())
     print(f"{len(taken)} documents in {arguments.folder}", file=sys.stderr)
     return 0
 

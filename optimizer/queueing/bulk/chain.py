@@ -10,7 +10,7 @@ from optimizer.queueing.bulk.opened import pending_first, pending_rest
 from optimizer.queueing.bulk.poisson import fill_chances, largest_count
 from optimizer.queueing.bulk.service import fill_window, room_beside, service_ms
 from optimizer.simulation.batches import CLOCK, GAP, INTERVAL, OLDEST, BatchServer
-from optimizer.simulation.machine.compiling import compiled, entry_with_arrays
+from optimizer.simulation.machine.compiling import compiled, compiled_with_arrays, entry_with_arrays
 
 
 @compiled
@@ -107,6 +107,47 @@ def add_row(i: int, least: int, size: int, up: int, high: int, out: FloatArray, 
         rows[i - least, size + min(j, i + up) - i] += out[j] / total
 
 
+@compiled
+def split_off_full(size: int, top: int, queue: FloatArray, out: FloatArray) -> float:
+    """Fill the next start where B wait at the end of a service, and return how likely that is.
+
+    The queue is filled with zeros up to B.
+    """
+    chance = 0.0
+    for j in range(size):
+        out[j] = 0.0
+    for j in range(size, max(top, size) + 1):
+        out[j] = queue[j] if j <= top else 0.0
+        chance += out[j]
+    for j in range(top + 1, size):
+        queue[j] = 0.0
+    return chance
+
+
+@compiled_with_arrays
+def counts_in_rests(server: BatchServer, rate: float, ages: FloatArray) -> FloatArray:
+    """Return the chances of 0 … B arrivals in what is left of a window, by its age; empty if none goes on."""
+    window = server.window_ms
+    pending = server.trigger == OLDEST and window > service_ms(server, server.size)
+    chances = np.empty((len(ages) if pending else 0, server.size + 1))
+    for m in range(len(chances)):
+        fill_chances(rate * max(window - ages[m], 0.0), chances[m])
+    return chances
+
+
+@compiled
+def add_left_over(
+    server: BatchServer, rate: float, left: int, ages: FloatArray, age_chances: FloatArray,
+    queue: FloatArray, in_rests: FloatArray, in_rest: FloatArray, out: FloatArray,
+) -> None:  # fmt: skip
+    """Add the batches that start after services that left `left` over, whose window goes on or is over."""
+    if len(in_rests) > 0:
+        pending_rest(server, rate, left, ages, age_chances, queue, in_rests, in_rest, out)
+        return
+    for j in range(left, server.size):
+        out[j] += queue[j]
+
+
 @entry_with_arrays
 def fill_starts(
     server: BatchServer, rate: float, decay: float, ages: FloatArray, age_chances: FloatArray,
@@ -121,17 +162,14 @@ def fill_starts(
     clock = server.trigger == CLOCK
     least = 0 if clock else 1
     longest = window if clock else service_ms(server, size)
-    pending = server.trigger == OLDEST and window > service_ms(server, size)
     most = max(largest_count(rate * longest), size)
     up = min(states - least, most)
     rows = np.zeros((states + 1 - least, size + up + 1))
     queue, out = np.empty(states + size + 2), np.empty(states + size + 2)
     chances, in_window = np.empty(most + 1), np.empty(size + 1)
     in_age, in_rest = np.empty(size + 1), np.empty(size + 1)
-    in_rests = np.empty((len(ages) if pending else 0, size + 1))
+    in_rests = counts_in_rests(server, rate, ages)
     fill_chances(rate * window, in_window)
-    for m in range(len(in_rests)):
-        fill_chances(rate * max(window - ages[m], 0.0), in_rests[m])
     reach = most
     for i in range(least, states + 1):
         n = min(i, size)
@@ -147,26 +185,14 @@ def fill_starts(
         if clock or i - n >= size:
             add_row(i, least, size, up, top, queue, rows)
             continue
-        high = max(top, size)
-        for j in range(size):
-            out[j] = 0.0
-        for j in range(size, high + 1):
-            out[j] = queue[j] if j <= top else 0.0
-        for j in range(top + 1, size):
-            queue[j] = 0.0
+        known = split_off_full(size, top, queue, out)
         if server.trigger != OLDEST or window == 0 or size == 1:
             add_started(server, rate, in_window, queue, out)
-        elif i > size and pending:
-            pending_rest(server, rate, i - size, ages, age_chances, queue, in_rests, in_rest, out)
         elif i > size:
-            for j in range(i - size, size):
-                out[j] += queue[j]
+            add_left_over(server, rate, i - size, ages, age_chances, queue, in_rests, in_rest, out)
         else:
-            known = 0.0
-            for j in range(size, high + 1):
-                known += out[j]
             pending_first(server, rate, n, known, chances, in_window, in_age, in_rest, out)
-        add_row(i, least, size, up, high, out, rows)
+        add_row(i, least, size, up, max(top, size), out, rows)
     fill_long_run(rows, size, up, starts[least:])
 
 

@@ -82,6 +82,33 @@ def fill_ahead(
 
 
 @compiled_with_arrays
+def fill_late(
+    mean: float, first: int, last: int, ahead: FloatArray, in_clear: FloatArray, out: FloatArray
+) -> None:
+    """Fill P(late) of those who find first … last in their batch, to which others come until `clear`.
+
+    Args:
+        mean: of their number.
+        first: the least number found.
+        last: the largest.
+        ahead: of `fill_ahead`.
+        in_clear: scratch.
+        out: filled.
+    """
+    size = len(ahead) - 1
+    fill_chances(mean, in_clear)
+    out[size - 1], more = ahead[size], 1.0
+    for c in range(size - 1):
+        more -= in_clear[c]
+        out[size - 2 - c] = max(more, 0.0) * ahead[size]
+    for c in range(size - 1 - first):
+        share, reached, late_at = in_clear[c], ahead[1 + c + first : size], out[first : last + 1]
+        if share > NEGLIGIBLE:
+            for p in range(min(len(reached), len(late_at))):
+                late_at[p] += share * reached[p]
+
+
+@compiled_with_arrays
 def late_of_gap(
     server: BatchServer, rate: float, limit: float, clear: float, place: int, low: int, high: int,
     queue: FloatArray, at_clear: FloatArray, gaps: FloatArray, step: float, scratch: FloatArray,
@@ -116,17 +143,7 @@ def late_of_gap(
     mean = rate * clear
     if mean - 9 * math.sqrt(mean) > size:  # as many come as fill the batch
         return full * ahead[size]
-    fill_chances(mean, in_clear)
-    out[size - 1], more = ahead[size], 1.0
-    for c in range(size - 1):
-        more -= in_clear[c]
-        out[size - 2 - c] = max(more, 0.0) * ahead[size]
-    first, end = low - place, high - place + 1
-    for c in range(size - 1 - first):
-        share, reached, late_at = in_clear[c], ahead[1 + c + first : size], out[first:end]
-        if share > NEGLIGIBLE:
-            for p in range(min(len(reached), len(late_at))):
-                late_at[p] += share * reached[p]
+    fill_late(mean, low - place, high - place, ahead, in_clear, out)
     for k in range(low, high + 1):
         late += queue[k] * out[k - place]
     return late

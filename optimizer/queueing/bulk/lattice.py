@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optimizer.arrays import FloatArray
+from optimizer.queueing.roots import root_above
 
 POINTS = 512
 """Steps up to the limit."""
@@ -76,12 +77,7 @@ def exceeded_by(beyond: Callable[[float], float], share: float, mean_ms: float) 
         share: of the requests.
         mean_ms: their mean, about which the time is sought.
     """
-    from scipy.optimize import brentq
-
-    low, high = 0.0, 2 * mean_ms
-    while beyond(high) > share:
-        low, high = high, 2 * high
-    return float(brentq(lambda t: beyond(t) - share, max(low, 1e-3 * high), high, rtol=PRECISION))
+    return root_above(lambda t: beyond(t) - share, 2e-3 * mean_ms, 2 * mean_ms, PRECISION)
 
 
 def lognormal_excess(mean_ms: float, cv: float) -> Excess:

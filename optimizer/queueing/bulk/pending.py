@@ -32,6 +32,31 @@ def chance_of(
 
 
 @compiled
+def add_late(
+    total: float, server: BatchServer, rate: float, limit: float, rest: float, clear: float, begin: float,
+    end: float, ahead: int, count: int, durations: FloatArray, flows: FloatArray, first: FloatArray,
+    scratch: FloatArray, before: FloatArray,
+) -> float:  # fmt: skip
+    """Return how many are late with those of whom the first of their batch came begin … end before them.
+
+    `total` are late without them. The batches before theirs are answered at `clear`, and have `ahead`; their
+    own has up to `count`.
+    """
+    out, at_z, at_over, later, between = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
+    for node in range(LEADS):
+        lead = begin + (end - begin) * NODES[LEADS - 1, node]
+        there = chance_of(rate, ahead, rest + lead, durations, flows, first, before)
+        if there < NEGLIGIBLE:
+            continue
+        there *= rate * (end - begin) * WEIGHTS[LEADS - 1, node]
+        fill_chances(rate * lead, between)
+        fill_beyond(server, rate, limit, clear, server.window_ms - lead, at_z, at_over, later)
+        for p in range(1, count + 1):
+            total += there * between[p - 1] * (later[p] - out[p])
+    return total
+
+
+@compiled
 def pending_share(
     server: BatchServer, rate: float, limit: float, rest: float, spacing: float, low: int, high: int,
     queue: FloatArray, durations: FloatArray, flows: FloatArray, first: FloatArray, scratch: FloatArray,
@@ -55,7 +80,7 @@ def pending_share(
         before: room for more numbers than wait.
     """
     size, window, total = server.size, server.window_ms, 0.0
-    out, at_z, at_over, later, between = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
+    out, at_z, at_over, later = scratch[0], scratch[1], scratch[2], scratch[3]
     for f in range(low // size, high // size + 1):
         clear, ahead = rest + f * spacing, f * size
         if clear >= window or clear + service_ms(server, 1) > limit:
@@ -73,14 +98,8 @@ def pending_share(
         cut = at if server.slope_ms == 0 and 0 < at < span else span
         for part in range(2 if cut < span else 1):
             begin, end = (0.0, cut) if part == 0 else (cut, span)
-            for node in range(LEADS):
-                lead = begin + (end - begin) * NODES[LEADS - 1, node]
-                there = chance_of(rate, ahead, rest + lead, durations, flows, first, before)
-                if there < NEGLIGIBLE:
-                    continue
-                there *= rate * (end - begin) * WEIGHTS[LEADS - 1, node]
-                fill_chances(rate * lead, between)
-                fill_beyond(server, rate, limit, clear, window - lead, at_z, at_over, later)
-                for p in range(1, count + 1):
-                    total += there * between[p - 1] * (later[p] - out[p])
+            total = add_late(
+                total, server, rate, limit, rest, clear, begin, end, ahead, count, durations, flows, first,
+                scratch, before,
+            )  # fmt: skip
     return total

@@ -5,58 +5,14 @@ import math
 import numpy as np
 
 from optimizer.arrays import FloatArray
-from optimizer.queueing.bulk.answers import NEGLIGIBLE, fill_beyond, moments_between, moved_on, sort_up
-from optimizer.queueing.bulk.gaps import at_end_of_service, late_of_gap
+from optimizer.queueing.bulk.answers import NEGLIGIBLE, fill_beyond, moved_on
+from optimizer.queueing.bulk.gaps import late_of_gap
 from optimizer.queueing.bulk.pending import pending_share
-from optimizer.queueing.bulk.poisson import fill_at_most, fill_chances, largest_count
-from optimizer.queueing.bulk.service import room_beside, service_ms
-from optimizer.simulation.batches import CLOCK, COLLECT, GAP, INTERVAL, OLDEST, BatchServer
-from optimizer.simulation.machine.compiling import compiled, compiled_with_arrays, entry_with_arrays
-
-UNLIKELY = 1e-12
-"""Share of the batches behind which a queue may be full and be taken for one that is not."""
-
-
-@compiled_with_arrays
-def moments_in_service(
-    server: BatchServer,
-    rate: float,
-    limit: float,
-    spacing: float,
-    durations: FloatArray,
-    least: int,
-) -> FloatArray:
-    """Return moments of a service, from its start, and how many arrivals each stands for.
-
-    The panels end where services begin, and where an answer's time passes the limit.
-    """
-    after = 0.0
-    if server.trigger in (COLLECT, INTERVAL, GAP):
-        after = server.window_ms
-    longest = durations[-1]
-    batches = int((limit + after) / spacing) + 2
-    sizes = server.size if server.slope_ms > 0 else 1
-    points = np.empty(2 + len(durations) + batches * (2 * sizes + 1))
-    points[0], points[1] = 0.0, longest
-    count = 2
-    for n in range(len(durations)):
-        if 0 < durations[n] < longest:
-            points[count] = longest - durations[n]
-            count += 1
-    for f in range(batches):
-        for n in range(1, sizes + 1):
-            late = limit - service_ms(server, n if sizes > 1 else server.size) - f * spacing
-            for shift in range(2 if after > 0 else 1):
-                at = late - shift * after
-                if 0 < at < longest:
-                    points[count] = longest - at
-                    count += 1
-        at = server.window_ms - f * spacing
-        if server.trigger == OLDEST and 0 < at < longest:
-            points[count] = longest - at
-            count += 1
-    sort_up(points, count)
-    return moments_between(points, count, rate, least)
+from optimizer.queueing.bulk.poisson import fill_at_most, fill_chances
+from optimizer.queueing.bulk.service import service_ms
+from optimizer.queueing.bulk.service_kinds import Service, service_of
+from optimizer.simulation.batches import COLLECT, GAP, INTERVAL, BatchServer
+from optimizer.simulation.machine.compiling import compiled, entry_with_arrays
 
 
 @compiled
@@ -123,83 +79,6 @@ def late_share(
     return total
 
 
-@compiled_with_arrays
-def kinds_of(
-    server: BatchServer, rate: float, starts: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the kinds of services: how long each takes, how often it leaves nobody over, and its room.
-
-    They ascend; the last is that of full batches, which may leave some over, and whose flow is 0. Where all
-    have the same room, it stands there once.
-    """
-    size, clock = server.size, server.trigger == CLOCK
-    apart = server.counts_system and fill_up(server, rate, starts)
-    kinds = size if apart or (not clock and server.slope_ms != 0) else 1
-    durations, flows, rooms = np.empty(kinds), np.zeros(kinds), np.empty(kinds if apart else 1)
-    for kind in range(kinds):
-        n = size + 1 - kinds + kind
-        durations[kind] = server.window_ms if clock else service_ms(server, n)
-        rooms[kind if apart else 0] = room_beside(server, n)
-        if n < size:
-            flows[kind] = starts[n]
-    return durations, flows, rooms
-
-
-@compiled
-def fill_up(server: BatchServer, rate: float, starts: FloatArray) -> bool:
-    """Say whether services that leave nobody over may fill what room is beside a full batch."""
-    room, chance = server.room - server.size, 0.0
-    if room <= 0:
-        return True
-    for n in range(1, server.size):
-        mean = rate * service_ms(server, n)
-        here = starts[n] * math.exp(room * math.log(mean) - mean - math.lgamma(room + 1.0))
-        for k in range(room, largest_count(mean) + 1):
-            chance += here
-            here *= mean / (k + 1)
-    return chance > UNLIKELY
-
-
-@compiled_with_arrays
-def left_over(
-    server: BatchServer, rate: float, limit: float, spacing: float, starts: FloatArray
-) -> tuple[float, FloatArray]:
-    """Return requests that come where too many are left over to look at, and how often fewer are, by number.
-
-    Who finds so many ahead is beyond the limit, whatever comes; they need not be looked at one by one.
-    """
-    size, states = server.size, len(starts) - 1
-    far, late, count = (int(limit / spacing) + 2) * size + 1, 0.0, states + 1
-    if far <= states and room_beside(server, size) > states:
-        for i in range(size + far, states + 1):
-            late += starts[i]
-        count = far + largest_count(rate * spacing)
-    else:
-        far = states + 1
-    first = np.zeros(count)
-    for i in range(min(far, states + 1 - size)):
-        first[i] = starts[size + i]
-    return late * rate * spacing, first
-
-
-@compiled_with_arrays
-def left_by_age(
-    server: BatchServer, ages: FloatArray, age_chances: FloatArray, carried: FloatArray, last: int
-) -> FloatArray:
-    """Return how often full services leave l < B over, whose window goes on after the next, by age and l."""
-    size, some, count = server.size, 0.0, 0
-    for left in range(1, min(size, last)):
-        some += carried[left]
-    if some > 1e-9:
-        while ages[count] < server.window_ms - service_ms(server, size):
-            count += 1
-    by_age = np.zeros((count, size))
-    for m in range(count):
-        for left in range(1, min(size, last)):
-            by_age[m, left] = carried[left] * age_chances[left, m]
-    return by_age
-
-
 @compiled
 def later_by_age(
     server: BatchServer, rate: float, limit: float, u: float, rest: float, mean: float, ages: FloatArray,
@@ -219,6 +98,55 @@ def later_by_age(
     return total
 
 
+@compiled
+def moved_to(
+    service: Service, rate: float, seen: float, u: float, kind: int, low: int, high: int,
+    by_number: FloatArray, chances: FloatArray, before: FloatArray,
+) -> tuple[int, int, int]:  # fmt: skip
+    """Let requests come to those left over between two moments, at which shorter services begin as well.
+
+    Args:
+        service: the services.
+        rate: arrivals [1/ms].
+        seen: the first moment, since the start of the longest service [ms].
+        u: the second [ms].
+        kind: the next service to begin; -1: none.
+        low: the shortest queue.
+        high: the longest.
+        by_number: scratch.
+        chances: scratch.
+        before: scratch.
+
+    Returns:
+        The next service to begin, the shortest queue, and the longest.
+    """
+    carried, durations, at_end = service.carried, service.durations, service.at_end
+    while kind >= 0 and durations[-1] - durations[kind] <= u:
+        since = durations[-1] - durations[kind]
+        low, high = moved_on(carried, low, high, rate * (since - seen), chances, before)
+        seen, low = since, 0
+        carried[0] += service.flows[kind]
+        if len(at_end) > 0:
+            fill_chances(rate * durations[kind], by_number)
+            for m in range(len(at_end)):
+                at_end[m] += service.flows[kind] * by_number[m]
+        kind -= 1
+    low, high = moved_on(carried, low, high, rate * (u - seen), chances, before)
+    return kind, low, high
+
+
+@compiled
+def fill_queue(
+    service: Service, rate: float, rest: float, low: int, high: int, queue: FloatArray
+) -> tuple[int, int]:
+    """Fill how often each queue is there, `rest` before the end; return the shortest and the longest."""
+    queue[:] = 0.0
+    least, most = add_fresh(rate, rest, service.durations, service.flows, service.rooms, queue)
+    for k in range(low, high + 1):
+        queue[k] += service.carried[k]
+    return min(least, low), max(most, high)
+
+
 @entry_with_arrays
 def beyond_in_service(
     server: BatchServer, rate: float, limit: float, starts: FloatArray, ages: FloatArray,
@@ -236,65 +164,32 @@ def beyond_in_service(
         gaps: of `gap_table`.
         gap_step: of its times.
     """
-    size, window, full_ms = server.size, server.window_ms, service_ms(server, server.size)
-    spacing = window if server.trigger == CLOCK else full_ms
-    durations, flows, rooms = kinds_of(server, rate, starts)
-    total, first = left_over(server, rate, limit, spacing, starts)
-    if len(durations) == 1:
-        for i in range(size):
-            first[0] += starts[i]
-    longest, apart = durations[-1], len(rooms) > 1
-    room, last_room = int(min(rooms[0], float(len(first)))), int(min(rooms[-1], float(len(first))))
-    if room <= 0:
+    service = service_of(server, rate, limit, starts, ages, age_chances)
+    total, spacing, at_end, by_age = service.far_late, service.spacing, service.at_end, service.by_age
+    if service.room <= 0:
         return total
-    carried, queue = np.zeros(max(last_room, 1)), np.zeros(room)
-    for left in range(last_room):
-        carried[left] = first[left]
-    chances, before, scratch = np.empty(64), np.empty(room + size), np.empty((5, size + 1))
-    fill_at_most(rate * max(limit - full_ms, 0.0), scratch[1])
-    pending = server.trigger == OLDEST and window > 0 and window + full_ms > limit
-    jumps = pending or (server.trigger == GAP and window > 0)
-    moments = moments_in_service(server, rate, limit, spacing, durations, 4 if jumps else 1)
-    by_age = left_by_age(server, ages, age_chances, carried, last_room if pending else 0)
-    at_end = np.zeros(0)
-    if server.trigger == GAP and window > 0 and not apart:
-        at_end = at_end_of_service(rate, longest, carried, size)
-    low, high = 0, last_room - 1
-    while high > 0 and carried[high] < NEGLIGIBLE:
-        high -= 1
-    elapsed, seen, kind = 0.0, 0.0, -1 if apart else len(durations) - 1
-    for row in range(len(moments)):
-        u, weight = moments[row, 0], moments[row, 1]
-        while kind >= 0 and longest - durations[kind] <= u:
-            since = longest - durations[kind]
-            low, high = moved_on(carried, low, high, rate * (since - elapsed), chances, before)
-            elapsed, low = since, 0
-            carried[0] += flows[kind]
-            if len(at_end) > 0:
-                fill_chances(rate * durations[kind], scratch[0])
-                for m in range(size):
-                    at_end[m] += flows[kind] * scratch[0, m]
-            kind -= 1
-        low, high = moved_on(carried, low, high, rate * (u - elapsed), chances, before)
-        rest, mean, elapsed, seen = longest - u, rate * (u - seen), u, u
-        least, most, there = low, high, carried
+    size, longest, apart = server.size, service.durations[-1], len(service.rooms) > 1
+    chances, before, scratch = np.empty(64), np.empty(service.room + size), np.empty((5, size + 1))
+    fill_at_most(rate * max(limit - service_ms(server, size), 0.0), scratch[1])
+    queue, kind = np.zeros(service.room), -1 if apart else len(service.durations) - 1
+    low, high, seen = 0, service.longest_queue, 0.0
+    for row in range(len(service.moments)):
+        u, weight = service.moments[row, 0], service.moments[row, 1]
+        kind, low, high = moved_to(service, rate, seen, u, kind, low, high, scratch[0], chances, before)
+        rest, mean, seen = longest - u, rate * (u - seen), u
+        least, most, there = low, high, service.carried
         if apart:
-            queue[:] = 0.0
-            least, most = add_fresh(rate, rest, durations, flows, rooms, queue)
-            for k in range(low, high + 1):
-                queue[k] += carried[k]
-            least, most, there = min(least, low), max(most, high), queue
+            there = queue
+            least, most = fill_queue(service, rate, rest, low, high, queue)
         late = late_share(
             server, rate, limit, rest, spacing, least, most, there, at_end, gaps, gap_step, scratch
         )
-        if pending and window > rest:
+        if service.pending and server.window_ms > rest:
             late += pending_share(
-                server, rate, limit, rest, spacing, least, most, there, durations, flows, first, scratch,
-                before,
+                server, rate, limit, rest, spacing, least, most, there, service.durations, service.flows,
+                service.first, scratch, before,
             )  # fmt: skip
         if len(by_age) > 0:
-            late += later_by_age(
-                server, rate, limit, u, rest, mean, ages, by_age, scratch, chances, before
-            )  # fmt: skip
+            late += later_by_age(server, rate, limit, u, rest, mean, ages, by_age, scratch, chances, before)
         total += weight * late
     return total

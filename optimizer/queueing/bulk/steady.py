@@ -11,6 +11,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, frozen
 from optimizer.errors import AnalysisError
+from optimizer.queueing.roots import root_above
 from optimizer.simulation.batches import CLOCK, OLDEST, BatchServer
 from optimizer.simulation.limits import UNLIMITED
 
@@ -100,18 +101,12 @@ class Steady:
 
     def quantile_ms(self, share: float) -> float:
         """Return the least latency that a share of the answered requests does not exceed."""
-        from scipy.optimize import brentq
-
         over = (1 - share) * (1 + SLACK)
         least = self.server.base_ms + self.server.slope_ms
         if self.beyond(least) <= over:
             return least
-        low, high = 0.5 * least, max(2 * self.mean_ms, least)
-        while self.beyond(high) > over:
-            low, high = high, 2 * high
-        return float(
-            brentq(lambda t: self.beyond(t) - over, low, high, xtol=PRECISION * high, rtol=PRECISION)
-        )
+        high = max(2 * self.mean_ms, least)
+        return root_above(lambda t: self.beyond(t) - over, 0.5 * least, high, PRECISION, PRECISION)
 
 
 def load_of(server: BatchServer, rate: float) -> float:

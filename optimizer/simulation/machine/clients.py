@@ -4,7 +4,7 @@ import numpy as np
 
 from optimizer.simulation.limits import Limits
 from optimizer.simulation.machine.compiling import compiled
-from optimizer.simulation.machine.heaps import push, replace_first
+from optimizer.simulation.machine.heaps import push, remove_first
 from optimizer.simulation.machine.memory import never_fits
 from optimizer.simulation.machine.queue import join_queue
 from optimizer.simulation.machine.state import Machine
@@ -43,7 +43,7 @@ def take_arrivals(machine: Machine, limits: Limits, held_back: bool) -> None:  #
         state.next_row += 1
         if len(machine.wakes_ms) > 0:
             state.asleep -= 1
-            replace_first(machine.wakes_ms, state.asleep, machine.wakes_ms[state.asleep])
+            remove_first(machine.wakes_ms, machine.wakes_ms, state.asleep)
             machine.rows[row].arrival_ms = arrival_ms
         machine.rows[row].sent_ms = state.now_ms if held_back else arrival_ms
         inside = state.running + state.waiting
@@ -59,5 +59,6 @@ def think(machine: Machine, row: int, since_ms: float) -> None:
     """Let the user of a request that is over think, and then send the next."""
     if len(machine.wakes_ms) > 0:
         state = machine.state[0]
-        push(machine.wakes_ms, state.asleep, since_ms + machine.rows[row].think_ms)
+        wakes_ms = since_ms + machine.rows[row].think_ms
+        push(machine.wakes_ms, machine.wakes_ms, state.asleep, wakes_ms, wakes_ms)
         state.asleep += 1

@@ -31,33 +31,10 @@ def run_batches(
     count = len(arrival_ms)
     head, tail, arrival, free_ms, tick = 0, 0, 0, 0.0, 0
     busy_ms, batch_ms, batches = 0.0, 0.0, 0
-    # Who finds a free server need not wait, even where nobody may; at a clock all do.
-    free_room = server.room if server.trigger == CLOCK else max(server.room, 1)
     while True:
         if tail == head and arrival >= count:
             return busy_ms, batch_ms, batches
-        deadline = first_deadline(server, free_ms, tick, tail - head, arrival_ms, head, queue)
-        now_ms = free_ms
-        while server.trigger == CLOCK or tail - head < size:
-            come_ms = arrival_ms[arrival] if arrival < count else math.inf
-            if deadline <= come_ms and tail > head:
-                now_ms = max(now_ms, deadline)
-                break
-            if come_ms == math.inf:
-                now_ms = max(now_ms, deadline)
-                break
-            if deadline <= come_ms:
-                deadline = next_deadline(server, deadline, come_ms)
-                continue
-            if tail - head < free_room:
-                queue[tail] = arrival
-                tail += 1
-            arrival += 1
-            now_ms = max(now_ms, come_ms)
-            if server.window_ms == 0:
-                break
-            if server.trigger == GAP or (tail - head == 1 and server.trigger in (OLDEST, COLLECT)):
-                deadline = come_ms + server.window_ms
+        now_ms, arrival, tail = collect(server, free_ms, tick, arrival_ms, arrival, queue, head, tail)
         if tail == head:
             return busy_ms, batch_ms, batches
         if server.trigger == CLOCK:
@@ -78,6 +55,50 @@ def run_batches(
                 queue[tail] = arrival
                 tail += 1
             arrival += 1
+
+
+@compiled
+def collect(
+    server: BatchServer, free_ms: float, tick: int, arrival_ms: FloatArray, arrival: int, queue: IntArray,
+    head: int, tail: int,
+) -> tuple[float, int, int]:  # fmt: skip
+    """Let requests come to a free server until a batch starts.
+
+    Args:
+        server: the server.
+        free_ms: since when it is free.
+        tick: of a clock, the last.
+        arrival_ms: when requests come.
+        arrival: the next of them.
+        queue: who waits, from `head` up to `tail`; who comes is added.
+        head: the first that waits.
+        tail: the end of the queue.
+
+    Returns:
+        When the batch starts, the next request to come, and the end of the queue; nobody waits if all have
+        come.
+    """
+    # Who finds a free server need not wait, even where nobody may; at a clock all do.
+    room = server.room if server.trigger == CLOCK else max(server.room, 1)
+    deadline = first_deadline(server, free_ms, tick, tail - head, arrival_ms, head, queue)
+    now_ms = free_ms
+    while server.trigger == CLOCK or tail - head < server.size:
+        come_ms = arrival_ms[arrival] if arrival < len(arrival_ms) else math.inf
+        if come_ms == math.inf or (deadline <= come_ms and tail > head):
+            return max(now_ms, deadline), arrival, tail
+        if deadline <= come_ms:
+            deadline = next_deadline(server, deadline, come_ms)
+            continue
+        if tail - head < room:
+            queue[tail] = arrival
+            tail += 1
+        arrival += 1
+        now_ms = max(now_ms, come_ms)
+        if server.window_ms == 0:
+            break
+        if server.trigger == GAP or (tail - head == 1 and server.trigger in (OLDEST, COLLECT)):
+            deadline = come_ms + server.window_ms
+    return now_ms, arrival, tail
 
 
 @compiled

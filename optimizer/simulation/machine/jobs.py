@@ -7,6 +7,7 @@ import numpy as np
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.machine.compiling import compiled, entry
+from optimizer.simulation.machine.heaps import push, remove_first
 
 NOBODY = -1
 
@@ -72,7 +73,8 @@ def run_jobs(yard: Yard, come_ms: FloatArray, jobs: int, last_ms: FloatArray) ->
         if yard.events[0] == 0:
             return busy_ms, batch_ms, batches
         now_ms, row = next_ms, yard.event_row[0]
-        pop_event(yard)
+        yard.events[0] -= 1
+        remove_first(yard.event_ms, yard.event_row, yard.events[0])
         stop = yard.stop[row]
         leaving = 1
         if stop == yard.server_stop:
@@ -117,43 +119,17 @@ def serve(yard: Yard, stop: int, now_ms: float) -> None:
             yard.start_ms[taken] = now_ms
             taken, batch = yard.behind[taken], batch + 1
         yard.first[stop], yard.busy[stop] = taken, batch
-        push_event(yard, now_ms + yard.server.base_ms + yard.server.slope_ms * batch, row)
+        add_end(yard, now_ms + yard.server.base_ms + yard.server.slope_ms * batch, row)
         return
     while row != NOBODY and yard.busy[stop] < yard.workers[stop]:
         yard.first[stop] = yard.behind[row]
         yard.busy[stop] += 1
-        push_event(yard, now_ms + yard.service_ms[stop, row], row)
+        add_end(yard, now_ms + yard.service_ms[stop, row], row)
         row = yard.first[stop]
 
 
 @compiled
-def push_event(yard: Yard, time_ms: float, row: int) -> None:
+def add_end(yard: Yard, end_ms: float, row: int) -> None:
     """Note when a service ends."""
-    place = yard.events[0]
+    push(yard.event_ms, yard.event_row, yard.events[0], end_ms, row)
     yard.events[0] += 1
-    while place > 0:
-        parent = (place - 1) // 2
-        if yard.event_ms[parent] <= time_ms:
-            break
-        yard.event_ms[place], yard.event_row[place] = yard.event_ms[parent], yard.event_row[parent]
-        place = parent
-    yard.event_ms[place], yard.event_row[place] = time_ms, row
-
-
-@compiled
-def pop_event(yard: Yard) -> None:
-    """Take the first end of a service away."""
-    yard.events[0] -= 1
-    count, place = yard.events[0], 0
-    time_ms, row = yard.event_ms[count], yard.event_row[count]
-    while True:
-        child = 2 * place + 1
-        if child >= count:
-            break
-        if child + 1 < count and yard.event_ms[child + 1] < yard.event_ms[child]:
-            child += 1
-        if yard.event_ms[child] >= time_ms:
-            break
-        yard.event_ms[place], yard.event_row[place] = yard.event_ms[child], yard.event_row[child]
-        place = child
-    yard.event_ms[place], yard.event_row[place] = time_ms, row

@@ -18,6 +18,7 @@ from optimizer.simulation.machine.clients import (
     think,
 )
 from optimizer.simulation.machine.compiling import compiled, entry
+from optimizer.simulation.machine.heaps import push, remove_first
 from optimizer.simulation.machine.queue import leave_queue
 from optimizer.simulation.machine.state import Machine
 
@@ -78,7 +79,7 @@ def _until_progress_ms(machine: Machine, times: SharedCoefficients) -> float:
     state = machine.state[0]
     least_ms = np.inf
     if state.decodes > 0:
-        least_ms = max(machine.places[0].answer_end - state.token_clock, 0.0) * _token_ms(machine, times)
+        least_ms = max(machine.answer_ends[0] - state.token_clock, 0.0) * _token_ms(machine, times)
     for place in range(state.work_prompts):
         least_ms = min(least_ms, machine.places[place].prompt_left * _prompt_ms(machine, times, place))
     return least_ms
@@ -99,10 +100,10 @@ def _pass_time(machine: Machine, times: SharedCoefficients, spent_ms: float, end
         machine.places[place].prompt_left *= 0.0 if over else max(1 - spent_ms / needed_ms, 0.0)
     if state.decodes > 0:
         token_ms = _token_ms(machine, times)
-        left = machine.places[0].answer_end - state.token_clock
+        left = machine.answer_ends[0] - state.token_clock
         over = left * token_ms <= ending_ms
         passed = state.token_clock + (0.0 if over else spent_ms / token_ms)
-        state.token_clock = machine.places[0].answer_end if over else passed
+        state.token_clock = machine.answer_ends[0] if over else passed
 
 
 @compiled
@@ -126,41 +127,18 @@ def _begin_answer(machine: Machine, row: int) -> None:
     state = machine.state[0]
     machine.rows[row].first_ms = state.now_ms
     end = state.token_clock + machine.rows[row].out_tokens - 1
-    place = state.decodes
+    push(machine.answer_ends, machine.answers, state.decodes, end, row)
     state.decodes += 1
-    while place > 0 and machine.places[(place - 1) // 2].answer_end > end:
-        machine.places[place].answer = machine.places[(place - 1) // 2].answer
-        machine.places[place].answer_end = machine.places[(place - 1) // 2].answer_end
-        place = (place - 1) // 2
-    machine.places[place].answer, machine.places[place].answer_end = row, end
 
 
 @compiled
 def _finish_answers(machine: Machine) -> None:
     """Give the last token to those whose answers are complete, and their places free."""
     state = machine.state[0]
-    while state.decodes > 0 and machine.places[0].answer_end <= state.token_clock:
-        row = machine.places[0].answer
+    while state.decodes > 0 and machine.answer_ends[0] <= state.token_clock:
+        row = machine.answers[0]
         machine.rows[row].last_ms = state.now_ms
         state.running -= 1
         think(machine, row, state.now_ms)
-        _forget_first_answer(machine)
-
-
-@compiled
-def _forget_first_answer(machine: Machine) -> None:
-    state = machine.state[0]
-    state.decodes -= 1
-    size = state.decodes
-    row, end = machine.places[size].answer, machine.places[size].answer_end
-    place = 0
-    while 2 * place + 1 < size:
-        child = 2 * place + 1
-        if child + 1 < size and machine.places[child + 1].answer_end < machine.places[child].answer_end:
-            child += 1
-        if machine.places[child].answer_end >= end:
-            break
-        machine.places[place].answer = machine.places[child].answer
-        machine.places[place].answer_end = machine.places[child].answer_end
-        place = child
-    machine.places[place].answer, machine.places[place].answer_end = row, end
+        state.decodes -= 1
+        remove_first(machine.answer_ends, machine.answers, state.decodes)

@@ -78,8 +78,6 @@ PLACE = np.dtype(
     [
         ("prompt", np.int64),  # the request whose prompt is in the works, or is computed with this iteration
         ("prompt_left", np.float64),  # where all progress at once: what is left of the prompt, 1 … 0
-        ("answer", np.int64),  # likewise the answers in the works, a heap by their ends
-        ("answer_end", np.float64),  # by the token clock
     ],
     align=True,
 )
@@ -95,6 +93,9 @@ class Machine(NamedTuple):
     """Requests as records of `ROW`, in the order in which they are sent; shape (R,)."""
     places: npt.NDArray[Any]
     """Records of `PLACE`, one for each request that the batch may hold."""
+    answer_ends: FloatArray
+    """Where all progress at once: when answers end by the token clock, a heap; and whose:"""
+    answers: IntArray
     wakes_ms: FloatArray
     """When users have thought enough: a heap, shape (users,); empty without users."""
     ends: IntArray
@@ -119,13 +120,16 @@ def machine_of(requests: Requests, limits: Limits) -> Machine:
     state["next_end"] = UNLIMITED
     wakes_ms = np.empty(0) if requests.wakes_ms is None else requests.wakes_ms.copy()
     state["asleep"] = len(wakes_ms)
+    batch = min(limits.max_batch, len(rows)) + 1
     blocks = 1
     while blocks * BLOCK <= int(requests.out_tokens.max(initial=1)):
         blocks *= 2
     return Machine(
         state=state,
         rows=rows,
-        places=np.zeros(min(limits.max_batch, len(rows)) + 1, PLACE),
+        places=np.zeros(batch, PLACE),
+        answer_ends=np.zeros(batch),
+        answers=np.zeros(batch, np.int64),
         wakes_ms=wakes_ms,
         ends=np.full(blocks * BLOCK, NOBODY, dtype=np.int64),
         end_counts=np.zeros(blocks, dtype=np.int64),

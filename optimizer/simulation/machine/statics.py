@@ -40,12 +40,7 @@ def run_statics(
         count = min(tail - head, max_batch)
         batch = queue[head : head + count]
         head += count
-        prompts = 0
-        for row in batch:
-            prompts += in_tokens[row]
-        prefill_ms = times.prefill_per_token_ms * prompts + (times.prefill_base_ms if prompts > 0 else 0.0)
-        for row in batch:
-            first_ms[row] = now_ms + prefill_ms
+        prefill_ms = pass_prompts(times, batch, in_tokens, now_ms, first_ms)
         end_ms, held_ms = pass_answers(times, batch, out_tokens, now_ms + prefill_ms, last_ms)
         busy_ms += end_ms - now_ms
         batch_ms += count * prefill_ms + held_ms
@@ -57,6 +52,20 @@ def run_statics(
                 tail += 1
             arrival += 1
     return busy_ms, batch_ms, batches
+
+
+@compiled
+def pass_prompts(
+    times: StaticCoefficients, batch: IntArray, in_tokens: IntArray, now_ms: float, first_ms: FloatArray
+) -> float:
+    """Compute the prompts of a batch, and return how long that takes."""
+    prompts = 0
+    for row in batch:
+        prompts += in_tokens[row]
+    prefill_ms = times.prefill_per_token_ms * prompts + (times.prefill_base_ms if prompts > 0 else 0.0)
+    for row in batch:
+        first_ms[row] = now_ms + prefill_ms
+    return prefill_ms
 
 
 @compiled

@@ -20,4 +20,4 @@ def run_station(
     for row in range(len(come_ms)):
         done = max(come_ms[row], free_ms[0]) + service_ms[row]
         left_ms[row] = done
-        replace_first(free_ms, len(free_ms), done)
+        replace_first(free_ms, free_ms, len(free_ms), done, done)

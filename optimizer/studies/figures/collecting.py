@@ -16,6 +16,7 @@ from optimizer.quantities import quantity
 from optimizer.queueing.bulk.model import BulkQueues, LongRun
 from optimizer.queueing.bulk.steady import Steady
 from optimizer.queueing.measures import Measure
+from optimizer.queueing.roots import least_whole, root_above
 from optimizer.simulation.batches import CLOCK
 from optimizer.studies.figures.document import CurvePanel, Figure, Guide
 from optimizer.studies.figures.placed import NothingToShow, Placed
@@ -64,15 +65,12 @@ def shown_ms(long_run: LongRun, measure: Measure) -> float:
         return long_run.mean_ms
     if not isinstance(long_run, Steady):
         return long_run.quantile_ms(measure.percentile / 100)
-    from scipy.optimize import brentq
-
     over = 1 - measure.percentile / 100
-    low, high = long_run.service_ms / 2, 2 * long_run.mean_ms
-    while long_run.beyond(high) > over:
-        low, high = high, 2 * high
-    return float(
-        brentq(lambda t: math.log(max(long_run.beyond(t), LEAST_SHARE) / over), low, high, rtol=PRECISION)
-    )
+
+    def excess(limit_ms: float) -> float:
+        return math.log(max(long_run.beyond(limit_ms), LEAST_SHARE) / over)
+
+    return root_above(excess, long_run.service_ms / 2, 2 * long_run.mean_ms, PRECISION)
 
 
 def window_figure(placed: Placed) -> Figure:
@@ -140,14 +138,7 @@ def _fewest_replicas(server: BulkQueues, load_rps: float, limits: dict[Measure, 
         fails, step = fails + step, 2 * step
         if fails + step > most:
             return math.nan
-    holds = fails + step
-    while holds - fails > 1:
-        middle = (holds + fails) // 2
-        if _meets(server, load_rps / middle, limits):
-            holds = middle
-        else:
-            fails = middle
-    return float(holds)
+    return float(least_whole(lambda count: _meets(server, load_rps / count, limits), fails, fails + step))
 
 
 def _meets(server: BulkQueues, rate_rps: float, limits: dict[Measure, float]) -> bool:

@@ -12,6 +12,7 @@ from functools import partial
 
 from optimizer.parallel import as_done
 from optimizer.plan import Plan
+from optimizer.queueing.roots import least_whole
 from optimizer.simulation.replicas import Effort
 from optimizer.simulation.workload import OpenLoad
 from optimizer.spec.system import System
@@ -155,10 +156,7 @@ def _share_that_holds(run_and_steps: tuple[PoolRun, int], effort: Effort) -> flo
         if above == most:
             return 0.0
         below, above = above, min(2 * above, most)
-    while above - below > 1:
-        middle = (below + above) // 2
-        below, above = (below, middle) if holds(middle) else (middle, above)
-    return steps / (steps + above)
+    return steps / (steps + least_whole(holds, below, above))
 
 
 def _at_share(run: PoolRun, share: float) -> PoolRun:
