@@ -18,6 +18,8 @@ from oracles import Json, Levels, _current_cost, exact, load_rpm, plain
 
 from optimizer import System, find_candidates
 
+SLOTS = "(slots)"
+"""Counted like a type of which every replica takes some."""
 TOLERANCE = Fraction(1, 10**9)
 """Relative shortfall of rate that counts as rounding, as for the replicas of a candidate (eq. 29)."""
 
@@ -116,14 +118,23 @@ def rates_rpm(system: System) -> dict[str, dict[str, Fraction]]:
 # --- brute force -----------------------------------------------------------------------------------------
 
 
-def mixed_brute_force(system: System, *, in_steps: bool = False) -> Levels:
-    """Return the best value of every level over all mixed plans; rates in requests/min, or in steps."""
+def mixed_brute_force(system: System, *, in_steps: bool = False, slots: int | None = None) -> Levels:
+    """Return the best value of every level over all mixed plans; rates in requests/min, or in steps.
+
+    Args:
+        system: what is planned.
+        in_steps: whether rates are in steps.
+        slots: what replicas may take together, one for every two cards of each; none: not limited.
+    """
     asked = demands(system)
     names = level_names(asked)
     weights = steps(asked) if in_steps else {name: demand.load_rpm for name, demand in asked.items()}
     units = None if system.options.unlimited else dict(system.capacity)
     kinds = sorted({column.kind for demand in asked.values() for column in demand.columns})
     limits = None if units is None else tuple(units.get(kind, 0) for kind in kinds)
+    if slots is not None:
+        limits = (*(limits or (10**9,) * len(kinds)), slots)
+        kinds.append(SLOTS)
     penalty = exact(system.options.transition_penalty)
     best: dict[tuple[int, ...], tuple[Fraction, ...]] = {(0,) * len(kinds): tuple(Fraction(0) for _ in names)}
     for demand in asked.values():
@@ -177,6 +188,8 @@ def mixtures(
         used = dict.fromkeys(kinds, 0)
         for n, column in zip(replicas, demand.columns, strict=True):
             used[column.kind] += n * column.units
+            if SLOTS in used:
+                used[SLOTS] += n * ceil(column.units / 2)
         unserved = demand.to_serve and not count
         levels = dict.fromkeys(names, Fraction(0))
         if unserved:

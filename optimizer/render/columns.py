@@ -84,6 +84,13 @@ CARDS = (
     Column("exist", form=",d", none="unlimited"),
     Column("left", form=",d"),
 )
+LIMITS = (
+    name("limit"),
+    name("of"),
+    Column("used", form=quantity),
+    Column("exist", form=quantity),
+    Column("left", form=quantity),
+)
 UNSERVED = (
     name("server"),
     Column("prio", rank=2),
@@ -336,6 +343,12 @@ WORTH = (
     Column("used", form=",d", rank=1),
     Column("exist", form=",d", rank=1),
     Column("left", form=",d"),
+    Column("one more", CENTS),
+    Column("one fewer", CENTS),
+    Column("shadow price", CENTS, ",.2f", rank=2),
+)
+LIMITS_WORTH = (
+    *LIMITS,
     Column("one more", CENTS),
     Column("one fewer", CENTS),
     Column("shadow price", CENTS, ",.2f", rank=2),

@@ -52,6 +52,7 @@ def explanation_tables(explanation: Explanation) -> Group:
     if explanation.server is None:
         parts += [*_overview(explanation, money), *_unserved(explanation)]
         parts += [overload_table(explanation.overload, explanation.plan), *_types(explanation, money)]
+        parts += _limits(explanation, money)
     else:
         parts += list(server_parts(explanation.servers[0], explanation))
         parts.append(overload_table(explanation.overload, explanation.plan))
@@ -170,6 +171,24 @@ def _types(explanation: Explanation, money: Money) -> Iterator[RenderableType]:
             )
         )
     yield from _service_of_units(explanation.types, explanation.plan)
+
+
+def _limits(explanation: Explanation, money: Money) -> Iterator[RenderableType]:
+    """Yield what is limited beside cards, if anything is."""
+    if explanation.limits:
+        table = Table("What other limits are worth", money.columns(columns.LIMITS_WORTH), "limits")
+        for item in explanation.limits:
+            table.add_row(
+                item.limit,
+                item.item,
+                item.used,
+                item.amount,
+                item.left,
+                _card_value(item.one_more, money),
+                "none to take" if item.amount == 0 else _card_value(item.one_fewer, money),
+                money.number(item.shadow_price_cents_per_h),
+            )
+        yield table
 
 
 def _card_value(effect: Effect | None, money: Money) -> Said:

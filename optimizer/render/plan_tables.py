@@ -45,6 +45,7 @@ def plan_tables(plan: Plan, system: System, overload: Overload | None = None) ->
         _headline(plan, system),
         allocations,
         _cards(plan),
+        *_limits(plan),
         _unserved(plan),
         overload_table(overload, plan),
         _levels(plan),
@@ -146,6 +147,15 @@ def _cards(plan: Plan) -> Table:
         left = None if item.limit is None else item.limit - item.used
         table.add_row(item.type, item.used, item.limit, left)
     return table
+
+
+def _limits(plan: Plan) -> Iterator[Table]:
+    """Yield what is used of what is limited beside cards, if anything is."""
+    if plan.limits:
+        table = Table("Limits", columns.LIMITS, "limits")
+        for use in plan.limits:
+            table.add_row(use.limit, use.item, use.used, use.amount, use.amount - use.used)
+        yield table
 
 
 def _unserved(plan: Plan) -> Table:

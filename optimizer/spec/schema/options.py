@@ -4,7 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from optimizer.documents import Document, MaxLoss, Seconds, Share
+from optimizer.documents import MaxLoss, Seconds, Share
+from optimizer.limits.table import LimitOptions
 from optimizer.spec.schema.profiles import EstimateEnd
 
 SaturationPolicy = Literal["None", "PriorityExhaustive", "PriorityRoundRobin", "RoundRobin"]
@@ -21,7 +22,7 @@ AnyCasePolicy = Annotated[SaturationPolicy, BeforeValidator(_known_policy)]
 """A policy, in any case."""
 
 
-class OptimizerOptions(Document):
+class OptimizerOptions(LimitOptions):
     """How to choose."""
 
     unlimited: bool = False

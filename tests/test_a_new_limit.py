@@ -1,0 +1,111 @@
+"""A limit that is one file and an entry in a table: every solver, check and study takes it as it is.
+
+The tree is copied, `tests/rack_slots.py` becomes a file of `optimizer/limits`, and the rest runs in a process
+of its own.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+EDITS = {
+    "from optimizer.limits.cards import Cards\n": (
+        "from optimizer.limits import rack_slots\nfrom optimizer.limits.cards import Cards\n"
+    ),
+    "(Cards(),)": "(Cards(), rack_slots.RackSlots())",
+    "class LimitOptions(": "class LimitOptions(rack_slots.Options, ",
+}
+"""What is edited in the table of limits."""
+
+
+def answered(copy: Path, systems: int) -> dict[str, Any]:
+    """Return what a copy of the tree answers that knows the limit, with so many random systems."""
+    shutil.copytree(ROOT / "optimizer", copy / "optimizer", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "tests" / "rack_slots.py", copy / "optimizer" / "limits" / "rack_slots.py")
+    table = copy / "optimizer" / "limits" / "table.py"
+    text = table.read_text(encoding="utf-8")
+    for before, after in EDITS.items():
+        assert text.count(before) == 1, before
+        text = text.replace(before, after)
+    table.write_text(text, encoding="utf-8")
+    found = subprocess.run(
+        [sys.executable, str(ROOT / "tests" / "rack_slot_answers.py"), str(systems)],
+        cwd=copy,
+        env=os.environ | {"PYTHONPATH": f"{copy}{os.pathsep}{ROOT / 'tests'}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+    answers: dict[str, Any] = json.loads(found.stdout)
+    assert answers["home"] == str(copy / "optimizer")
+    return answers
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return answered(tmp_path_factory.mktemp("copy"), 12)
+
+
+def replicas_of(plan: dict[str, Any]) -> dict[str, dict[str, int]]:
+    return {
+        name: {pool["accelerator"]: pool["numReplicas"] for pool in pools}
+        for name, pools in plan["allocations"].items()
+    }
+
+
+def test_a_plan_keeps_to_the_limit_by_priority_and_says_what_it_uses(answers: dict[str, Any]) -> None:
+    """A replica carries about 540 requests a minute: three replicas each, in a slot each on either."""
+    assert replicas_of(answers["plan"]) == {"a": {"A": 3}, "b": {"A": 3}}
+    (use,) = answers["plan"]["limits"]
+    assert use == {"limit": "rack slots", "item": "all racks", "amount": 8.0, "used": 6.0}
+    (item,) = answers["plan"]["unserved"]
+    assert (item["server"], item["reason"]) == ("c", "capacity")
+    assert item["detail"] == "3 replicas on A take 3 slots of all racks; 2 of 8 are left"
+    assert answers["ample"]["complete"]
+
+
+@pytest.mark.parametrize("kind", ["mixed", "unlimited", "greedy"])
+def test_every_solver_keeps_to_it_and_no_option_lifts_it(kind: str, answers: dict[str, Any]) -> None:
+    assert [item["server"] for item in answers[kind]["unserved"]] == ["c"]
+    assert answers[kind]["limits"][0]["used"] == 6.0
+
+
+def test_what_is_left_of_it_is_given_out_by_the_policy(answers: dict[str, Any]) -> None:
+    assert replicas_of(answers["partial"])["c"] == {"A": 2}
+    assert answers["partial"]["limits"][0]["used"] == 8.0
+
+
+def test_every_false_field_is_named(answers: dict[str, Any]) -> None:
+    assert set(answers["lies"]) == {"limit", "item", "amount", "used"}
+    assert all(any("racks" in line for line in lines) for lines in answers["lies"].values())
+
+
+def test_one_more_and_one_fewer_are_explained_and_cards_are_no_repair(answers: dict[str, Any]) -> None:
+    (found,) = answers["explanation"]["limits"]
+    assert (found["limit"], found["amount"], found["used"], found["left"]) == ("rack slots", 8.0, 6.0, 2.0)
+    assert [change["server"] for change in found["oneMore"]["service"]] == ["c"]
+    assert found["oneFewer"]["service"] == []
+    assert answers["explanation"]["repair"]["cheapest"] is None
+
+
+def test_it_is_shown_in_tables(answers: dict[str, Any]) -> None:
+    for table in (answers["tables"], answers["explained"]):
+        (line,) = [line for line in table.splitlines() if line.lstrip().startswith("rack slots")]
+        assert "all racks" in line
+
+
+def test_exact_plans_are_those_of_brute_force_and_greedy_plans_hold(answers: dict[str, Any]) -> None:
+    assert answers["faults"] == []
+
+
+@pytest.mark.slow
+def test_three_hundred_exact_plans_are_those_of_brute_force(tmp_path: Path) -> None:
+    assert answered(tmp_path, 300)["faults"] == []
