@@ -87,16 +87,17 @@ class BatchServers(KindOf[BatchProfile, ServerFields]):
         replica="a batch server, which has no tokens",
     )
 
-    def check(self, server: ServerFields, profile: BatchProfile, load: Load) -> Iterator[Fault]:
+    def check(self, server: ServerFields, profiles: Sequence[BatchProfile], load: Load) -> Iterator[Fault]:
         """Yield a window, a trigger, a stage or a limit that does not go with the rest."""
         twice = repeated_name(server.stages)
         if twice is not None:
             yield "stages", f"two stages are called {twice!r}; give each its own name"
-        line = line_of(server, profile, server.batch_timeout_ms)
-        problem = line_problem(line) or server_problem(line.server, load.arrival_cv)
-        if problem is not None:
-            part, why = problem
-            yield _KEYS[part], f"on {profile.accelerator!r}: {why}"
+        for profile in profiles:
+            line = line_of(server, profile, server.batch_timeout_ms)
+            problem = line_problem(line) or server_problem(line.server, load.arrival_cv)
+            if problem is not None:
+                part, why = problem
+                yield _KEYS[part], f"on {profile.accelerator!r}: {why}"
 
     def own(self, servers: Sequence[ServerFields]) -> OwnRows:
         """Return how servers collect their requests, with all windows of those that leave it open."""
