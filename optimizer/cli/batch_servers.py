@@ -108,10 +108,10 @@ def analyzed(row: "BatchRow") -> "BatchAnswer":
         AnalysisError: the rate is zero, or its queue grows without end.
     """
     from optimizer.errors import AnalysisError
-    from optimizer.kinds.batch_servers.rows import NoLongRun
+    from optimizer.kinds.rows import NoSteadyState
 
     found = row.analyze()
-    if isinstance(found, NoLongRun):
+    if isinstance(found, NoSteadyState):
         raise AnalysisError(f"{found.message}; lower it, or limit the queue")
     return found
 

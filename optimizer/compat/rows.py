@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from optimizer.compat.queue_service import QueueAnswer, QueueProblem, analyze_problem, size_problem
-from optimizer.documents import Coefficient, Count, Document, PositiveCount, Quantity, SignedQuantity
+from optimizer.documents import Coefficient, Count, PositiveCount, Quantity, SignedQuantity
 from optimizer.kinds.queue_models import REFERENCE, QueueModelName
 from optimizer.kinds.replicas import (
     LatencyFigures,
@@ -19,11 +19,10 @@ from optimizer.kinds.replicas import (
     ReplicaPerformance,
     analyze_replicas,
 )
-from optimizer.kinds.rows import Overload, Row
+from optimizer.kinds.rows import NoSteadyState, Overload, Row
 from optimizer.kinds.simulated import ReplicaSimulation, simulate_replica
 from optimizer.kinds.table import KINDS
 from optimizer.kinds.token_batching import LENGTHS_NEEDED
-from optimizer.quantities import precise
 from optimizer.queueing.measures import LATENCIES
 from optimizer.simulation.replicas import Effort
 from optimizer.spec.messages import validated
@@ -39,17 +38,6 @@ from optimizer.timing import (
 
 class RowAnswer(LatencyFigures, QueueAnswer):
     """The reference's answer, and the latencies that it does not know."""
-
-
-class NoSteadyState(Document):
-    """The answer for a row whose queue grows without end."""
-
-    offered_rps: float = Field(alias="offeredRPS")
-    """Arrival rate [requests/s]."""
-    stable_rate_rps: float = Field(alias="maxRPS")
-    """Largest stable rate [requests/s]."""
-    message: str
-    """What is wrong."""
 
 
 class _TokenRow(QueueProblem, Row):
@@ -144,12 +132,7 @@ class ReplicaRow(_TokenRow):
             return super().analyze()
         found = analyze_replicas([self.replica()], [self.rate_rps])[0]
         if self.rate_rps > found.stable_rate_rps:
-            return NoSteadyState(
-                offered_rps=self.rate_rps,
-                stable_rate_rps=found.stable_rate_rps,
-                message=f"no steady state: the rate {precise(self.rate_rps)} requests/s exceeds the largest "
-                f"stable rate {precise(found.stable_rate_rps)}",
-            )
+            return NoSteadyState.beyond(self.rate_rps, found.stable_rate_rps)
         return _answer(found)
 
 

@@ -85,13 +85,8 @@ class KindOf(ABC, Generic[P, S]):
         """Latency models that make a profile one of this kind."""
         return tuple(self.queue_models)
 
-    @cached_property
-    def parts(self) -> tuple[str, ...]:
-        """The fields of a profile that make it one of this kind."""
-        return tuple({part for law in self.queue_models for part in law.parts})
-
-    def check(self, server: S, profile: P, load: Load) -> Iterator[Fault]:  # noqa: ARG002  most check more
-        """Yield what is wrong with a server beside one of its model's profiles."""
+    def check(self, server: S, profiles: Sequence[P], load: Load) -> Iterator[Fault]:  # noqa: ARG002  most check more
+        """Yield what is wrong with a server beside the profiles of its model."""
         yield from ()
 
     def demand_rps(self, load: Load, throughput_tps: float) -> float:  # noqa: ARG002  for tokens

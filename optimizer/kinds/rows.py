@@ -2,11 +2,12 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from pydantic import Field
 
 from optimizer.documents import Document, Quantity
+from optimizer.quantities import precise
 from optimizer.simulation.replicas import Effort
 from optimizer.simulation.summary import Estimate
 
@@ -43,6 +44,26 @@ class Row(Document):
             AnalysisError: too little is simulated, or a service time is zero.
             SpecError: the queue model does not take what the row says.
         """
+
+
+class NoSteadyState(Document):
+    """The answer for a row whose queue grows without end."""
+
+    offered_rps: float = Field(alias="offeredRPS")
+    """Arrival rate [requests/s]."""
+    stable_rate_rps: float = Field(alias="maxRPS")
+    """Largest stable rate [requests/s]."""
+    message: str
+    """What is wrong."""
+
+    @classmethod
+    def beyond(cls, rate_rps: float, stable_rate_rps: float) -> Self:
+        """Return the answer for a rate beyond the largest stable one."""
+        message = (
+            f"no steady state: the rate {precise(rate_rps)} requests/s exceeds the largest stable rate "
+            f"{precise(stable_rate_rps)}"
+        )
+        return cls(offered_rps=rate_rps, stable_rate_rps=stable_rate_rps, message=message)
 
 
 class Overload(Document):

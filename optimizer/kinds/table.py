@@ -58,6 +58,10 @@ QUEUE_MODELS_OF: dict[type[Law], tuple[type[QueueModel], ...]] = {
 """All laws, in the order in which messages name them, each with its queue models, the default first."""
 
 
+_PARTS = tuple((part, kind) for kind in KINDS[1:] for law in kind.queue_models for part in law.parts)
+"""Fields of a profile that make it one of another kind than the default."""
+
+
 def kind_of_law(law: type[Law]) -> Kind:
     """Return the kind of a latency model; the default for one that no kind lists."""
     return next((kind for kind in KINDS if law in kind.queue_models), KINDS[0])
@@ -66,9 +70,10 @@ def kind_of_law(law: type[Law]) -> Kind:
 def kind_of_profile(profile: Document) -> Kind:
     """Return the kind of a document that gives a latency model; the default if it gives none."""
     given = vars(profile)
-    return next(
-        (kind for kind in KINDS[1:] if any(given.get(part) is not None for part in kind.parts)), KINDS[0]
-    )
+    for part, kind in _PARTS:
+        if given.get(part) is not None:
+            return kind
+    return KINDS[0]
 
 
 def kind_of_pool(pool: Document) -> Kind:

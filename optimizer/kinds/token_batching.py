@@ -1,6 +1,6 @@
 """Token batching: a replica that answers in tokens, several requests at a time."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar
 
@@ -77,9 +77,14 @@ class TokenBatching(KindOf[TokenProfile, PlacedServer]):
         section=("latencies", "Latencies against targets"), utilisation_heading="batch in use"
     )
 
-    def check(self, server: PlacedServer, profile: TokenProfile, load: Load) -> Iterator[Fault]:  # noqa: ARG002
+    def check(
+        self,
+        server: PlacedServer,  # noqa: ARG002
+        profiles: Sequence[TokenProfile],
+        load: Load,
+    ) -> Iterator[Fault]:
         """Yield that a static batch lacks the variation of its lengths."""
-        if is_static(profile) and "out_tokens_cv" not in load.model_fields_set:
+        if "out_tokens_cv" not in load.model_fields_set and any(map(is_static, profiles)):
             yield "currentAlloc.load.outTokensCV", LENGTHS_NEEDED
 
     def replica(

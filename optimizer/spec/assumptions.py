@@ -8,7 +8,7 @@ from optimizer.kinds.fields import Load, PlacedServer
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.laws import laws_known
 from optimizer.kinds.queue_models import QUEUE_MODELS, law_problem, models_that, variability_problem
-from optimizer.kinds.table import KINDS, kind_of_profile
+from optimizer.kinds.table import KINDS, in_order, kind_of_profile
 from optimizer.queueing.measures import Measure
 from optimizer.queueing.performance import VARIABILITY, QueueModel
 from optimizer.spec.schema import ModelProfile, ModelTarget, Server
@@ -40,10 +40,10 @@ def check_server(server: Server, prefix: str, profiles: Iterable[ModelProfile]) 
         SpecError: its model is of two kinds, it has fields of another, or its kind refuses it.
     """
     mine = list(profiles)
-    kinds = [kind for kind in KINDS if any(kind_of_profile(profile) is kind for profile in mine)]
-    for kind in KINDS:
-        given = [name for name in _own_fields(kind) if _is_stated(server, name)]
-        if given and mine and kind not in kinds:
+    kinds = in_order(set(map(kind_of_profile, mine)))
+    for kind in KINDS if mine else ():
+        given = [] if kind in kinds else [name for name in _own_fields(kind) if _is_stated(server, name)]
+        if given:
             raise SpecError(
                 f"{prefix}{Server.model_fields[given[0]].alias}: {server.model!r} has no {kind.gives}, and "
                 f"only {kind.name} {kind.does}; remove it"
@@ -54,9 +54,8 @@ def check_server(server: Server, prefix: str, profiles: Iterable[ModelProfile]) 
             f"{prefix}model: {server.model!r} has {one} on some accelerators and {other} on others; give "
             "it one kind of latency model"
         )
-    for profile in mine:
-        for path, problem in kinds[0].check(server, profile, server.current.load):
-            raise SpecError(f"{prefix}{path}: {problem}")
+    for path, problem in kinds[0].check(server, mine, server.current.load):
+        raise SpecError(f"{prefix}{path}: {problem}")
 
 
 def _own_fields(kind: Kind) -> list[str]:

@@ -15,8 +15,8 @@ from pydantic import BaseModel
 
 from optimizer.documents import NUMBERS_ONLY, Document
 from optimizer.errors import SpecError
-from optimizer.kinds.laws import laws_given
-from optimizer.kinds.queue_models import REFERENCE, law_problem
+from optimizer.kinds.queue_models import REFERENCE
+from optimizer.kinds.table import KINDS, kind_of_profile
 from optimizer.spec.assumptions import check_load
 from optimizer.spec.messages import kind_of, path_text, validated
 from optimizer.spec.schema import (
@@ -252,8 +252,7 @@ def checked(entity: _Model, path: str) -> _Model:
     Loads make sense, of two targets of a model the last counts, and a law of the reference has its queue.
     """
     if isinstance(entity, ModelProfile):
-        laws = laws_given(entity)
-        theirs = entity.is_of_the_reference and not any(law_problem(REFERENCE, law) for law in laws)
+        theirs = entity.is_of_the_reference and kind_of_profile(entity) is KINDS[0]
         told = "queue_model" in entity.model_fields_set
         return entity if told or not theirs else entity.model_copy(update={"queue_model": REFERENCE})
     if isinstance(entity, Server):

@@ -228,7 +228,6 @@ def test_a_null_leaves_what_another_spelling_of_the_key_has_said() -> None:
     [
         ({"decodeParms": {"alpha": 7}}, "reference"),
         ({"perfParms": {"alpha": 7}}, "reference"),
-        ({"decodeParms": {"alpha": 7}, "batching": "static"}, "static"),
         ({"batchParms": {"base": 7}}, "bulk"),
     ],
 )

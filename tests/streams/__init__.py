@@ -237,7 +237,12 @@ class Streams(KindOf[StreamProfile, ServerFields]):
         replica="a server of streams, which has no tokens",
     )
 
-    def check(self, server: ServerFields, profile: StreamProfile, load: Load) -> Iterator[Fault]:  # noqa: ARG002
+    def check(
+        self,
+        server: ServerFields,
+        profiles: Sequence[StreamProfile],  # noqa: ARG002
+        load: Load,  # noqa: ARG002
+    ) -> Iterator[Fault]:
         """Yield that streams need a duration."""
         if not server.stream_ms:
             yield "streamDuration", "missing; give the mean duration of a stream"

@@ -1,13 +1,11 @@
 """Batch servers as a kind: what they declare, what they check, and what a replica of one is."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
 
-from optimizer.arrays import frozen
 from optimizer.documents import Document
 from optimizer.kinds.batch_servers.fields import BatchProfile, ServerFields
 from optimizer.kinds.batch_servers.rows import BatchRow
@@ -22,7 +20,7 @@ from optimizer.queueing.bulk.model import BulkQueues, Collecting
 from optimizer.queueing.performance import OwnArrays, QueueModel
 from optimizer.simulation.batches import TRIGGERS, BatchServer
 from optimizer.simulation.limits import UNLIMITED
-from optimizer.simulation.lines import ALL_JOBS, Line, station_table
+from optimizer.simulation.lines import ALL_JOBS, Line
 from optimizer.simulation.replicas import LineReplica
 from optimizer.timing import BatchLaw, BatchParms, Law
 
@@ -87,36 +85,28 @@ class BatchServers(KindOf[BatchProfile, ServerFields]):
         replica="a batch server, which has no tokens",
     )
 
-    def check(self, server: ServerFields, profile: BatchProfile, load: Load) -> Iterator[Fault]:
+    def check(self, server: ServerFields, profiles: Sequence[BatchProfile], load: Load) -> Iterator[Fault]:
         """Yield a window, a trigger, a stage or a limit that does not go with the rest."""
         twice = repeated_name(server.stages)
         if twice is not None:
             yield "stages", f"two stages are called {twice!r}; give each its own name"
-        line = line_of(server, profile, server.batch_timeout_ms)
-        problem = line_problem(line) or server_problem(line.server, load.arrival_cv)
-        if problem is not None:
-            part, why = problem
-            yield _KEYS[part], f"on {profile.accelerator!r}: {why}"
+        for profile in profiles:
+            line = line_of(server, profile, server.batch_timeout_ms)
+            problem = line_problem(line) or server_problem(line.server, load.arrival_cv)
+            if problem is not None:
+                part, why = problem
+                yield _KEYS[part], f"on {profile.accelerator!r}: {why}"
 
     def own(self, servers: Sequence[ServerFields]) -> OwnRows:
         """Return how servers collect their requests, with all windows of those that leave it open."""
-        windows_ms = [
-            [share * server.batch_timeout_ms for share in SHARES]
-            if server.batch_window == "optimal"
-            else [server.batch_timeout_ms]
-            for server in servers
+        shares = [SHARES if server.batch_window == "optimal" else (1.0,) for server in servers]
+        lines = [
+            line_of(server, None, share * server.batch_timeout_ms)
+            for server, mine in zip(servers, shares, strict=True)
+            for share in mine
         ]
-        row = np.repeat(np.arange(len(servers)), [len(mine) for mine in windows_ms])
-        arrays = Collecting(
-            np.array([TRIGGERS.index(server.batch_trigger) for server in servers]),
-            np.zeros(len(servers)),
-            np.array([_room(server) for server in servers]),
-            np.array([server.queue_counts == "system" for server in servers], dtype=np.bool_),
-            station_table([stations_of(server.stages) for server in servers]),
-            np.array([ALL_JOBS if server.jobs is None else server.jobs for server in servers]),
-        ).take(row)
-        window_ms = frozen(np.concatenate(windows_ms))
-        return OwnRows(replace(arrays, window_ms=window_ms), row)
+        row = np.repeat(np.arange(len(servers)), [len(mine) for mine in shares])
+        return OwnRows(Collecting.of_lines(lines), row)
 
     def replica(
         self, server: ServerFields, profile: BatchProfile, max_batch: int, pool: Document | None = None
@@ -139,22 +129,21 @@ class BatchServers(KindOf[BatchProfile, ServerFields]):
 
 
 def line_of(
-    server: ServerFields, profile: BatchProfile, window_ms: float, max_batch: int | None = None
+    server: ServerFields, profile: BatchProfile | None, window_ms: float, max_batch: int | None = None
 ) -> Line:
-    """Return a batch server with its stages as plain numbers, at its own batch limit if none is given."""
-    parms = profile.batch or BatchParms()
-    size = max_batch or server.max_batch_size or profile.max_batch_size or DEFAULT_MAX_BATCH
+    """Return a batch server with its stages as plain numbers, at its own batch limit if none is given.
+
+    Without a profile its batches take no time.
+    """
+    parms = (profile and profile.batch) or BatchParms()
+    size = max_batch or server.max_batch_size or (profile and profile.max_batch_size) or DEFAULT_MAX_BATCH
     alone = BatchServer(
         size,
         window_ms,
         parms.base_ms,
         parms.slope_ms,
-        _room(server),
+        UNLIMITED if server.max_queue_size is None else server.max_queue_size,
         server.queue_counts == "system",
         TRIGGERS.index(server.batch_trigger),
     )
     return Line(alone, stations_of(server.stages), ALL_JOBS if server.jobs is None else server.jobs)
-
-
-def _room(server: ServerFields) -> int:
-    return UNLIMITED if server.max_queue_size is None else server.max_queue_size

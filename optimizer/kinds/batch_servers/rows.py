@@ -20,8 +20,7 @@ from optimizer.documents import (
 from optimizer.errors import AnalysisError
 from optimizer.kinds.batch_servers.stages import Stage, names_of, repeated_name, slowest_part, stations_of
 from optimizer.kinds.fields import LatencyTarget
-from optimizer.kinds.rows import Overload, Row, simulated_values
-from optimizer.quantities import precise
+from optimizer.kinds.rows import NoSteadyState, Overload, Row, simulated_values
 from optimizer.queueing.bulk.limits import line_problem, server_problem
 from optimizer.queueing.bulk.model import BulkPerformance, BulkQueues, Collecting
 from optimizer.queueing.measures import LOSS, Measure
@@ -31,7 +30,7 @@ from optimizer.queueing.targets import Targets
 from optimizer.simulation.batches import TRIGGERS, BatchServer, QueueCounts, TriggerName
 from optimizer.simulation.lengths import Kind, Lengths
 from optimizer.simulation.limits import UNLIMITED
-from optimizer.simulation.lines import ALL_JOBS, Line, station_table
+from optimizer.simulation.lines import ALL_JOBS, Line
 from optimizer.simulation.replicas import Effort, LineReplica, run_replica
 from optimizer.simulation.summary import summarise
 from optimizer.simulation.workload import OpenLoad
@@ -115,20 +114,11 @@ class BatchRow(Row):
 
     def queues(self) -> BulkQueues:
         """Return the queue model of the one server."""
-        server = self.server()
         none = np.zeros(1)
         law = BatchLaw.of_rows(
             np.array([[self.batch.base_ms], [self.batch.slope_ms]]), RequestShapes(none, none)
         )
-        collecting = Collecting(
-            np.array([server.trigger]),
-            np.array([self.window_ms]),
-            np.array([server.room]),
-            np.array([server.counts_system]),
-            station_table([stations_of(self.stages)]),
-            np.array([self.line().jobs]),
-        )
-        room = Room(np.array([self.max_batch]), np.array([0]), none, collecting)
+        room = Room(np.array([self.max_batch]), np.array([0]), none, Collecting.of_lines([self.line()]))
         return BulkQueues.of_law(law, room, Variability(np.array([self.arrival_cv]), none, none))
 
     def targets(self) -> Targets:
@@ -138,7 +128,7 @@ class BatchRow(Row):
             limits[LOSS] = self.max_rejected
         return Targets.of_limits([limits], np.zeros(1, np.bool_))
 
-    def analyze(self) -> "BatchAnswer | NoLongRun":
+    def analyze(self) -> "BatchAnswer | NoSteadyState":
         """Return what the server does at its rate, or that its queue grows without end.
 
         Raises:
@@ -150,12 +140,7 @@ class BatchRow(Row):
         queues = self.queues()
         stable_rps = float(queues.stable_rate_rps[0])
         if self.rate_rps > float(queues.longest_rate_rps[0]):
-            return NoLongRun(
-                offered_rps=self.rate_rps,
-                stable_rate_rps=stable_rps,
-                message=f"no steady state: the rate {precise(self.rate_rps)} requests/s exceeds the largest "
-                f"stable rate {precise(stable_rps)}",
-            )
+            return NoSteadyState.beyond(self.rate_rps, stable_rps)
         return BatchAnswer.model_validate(_figures(self, queues, self.rate_rps))
 
     def size(self) -> "BatchSizing":
@@ -231,17 +216,6 @@ class BatchAnswer(BatchLatencies):
     """Mean number of requests that are answered together."""
     binding: str | None = Field(None, exclude_if=lambda part: part is None)
     """With stages or jobs, what can serve the least: `server`, `stage:` and a name, or `jobs`."""
-
-
-class NoLongRun(Document):
-    """The answer for a row whose queue grows without end."""
-
-    offered_rps: float = Field(alias="offeredRPS")
-    """Arrival rate [requests/s]."""
-    stable_rate_rps: float = Field(alias="maxRPS")
-    """Largest stable rate [requests/s]."""
-    message: str
-    """What is wrong."""
 
 
 class BatchSizing(BatchAnswer):

@@ -4,7 +4,7 @@ For Poisson arrivals the figures are exact; others are simulated. Source: Neuts,
 queues with Poisson input (1967); docs/math.md has the equations.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import ClassVar, Self
@@ -30,7 +30,7 @@ from optimizer.queueing.performance import (
 from optimizer.simulation.arrivals import POISSON_CV
 from optimizer.simulation.batches import CLOCK, OLDEST, BatchServer
 from optimizer.simulation.limits import UNLIMITED
-from optimizer.simulation.lines import ALL_JOBS, Line, Station
+from optimizer.simulation.lines import ALL_JOBS, Line, Station, station_table
 from optimizer.timing import BatchLaw, Law
 
 STABILITY_MARGIN = 1e-3
@@ -100,6 +100,19 @@ class Collecting(OwnArrays):
     """The stages around each, as `station_table` gives them; shape (R, stages, 4)."""
     jobs: IntArray
     """Requests that are in each and its stages at once; `ALL_JOBS`: any number."""
+
+    @classmethod
+    def of_lines(cls, lines: Sequence[Line]) -> Self:
+        """Return how lines collect their requests."""
+        servers = [line.server for line in lines]
+        return cls(
+            np.array([server.trigger for server in servers]),
+            np.array([server.window_ms for server in servers]),
+            np.array([server.room for server in servers]),
+            np.array([server.counts_system for server in servers], dtype=np.bool_),
+            station_table([line.stations for line in lines]),
+            np.array([line.jobs for line in lines]),
+        )
 
 
 @dataclass(frozen=True, slots=True)
