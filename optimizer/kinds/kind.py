@@ -80,11 +80,6 @@ class KindOf(ABC, Generic[P, S]):
     """Fields of a server that stand beside its pools."""
     words: ClassVar[Words]
 
-    @property
-    def laws(self) -> tuple[type[Law], ...]:
-        """Latency models that make a profile one of this kind."""
-        return tuple(self.queue_models)
-
     def check(self, server: S, profiles: Sequence[P], load: Load) -> Iterator[Fault]:  # noqa: ARG002  most check more
         """Yield what is wrong with a server beside the profiles of its model."""
         yield from ()
