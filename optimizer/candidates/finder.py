@@ -216,13 +216,7 @@ def _loaded_candidates(
     performance, holds = _settled(replicas, targets, load, needed, sizing.attainable & in_window)
     _reject_unattainable(verdicts, pairs, targets, sizing, performance, ~holds & in_window)
     early = sizing.attainable & ~in_window
-    verdicts.reject(
-        pairs.server[early],
-        pairs.accelerator[early],
-        Reason.window,
-        (load / needed)[early] * SECONDS_PER_MINUTE,
-        sizing.lowest_rate_rps[early] * SECONDS_PER_MINUTE,
-    )
+    _reject_early(verdicts, pairs.take(early), (load / needed)[early], sizing.lowest_rate_rps[early])
     most = servers.max_replicas[pairs.server]
     over = holds & (needed > most)
     verdicts.reject(
@@ -240,6 +234,12 @@ def _loaded_candidates(
         below=sized.meets_below,
     )
     return table.take(holds)
+
+
+def _reject_early(verdicts: Verdicts, pairs: Pairs, rate_rps: FloatArray, lowest_rps: FloatArray) -> None:
+    """Reject pairs whose replicas would have so little load that a window is too long."""
+    rate_rpm, lowest_rpm = rate_rps * SECONDS_PER_MINUTE, lowest_rps * SECONDS_PER_MINUTE
+    verdicts.reject(pairs.server, pairs.accelerator, Reason.window, rate_rpm, lowest_rpm)
 
 
 def _tightened(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts) -> tuple[Pairs, FloatArray]:

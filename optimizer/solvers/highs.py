@@ -136,15 +136,13 @@ class HighsSession(RelaxingSession):
         Raises:
             SolverError: HiGHS reports an error, or a status that is no answer.
         """
-        every = np.arange(len(objective), dtype=np.int32)
         highs = _quiet_highs(solve_relaxation=relaxed, mip_rel_gap=gap, time_limit=time_limit_s)
         if self._lean and not relaxed:
-            _set(highs, **_LEAN_OPTIONS, mip_pool_soft_limit=max(int(LEAN_CUTS * len(every)), LEAST_CUTS))
+            cuts = max(int(LEAN_CUTS * len(objective)), LEAST_CUTS)
+            _set(highs, **_LEAN_OPTIONS, mip_pool_soft_limit=cuts)
         if not presolve:
             _set(highs, presolve="off")
-        _check(highs.passModel(_lp(self.model, objective)), "load the model")
-        if start is not None:
-            _check(highs.setSolution(len(every), every, start), "set the start")
+        _load(highs, self.model, objective, start)
         outcome, run_s = _outcome_of_run(highs)
         info, solution = highs.getInfo(), highs.getSolution()
         found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
@@ -247,6 +245,14 @@ def _outcome_of_run(highs: highspy.Highs) -> tuple[Outcome, float]:
 def _check(status: highspy.HighsStatus, what: str) -> None:
     if status == highspy.HighsStatus.kError:
         raise SolverError(f"HiGHS could not {what}")
+
+
+def _load(highs: highspy.Highs, model: MilpModel, objective: FloatArray, start: FloatArray | None) -> None:
+    """Load a model with an objective, and a point to start from."""
+    _check(highs.passModel(_lp(model, objective)), "load the model")
+    if start is not None:
+        every = np.arange(len(objective), dtype=np.int32)
+        _check(highs.setSolution(len(every), every, start), "set the start")
 
 
 def _lp(model: MilpModel, objective: FloatArray) -> highspy.HighsLp:

@@ -8,7 +8,7 @@ from optimizer.solvers.compact import SessionFactory, solve_milp
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.levels import CHANGES, VALUE, levels_of
 from optimizer.solvers.problem import Level, Problem, Solution, Status
-from optimizer.solvers.warm_starts import ways_of_one_pool
+from optimizer.solvers.warm_starts import Ways, ways_of_one_pool
 
 
 def solve_separable(problem: Problem) -> Solution:
@@ -55,9 +55,7 @@ def solve_separable_mixed(
         if deadline.passed:
             status = Status.feasible
             rest = ways.take(np.isin(ways.server, servers[place:]))
-            rows = np.flatnonzero(np.isin(problem.table.server, rest.server))
-            least = least_values(problem, rows, all_served=True)[rest.server]
-            unproved[VALUE] += float(np.maximum(rest.value - least, 0.0).sum())
+            unproved[VALUE] += _unproved_value(problem, rest)
             unproved[CHANGES] += float(rest.changed.sum())
             break
         mine = problem.table.server == server
@@ -74,3 +72,10 @@ def solve_separable_mixed(
         for level in levels_of(problem, replicas, proved=True)
     ]
     return Solution(replicas, status, "separable", tuple(levels))
+
+
+def _unproved_value(problem: Problem, ways: Ways) -> float:
+    """Return by how much the value of servers may be above what any answer has of them [cents/h]."""
+    rows = np.flatnonzero(np.isin(problem.table.server, ways.server))
+    least = least_values(problem, rows, all_served=True)[ways.server]
+    return float(np.maximum(ways.value - least, 0.0).sum())

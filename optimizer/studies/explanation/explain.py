@@ -1,7 +1,8 @@
 """One plan, explained: why each server runs where it does, what units and targets are worth, what repairs."""
 
-from optimizer.candidates import find_candidates
+from optimizer.candidates import Candidates, find_candidates
 from optimizer.pipeline import solve
+from optimizer.plan import Plan
 from optimizer.solvers.deadline import Deadline
 from optimizer.spec.messages import known_name
 from optimizer.spec.system import System
@@ -13,7 +14,7 @@ from optimizer.studies.explanation.resolving import Inquiry
 from optimizer.studies.explanation.servers import explain_servers, server_questions, settled
 from optimizer.studies.explanation.targets import price_targets, target_questions
 from optimizer.studies.explanation.units import explain_units, unit_questions
-from optimizer.studies.overload import LIMIT_S, overload_of
+from optimizer.studies.overload import LIMIT_S, Overload, overload_of
 
 QUESTIONS_SHARE = 0.9
 """Part of the time left for what servers, units and targets cost, where a repair is sought as well."""
@@ -53,10 +54,7 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
     servers = list(range(len(names))) if server is None else [names.index(server)]
     needs_repair = any(server is None or item.server == server for item in plan.unserved)
     before = Before(candidates, plan)
-    overload = None
-    if needs_repair:
-        limit = Deadline.after(LIMIT_S).sooner(inquiry.deadline.share(OVERLOAD_SHARE))
-        overload = overload_of(candidates, plan, limit)
+    overload = _overload(candidates, plan, inquiry) if needs_repair else None
     of_servers = server_questions(before, servers, in_depth=server is not None)
     of_units = unit_questions(before) if server is None else {}
     of_targets = target_questions(before, servers)
@@ -77,6 +75,13 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
         repair=repair,
         targets=price_targets(before, {key: answers[key] for key in of_targets}),
         unanswered=tuple(inquiry.unanswered),
+    )
+
+
+def _overload(candidates: Candidates, plan: Plan, inquiry: Inquiry) -> Overload | None:
+    """Return what would serve more than a plan, if that is found in a part of the time."""
+    return overload_of(
+        candidates, plan, Deadline.after(LIMIT_S).sooner(inquiry.deadline.share(OVERLOAD_SHARE))
     )
 
 

@@ -76,6 +76,17 @@ def occupancy_figure(placed: Placed) -> Figure:
     return Figure(title=f"Occupancy: {placed.title}", note=note, panels=(panel,), types=types)
 
 
+def _over_batches(title: str, label: str, curve: Series, guides: tuple[Guide, ...]) -> CurvePanel:
+    return CurvePanel(
+        title=title,
+        x_label="batch limit [requests]",
+        y_label=label,
+        series=(curve,),
+        guides=guides,
+        logarithmic=("x",),
+    )
+
+
 def batch_figure(placed: Placed) -> Figure:
     """Return the largest rate that meets the targets, and the latencies there, by batch limit (eq. 26)."""
     ceiling = int(placed.pair.batch_ceiling[0])
@@ -91,14 +102,7 @@ def batch_figure(placed: Placed) -> Figure:
     chosen = Guide(name=f"batch {placed.max_batch:,}", value=float(placed.max_batch), axis="x")
 
     def panel(title: str, label: str, values: FloatArray, *guides: Guide) -> CurvePanel:
-        return CurvePanel(
-            title=title,
-            x_label="batch limit [requests]",
-            y_label=label,
-            series=(placed.series("", x, values),),
-            guides=(chosen, *guides),
-            logarithmic=("x",),
-        )
+        return _over_batches(title, label, placed.series("", x, values), (chosen, *guides))
 
     def spread(values: FloatArray) -> FloatArray:
         full = np.full(len(batch), np.nan)

@@ -4,7 +4,7 @@ Takes a `Placed` server, gives a `Figure`. The replica is run as `inferplan simu
 show the same figures at the same load. Equation numbers refer to ``docs/math.md``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -191,19 +191,21 @@ def _against_load(
     values = [np.interp(here, loads[0], curve) for curve in known.values()]
     values += [np.interp(here, loads[1], points) for points in simulated.values()]
     most = VIEW * float(np.nanmax([*values, *(limit for _, limit in targets)]))
-    levels = tuple(
-        Guide(name=f"target {limit:,.6g} ms, {measure.statistic}", value=limit, axis="y")
-        for measure, limit in targets
-    )
     highest = np.nanmax(np.concatenate([*known.values(), *simulated.values()]))
     return CurvePanel(
         title=title,
         x_label="load of one replica [requests/min]",
         y_label=f"{METRICS[metric].label} [ms]",
         series=(*dots, *curves),
-        guides=(*levels, *_uprights(placed)),
+        guides=(*_levels(targets), *_uprights(placed)),
         y_most=None if highest <= most else most,
     )
+
+
+def _levels(targets: Iterable[tuple[Measure, float]]) -> Iterator[Guide]:
+    """Yield a line at each target."""
+    for measure, limit in targets:
+        yield Guide(name=f"target {limit:,.6g} ms, {measure.statistic}", value=limit, axis="y")
 
 
 def _uprights(placed: Placed) -> tuple[Guide, ...]:
