@@ -5,16 +5,12 @@ its own: real-time streams, each of which holds a place for its duration.
 """
 
 import json
-import os
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
+from copied_tree import answers_in, copy_tree
 
-ROOT = Path(__file__).resolve().parent.parent
+KINDS = "optimizer/kinds"
 EDITS = {
     "from optimizer.documents import Document\n": (
         "from optimizer.documents import Document\nfrom optimizer.kinds import streams\n"
@@ -75,29 +71,8 @@ def erlang_b(offered: float, places: int) -> float:
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Return what the copy answers, from a process of its own."""
     copy = tmp_path_factory.mktemp("copy")
-    skipped = shutil.ignore_patterns("__pycache__")
-    for package in ("optimizer", "rest_server"):
-        shutil.copytree(ROOT / package, copy / package, ignore=skipped)
-    shutil.copytree(ROOT / "tests" / "streams", copy / "optimizer" / "kinds" / "streams", ignore=skipped)
-    table = copy / "optimizer" / "kinds" / "table.py"
-    text = table.read_text(encoding="utf-8")
-    for before, after in EDITS.items():
-        assert text.count(before) == 1, before
-        text = text.replace(before, after)
-    table.write_text(text, encoding="utf-8")
-    found = subprocess.run(
-        [sys.executable, str(ROOT / "tests" / "stream_answers.py")],
-        cwd=copy,
-        env=os.environ | {"PYTHONPATH": str(copy)},
-        input=json.dumps(SYSTEM),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert found.returncode == 0, found.stderr
-    answers: dict[str, Any] = json.loads(found.stdout)
-    assert answers["home"] == str(copy / "optimizer")
-    return answers
+    copy_tree(copy, {"streams": f"{KINDS}/streams"}, f"{KINDS}/table.py", EDITS)
+    return answers_in(copy, "stream_answers.py", given=json.dumps(SYSTEM))
 
 
 def pool_of(plan: dict[str, Any]) -> dict[str, Any]:

@@ -4,17 +4,13 @@ The tree is copied, `tests/rack_slots.py` becomes a file of `optimizer/limits`, 
 of its own.
 """
 
-import json
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from copied_tree import answers_in, copy_tree
 
-ROOT = Path(__file__).resolve().parent.parent
+LIMITS = "optimizer/limits"
 EDITS = {
     "from optimizer.limits.cards import Cards\n": (
         "from optimizer.limits import rack_slots\nfrom optimizer.limits.cards import Cards\n"
@@ -27,26 +23,8 @@ EDITS = {
 
 def answered(copy: Path, systems: int) -> dict[str, Any]:
     """Return what a copy of the tree answers that knows the limit, with so many random systems."""
-    shutil.copytree(ROOT / "optimizer", copy / "optimizer", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "tests" / "rack_slots.py", copy / "optimizer" / "limits" / "rack_slots.py")
-    table = copy / "optimizer" / "limits" / "table.py"
-    text = table.read_text(encoding="utf-8")
-    for before, after in EDITS.items():
-        assert text.count(before) == 1, before
-        text = text.replace(before, after)
-    table.write_text(text, encoding="utf-8")
-    found = subprocess.run(
-        [sys.executable, str(ROOT / "tests" / "rack_slot_answers.py"), str(systems)],
-        cwd=copy,
-        env=os.environ | {"PYTHONPATH": f"{copy}{os.pathsep}{ROOT / 'tests'}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert found.returncode == 0, found.stderr
-    answers: dict[str, Any] = json.loads(found.stdout)
-    assert answers["home"] == str(copy / "optimizer")
-    return answers
+    copy_tree(copy, {"rack_slots.py": f"{LIMITS}/rack_slots.py"}, f"{LIMITS}/table.py", EDITS)
+    return answers_in(copy, "rack_slot_answers.py", [str(systems)])
 
 
 @pytest.fixture(scope="module")

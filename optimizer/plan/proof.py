@@ -18,7 +18,6 @@ from optimizer.quantities import precise, quantity
 from optimizer.solvers.branch_and_price.duals import DualBounds, DualMultipliers
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.levels import VALUE
-from optimizer.solvers.limit_rows import limit_rows
 from optimizer.solvers.problem import build_problem
 from optimizer.spec.files import json_value, read_text
 from optimizer.spec.messages import validated
@@ -106,7 +105,7 @@ def check_proof(plan: Plan, system: System, proof: Proof) -> tuple[list[str], li
         system = system.with_rate_factors(plan.factor_of_pair)
     candidates = find_candidates(system)
     provable = _provable(plan, candidates)
-    wrong, open_points = list(_misnamed(plan, candidates, proof)), []
+    wrong, open_points = list(_misnamed(plan, candidates, provable, proof)), []
     if wrong:
         return wrong, []
     wanted, proofs = provable_levels(plan, candidates), {item.name: item for item in proof.levels}
@@ -138,11 +137,11 @@ def check_proof(plan: Plan, system: System, proof: Proof) -> tuple[list[str], li
     return wrong, open_points
 
 
-def _misnamed(plan: Plan, candidates: Candidates, proof: Proof) -> Iterator[str]:
+def _misnamed(plan: Plan, candidates: Candidates, provable: DualBounds, proof: Proof) -> Iterator[str]:
     """Yield what a proof names that does not exist, and prices that cannot be."""
     levels = {level.name for level in plan.levels}
     types = set(candidates.arrays.type_names)
-    keys = {row.key for row in limit_rows(candidates, candidates.table).items}
+    keys = {row.key for row in provable.problem.limits.items}
     if len({item.name for item in proof.levels}) < len(proof.levels):
         yield "levels: a level is named twice"
     for item in proof.levels:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from optimizer.candidates.arrays import SystemArrays, server_loads_rps
+from optimizer.limits.cards import CARDS
 from optimizer.limits.limit import Limit, Stock
 from optimizer.limits.limit import Placed as PlacedReplicas
 from optimizer.limits.table import LIMITS
@@ -67,23 +68,12 @@ class Facts:
     @cached_property
     def units(self) -> Counter[str]:
         """Units of each accelerator type that the pools take."""
-        units: Counter[str] = Counter()
-        for name, pool in self.pools:
-            units[self.system.accelerators[pool.accelerator].type] += pool.num_replicas * self.units_each(
-                name, pool.accelerator
-            )
-        return units
+        return _cards(self.used)
 
     @cached_property
     def kept_units(self) -> Counter[str]:
         """Units of each accelerator type that kept replicas take beside the plan."""
-        units: Counter[str] = Counter()
-        for item in self.plan.kept:
-            profile = self.system.profiles.get((self.system.servers[item.server].model, item.accelerator))
-            accelerator = self.system.accelerators[item.accelerator]
-            count = accelerator.multiplicity * (profile.acc_count if profile else 1)
-            units[accelerator.type] += item.num_replicas * count
-        return units
+        return _cards(self.kept_use)
 
     @cached_property
     def stock(self) -> Stock:
@@ -171,3 +161,15 @@ class Facts:
     def limit_of(self, kind: str) -> int | None:
         """Return the units that exist of a type, none where they are not limited."""
         return None if self.system.options.unlimited else self.system.capacity.get(kind, 0)
+
+
+def _cards(used: Mapping[Limit, Mapping[str, float]]) -> Counter[str]:
+    """Return the cards among what is used of each limit, by type."""
+    return Counter(
+        {
+            kind: int(cards)
+            for limit, items in used.items()
+            if limit.name == CARDS
+            for kind, cards in items.items()
+        }
+    )

@@ -1,0 +1,54 @@
+"""A copy of the tree in which a table is edited, and what a program answers that runs in it."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+TESTS = ROOT / "tests"
+
+
+def copy_tree(copy: Path, added: Mapping[str, str], table: str, edits: Mapping[str, str]) -> None:
+    """Copy both packages, add files or folders of the tests to them, and edit one file.
+
+    Args:
+        copy: where to.
+        added: places in the copy, by what of the tests goes there.
+        table: the file that is edited.
+        edits: what replaces what in it; everything stands there once.
+    """
+    skipped = shutil.ignore_patterns("__pycache__")
+    for package in ("optimizer", "rest_server"):
+        shutil.copytree(ROOT / package, copy / package, ignore=skipped)
+    for source, place in added.items():
+        if (TESTS / source).is_dir():
+            shutil.copytree(TESTS / source, copy / place, ignore=skipped)
+        else:
+            shutil.copy(TESTS / source, copy / place)
+    text = (copy / table).read_text(encoding="utf-8")
+    for before, after in edits.items():
+        assert text.count(before) == 1, before
+        text = text.replace(before, after)
+    (copy / table).write_text(text, encoding="utf-8")
+
+
+def answers_in(copy: Path, program: str, arguments: Sequence[str] = (), given: str = "") -> dict[str, Any]:
+    """Return what a program of the tests answers that has the packages from a copy, read from its JSON."""
+    found = subprocess.run(
+        [sys.executable, str(TESTS / program), *arguments],
+        cwd=copy,
+        env=os.environ | {"PYTHONPATH": f"{copy}{os.pathsep}{TESTS}"},
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+    answers: dict[str, Any] = json.loads(found.stdout)
+    assert answers["home"] == str(copy / "optimizer")
+    return answers
