@@ -25,9 +25,9 @@ def _explain(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(explanation.to_json())
     else:
-        from optimizer.render.explanation_tables import explanation_tables
+        from optimizer.render.explanation_sections import explanation_sections
 
-        show_tables(explanation_tables(explanation), arguments)
+        show_tables(explanation_sections(explanation), arguments)
 
 
 COMMANDS = {

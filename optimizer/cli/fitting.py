@@ -81,9 +81,9 @@ def _fit(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(profile.document())
         return
-    from optimizer.render.fit_tables import fit_tables
+    from optimizer.render.fit_sections import fit_sections
 
-    show_tables(fit_tables(profile), arguments)
+    show_tables(fit_sections(profile), arguments)
 
 
 def _add_predict(parser: argparse.ArgumentParser) -> None:
@@ -107,9 +107,9 @@ def _predict(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json([row.model_dump(mode="json", by_alias=True, exclude_none=True) for row in rows])
         return
-    from optimizer.render.fit_tables import prediction_tables
+    from optimizer.render.fit_sections import prediction_sections
 
-    show_tables(prediction_tables(rows), arguments)
+    show_tables(prediction_sections(rows), arguments)
 
 
 def _add_profiles(parser: argparse.ArgumentParser) -> None:

@@ -1,14 +1,28 @@
-"""What would serve more of an overloaded fleet: rows and a note, the same for the terminal and for pages."""
+"""Sentences about a plan: its proof, its bottlenecks, and what it serves with other options."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from optimizer.plan import Plan
+from optimizer.plan import Level, Plan, TargetFigure
 from optimizer.quantities import be
-from optimizer.render.service_words import service_text
+from optimizer.render.service_text import service_text
+from optimizer.solvers.levels import CHANGES, VALUE
 from optimizer.studies.overload import LIMIT_S, OtherOptions, Overload
 
-TITLE = "What would serve more"
+
+def proved(plan: Plan) -> str:
+    """Return how far a plan is proved whose solver ended with a proof: exactly, or within the gap."""
+    return "proved within the gap" if any(level.gap for level in plan.levels) else "proved optimal"
+
+
+def is_service(level: Level) -> bool:
+    """Return whether a level is about service, not about value or changes."""
+    return level.name not in (VALUE, CHANGES)
+
+
+def figures_text(figures: Iterable[TargetFigure]) -> str:
+    """Return values with their limits in brackets."""
+    return ", ".join(figure.text for figure in figures)
 
 
 class OverloadRow(NamedTuple):
@@ -34,7 +48,7 @@ def overload_note(found: Overload) -> str:
     verb = be(sum(found.cards_left.values()))
     return (
         f"{left} {verb} left while load is not served. The flags stand for saturationPolicy and "
-        "heterogeneous of the document's optimizer"
+        "heterogeneous of the document's optimizer."
     )
 
 

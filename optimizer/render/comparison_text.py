@@ -6,7 +6,7 @@ same; if they do not, the cost of a served request stands beside it.
 
 from optimizer.quantities import be, counted, quantity
 from optimizer.render.money import Money, signed
-from optimizer.render.service_words import service_changes
+from optimizer.render.service_text import service_changes
 from optimizer.studies.comparison.document import Comparison, Figures, Kind, ServerChange, Side
 
 REQUESTS = 1000

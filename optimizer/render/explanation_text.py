@@ -1,18 +1,15 @@
-"""What explanations say in words: prices, shares, service and binding constraints."""
+"""Explanations in sentences: prices, shares, service and binding constraints."""
 
-from collections.abc import Iterable, Iterator, Sequence
-
-from rich.console import RenderableType
-from rich.text import Text
+from collections.abc import Sequence
 
 from optimizer.quantities import quantity, share_text
 from optimizer.render.money import Money
-from optimizer.render.tables import Paragraph, Said
+from optimizer.section import FormattedValue
 from optimizer.solvers.levels import VALUE
 from optimizer.studies.explanation.document import Binding, Effect, Interval, ServiceChange
 
 MANY = 1e6
-"""Factors from here on are written with a power of ten."""
+"""Larger factors are written with a power of ten."""
 
 LIMIT_NAMES = {
     "itl": "ITL",
@@ -29,20 +26,6 @@ LIMIT_NAMES = {
 }
 
 
-def sentence(text: str) -> Paragraph:
-    """Return a paragraph."""
-    return Paragraph(f"{text}\n")
-
-
-def titled_list(title: str, lines: Iterable[str]) -> Iterator[RenderableType]:
-    """Yield a title and its lines; nothing where there are none."""
-    items = [Paragraph(line, indent="  ", hanging="    ") for line in lines]
-    if items:
-        yield Text(title, style="bold")
-        yield from items
-        yield Text("")
-
-
 def service_text(effect: Effect, most: int = 2) -> str:
     """Return which servers are served more or less."""
     parts = [_served_text(item) for item in effect.service[:most]]
@@ -51,7 +34,7 @@ def service_text(effect: Effect, most: int = 2) -> str:
 
 
 def _served_text(item: ServiceChange) -> str:
-    """Return by how much one server is served more or less."""
+    """Return the change of one server's service."""
     shares = f"{share_text(item.served_before)} -> {share_text(item.served_after)}"
     if item.is_idle:
         return f"{item.server} {shares} of its replicas (idle)"
@@ -66,22 +49,22 @@ def binding_text(limits: Sequence[Binding]) -> str:
 
 
 def limit_text(item: Binding) -> str:
-    """Return the name of a binding constraint, of a stage with its own."""
+    """Return the name of a binding constraint, with its stage if it has one."""
     name = LIMIT_NAMES[item.limit]
     return name if item.stage is None else f"{name} {item.stage}"
 
 
 def part_text(part: str) -> str:
-    """Return what of a replica can serve the least, as a plan names it, in words."""
+    """Return the name of a replica's bottleneck."""
     kind, _, name = part.partition(":")
     words = {"server": "the server", "jobs": "the number of its jobs"}
     return words.get(kind, f"the stage {name}")
 
 
 def cost_text(effect: Effect, money: Money) -> str:
-    """Return what an effect costs, or, where service changes, what is served: no price says that.
+    """Return the cost of an effect; the change of service if there is one, because no price covers that.
 
-    What is not proved is the range of the value in which it lies, or no more than that it is not.
+    An unproved cost is its interval.
     """
     if effect.interval is not None:
         return range_text(effect.interval, money) if effect.interval.level == VALUE else "not proved"
@@ -91,20 +74,22 @@ def cost_text(effect: Effect, money: Money) -> str:
 
 
 def served_word(effect: Effect) -> str:
-    """Return whether more or less load is served, as much of other servers, or as much but for idle ones."""
+    """Return whether more, less, or as much load is served, of the same or of other servers."""
     if effect.serves != "same":
         return effect.serves
     return "as much" if all(item.is_idle for item in effect.service) else "others"
 
 
-def effect_value(effect: Effect, money: Money) -> Said:
-    """Return the same as a value of a table; a program reads the change of the cost."""
+def effect_value(effect: Effect, money: Money) -> FormattedValue:
+    """Return the cost of an effect as a value of a table; programs read the change of the cost."""
     priced = not effect.service and effect.interval is None
-    return Said(cost_text(effect, money), money.number(effect.cost_change_cents_per_h) if priced else None)
+    return FormattedValue(
+        cost_text(effect, money), money.number(effect.cost_change_cents_per_h) if priced else None
+    )
 
 
 def range_text(interval: Interval, money: Money) -> str:
-    """Return the ends of an interval, of the value as money."""
+    """Return the ends of an interval, as money if it is one of the value."""
     low, high = interval.low, interval.high
     if interval.level == VALUE:
         return f"{money_text(low, money)} to {money_text(high, money)}"
@@ -112,7 +97,7 @@ def range_text(interval: Interval, money: Money) -> str:
 
 
 def interval_text(interval: Interval, money: Money) -> str:
-    """Say where the change of a level lies."""
+    """Return the interval of the change of a level."""
     unit = money.unit
     if interval.level != VALUE:
         unit = "requests/min" if interval.level.endswith("rate") else "servers"
@@ -124,7 +109,7 @@ def _signed(number: float) -> str:
 
 
 def price_text(effect: Effect, money: Money) -> str:
-    """Return the change of the cost, with that of the value where one rises and the other does not."""
+    """Return the change of the cost, plus that of the value if their signs differ."""
     cost, value = effect.cost_change_cents_per_h, effect.value_change_cents_per_h
     if _same_sign(cost, value):
         return money_text(cost, money)
@@ -136,20 +121,20 @@ def _same_sign(one: float, other: float) -> bool:
 
 
 def more_text(effect: Effect, money: Money) -> str:
-    """Return a price as words."""
+    """Return a price as more or less."""
     cost, value = effect.cost_change_cents_per_h, effect.value_change_cents_per_h
     text = f"{money.distance(cost)} {money.unit} {'more' if cost > 0 else 'less'}" if cost else "the same"
     return text if _same_sign(cost, value) else f"{text} (value {money_text(value, money)})"
 
 
 def changes(effect: Effect) -> bool:
-    """Return whether an effect changes anything: cost, value or service; or may do so."""
+    """Return whether an effect changes cost, value or service, or might."""
     moneys = (effect.cost_change_cents_per_h, effect.value_change_cents_per_h)
     return any(moneys) or bool(effect.service) or effect.interval is not None
 
 
 def factor_text(factor: float) -> str:
-    """Return a factor with three digits, or more so that one above 1 does not read as 1; at most nine."""
+    """Return a factor with three digits, or up to nine so that it does not read as 1."""
     digits = next((digits for digits in range(3, 9) if float(f"{factor:.{digits}g}") != 1), 9)
     return f"{factor:,.0f}" if 999.5 <= factor < MANY else f"{factor:.{digits}g}"
 

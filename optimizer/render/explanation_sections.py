@@ -1,29 +1,24 @@
-"""An explanation as tables: an overview of all servers, or one server in depth."""
+"""Sections of an explanation: an overview of all servers, or one server in depth."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeGuard
-
-from rich.console import Group, RenderableType
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeGuard
 
 from optimizer.plan import Plan
-from optimizer.quantities import counted, precise, quantity, share_text
-from optimizer.render import columns
+from optimizer.quantities import counted, precise, quantity, share_text, significant
 from optimizer.render.estimates import estimates_note
-from optimizer.render.explanation_proof import proof_parts
-from optimizer.render.explanation_words import (
+from optimizer.render.explanation_proof import proof_sections
+from optimizer.render.explanation_text import (
     binding_text,
     changes,
     effect_value,
     money_text,
     more_text,
-    sentence,
     service_text,
-    titled_list,
 )
 from optimizer.render.money import Money
-from optimizer.render.plan_tables import overload_table
-from optimizer.render.server_tables import server_parts
-from optimizer.render.tables import Paragraph, Said, Table
+from optimizer.render.plan_sections import RPM, limit_columns, overload_section
+from optimizer.render.server_sections import server_sections
+from optimizer.section import Column, FormattedValue, Section, name, sentence, table, titled_list, words
 from optimizer.studies.explanation.document import (
     Alternative,
     Effect,
@@ -42,57 +37,66 @@ _BY_POLICY = (
 _BY_IDLE = "an idle server goes without its least replicas then, and their cards serve load of others."
 
 
-def explanation_tables(explanation: Explanation) -> Group:
-    """Return an explanation as tables and sentences."""
-    money = Money.of(explanation.plan)
-    parts: list[RenderableType] = [_headline(explanation)]
-    estimates = estimates_note(explanation.plan)
+def explanation_sections(explanation: Explanation) -> list[Section]:
+    """Return an explanation: servers, cards, repairs, targets, and how far the numbers are proved."""
+    money, plan = Money.of(explanation.plan), explanation.plan
+    estimates = estimates_note(plan)
     notes = [*explanation.notes, *([estimates] if estimates else [])]
-    parts += [sentence(f"Note: {note}.") for note in notes]
+    parts = [_headline(explanation), *(sentence(f"Note: {note}.") for note in notes)]
+    overload = overload_section(explanation.overload, plan)
     if explanation.server is None:
-        parts += [*_overview(explanation, money), *_unserved(explanation)]
-        parts += [overload_table(explanation.overload, explanation.plan), *_types(explanation, money)]
-        parts += _limits(explanation, money)
+        parts += [*_overview(explanation, money), *_unserved(explanation), overload]
+        parts += [*_types(explanation, money), *_limits(explanation, money)]
     else:
-        parts += list(server_parts(explanation.servers[0], explanation))
-        parts.append(overload_table(explanation.overload, explanation.plan))
+        parts += [*server_sections(explanation.servers[0], explanation), overload]
     if explanation.repair is not None:
-        parts += list(_repair(explanation.repair, money, all_answered=not explanation.unanswered))
-    parts += list(_targets(explanation.targets, money))
-    parts += list(proof_parts(explanation, money))
-    return Group(*parts)
+        parts += _repair(explanation.repair, money, all_answered=not explanation.unanswered)
+    return [*parts, *_targets(explanation.targets, money), *proof_sections(explanation, money)]
 
 
-def _headline(explanation: Explanation) -> Paragraph:
+def _headline(explanation: Explanation) -> Section:
     plan = explanation.plan
     servers = len({*plan.allocations} | {item.server for item in plan.unserved})
     mode = "limited" if any(item.limit is not None for item in plan.capacity) else "unlimited"
     served = f"{servers - len(plan.unserved):,} of {counted(servers, 'server')} served in full"
     stopped = "" if plan.status == "optimal" else ", the solver stopped early"
     gap = f", gap {plan.gap:.2%}" if plan.gap else ""
-    return Paragraph(
-        f"{Money.of(plan).text(plan.total_cost_cents_per_h)}   {mode} plan{stopped}{gap}, {served}\n", "bold"
+    return sentence(
+        f"{Money.of(plan).text(plan.total_cost_cents_per_h)}   {mode} plan{stopped}{gap}, {served}", "bold"
     )
 
 
 # --- all servers -----------------------------------------------------------------------------------------
 
 
-def _overview(explanation: Explanation, money: Money) -> Iterator[RenderableType]:
-    table = Table("Why this accelerator", money.columns(columns.OVERVIEW), "overview")
+class _Line(NamedTuple):
+    """One line of a server in the overview: its pools, each with a pool of the next-best alternative."""
+
+    item: ServerExplanation
+    place: int
+
+    def once(self, value: Callable[[ServerExplanation], Any]) -> Any:
+        """Return a value of the server, which is written in its first line only."""
+        return value(self.item) if self.place == 0 else FormattedValue("", None)
+
+
+def _overview(explanation: Explanation, money: Money) -> Iterator[Section]:
     order = sorted(explanation.servers, key=lambda item: (item.priority, item.server))
-    for item in order:
-        others = _pools(item)
-        for i in range(max(len(item.pools), len(others), 1)):
-            first = i == 0
-            table.add_row(
-                item.server if first else Said("", item.server),
-                *_runs_on(item, i),
-                *(_headroom(item) if first else (Said("", None), Said("", None))),
-                others[i] if i < len(others) else "",
-                _price(item.next_best, money) if first else Said("", None),
-            )
-    yield table
+    columns = (
+        name("server", lambda line: FormattedValue(line.item.server * (line.place == 0), line.item.server)),
+        name("runs on", lambda line: _runs_on(*line)),
+        words("binding constraint", lambda line: _binding(*line), rank=2),
+        Column("headroom", lambda line: line.once(_headroom), RPM, quantity, 3),
+        Column("headroom share", lambda line: line.once(_headroom_share), form=".1%", rank=5),
+        name("next-best alternative", lambda line: "".join(_alternative(line.item)[line.place :][:1])),
+        Column("would cost", lambda line: line.once(lambda item: _price(item.next_best, money)), money.unit),
+    )
+    lines = (
+        _Line(item, place)
+        for item in order
+        for place in range(max(len(item.pools), len(_alternative(item)), 1))
+    )
+    yield table("Why this accelerator", columns, lines, "overview")
     yield from titled_list(
         "Changes of service with the next-best alternative",
         (f"{item.server}: {service_text(item.next_best.effect)}" for item in order if _moves(item.next_best)),
@@ -110,55 +114,55 @@ def _why_none(item: ServerExplanation) -> str:
     return "not served" if item.served_fraction < 1 else "idle"
 
 
-def _runs_on(item: ServerExplanation, i: int) -> tuple[str | None, str]:
-    """Return what a pool runs on, and what binds it; nothing where there is no such pool."""
-    if i < len(item.pools):
-        pool = item.pools[i]
-        return f"{pool.num_replicas:,} x {pool.accelerator}", binding_text(pool.binding)
-    return "" if item.pools else _why_none(item), ""
+def _runs_on(item: ServerExplanation, place: int) -> str:
+    if place < len(item.pools):
+        pool = item.pools[place]
+        return f"{pool.num_replicas:,} x {pool.accelerator}"
+    return "" if item.pools else _why_none(item)
 
 
-def _headroom(item: ServerExplanation) -> tuple[float | Said | None, float | None]:
-    """Return the load that a server can take in addition, and its share of the load that it has."""
+def _binding(item: ServerExplanation, place: int) -> str:
+    return binding_text(item.pools[place].binding) if place < len(item.pools) else ""
+
+
+def _headroom(item: ServerExplanation) -> float | FormattedValue | None:
+    """Return the additional load that a server can take, or the share that is served."""
     if item.served_fraction < 1:
-        return Said(f"{share_text(item.served_fraction)} served", None), None
-    return item.headroom_rpm, item.headroom_share
+        return FormattedValue(f"{share_text(item.served_fraction)} served", None)
+    return item.headroom_rpm
 
 
-def _pools(item: ServerExplanation) -> list[str]:
+def _headroom_share(item: ServerExplanation) -> float | None:
+    return None if item.served_fraction < 1 else item.headroom_share
+
+
+def _alternative(item: ServerExplanation) -> list[str]:
+    """Return the pools of the next-best alternative."""
     if item.next_best is None:
         return ["not answered" if item.pools else "-"]
     none = "none" if item.next_best.effect.interval is None else "none found"
     return [f"{pool.num_replicas:,} x {pool.accelerator}" for pool in item.next_best.pools] or [none]
 
 
-def _price(alternative: Alternative | None, money: Money) -> Said | None:
+def _price(alternative: Alternative | None, money: Money) -> FormattedValue | None:
     return None if alternative is None else effect_value(alternative.effect, money)
 
 
 # --- accelerator types -----------------------------------------------------------------------------------
 
 
-def _types(explanation: Explanation, money: Money) -> Iterator[RenderableType]:
-    limited = any(item.limit is not None for item in explanation.types)
-    if not limited:
-        table = Table("Cards", columns.USED, "cards")
-        for item in explanation.types:
-            table.add_row(item.type, item.used)
-        yield table
+def _types(explanation: Explanation, money: Money) -> Iterator[Section]:
+    used = name("type", "type"), Column("used", "used", form=",d", rank=1)
+    if all(item.limit is None for item in explanation.types):
+        yield table("Cards", used, explanation.types)
         return
-    table = Table("What a card is worth", money.columns(columns.WORTH), "cards")
-    for item in explanation.types:
-        table.add_row(
-            item.type,
-            item.used,
-            item.limit or 0,
-            item.left or 0,
-            _card_value(item.one_more, money),
-            "none to take" if item.limit == 0 else _card_value(item.one_fewer, money),
-            money.number(item.shadow_price_cents_per_h),
-        )
-    yield table
+    columns = (
+        *used,
+        Column("exist", lambda item: item.limit or 0, form=",d", rank=1),
+        Column("left", lambda item: item.left or 0, form=",d"),
+        *_worth(money, lambda item: item.limit == 0),
+    )
+    yield table("What a card is worth", columns, explanation.types, "cards")
     priced = [item for item in explanation.types if item.shadow_price_cents_per_h]
     if priced:
         yield sentence(
@@ -173,29 +177,30 @@ def _types(explanation: Explanation, money: Money) -> Iterator[RenderableType]:
     yield from _service_of_units(explanation.types, explanation.plan)
 
 
-def _limits(explanation: Explanation, money: Money) -> Iterator[RenderableType]:
-    """Yield what is limited beside cards, if anything is."""
+def _limits(explanation: Explanation, money: Money) -> Iterator[Section]:
+    """Yield the value of limits other than cards, if there are any."""
     if explanation.limits:
-        table = Table("What other limits are worth", money.columns(columns.LIMITS_WORTH), "limits")
-        for item in explanation.limits:
-            table.add_row(
-                item.limit,
-                item.item,
-                item.used,
-                item.amount,
-                item.left,
-                _card_value(item.one_more, money),
-                "none to take" if item.amount == 0 else _card_value(item.one_fewer, money),
-                money.number(item.shadow_price_cents_per_h),
-            )
-        yield table
+        columns = (*limit_columns("left"), *_worth(money, lambda item: item.amount == 0))
+        yield table("What other limits are worth", columns, explanation.limits, "limits")
 
 
-def _card_value(effect: Effect | None, money: Money) -> Said:
-    return Said("not answered", None) if effect is None else effect_value(effect, money)
+def _worth(money: Money, is_none: Callable[[Any], bool]) -> tuple[Column, ...]:
+    """Return the columns of the value of one more and one fewer."""
+
+    def value(effect: Effect | None) -> FormattedValue:
+        return FormattedValue("not answered", None) if effect is None else effect_value(effect, money)
+
+    def fewer(item: Any) -> FormattedValue:
+        return FormattedValue("none to take", "none to take") if is_none(item) else value(item.one_fewer)
+
+    return (
+        Column("one more", lambda item: value(item.one_more), money.unit),
+        Column("one fewer", fewer, money.unit),
+        money.column("shadow price", lambda item: item.shadow_price_cents_per_h, rank=2),
+    )
 
 
-def _service_of_units(types: Sequence[TypeExplanation], plan: Plan) -> Iterator[RenderableType]:
+def _service_of_units(types: Sequence[TypeExplanation], plan: Plan) -> Iterator[Section]:
     lines = [
         f"{what} {item.type}: {service_text(effect)}"
         for item in types
@@ -207,7 +212,7 @@ def _service_of_units(types: Sequence[TypeExplanation], plan: Plan) -> Iterator[
     yield from _why_more("One card fewer", fewer, plan)
 
 
-def _why_more(what: str, effects: Iterable[Effect], plan: Plan) -> Iterator[RenderableType]:
+def _why_more(what: str, effects: Iterable[Effect], plan: Plan) -> Iterator[Section]:
     """Yield why something that only restricts the plan can serve more load."""
     more = [effect for effect in effects if effect.serves == "more"]
     for_idle = [effect for effect in more if any(item.is_idle for item in effect.service)]
@@ -224,7 +229,7 @@ def _shares_leftover(effects: Iterable[Effect]) -> bool:
     return any(0 < share < 1 for item in changes for share in (item.served_before, item.served_after))
 
 
-def _unserved(explanation: Explanation) -> Iterator[RenderableType]:
+def _unserved(explanation: Explanation) -> Iterator[Section]:
     order = sorted(explanation.plan.unserved, key=lambda item: (item.priority, item.server))
     lines = (f"{item.server} ({share_text(item.served_fraction)} served): {item.detail}" for item in order)
     yield from titled_list("Not served in full", lines)
@@ -233,7 +238,7 @@ def _unserved(explanation: Explanation) -> Iterator[RenderableType]:
 # --- repair ----------------------------------------------------------------------------------------------
 
 
-def _repair(repair: Repair, money: Money, *, all_answered: bool) -> Iterator[RenderableType]:
+def _repair(repair: Repair, money: Money, *, all_answered: bool) -> Iterator[Section]:
     units = [("cheapest plan", repair.cheapest), ("fewest cards", repair.fewest)]
     units += [("one type", item) for item in repair.of_one_type]
     lines = [f"{title}: {_units(item, money)}" for title, item in units if item is not None]
@@ -265,20 +270,18 @@ def _units(repair: UnitRepair, money: Money) -> str:
 # --- targets ---------------------------------------------------------------------------------------------
 
 
-def _targets(targets: Sequence[TargetPrice], money: Money) -> Iterator[RenderableType]:
+def _targets(targets: Sequence[TargetPrice], money: Money) -> Iterator[Section]:
     changing = [item for item in targets if changes(item.effect)]
     if changing:
-        table = Table("What relaxing a target by 10 % changes", money.columns(columns.TARGETS), "targets")
-        for item in changing:
-            table.add_row(
-                item.service_class,
-                item.model,
-                item.metric.upper(),
-                item.target_ms,
-                item.relaxed_ms,
-                effect_value(item.effect, money),
-            )
-        yield table
+        columns = (
+            name("class", "service_class"),
+            name("model", "model"),
+            name("target", lambda item: item.metric.upper()),
+            Column("limit", "target_ms", "ms", significant(6)),
+            Column("relaxed", "relaxed_ms", "ms", significant(6), rank=1),
+            Column("cost", lambda item: effect_value(item.effect, money), money.unit),
+        )
+        yield table("What relaxing a target by 10 % changes", columns, changing, "targets")
     rest = len(targets) - len(changing)
     if rest:
         yield sentence(_rest(rest, more=bool(changing)))

@@ -1,19 +1,17 @@
-"""A simulation in words: how many pools keep their targets, what was run, a figure with its interval."""
+"""A simulation in sentences: pools that meet their targets, effort, values with their intervals."""
 
 from collections import Counter
 from collections.abc import Callable
 
 from optimizer.quantities import counted, quantity, significant
-from optimizer.studies.simulation.document import Interval, Simulation, Verdict
+from optimizer.studies.simulation.document import Interval, Simulation, TargetCheck, Verdict
 
 VERDICTS: dict[Verdict, str] = {"held": "held", "missed": "missed", "close": "too close to call"}
-"""What is said of a target, or of all targets of a pool."""
-SHORT_VERDICTS: dict[Verdict, str] = {"held": "held", "missed": "missed", "close": "too close"}
-"""The same where there is little room."""
+"""Verdicts on a target, or on all targets of a pool."""
 
 
 def simulation_headline(found: Simulation) -> str:
-    """Say how many pools keep their targets, how many miss one, and how many are too close to call."""
+    """Return how many pools meet their targets, miss one, or are too close to call."""
     counts = Counter(pool.verdict for pool in found.pools)
     keep = "keeps its" if counts["held"] == 1 else "keep their"
     said = f"{counts['held']:,} of {counted(len(found.pools), 'pool')} {keep} targets"
@@ -25,7 +23,7 @@ def simulation_headline(found: Simulation) -> str:
 
 
 def simulation_effort(found: Simulation) -> str:
-    """Say what was run, and the goodput that came of it."""
+    """Return the goodput, and how much was simulated."""
     return (
         f"goodput {quantity(found.goodput_rps)} of {quantity(found.offered_rps)} requests/s, "
         f"{counted(found.requests, 'request')} to one replica of each pool, seed {found.seed}"
@@ -33,9 +31,15 @@ def simulation_effort(found: Simulation) -> str:
 
 
 number = significant(3)
-"""A number where nothing says how many digits it has."""
+"""Format of values whose digits nothing else determines."""
 
 
 def with_width(figure: Interval, text: Callable[[float], str] = number) -> str:
-    """Return a figure with the half-width of its interval, each as a function writes it."""
+    """Return a value with the half-width of its interval."""
     return text(figure.value) + ("" if figure.half_width is None else f" ±{text(figure.half_width)}")
+
+
+def missed_text(check: TargetCheck) -> str:
+    """Return a simulated value, its target, and the excess."""
+    over = "" if check.limit <= 0 else f" ({check.simulated.value / check.limit - 1:+.1%})"
+    return f"{check.target} {with_width(check.simulated)}, target {number(check.limit)}{over}"

@@ -1,12 +1,9 @@
-"""One server of an explanation in depth: pools, next-best alternative, candidates and rejected pairs."""
+"""Sections of one server in depth: pools, next-best alternative, candidates and rejected pairs."""
 
 from collections.abc import Iterator, Sequence
 
-from rich.console import RenderableType
-
 from optimizer.quantities import precise, quantity, share_text
-from optimizer.render import columns
-from optimizer.render.explanation_words import (
+from optimizer.render.explanation_text import (
     binding_text,
     effect_value,
     factor_text,
@@ -14,24 +11,24 @@ from optimizer.render.explanation_words import (
     limit_text,
     more_text,
     part_text,
-    sentence,
     served_word,
     service_text,
 )
 from optimizer.render.money import Money
-from optimizer.render.tables import Said, Table
-from optimizer.render.target_words import figures_text
+from optimizer.section import Column, FormattedValue, Section, name, sentence, table, words
+from optimizer.render.plan_text import figures_text
 from optimizer.studies.explanation.document import (
     Alternative,
     Binding,
     Explanation,
     Option,
+    RejectedPair,
     ServerExplanation,
 )
 
 
-def server_parts(item: ServerExplanation, explanation: Explanation) -> Iterator[RenderableType]:
-    """Yield the paragraphs and tables of one server."""
+def server_sections(item: ServerExplanation, explanation: Explanation) -> Iterator[Section]:
+    """Yield the sentences and tables of one server."""
     yield sentence(
         f"{item.server}: {item.model} for class {item.service_class}, priority {item.priority}, "
         f"{precise(item.load_rpm)} requests/min"
@@ -62,7 +59,7 @@ def _verdict(item: ServerExplanation, explanation: Explanation) -> Iterator[str]
         if placed.targets:
             yield f"On {placed.accelerator}, with limits in brackets: {figures_text(placed.targets)}."
         if placed.binding:
-            yield f"Of a replica on {placed.accelerator}, {part_text(placed.binding)} can serve the least."
+            yield f"On {placed.accelerator}, {part_text(placed.binding)} is the bottleneck."
     if item.headroom_rpm is not None and item.headroom_rpm >= 0:
         yield (
             f"It can still take {quantity(item.headroom_rpm)} requests/min ({item.headroom_share:.1%}) "
@@ -114,35 +111,43 @@ def _next_best(alternative: Alternative, money: Money) -> str:
     return f"{start} would cost {more_text(effect, money)}."
 
 
-def _candidates(item: ServerExplanation, money: Money) -> Table:
-    title = "Where it can run, and what more the plan would then cost (* runs there)"
-    table = Table(title, money.columns(columns.OPTIONS), "candidates")
+def _candidates(item: ServerExplanation, money: Money) -> Section:
     chosen = {pool.accelerator for pool in item.pools}
-    for option in item.options:
-        name = option.accelerator
-        table.add_row(
-            Said(f"{name} *", name) if name in chosen else name,
-            option.num_replicas,
-            option.units,
-            option.type,
-            option.max_batch,
-            money.number(option.cost_cents_per_h),
-            binding_text(option.binding),
-            _forced(option, money),
-        )
-    return table
+
+    def accelerator(option: Option) -> FormattedValue:
+        mark = " *" if option.accelerator in chosen else ""
+        return FormattedValue(option.accelerator + mark, option.accelerator)
+
+    columns = (
+        name("accelerator", accelerator),
+        Column("replicas", "num_replicas", form=",d"),
+        Column("cards", "units", form=",d"),
+        name("type", "type", rank=3),
+        Column("batch", "max_batch", form="d", rank=2),
+        money.column("own cost", lambda option: option.cost_cents_per_h, rank=1),
+        words("binding constraint", lambda option: binding_text(option.binding)),
+        Column("plan cost", lambda option: _forced(option, money), money.unit),
+    )
+    title = "Where it can run, and what more the plan would then cost (* runs there)"
+    return table(title, columns, item.options, "candidates")
 
 
-def _forced(option: Option, money: Money) -> Said | str | None:
+def _forced(option: Option, money: Money) -> FormattedValue | str | None:
     if option.forced is None:
         return None
     found = option.forced.pools or option.forced.effect.interval is not None
     return effect_value(option.forced.effect, money) if found else "not served there"
 
 
-def _rejections(item: ServerExplanation) -> Table:
-    table = Table("Where it cannot run", columns.MISSES, "rejected")
-    for pair in item.rejections:
-        miss = None if pair.factor is None else Said(f"x {factor_text(pair.factor)}", pair.factor)
-        table.add_row(pair.accelerator, miss, pair.reason, pair.detail)
-    return table
+def _miss(pair: RejectedPair) -> FormattedValue | None:
+    return None if pair.factor is None else FormattedValue(f"x {factor_text(pair.factor)}", pair.factor)
+
+
+def _rejections(item: ServerExplanation) -> Section:
+    columns = (
+        name("accelerator", "accelerator"),
+        Column("misses by", _miss),
+        name("reason", "reason", rank=1),
+        words("detail", "detail"),
+    )
+    return table("Where it cannot run", columns, item.rejections, "rejected")
