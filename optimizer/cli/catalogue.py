@@ -29,6 +29,4 @@ def _catalogue(arguments: argparse.Namespace) -> None:
         show_tables(catalogue_tables(catalogue) if entry is None else entry_tables(entry), arguments)
 
 
-COMMANDS = {
-    "catalogue": Command("list the known accelerators and models, or show one", _add_catalogue, _catalogue)
-}
+COMMANDS = {"catalogue": Command(_add_catalogue, _catalogue)}
