@@ -2,11 +2,14 @@
 
 from typing import TYPE_CHECKING, Annotated
 
+from pydantic import Field
+
 from optimizer.jobs.requests import ExactOptions, Flag
 from optimizer.jobs.study import Study
 from optimizer.spec.system import System
 from optimizer.studies.explanation.document import Explanation
 from optimizer.studies.explanation.explain import explain
+from optimizer.units import SECONDS
 
 if TYPE_CHECKING:
     from optimizer.render.tables import Tables
@@ -15,6 +18,8 @@ if TYPE_CHECKING:
 class ExplainOptions(ExactOptions):
     """Subject of the explanation, and options that override the document's."""
 
+    time_limit: Annotated[float | None, Flag("S", SECONDS)] = Field(None, gt=0, le=1e6)
+    """Time limit of the explanation [s]."""
     server: Annotated[str | None, Flag("S")] = None
     """Server to explain in depth; default: all servers, and the accelerator types."""
 
