@@ -157,9 +157,7 @@ def _profiles(arguments: argparse.Namespace) -> None:
 
 
 COMMANDS = {
-    "fit": Command("fit token times to benchmark reports", _add_fit, _fit),
-    "predict": Command(
-        "predict benchmark runs or steady states from a fitted profile", _add_predict, _predict
-    ),
-    "profiles": Command("put fitted profiles into systems", _add_profiles, _profiles),
+    "fit": Command(_add_fit, _fit),
+    "predict": Command(_add_predict, _predict),
+    "profiles": Command(_add_profiles, _profiles),
 }
