@@ -52,7 +52,7 @@ MAX_COUNT = 1_000_000_000
 MAX_TOKENS = 100_000_000
 MAX_QUANTITY = 1e15
 """Largest rate, time, cost or memory: far beyond any real one, and sums of them stay exact enough."""
-LEAST_RATE = 1e-12
+MIN_RATE = 1e-12
 """Least arrival rate that is traffic, per minute or second: one request in thirty thousand years or more."""
 
 
@@ -108,7 +108,7 @@ def _read_price(value: object, handler: ValidatorFunctionWrapHandler, info: Vali
 
 def _traffic(rate_rpm: float) -> float:
     """Read a rate that is left of an average that decays, long after the last request, as none."""
-    return rate_rpm if rate_rpm >= LEAST_RATE else 0.0
+    return rate_rpm if rate_rpm >= MIN_RATE else 0.0
 
 
 def _any_loss(value: object, info: ValidationInfo) -> object:

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from optimizer.fitting.replay import Figures
+from optimizer.fitting.replay import RunMetrics
 from optimizer.fitting.runs import BenchmarkRun
 from optimizer.spec.provenance import FitErrors
 
 
-def errors_of(runs: Sequence[BenchmarkRun], figures: Sequence[Figures]) -> FitErrors:
+def errors_of(runs: Sequence[BenchmarkRun], figures: Sequence[RunMetrics]) -> FitErrors:
     """Return Σ|predicted − measured| / Σ measured, and the median relative error, of both times."""
     ttft, itl = (_errors(runs, figures, name) for name in ("ttft_ms", "itl_ms"))
     return FitErrors(
@@ -17,7 +17,7 @@ def errors_of(runs: Sequence[BenchmarkRun], figures: Sequence[Figures]) -> FitEr
     )
 
 
-def relative_error(run: BenchmarkRun, figures: Figures, name: str) -> float | None:
+def relative_error(run: BenchmarkRun, figures: RunMetrics, name: str) -> float | None:
     """Return predicted over measured less 1; none where either is missing."""
     measured, predicted = getattr(run.measured, name), getattr(figures, name)
     if measured is None or not np.isfinite(predicted):
@@ -25,7 +25,9 @@ def relative_error(run: BenchmarkRun, figures: Figures, name: str) -> float | No
     return float(predicted / measured - 1)
 
 
-def _errors(runs: Sequence[BenchmarkRun], figures: Sequence[Figures], name: str) -> tuple[float, float, int]:
+def _errors(
+    runs: Sequence[BenchmarkRun], figures: Sequence[RunMetrics], name: str
+) -> tuple[float, float, int]:
     pairs = [
         (getattr(found, name), getattr(run.measured, name))
         for run, found in zip(runs, figures, strict=True)

@@ -57,7 +57,7 @@ Not every engine takes time for them, and beside them a prompt's attention is ea
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartPoint:
     """Where a fit begins: a value of every parameter, which is also its scale."""
 
     values: tuple[float, ...]
@@ -81,15 +81,15 @@ SEQUENCE_MS = 0.015
 PROMPT_MS = 0.5
 """r of the starts: an engine's loop lets a request in, on the host."""
 DRAWN = ("weight_read_ms", "prompt_attention_ms", "per_sequence_ms")
-"""Those that `implausibility` draws to a value."""
+"""Those that `prior_residuals` draws to a value."""
 PLAUSIBILITY = 0.05
 """What it costs as a residual that a ratio below is twice the plausible one: as much as one odd time."""
 LAG = 1e-3
 PAUSE_OFFSET_MS = 5.0
-LEAST_OFFSET_MS = 2.0
+MIN_OFFSET_MS = 2.0
 
 
-def starts(runs: Sequence[BenchmarkRun]) -> list[Start]:
+def starts(runs: Sequence[BenchmarkRun]) -> list[StartPoint]:
     """Return physical start values from the runs with the least load.
 
     The time between tokens of a lone request is nearly α; its time to the first token grows with the prompt
@@ -100,9 +100,9 @@ def starts(runs: Sequence[BenchmarkRun]) -> list[Start]:
     found = []
     for knee, depth in zip(KNEES_TOKENS, DEPTHS, strict=True):
         read = knee * compute
-        offset = max(_least_offset_ms(runs, least_itl, compute), LEAST_OFFSET_MS)
+        offset = max(_least_offset_ms(runs, least_itl, compute), MIN_OFFSET_MS)
         found.append(
-            Start(
+            StartPoint(
                 (
                     least_itl,
                     compute,
@@ -152,7 +152,7 @@ def coefficients(names: Sequence[str], values: FloatArray) -> IterationCoefficie
     return IterationCoefficients(**dict(zip(names, map(float, values), strict=True)))
 
 
-def implausibility(names: Sequence[str], values: FloatArray) -> FloatArray:
+def prior_residuals(names: Sequence[str], values: FloatArray) -> FloatArray:
     """Return residuals that grow as the law moves away from what is physically plausible (eq. 99).
 
     They decide where measurements leave a parameter open: prompts of few lengths do not tell the compute

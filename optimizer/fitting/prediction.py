@@ -9,8 +9,8 @@ from pydantic import Field
 
 from optimizer.documents import Document
 from optimizer.fitting.profile import FittedProfile
-from optimizer.fitting.replay import MANY_REQUESTS, PERCENTILES, Figures, Replay
-from optimizer.fitting.runs import Arrivals, BenchmarkRun, Measured
+from optimizer.fitting.replay import MANY_REQUESTS, PERCENTILES, BenchmarkReplay, RunMetrics
+from optimizer.fitting.runs import Arrivals, BenchmarkRun, RunMeasurements
 from optimizer.kinds.replicas import Percentiles, Replica, analyze_replicas
 from optimizer.parallel import in_threads
 from optimizer.quantities import precise, quantity
@@ -19,8 +19,8 @@ from optimizer.timing import PerfParms
 
 LIVES_OF_CLOSED = 60
 """Requests of each user of a closed loop without a duration."""
-LEAST_OF_CLOSED = 2000
-MOST_BATCH = 1 << 14
+MIN_OF_CLOSED = 2000
+MAX_BATCH = 1 << 14
 """Of a steady state, where neither server nor client says one."""
 
 
@@ -56,10 +56,10 @@ def predict(profile: FittedProfile, runs: Sequence[BenchmarkRun]) -> list[Predic
     return in_threads(lambda run: _predicted(profile, run), list(runs))
 
 
-def predict_run(law: PerfParms, run: BenchmarkRun, profile: FittedProfile) -> Figures:
+def predict_run(law: PerfParms, run: BenchmarkRun, profile: FittedProfile) -> RunMetrics:
     """Return the figures of a run that ends, replayed under a law."""
     times = IterationCoefficients(**{name: getattr(law, name) for name in IterationCoefficients._fields})
-    return Replay.of(run, profile.settings.limits(), MANY_REQUESTS).play(times, detailed=True)
+    return BenchmarkReplay.of(run, profile.settings.limits(), MANY_REQUESTS).simulate(times, detailed=True)
 
 
 def _predicted(profile: FittedProfile, run: BenchmarkRun) -> Predicted:
@@ -67,7 +67,7 @@ def _predicted(profile: FittedProfile, run: BenchmarkRun) -> Predicted:
         return _steady(profile, run)
     ended = run
     if run.is_steady:
-        ended = replace(run, requests=max(LEAST_OF_CLOSED, LIVES_OF_CLOSED * (run.max_in_flight or 1)))
+        ended = replace(run, requests=max(MIN_OF_CLOSED, LIVES_OF_CLOSED * (run.max_in_flight or 1)))
     found = predict_run(profile.iteration, ended, profile)
     if not found.completed:
         return Predicted(
@@ -92,7 +92,7 @@ def _predicted(profile: FittedProfile, run: BenchmarkRun) -> Predicted:
 def _steady(profile: FittedProfile, run: BenchmarkRun) -> Predicted:
     """Return the steady state of the queue model `continuous`."""
     assert run.rate_rps is not None
-    batch = min(profile.max_batch_size or MOST_BATCH, run.max_in_flight or MOST_BATCH)
+    batch = min(profile.max_batch_size or MAX_BATCH, run.max_in_flight or MAX_BATCH)
     replica = Replica(
         iteration=profile.iteration,
         max_num_tokens=profile.max_num_tokens,
@@ -132,7 +132,7 @@ def _judged(profile: FittedProfile, run: BenchmarkRun, answer: Predicted) -> Pre
     """Return an answer with its errors, and with what of the row is outside the profile's domain."""
     errors = {
         name: getattr(answer, name) / measured - 1
-        for name in Measured._fields
+        for name in RunMeasurements._fields
         if (measured := getattr(run.measured, name)) is not None and getattr(answer, name) is not None
     }
     outside = profile.provenance.domain.misses(run.prompts.mean, run.answers.mean, answer.in_flight or 0.0)

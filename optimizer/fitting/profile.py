@@ -7,10 +7,10 @@ from pydantic import Field
 
 from optimizer.documents import Count, Document, Name, PositiveCount, Quantity, SliceCount
 from optimizer.errors import FitError, SpecError
-from optimizer.fitting.runs import Arrivals, BenchmarkRun, Measured, TokenCounts
+from optimizer.fitting.runs import Arrivals, BenchmarkRun, RunMeasurements, TokenCounts
 from optimizer.fitting.server import ServerSettings
 from optimizer.simulation.law import IterationCoefficients
-from optimizer.simulation.lengths import Kind
+from optimizer.simulation.lengths import LengthDistributionKind
 from optimizer.spec.files import plain_value, read_text
 from optimizer.spec.messages import validated
 from optimizer.spec.provenance import FitErrors, Provenance
@@ -21,7 +21,7 @@ def _is_none(value: object) -> bool:
     return value is None
 
 
-class Point(Document):
+class MeasuredPoint(Document):
     """A run that was measured, by the names of the columns of a CSV file of points, and what is predicted."""
 
     source: str = ""
@@ -34,9 +34,9 @@ class Point(Document):
     """Coefficient of variation of the prompt length."""
     out_tokens_cv: Quantity = 0.0
     """Coefficient of variation of the answer length."""
-    in_lengths: Kind = Field(Kind.UNIFORM, strict=False)
+    in_lengths: LengthDistributionKind = Field(LengthDistributionKind.UNIFORM, strict=False)
     """The law of the prompt lengths."""
-    out_lengths: Kind = Field(Kind.UNIFORM, strict=False)
+    out_lengths: LengthDistributionKind = Field(LengthDistributionKind.UNIFORM, strict=False)
     """The law of the answer lengths."""
     arrivals: Arrivals = Field(strict=False)
     """How the client sent."""
@@ -68,7 +68,7 @@ class Point(Document):
     """Predicted by the profile's law."""
 
     @classmethod
-    def of(cls, run: BenchmarkRun) -> "Point":
+    def of(cls, run: BenchmarkRun) -> "MeasuredPoint":
         """Return a run as a point, without predictions."""
         return cls(
             source=run.source,
@@ -80,7 +80,7 @@ class Point(Document):
             out_lengths=run.answers.kind,
             arrivals=run.arrivals,
             arrival_cv=run.arrival_cv,
-            rate_rps=None if run.rate_rps is None or run.rate_rps > MOST_RATE_RPS else run.rate_rps,
+            rate_rps=None if run.rate_rps is None or run.rate_rps > MAX_RATE_RPS else run.rate_rps,
             duration_s=run.duration_s,
             requests=run.requests,
             max_in_flight=run.max_in_flight,
@@ -100,13 +100,13 @@ class Point(Document):
             self.max_in_flight,
             self.burst,
             self.arrival_cv,
-            Measured(self.ttft_ms, self.itl_ms, self.throughput_rps),
+            RunMeasurements(self.ttft_ms, self.itl_ms, self.throughput_rps),
             None,
             self.source,
         )
 
 
-MOST_RATE_RPS = 1e9
+MAX_RATE_RPS = 1e9
 
 
 class FitReport(Document):
@@ -157,7 +157,7 @@ class FittedProfile(Document):
     """Where it comes from."""
     fit: FitReport
     """How well the law is known."""
-    points: tuple[Point, ...] = Field((), strict=False)
+    points: tuple[MeasuredPoint, ...] = Field((), strict=False)
     """What was measured."""
 
     @property

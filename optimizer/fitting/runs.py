@@ -9,7 +9,7 @@ from enum import StrEnum
 from math import log2, sqrt
 from typing import NamedTuple
 
-from optimizer.simulation.lengths import Kind, Lengths
+from optimizer.simulation.lengths import LengthDistributionKind, Lengths
 from optimizer.simulation.limits import UNLIMITED
 
 NEARLY_FIXED = 0.005
@@ -36,25 +36,29 @@ class TokenCounts(NamedTuple):
     mean: float
     cv: float = 0.0
     """Coefficient of variation."""
-    kind: Kind = Kind.UNIFORM
+    kind: LengthDistributionKind = LengthDistributionKind.UNIFORM
 
     @classmethod
     def of(cls, mean: float, deviation: float) -> "TokenCounts":
         """Return lengths of a mean and a standard deviation: uniform where those may be, else lognormal."""
         cv = deviation / mean if mean > 0 else 0.0
         if cv < NEARLY_FIXED:
-            return cls(mean, 0.0, Kind.FIXED)
-        return cls(mean, cv, Kind.UNIFORM if cv <= 1 / sqrt(3) else Kind.LOGNORMAL)
+            return cls(mean, 0.0, LengthDistributionKind.FIXED)
+        return cls(
+            mean,
+            cv,
+            LengthDistributionKind.UNIFORM if cv <= 1 / sqrt(3) else LengthDistributionKind.LOGNORMAL,
+        )
 
     def lengths(self, least: int = 0) -> Lengths:
         """Return the law of lengths that the simulator draws from."""
-        if self.cv <= 0 or self.kind is Kind.FIXED:
-            return Lengths(Kind.FIXED, self.mean, 0.0, least)
-        variation = min(sqrt(3) * self.cv, 1.0) if self.kind is Kind.UNIFORM else self.cv
+        if self.cv <= 0 or self.kind is LengthDistributionKind.FIXED:
+            return Lengths(LengthDistributionKind.FIXED, self.mean, 0.0, least)
+        variation = min(sqrt(3) * self.cv, 1.0) if self.kind is LengthDistributionKind.UNIFORM else self.cv
         return Lengths(self.kind, self.mean, variation, least)
 
 
-class Measured(NamedTuple):
+class RunMeasurements(NamedTuple):
     """What was measured; none: not stated."""
 
     ttft_ms: float | None = None
@@ -65,7 +69,7 @@ class Measured(NamedTuple):
     """Completed [requests/s]."""
 
 
-NOTHING = Measured()
+NOTHING = RunMeasurements()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,7 @@ class BenchmarkRun:
     """Requests that a client sends at once before it keeps to its rate."""
     arrival_cv: float | None = None
     """Coefficient of variation of the times between arrivals; none: that of the arrivals' name."""
-    measured: Measured = NOTHING
+    measured: RunMeasurements = NOTHING
     completed: int | None = None
     """Requests that were completed; what is measured over few of them is less certain."""
     source: str = ""

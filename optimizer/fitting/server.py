@@ -21,7 +21,7 @@ class ServerSettings:
     def limits(self) -> Limits:
         """Return them as the simulator takes them."""
         return Limits(
-            max_batch=MOST_SEQS if self.max_seqs is None else self.max_seqs,
+            max_batch=MAX_SEQS if self.max_seqs is None else self.max_seqs,
             max_num_tokens=self.max_num_tokens,
             kv_tokens=UNLIMITED if self.kv_capacity_tokens is None else self.kv_capacity_tokens,
             prefill_first=self.scheduler == "prefill-first",
@@ -37,4 +37,4 @@ class ServerSettings:
         return found
 
 
-MOST_SEQS = 1 << 20
+MAX_SEQS = 1 << 20

@@ -12,7 +12,7 @@ from optimizer.queueing.continuous.model import ContinuousQueues
 from optimizer.queueing.performance import QueueModel
 from optimizer.queueing.reference import ReplicaQueues
 from optimizer.queueing.static import StaticQueues
-from optimizer.simulation.law import IterationCoefficients, SharedCoefficients, StaticCoefficients
+from optimizer.simulation.law import IterationCoefficients, ProcessorSharingCoefficients, StaticCoefficients
 from optimizer.simulation.limits import UNLIMITED, Limits
 from optimizer.simulation.replicas import SimulatedReplica, StaticReplica, TokenReplica
 from optimizer.timing import (
@@ -122,4 +122,4 @@ def simulated_replica(
     parameters = LinearLaw.parameters(document)
     if is_static(document):
         return StaticReplica(StaticCoefficients(*parameters, document.batching == PADDED), limits)
-    return TokenReplica(SharedCoefficients(*parameters), limits)
+    return TokenReplica(ProcessorSharingCoefficients(*parameters), limits)

@@ -12,8 +12,8 @@ from typing import Self
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
-from optimizer.queueing.measures import Measure
-from optimizer.queueing.performance import Judge, QueueModel
+from optimizer.queueing.measures import TargetMeasure
+from optimizer.queueing.performance import QueueModel, TargetChecker
 from optimizer.queueing.roots import closed_brackets, zeros_or
 from optimizer.queueing.targets import Targets
 
@@ -21,7 +21,7 @@ RATES_SCANNED = 24
 """Rates at which targets are looked at, from the largest down, where windows make answers late."""
 SHARE_TOLERANCE = 1e-7
 """Relative width of the bracket around a rate that is found by probabilities."""
-LEAST_SHARE = 1e-12
+MIN_SHARE = 1e-12
 """Stands for less of what a target allows, where its logarithm is taken."""
 
 
@@ -41,7 +41,7 @@ def highest_intervals(replicas: QueueModel, targets: Targets) -> tuple[FloatArra
     tops, bottoms = _Edges(), _Edges()
     for row in range(count):
         judged = _Judged(replicas.judge(row), [*targets.limits_of(row).items()])
-        scanned = RATES_SCANNED if replicas.steps[row] else 2
+        scanned = RATES_SCANNED if replicas.is_non_monotone[row] else 2
         rates = np.geomspace(high[row], low[row], scanned).tolist()
         first = next((i for i, rate in enumerate(rates) if judged.excess(rate) <= 0), None)
         if first is None:
@@ -62,8 +62,8 @@ def highest_intervals(replicas: QueueModel, targets: Targets) -> tuple[FloatArra
 class _Judged:
     """One replica and its targets, those first that were missed last: at most rates one of them tells it."""
 
-    judge: Judge
-    limits: list[tuple[Measure, float]]
+    judge: TargetChecker
+    limits: list[tuple[TargetMeasure, float]]
     known: dict[float, float] = field(default_factory=dict)
     """The excess over the first target that was found to be missed, else over the worst, by rate."""
 
@@ -81,7 +81,7 @@ class _Judged:
 
     def last_met(self, rates: Sequence[float], first: int) -> int:
         """Return the last of descending rates up to which all hold, from one on that does."""
-        sure = self.judge.sure_rps(dict(self.limits)) if first < len(rates) - 1 else 0.0
+        sure = self.judge.safe_rate_rps(dict(self.limits)) if first < len(rates) - 1 else 0.0
         for i in range(first + 1, len(rates)):
             if rates[i] <= sure:
                 break
@@ -122,7 +122,7 @@ class _Edges:
     def __call__(self, rates: FloatArray) -> FloatArray:
         """Return the logarithm of what counts over what is allowed, which is close to a straight line."""
         found = zip(self.judged, rates.tolist(), strict=True)
-        return np.array([math.log1p(max(one.excess(rate), LEAST_SHARE - 1)) for one, rate in found])
+        return np.array([math.log1p(max(one.excess(rate), MIN_SHARE - 1)) for one, rate in found])
 
     def found(self) -> FloatArray:
         """Return the end of each bracket that meets the targets, once it is closed."""

@@ -37,7 +37,7 @@ def label_of(metric: str) -> str:
     return next((known.label for name, known in METRICS.items() if name == metric), metric)
 
 
-class Measure(NamedTuple):
+class TargetMeasure(NamedTuple):
     """What a target is about: a metric, and the statistic of it that must keep to the limit."""
 
     metric: MetricName
@@ -61,9 +61,9 @@ class Measure(NamedTuple):
         return f"{quantity(value * metric.scale, digits)} {metric.unit}"
 
 
-LOSS = Measure("loss")
+LOSS = TargetMeasure("loss")
 """The share of requests that find the queue full."""
-MISSED = Measure("missed")
+MISSED = TargetMeasure("missed")
 """The share of requests that miss at least one of their targets."""
-MEANS: tuple[Measure, ...] = (Measure("itl"), Measure("ttft"), LOSS)
+MEANS: tuple[TargetMeasure, ...] = (TargetMeasure("itl"), TargetMeasure("ttft"), LOSS)
 """What targets usually are about: those of a fleet are kept over these, and over what else is asked for."""

@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol, Self
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.queueing.measures import METRICS, Measure
+from optimizer.queueing.measures import METRICS, TargetMeasure
 from optimizer.timing import Law
 
 MS_PER_S = 1000.0
@@ -55,7 +55,7 @@ class Performance:
         """Whether figures include percentiles of latencies."""
         return False
 
-    def excess(self, limits: Iterable[Mapping[Measure, float]]) -> FloatArray | None:  # noqa: ARG002
+    def excess(self, limits: Iterable[Mapping[TargetMeasure, float]]) -> FloatArray | None:  # noqa: ARG002
         """Return by how much the worst of some targets is exceeded, shape (R,), at most 0 where all hold.
 
         Args:
@@ -66,7 +66,7 @@ class Performance:
         """
         return None
 
-    def figure(self, measure: Measure) -> FloatArray:
+    def figure(self, measure: TargetMeasure) -> FloatArray:
         """Return a figure that can have a target, shape (R,).
 
         Raises:
@@ -76,7 +76,7 @@ class Performance:
             raise ValueError(f"{measure.label}: only means are known")
         return np.asarray(getattr(self, METRICS[measure.metric].figure))
 
-    def figure_of(self, measure: Measure, rows: BoolArray) -> FloatArray:  # noqa: ARG002  for those row by row
+    def figure_of(self, measure: TargetMeasure, rows: BoolArray) -> FloatArray:  # noqa: ARG002  for those row by row
         """Return a figure of some rows, whatever of the others, shape (R,).
 
         Args:
@@ -107,7 +107,7 @@ class OwnArrays:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class ReplicaLimits:
     """What R replicas hold, shapes (R,)."""
 
     max_batch: IntArray
@@ -134,13 +134,13 @@ VARIABILITY = tuple(field.name for field in fields(Variability))
 """What documents call these, in their order."""
 
 
-class Judge(Protocol):
+class TargetChecker(Protocol):
     """Tells of one replica whether it keeps to targets."""
 
-    def at(self, rate_rps: float) -> Callable[[Measure, float], float]:
+    def at(self, rate_rps: float) -> Callable[[TargetMeasure, float], float]:
         """Return what gives the excess over a limit on a measure at a rate, at most 0 where it is kept."""
 
-    def sure_rps(self, limits: Mapping[Measure, float]) -> float:
+    def safe_rate_rps(self, limits: Mapping[TargetMeasure, float]) -> float:
         """Return a rate up to which all targets hold, at every rate; 0 where none is known."""
 
 
@@ -152,14 +152,14 @@ class QueueModel(ABC):
 
     @classmethod
     @abstractmethod
-    def knows(cls, measure: Measure) -> bool:
+    def supports_measure(cls, measure: TargetMeasure) -> bool:
         """Say whether the figures include a measure."""
 
     takes_variability: ClassVar[bool] = False
     """Whether it knows of arrivals that are not Poisson, and of lengths by more than their means."""
     own_variability: ClassVar[tuple[str, ...]] = ()
     """Coefficients of variation that it knows where it does not know all, by their keys in documents."""
-    knows_means_only: ClassVar[bool] = False
+    means_only: ClassVar[bool] = False
     """Whether its figures are long-run means, a number each, and nothing else."""
     chunk_elements: ClassVar[int] = 2**20
     """States of the rows that are worked on together: so many that what is done once a chunk takes little of
@@ -169,7 +169,7 @@ class QueueModel(ABC):
 
     @classmethod
     @abstractmethod
-    def of_law(cls, law: Law, room: Room, variability: Variability) -> Self:
+    def of_law(cls, law: Law, room: ReplicaLimits, variability: Variability) -> Self:
         """Build the replicas; every request must take time."""
 
     @property
@@ -193,14 +193,14 @@ class QueueModel(ABC):
 
     @property
     @abstractmethod
-    def steps(self) -> BoolArray:
+    def is_non_monotone(self) -> BoolArray:
         """Whether latencies step with the rate, and may fall at a step; shape (R,)."""
 
     @abstractmethod
     def analyze(self, rate_rps: FloatArray) -> Performance:
         """Return the long-run figures at arrival rates > 0, shape (R,)."""
 
-    def judge(self, row: int) -> Judge:
+    def judge(self, row: int) -> TargetChecker:
         """Return what tells of a row whether it keeps to targets at a rate, one target at a time."""
         raise NotImplementedError
 

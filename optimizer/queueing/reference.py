@@ -13,13 +13,13 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.queueing.birth_death import BirthDeathQueue
-from optimizer.queueing.measures import MISSED, Measure
-from optimizer.queueing.performance import MS_PER_S, Performance, QueueModel, Room, Variability
+from optimizer.queueing.measures import MISSED, TargetMeasure
+from optimizer.queueing.performance import MS_PER_S, Performance, QueueModel, ReplicaLimits, Variability
 from optimizer.timing import Law, ServiceLaw
 
 STABILITY_MARGIN = 1e-3
 """Rates are sought from this share of μ(1) up to this share below μ(N) (the reference's ε)."""
-LEAST_RATE_RPS = 1e-290
+MIN_RATE_RPS = 1e-290
 """A rate below this is taken as this: its logarithm must exist."""
 
 
@@ -28,7 +28,7 @@ class ReplicaQueues(QueueModel):
     """R replicas, each with its latency model, batch limit N and queue capacity Q."""
 
     name: ClassVar[str] = "reference"
-    knows_means_only: ClassVar[bool] = True
+    means_only: ClassVar[bool] = True
     law: ServiceLaw
     queue: BirthDeathQueue
     single_rate_rps: FloatArray
@@ -37,12 +37,12 @@ class ReplicaQueues(QueueModel):
     """μ(N), shape (R,)."""
 
     @classmethod
-    def knows(cls, measure: Measure) -> bool:
+    def supports_measure(cls, measure: TargetMeasure) -> bool:
         """Say whether the figures include a measure: means only."""
         return measure.percentile is None and measure != MISSED
 
     @classmethod
-    def of_law(cls, law: Law, room: Room, variability: Variability) -> Self:  # noqa: ARG003  Poisson arrivals
+    def of_law(cls, law: Law, room: ReplicaLimits, variability: Variability) -> Self:  # noqa: ARG003  Poisson arrivals
         """Tabulate the departure rates μ(n) = n / S(n) (eq. 9) of every row up to the largest batch.
 
         Args:
@@ -60,9 +60,9 @@ class ReplicaQueues(QueueModel):
         return cls(law, queue, np.exp(log_rates[first]) * MS_PER_S, np.exp(queue.log_full_rate) * MS_PER_S)
 
     @property
-    def steps(self) -> BoolArray:
+    def is_non_monotone(self) -> BoolArray:
         """Whether the number of prefill chunks steps below the batch limit, shape (R,)."""
-        return self.law.steps(self.queue.max_batch)
+        return self.law.is_non_monotone(self.queue.max_batch)
 
     @property
     def least_rate_rps(self) -> FloatArray:
@@ -96,7 +96,7 @@ class ReplicaQueues(QueueModel):
         Beyond the stable rate the queue stays full and the surplus is lost; the means then hold for the
         requests that are let in.
         """
-        rate = np.maximum(rate_rps, LEAST_RATE_RPS) / MS_PER_S
+        rate = np.maximum(rate_rps, MIN_RATE_RPS) / MS_PER_S
         state = self.queue.solve(np.log(rate))
         throughput = rate * state.acceptance
         service = state.in_service / throughput

@@ -17,13 +17,13 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 
-MOST_STEPS = 2046
+MAX_STEPS = 2046
 """Halvings between the largest and the smallest double, more than any bracket needs."""
-LEAST_VALUE = np.finfo(np.float64).smallest_normal
+MIN_VALUE = np.finfo(np.float64).smallest_normal
 """A value up to this size is zero."""
-LEAST_XTOL = 2e-12
+MIN_XTOL = 2e-12
 """SciPy's own absolute width of a bracket."""
-LEAST_WIDTH = 4 * LEAST_VALUE
+MIN_WIDTH = 4 * MIN_VALUE
 """Closes a bracket around zero, where no relative width does."""
 DROPPED_BITS = 18
 """Last bits of a double that are zero in an answer: 2⁻³⁴ to 2⁻³⁵ of it is the step between two."""
@@ -71,10 +71,10 @@ def root_above(
 
     while function(high) > 0:
         low, high = high, 2 * high
-    return float(brentq(function, low, high, xtol=max(LEAST_XTOL, width_of_high * high), rtol=width))
+    return float(brentq(function, low, high, xtol=max(MIN_XTOL, width_of_high * high), rtol=width))
 
 
-def least_whole(holds: Callable[[int], bool], below: int, above: int) -> int:
+def smallest_integer(holds: Callable[[int], bool], below: int, above: int) -> int:
     """Return the least whole number above `below` at which something holds, as it does at `above`.
 
     If it also holds at some smaller number than one at which it does not, the answer may be either.
@@ -103,10 +103,10 @@ def closed_brackets(
     (x1, x2), (f1, f2) = ends, values
     x3, f3 = x2, f2
     going, step = np.arange(ends.shape[1]), np.full(ends.shape[1], 0.5)
-    opens = (np.sign(f1) * np.sign(f2) < 0) & (np.minimum(np.abs(f1), np.abs(f2)) > LEAST_VALUE)
-    for count in range(MOST_STEPS):
+    opens = (np.sign(f1) * np.sign(f2) < 0) & (np.minimum(np.abs(f1), np.abs(f2)) > MIN_VALUE)
+    for count in range(MAX_STEPS):
         width = np.abs(x2 - x1)
-        tolerance = np.abs(np.where(np.abs(f1) < np.abs(f2), x1, x2)) * relative_width + LEAST_WIDTH
+        tolerance = np.abs(np.where(np.abs(f1) < np.abs(f2), x1, x2)) * relative_width + MIN_WIDTH
         go_on = opens & (width >= tolerance)
         if not go_on.all():
             closed_ends[:, going], closed_values[:, going] = (x1, x2), (f1, f2)
@@ -123,7 +123,7 @@ def closed_brackets(
         same = np.sign(f) == np.sign(f1)
         x3, f3 = np.where(same, x1, x2), np.where(same, f1, f2)
         x2, f2 = np.where(same, x2, x1), np.where(same, f2, f1)
-        x1, f1, opens = x, f, np.abs(f) > LEAST_VALUE
+        x1, f1, opens = x, f, np.abs(f) > MIN_VALUE
     return closed_ends, closed_values
 
 
@@ -132,11 +132,11 @@ def zeros_or(otherwise: FloatArray, brackets: FloatArray, values: FloatArray) ->
 
     A bracket that a zero closed may be wide, so that its other end is no root.
     """
-    first, second = np.abs(values) <= LEAST_VALUE
+    first, second = np.abs(values) <= MIN_VALUE
     return np.where(first, brackets[0], np.where(second, brackets[1], otherwise))
 
 
-def last_not_above_zero(functions: FunctionSets, points: FloatArray, values: FloatArray) -> FloatArray:
+def largest_feasible(functions: FunctionSets, points: FloatArray, values: FloatArray) -> FloatArray:
     """Return the largest number at which no function is above zero, to its last step; shape (R,).
 
     The search ends before the first point at which one is. Functions that grow are above zero at all numbers

@@ -12,7 +12,7 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray, same_rows
 from optimizer.queueing.intervals import highest_intervals
 from optimizer.queueing.performance import QueueModel
-from optimizer.queueing.roots import last_not_above_zero
+from optimizer.queueing.roots import largest_feasible
 from optimizer.queueing.targets import TARGET_TOLERANCE, Targets, target_ratio
 
 TPS_STABILITY_SHARE = 0.9
@@ -68,11 +68,11 @@ def largest_rate(replicas: QueueModel, targets: Targets) -> Sizing:
         figures = np.concatenate((at_ends[:1, :, rows], between, at_ends[1:, :, rows]))
         # A target met to the last bit at the least rate needs the tolerance again, for a sign to change.
         slack = np.where(at_low[:, rows] - 1 > -TARGET_TOLERANCE, 2 * TARGET_TOLERANCE, 0.0)
-        excess = _Excess(replicas.take(rows), wanted, slack)
+        excess = _TargetExcess(replicas.take(rows), wanted, slack)
         above = excess.of(figures)
         some = np.flatnonzero(missed[rows] | (above[:-1] > TARGET_TOLERANCE).any(axis=(0, 1)))
         if len(some):
-            rate[rows[some]] = last_not_above_zero(excess.take(some), rates[:, some], above[..., some])
+            rate[rows[some]] = largest_feasible(excess.take(some), rates[:, some], above[..., some])
     return Sizing(rate, at_ends[0], np.zeros(len(rate)))
 
 
@@ -83,7 +83,7 @@ def meet_targets_below(replicas: QueueModel, targets: Targets, max_rate_rps: Flo
     meets; such rows are checked at `LOADS_BELOW_MAX_RATE` loads.
     """
     meets = np.ones(len(max_rate_rps), np.bool_)
-    rows = np.flatnonzero(replicas.steps & ~np.isnan(max_rate_rps))
+    rows = np.flatnonzero(replicas.is_non_monotone & ~np.isnan(max_rate_rps))
     if len(rows):
         some, wanted = replicas.take(rows), targets.take(rows)
         for share in np.arange(1, LOADS_BELOW_MAX_RATE) / LOADS_BELOW_MAX_RATE:
@@ -122,7 +122,7 @@ class _Alike:
             replicas: the rows.
             capped: whether a row's rates end earlier, shape (R,).
         """
-        if not replicas.knows_means_only:
+        if not replicas.means_only:
             return cls(replicas, np.arange(len(capped)))
         first, kind = same_rows([*replicas.columns(), capped])
         return cls(replicas, first[kind])
@@ -135,7 +135,7 @@ class _Alike:
             rates: equal where rows are alike, shape (n, R').
             rows: the rows, shape (R',).
         """
-        if not self.replicas.knows_means_only:
+        if not self.replicas.means_only:
             replicas = self.replicas if rows is None else self.replicas.take(rows)
             return np.stack([targets.figures(replicas.analyze(rate)) for rate in rates])
         first = self.first if rows is None else self.first[rows]
@@ -146,7 +146,7 @@ class _Alike:
 
 
 @dataclass(frozen=True, slots=True)
-class _Excess:
+class _TargetExcess:
     """By how much the figures of R rows exceed their targets: at most zero where they hold."""
 
     replicas: QueueModel

@@ -11,15 +11,15 @@ from typing import ClassVar, Self
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.queueing.measures import MISSED, Measure
-from optimizer.queueing.performance import MS_PER_S, Performance, QueueModel, Room, Variability
+from optimizer.queueing.measures import MISSED, TargetMeasure
+from optimizer.queueing.performance import MS_PER_S, Performance, QueueModel, ReplicaLimits, Variability
 from optimizer.timing import Law, StaticLaw
 
 STABILITY_MARGIN = 1e-3
 """Rates are sought from this share of what full batches answer, up to this share below it."""
-LEAST_SPREAD = 1e-2
+MIN_SPREAD = 1e-2
 """Spread of a batch's time over its mean that counts at least."""
-MOST_WAITING = 1024
+MAX_WAITING = 1024
 """Waiting requests that are looked at; a longer queue counts as so long, and is lost beyond."""
 
 
@@ -44,12 +44,12 @@ class StaticQueues(QueueModel):
     max_queue: IntArray
 
     @classmethod
-    def knows(cls, measure: Measure) -> bool:
+    def supports_measure(cls, measure: TargetMeasure) -> bool:
         """Say whether the figures include a measure: means only."""
         return measure.percentile is None and measure != MISSED
 
     @classmethod
-    def of_law(cls, law: Law, room: Room, variability: Variability) -> Self:  # noqa: ARG003  in the law
+    def of_law(cls, law: Law, room: ReplicaLimits, variability: Variability) -> Self:  # noqa: ARG003  in the law
         """Build the replicas."""
         assert isinstance(law, StaticLaw)
         return cls(law, room.max_batch, room.max_queue)
@@ -76,7 +76,7 @@ class StaticQueues(QueueModel):
         return (1 - STABILITY_MARGIN) * self.full_rate_rps
 
     @property
-    def steps(self) -> BoolArray:
+    def is_non_monotone(self) -> BoolArray:
         """Return that nothing steps."""
         return np.zeros(len(self.max_batch), np.bool_)
 
@@ -119,12 +119,12 @@ class StaticQueues(QueueModel):
         batch = np.arange(1.0, float(self.max_batch[row]) + 1)
         law = self.law.take(np.full(len(batch), row))
         mean = law.service_time_ms(batch)
-        spread = np.maximum(law.spread_ms(batch), LEAST_SPREAD * mean)
+        spread = np.maximum(law.spread_ms(batch), MIN_SPREAD * mean)
         return _Times(mean, spread, law.prefill_ms(batch), law.answer_ms(batch))
 
     def _row(self, row: int, rate: float) -> tuple[float, ...]:
         """Return wait, prompt and answer [ms], places taken, served and lost, idle share, steps."""
-        size, room = int(self.max_batch[row]), int(min(max(self.max_queue[row], 0), MOST_WAITING))
+        size, room = int(self.max_batch[row]), int(min(max(self.max_queue[row], 0), MAX_WAITING))
         times = self._times(row)
         waiting = np.arange(room + 1)
         count = np.clip(waiting, 1, size)

@@ -10,7 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
-from optimizer.queueing.measures import LATENCIES, MEANS, METRICS, MISSED, LatencyName, Measure, MetricName
+from optimizer.queueing.measures import (
+    LATENCIES,
+    MEANS,
+    METRICS,
+    MISSED,
+    LatencyName,
+    MetricName,
+    TargetMeasure,
+)
 from optimizer.queueing.performance import Performance
 
 TARGET_TOLERANCE = 1e-9
@@ -41,7 +49,7 @@ def meets_target(
 class Targets:
     """The targets of R rows, over the same K measures."""
 
-    measures: tuple[Measure, ...]
+    measures: tuple[TargetMeasure, ...]
     limits: FloatArray
     """In the unit of each measure, shape (K, R); infinity where there is no target."""
     tps: BoolArray
@@ -53,7 +61,7 @@ class Targets:
     @classmethod
     def of_limits(
         cls,
-        limits: Sequence[Mapping[Measure, float]],
+        limits: Sequence[Mapping[TargetMeasure, float]],
         tps: BoolArray,
         per_request: Iterable[Mapping[LatencyName, float]] = (),
     ) -> "Targets":
@@ -112,7 +120,7 @@ class Targets:
             least = np.minimum(least, self.per_request[LATENCIES.index(metric)])
         return np.asarray(least)
 
-    def limits_of(self, row: int) -> dict[Measure, float]:
+    def limits_of(self, row: int) -> dict[TargetMeasure, float]:
         """Return the limits of a row that bind, by what they are on."""
         mine = self.limits[:, row].tolist()
         return {measure: limit for measure, limit in zip(self.measures, mine, strict=True) if limit < np.inf}

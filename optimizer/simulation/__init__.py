@@ -3,9 +3,9 @@
 Importing it loads no compiler; that happens when the engine first runs.
 """
 
-from optimizer.simulation.engine import Run, advance, simulate
-from optimizer.simulation.law import Coefficients, IterationCoefficients, SharedCoefficients
-from optimizer.simulation.lengths import Kind, Lengths
+from optimizer.simulation.engine import SimulatedRun, advance, simulate
+from optimizer.simulation.law import Coefficients, IterationCoefficients, ProcessorSharingCoefficients
+from optimizer.simulation.lengths import LengthDistributionKind, Lengths
 from optimizer.simulation.limits import UNLIMITED, Limits
 from optimizer.simulation.replicas import (
     DEFAULT_REQUESTS,
@@ -16,7 +16,7 @@ from optimizer.simulation.replicas import (
     run_replica,
 )
 from optimizer.simulation.requests import Requests
-from optimizer.simulation.summary import Distribution, Estimate, Summary, share_within, summarise
+from optimizer.simulation.summary import Distribution, IntervalEstimate, Summary, share_within, summarise
 from optimizer.simulation.workload import ClosedLoad, Load, OpenLoad
 
 __all__ = [
@@ -27,17 +27,17 @@ __all__ = [
     "Coefficients",
     "Distribution",
     "Effort",
-    "Estimate",
+    "IntervalEstimate",
     "IterationCoefficients",
-    "Kind",
+    "LengthDistributionKind",
     "Lengths",
     "Limits",
     "Load",
     "OpenLoad",
+    "ProcessorSharingCoefficients",
     "Requests",
-    "Run",
-    "SharedCoefficients",
     "SimulatedReplica",
+    "SimulatedRun",
     "Summary",
     "TokenReplica",
     "advance",

@@ -17,7 +17,7 @@ from optimizer.errors import AnalysisError
 from optimizer.simulation.clients import client_ms
 from optimizer.simulation.law import Coefficients, IterationCoefficients
 from optimizer.simulation.limits import Limits
-from optimizer.simulation.machine.state import Machine, machine_of
+from optimizer.simulation.machine.state import EngineState, initial_state
 from optimizer.simulation.requests import Requests
 
 LONGEST_ANSWER = 10_000_000
@@ -25,7 +25,7 @@ LONGEST_ANSWER = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SimulatedRun:
     """What became of R requests, in the order in which they were sent; NaN where nothing came of one."""
 
     requests: Requests
@@ -68,7 +68,7 @@ class Run:
         return self.last_ms - self.sent_ms + self.client_ms
 
 
-def simulate(requests: Requests, times: Coefficients, limits: Limits) -> Run:
+def simulate(requests: Requests, times: Coefficients, limits: Limits) -> SimulatedRun:
     """Run requests through an empty replica until all have left it.
 
     Raises:
@@ -79,15 +79,15 @@ def simulate(requests: Requests, times: Coefficients, limits: Limits) -> Run:
         raise AnalysisError(
             f"an answer of {longest} tokens is too long to simulate; the limit is {LONGEST_ANSWER} tokens"
         )
-    machine = machine_of(requests, limits)
+    machine = initial_state(requests, limits)
     advance(machine, times, limits)
     return run_of(machine, requests, times)
 
 
-def run_of(machine: Machine, requests: Requests, times: Coefficients) -> Run:
+def run_of(machine: EngineState, requests: Requests, times: Coefficients) -> SimulatedRun:
     """Return what has become of the requests of a machine by now."""
     state = machine.state[0]
-    return Run(
+    return SimulatedRun(
         requests=requests,
         sent_ms=frozen(machine.rows["sent_ms"].copy()),
         first_ms=frozen(machine.rows["first_ms"].copy()),
@@ -100,7 +100,7 @@ def run_of(machine: Machine, requests: Requests, times: Coefficients) -> Run:
     )
 
 
-def advance(machine: Machine, times: Coefficients, limits: Limits, until_ms: float = math.inf) -> None:
+def advance(machine: EngineState, times: Coefficients, limits: Limits, until_ms: float = math.inf) -> None:
     """Run a machine on; with iterations, all that begin before `until_ms`.
 
     Raises:

@@ -48,7 +48,7 @@ class IterationCoefficients(NamedTuple):
     """c₃ [ms]: the same beside them, a long time after the last prompt was sent."""
 
 
-class SharedCoefficients(NamedTuple):
+class ProcessorSharingCoefficients(NamedTuple):
     """The linear law, as the reference means it: all requests of a batch progress at once.
 
     While n are in the batch, a prompt of I tokens progresses by 1/(γ + δ·I·n) of itself in a millisecond,
@@ -84,4 +84,4 @@ class StaticCoefficients(NamedTuple):
     """Whether requests are computed until the last of the batch has ended."""
 
 
-Coefficients = IterationCoefficients | SharedCoefficients
+Coefficients = IterationCoefficients | ProcessorSharingCoefficients

@@ -12,7 +12,7 @@ LONGEST_TO_MEAN = 16
 """Where a lognormal law is cut: beyond it is one request of ten thousand at a CV of 1."""
 
 
-class Kind(StrEnum):
+class LengthDistributionKind(StrEnum):
     """The shape of a law of lengths."""
 
     FIXED = "fixed"
@@ -24,7 +24,7 @@ class Kind(StrEnum):
 class Lengths:
     """A law of lengths in whole tokens, `least` at least."""
 
-    kind: Kind
+    kind: LengthDistributionKind
     mean: float
     """Mean [tokens]; where it is no whole number, fixed lengths are drawn from the two next to it."""
     variation: float = 0.0
@@ -35,15 +35,17 @@ class Lengths:
     @classmethod
     def with_cv(cls, mean: float, cv: float, least: int = 0) -> "Lengths":
         """Return fixed lengths, or lognormal ones where they vary."""
-        return cls(Kind.LOGNORMAL if cv > 0 else Kind.FIXED, mean, cv, least)
+        return cls(
+            LengthDistributionKind.LOGNORMAL if cv > 0 else LengthDistributionKind.FIXED, mean, cv, least
+        )
 
     def draw(self, count: int, rng: np.random.Generator) -> IntArray:
         """Return `count` lengths, shape (count,)."""
-        if self.kind is Kind.UNIFORM:
+        if self.kind is LengthDistributionKind.UNIFORM:
             low = math.ceil(self.mean * (1 - self.variation))
             high = max(math.floor(self.mean * (1 + self.variation)), low)
             drawn = rng.integers(low, high, count, endpoint=True)
-        elif self.kind is Kind.LOGNORMAL and self.mean > 0:
+        elif self.kind is LengthDistributionKind.LOGNORMAL and self.mean > 0:
             variance = math.log1p(self.variation * self.variation)
             lengths = rng.lognormal(math.log(self.mean) - variance / 2, math.sqrt(variance), count)
             drawn = np.rint(np.minimum(lengths, LONGEST_TO_MEAN * self.mean)).astype(np.int64)

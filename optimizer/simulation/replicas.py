@@ -7,17 +7,17 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, frozen
 from optimizer.errors import AnalysisError
-from optimizer.simulation.engine import Run, simulate
+from optimizer.simulation.engine import SimulatedRun, simulate
 from optimizer.simulation.law import Coefficients, StaticCoefficients
 from optimizer.simulation.limits import Limits
-from optimizer.simulation.lines import Line
 from optimizer.simulation.requests import Requests
-from optimizer.simulation.summary import LEAST_REQUESTS
+from optimizer.simulation.summary import MIN_REQUESTS
+from optimizer.simulation.tandem import Tandem
 from optimizer.simulation.workload import Load
 
 DEFAULT_REQUESTS = 20_000
 DEFAULT_SEED = 1
-MOST_REQUESTS = 10_000_000
+MAX_REQUESTS = 10_000_000
 """What a gigabyte or two of memory hold."""
 
 
@@ -32,9 +32,9 @@ class Effort:
     seed: int = DEFAULT_SEED
 
     def __post_init__(self) -> None:
-        if not LEAST_REQUESTS <= self.requests <= MOST_REQUESTS:
+        if not MIN_REQUESTS <= self.requests <= MAX_REQUESTS:
             raise AnalysisError(
-                f"requests: must be {LEAST_REQUESTS} or more and at most {MOST_REQUESTS}, not {self.requests}"
+                f"requests: must be {MIN_REQUESTS} or more and at most {MAX_REQUESTS}, not {self.requests}"
             )
         if self.runs < 1:
             raise AnalysisError(f"runs: must be 1 or more, not {self.runs}")
@@ -50,7 +50,7 @@ class SimulatedReplica(ABC):
         return requests
 
     @abstractmethod
-    def run(self, requests: Requests) -> Run:
+    def run(self, requests: Requests) -> SimulatedRun:
         """Run requests through the empty replica until all have left it.
 
         Raises:
@@ -65,7 +65,7 @@ class TokenReplica(SimulatedReplica):
     times: Coefficients
     limits: Limits
 
-    def run(self, requests: Requests) -> Run:
+    def run(self, requests: Requests) -> SimulatedRun:
         """Run requests through the machine of iterations."""
         return simulate(requests, self.times, self.limits)
 
@@ -77,7 +77,7 @@ class StaticReplica(SimulatedReplica):
     times: StaticCoefficients
     limits: Limits
 
-    def run(self, requests: Requests) -> Run:
+    def run(self, requests: Requests) -> SimulatedRun:
         """Run requests in one batch after the other."""
         from optimizer.simulation.machine.statics import run_statics
 
@@ -96,7 +96,7 @@ class StaticReplica(SimulatedReplica):
 class LineReplica(SimulatedReplica):
     """A batch server between its stages; the first token of an answer is its last."""
 
-    line: Line
+    line: Tandem
 
     def with_chances(self, requests: Requests, seed: np.random.SeedSequence) -> Requests:
         """Return requests with the times that they take at the stages."""
@@ -106,7 +106,7 @@ class LineReplica(SimulatedReplica):
         times = stage_times_ms(self.line.stations, len(requests), np.random.default_rng(own))
         return replace(requests, stage_ms=frozen(times))
 
-    def run(self, requests: Requests) -> Run:
+    def run(self, requests: Requests) -> SimulatedRun:
         """Run requests through the line."""
         from optimizer.simulation.machine.passing import run_line
 
@@ -124,10 +124,10 @@ def batches_run(
     busy_ms: float,
     batch_ms: float,
     batches: int,
-) -> Run:
+) -> SimulatedRun:
     """Return the run of requests that a machine without clients and memory answered, each at its time."""
     assert requests.arrival_ms is not None
-    return Run(
+    return SimulatedRun(
         requests=requests,
         sent_ms=frozen(np.array(requests.arrival_ms)),
         first_ms=frozen(first_ms),
@@ -140,7 +140,7 @@ def batches_run(
     )
 
 
-def run_replica(load: Load, replica: SimulatedReplica, effort: Effort, stream: int = 0) -> list[Run]:
+def run_replica(load: Load, replica: SimulatedReplica, effort: Effort, stream: int = 0) -> list[SimulatedRun]:
     """Run one replica under a load.
 
     Args:
@@ -155,9 +155,9 @@ def run_replica(load: Load, replica: SimulatedReplica, effort: Effort, stream: i
     seeds = np.random.SeedSequence(effort.seed, spawn_key=(stream,)).spawn(effort.runs)
     drawn = [replica.with_chances(load.draw(effort.requests, seed), seed) for seed in seeds]
     fewest = min(map(len, drawn))
-    if fewest < LEAST_REQUESTS:
+    if fewest < MIN_REQUESTS:
         raise AnalysisError(
-            f"{fewest} of the recorded requests come to a replica, and percentiles need {LEAST_REQUESTS}; "
+            f"{fewest} of the recorded requests come to a replica, and percentiles need {MIN_REQUESTS}; "
             "record for longer"
         )
     return [replica.run(requests) for requests in drawn]

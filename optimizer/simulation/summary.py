@@ -15,26 +15,26 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray
 from optimizer.quantities import quantity
-from optimizer.simulation.engine import Run
+from optimizer.simulation.engine import SimulatedRun
 
 LEFT_OUT = 0.1
 """Share of a run that is not counted, at its beginning and again at its end."""
 PARTS = 20
 """Batches of the batch means."""
-LEAST_REQUESTS = 500
+MIN_REQUESTS = 500
 """Fewer requests make no percentiles in the parts."""
 CONFIDENCE = 0.95
 PERCENTILES = (50, 90, 95, 99)
 
 
-class Estimate(NamedTuple):
+class IntervalEstimate(NamedTuple):
     """A figure with its interval, value ± half-width."""
 
     value: float
     half_width: float
     """Half of the 95 % interval."""
 
-    def may_be(self, truth: float) -> bool:
+    def contains(self, truth: float) -> bool:
         """Say whether a value lies within the interval."""
         return abs(self.value - truth) <= self.half_width
 
@@ -43,8 +43,8 @@ class Estimate(NamedTuple):
 class Distribution:
     """A latency of the counted requests [ms]."""
 
-    mean: Estimate
-    percentiles: dict[int, Estimate]
+    mean: IntervalEstimate
+    percentiles: dict[int, IntervalEstimate]
     """By percent."""
 
 
@@ -55,9 +55,9 @@ class Summary:
     ttft: Distribution
     itl: Distribution
     e2e: Distribution
-    throughput_rps: Estimate
+    throughput_rps: IntervalEstimate
     """Completed [requests/s]."""
-    loss: Estimate
+    loss: IntervalEstimate
     """Share of requests that were turned away."""
     preemptions: float
     """Losses of a place per request."""
@@ -69,17 +69,17 @@ class Summary:
     """Why there is no steady state; none: there is one, as far as the runs show."""
 
 
-def counted_rows(run: Run) -> slice:
+def counted_rows(run: SimulatedRun) -> slice:
     """Return which requests of a run count."""
     left_out = int(len(run.requests) * LEFT_OUT)
     return slice(left_out, len(run.requests) - left_out)
 
 
-def summarise(runs: Sequence[Run]) -> Summary:
+def summarise(runs: Sequence[SimulatedRun]) -> Summary:
     """Return what runs of one replica amount to; they differ in their seeds alone.
 
     Args:
-        runs: one run or more, of `LEAST_REQUESTS` or more.
+        runs: one run or more, of `MIN_REQUESTS` or more.
     """
     return Summary(
         ttft=_distribution(runs, "ttft_ms"),
@@ -94,7 +94,9 @@ def summarise(runs: Sequence[Run]) -> Summary:
     )
 
 
-def share_within(runs: Sequence[Run], within: Callable[[Run], BoolArray]) -> Estimate:
+def share_within(
+    runs: Sequence[SimulatedRun], within: Callable[[SimulatedRun], BoolArray]
+) -> IntervalEstimate:
     """Return the share of requests for which something holds; of one turned away nothing does."""
     return estimate(runs, lambda run: within(run).astype(np.float64), _mean)
 
@@ -103,14 +105,20 @@ Figure = Callable[[FloatArray], FloatArray]
 """From values of parts, shape (parts, requests), to a figure of each."""
 
 
-def estimate(runs: Sequence[Run], values: Callable[[Run], FloatArray], figure: Figure) -> Estimate:
+def estimate(
+    runs: Sequence[SimulatedRun], values: Callable[[SimulatedRun], FloatArray], figure: Figure
+) -> IntervalEstimate:
     """Return a figure of the counted requests with its interval; NaN does not count."""
     counted = [values(run)[counted_rows(run)] for run in runs]
     whole = float(_apply(figure, np.concatenate(counted)[None, :])[0])
     if len(runs) > 1:
-        return Estimate(whole, half_width(np.array([_apply(figure, one[None, :])[0] for one in counted])))
+        return IntervalEstimate(
+            whole, half_width(np.array([_apply(figure, one[None, :])[0] for one in counted]))
+        )
     length = len(counted[0]) // PARTS
-    return Estimate(whole, half_width(_apply(figure, counted[0][: length * PARTS].reshape(PARTS, length))))
+    return IntervalEstimate(
+        whole, half_width(_apply(figure, counted[0][: length * PARTS].reshape(PARTS, length)))
+    )
 
 
 def half_width(figures: FloatArray) -> float:
@@ -124,7 +132,7 @@ def half_width(figures: FloatArray) -> float:
     return float(quantile * kept.std(ddof=1) / np.sqrt(len(kept)))
 
 
-def overload_of(run: Run) -> str | None:
+def overload_of(run: SimulatedRun) -> str | None:
     """Return why a run has no steady state, if it has none.
 
     The queue grows without end where fewer requests are completed than are taken in, by one in a hundred
@@ -165,24 +173,24 @@ def _apply(figure: Figure, parts: FloatArray) -> FloatArray:
     return np.array([figure(part[None, :])[0] if len(part) else np.nan for part in kept])
 
 
-def latency_percentile(runs: Sequence[Run], name: str, percent: float) -> Estimate:
+def latency_percentile(runs: Sequence[SimulatedRun], name: str, percent: float) -> IntervalEstimate:
     """Return a percentile of a latency of runs, by its name (`ttft_ms`)."""
     return estimate(runs, lambda run: _latency(run, name), _percentile(percent))
 
 
-def _latency(run: Run, name: str) -> FloatArray:
+def _latency(run: SimulatedRun, name: str) -> FloatArray:
     latency: FloatArray = getattr(run, name)
     return latency
 
 
-def _distribution(runs: Sequence[Run], name: str) -> Distribution:
+def _distribution(runs: Sequence[SimulatedRun], name: str) -> Distribution:
     return Distribution(
         estimate(runs, lambda run: _latency(run, name), _mean),
         {percent: latency_percentile(runs, name, percent) for percent in PERCENTILES},
     )
 
 
-def _throughput(runs: Sequence[Run]) -> Estimate:
+def _throughput(runs: Sequence[SimulatedRun]) -> IntervalEstimate:
     """Return the rate of completions while the counted requests were sent."""
     rates = []
     for run in runs:
@@ -190,4 +198,4 @@ def _throughput(runs: Sequence[Run]) -> Estimate:
         edges = np.linspace(sent[0], sent[-1], PARTS + 1)
         rates.append(1000 * np.histogram(run.last_ms[~np.isnan(run.last_ms)], edges)[0] / np.diff(edges))
     means = np.array([rate.mean() for rate in rates])
-    return Estimate(float(means.mean()), half_width(means if len(runs) > 1 else rates[0]))
+    return IntervalEstimate(float(means.mean()), half_width(means if len(runs) > 1 else rates[0]))

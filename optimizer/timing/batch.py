@@ -11,7 +11,7 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.documents import Document, Milliseconds, MillisecondsPerRequest
 from optimizer.timing.law import Law, RequestShapes, TokenTimes
 
-LEAST_MS = 1e-3
+MIN_MS = 1e-3
 """Shortest service of one request that a law may give [ms]; 0 is a law that is not known."""
 
 
@@ -27,11 +27,11 @@ class BatchParms(Document):
     def _takes_its_time(self) -> "BatchParms":
         """Refuse times that were hardly meant in milliseconds."""
         alone_ms = self.base_ms + self.slope_ms
-        if 0 < alone_ms < LEAST_MS:
+        if 0 < alone_ms < MIN_MS:
             raise PydanticCustomError(
                 "service_time",
                 "a request alone takes {alone} ms (base + slope); it must be at least {least} ms",
-                {"alone": f"{alone_ms:g}", "least": f"{LEAST_MS:g}"},
+                {"alone": f"{alone_ms:g}", "least": f"{MIN_MS:g}"},
             )
         return self
 

@@ -15,7 +15,7 @@ from optimizer.timing.law import Law
 
 SchedulerName = Literal["chunked", "prefill-first"]
 """How prompts are computed: in chunks beside the answers in progress, or whole while these stand still."""
-LEAST_SCV = 1e-6
+MIN_SCV = 1e-6
 """Stands for arrivals at even intervals."""
 PAUSE_MS = 1000.0
 """T: of what a pause adds to the next first token, 63 % has come by then."""
@@ -159,7 +159,7 @@ class ClientTimes:
             rate: arrivals [requests/ms].
             arrival_scv: squared coefficient of variation of the times between them, which are gamma.
         """
-        scv = np.maximum(arrival_scv, LEAST_SCV)
+        scv = np.maximum(arrival_scv, MIN_SCV)
         paused = -np.expm1(-np.log1p(scv / (rate * PAUSE_MS)) / scv)
         other = np.minimum(in_progress, 1.0)
         depth = self.pipeline_depth * other + self.front_end_lag * in_progress

@@ -267,7 +267,7 @@ class IterationLaw(ServiceLaw, EngineLaw):
         itl = (mean_service_ms - prefill) / self.out_tokens
         return TokenTimes(prefill, itl, prefill + itl)
 
-    def steps(self, max_batch: IntArray) -> BoolArray:
+    def is_non_monotone(self, max_batch: IntArray) -> BoolArray:
         """Return whether a prompt needs more chunks at the limit than alone."""
         alone = self.chunks(np.ones(len(max_batch)))
         return np.not_equal(self.chunks(max_batch.astype(np.float64)), alone)

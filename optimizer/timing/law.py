@@ -97,7 +97,7 @@ class ServiceLaw(Law):
         """Return the phase times that belong to a mean service time; all shapes (R,)."""
 
     @abstractmethod
-    def steps(self, max_batch: IntArray) -> BoolArray:
+    def is_non_monotone(self, max_batch: IntArray) -> BoolArray:
         """Return whether latencies step anywhere between a batch of one and the limit; shapes (R,)."""
 
     def has_work(self) -> BoolArray:

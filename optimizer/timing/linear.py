@@ -117,7 +117,7 @@ class LinearLaw(ServiceLaw):
         )
         return TokenTimes(prefill, self.decode_base_ms + self.decode_per_request_ms * effective, prefill)
 
-    def steps(self, max_batch: IntArray) -> BoolArray:
+    def is_non_monotone(self, max_batch: IntArray) -> BoolArray:
         """Return that nothing steps."""
         return np.zeros(len(max_batch), np.bool_)
 

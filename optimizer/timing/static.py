@@ -117,7 +117,7 @@ class StaticLaw(ServiceLaw):
         itl = np.where(steps > 0, self.answer_ms(batch) / np.where(steps > 0, steps, 1.0), 0.0)
         return TokenTimes(prefill, itl, prefill)
 
-    def steps(self, max_batch: IntArray) -> BoolArray:
+    def is_non_monotone(self, max_batch: IntArray) -> BoolArray:
         """Return that nothing steps."""
         return np.zeros(len(max_batch), np.bool_)
 

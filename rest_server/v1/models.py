@@ -9,8 +9,8 @@ from optimizer.documents import Count, Document, RequestsPerMinute, RequestsPerS
 from optimizer.jobs import SolveOptions
 from optimizer.kinds.replicas import LatencyTargets, Replica, ReplicaPerformance, ReplicaSizing
 from optimizer.plan import Plan
-from optimizer.simulation.replicas import DEFAULT_REQUESTS, DEFAULT_SEED, MOST_REQUESTS
-from optimizer.simulation.summary import LEAST_REQUESTS
+from optimizer.simulation.replicas import DEFAULT_REQUESTS, DEFAULT_SEED, MAX_REQUESTS
+from optimizer.simulation.summary import MIN_REQUESTS
 from optimizer.spec.schema import (
     Accelerator,
     AnyCasePolicy,
@@ -106,7 +106,7 @@ class CompareOptions(PlanOptions):
 class EffortOptions(PlanOptions):
     """How much to simulate, and options in place of the document's."""
 
-    requests: int = Field(DEFAULT_REQUESTS, ge=LEAST_REQUESTS, le=MOST_REQUESTS)
+    requests: int = Field(DEFAULT_REQUESTS, ge=MIN_REQUESTS, le=MAX_REQUESTS)
     """Requests to the replica of each pool."""
     seed: int = Field(DEFAULT_SEED, ge=0, lt=2**64)
     """Where chance begins."""

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from optimizer.errors import FitError
-from optimizer.fitting.readers.report import Benchmark, Reader, Report, at, measured, number, number_at
-from optimizer.fitting.runs import Arrivals, BenchmarkRun, Measured, TokenCounts
+from optimizer.fitting.readers.report import Benchmark, BenchmarkFile, Reader, at, measured, number, number_at
+from optimizer.fitting.runs import Arrivals, BenchmarkRun, RunMeasurements, TokenCounts
 
 _TO_MS = {"ms": 1.0, "s": 1000.0, "sec": 1000.0, "us": 1e-3, "ns": 1e-6}
 
 
-def _recognises(report: Report) -> bool:
+def _recognises(report: BenchmarkFile) -> bool:
     value = report.json
     return (
         isinstance(value, dict)
@@ -20,7 +20,7 @@ def _recognises(report: Report) -> bool:
     )
 
 
-def _read(report: Report) -> Benchmark:
+def _read(report: BenchmarkFile) -> Benchmark:
     """Read a summary.
 
     Raises:
@@ -45,7 +45,7 @@ def _read(report: Report) -> Benchmark:
         duration_s=duration,
         arrival_cv=_spread(settings) if rate is not None and "gamma" in mode else None,
         max_in_flight=None if users is None else max(int(users), 1),
-        measured=Measured(
+        measured=RunMeasurements(
             _ms(value, "time_to_first_token", "p50", place),
             _ms(value, "inter_token_latency", "avg", place),
             measured((value.get("request_throughput") or {}).get("avg")),

@@ -12,7 +12,7 @@ import numpy as np
 
 from optimizer.errors import FitError
 from optimizer.fitting.readers.report import measured, number
-from optimizer.fitting.runs import Arrivals, BenchmarkRun, Measured, TokenCounts
+from optimizer.fitting.runs import Arrivals, BenchmarkRun, RunMeasurements, TokenCounts
 
 IN_FLIGHT = 512
 """Requests on the way at once where a strategy sets no limit (GuideLLM's `max_concurrency`)."""
@@ -21,7 +21,7 @@ SWEEP_FIRST = ("synchronous", "throughput")
 STEADY_STRATEGIES = {"constant": Arrivals.CONSTANT, "poisson": Arrivals.POISSON}
 
 
-class Row(NamedTuple):
+class GuideLlmRun(NamedTuple):
     """One run of a report."""
 
     strategy: Mapping[str, Any]
@@ -33,7 +33,7 @@ class Row(NamedTuple):
     place: str
 
 
-class Spread(NamedTuple):
+class TokenCountStats(NamedTuple):
     """Lengths of one run [tokens]."""
 
     mean: float
@@ -43,7 +43,7 @@ class Spread(NamedTuple):
     requests: float
 
 
-def lengths(spreads: Sequence[Spread], place: str) -> TokenCounts:
+def lengths(spreads: Sequence[TokenCountStats], place: str) -> TokenCounts:
     """Return the lengths of a report, whose runs all draw from one law: uniform where it looks like that.
 
     Raises:
@@ -77,7 +77,7 @@ UNIFORM_WITHIN = 0.12
 
 
 def runs(
-    rows: Sequence[Row], prompts: TokenCounts, answers: TokenCounts, *, bursts: bool
+    rows: Sequence[GuideLlmRun], prompts: TokenCounts, answers: TokenCounts, *, bursts: bool
 ) -> tuple[BenchmarkRun, ...]:
     """Return the runs of a report.
 
@@ -90,7 +90,7 @@ def runs(
     return tuple(_run(row, prompts, answers, bursts=bursts) for row in rows)
 
 
-def _run(row: Row, prompts: TokenCounts, answers: TokenCounts, *, bursts: bool) -> BenchmarkRun:
+def _run(row: GuideLlmRun, prompts: TokenCounts, answers: TokenCounts, *, bursts: bool) -> BenchmarkRun:
     kind = str(row.strategy.get("type_", ""))
     common = BenchmarkRun(
         prompts,
@@ -98,7 +98,9 @@ def _run(row: Row, prompts: TokenCounts, answers: TokenCounts, *, bursts: bool) 
         Arrivals.CLOSED,
         duration_s=row.duration_s,
         max_in_flight=_in_flight(row),
-        measured=Measured(row.ttft_median_ms, row.itl_mean_ms, measured(row.completed / row.duration_s)),
+        measured=RunMeasurements(
+            row.ttft_median_ms, row.itl_mean_ms, measured(row.completed / row.duration_s)
+        ),
         completed=row.completed,
         source=row.place,
     )
@@ -114,7 +116,7 @@ def _run(row: Row, prompts: TokenCounts, answers: TokenCounts, *, bursts: bool) 
     raise FitError(f"{row.place}: the strategy {kind!r} cannot be replayed; known are {known}")
 
 
-def _in_flight(row: Row) -> int:
+def _in_flight(row: GuideLlmRun) -> int:
     if row.strategy.get("type_") == "synchronous":
         return 1
     for key in ("streams", "max_concurrency"):

@@ -8,8 +8,8 @@ from typing import Any
 
 from optimizer.errors import FitError
 from optimizer.fitting.readers import guidellm
-from optimizer.fitting.readers.guidellm import Row, Spread
-from optimizer.fitting.readers.report import Benchmark, Reader, Report, measured, number
+from optimizer.fitting.readers.guidellm import GuideLlmRun, TokenCountStats
+from optimizer.fitting.readers.report import Benchmark, BenchmarkFile, Reader, measured, number
 
 Column = tuple[str, str, str]
 Cells = Mapping[Column, str]
@@ -22,11 +22,11 @@ _TTFT: Column = ("Time to First Token", "Successful ms", "Median")
 _ITL: Column = ("Inter Token Latency", "Successful ms", "Mean")
 
 
-def _recognises(report: Report) -> bool:
+def _recognises(report: BenchmarkFile) -> bool:
     return report.first_line.startswith("Run Info,") and ",Timings" in report.first_line
 
 
-def _read(report: Report) -> Benchmark:
+def _read(report: BenchmarkFile) -> Benchmark:
     """Read the rows.
 
     Raises:
@@ -89,11 +89,11 @@ def _strategies(cells: Sequence[tuple[Cells, str]]) -> list[Mapping[str, Any]]:
     return found
 
 
-def _row(row: Cells, strategy: Mapping[str, Any], place: str) -> Row:
+def _row(row: Cells, strategy: Mapping[str, Any], place: str) -> GuideLlmRun:
     duration = _number(row, _DURATION, place)
     if duration == 0:
         raise FitError(f"{place}: Duration is 0; the run was cut short")
-    return Row(
+    return GuideLlmRun(
         strategy,
         duration,
         int(_number(row, _COMPLETED, place)),
@@ -103,10 +103,10 @@ def _row(row: Cells, strategy: Mapping[str, Any], place: str) -> Row:
     )
 
 
-def _spread(row: Cells, name: str, place: str) -> Spread:
+def _spread(row: Cells, name: str, place: str) -> TokenCountStats:
     group = ("Token Metrics", f"Successful {name}")
     ends = _list(row.get((*group, "Percentiles"))) or [None]
-    return Spread(
+    return TokenCountStats(
         _number(row, (*group, "Mean"), place),
         _number(row, (*group, "Std Dev"), place),
         ends[0],

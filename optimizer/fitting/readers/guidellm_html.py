@@ -11,19 +11,19 @@ from typing import Any
 
 from optimizer.errors import FitError
 from optimizer.fitting.readers import guidellm
-from optimizer.fitting.readers.guidellm import Row, Spread
-from optimizer.fitting.readers.report import Benchmark, Reader, Report, at, measured, number_at
+from optimizer.fitting.readers.guidellm import GuideLlmRun, TokenCountStats
+from optimizer.fitting.readers.report import Benchmark, BenchmarkFile, Reader, at, measured, number_at
 
 _OF_SWEEP = 3
 """Runs that a sweep has at least."""
 
 
-def _recognises(report: Report) -> bool:
+def _recognises(report: BenchmarkFile) -> bool:
     head = report.text[:4096].lstrip().lower()
     return head.startswith(("<!doctype html", "<html")) and "guidellm" in report.text.lower()
 
 
-def _read(report: Report) -> Benchmark:
+def _read(report: BenchmarkFile) -> Benchmark:
     """Read a report.
 
     Raises:
@@ -63,7 +63,7 @@ def _read(report: Report) -> Benchmark:
     )
 
 
-def _assigned(report: Report, name: str) -> Any:
+def _assigned(report: BenchmarkFile, name: str) -> Any:
     """Return the JSON that a script assigns to a name of the window."""
     found = re.search(rf"window\.{name}\s*=\s*", report.text)
     if found is None:
@@ -76,7 +76,7 @@ def _assigned(report: Report, name: str) -> Any:
         ) from None
 
 
-def _strategies(kind: str, rates: list[float], report: Report) -> list[dict[str, Any]]:
+def _strategies(kind: str, rates: list[float], report: BenchmarkFile) -> list[dict[str, Any]]:
     if kind == "synchronous" and len(rates) >= _OF_SWEEP:
         first: list[dict[str, Any]] = [{"type_": name} for name in guidellm.SWEEP_FIRST]
         return [*first, *({"type_": "constant", "rate": rate} for rate in guidellm.sweep_rates(rates))]
@@ -89,11 +89,11 @@ def _strategies(kind: str, rates: list[float], report: Report) -> list[dict[str,
     )
 
 
-def _row(item: Any, strategy: dict[str, Any], rate: float, place: str) -> Row:
+def _row(item: Any, strategy: dict[str, Any], rate: float, place: str) -> GuideLlmRun:
     count = number_at(item, ("ttft", "count"), place)
     if rate == 0 or count == 0:
         raise FitError(f"{place}: nothing was completed; leave this run out")
-    return Row(
+    return GuideLlmRun(
         strategy,
         count / rate,
         int(count),
@@ -103,10 +103,10 @@ def _row(item: Any, strategy: dict[str, Any], rate: float, place: str) -> Row:
     )
 
 
-def _spread(details: Any, name: str, report: Report) -> Spread:
+def _spread(details: Any, name: str, report: BenchmarkFile) -> TokenCountStats:
     place = f"{report.name}: workloadDetails.{name}"
     found = at(details, (name, "tokenDistributions", "statistics"), place)
-    return Spread(
+    return TokenCountStats(
         number_at(found, ("mean",), place),
         math.sqrt(number_at(found, ("variance",), place)),
         number_at(found, ("min",), place),
@@ -124,7 +124,7 @@ def _model(details: Any) -> str | None:
     return found[1] if found else None
 
 
-def _day(report: Report) -> str | None:
+def _day(report: BenchmarkFile) -> str | None:
     from datetime import UTC, datetime
 
     found = re.search(r'"timestamp":\s*([0-9.]+)', report.text)

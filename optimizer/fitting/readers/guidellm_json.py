@@ -5,11 +5,11 @@ from typing import Any
 
 from optimizer.errors import FitError
 from optimizer.fitting.readers import guidellm
-from optimizer.fitting.readers.guidellm import Row, Spread
-from optimizer.fitting.readers.report import Benchmark, Reader, Report, at, measured, number, number_at
+from optimizer.fitting.readers.guidellm import GuideLlmRun, TokenCountStats
+from optimizer.fitting.readers.report import Benchmark, BenchmarkFile, Reader, at, measured, number, number_at
 
 
-def _recognises(report: Report) -> bool:
+def _recognises(report: BenchmarkFile) -> bool:
     value = report.json
     return (
         isinstance(value, dict)
@@ -22,7 +22,7 @@ def _is_of_2025(benchmarks: list[Any]) -> bool:
     return any(isinstance(item, dict) and "metrics" in item for item in benchmarks) or not benchmarks
 
 
-def _read(report: Report) -> Benchmark:
+def _read(report: BenchmarkFile) -> Benchmark:
     """Read a report.
 
     Raises:
@@ -60,12 +60,12 @@ def _notes(item: Any) -> Iterator[str]:
         yield "the client began slowly (rampup_duration): its runs are taken to begin at their full rate"
 
 
-def _row(item: Any, place: str) -> Row:
+def _row(item: Any, place: str) -> GuideLlmRun:
     metrics = at(item, ("metrics",), place)
     duration = number(_first(item, (("duration",), ("run_stats", "duration"))) or _span(item, place), place)
     if duration == 0:
         raise FitError(f"{place}: duration is 0; the run was cut short")
-    return Row(
+    return GuideLlmRun(
         _strategy(item, place),
         duration,
         int(number_at(metrics, ("time_to_first_token_ms", "successful", "count"), place)),
@@ -86,9 +86,9 @@ def _span(item: Any, place: str) -> float:
     return number_at(item, ("end_time",), place) - number_at(item, ("start_time",), place)
 
 
-def _spread(item: Any, name: str, place: str) -> Spread:
+def _spread(item: Any, name: str, place: str) -> TokenCountStats:
     found = at(item, ("metrics", name, "successful"), place)
-    return Spread(
+    return TokenCountStats(
         number_at(found, ("mean",), f"{place}: {name}"),
         float(found.get("std_dev") or 0.0),
         found.get("min"),

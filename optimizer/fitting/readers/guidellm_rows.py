@@ -8,18 +8,18 @@ from typing import Any
 
 from optimizer.errors import FitError
 from optimizer.fitting.readers import guidellm
-from optimizer.fitting.readers.guidellm import Row, Spread
-from optimizer.fitting.readers.report import Benchmark, Reader, Report, measured, number
+from optimizer.fitting.readers.guidellm import GuideLlmRun, TokenCountStats
+from optimizer.fitting.readers.report import Benchmark, BenchmarkFile, Reader, measured, number
 
 _TTFT, _ITL = "Successful Time to first token ms median", "Successful Inter token latency ms mean"
 _QUANTILES = "[min, 0.1, 1, 5, 10, 25, 75, 90, 95, 99, max]"
 
 
-def _recognises(report: Report) -> bool:
+def _recognises(report: BenchmarkFile) -> bool:
     return _is_json(report) or (report.first_line.startswith("Type,Run Id") and _TTFT in report.first_line)
 
 
-def _is_json(report: Report) -> bool:
+def _is_json(report: BenchmarkFile) -> bool:
     value = report.json
     return (
         isinstance(value, list)
@@ -29,7 +29,7 @@ def _is_json(report: Report) -> bool:
     )
 
 
-def _read(report: Report) -> Benchmark:
+def _read(report: BenchmarkFile) -> Benchmark:
     """Read the rows.
 
     Raises:
@@ -58,14 +58,14 @@ def _read(report: Report) -> Benchmark:
     )
 
 
-def _row(row: Mapping[str, Any], place: str) -> Row:
+def _row(row: Mapping[str, Any], place: str) -> GuideLlmRun:
     name = row.get("Name")
     if not isinstance(name, str) or "Duration" not in row:
         raise FitError(f"{place}: this is not a GuideLLM run, unlike the others; pass the reports separately")
     duration = _number(row, "Duration", place)
     if duration == 0:
         raise FitError(f"{place}: Duration is 0; the run was cut short")
-    return Row(
+    return GuideLlmRun(
         _strategy(row, name, place),
         duration,
         int(_number(row, "Successful Requests", place)),
@@ -87,11 +87,11 @@ def _strategy(row: Mapping[str, Any], name: str, place: str) -> Mapping[str, Any
     return {"type_": kind, "streams": value} if kind == "concurrent" else {"type_": kind, "rate": value}
 
 
-def _spread(row: Mapping[str, Any], name: str, place: str) -> Spread:
+def _spread(row: Mapping[str, Any], name: str, place: str) -> TokenCountStats:
     column = f"Successful {name} token count"
     quantiles = _nested(row.get(f"{column} {_QUANTILES}"))
     ends = quantiles if isinstance(quantiles, list) and quantiles else [None]
-    return Spread(
+    return TokenCountStats(
         _number(row, f"{column} mean", place),
         _number(row, f"{column} std dev", place),
         ends[0],

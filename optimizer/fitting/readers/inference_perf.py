@@ -4,20 +4,20 @@ import math
 from typing import Any
 
 from optimizer.errors import FitError
-from optimizer.fitting.readers.report import Benchmark, Reader, Report, at, measured, number, number_at
-from optimizer.fitting.runs import Arrivals, BenchmarkRun, Measured, TokenCounts
+from optimizer.fitting.readers.report import Benchmark, BenchmarkFile, Reader, at, measured, number, number_at
+from optimizer.fitting.runs import Arrivals, BenchmarkRun, RunMeasurements, TokenCounts
 
 MS_PER_S = 1000.0
 
 
-def _recognises(report: Report) -> bool:
+def _recognises(report: BenchmarkFile) -> bool:
     value = report.json
     return (
         isinstance(value, dict) and "successes" in value and ("load_summary" in value or "failures" in value)
     )
 
 
-def _read(report: Report) -> Benchmark:
+def _read(report: BenchmarkFile) -> Benchmark:
     """Read a stage.
 
     Raises:
@@ -42,7 +42,7 @@ def _read(report: Report) -> Benchmark:
         rate_rps=None if users is not None else _positive(rate, f"{place}: load_summary.requested_rate"),
         requests=int(number(load.get("count", count), f"{place}: load_summary.count")),
         max_in_flight=None if users is None else int(_positive(users, f"{place}: load_summary.concurrency")),
-        measured=Measured(
+        measured=RunMeasurements(
             _ms(latency, "time_to_first_token", "median"),
             _ms(latency, "inter_token_latency", "mean") or _ms(latency, "time_per_output_token", "mean"),
             measured((done.get("throughput") or {}).get("requests_per_sec")),

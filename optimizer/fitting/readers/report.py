@@ -26,7 +26,7 @@ class Benchmark(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Report:
+class BenchmarkFile:
     """A file of a benchmark tool."""
 
     name: str
@@ -72,8 +72,8 @@ class Reader(NamedTuple):
 
     name: str
     """As messages and help name it."""
-    recognises: Callable[[Report], bool]
-    read: Callable[[Report], Benchmark]
+    recognises: Callable[[BenchmarkFile], bool]
+    read: Callable[[BenchmarkFile], Benchmark]
 
 
 def number(value: Any, place: str) -> float:

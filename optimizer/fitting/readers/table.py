@@ -13,7 +13,7 @@ from optimizer.fitting.readers import (
     points,
     vllm_bench,
 )
-from optimizer.fitting.readers.report import Benchmark, Reader, Report
+from optimizer.fitting.readers.report import Benchmark, BenchmarkFile, Reader
 from optimizer.spec.files import read_text
 
 READERS: tuple[Reader, ...] = (
@@ -45,7 +45,7 @@ def parse_benchmark(name: str, text: str) -> Benchmark:
     Raises:
         FitError: it is empty, cut short, or of no known format.
     """
-    report = Report(name, text)
+    report = BenchmarkFile(name, text)
     if not text.strip():
         raise FitError(f"{name}: the file is empty; run the benchmark again, or leave it out")
     reader = next((reader for reader in READERS if reader.recognises(report)), None)

@@ -5,10 +5,10 @@ import math
 import numpy as np
 
 from optimizer.arrays import FloatArray
-from optimizer.queueing.bulk.longrun import fill_long_run
 from optimizer.queueing.bulk.opened import pending_first, pending_rest
 from optimizer.queueing.bulk.poisson import fill_chances, largest_count
 from optimizer.queueing.bulk.service import fill_window, room_beside, service_ms
+from optimizer.queueing.bulk.stationary import fill_stationary
 from optimizer.simulation.batches import CLOCK, GAP, INTERVAL, OLDEST, BatchServer
 from optimizer.simulation.machine.compiling import compiled, compiled_with_arrays, entry_with_arrays
 
@@ -193,7 +193,7 @@ def fill_starts(
         else:
             pending_first(server, rate, n, known, chances, in_window, in_age, in_rest, out)
         add_row(i, least, size, up, max(top, size), out, rows)
-    fill_long_run(rows, size, up, starts[least:])
+    fill_stationary(rows, size, up, starts[least:])
 
 
 @entry_with_arrays

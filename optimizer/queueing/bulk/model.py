@@ -12,30 +12,34 @@ from typing import ClassVar, Self
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.queueing.bulk.nodes import Working, promised, working
-from optimizer.queueing.bulk.passing import Passing, passing
-from optimizer.queueing.bulk.sampled import Sampled, sampled
-from optimizer.queueing.bulk.steady import Steady, load_of, steady
+from optimizer.queueing.bulk.closed_network import (
+    ClosedNetworkSteadyState,
+    closed_network_steady_state,
+    safe_capacity,
+)
+from optimizer.queueing.bulk.simulated import SimulatedSteadyState, simulate_steady_state
+from optimizer.queueing.bulk.steady import ServerSteadyState, load_of, server_steady_state
 from optimizer.queueing.bulk.sure import surely_met_below
-from optimizer.queueing.measures import LOSS, MISSED, Measure
+from optimizer.queueing.bulk.tandem import TandemSteadyState, tandem_steady_state
+from optimizer.queueing.measures import LOSS, MISSED, TargetMeasure
 from optimizer.queueing.performance import (
     MS_PER_S,
-    Judge,
     OwnArrays,
     Performance,
     QueueModel,
-    Room,
+    ReplicaLimits,
+    TargetChecker,
     Variability,
 )
 from optimizer.simulation.arrivals import POISSON_CV
 from optimizer.simulation.batches import CLOCK, OLDEST, BatchServer
 from optimizer.simulation.limits import UNLIMITED
-from optimizer.simulation.lines import ALL_JOBS, Line, Station, station_table
+from optimizer.simulation.tandem import ALL_JOBS, Station, Tandem, station_table
 from optimizer.timing import BatchLaw, Law
 
 STABILITY_MARGIN = 1e-3
 """Rates are sought up to this share below what full batches answer."""
-LEAST_LOAD = 1e-3
+MIN_LOAD = 1e-3
 """Rates are sought from this share of it."""
 
 
@@ -43,8 +47,8 @@ LEAST_LOAD = 1e-3
 class BulkPerformance(Performance):
     """Figures of R batch servers, with the law of the latency of each."""
 
-    rows: tuple["LongRun", ...]
-    known: dict[Measure, FloatArray] = field(default_factory=dict)
+    rows: tuple["SteadyState", ...]
+    known: dict[TargetMeasure, FloatArray] = field(default_factory=dict)
     """Percentiles that were asked for before."""
 
     @property
@@ -57,23 +61,23 @@ class BulkPerformance(Performance):
         """Whether figures include percentiles of latencies: they do."""
         return True
 
-    def excess(self, limits: Iterable[Mapping[Measure, float]]) -> FloatArray:
+    def excess(self, limits: Iterable[Mapping[TargetMeasure, float]]) -> FloatArray:
         """Return by how much the worst target is exceeded, shape (R,): one probability for each."""
         rows = zip(self.rows, limits, strict=True)
         return np.array([_worst(row, mine) if mine else -1.0 for row, mine in rows])
 
-    def figure(self, measure: Measure) -> FloatArray:
+    def figure(self, measure: TargetMeasure) -> FloatArray:
         """Return a figure that can have a target, its mean or a percentile, shape (R,)."""
         return self.figure_of(measure, np.ones(len(self.rows), np.bool_))
 
-    def figure_of(self, measure: Measure, rows: BoolArray) -> FloatArray:
+    def figure_of(self, measure: TargetMeasure, rows: BoolArray) -> FloatArray:
         """Return a figure of some rows, shape (R,): a percentile is 0 where nobody asks for it."""
         if measure.percentile is None:
             return super(BulkPerformance, self).figure(measure)
         if measure.metric == "itl":
             return np.zeros(len(self.rows))
         share = measure.percentile / 100
-        measure = Measure("e2e", measure.percentile)  # the first token of an answer is its last
+        measure = TargetMeasure("e2e", measure.percentile)  # the first token of an answer is its last
         known = self.known.setdefault(measure, np.full(len(self.rows), np.nan))
         for row in np.flatnonzero(rows & np.isnan(known)).tolist():
             known[row] = self.rows[row].quantile_ms(share)
@@ -82,11 +86,11 @@ class BulkPerformance(Performance):
     def missed_share(self, limits_ms: FloatArray) -> FloatArray:
         """Return the share of answered requests beyond the limit on the time to the answer."""
         least = limits_ms[1:].min(axis=0)
-        return np.array([row.beyond(limit) for row, limit in zip(self.rows, least, strict=True)])
+        return np.array([row.late_share(limit) for row, limit in zip(self.rows, least, strict=True)])
 
 
 @dataclass(frozen=True, slots=True)
-class Collecting(OwnArrays):
+class BatchingPolicy(OwnArrays):
     """How R batch servers collect requests, shapes (R,)."""
 
     trigger: IntArray
@@ -102,7 +106,7 @@ class Collecting(OwnArrays):
     """Requests that are in each and its stages at once; `ALL_JOBS`: any number."""
 
     @classmethod
-    def of_lines(cls, lines: Sequence[Line]) -> Self:
+    def of_lines(cls, lines: Sequence[Tandem]) -> Self:
         """Return how lines collect their requests."""
         servers = [line.server for line in lines]
         return cls(
@@ -137,16 +141,16 @@ class BulkQueues(QueueModel):
     """Requests that are in each and its stages at once; `ALL_JOBS`: any number."""
 
     @classmethod
-    def knows(cls, measure: Measure) -> bool:
+    def supports_measure(cls, measure: TargetMeasure) -> bool:
         """Say whether the figures include a measure: all but those of tokens."""
         return measure.metric in {"e2e", "loss", "missed"}
 
     @classmethod
-    def of_law(cls, law: Law, room: Room, variability: Variability) -> Self:
+    def of_law(cls, law: Law, room: ReplicaLimits, variability: Variability) -> Self:
         """Build the servers."""
         assert isinstance(law, BatchLaw)
         count, given = len(room.max_batch), room.own
-        assert given is None or isinstance(given, Collecting)
+        assert given is None or isinstance(given, BatchingPolicy)
         return cls(
             law.base_ms,
             law.slope_ms,
@@ -160,10 +164,10 @@ class BulkQueues(QueueModel):
             np.full(count, ALL_JOBS) if given is None else given.jobs,
         )
 
-    def line(self, row: int) -> Line:
+    def line(self, row: int) -> Tandem:
         """Return one of the servers with its stages."""
         stations = (Station.of_row(station) for station in self.stations[row].tolist() if station[-1] > 0)
-        return Line(self.server(row), tuple(stations), int(self.jobs[row]))
+        return Tandem(self.server(row), tuple(stations), int(self.jobs[row]))
 
     def server(self, row: int) -> BatchServer:
         """Return one of the servers; no batch is larger than the room."""
@@ -181,7 +185,7 @@ class BulkQueues(QueueModel):
         )
 
     @property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[Tandem]:
         """All of the servers with their stages."""
         return [self.line(row) for row in range(len(self.max_batch))]
 
@@ -193,7 +197,7 @@ class BulkQueues(QueueModel):
     @property
     def least_rate_rps(self) -> FloatArray:
         """The lower end of the rates that sizing considers, shape (R,)."""
-        return LEAST_LOAD * self.full_rate_rps
+        return MIN_LOAD * self.full_rate_rps
 
     @property
     def stable_rate_rps(self) -> FloatArray:
@@ -210,7 +214,7 @@ class BulkQueues(QueueModel):
         return np.where(self.room < UNLIMITED, limited, self.stable_rate_rps)
 
     @property
-    def steps(self) -> BoolArray:
+    def is_non_monotone(self) -> BoolArray:
         """Where a window makes answers late at low rates, shape (R,)."""
         return self.window_ms > 0
 
@@ -227,13 +231,13 @@ class BulkQueues(QueueModel):
         """Return everything that the figures of a row depend on."""
         return [getattr(self, item.name) for item in fields(self)]
 
-    def row_at(self, row: int, rate_rps: float) -> "LongRun":
+    def row_at(self, row: int, rate_rps: float) -> "SteadyState":
         """Return the long run of one of the servers at a rate.
 
         Raises:
             AnalysisError: without a limit to the queue it grows without end.
         """
-        return _long_run(self.line(row), rate_rps, float(self.arrival_cv[row]))
+        return _steady_state(self.line(row), rate_rps, float(self.arrival_cv[row]))
 
     def analyze(self, rate_rps: FloatArray) -> BulkPerformance:
         """Return means and distributions at arrival rates > 0, shape (R,).
@@ -268,34 +272,34 @@ class BulkQueues(QueueModel):
             rows=rows,
         )
 
-    def judge(self, row: int) -> "OneServer":
+    def judge(self, row: int) -> "BatchServerChecker":
         """Return what tells of one of the servers whether it keeps to targets."""
-        return OneServer(self.line(row), float(self.arrival_cv[row]))
+        return BatchServerChecker(self.line(row), float(self.arrival_cv[row]))
 
 
 @dataclass(frozen=True, slots=True)
-class OneServer(Judge):
+class BatchServerChecker(TargetChecker):
     """One of the servers."""
 
-    line: Line
+    line: Tandem
     arrival_cv: float
 
-    def at(self, rate_rps: float) -> Callable[[Measure, float], float]:
+    def at(self, rate_rps: float) -> Callable[[TargetMeasure, float], float]:
         """Return what gives the excess over a limit on a measure at a rate, at most 0 where it is kept."""
-        return partial(_excess, _long_run(self.line, rate_rps, self.arrival_cv))
+        return partial(_excess, _steady_state(self.line, rate_rps, self.arrival_cv))
 
-    def sure_rps(self, limits: Mapping[Measure, float]) -> float:
+    def safe_rate_rps(self, limits: Mapping[TargetMeasure, float]) -> float:
         """Return a rate up to which all targets hold, at every rate; 0 where none is known."""
         if not self.line.is_server_alone or self.arrival_cv != POISSON_CV:
             return 0.0
         return MS_PER_S * surely_met_below(self.line.server, limits)
 
 
-LongRun = Steady | Sampled | Passing | Working
+SteadyState = ServerSteadyState | SimulatedSteadyState | TandemSteadyState | ClosedNetworkSteadyState
 """What one server is found to do at a rate."""
 
 
-def _long_run(line: Line, rate_rps: float, arrival_cv: float) -> LongRun:
+def _steady_state(line: Tandem, rate_rps: float, arrival_cv: float) -> SteadyState:
     """Return what a server does at a rate, with its stages.
 
     Raises:
@@ -303,23 +307,23 @@ def _long_run(line: Line, rate_rps: float, arrival_cv: float) -> LongRun:
     """
     rate = rate_rps / MS_PER_S
     if arrival_cv != POISSON_CV:
-        return sampled(line, rate, arrival_cv)
+        return simulate_steady_state(line, rate, arrival_cv)
     if line.jobs != ALL_JOBS:
-        return working(line, rate)
-    return passing(line, rate) if line.stations else steady(line.server, rate)
+        return closed_network_steady_state(line, rate)
+    return tandem_steady_state(line, rate) if line.stations else server_steady_state(line.server, rate)
 
 
-def _most(line: Line) -> float:
+def _most(line: Tandem) -> float:
     """Return what a line can serve [requests/ms]."""
-    return line.most if line.jobs == ALL_JOBS else min(promised(line), line.most)
+    return line.most if line.jobs == ALL_JOBS else min(safe_capacity(line), line.most)
 
 
-def _worst(found: LongRun, limits: Mapping[Measure, float]) -> float:
+def _worst(found: SteadyState, limits: Mapping[TargetMeasure, float]) -> float:
     """Return the largest excess over any target."""
     return max(_excess(found, *target) for target in limits.items())
 
 
-def _excess(found: LongRun, measure: Measure, limit: float) -> float:
+def _excess(found: SteadyState, measure: TargetMeasure, limit: float) -> float:
     """Return the excess over a target, as a share of what it allows."""
     if measure == LOSS:
         return found.rejected / limit - 1
@@ -327,4 +331,4 @@ def _excess(found: LongRun, measure: Measure, limit: float) -> float:
         raise ValueError(f"{measure.label} has a limit of its own for every request")
     if measure.percentile is None:
         return found.mean_ms / limit - 1
-    return found.beyond(limit) / (1 - measure.percentile / 100) - 1
+    return found.late_share(limit) / (1 - measure.percentile / 100) - 1

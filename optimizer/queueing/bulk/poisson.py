@@ -5,7 +5,7 @@ import math
 from optimizer.arrays import FloatArray
 from optimizer.simulation.machine.compiling import compiled
 
-LEAST_CHANCE = 1e-18
+MIN_CHANCE = 1e-18
 """Of a count that a step still moves by."""
 
 
@@ -31,7 +31,7 @@ def fill_step(mean: float, chances: FloatArray) -> int:
     chances[0] = math.exp(-mean)
     for j in range(1, len(chances)):
         chances[j] = chances[j - 1] * (mean / j)
-        if j > mean and chances[j] < LEAST_CHANCE:
+        if j > mean and chances[j] < MIN_CHANCE:
             return j
     return len(chances) - 1
 

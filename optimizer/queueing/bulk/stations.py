@@ -10,9 +10,9 @@ import numpy as np
 
 from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.lattice import Lattice, Transform, lognormal_excess, residual_excess, scaled
-from optimizer.simulation.lines import Station
+from optimizer.simulation.tandem import Station
 
-LEAST_SCV = 0.2
+MIN_SCV = 0.2
 """Squared coefficient of variation that departures take services for at least (Whitt)."""
 
 
@@ -100,7 +100,7 @@ def in_groups(station: Station, rate: float, batches: FloatArray, gaps_scv: floa
 def departures_scv(station: Station, rate: float, arrivals_scv: float) -> float:
     """Return how requests leave a stage: the squared coefficient of variation of their gaps (eq. 109)."""
     load = rate / station.most
-    services = (max(station.cv**2, LEAST_SCV) - 1) / np.sqrt(station.workers)
+    services = (max(station.cv**2, MIN_SCV) - 1) / np.sqrt(station.workers)
     return float(1 + (1 - load**2) * (arrivals_scv - 1) + load**2 * services)
 
 

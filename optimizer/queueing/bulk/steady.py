@@ -17,7 +17,7 @@ from optimizer.simulation.limits import UNLIMITED
 
 TAIL = 1e-13
 """Chance of a queue beyond the states that are looked at, where there is room for any number."""
-MOST_STATES = 40_000
+MAX_STATES = 40_000
 AGES = 12
 """Ages at which those are looked at whom a start leaves over, where their windows are still open."""
 ANY_AGE = 1e30
@@ -33,7 +33,7 @@ PRECISION = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Steady:
+class ServerSteadyState:
     """The long run of a server at a rate."""
 
     server: BatchServer
@@ -92,21 +92,23 @@ class Steady:
         """Mean number of requests that are answered together."""
         return float(self.served / (1 - self.starts[0]))
 
-    def beyond(self, limit_ms: float) -> float:
+    def late_share(self, limit_ms: float) -> float:
         """Return the share of answered requests that take longer than a limit."""
-        from optimizer.queueing.bulk.beyond import beyond
+        from optimizer.queueing.bulk.tail import late_share_of_server
 
         law = self.server, self.rate, self.starts, self.behind, self.served
-        return float(beyond(*law, float(limit_ms), self.ages, self.age_chances))  # one type, one code
+        return float(
+            late_share_of_server(*law, float(limit_ms), self.ages, self.age_chances)
+        )  # one type, one code
 
     def quantile_ms(self, share: float) -> float:
         """Return the least latency that a share of the answered requests does not exceed."""
         over = (1 - share) * (1 + SLACK)
         least = self.server.base_ms + self.server.slope_ms
-        if self.beyond(least) <= over:
+        if self.late_share(least) <= over:
             return least
         high = max(2 * self.mean_ms, least)
-        return root_above(lambda t: self.beyond(t) - over, 0.5 * least, high, PRECISION, PRECISION)
+        return root_above(lambda t: self.late_share(t) - over, 0.5 * least, high, PRECISION, PRECISION)
 
 
 def load_of(server: BatchServer, rate: float) -> float:
@@ -114,7 +116,7 @@ def load_of(server: BatchServer, rate: float) -> float:
     return rate * server.spacing_ms / server.size
 
 
-def steady(server: BatchServer, rate: float) -> Steady:
+def server_steady_state(server: BatchServer, rate: float) -> ServerSteadyState:
     """Return the long run of a server at a rate of arrivals [1/ms].
 
     Raises:
@@ -139,7 +141,7 @@ def steady(server: BatchServer, rate: float) -> Steady:
     if server.trigger != CLOCK and server.window_ms > 0 and server.size > 1:
         queue_time += waited_when_free(server, rate, starts, behind, ages, chances)
     figures = served, lost, busy_ms, queue_time, answered
-    return Steady(server, rate, starts, behind, ages, chances, *figures)
+    return ServerSteadyState(server, rate, starts, behind, ages, chances, *figures)
 
 
 def _plain(server: BatchServer) -> BatchServer:
@@ -163,19 +165,19 @@ def _states(server: BatchServer, rate: float) -> tuple[int, float]:
     if load >= 1:
         if server.room >= UNLIMITED:
             raise AnalysisError("the queue grows without end; lower the rate, or limit the queue")
-        return min(max(server.room, 1), MOST_STATES), 0.0
+        return min(max(server.room, 1), MAX_STATES), 0.0
     decay = _decay(server.size, mean)
     ripples = -math.log(TAIL) / math.log1p(math.sqrt(2 * math.pi / server.size))
     near = int(server.size + 3 * math.sqrt(server.size) + 25 + ripples)
     far = near - math.log(TAIL) / decay
     if server.room < far:
-        return min(max(server.room, 1), MOST_STATES), 0.0
+        return min(max(server.room, 1), MAX_STATES), 0.0
     return near, decay
 
 
 def _with_tail(starts: FloatArray, decay: float) -> FloatArray:
     """Return the chances with those that the last state stands for."""
-    count = int(min(-math.log(TAIL) / decay, MOST_STATES)) + 1
+    count = int(min(-math.log(TAIL) / decay, MAX_STATES)) + 1
     share = -math.expm1(-decay) * np.exp(-decay * np.arange(count))
     return np.concatenate((starts[:-1], starts[-1] * share))
 

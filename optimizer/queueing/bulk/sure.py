@@ -9,25 +9,25 @@ from collections.abc import Mapping
 import numpy as np
 
 from optimizer.arrays import FloatArray
-from optimizer.queueing.measures import LOSS, Measure
+from optimizer.queueing.measures import LOSS, TargetMeasure
 from optimizer.simulation.batches import CLOCK, GAP, OLDEST, BatchServer
 
 RATES = 33
 """Loads that are looked at, each less than the one before by the same factor:"""
-LEAST_LOAD, LARGEST_LOAD = 1e-3, 0.95
+MIN_LOAD, LARGEST_LOAD = 1e-3, 0.95
 TERMS = 16
 """Terms of the sum; what follows is bounded."""
 ROUNDING = 1e-9
 
 
-def surely_met_below(server: BatchServer, limits: Mapping[Measure, float]) -> float:
+def surely_met_below(server: BatchServer, limits: Mapping[TargetMeasure, float]) -> float:
     """Return a rate [1/ms] up to which all targets hold, whatever the rate; 0 where none is known."""
     if any(measure != LOSS and measure.percentile is None for measure in limits):
         return 0.0
     beside = server.room - server.size * server.counts_system
     if beside < server.size and LOSS in limits:
         return 0.0
-    loads = np.geomspace(LARGEST_LOAD, LEAST_LOAD, RATES)
+    loads = np.geomspace(LARGEST_LOAD, MIN_LOAD, RATES)
     rates = loads * server.full_rate
     found = _found_full(server, rates)
     # Of a cycle at least one request is answered; of a tick all that come but for those that are lost.

@@ -7,7 +7,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray
 
-LEAST_SCV = 0.05
+MIN_SCV = 0.05
 """Where a formula divides by the squared coefficient of variation, it is at least this."""
 NEARLY_EVEN = 0.5
 """Squared coefficient of variation below which arrivals are taken as keeping their distance."""
@@ -29,7 +29,7 @@ def dispersion(count: FloatArray, scv: FloatArray) -> FloatArray:
     if (scv == 1).all():
         return np.ones_like(count)
     burst = (scv - 1) * (count / (count + scv)) ** BURST_POWER
-    root = np.sqrt(np.maximum(1 - scv, LEAST_SCV**2))
+    root = np.sqrt(np.maximum(1 - scv, MIN_SCV**2))
     regular = (scv - 1) * (1 - 1 / (1 + REGULAR_SLOPE * count / root))
     return 1 + np.where(scv > 1, burst, regular)
 
@@ -44,7 +44,7 @@ def none_arrive(count: FloatArray, scv: FloatArray) -> FloatArray:
 
     if (scv == 1).all():
         return np.exp(-count)
-    shape = 1 / np.maximum(scv, LEAST_SCV)
+    shape = 1 / np.maximum(scv, MIN_SCV)
     found = gammaincc(shape + 1, shape * count) - count * gammaincc(shape, shape * count)
     return np.where(scv == 1, np.exp(-count), np.clip(found, 0.0, 1.0))
 
@@ -59,7 +59,7 @@ def load_found(load: FloatArray, scv: FloatArray) -> FloatArray:
         load: ρ in (0, 1).
         scv: squared coefficient of variation of the times between arrivals.
     """
-    shape = np.maximum(scv, LEAST_SCV)
+    shape = np.maximum(scv, MIN_SCV)
     if (shape == 1).all():
         return load.copy()
     sigma = np.where(shape >= 1, load, 0.0)

@@ -12,13 +12,13 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.queueing.continuous.arrivals import NEARLY_EVEN, dispersion
-from optimizer.queueing.continuous.replicas import Iteration, Prompts, Replicas
+from optimizer.queueing.continuous.replicas import Iteration, Prompts, ReplicaArrays
 from optimizer.queueing.roots import closed_brackets, zeros_or
 
-MOST_LOAD = 0.999
+MAX_LOAD = 0.999
 """Load of the places at which the wait for one is taken beyond it."""
-LEAST_DISPERSION = 0.05
-LEAST_SCV = 0.02
+MIN_DISPERSION = 0.05
+MIN_SCV = 0.02
 SMALLEST_SHARE = 1e-9
 """Of requests that wait for a place: below, percentiles leave them out."""
 QUANTILE_WIDTH = 1e-12
@@ -26,7 +26,7 @@ FIXED_LIFE = 2 / 3
 """Variance of the batch's mean over a life over that of the batch, where all lives are of one length …"""
 RANDOM_LIFE = 4 * math.log(2) - 2
 """… and where they are exponential; both of an infinite server (eq. 79)."""
-LEAST_ITL_SHARE = 0.8
+MIN_ITL_SHARE = 0.8
 """Share of an iteration's least time below which no answer's mean interval falls."""
 
 
@@ -42,7 +42,7 @@ class Gamma:
         variance = np.maximum(self.variance, 1e-8 * mean**2)
         return mean**2 / variance, variance / mean
 
-    def beyond(self, x: FloatArray) -> FloatArray:
+    def survival(self, x: FloatArray) -> FloatArray:
         """Return P(X > x)."""
         from scipy.special import gammaincc
 
@@ -70,7 +70,7 @@ class Lognormal:
         square = np.log1p(np.maximum(self.variance / mean**2, 1e-8))
         return np.log(mean) - square / 2, np.sqrt(square)
 
-    def beyond(self, x: FloatArray) -> FloatArray:
+    def survival(self, x: FloatArray) -> FloatArray:
         """Return P(X > x)."""
         from scipy.special import ndtr
 
@@ -86,7 +86,7 @@ class Lognormal:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class BatchSlots:
     """The wait for a place in the batch (eq. 81-83)."""
 
     chance: FloatArray
@@ -100,14 +100,19 @@ class Places:
 
     @classmethod
     def of(
-        cls, replicas: Replicas, rate: FloatArray, largest: FloatArray, found: Iteration, own_ms: FloatArray
+        cls,
+        replicas: ReplicaArrays,
+        rate: FloatArray,
+        largest: FloatArray,
+        found: Iteration,
+        own_ms: FloatArray,
     ) -> Self:
         """Return the wait from a gamma-distributed number of requests, cut at the places."""
         from scipy.special import gammainc, gammaln
 
-        load = np.minimum(rate / largest, MOST_LOAD)
+        load = np.minimum(rate / largest, MAX_LOAD)
         inside = rate * (own_ms + replicas.steps * found.mean_ms)
-        spread = np.maximum(dispersion(inside, replicas.arrival_scv), LEAST_DISPERSION)
+        spread = np.maximum(dispersion(inside, replicas.arrival_scv), MIN_DISPERSION)
         # Only a share base/mean of an iteration does not grow with those inside (eq. 81).
         standing = replicas.times.standing_ms(found.seen)
         variance = spread * inside * replicas.alike_ms(found) / np.maximum(standing, 1e-12)
@@ -117,7 +122,7 @@ class Places:
         tail = np.exp(log_density) * (replicas.arrival_scv + 1) / 2 / (1 - load)
         # Places come free as often as requests leave; far from saturation it counts how often at most.
         leaving = np.maximum(rate, largest / 2)
-        spread_of_both = np.maximum(replicas.arrival_scv, LEAST_SCV) + replicas.answer_scv
+        spread_of_both = np.maximum(replicas.arrival_scv, MIN_SCV) + replicas.answer_scv
         wait = spread_of_both / 2 / (1 - load) / leaving
         below = gammainc(shape, full)
         with_place = _variance_cut(shape, scale, replicas.places)
@@ -161,7 +166,7 @@ class Latencies:
 
     @classmethod
     def of(
-        cls, replicas: Replicas, rate: FloatArray, found: Iteration, prompts: Prompts, places: Places
+        cls, replicas: ReplicaArrays, rate: FloatArray, found: Iteration, prompts: Prompts, places: BatchSlots
     ) -> Self:
         """Return the latencies (eq. 78, 79, 84-88), as a client sees them."""
         steps = replicas.steps
@@ -188,7 +193,7 @@ class Latencies:
             turn_variance=variance,
             place_chance=places.chance,
             place_wait_ms=places.wait_ms,
-            least_itl_ms=LEAST_ITL_SHARE * np.minimum(base, itl),
+            least_itl_ms=MIN_ITL_SHARE * np.minimum(base, itl),
             itl_variance=itl_variance,
             most_itl_ms=np.maximum(replicas.iteration_ms(crowd, room), itl),
             e2e_ms=ttft + steps * of_tokens + client,
@@ -221,7 +226,7 @@ class Latencies:
     def ttft_beyond(self, ttft_ms: FloatArray) -> FloatArray:
         """Return P(TTFT > some time): some wait for a place, the others only for their turn (eq. 85)."""
         rest = ttft_ms - self.least_ttft_ms
-        turn = self._turn.beyond(rest)
+        turn = self._turn.survival(rest)
         with np.errstate(over="ignore"):
             tail = np.exp(-np.maximum(rest - self.turn_mean_ms, 0.0) / self.place_wait_ms)
         return np.where(rest < 0, 1.0, turn + self.place_chance * np.maximum(tail - turn, 0.0))
@@ -246,7 +251,7 @@ class Latencies:
 
     def itl_beyond(self, itl_ms: FloatArray) -> FloatArray:
         """Return P(mean interval of an answer > some time) (eq. 86)."""
-        found = self._interval.beyond(itl_ms - self.least_itl_ms)
+        found = self._interval.survival(itl_ms - self.least_itl_ms)
         return np.where(itl_ms >= self.most_itl_ms, 0.0, found)
 
     def itl_quantile(self, share: float) -> FloatArray:
@@ -256,7 +261,7 @@ class Latencies:
 
     def e2e_beyond(self, e2e_ms: FloatArray) -> FloatArray:
         """Return P(time to the last token > some time) (eq. 87)."""
-        return self._life.beyond(e2e_ms)
+        return self._life.survival(e2e_ms)
 
     def e2e_quantile(self, share: float) -> FloatArray:
         """Return the percentile of the time to the last token."""
@@ -278,7 +283,7 @@ class _Beyond:
 
 
 def _itl(
-    replicas: Replicas, rate: FloatArray, found: Iteration, prompts: Prompts, ttft_ms: FloatArray
+    replicas: ReplicaArrays, rate: FloatArray, found: Iteration, prompts: Prompts, ttft_ms: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return the mean time between the tokens of an answer (eq. 78), over answers and over tokens.
 
@@ -300,7 +305,7 @@ def _itl(
 
 
 def _itl_variance(
-    replicas: Replicas, rate: FloatArray, found: Iteration, prompts: Prompts, places: Places
+    replicas: ReplicaArrays, rate: FloatArray, found: Iteration, prompts: Prompts, places: BatchSlots
 ) -> tuple[FloatArray, FloatArray]:
     """Return the variance of the mean time between tokens, over requests and over tokens (eq. 79).
 

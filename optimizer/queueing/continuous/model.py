@@ -12,24 +12,24 @@ from typing import ClassVar, Self
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.queueing.continuous.latencies import Latencies, Places
-from optimizer.queueing.continuous.replicas import Iteration, Replicas
+from optimizer.queueing.continuous.latencies import BatchSlots, Latencies
+from optimizer.queueing.continuous.replicas import Iteration, ReplicaArrays
 from optimizer.queueing.continuous.schedulers import SCHEDULERS, Scheduler
-from optimizer.queueing.measures import LATENCIES, Measure
-from optimizer.queueing.performance import MS_PER_S, Performance, QueueModel, Room, Variability
+from optimizer.queueing.measures import LATENCIES, TargetMeasure
+from optimizer.queueing.performance import MS_PER_S, Performance, QueueModel, ReplicaLimits, Variability
 from optimizer.queueing.roots import closed_brackets, zeros_or
 from optimizer.timing import EngineLaw, Law
 
 STABILITY_MARGIN = 1e-3
 """Rates are sought up to this share below the largest."""
-LEAST_LOAD = 1e-6
+MIN_LOAD = 1e-6
 """Rates are sought from this share of the largest."""
 ITERATION_WIDTH = 1e-13
 """Relative width of the bracket around the mean iteration."""
 SECANT_WIDTH = 4e-15
-MOST_SECANTS = 12
+MAX_SECANTS = 12
 GROWTH = 1.5
-MOST_GROWTHS = 60
+MAX_GROWTHS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class ContinuousPerformance(Performance):
         """Whether figures include percentiles of latencies: they do."""
         return True
 
-    def figure(self, measure: Measure) -> FloatArray:
+    def figure(self, measure: TargetMeasure) -> FloatArray:
         """Return a figure that can have a target, its mean or a percentile, shape (R,)."""
         if measure.percentile is None:
             return super(ContinuousPerformance, self).figure(measure)
@@ -67,7 +67,7 @@ class ContinuousQueues(QueueModel):
 
     name: ClassVar[str] = "continuous"
     takes_variability: ClassVar[bool] = True
-    replicas: Replicas
+    replicas: ReplicaArrays
     whole_prompts: BoolArray
     """Which replicas compute whole prompts first, shape (R,)."""
     max_queue: IntArray
@@ -77,15 +77,15 @@ class ContinuousQueues(QueueModel):
     """With every place taken [requests/ms], shape (R,)."""
 
     @classmethod
-    def knows(cls, measure: Measure) -> bool:
+    def supports_measure(cls, measure: TargetMeasure) -> bool:
         """Say whether the figures include a measure: all means, and percentiles of latencies."""
         return measure.percentile is None or measure.metric in LATENCIES
 
     @classmethod
-    def of_law(cls, law: Law, room: Room, variability: Variability) -> Self:
+    def of_law(cls, law: Law, room: ReplicaLimits, variability: Variability) -> Self:
         """Build the replicas, and find the rate with every place taken (eq. 80)."""
         assert isinstance(law, EngineLaw)
-        replicas = Replicas.of(law, variability, room)
+        replicas = ReplicaArrays.of(law, variability, room)
         whole = law.prefills_first
         largest = np.zeros(len(whole))
         for scheduler, rows in _by_scheduler(whole):
@@ -95,7 +95,7 @@ class ContinuousQueues(QueueModel):
     @property
     def least_rate_rps(self) -> FloatArray:
         """The lower end of the rates that sizing considers, shape (R,)."""
-        return LEAST_LOAD * self.largest_rate * MS_PER_S
+        return MIN_LOAD * self.largest_rate * MS_PER_S
 
     @property
     def stable_rate_rps(self) -> FloatArray:
@@ -103,7 +103,7 @@ class ContinuousQueues(QueueModel):
         return (1 - STABILITY_MARGIN) * self.largest_rate * MS_PER_S
 
     @property
-    def steps(self) -> BoolArray:
+    def is_non_monotone(self) -> BoolArray:
         """Where a higher rate can be faster: more whole prompts at once, or shorter pauses before prompts."""
         return self.whole_prompts | (self.replicas.client.pause_offset_ms > 0)
 
@@ -186,19 +186,21 @@ def _scattered(parts: list[tuple[IntArray, Latencies]], count: int) -> Latencies
     return Latencies(*columns)
 
 
-def _latencies(scheduler: Scheduler, replicas: Replicas, rate: FloatArray, largest: FloatArray) -> Latencies:
+def _latencies(
+    scheduler: Scheduler, replicas: ReplicaArrays, rate: FloatArray, largest: FloatArray
+) -> Latencies:
     found = _iterations(scheduler, replicas, rate)
     prompts = scheduler.prompts(replicas, rate, found)
-    places = Places.of(replicas, rate, largest, found, prompts.own_ms)
+    places = BatchSlots.of(replicas, rate, largest, found, prompts.own_ms)
     return Latencies.of(replicas, rate, found, prompts, places)
 
 
 @dataclass(frozen=True, slots=True)
-class _Excess:
+class _IterationResidual:
     """By how much an iteration takes longer than a guess (a logarithm), given what it then holds."""
 
     scheduler: Scheduler
-    replicas: Replicas
+    replicas: ReplicaArrays
     rate: FloatArray
 
     def take(self, rows: IntArray) -> Self:
@@ -208,7 +210,7 @@ class _Excess:
         return np.log(self.scheduler.iteration(self.replicas, self.rate, x).mean_ms / x)
 
 
-def _iterations(scheduler: Scheduler, replicas: Replicas, rate: FloatArray) -> Iteration:
+def _iterations(scheduler: Scheduler, replicas: ReplicaArrays, rate: FloatArray) -> Iteration:
     """Return the iterations whose mean length is the one from which they were made (eq. 70).
 
     What an iteration holds is nearly linear in its length, so that secants close in fast. Where they do not
@@ -217,18 +219,20 @@ def _iterations(scheduler: Scheduler, replicas: Replicas, rate: FloatArray) -> I
     guess, closed = _secants(scheduler, replicas, rate)
     rows = np.flatnonzero(~closed)
     if len(rows):
-        guess[rows] = _bracketed(_Excess(scheduler, replicas.take(rows), rate[rows]), replicas.take(rows))
+        guess[rows] = _bracketed(
+            _IterationResidual(scheduler, replicas.take(rows), rate[rows]), replicas.take(rows)
+        )
     return scheduler.iteration(replicas, rate, guess)
 
 
-def _secants(scheduler: Scheduler, replicas: Replicas, rate: FloatArray) -> tuple[FloatArray, BoolArray]:
+def _secants(scheduler: Scheduler, replicas: ReplicaArrays, rate: FloatArray) -> tuple[FloatArray, BoolArray]:
     """Return the lengths at which secants from below end, and where they are solutions."""
     before = replicas.iteration_ms(1.0)
     found_before = scheduler.iteration(replicas, rate, before).mean_ms
     guess = found_before
     found = scheduler.iteration(replicas, rate, guess).mean_ms
     sound = found_before >= before
-    for _ in range(MOST_SECANTS):
+    for _ in range(MAX_SECANTS):
         closed = np.abs(found - guess) <= SECANT_WIDTH * guess
         if (closed | ~sound).all():
             break
@@ -243,13 +247,13 @@ def _secants(scheduler: Scheduler, replicas: Replicas, rate: FloatArray) -> tupl
     return guess, sound & closed & scheduler.has_one_solution
 
 
-def _bracketed(excess: "_Excess", replicas: Replicas) -> FloatArray:
+def _bracketed(excess: "_IterationResidual", replicas: ReplicaArrays) -> FloatArray:
     """Return the lengths by brackets that grow from the shortest iteration."""
     low = 0.999 * replicas.iteration_ms(1.0)
     at_low = excess(low)
     high, at_high = low * np.exp(at_low), np.zeros_like(low)
     rows = np.arange(len(low))
-    for _ in range(MOST_GROWTHS):
+    for _ in range(MAX_GROWTHS):
         high[rows] *= GROWTH
         at_high[rows] = excess.take(rows)(high[rows])
         rows = rows[at_high[rows] > 0]

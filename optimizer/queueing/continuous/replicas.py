@@ -9,15 +9,15 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.queueing.performance import Room, Variability
+from optimizer.queueing.performance import ReplicaLimits, Variability
 from optimizer.timing import ClientTimes, EngineLaw, IterationTimes
 
-LEAST_STEPS = 1e-3
+MIN_STEPS = 1e-3
 """Stands for no decode step at all, where answers are of one token."""
 
 
 @dataclass(frozen=True, slots=True)
-class Replicas:
+class ReplicaArrays:
     """R replicas with their requests."""
 
     times: IterationTimes
@@ -42,7 +42,7 @@ class Replicas:
     """Mean tokens in the cache of a request that decodes, over time (eq. 67)."""
 
     @classmethod
-    def of(cls, law: EngineLaw, variability: Variability, room: Room) -> Self:
+    def of(cls, law: EngineLaw, variability: Variability, room: ReplicaLimits) -> Self:
         """Return replicas under a law; the KV cache caps the requests that decode together (eq. 67)."""
         prompt, answer = np.maximum(law.in_tokens, 1.0), law.out_tokens
         prompt_scv, answer_scv = variability.in_tokens_cv**2, variability.out_tokens_cv**2
@@ -52,7 +52,7 @@ class Replicas:
             law.iterations,
             law.client,
             prompt,
-            np.maximum(answer - 1, LEAST_STEPS),
+            np.maximum(answer - 1, MIN_STEPS),
             prompt_scv,
             answer_scv,
             variability.arrival_cv**2,

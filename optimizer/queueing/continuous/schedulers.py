@@ -11,11 +11,11 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray
 from optimizer.queueing.continuous.arrivals import NEARLY_EVEN, dispersion, load_found, none_arrive
-from optimizer.queueing.continuous.replicas import Iteration, Prompts, Replicas
+from optimizer.queueing.continuous.replicas import Iteration, Prompts, ReplicaArrays
 from optimizer.timing import SchedulerName
 
-MOST_PROMPT_SHARE = 0.98
-MOST_PROMPT_LOAD = 0.995
+MAX_PROMPT_SHARE = 0.98
+MAX_PROMPT_LOAD = 0.995
 BLEND = 8
 """Power by which the two ways of waiting for a prompt's turn are joined: nearly their maximum."""
 BATCH_ROUNDS = 4
@@ -29,22 +29,22 @@ class Scheduler(ABC):
     """Whether only one length of the iterations agrees with what they hold."""
 
     @abstractmethod
-    def iteration(self, replicas: Replicas, rate: FloatArray, guess_ms: FloatArray) -> Iteration:
+    def iteration(self, replicas: ReplicaArrays, rate: FloatArray, guess_ms: FloatArray) -> Iteration:
         """Return what iterations hold, and how long they then are, if they were as long as a guess."""
 
     @abstractmethod
-    def prompts(self, replicas: Replicas, rate: FloatArray, found: Iteration) -> Prompts:
+    def prompts(self, replicas: ReplicaArrays, rate: FloatArray, found: Iteration) -> Prompts:
         """Return how prompts are served."""
 
     @abstractmethod
-    def largest_rate(self, replicas: Replicas) -> FloatArray:
+    def largest_rate(self, replicas: ReplicaArrays) -> FloatArray:
         """Return the rate of completions with every place taken [requests/ms]."""
 
 
 class Chunked(Scheduler):
     """Prompts are computed in chunks beside the answers in progress, up to the token budget."""
 
-    def iteration(self, replicas: Replicas, rate: FloatArray, guess_ms: FloatArray) -> Iteration:
+    def iteration(self, replicas: ReplicaArrays, rate: FloatArray, guess_ms: FloatArray) -> Iteration:
         """Return the iterations (eq. 68-70)."""
         decodes, spread, seen, held = _decodes(replicas, rate, guess_ms)
         room = np.maximum(replicas.budget - seen, 1.0)
@@ -61,7 +61,7 @@ class Chunked(Scheduler):
             mean, decodes, seen, held, spread, prompts, tokens, 1 - share, share, without, within
         )
 
-    def prompts(self, replicas: Replicas, rate: FloatArray, found: Iteration) -> Prompts:
+    def prompts(self, replicas: ReplicaArrays, rate: FloatArray, found: Iteration) -> Prompts:
         """Return the service of prompts (eq. 72-77)."""
         prompt, scv = replicas.prompt, replicas.arrival_scv
         even = scv < NEARLY_EVEN
@@ -75,7 +75,7 @@ class Chunked(Scheduler):
         slope = replicas.prompt_slope_ms(found.seen, found.prompt_tokens)
         seen_ms, square = _iteration_found(replicas, rate, found, slope, whole)
         busy = _busy(found, scv)
-        share = np.minimum(rate * alone, MOST_PROMPT_SHARE)
+        share = np.minimum(rate * alone, MAX_PROMPT_SHARE)
         # Those that come in the same iteration are computed together with mine.
         burst = np.where(scv > 1, dispersion(rate * seen_ms, scv) - 1, 0.0)
         mates = np.where(even, np.maximum(found.prompts - 1, 0.0) * alone, share * seen_ms + burst * alone)
@@ -105,7 +105,9 @@ class Chunked(Scheduler):
             apart=whole,
         )
 
-    def _own(self, replicas: Replicas, found: Iteration, room: FloatArray, full_ms: FloatArray) -> FloatArray:
+    def _own(
+        self, replicas: ReplicaArrays, found: Iteration, room: FloatArray, full_ms: FloatArray
+    ) -> FloatArray:
         """Return the time of a prompt's own iterations: full ones, and one with the rest (eq. 72)."""
         prompt = replicas.prompt
         chunks = np.floor(prompt / room)
@@ -116,7 +118,7 @@ class Chunked(Scheduler):
         pieces = chunks * full_ms + np.where(rest > 0, last, 0.0)
         return np.where(prompt <= room, replicas.lone_prompt_ms(seen, held), pieces)
 
-    def largest_rate(self, replicas: Replicas) -> FloatArray:
+    def largest_rate(self, replicas: ReplicaArrays) -> FloatArray:
         """Return the rate of completions with every place, or the budget, full (eq. 80)."""
         prompt, steps = replicas.prompt, replicas.steps
         decodes = np.minimum(replicas.places, replicas.budget / (1 + prompt / steps))
@@ -133,7 +135,7 @@ class PrefillFirst(Scheduler):
 
     has_one_solution: ClassVar[bool] = False
 
-    def iteration(self, replicas: Replicas, rate: FloatArray, guess_ms: FloatArray) -> Iteration:
+    def iteration(self, replicas: ReplicaArrays, rate: FloatArray, guess_ms: FloatArray) -> Iteration:
         """Return the iterations (eq. 71): one with prompts follows another as long as some have come."""
         decodes, spread, seen, held = _decodes(replicas, rate, guess_ms)
         without = replicas.iteration_ms(seen, held=held)
@@ -152,10 +154,10 @@ class PrefillFirst(Scheduler):
         mean, every = without + share * within, np.ones_like(share)
         return Iteration(mean, decodes, seen, held, spread, prompts, tokens, every, share, without, within)
 
-    def _batch_ms(self, replicas: Replicas, prompts: FloatArray) -> FloatArray:
+    def _batch_ms(self, replicas: ReplicaArrays, prompts: FloatArray) -> FloatArray:
         return replicas.iteration_ms(0.0, prompts * replicas.prompt, prompts)
 
-    def prompts(self, replicas: Replicas, rate: FloatArray, found: Iteration) -> Prompts:
+    def prompts(self, replicas: ReplicaArrays, rate: FloatArray, found: Iteration) -> Prompts:
         """Return the service of prompts (eq. 72-77)."""
         prompt, scv = replicas.prompt, replicas.arrival_scv
         own_ms = replicas.lone_prompt_ms(0.0)
@@ -165,7 +167,7 @@ class PrefillFirst(Scheduler):
         service = np.where(scv > 1, average, self._batch_ms(replicas, most) / most)
         slope = replicas.prompt_slope_ms(0.0, found.prompt_tokens)
         busy = _busy(found, scv)
-        share = np.minimum(rate * average, MOST_PROMPT_SHARE)
+        share = np.minimum(rate * average, MAX_PROMPT_SHARE)
         seen_ms, square = _iteration_found(replicas, rate, found, slope, prompt < replicas.budget)
         even = scv < NEARLY_EVEN
         burst = np.where(scv > 1, dispersion(rate * seen_ms, scv) - 1, 0.0)
@@ -193,7 +195,7 @@ class PrefillFirst(Scheduler):
             apart=prompt < replicas.budget,
         )
 
-    def largest_rate(self, replicas: Replicas) -> FloatArray:
+    def largest_rate(self, replicas: ReplicaArrays) -> FloatArray:
         """Return the rate of completions with every place taken (eq. 80)."""
         ends = replicas.places / replicas.steps
         most = np.maximum(1.0, np.floor(replicas.budget / replicas.prompt))
@@ -207,7 +209,7 @@ SCHEDULERS: dict[SchedulerName, Scheduler] = {"chunked": Chunked(), "prefill-fir
 
 
 def _decodes(
-    replicas: Replicas, rate: FloatArray, guess_ms: FloatArray
+    replicas: ReplicaArrays, rate: FloatArray, guess_ms: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return answers in progress, their dispersion, those that one of them sees, and what these hold.
 
@@ -234,7 +236,7 @@ def _busy(found: Iteration, scv: FloatArray) -> FloatArray:
 
 
 def _iteration_found(
-    replicas: Replicas, rate: FloatArray, found: Iteration, slope: FloatArray, whole: BoolArray
+    replicas: ReplicaArrays, rate: FloatArray, found: Iteration, slope: FloatArray, whole: BoolArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return the mean length of the iteration that an arrival falls into, E[t²]/E[t], and E[t²] (eq. 73).
 
@@ -275,10 +277,10 @@ def _gated_variance(
 
 
 def _queue(
-    replicas: Replicas, rate: FloatArray, service: FloatArray
+    replicas: ReplicaArrays, rate: FloatArray, service: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the wait of prompts for one another, its variance, and the load found (eq. 76)."""
-    load = np.clip(rate * service, 1e-12, MOST_PROMPT_LOAD)
+    load = np.clip(rate * service, 1e-12, MAX_PROMPT_LOAD)
     found = load_found(load, replicas.arrival_scv)
     scv, prompt_scv = replicas.arrival_scv, replicas.prompt_scv
     wait = found / (1 - found) * service * (scv + prompt_scv) / (scv + 1)

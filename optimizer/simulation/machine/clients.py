@@ -7,14 +7,14 @@ from optimizer.simulation.machine.compiling import compiled
 from optimizer.simulation.machine.heaps import push, remove_first
 from optimizer.simulation.machine.memory import never_fits
 from optimizer.simulation.machine.queue import join_queue
-from optimizer.simulation.machine.state import Machine
+from optimizer.simulation.machine.state import EngineState
 
 ON_TIME, HELD_BACK = False, True
 """Whether who is sent came just now, or waited for a place at the client."""
 
 
 @compiled
-def next_arrival_ms(machine: Machine) -> float:
+def next_arrival_ms(machine: EngineState) -> float:
     """Return when the next request comes to the client; infinity where none does."""
     state = machine.state[0]
     if state.next_row >= len(machine.rows):
@@ -25,14 +25,14 @@ def next_arrival_ms(machine: Machine) -> float:
 
 
 @compiled
-def has_place(machine: Machine, limits: Limits) -> bool:
+def has_place(machine: EngineState, limits: Limits) -> bool:
     """Say whether the client may send one more."""
     state = machine.state[0]
     return state.running + state.waiting < limits.max_in_flight
 
 
 @compiled
-def take_arrivals(machine: Machine, limits: Limits, held_back: bool) -> None:  # noqa: FBT001
+def take_arrivals(machine: EngineState, limits: Limits, held_back: bool) -> None:  # noqa: FBT001
     """Send what has come by now; a request that was held back counts as sent now, not when it came."""
     state = machine.state[0]
     while has_place(machine, limits):
@@ -55,7 +55,7 @@ def take_arrivals(machine: Machine, limits: Limits, held_back: bool) -> None:  #
 
 
 @compiled
-def think(machine: Machine, row: int, since_ms: float) -> None:
+def think(machine: EngineState, row: int, since_ms: float) -> None:
     """Let the user of a request that is over think, and then send the next."""
     if len(machine.wakes_ms) > 0:
         state = machine.state[0]

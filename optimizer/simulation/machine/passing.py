@@ -3,14 +3,14 @@
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
-from optimizer.simulation.lines import ALL_JOBS, Line, Station
 from optimizer.simulation.machine.collecting import run_batches
-from optimizer.simulation.machine.jobs import run_jobs, yard_of
+from optimizer.simulation.machine.job_limit import empty_tandem, run_jobs
 from optimizer.simulation.machine.stations import run_station
+from optimizer.simulation.tandem import ALL_JOBS, Station, Tandem
 
 
 def run_line(
-    line: Line, come_ms: FloatArray, stage_ms: FloatArray, start_ms: FloatArray, last_ms: FloatArray
+    line: Tandem, come_ms: FloatArray, stage_ms: FloatArray, start_ms: FloatArray, last_ms: FloatArray
 ) -> tuple[float, float, int]:
     """Run all requests through an empty line.
 
@@ -58,14 +58,14 @@ def _passed(
 
 
 def _run_jobs(
-    line: Line, come_ms: FloatArray, stage_ms: FloatArray, start_ms: FloatArray, last_ms: FloatArray
+    line: Tandem, come_ms: FloatArray, stage_ms: FloatArray, start_ms: FloatArray, last_ms: FloatArray
 ) -> tuple[float, float, int]:
     """Run requests of which only so many are in the line at once."""
     before = len(line.before)
     workers = [station.workers for station in line.before]
     workers += [1, *(station.workers for station in line.after)]
     stops_ms = np.insert(stage_ms, before, 0.0, axis=0)
-    yard = yard_of(line.server, before, workers, stops_ms, line.jobs)
+    yard = empty_tandem(line.server, before, workers, stops_ms, line.jobs)
     found: tuple[float, float, int] = run_jobs(yard, np.array(come_ms), line.jobs, last_ms)
     start_ms[:] = yard.start_ms
     return found

@@ -9,18 +9,18 @@ from optimizer.simulation.limits import Limits
 from optimizer.simulation.machine.compiling import compiled
 from optimizer.simulation.machine.memory import fits, remember_admission
 from optimizer.simulation.machine.queue import leave_queue
-from optimizer.simulation.machine.state import NOBODY, Machine
+from optimizer.simulation.machine.state import NO_REQUEST, EngineState
 
 
 @compiled
-def gather_prompts(machine: Machine, limits: Limits) -> None:
+def gather_prompts(machine: EngineState, limits: Limits) -> None:
     """Put the prompt work of the next iteration together."""
     state = machine.state[0]
     state.work_prompts = state.work_tokens = state.work_completed = 0
     state.work_attention = 0.0
-    state.work_partial, state.work_partial_tokens = NOBODY, 0
+    state.work_partial, state.work_partial_tokens = NO_REQUEST, 0
     budget = limits.max_num_tokens - (0 if limits.prefill_first else state.decodes)
-    if state.partial != NOBODY:
+    if state.partial != NO_REQUEST:
         tokens = min(prompt_tokens(machine, state.partial) - state.partial_tokens, budget)
         if tokens <= 0 or not fits(machine, limits, tokens):
             return
@@ -42,13 +42,13 @@ def gather_prompts(machine: Machine, limits: Limits) -> None:
 
 
 @compiled
-def prompt_tokens(machine: Machine, row: int) -> int:
+def prompt_tokens(machine: EngineState, row: int) -> int:
     """Return what to compute before the next token of an answer: the prompt, and what was made and lost."""
     return machine.rows[row].in_tokens + machine.rows[row].made
 
 
 @compiled
-def _add_chunk(machine: Machine, row: int, start: int, tokens: int) -> None:
+def _add_chunk(machine: EngineState, row: int, start: int, tokens: int) -> None:
     """Compute so many tokens of the prompt of a request, behind the `start` tokens that are there."""
     state = machine.state[0]
     state.work_prompts += 1

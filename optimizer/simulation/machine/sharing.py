@@ -7,7 +7,7 @@ comes with the end of the prompt.
 
 import numpy as np
 
-from optimizer.simulation.law import SharedCoefficients
+from optimizer.simulation.law import ProcessorSharingCoefficients
 from optimizer.simulation.limits import Limits
 from optimizer.simulation.machine.clients import (
     HELD_BACK,
@@ -20,14 +20,16 @@ from optimizer.simulation.machine.clients import (
 from optimizer.simulation.machine.compiling import compiled, entry
 from optimizer.simulation.machine.heaps import push, remove_first
 from optimizer.simulation.machine.queue import leave_queue
-from optimizer.simulation.machine.state import Machine
+from optimizer.simulation.machine.state import EngineState
 
 ROUNDING = 1e-12
 """Ends that are no further apart than this, relatively, come together."""
 
 
 @entry
-def run_shared(machine: Machine, times: SharedCoefficients, limits: Limits, until_ms: float) -> None:
+def run_shared(
+    machine: EngineState, times: ProcessorSharingCoefficients, limits: Limits, until_ms: float
+) -> None:
     """Run all events before `until_ms`."""
     state = machine.state[0]
     while True:
@@ -49,7 +51,7 @@ def run_shared(machine: Machine, times: SharedCoefficients, limits: Limits, unti
 
 
 @compiled
-def _admit(machine: Machine, row: int) -> None:
+def _admit(machine: EngineState, row: int) -> None:
     """Take a request into the batch; one without a prompt has its first token at once."""
     state = machine.state[0]
     if machine.rows[row].in_tokens > 0:
@@ -61,20 +63,20 @@ def _admit(machine: Machine, row: int) -> None:
 
 
 @compiled
-def _prompt_ms(machine: Machine, times: SharedCoefficients, place: int) -> float:
+def _prompt_ms(machine: EngineState, times: ProcessorSharingCoefficients, place: int) -> float:
     """Return what a whole prompt would take in the batch of now."""
     tokens = machine.rows[machine.places[place].prompt].in_tokens
     return times.prefill_base_ms + times.prefill_per_token_ms * tokens * machine.state[0].running
 
 
 @compiled
-def _token_ms(machine: Machine, times: SharedCoefficients) -> float:
+def _token_ms(machine: EngineState, times: ProcessorSharingCoefficients) -> float:
     """Return what a token takes in the batch of now."""
     return times.decode_base_ms + times.decode_per_request_ms * machine.state[0].running
 
 
 @compiled
-def _until_progress_ms(machine: Machine, times: SharedCoefficients) -> float:
+def _until_progress_ms(machine: EngineState, times: ProcessorSharingCoefficients) -> float:
     """Return how long it takes until a prompt is computed or an answer ends, with the batch of now."""
     state = machine.state[0]
     least_ms = np.inf
@@ -86,7 +88,12 @@ def _until_progress_ms(machine: Machine, times: SharedCoefficients) -> float:
 
 
 @compiled
-def _pass_time(machine: Machine, times: SharedCoefficients, spent_ms: float, ends: bool) -> None:  # noqa: FBT001
+def _pass_time(
+    machine: EngineState,
+    times: ProcessorSharingCoefficients,
+    spent_ms: float,
+    ends: bool,  # noqa: FBT001
+) -> None:
     """Let all progress; with `ends`, what is next to end is left with nothing, whatever the rounding."""
     state = machine.state[0]
     if state.running == 0:
@@ -107,7 +114,7 @@ def _pass_time(machine: Machine, times: SharedCoefficients, spent_ms: float, end
 
 
 @compiled
-def _finish_prompts(machine: Machine) -> None:
+def _finish_prompts(machine: EngineState) -> None:
     """Give the first token to those whose prompts are computed."""
     state = machine.state[0]
     kept = 0
@@ -123,7 +130,7 @@ def _finish_prompts(machine: Machine) -> None:
 
 
 @compiled
-def _begin_answer(machine: Machine, row: int) -> None:
+def _begin_answer(machine: EngineState, row: int) -> None:
     state = machine.state[0]
     machine.rows[row].first_ms = state.now_ms
     end = state.token_clock + machine.rows[row].out_tokens - 1
@@ -132,7 +139,7 @@ def _begin_answer(machine: Machine, row: int) -> None:
 
 
 @compiled
-def _finish_answers(machine: Machine) -> None:
+def _finish_answers(machine: EngineState) -> None:
     """Give the last token to those whose answers are complete, and their places free."""
     state = machine.state[0]
     while state.decodes > 0 and machine.answer_ends[0] <= state.token_clock:

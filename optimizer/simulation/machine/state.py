@@ -13,7 +13,7 @@ from optimizer.arrays import FloatArray, IntArray
 from optimizer.simulation.limits import UNLIMITED, Limits
 from optimizer.simulation.requests import Requests
 
-NOBODY = -1
+NO_REQUEST = -1
 BLOCK = 64
 """Iterations that share one count of ends, so that a search for the next end can pass over them."""
 
@@ -84,7 +84,7 @@ PLACE = np.dtype(
 """A place of a list as long as the batch."""
 
 
-class Machine(NamedTuple):
+class EngineState(NamedTuple):
     """A replica and its clients."""
 
     state: npt.NDArray[Any]
@@ -104,7 +104,7 @@ class Machine(NamedTuple):
     """Ends in each block of iterations."""
 
 
-def machine_of(requests: Requests, limits: Limits) -> Machine:
+def initial_state(requests: Requests, limits: Limits) -> EngineState:
     """Return a replica at rest, and requests to come."""
     rows = np.zeros(len(requests), ROW)
     rows["in_tokens"], rows["out_tokens"] = requests.in_tokens, requests.out_tokens
@@ -116,7 +116,7 @@ def machine_of(requests: Requests, limits: Limits) -> Machine:
         rows[name] = np.nan
     state = np.zeros(1, STATE)
     for name in ("first_waiting", "last_waiting", "partial", "youngest"):
-        state[name] = NOBODY
+        state[name] = NO_REQUEST
     state["next_end"] = UNLIMITED
     wakes_ms = np.empty(0) if requests.wakes_ms is None else requests.wakes_ms.copy()
     state["asleep"] = len(wakes_ms)
@@ -124,13 +124,13 @@ def machine_of(requests: Requests, limits: Limits) -> Machine:
     blocks = 1
     while blocks * BLOCK <= int(requests.out_tokens.max(initial=1)):
         blocks *= 2
-    return Machine(
+    return EngineState(
         state=state,
         rows=rows,
         places=np.zeros(batch, PLACE),
         answer_ends=np.zeros(batch),
         answers=np.zeros(batch, np.int64),
         wakes_ms=wakes_ms,
-        ends=np.full(blocks * BLOCK, NOBODY, dtype=np.int64),
+        ends=np.full(blocks * BLOCK, NO_REQUEST, dtype=np.int64),
         end_counts=np.zeros(blocks, dtype=np.int64),
     )

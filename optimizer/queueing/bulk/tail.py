@@ -16,7 +16,7 @@ from optimizer.queueing.bulk.windows import beyond_when_free
 from optimizer.simulation.batches import CLOCK, GAP, BatchServer
 
 
-def beyond(
+def late_share_of_server(
     server: BatchServer, rate: float, starts: FloatArray, behind: FloatArray, served: float, limit: float,
     ages: FloatArray, age_chances: FloatArray,
 ) -> float:  # fmt: skip

@@ -15,14 +15,14 @@ from optimizer.arrays import FloatArray, frozen
 from optimizer.errors import AnalysisError
 from optimizer.queueing.bulk.lattice import Excess, Lattice, exceeded_by
 from optimizer.simulation.batches import BatchServer
-from optimizer.simulation.lines import Line
+from optimizer.simulation.tandem import Tandem
 
 PROMISED = 0.99
 """Share of the throughput that counts on, as times need not be exponential."""
 
 
 @dataclass(frozen=True, slots=True)
-class Circulation:
+class ClosedNetwork:
     """Jobs that circulate in a line: what comes with n of them; shapes (J,)."""
 
     rates: FloatArray
@@ -32,13 +32,13 @@ class Circulation:
 
 
 @dataclass(frozen=True)
-class Working:
+class ClosedNetworkSteadyState:
     """The long run of a replica of J jobs at a rate."""
 
-    line: Line
+    line: Tandem
     rate: float
     """Jobs that come [1/ms]."""
-    circulation: Circulation
+    network: ClosedNetwork
     chances: FloatArray
     """How likely n jobs are there, waiting ones too, n = 0 … J; the last stands for J and more."""
 
@@ -52,7 +52,7 @@ class Working:
     @property
     def _growth(self) -> float:
         """How much less likely one more job is, where more than J are there."""
-        return self.rate / float(self.circulation.rates[-1])
+        return self.rate / float(self.network.rates[-1])
 
     @property
     def inside(self) -> float:
@@ -79,7 +79,7 @@ class Working:
     @property
     def mean_batch(self) -> float:
         """Mean number of jobs that are answered together."""
-        there = self.rate * float(self.chances[1:] @ self.circulation.server_ms)
+        there = self.rate * float(self.chances[1:] @ self.network.server_ms)
         return max(1.0, min(there / 2, float(self.server.size)))
 
     @property
@@ -88,17 +88,17 @@ class Working:
         server = self.server
         return self.rate * (server.base_ms / self.mean_batch + server.slope_ms)
 
-    def beyond(self, limit_ms: float) -> float:
+    def late_share(self, limit_ms: float) -> float:
         """Return the share of jobs that take longer than a limit (eq. 115)."""
         lattice = Lattice(limit_ms)
         wait = float(self.chances[-1])
-        waiting = lattice.exponential(1 / (float(self.circulation.rates[-1]) - self.rate))
+        waiting = lattice.exponential(1 / (float(self.network.rates[-1]) - self.rate))
         law = lattice.law(self._inside) * (1 - wait + wait * waiting)
         return 1 - lattice.within(law)
 
     def quantile_ms(self, share: float) -> float:
         """Return the time that a share of the jobs does not exceed."""
-        return exceeded_by(self.beyond, 1 - share, self.mean_ms)
+        return exceeded_by(self.late_share, 1 - share, self.mean_ms)
 
     @cached_property
     def _inside(self) -> Excess:
@@ -122,28 +122,28 @@ class Working:
         return excess
 
 
-def working(line: Line, rate: float) -> Working:
+def closed_network_steady_state(line: Tandem, rate: float) -> ClosedNetworkSteadyState:
     """Return the long run of a replica of J jobs at a rate [1/ms].
 
     Raises:
         AnalysisError: it cannot carry the rate.
     """
-    found = circulation(line)
+    found = solve_closed_network(line)
     if rate >= found.rates[-1]:
         raise AnalysisError("the queue grows without end; lower the rate, or raise jobs")
     steps = np.concatenate(([0.0], np.cumsum(np.log(rate / found.rates))))
     chances = np.exp(steps - steps.max())
     chances[-1] /= 1 - rate / float(found.rates[-1])
-    return Working(line, rate, found, frozen(chances / chances.sum()))
+    return ClosedNetworkSteadyState(line, rate, found, frozen(chances / chances.sum()))
 
 
-def promised(line: Line) -> float:
+def safe_capacity(line: Tandem) -> float:
     """Return the jobs that a replica carries [1/ms], on the safe side."""
-    return PROMISED * float(circulation(line).rates[-1])
+    return PROMISED * float(solve_closed_network(line).rates[-1])
 
 
 @lru_cache(maxsize=1024)
-def circulation(line: Line) -> Circulation:
+def solve_closed_network(line: Tandem) -> ClosedNetwork:
     """Return what comes with n jobs in a line, n = 1 … J (eq. 112–114)."""
     stages = line.stations
     demand = np.array([station.mean_ms / station.workers for station in stages])
@@ -162,7 +162,7 @@ def circulation(line: Line) -> Circulation:
         more = rate / served[:n] * there
         there = np.concatenate(([max(1 - more.sum(), 0.0)], more))
         rates[n - 1], server_ms[n - 1] = rate, own
-    return Circulation(frozen(rates), frozen(server_ms))
+    return ClosedNetwork(frozen(rates), frozen(server_ms))
 
 
 def server_rates(server: BatchServer, jobs: int) -> FloatArray:

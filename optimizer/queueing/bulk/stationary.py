@@ -15,7 +15,7 @@ LARGEST = 1e150
 
 
 @compiled
-def fill_long_run(rows: FloatArray, down: int, up: int, chances: FloatArray) -> None:
+def fill_stationary(rows: FloatArray, down: int, up: int, chances: FloatArray) -> None:
     """Fill how often each state is taken, as a share.
 
     Args:

@@ -13,9 +13,9 @@ import numpy as np
 from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.lattice import Excess, Lattice, exceeded_by
 from optimizer.queueing.bulk.stations import Wait, departures_scv, in_groups, one_by_one
-from optimizer.queueing.bulk.steady import Steady, steady
+from optimizer.queueing.bulk.steady import ServerSteadyState, server_steady_state
 from optimizer.simulation.batches import BatchServer
-from optimizer.simulation.lines import Line
+from optimizer.simulation.tandem import Tandem
 
 CURVE_POINTS = 16
 """Times at which the law of the server's own latency is looked at."""
@@ -26,11 +26,11 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class Passing:
+class TandemSteadyState:
     """The long run of a line at a rate."""
 
-    line: Line
-    inner: Steady
+    line: Tandem
+    inner: ServerSteadyState
     """Of its server."""
     waits: tuple[Wait, ...]
     """At its stages, in the order in which requests pass them."""
@@ -70,7 +70,7 @@ class Passing:
         """Mean number of requests that wait, wherever."""
         return self.inner.rate * (1 - self.rejected) * (self.mean_ms - self.service_ms)
 
-    def beyond(self, limit_ms: float) -> float:
+    def late_share(self, limit_ms: float) -> float:
         """Return the share of answered requests that take longer than a limit (eq. 111)."""
         least = self.server.base_ms + self.server.slope_ms
         if limit_ms <= least:
@@ -83,7 +83,7 @@ class Passing:
 
     def quantile_ms(self, share: float) -> float:
         """Return the time that a share of the answered requests does not exceed."""
-        return exceeded_by(self.beyond, 1 - share, self.mean_ms)
+        return exceeded_by(self.late_share, 1 - share, self.mean_ms)
 
     @cached_property
     def _curve(self) -> Excess:
@@ -92,10 +92,10 @@ class Passing:
 
         least = self.server.base_ms + self.server.slope_ms
         end = max(2 * self.inner.mean_ms, 1.5 * least)
-        while self.inner.beyond(end) > CURVE_END:
+        while self.inner.late_share(end) > CURVE_END:
             end *= 1.5
         nodes = least * (1 - ROUNDING) + (end - least) * np.linspace(0, 1, CURVE_POINTS) ** 2
-        shares = np.array([1.0, *(self.inner.beyond(x) for x in nodes[1:-1]), 0.0])
+        shares = np.array([1.0, *(self.inner.late_share(x) for x in nodes[1:-1]), 0.0])
         curve = PchipInterpolator(nodes, np.minimum.accumulate(shares)).antiderivative()
         whole = float(curve(end))
         shift = self.inner.mean_ms - nodes[0] - whole  # the mean is known exactly
@@ -107,13 +107,13 @@ class Passing:
         return excess
 
 
-def passing(line: Line, rate: float) -> Passing:
+def tandem_steady_state(line: Tandem, rate: float) -> TandemSteadyState:
     """Return the long run of a line at a rate of arrivals [1/ms] that each of its stages can serve.
 
     Raises:
         AnalysisError: without a limit to the queue of the server it grows without end.
     """
-    inner = steady(line.server, rate)
+    inner = server_steady_state(line.server, rate)
     waits, scv = [], 1.0
     for station in line.before:
         waits.append(one_by_one(station, rate, scv))
@@ -125,10 +125,10 @@ def passing(line: Line, rate: float) -> Passing:
         else:
             waits.append(one_by_one(station, answered, scv))
         scv = departures_scv(station, answered, scv)
-    return Passing(line, inner, tuple(waits))
+    return TandemSteadyState(line, inner, tuple(waits))
 
 
-def _batches(inner: Steady) -> FloatArray:
+def _batches(inner: ServerSteadyState) -> FloatArray:
     """Return how likely a batch of n is, by n; shape (B + 1,)."""
     size = inner.server.size
     chances = np.zeros(size + 1)
@@ -138,7 +138,7 @@ def _batches(inner: Steady) -> FloatArray:
     return chances / chances.sum()
 
 
-def _gaps_scv(inner: Steady) -> float:
+def _gaps_scv(inner: ServerSteadyState) -> float:
     """Return the squared coefficient of variation of the times between batches.
 
     A batch ends its service after the one before it, and where the server was free, after an exponential

@@ -13,7 +13,7 @@ from optimizer.arrays import FloatArray, frozen
 from optimizer.parallel import thread_count
 from optimizer.simulation.arrivals import arrival_times_ms
 from optimizer.simulation.batches import BatchServer
-from optimizer.simulation.lines import Line, Station
+from optimizer.simulation.tandem import Station, Tandem
 
 RUNS = 4
 """Runs that the figures are taken over."""
@@ -27,7 +27,7 @@ REMEMBERED = RUNS * thread_count()
 
 
 @dataclass(frozen=True, slots=True)
-class Sampled:
+class SimulatedSteadyState:
     """The long run of a server at a rate, as simulated."""
 
     server: BatchServer
@@ -46,7 +46,7 @@ class Sampled:
     queue: float
     """Mean number of requests that wait."""
 
-    def beyond(self, limit_ms: float) -> float:
+    def late_share(self, limit_ms: float) -> float:
         """Return the share of answered requests that take longer than a limit."""
         within = np.searchsorted(self.latencies_ms, limit_ms, side="right")
         return 1 - float(within) / len(self.latencies_ms)
@@ -56,7 +56,7 @@ class Sampled:
         return float(np.quantile(self.latencies_ms, share, method="inverted_cdf"))
 
 
-def sampled(line: Line, rate: float, cv: float) -> Sampled:
+def simulate_steady_state(line: Tandem, rate: float, cv: float) -> SimulatedSteadyState:
     """Return the long run of a line at a rate of arrivals [1/ms] whose gaps vary."""
     from optimizer.simulation.machine.passing import run_line
 
@@ -83,7 +83,7 @@ def sampled(line: Line, rate: float, cv: float) -> Sampled:
         service_ms = batch_ms / (RUNS * REQUESTS * (1 - rejected))
         service_ms += sum(station.mean_ms for station in line.stations)
         waits_ms = float(total.mean()) - service_ms
-    return Sampled(
+    return SimulatedSteadyState(
         line.server,
         frozen(np.sort(total)),
         float(total.mean()),

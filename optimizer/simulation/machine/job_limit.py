@@ -9,10 +9,10 @@ from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.machine.compiling import compiled, entry
 from optimizer.simulation.machine.heaps import push, remove_first
 
-NOBODY = -1
+NO_REQUEST = -1
 
 
-class Yard(NamedTuple):
+class TandemState(NamedTuple):
     """Where the jobs of a line are: the batch server is the stop `server_stop`, the stages are the others."""
 
     server: BatchServer
@@ -39,22 +39,24 @@ class Yard(NamedTuple):
     """Events; shape (1,)."""
 
 
-def yard_of(
+def empty_tandem(
     server: BatchServer, server_stop: int, workers: list[int], service_ms: FloatArray, jobs: int
-) -> Yard:
+) -> TandemState:
     """Return an empty line."""
     stops, rows = len(workers), service_ms.shape[1]
-    return Yard(
+    return TandemState(
         server, server_stop, np.array(workers), service_ms,
-        np.full(stops, NOBODY), np.full(stops, NOBODY), np.zeros(stops, np.int64),
-        np.full(rows, NOBODY), np.zeros(rows, np.int64),
+        np.full(stops, NO_REQUEST), np.full(stops, NO_REQUEST), np.zeros(stops, np.int64),
+        np.full(rows, NO_REQUEST), np.zeros(rows, np.int64),
         np.zeros(min(jobs, rows) + 1), np.zeros(min(jobs, rows) + 1, np.int64),
         np.full(rows, np.nan), np.zeros(1, np.int64),
     )  # fmt: skip
 
 
 @entry
-def run_jobs(yard: Yard, come_ms: FloatArray, jobs: int, last_ms: FloatArray) -> tuple[float, float, int]:
+def run_jobs(
+    yard: TandemState, come_ms: FloatArray, jobs: int, last_ms: FloatArray
+) -> tuple[float, float, int]:
     """Run all requests, which come in ascending order; fill when each leaves.
 
     Returns:
@@ -95,11 +97,11 @@ def run_jobs(yard: Yard, come_ms: FloatArray, jobs: int, last_ms: FloatArray) ->
 
 
 @compiled
-def join(yard: Yard, row: int, now_ms: float) -> None:
+def join(yard: TandemState, row: int, now_ms: float) -> None:
     """Let a request wait at its stop, behind all others, and be served if there is a worker."""
     stop = yard.stop[row]
-    yard.behind[row] = NOBODY
-    if yard.first[stop] == NOBODY:
+    yard.behind[row] = NO_REQUEST
+    if yard.first[stop] == NO_REQUEST:
         yard.first[stop] = row
     else:
         yard.behind[yard.last[stop]] = row
@@ -108,20 +110,20 @@ def join(yard: Yard, row: int, now_ms: float) -> None:
 
 
 @compiled
-def serve(yard: Yard, stop: int, now_ms: float) -> None:
+def serve(yard: TandemState, stop: int, now_ms: float) -> None:
     """Begin what can begin at a stop."""
     row = yard.first[stop]
     if stop == yard.server_stop:
-        if yard.busy[stop] > 0 or row == NOBODY:
+        if yard.busy[stop] > 0 or row == NO_REQUEST:
             return
         taken, batch = row, 0
-        while taken != NOBODY and batch < yard.server.size:
+        while taken != NO_REQUEST and batch < yard.server.size:
             yard.start_ms[taken] = now_ms
             taken, batch = yard.behind[taken], batch + 1
         yard.first[stop], yard.busy[stop] = taken, batch
         add_end(yard, now_ms + yard.server.base_ms + yard.server.slope_ms * batch, row)
         return
-    while row != NOBODY and yard.busy[stop] < yard.workers[stop]:
+    while row != NO_REQUEST and yard.busy[stop] < yard.workers[stop]:
         yard.first[stop] = yard.behind[row]
         yard.busy[stop] += 1
         add_end(yard, now_ms + yard.service_ms[stop, row], row)
@@ -129,7 +131,7 @@ def serve(yard: Yard, stop: int, now_ms: float) -> None:
 
 
 @compiled
-def add_end(yard: Yard, end_ms: float, row: int) -> None:
+def add_end(yard: TandemState, end_ms: float, row: int) -> None:
     """Note when a service ends."""
     push(yard.event_ms, yard.event_row, yard.events[0], end_ms, row)
     yard.events[0] += 1

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from optimizer.fitting.estimation import Problem, Progress, Solution, refine, solve
-from optimizer.fitting.parameters import ADDED_LATER, BY_NAME, DRAWN, SIMPLIFIED_FIRST, Start, plausible
+from optimizer.fitting.estimation import FitProblem, FitResult, Progress, refine, solve
+from optimizer.fitting.parameters import ADDED_LATER, BY_NAME, DRAWN, SIMPLIFIED_FIRST, StartPoint, plausible
 
-MOST_CONDITION = 30.0
+MAX_CONDITION = 30.0
 """Of the equilibrated Jacobian; two columns at an angle of 4° have it."""
-MOST_RELATIVE_ERROR = 0.6
+MAX_RELATIVE_ERROR = 0.6
 """A parameter whose standard error is more of it is not known."""
 LITTLE = 0.25
 """Share of its plausible value below which a parameter only helps to describe noise, unless it is known."""
@@ -23,9 +23,9 @@ TIED = 0.35
 """Share in the direction that is not seen, from which on a parameter is part of it."""
 
 
-def solve_what_is_seen(
-    problem: Problem, names: Sequence[str], begin: Sequence[Start], progress: Progress
-) -> tuple[Solution, list[str]]:
+def fit_identifiable(
+    problem: FitProblem, names: Sequence[str], begin: Sequence[StartPoint], progress: Progress
+) -> tuple[FitResult, list[str]]:
     """Return the best parameters of the law that the runs can tell, and what was left out and why.
 
     Raises:
@@ -48,8 +48,12 @@ def solve_what_is_seen(
 
 
 def _with_what_shows(
-    problem: Problem, solution: Solution, added: Sequence[str], begin: Sequence[Start], progress: Progress
-) -> Solution:
+    problem: FitProblem,
+    solution: FitResult,
+    added: Sequence[str],
+    begin: Sequence[StartPoint],
+    progress: Progress,
+) -> FitResult:
     """Return the best parameters with those added that the runs show clearly."""
     for name in added:
         key, scale = BY_NAME[name].key, float(begin[0].scales([name])[0])
@@ -63,13 +67,13 @@ def _with_what_shows(
     return solution
 
 
-def _gain(solution: Solution, more: Solution) -> float:
+def _gain(solution: FitResult, more: FitResult) -> float:
     """Return the F statistic of one parameter more; below 0 where the search with it ended at a worse fit."""
     free = len(more.residuals) - len(more.names)
     return free * (solution.loss - more.loss) / max(more.loss, 1e-300)
 
 
-def _weakest(solution: Solution) -> tuple[str | None, str]:
+def _weakest(solution: FitResult) -> tuple[str | None, str]:
     """Return the parameter that is to be left out, and why; none where all are seen."""
     droppable = [name for name in SIMPLIFIED_FIRST if name in solution.names]
     free = [name for name, value in zip(solution.names, solution.values, strict=True) if value > 0]
@@ -77,7 +81,7 @@ def _weakest(solution: Solution) -> tuple[str | None, str]:
     if zero:
         return zero[0], "it is 0 within what the runs show"
     condition = solution.condition()
-    if condition > MOST_CONDITION:
+    if condition > MAX_CONDITION:
         tied = _unseen_direction(solution, free)
         for name in droppable:
             if name in tied:
@@ -90,12 +94,12 @@ def _weakest(solution: Solution) -> tuple[str | None, str]:
     values = dict(zip(solution.names, solution.values, strict=True))
     for name in droppable:
         little = name in DRAWN and values[name] < LITTLE * plausible(name, values)
-        if errors[name] > (LITTLE_KNOWN if little else MOST_RELATIVE_ERROR) * values[name]:
+        if errors[name] > (LITTLE_KNOWN if little else MAX_RELATIVE_ERROR) * values[name]:
             return name, f"{values[name]:.3g} ± {errors[name]:.2g} is not known from these runs"
     return None, ""
 
 
-def _unseen_direction(solution: Solution, free: Sequence[str]) -> list[str]:
+def _unseen_direction(solution: FitResult, free: Sequence[str]) -> list[str]:
     """Return the parameters that can move together while the residuals hardly change."""
     table = solution.sensitivities()
     table = table / np.linalg.norm(table, axis=0)

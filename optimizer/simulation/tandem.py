@@ -35,7 +35,7 @@ class Station(NamedTuple):
         return cls(bool(before), mean_ms, cv, int(workers))
 
 
-class Line(NamedTuple):
+class Tandem(NamedTuple):
     """A batch server and the stages of its replica, in the order in which requests pass them."""
 
     server: BatchServer
