@@ -6,8 +6,9 @@ a batched queue computation, ``n`` occupancy, ``s`` server, ``a`` accelerator, `
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,21 @@ def frozen(array: _Array) -> _Array:
     """Return `array` itself, made read-only."""
     array.flags.writeable = False
     return array
+
+
+@dataclass(frozen=True, slots=True)
+class RowArrays:
+    """Base of dataclasses whose fields are arrays over the same R rows, or nested row arrays."""
+
+    def take(self, rows: IntArray) -> Self:
+        """Return the chosen rows, in the given order."""
+        values = (getattr(self, field.name) for field in fields(self))
+        return type(self)(*(v[rows] if isinstance(v, np.ndarray) else v.take(rows) for v in values))
+
+    def columns(self) -> list[npt.NDArray[Any]]:
+        """Return all arrays, including nested ones, in the order of the fields; shapes (R, ...)."""
+        values = (getattr(self, field.name) for field in fields(self))
+        return [column for v in values for column in ([v] if isinstance(v, np.ndarray) else v.columns())]
 
 
 def runs(keys: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:

@@ -143,15 +143,12 @@ def _joined(scale: Scale, factors: Mapping[str, str]) -> Scale:
 _MS = {"us µs μs": "0.001", "ms": "1", "s sec": "1000", "min": "60000"}
 _REQUESTS = "- req request requests"
 MILLISECONDS = _scale("ms", "ms s us min", _MS)
-MILLISECONDS_PER_TOKEN = _scale(
-    "ms/token",
-    "ms us ms/token us/token",
-    {" ".join((key, *(f"{name}/token" for name in key.split()))): value for key, value in _MS.items()},
-)
-MILLISECONDS_PER_REQUEST = _scale(
-    "ms/request",
-    "ms us ms/request us/request",
-    {" ".join((key, *(f"{name}/request" for name in key.split()))): value for key, value in _MS.items()},
+MILLISECONDS_PER_TOKEN, MILLISECONDS_PER_REQUEST = (
+    _joined(
+        _scale(f"ms/{thing}", f"ms us ms/{thing} us/{thing}", _MS),
+        {f"{name}/{thing}": value for names, value in _MS.items() for name in names.split()},
+    )
+    for thing in ("token", "request")
 )
 SECONDS = _scale("s", "s ms min h", {"ms": "0.001", "s sec": "1", "min": "60", "h": "3600"})
 REQUESTS_PER_MINUTE = _joined(

@@ -9,8 +9,12 @@ from optimizer import SpecError
 from optimizer.kinds.replicas import Replica, analyze_replicas
 from optimizer.queueing.continuous.model import ContinuousQueues
 from optimizer.queueing.performance import ReplicaLimits, Variability
-from optimizer.simulation import IterationCoefficients, Lengths, Limits, OpenLoad, Requests, simulate
-from optimizer.simulation.lengths import LengthDistributionKind
+from optimizer.simulation.engine import simulate
+from optimizer.simulation.law import IterationCoefficients
+from optimizer.simulation.lengths import LengthDistributionKind, Lengths
+from optimizer.simulation.limits import Limits
+from optimizer.simulation.requests import Requests
+from optimizer.simulation.workload import OpenLoad
 from optimizer.spec.messages import validated
 from optimizer.timing import FullIterationLaw, RequestShapes
 

@@ -8,13 +8,12 @@ from typing import Literal
 from pydantic import Field
 
 from optimizer.documents import Document
-from optimizer.fitting.profile import FittedProfile
+from optimizer.fitting.profile import FittedProfile, coefficients_of
 from optimizer.fitting.replay import MANY_REQUESTS, PERCENTILES, BenchmarkReplay, RunMetrics
 from optimizer.fitting.runs import Arrivals, BenchmarkRun, RunMeasurements
 from optimizer.kinds.replicas import Percentiles, Replica, analyze_replicas
 from optimizer.parallel import in_threads
 from optimizer.quantities import precise, quantity
-from optimizer.simulation.law import IterationCoefficients
 from optimizer.timing import PerfParms
 
 LIVES_OF_CLOSED = 60
@@ -58,7 +57,7 @@ def predict(profile: FittedProfile, runs: Sequence[BenchmarkRun]) -> list[Predic
 
 def predict_run(law: PerfParms, run: BenchmarkRun, profile: FittedProfile) -> RunMetrics:
     """Return the figures of a run that ends, replayed under a law."""
-    times = IterationCoefficients(**{name: getattr(law, name) for name in IterationCoefficients._fields})
+    times = coefficients_of(law)
     return BenchmarkReplay.of(run, profile.settings.limits(), MANY_REQUESTS).simulate(times, detailed=True)
 
 

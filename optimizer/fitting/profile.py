@@ -21,6 +21,10 @@ def _is_none(value: object) -> bool:
     return value is None
 
 
+SHARED_FIELDS = ("source", "arrivals", "arrival_cv", "duration_s", "requests", "max_in_flight", "burst")
+"""Fields that a point has in common with its run."""
+
+
 class MeasuredPoint(Document):
     """A run that was measured, by the names of the columns of a CSV file of points, and what is predicted."""
 
@@ -71,20 +75,14 @@ class MeasuredPoint(Document):
     def of(cls, run: BenchmarkRun) -> "MeasuredPoint":
         """Return a run as a point, without predictions."""
         return cls(
-            source=run.source,
             in_tokens=run.prompts.mean,
             out_tokens=run.answers.mean,
             in_tokens_cv=run.prompts.cv,
             out_tokens_cv=run.answers.cv,
             in_lengths=run.prompts.kind,
             out_lengths=run.answers.kind,
-            arrivals=run.arrivals,
-            arrival_cv=run.arrival_cv,
             rate_rps=None if run.rate_rps is None or run.rate_rps > MAX_RATE_RPS else run.rate_rps,
-            duration_s=run.duration_s,
-            requests=run.requests,
-            max_in_flight=run.max_in_flight,
-            burst=run.burst,
+            **{name: getattr(run, name) for name in SHARED_FIELDS},
             **run.measured._asdict(),
         )
 
@@ -93,16 +91,9 @@ class MeasuredPoint(Document):
         return BenchmarkRun(
             TokenCounts(self.in_tokens, self.in_tokens_cv, self.in_lengths),
             TokenCounts(self.out_tokens, self.out_tokens_cv, self.out_lengths),
-            self.arrivals,
-            self.rate_rps,
-            self.duration_s,
-            self.requests,
-            self.max_in_flight,
-            self.burst,
-            self.arrival_cv,
-            RunMeasurements(self.ttft_ms, self.itl_ms, self.throughput_rps),
-            None,
-            self.source,
+            rate_rps=self.rate_rps,
+            measured=RunMeasurements(self.ttft_ms, self.itl_ms, self.throughput_rps),
+            **{name: getattr(self, name) for name in SHARED_FIELDS},
         )
 
 
@@ -170,9 +161,7 @@ class FittedProfile(Document):
     @property
     def coefficients(self) -> IterationCoefficients:
         """The law as the simulator takes it."""
-        return IterationCoefficients(
-            **{name: getattr(self.iteration, name) for name in IterationCoefficients._fields}
-        )
+        return coefficients_of(self.iteration)
 
     def entry(self) -> dict[str, object]:
         """Return what a system document says of the model on the accelerator, in plain values."""
@@ -183,6 +172,11 @@ class FittedProfile(Document):
     def document(self) -> dict[str, object]:
         """Return the profile in plain values under the wire names."""
         return self.model_dump(mode="json", by_alias=True)
+
+
+def coefficients_of(law: PerfParms) -> IterationCoefficients:
+    """Return the coefficients of a latency model for the simulator."""
+    return IterationCoefficients(**{name: getattr(law, name) for name in IterationCoefficients._fields})
 
 
 def read_profile(path: str | os.PathLike[str]) -> FittedProfile:

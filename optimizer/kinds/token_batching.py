@@ -119,7 +119,9 @@ def simulated_replica(
     if document.iteration is not None:
         given = (getattr(document.iteration, name) for name in IterationCoefficients._fields)
         return TokenReplica(IterationCoefficients(*given), limits)
-    parameters = LinearLaw.parameters(document)
+    alpha, beta, gamma, delta = LinearLaw.parameters(document)
     if is_static(document):
-        return StaticReplica(StaticCoefficients(*parameters, document.batching == PADDED), limits)
-    return TokenReplica(ProcessorSharingCoefficients(*parameters), limits)
+        return StaticReplica(
+            StaticCoefficients(alpha, beta, gamma, delta, document.batching == PADDED), limits
+        )
+    return TokenReplica(ProcessorSharingCoefficients(alpha, beta, gamma, delta), limits)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from optimizer.arrays import IntArray
 from optimizer.simulation.arrivals import POISSON_CV, arrival_times_ms
 from optimizer.simulation.lengths import Lengths
 from optimizer.simulation.requests import Requests
@@ -28,12 +29,8 @@ class OpenLoad:
 
     def draw(self, count: int, seed: np.random.SeedSequence) -> Requests:
         """Return `count` requests."""
-        arrivals, prompts, answers = (np.random.default_rng(part) for part in seed.spawn(3))
-        return Requests(
-            in_tokens=self.in_lengths.draw(count, prompts),
-            out_tokens=np.maximum(self.out_lengths.draw(count, answers), 1),
-            arrival_ms=arrival_times_ms(self.rate_rps, count, arrivals, self.arrival_cv),
-        )
+        rng, prompts, answers = _drawn(self, count, seed)
+        return Requests(prompts, answers, arrival_times_ms(self.rate_rps, count, rng, self.arrival_cv))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +45,10 @@ class ClosedLoad:
 
     def draw(self, count: int, seed: np.random.SeedSequence) -> Requests:
         """Return `count` requests; each user thinks before the first."""
-        thinking, prompts, answers = (np.random.default_rng(part) for part in seed.spawn(3))
-        return Requests(
-            in_tokens=self.in_lengths.draw(count, prompts),
-            out_tokens=np.maximum(self.out_lengths.draw(count, answers), 1),
-            think_ms=thinking.exponential(self.think_mean_ms, count),
-            wakes_ms=np.sort(thinking.exponential(self.think_mean_ms, self.users)),
-        )
+        rng, prompts, answers = _drawn(self, count, seed)
+        think_ms = rng.exponential(self.think_mean_ms, count)
+        wakes_ms = np.sort(rng.exponential(self.think_mean_ms, self.users))
+        return Requests(prompts, answers, think_ms=think_ms, wakes_ms=wakes_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +68,15 @@ class TraceLoad:
         return Requests(
             self.requests.in_tokens[here], self.requests.out_tokens[here], self.requests.arrival_ms[here]
         )
+
+
+def _drawn(
+    load: OpenLoad | ClosedLoad, count: int, seed: np.random.SeedSequence
+) -> tuple[np.random.Generator, IntArray, IntArray]:
+    """Return a generator for times, and prompt and output lengths from two separate streams."""
+    times, prompts, outputs = (np.random.default_rng(part) for part in seed.spawn(3))
+    out_tokens = np.maximum(load.out_lengths.draw(count, outputs), 1)
+    return times, load.in_lengths.draw(count, prompts), out_tokens
 
 
 Load = OpenLoad | ClosedLoad | TraceLoad

@@ -10,7 +10,7 @@ from typing import Literal, Self
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.arrays import BoolArray, FloatArray, RowArrays
 from optimizer.timing.law import Law
 
 SchedulerName = Literal["chunked", "prefill-first"]
@@ -22,7 +22,7 @@ PAUSE_MS = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
-class IterationTimes:
+class IterationTimes(RowArrays):
     """Coefficients of an iteration's time (eq. 63), each of shape (R,).
 
     Source: own derivation from the work of a transformer's pass; with all but the first three zero it is
@@ -51,10 +51,6 @@ class IterationTimes:
     """x: reading all experts [ms]."""
     expert_share: FloatArray
     """y: share of the experts that a token chooses, below 1."""
-
-    def take(self, rows: IntArray) -> Self:
-        """Return the coefficients of the chosen rows, in their order."""
-        return type(self)(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     def ms(
         self,
@@ -124,7 +120,7 @@ class IterationTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class ClientTimes:
+class ClientTimes(RowArrays):
     """What a client sees of the first token beyond the engine's time (eq. 100), each of shape (R,).
 
     Source: own derivation from recorded sweeps, docs/fidelity.md.
@@ -143,10 +139,6 @@ class ClientTimes:
     def none(cls, rows: int) -> Self:
         """Return that R clients see the engine's own times."""
         return cls(*np.zeros((len(fields(cls)), rows)))
-
-    def take(self, rows: IntArray) -> Self:
-        """Return the terms of the chosen rows, in their order."""
-        return type(self)(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     def ms(
         self, in_progress: FloatArray, itl_ms: FloatArray, rate: FloatArray, arrival_scv: FloatArray

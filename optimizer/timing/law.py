@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.arrays import BoolArray, FloatArray, IntArray, RowArrays
 from optimizer.documents import Document
 
 
@@ -36,7 +36,7 @@ class RequestShapes:
 
 
 @dataclass(frozen=True, slots=True)
-class Law(ABC):
+class Law(RowArrays, ABC):
     """Parameters and request shapes of R rows as equally long arrays."""
 
     name: ClassVar[str]
@@ -77,10 +77,6 @@ class Law(ABC):
         """Return the law's keys in a document of the given kind, as messages name them."""
         return "/".join(document.model_fields[part].alias or part for part in cls.parts)
 
-    def take(self, rows: IntArray) -> Self:
-        """Return the law of the chosen rows, in their order."""
-        return type(self)(*(getattr(self, field.name)[rows] for field in fields(self)))
-
 
 @dataclass(frozen=True, slots=True)
 class ServiceLaw(Law):
@@ -96,9 +92,9 @@ class ServiceLaw(Law):
     ) -> TokenTimes:
         """Return the phase times that belong to a mean service time; all shapes (R,)."""
 
-    @abstractmethod
     def is_non_monotone(self, max_batch: IntArray) -> BoolArray:
-        """Return whether latencies step anywhere between a batch of one and the limit; shapes (R,)."""
+        """Return whether a latency can fall between a batch of one and the limit; shapes (R,)."""
+        return np.zeros(len(max_batch), np.bool_)
 
     def has_work(self) -> BoolArray:
         """Return whether a lone request takes any time at all, shape (R,)."""

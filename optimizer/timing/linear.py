@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.arrays import FloatArray, IntArray
 from optimizer.documents import Document, Milliseconds, MillisecondsPerRequest, MillisecondsPerToken
 from optimizer.timing.law import RequestShapes, ServiceLaw, TokenTimes
 
@@ -72,7 +72,7 @@ class LinearLaw(ServiceLaw):
         return getattr(document, "batching", "continuous") == "continuous"
 
     @classmethod
-    def parameters(cls, document: Document) -> tuple[float, float, float, float]:
+    def parameters(cls, document: Document) -> tuple[float, ...]:
         """Return α, β, γ and δ."""
         assert isinstance(document, LinearFields)
         decode, prefill = document.decode or DecodeParms(), document.prefill or PrefillParms()
@@ -81,9 +81,8 @@ class LinearLaw(ServiceLaw):
     @classmethod
     def of_rows(cls, parameters: FloatArray, shapes: RequestShapes) -> Self:
         """Return the law of R rows from α, β, γ and δ, shape (4, R)."""
-        decode_base, decode_per_request, prefill_base, prefill_per_token = parameters
-        decode, prefill = (decode_base, decode_per_request), (prefill_base, prefill_per_token)
-        return cls(*decode, *prefill, shapes.in_tokens, shapes.out_tokens)
+        alpha, beta, gamma, delta = parameters
+        return cls(alpha, beta, gamma, delta, shapes.in_tokens, shapes.out_tokens)
 
     def _service_coefficients(self) -> tuple[FloatArray, FloatArray]:
         """Return base and slope of the service time, which is base + slope·n (eq. 3)."""
@@ -116,10 +115,6 @@ class LinearLaw(ServiceLaw):
             0.0,
         )
         return TokenTimes(prefill, self.decode_base_ms + self.decode_per_request_ms * effective, prefill)
-
-    def is_non_monotone(self, max_batch: IntArray) -> BoolArray:
-        """Return that nothing steps."""
-        return np.zeros(len(max_batch), np.bool_)
 
     def idle_times(self, max_batch: IntArray) -> tuple[TokenTimes, FloatArray]:
         """Return the times of a lone request with a prompt of one token, and a full batch's turnaround."""

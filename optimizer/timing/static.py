@@ -10,9 +10,9 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
+from optimizer.arrays import FloatArray, IntArray, frozen
 from optimizer.documents import Document
-from optimizer.timing.law import RequestShapes, ServiceLaw, TokenTimes
+from optimizer.timing.law import RequestShapes, TokenTimes
 from optimizer.timing.linear import LinearFields, LinearLaw
 
 STEP = 0.05
@@ -23,25 +23,14 @@ PADDED = "padded"
 
 
 @dataclass(frozen=True, slots=True)
-class StaticLaw(ServiceLaw):
+class StaticLaw(LinearLaw):
     """The time of a static batch of n requests; all fields have shape (R,)."""
 
     name: ClassVar[str] = "static"
-    parts: ClassVar[tuple[str, ...]] = ("decode", "prefill")
     is_static: ClassVar[bool] = True
 
-    decode_base_ms: FloatArray
-    """α [ms]."""
-    decode_per_request_ms: FloatArray
-    """β [ms per request in the batch]."""
-    prefill_base_ms: FloatArray
-    """γ [ms]."""
-    prefill_per_token_ms: FloatArray
-    """δ [ms per input token and request in the batch]."""
     padded: FloatArray
     """1 where requests are computed until the last of the batch has ended, else 0."""
-    in_tokens: FloatArray
-    out_tokens: FloatArray
     out_tokens_cv: FloatArray
 
     @classmethod
@@ -60,7 +49,7 @@ class StaticLaw(ServiceLaw):
         """Return the law of R rows from parameters in that order, shape (5, R)."""
         cv = np.ones_like(shapes.out_tokens) if shapes.out_tokens_cv is None else shapes.out_tokens_cv
         alpha, beta, gamma, delta, padded = parameters
-        return cls(alpha, beta, gamma, delta, padded, shapes.in_tokens, shapes.out_tokens, cv)
+        return cls(alpha, beta, gamma, delta, shapes.in_tokens, shapes.out_tokens, padded, cv)
 
     def service_time_ms(self, occupancy: FloatArray) -> FloatArray:
         """Return the time of a batch of so many, from its first prompt to its last token (eq. 116)."""
@@ -77,10 +66,7 @@ class StaticLaw(ServiceLaw):
 
     def spread_ms(self, occupancy: FloatArray) -> FloatArray:
         """Return the standard deviation of the time of a batch of so many, shape (R,) (eq. 118)."""
-        mean, square = (
-            longest_to_mean(self.out_tokens_cv, occupancy, 1),
-            longest_to_mean(self.out_tokens_cv, occupancy, 2),
-        )
+        mean, square = (longest_to_mean(self.out_tokens_cv, occupancy, power) for power in (1, 2))
         longest = self.out_tokens * np.sqrt(np.maximum(square - mean * mean, 0.0))
         together = np.where(self.padded > 0, occupancy, 0.0)
         own = np.where(self.padded > 0, 0.0, self.out_tokens * self.out_tokens_cv * np.sqrt(occupancy))
@@ -100,9 +86,8 @@ class StaticLaw(ServiceLaw):
         steps = np.maximum(self.out_tokens - 1, 0.0)
         others = (occupancy - 1) * np.maximum(shorter * self.out_tokens - 1, 0.0)
         others = np.where(self.padded > 0, (occupancy - 1) * steps, others)
-        return (
-            self.decode_base_ms + self.decode_per_request_ms
-        ) * steps + self.decode_per_request_ms * others
+        alone = self.decode_base_ms + self.decode_per_request_ms
+        return alone * steps + self.decode_per_request_ms * others
 
     def token_times(
         self,
@@ -116,18 +101,6 @@ class StaticLaw(ServiceLaw):
         steps = self.out_tokens - 1
         itl = np.where(steps > 0, self.answer_ms(batch) / np.where(steps > 0, steps, 1.0), 0.0)
         return TokenTimes(prefill, itl, prefill)
-
-    def is_non_monotone(self, max_batch: IntArray) -> BoolArray:
-        """Return that nothing steps."""
-        return np.zeros(len(max_batch), np.bool_)
-
-    def idle_times(self, max_batch: IntArray) -> tuple[TokenTimes, FloatArray]:
-        """Return the times of a lone request with a prompt of one token, and a full batch's turnaround."""
-        linear = LinearLaw(
-            self.decode_base_ms, self.decode_per_request_ms, self.prefill_base_ms, self.prefill_per_token_ms,
-            self.in_tokens, self.out_tokens,
-        )  # fmt: skip
-        return linear.idle_times(max_batch)
 
 
 def is_static(document: Document) -> bool:

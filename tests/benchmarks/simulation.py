@@ -21,20 +21,14 @@ from optimizer.compat.rows import ReplicaRow
 from optimizer.generate import generate_system
 from optimizer.kinds.replicas import analyze_replicas
 from optimizer.parallel import as_done
-from optimizer.simulation import (
-    Effort,
-    IterationCoefficients,
-    LengthDistributionKind,
-    Lengths,
-    Limits,
-    OpenLoad,
-    Summary,
-    TokenReplica,
-    run_replica,
-    summarise,
-)
 from optimizer.simulation.engine import advance
+from optimizer.simulation.law import IterationCoefficients
+from optimizer.simulation.lengths import LengthDistributionKind, Lengths
+from optimizer.simulation.limits import Limits
 from optimizer.simulation.machine.state import initial_state
+from optimizer.simulation.replicas import Effort, TokenReplica, run_replica
+from optimizer.simulation.summary import Summary, summarise
+from optimizer.simulation.workload import OpenLoad
 from optimizer.studies.simulation.plans import simulate_plan
 from optimizer.timing import PerfParms
 

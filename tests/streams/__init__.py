@@ -143,10 +143,6 @@ class StreamQueues(QueueModel):
         """The law that drives it."""
         return StreamLaw
 
-    def columns(self) -> list[FloatArray | IntArray | BoolArray]:
-        """Return everything that the figures depend on."""
-        return [self.start_ms, self.places, self.stream_ms]
-
     @property
     def stable_rate_rps(self) -> FloatArray:
         """The largest rate that is looked at: there is a long run at any."""
@@ -156,15 +152,6 @@ class StreamQueues(QueueModel):
     def least_rate_rps(self) -> FloatArray:
         """The lower end of the rates that are looked at."""
         return 1e-6 * self.stable_rate_rps
-
-    @property
-    def is_non_monotone(self) -> BoolArray:
-        """Return that nothing steps."""
-        return np.zeros(len(self.places), np.bool_)
-
-    def take(self, rows: IntArray) -> Self:
-        """Return the replicas of the chosen rows."""
-        return type(self)(self.start_ms[rows], self.places[rows], self.stream_ms[rows])
 
     def analyze(self, rate_rps: FloatArray) -> StreamPerformance:
         """Return the figures at some rates, by Erlang's recursion."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from optimizer.errors import FitError
-from optimizer.fitting.readers.report import measured, number
+from optimizer.fitting.readers.report import Benchmark, BenchmarkFile, measured, number
 from optimizer.fitting.runs import Arrivals, BenchmarkRun, RunMeasurements, TokenCounts
 
 IN_FLIGHT = 512
@@ -31,6 +31,8 @@ class GuideLlmRun(NamedTuple):
     ttft_median_ms: float | None
     itl_mean_ms: float | None
     place: str
+    prompts: "TokenCountStats"
+    answers: "TokenCountStats"
 
 
 class TokenCountStats(NamedTuple):
@@ -76,18 +78,42 @@ UNIFORM_WITHIN = 0.12
 """Relative deviation from that of a uniform law between its ends, for which lengths count as uniform."""
 
 
-def runs(
-    rows: Sequence[GuideLlmRun], prompts: TokenCounts, answers: TokenCounts, *, bursts: bool
-) -> tuple[BenchmarkRun, ...]:
-    """Return the runs of a report.
+def benchmark(
+    report: BenchmarkFile,
+    rows: Sequence[GuideLlmRun],
+    *,
+    bursts: bool = False,
+    version: str | None = None,
+    model: str | None = None,
+    date: str | None = None,
+    notes: Sequence[str] = (),
+) -> Benchmark:
+    """Return the benchmark of a report from its runs.
 
     Args:
-        rows: in the order of the report.
-        prompts: their lengths.
-        answers: their lengths.
-        bursts: whether the tool sends a second's worth of requests at once before a constant rate.
+        report: the report, for messages.
+        rows: its runs, in the order of the report.
+        bursts: whether the tool sends one second's requests at once before a constant rate.
+        version: version of GuideLLM.
+        model: name of the model.
+        date: day of the benchmark, in ISO format.
+        notes: assumptions about the runs.
+
+    Raises:
+        FitError: a run has no duration or no completed requests, or cannot be replayed.
     """
-    return tuple(_run(row, prompts, answers, bursts=bursts) for row in rows)
+    for row in rows:
+        if row.duration_s == 0:
+            raise FitError(f"{row.place}: the duration is 0; the run was cut short")
+    prompts = lengths([row.prompts for row in rows], report.name)
+    answers = lengths([row.answers for row in rows], report.name)
+    return Benchmark(
+        tuple(_run(row, prompts, answers, bursts=bursts) for row in rows),
+        f"GuideLLM {version}" if version else "GuideLLM",
+        model,
+        date,
+        tuple(notes),
+    )
 
 
 def _run(row: GuideLlmRun, prompts: TokenCounts, answers: TokenCounts, *, bursts: bool) -> BenchmarkRun:

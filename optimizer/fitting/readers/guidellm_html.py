@@ -12,7 +12,7 @@ from typing import Any
 from optimizer.errors import FitError
 from optimizer.fitting.readers import guidellm
 from optimizer.fitting.readers.guidellm import GuideLlmRun, TokenCountStats
-from optimizer.fitting.readers.report import Benchmark, BenchmarkFile, Reader, at, measured, number_at
+from optimizer.fitting.readers.report import Benchmark, BenchmarkFile, Reader, at, find, measured, number_at
 
 _OF_SWEEP = 3
 """Runs that a sweep has at least."""
@@ -45,22 +45,15 @@ def _read(report: BenchmarkFile) -> Benchmark:
         number_at(item, ("requestsPerSecond",), place) for item, place in zip(items, places, strict=True)
     ]
     kind = str(at(details, ("rateType",), f"{report.name}: workloadDetails"))
+    strategies = _strategies(kind, rates, report)
+    spreads = _spread(details, "prompts", report), _spread(details, "generations", report)
     rows = [
-        _row(item, strategy, rate, place)
-        for item, strategy, rate, place in zip(
-            items, _strategies(kind, rates, report), rates, places, strict=True
-        )
+        _row(item, strategy, rate, place, spreads)
+        for item, strategy, rate, place in zip(items, strategies, rates, places, strict=True)
     ]
-    prompts, answers = (
-        guidellm.lengths([_spread(details, name, report)], report.name) for name in ("prompts", "generations")
-    )
-    return Benchmark(
-        guidellm.runs(rows, prompts, answers, bursts=False),
-        "GuideLLM",
-        _model(details),
-        _day(report),
-        ("runs are unlabelled: taken as a sweep in its usual order",) if kind == "synchronous" else (),
-    )
+    note = "runs are unlabelled: assumed to be a sweep in its usual order"
+    notes = (note,) if kind == "synchronous" else ()
+    return guidellm.benchmark(report, rows, model=_model(details), date=_day(report), notes=notes)
 
 
 def _assigned(report: BenchmarkFile, name: str) -> Any:
@@ -89,7 +82,13 @@ def _strategies(kind: str, rates: list[float], report: BenchmarkFile) -> list[di
     )
 
 
-def _row(item: Any, strategy: dict[str, Any], rate: float, place: str) -> GuideLlmRun:
+def _row(
+    item: Any,
+    strategy: dict[str, Any],
+    rate: float,
+    place: str,
+    spreads: tuple[TokenCountStats, TokenCountStats],
+) -> GuideLlmRun:
     count = number_at(item, ("ttft", "count"), place)
     if rate == 0 or count == 0:
         raise FitError(f"{place}: nothing was completed; leave this run out")
@@ -100,6 +99,7 @@ def _row(item: Any, strategy: dict[str, Any], rate: float, place: str) -> GuideL
         measured(number_at(item, ("ttft", "median"), place)),
         measured(number_at(item, ("itl", "mean"), place)),
         place,
+        *spreads,
     )
 
 
@@ -117,10 +117,9 @@ def _spread(details: Any, name: str, report: BenchmarkFile) -> TokenCountStats:
 
 def _model(details: Any) -> str | None:
     """Return the model that the first prompt was sent to; the report itself has no name for it."""
-    samples = details.get("prompts", {}).get("samples") if isinstance(details, dict) else None
-    found = (
-        re.search(r"'model': '([^']+)'", str(samples[0])) if isinstance(samples, list) and samples else None
-    )
+    samples = find(details, "prompts", "samples")
+    first = samples[0] if isinstance(samples, list) and samples else ""
+    found = re.search(r"'model': '([^']+)'", str(first))
     return found[1] if found else None
 
 

@@ -6,7 +6,16 @@ from typing import Any
 from optimizer.errors import FitError
 from optimizer.fitting.readers import guidellm
 from optimizer.fitting.readers.guidellm import GuideLlmRun, TokenCountStats
-from optimizer.fitting.readers.report import Benchmark, BenchmarkFile, Reader, at, measured, number, number_at
+from optimizer.fitting.readers.report import (
+    Benchmark,
+    BenchmarkFile,
+    Reader,
+    at,
+    find,
+    measured,
+    number,
+    number_at,
+)
 
 
 def _recognises(report: BenchmarkFile) -> bool:
@@ -31,21 +40,15 @@ def _read(report: BenchmarkFile) -> Benchmark:
     benchmarks = report.json["benchmarks"]
     if not benchmarks:
         raise FitError(f"{report.name}: the report has no benchmarks; the run was cut short")
-    places = [f"{report.name}: benchmarks[{i}]" for i in range(len(benchmarks))]
-    rows = [_row(item, place) for item, place in zip(benchmarks, places, strict=True)]
-    spreads = {
-        name: [_spread(item, name, place) for item, place in zip(benchmarks, places, strict=True)]
-        for name in ("prompt_token_count", "output_token_count")
-    }
-    prompts = guidellm.lengths(spreads["prompt_token_count"], report.name)
-    answers = guidellm.lengths(spreads["output_token_count"], report.name)
-    version = (report.json.get("metadata") or {}).get("guidellm_version")
-    return Benchmark(
-        guidellm.runs(rows, prompts, answers, bursts=True),
-        f"GuideLLM {version}" if version else "GuideLLM",
-        _model(benchmarks[0]),
-        _day(benchmarks[0]),
-        tuple(dict.fromkeys(note for item in benchmarks for note in _notes(item))),
+    rows = [_row(item, f"{report.name}: benchmarks[{i}]") for i, item in enumerate(benchmarks)]
+    return guidellm.benchmark(
+        report,
+        rows,
+        bursts=True,
+        version=find(report.json, "metadata", "guidellm_version"),
+        model=_model(benchmarks[0]),
+        date=_day(benchmarks[0]),
+        notes=tuple(dict.fromkeys(note for item in benchmarks for note in _notes(item))),
     )
 
 
@@ -63,8 +66,6 @@ def _notes(item: Any) -> Iterator[str]:
 def _row(item: Any, place: str) -> GuideLlmRun:
     metrics = at(item, ("metrics",), place)
     duration = number(_first(item, (("duration",), ("run_stats", "duration"))) or _span(item, place), place)
-    if duration == 0:
-        raise FitError(f"{place}: duration is 0; the run was cut short")
     return GuideLlmRun(
         _strategy(item, place),
         duration,
@@ -72,6 +73,8 @@ def _row(item: Any, place: str) -> GuideLlmRun:
         measured(number_at(metrics, ("time_to_first_token_ms", "successful", "median"), place)),
         measured(_first(metrics, (("inter_token_latency_ms", "successful", "mean"),))),
         place,
+        _spread(item, "prompt_token_count", place),
+        _spread(item, "output_token_count", place),
     )
 
 
@@ -99,13 +102,8 @@ def _spread(item: Any, name: str, place: str) -> TokenCountStats:
 
 def _first(value: Any, paths: tuple[tuple[str, ...], ...]) -> Any:
     """Return what stands at the first of the paths that is there, or None."""
-    for path in paths:
-        inner = value
-        for key in path:
-            inner = inner.get(key) if isinstance(inner, dict) else None
-        if inner is not None:
-            return inner
-    return None
+    found = (find(value, *path) for path in paths)
+    return next((inner for inner in found if inner is not None), None)
 
 
 def _model(item: Any) -> str | None:

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -102,6 +103,23 @@ def at(value: Any, path: Sequence[str | int], place: str) -> Any:
             raise FitError(f"{place}: {missing} is missing; the report is incomplete or of another tool")
         value = value[key]
     return value
+
+
+def find(value: Any, *path: str) -> Any:
+    """Return the value at a path of keys, None if there is none."""
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def cell_value(cell: Any) -> Any:
+    """Return the number or the JSON in a cell, its text if it is neither, None if it is empty."""
+    if not isinstance(cell, str):
+        return cell
+    for read in (float, json.loads):
+        with suppress(ValueError):
+            return read(cell)
+    return cell or None
 
 
 def number_at(value: Any, path: Sequence[str | int], place: str) -> float:

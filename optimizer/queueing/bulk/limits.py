@@ -1,20 +1,20 @@
-"""What a batch server must be, and how its arrivals may vary, for the queue model to know its figures."""
+"""Limits of the dynamic-batching servers that the queue model can analyse."""
 
 from optimizer.simulation.batches import CLOCK, BatchServer
 from optimizer.simulation.limits import UNLIMITED
 from optimizer.simulation.tandem import ALL_JOBS, Tandem
 
 MAX_BATCH = 512
-"""Largest batch that is analysed: the work grows with its square."""
+"""Largest batch analysed: the work grows with its square."""
 MAX_JOBS = 1024
-"""Most jobs at once of a replica that is analysed."""
+"""Maximum jobs inside a replica that is analysed."""
 ROUNDING = 1e-9
 MAX_CV = 3.0
-"""Largest coefficient of variation of the times between arrivals that figures were tested for."""
+"""Largest CV of the interarrival times for which results were tested."""
 
 
 def server_problem(server: BatchServer, arrival_cv: float) -> tuple[str, str] | None:
-    """Return the part of a server that is wrong, by its name here, and why; none: it can be analysed."""
+    """Return the invalid parameter of a server and the reason, None if it can be analysed."""
     full_ms = server.base_ms + server.slope_ms * server.size
     clock = server.trigger == CLOCK
     problems = (
@@ -59,7 +59,7 @@ def server_problem(server: BatchServer, arrival_cv: float) -> tuple[str, str] | 
 
 
 def line_problem(line: Tandem) -> tuple[str, str] | None:
-    """Return what is wrong with a batch server between its stages, likewise."""
+    """Return the invalid parameter of a server with stages and the reason, None if it can be analysed."""
     if line.jobs == ALL_JOBS:
         return None
     problems = (

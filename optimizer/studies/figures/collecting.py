@@ -76,13 +76,13 @@ def shown_ms(long_run: SteadyState, measure: TargetMeasure) -> float:
 def window_figure(placed: Placed) -> Figure:
     """Return replicas and latency by window, and by batch limit (eq. 101-103)."""
     server = placed.batch_servers()
-    window_ms = float(server.window_ms[0])
+    window_ms = float(server.policy.window_ms[0])
     longest_ms = 2 * window_ms if window_ms > 0 else 2 * float(server.base_ms[0] + server.slope_ms[0])
     windows = np.linspace(0, longest_ms, WINDOWS)
-    if server.trigger[0] == CLOCK:
+    if server.policy.trigger[0] == CLOCK:
         windows = windows[windows >= longest_ms / 2]  # a clock that ticks before a batch is done is none
     rows = server.take(np.zeros(len(windows), np.int64))
-    by_window = _ways(placed, replace(rows, window_ms=windows))
+    by_window = _ways(placed, replace(rows, policy=replace(rows.policy, window_ms=windows)))
     given = Guide(name=f"window {quantity(window_ms)} ms", value=window_ms, axis="x")
     panels = _panels(placed, by_window, windows, "window [ms]", "window", given)
     return Figure(
