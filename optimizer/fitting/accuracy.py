@@ -1,4 +1,4 @@
-"""How far predictions are from measurements, run by run and in sum."""
+"""Errors of predictions relative to measurements."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from optimizer.spec.provenance import FitErrors
 
 
 def errors_of(runs: Sequence[BenchmarkRun], figures: Sequence[RunMetrics]) -> FitErrors:
-    """Return Σ|predicted − measured| / Σ measured, and the median relative error, of both times."""
+    """Return Σ|predicted − measured| / Σ measured, and the median relative error, of TTFT and ITL."""
     ttft, itl = (_errors(runs, figures, name) for name in ("ttft_ms", "itl_ms"))
     return FitErrors(
         ttft=ttft[0], ttft_median=ttft[1], itl=itl[0], itl_median=itl[1], runs=max(ttft[2], itl[2])
@@ -18,7 +18,7 @@ def errors_of(runs: Sequence[BenchmarkRun], figures: Sequence[RunMetrics]) -> Fi
 
 
 def relative_error(run: BenchmarkRun, figures: RunMetrics, name: str) -> float | None:
-    """Return predicted over measured less 1; none where either is missing."""
+    """Return the relative error of a prediction; None if a value is missing."""
     measured, predicted = getattr(run.measured, name), getattr(figures, name)
     if measured is None or not np.isfinite(predicted):
         return None

@@ -1,7 +1,7 @@
-"""The fit: parameters under which the replayed runs are nearest to the measured ones.
+"""Fit of the parameters that minimise the error of replayed runs.
 
-Residuals are logarithms of predicted over measured figures, under a robust loss (eq. 98). A replayed run is a
-rough function of the parameters, so derivatives are differences over steps that move the times by percents.
+Residuals are logarithms of predicted over measured metrics, under a robust loss (eq. 98). A replayed run is a
+rough function of the parameters, so derivatives are differences over steps that change the times by percents.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,49 +20,49 @@ from optimizer.simulation.law import IterationCoefficients
 from optimizer.simulation.limits import Limits
 
 LOSS_SCALE = 0.05
-"""Residuals beyond this count less than by their square."""
+"""Residuals above this count linearly instead of quadratically."""
 WEIGHTS = {"itl_ms": 1.0, "ttft_ms": 0.6, "throughput_rps": 1.0}
-"""How much a residual counts: medians of the time to the first token scatter twice as much as ITLs."""
+"""Weights of residuals: median TTFTs scatter twice as much as ITLs."""
 MOVE = 0.03
-"""By how much a difference is to move the residuals, root mean square: a replayed run is rough by 0.005."""
+"""Target root mean square change of residuals in a difference: the roughness of a replay is about 0.005."""
 FIRST_STEP, MIN_STEP, MAX_STEP = 0.1, 0.02, 0.5
-"""Of a parameter over its scale, for differences."""
+"""Steps for differences, relative to a parameter's scale."""
 MAX_JACOBIANS = 16
 FIRST_JACOBIANS = 5
-"""Given to every start; the best goes on."""
+"""For every start; the best one continues."""
 MAX_ROUNDS = 6
 WORTH_A_ROUND = 0.01
-"""Relative gain of the loss for which short and whole runs are looked at once more."""
+"""Minimum relative gain of the loss for another round of short and full runs."""
 MIN_SHARE = 1e-4
-"""Of a parameter's scale, where it is 0: derivatives there are those next to it."""
+"""Smallest value relative to a parameter's scale at which derivatives are evaluated."""
 NOTHING_COMPLETED = 3.0
-"""Residual of a run in which the law completes nothing."""
+"""Residual of a run in which the model completes no request."""
 TOLERANCE = 1e-3
 DAMPINGS = (1e-4, 1e-2, 0.1, 1.0, 10.0)
-"""Tried at once, times the damping that was best before."""
+"""Factors on the previous best damping, all tried at once."""
 MAX_DAMPING = 1e4
 MIN_NOISE = 0.003
-"""Relative error that is assumed at least: a client's clock, and the chance in drawn lengths."""
+"""Minimum relative error assumed: clock of the client, and randomness of drawn lengths."""
 MAX_CHORDS = 5
-"""Steps of a fit without a shape."""
+"""Maximum steps of a fit without a shape."""
 CHORD_DAMPINGS = (1e-4, 0.3)
 
 Progress = Callable[[str], None]
 
 
 class Residuals(NamedTuple):
-    """What is compared, shapes (N,)."""
+    """Compared metrics, shapes (N,)."""
 
     run: IntArray
-    """Index of the run of each."""
+    """Index of the run."""
     name: tuple[str, ...]
-    """Its figure."""
+    """Name of the metric."""
     log_measured: FloatArray
     weight: FloatArray
 
 
 def residual_rows(runs: Sequence[BenchmarkRun]) -> Residuals:
-    """Return what of the runs is compared: times, and what was completed where the client sent all it may."""
+    """Return the compared metrics of runs: times, and the throughput of clients that send without waiting."""
     rows = [
         (i, name, value)
         for i, run in enumerate(runs)
@@ -80,10 +80,10 @@ def residual_rows(runs: Sequence[BenchmarkRun]) -> Residuals:
 
 @dataclass(frozen=True, slots=True)
 class FitProblem:
-    """Runs to be fitted, replayed on as many threads as there are.
+    """Runs to be fitted, replayed in parallel threads.
 
-    Long runs are also drawn in short: what a law predicts for the short run, times what the whole one has
-    shown beside it under another law, is nearly what it predicts for the whole one.
+    Long runs are also replayed in a shortened form: its prediction, multiplied by the ratio of the full to
+    the short run under another model, approximates that of the full run.
     """
 
     whole: tuple[BenchmarkReplay, ...]
@@ -101,21 +101,27 @@ class FitProblem:
         return cls(whole, short, residual_rows(runs))
 
     def take(self, names: Sequence[str], values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the residuals of the whole runs under a law, and log(whole/short); shapes (N,)."""
+        """Return the residuals of the full runs under a model, and log(full/short); shapes (N,)."""
         whole, short = (self._logs(names, [values], replays)[0] for replays in (self.whole, self.short))
         return self.rows.weight * (whole - self.rows.log_measured), whole - short
 
     def short_residuals(
         self, names: Sequence[str], points: Sequence[FloatArray], excess: FloatArray | float
     ) -> list[FloatArray]:
-        """Return the residuals under each of several laws, from short runs; shapes (N,)."""
+        """Return the residuals of the short runs under each of several models; shapes (N,).
+
+        Args:
+            names: parameters.
+            points: their values, one array per model.
+            excess: log(full/short) of each residual.
+        """
         return [
             self.rows.weight * (found + excess - self.rows.log_measured)
             for found in self._logs(names, points, self.short)
         ]
 
     def whole_residuals(self, names: Sequence[str], points: Sequence[FloatArray]) -> list[FloatArray]:
-        """Return under each of several laws the residuals of the whole runs, and how implausible it is."""
+        """Return the residuals of the full runs and the prior residuals under each of several models."""
         return [
             np.append(self.rows.weight * (found - self.rows.log_measured), prior_residuals(names, point))
             for found, point in zip(self._logs(names, points, self.whole), points, strict=True)
@@ -149,7 +155,7 @@ class FitProblem:
 def simulate_all(
     replays: Sequence[BenchmarkReplay], laws: Sequence[IterationCoefficients]
 ) -> list[list[RunMetrics]]:
-    """Return the figures of every run under each of several laws, from as many threads as there are."""
+    """Return the metrics of every run under each of several models, in parallel threads."""
     tasks = [(law, run) for law in range(len(laws)) for run in range(len(replays))]
     tasks.sort(key=lambda task: -len(replays[task[1]]))  # the long ones first
     found = dict(in_threads(lambda task: (task, replays[task[1]].simulate(laws[task[0]])), tasks))
@@ -158,7 +164,7 @@ def simulate_all(
 
 @dataclass(frozen=True, slots=True)
 class FitResult:
-    """Parameters at which the loss is least, and how the residuals depend on them."""
+    """Parameters that minimise the loss, and the derivatives of the residuals."""
 
     names: tuple[str, ...]
     values: FloatArray
@@ -167,18 +173,18 @@ class FitResult:
     residuals: FloatArray
     """Shape (N,)."""
     jacobian: FloatArray
-    """By parameters over their scales, shape (N, P)."""
+    """By parameters relative to their scales, shape (N, P)."""
     penalties: FloatArray
-    """The same of how implausible the parameters are, shape (K, P)."""
+    """Derivatives of the prior residuals, shape (K, P)."""
     loss: float
 
     @property
     def weights(self) -> FloatArray:
-        """How much each residual counts, 1 for small ones; shape (N,)."""
+        """Robust weight of each residual, 1 for small ones; shape (N,)."""
         return 1 / np.sqrt(1 + (self.residuals / LOSS_SCALE) ** 2)
 
     def without(self, name: str) -> "FitResult":
-        """Return the same without a parameter."""
+        """Return the result without a parameter."""
         kept = [i for i, other in enumerate(self.names) if other != name]
         drawn = [other for other in DRAWN if other in self.names]
         return replace(
@@ -191,7 +197,7 @@ class FitResult:
         )
 
     def with_another(self, name: str, scale: float) -> "FitResult":
-        """Return the same with another parameter at its scale, for a search that begins here."""
+        """Return the result with another parameter at its scale, as a starting point."""
         return replace(
             self,
             names=(*self.names, name),
@@ -202,7 +208,7 @@ class FitResult:
         )
 
     def standard_errors(self) -> FloatArray:
-        """Return those of the parameters, from the runs alone, shape (P,); 0 of those at 0."""
+        """Return the standard errors from the runs alone, shape (P,); 0 for parameters at 0."""
         free = self.values > 0
         weighted = self.jacobian[:, free] * np.sqrt(self.weights)[:, None]
         spare = max(len(self.residuals) - int(free.sum()), 1)
@@ -213,7 +219,7 @@ class FitResult:
         return errors
 
     def sensitivities(self) -> FloatArray:
-        """Return the Jacobian by the logarithms of the parameters that are not 0, each column of length 1."""
+        """Return the normalised columns of the Jacobian by the logarithms of the non-zero parameters."""
         free = self.values > 0
         table = self.jacobian[:, free] * np.sqrt(self.weights)[:, None]
         lengths = np.linalg.norm(table, axis=0)
@@ -225,7 +231,7 @@ class FitResult:
 
 
 def soft_l1(residuals: FloatArray) -> float:
-    """Return the loss of residuals: their squares where small, their sizes where large."""
+    """Return the soft-L1 loss of residuals: quadratic for small ones, linear for large ones."""
     return float(LOSS_SCALE**2 * (np.sqrt(1 + (residuals / LOSS_SCALE) ** 2) - 1).sum())
 
 
@@ -235,10 +241,16 @@ def solve(
     begin: Iterable[StartPoint],
     progress: Progress = lambda _: None,
 ) -> FitResult:
-    """Return the best parameters from several starts, none of them negative.
+    """Return the best non-negative parameters from several starting points.
+
+    Args:
+        problem: the runs.
+        names: the parameters.
+        begin: starting points.
+        progress: called with progress messages.
 
     Raises:
-        FitError: no start gives a law that takes time.
+        FitError: no starting point gives positive times.
     """
     tried: list[tuple[float, FloatArray, FloatArray]] = []
     for number, start in enumerate(begin, start=1):
@@ -257,16 +269,16 @@ def solve(
 
 
 def refine(problem: FitProblem, solution: FitResult, progress: Progress = lambda _: None) -> FitResult:
-    """Return the best parameters near those of a solution."""
+    """Return the best parameters near a given result."""
     x = np.maximum(solution.values / solution.scales, MIN_SHARE)
     return _settle(problem, solution.names, solution.scales, x, progress)
 
 
 def refit_without(problem: FitProblem, solution: FitResult, rows: BoolArray) -> FloatArray | None:
-    """Return the parameters fitted without some residuals; none where what is left does not tell them.
+    """Return the parameters fitted without some residuals; None if the others do not identify them.
 
-    The search begins at those with them and keeps their Jacobian, as it hardly changes on so short a way:
-    a step then costs one replay of the runs.
+    The search starts at the full fit and keeps its Jacobian, which hardly changes over so short a distance: a
+    step then costs one replay of the runs.
     """
     free = solution.values > 0
     jacobian = np.vstack([solution.jacobian[~rows], solution.penalties]) * free
@@ -293,7 +305,7 @@ def refit_without(problem: FitProblem, solution: FitResult, rows: BoolArray) -> 
 def _settle(
     problem: FitProblem, names: Sequence[str], scales: FloatArray, x: FloatArray, progress: Progress
 ) -> FitResult:
-    """Descend on short runs and look at the whole ones, in turn, until nothing gets better."""
+    """Alternate between descent on short runs and evaluation of full runs until the loss stops improving."""
     least, best = np.inf, x
     for _ in range(MAX_ROUNDS):
         residuals, excess = problem.take(names, x * scales)
@@ -323,10 +335,10 @@ def _descend(
     excess: FloatArray | float,
     jacobians: int,
 ) -> tuple[FloatArray, float]:
-    """Return parameters over their scales at which the loss of the short runs is least, and that loss.
+    """Return the parameters relative to their scales that minimise the loss of the short runs, and that loss.
 
-    Levenberg-Marquardt with reweighting: the bounded linear problem is solved under several dampings, and
-    all of the points are tried at once, as a rough function would end a search that tries one after another.
+    Iteratively reweighted Levenberg-Marquardt: the bounded linear problem is solved for several dampings, and
+    all solutions are evaluated, because a rough function can stop a search that tries one at a time.
     """
     x = begin
     residuals = _all_residuals(problem, names, [x * scales], excess)[0]
@@ -351,7 +363,7 @@ def _descend(
 
 
 def _damped(jacobian: FloatArray, residuals: FloatArray, x: FloatArray, damping: float) -> FloatArray:
-    """Return the point, nowhere negative, at which the damped linear problem is least."""
+    """Return the non-negative solution of the damped linear problem."""
     from scipy.optimize import lsq_linear
 
     root = (1 + (residuals / LOSS_SCALE) ** 2) ** -0.25
@@ -366,14 +378,14 @@ def _damped(jacobian: FloatArray, residuals: FloatArray, x: FloatArray, damping:
 def _differences(
     problem: FitProblem, names: Sequence[str], scales: FloatArray, x: FloatArray, steps: FloatArray
 ) -> FloatArray:
-    """Return the derivatives by all parameters, from all laws at once; shape (N + K, P)."""
+    """Return the derivatives by all parameters, by differences; shape (N + K, P)."""
     moved = [(x + step * unit) * scales for step, unit in zip(steps, np.eye(len(x)), strict=True)]
     middle, *others = _all_residuals(problem, names, [x * scales, *moved], 0.0)
     return np.column_stack([(one - middle) / step for one, step in zip(others, steps, strict=True)])
 
 
 def _steps(jacobian: FloatArray) -> FloatArray:
-    """Return steps of the parameters that move the residuals by as much each, well above their roughness."""
+    """Return the steps at which each parameter changes the residuals equally, well above their roughness."""
     moves = np.sqrt((jacobian**2).mean(axis=0))
     return np.asarray(np.clip(MOVE / np.maximum(moves, 1e-9), MIN_STEP, MAX_STEP))
 
@@ -381,6 +393,6 @@ def _steps(jacobian: FloatArray) -> FloatArray:
 def _all_residuals(
     problem: FitProblem, names: Sequence[str], points: Sequence[FloatArray], excess: FloatArray | float
 ) -> list[FloatArray]:
-    """Return under each of several laws the residuals of the short runs, and how implausible the law is."""
+    """Return the residuals of the short runs and the prior residuals under each of several models."""
     found = problem.short_residuals(names, points, excess)
     return [np.append(one, prior_residuals(names, point)) for one, point in zip(found, points, strict=True)]

@@ -1,4 +1,4 @@
-"""From benchmark reports to a fitted profile."""
+"""Fit of a profile to benchmark reports."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -20,36 +20,37 @@ from optimizer.spec.provenance import FitErrors, Provenance, domain_of
 from optimizer.timing import PerfParms
 
 LOW_LOAD = 0.85
-"""Share of a shape's largest rate below which errors of a shape left out are counted."""
+"""Share of a shape's maximum rate below which cross-validation errors are evaluated."""
 MIN_FIGURES = 3
-"""Measured figures for each parameter that is fitted, at least for α and β."""
+"""Minimum number of measured times."""
 UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSetup:
-    """What was measured."""
+    """Model, accelerator and engine that were measured."""
 
     model: str | None = None
-    """None: as the reports name it."""
+    """None for the name in the reports."""
     accelerator: str = UNKNOWN
     cards: int = 1
     weights: str | None = None
     engine: str | None = None
-    """With its version."""
+    """Including its version."""
 
 
 @dataclass(frozen=True, slots=True)
 class FitOptions:
-    """How to fit."""
+    """Options of a fit."""
 
     hold_out: int = 0
-    """Highest rates of each shape that are not fitted; with any, no run at full throughput is either."""
+    """Number of highest rates of each shape held out; if not 0, runs at full throughput are held out as
+    well."""
     terms: tuple[str, ...] = FULL_LAW
     max_in_flight: int | None = None
-    """Limit of the client, where a report says none."""
+    """Concurrency limit of the client, if a report states none."""
     leave_out: bool = True
-    """Whether the errors of shapes left out are looked for."""
+    """Whether to cross-validate by leaving out shapes."""
     key: MeasuredSetup = field(default_factory=MeasuredSetup)
     settings: ServerSettings = field(default_factory=ServerSettings)
 
@@ -57,10 +58,15 @@ class FitOptions:
 def fit(
     benchmarks: Sequence[Benchmark], options: FitOptions, progress: Progress = lambda _: None
 ) -> FittedProfile:
-    """Fit the law to the runs of some reports of one model on one accelerator.
+    """Fit the latency model to reports of one model on one accelerator.
+
+    Args:
+        benchmarks: the reports.
+        options: options of the fit.
+        progress: called with progress messages.
 
     Raises:
-        FitError: the reports cover several models, or too little was measured.
+        FitError: the reports cover several models, or have too few measurements.
     """
     model = _one_model(benchmarks, options.key.model)
     runs = [_prepared(run, options) for benchmark in benchmarks for run in benchmark.runs]
@@ -143,7 +149,7 @@ def _check_enough(runs: Sequence[BenchmarkRun], left_out: int) -> None:
 
 
 def _split(runs: Sequence[BenchmarkRun], hold_out: int) -> tuple[list[BenchmarkRun], list[BenchmarkRun]]:
-    """Return the runs to fit, and those held out: the highest rates of each shape, and full throughput."""
+    """Return the runs to fit and the held-out ones: the highest rates of each shape, and full throughput."""
     if not hold_out:
         return list(runs), []
     held: set[int] = {i for i, run in enumerate(runs) if run.is_full}
@@ -181,9 +187,9 @@ def _shape_warnings(runs: Sequence[BenchmarkRun]) -> list[str]:
 def _left_out(
     problem: FitProblem, solution: FitResult, runs: Sequence[BenchmarkRun], progress: Progress
 ) -> dict[str, FitErrors]:
-    """Return by shape how far predictions would be from its lower rates, had it not been measured.
+    """Return the errors at the lower rates of each shape when the fit leaves it out.
 
-    The parameters without a shape are fitted anew, from those with it.
+    The parameters are refitted without the shape, starting from the full fit.
     """
     shapes = shapes_of(runs)
     if len(shapes) < 3:
@@ -205,13 +211,13 @@ def _left_out(
 
 
 def _of_rates(runs: Sequence[BenchmarkRun], figures: Sequence[RunMetrics]) -> FitErrors | None:
-    """Return the errors of the runs with a rate; none where there are none."""
+    """Return the errors of the runs with a rate; None if there are none."""
     pairs = [(run, found) for run, found in zip(runs, figures, strict=True) if not run.is_full]
     return errors_of([run for run, _ in pairs], [found for _, found in pairs]) if pairs else None
 
 
 def _of_throughput(runs: Sequence[BenchmarkRun], figures: Sequence[RunMetrics]) -> float | None:
-    """Return the median relative error of what is completed where the client sends all that it may."""
+    """Return the median relative error of the throughput of clients that send without waiting."""
     errors = [
         abs(error)
         for run, found in zip(runs, figures, strict=True)
@@ -231,7 +237,7 @@ def _perf_parms(names: Sequence[str], values: Sequence[float] | np.ndarray) -> P
 
 
 def _rounded(value: float) -> float:
-    """Return a value with six digits, as documents show it."""
+    """Return a value rounded to six digits, as in documents."""
     return float(f"{value:.6g}")
 
 
@@ -240,7 +246,7 @@ def _most_in_flight(runs: Sequence[BenchmarkRun]) -> int:
 
 
 def in_flight(run: BenchmarkRun) -> float:
-    """Return the mean number of requests in flight that the measured times mean (Little)."""
+    """Return the mean number of requests in flight by Little's law."""
     measured = run.measured
     rate = measured.throughput_rps or run.rate_rps or 0.0
     life_ms = (measured.ttft_ms or 0.0) + max(run.answers.mean - 1, 0.0) * (measured.itl_ms or 0.0)

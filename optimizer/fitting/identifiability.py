@@ -1,4 +1,4 @@
-"""Which law the runs can tell: parameters that they cannot keep apart are left out, one after the other."""
+"""Model selection: drop, one at a time, parameters that the runs cannot identify."""
 
 from collections.abc import Sequence
 
@@ -8,28 +8,34 @@ from optimizer.fitting.estimation import FitProblem, FitResult, Progress, refine
 from optimizer.fitting.parameters import ADDED_LATER, BY_NAME, DRAWN, SIMPLIFIED_FIRST, StartPoint, plausible
 
 MAX_CONDITION = 30.0
-"""Of the equilibrated Jacobian; two columns at an angle of 4° have it."""
+"""Limit of the condition number of the equilibrated Jacobian; two columns at an angle of 4° reach it."""
 MAX_RELATIVE_ERROR = 0.6
-"""A parameter whose standard error is more of it is not known."""
+"""Relative standard error above which a parameter counts as unknown."""
 LITTLE = 0.25
-"""Share of its plausible value below which a parameter only helps to describe noise, unless it is known."""
+"""Share of its plausible value below which a parameter probably fits noise, unless well known."""
 LITTLE_KNOWN = 0.2
 CLEARLY = 0.15
-"""A parameter that is added later must be known to this share of it: standard errors know nothing of how
-rough replays are, and a law without it has been found four of them away from 0."""
+"""Maximum relative standard error of an added parameter. Standard errors ignore the roughness of replays: a
+spurious parameter has been found four of them away from 0."""
 CLEARLY_BETTER = 9.0
-"""F statistic of a parameter that is added later, from which on it counts: that of three standard errors."""
+"""F statistic above which an added parameter is kept: three standard errors."""
 TIED = 0.35
-"""Share in the direction that is not seen, from which on a parameter is part of it."""
+"""Component in the unidentified direction above which a parameter belongs to it."""
 
 
 def fit_identifiable(
     problem: FitProblem, names: Sequence[str], begin: Sequence[StartPoint], progress: Progress
 ) -> tuple[FitResult, list[str]]:
-    """Return the best parameters of the law that the runs can tell, and what was left out and why.
+    """Fit the identifiable parameters, and return the reasons for the dropped ones.
+
+    Args:
+        problem: the runs.
+        names: candidate parameters.
+        begin: starting points.
+        progress: called with progress messages.
 
     Raises:
-        FitError: no start gives a law that takes time.
+        FitError: no starting point gives positive times.
     """
     solution = solve(problem, [name for name in names if name not in ADDED_LATER], begin, progress)
     left_out: list[str] = []
@@ -54,7 +60,7 @@ def _with_what_shows(
     begin: Sequence[StartPoint],
     progress: Progress,
 ) -> FitResult:
-    """Return the best parameters with those added that the runs show clearly."""
+    """Return the best fit with those further parameters that the runs clearly identify."""
     for name in added:
         key, scale = BY_NAME[name].key, float(begin[0].scales([name])[0])
         progress(f"with {key}")
@@ -68,13 +74,13 @@ def _with_what_shows(
 
 
 def _gain(solution: FitResult, more: FitResult) -> float:
-    """Return the F statistic of one parameter more; below 0 where the search with it ended at a worse fit."""
+    """Return the F statistic of one more parameter; below 0 if the search with it ended at a worse fit."""
     free = len(more.residuals) - len(more.names)
     return free * (solution.loss - more.loss) / max(more.loss, 1e-300)
 
 
 def _weakest(solution: FitResult) -> tuple[str | None, str]:
-    """Return the parameter that is to be left out, and why; none where all are seen."""
+    """Return the parameter to drop and the reason; None if all are identified."""
     droppable = [name for name in SIMPLIFIED_FIRST if name in solution.names]
     free = [name for name, value in zip(solution.names, solution.values, strict=True) if value > 0]
     zero = [name for name in droppable if name not in free]
@@ -100,7 +106,7 @@ def _weakest(solution: FitResult) -> tuple[str | None, str]:
 
 
 def _unseen_direction(solution: FitResult, free: Sequence[str]) -> list[str]:
-    """Return the parameters that can move together while the residuals hardly change."""
+    """Return the parameters that can change together with hardly any effect on the residuals."""
     table = solution.sensitivities()
     table = table / np.linalg.norm(table, axis=0)
     _, _, directions = np.linalg.svd(table, full_matrices=False)

@@ -1,4 +1,4 @@
-"""What a fitted profile predicts: benchmark runs as they are made, and steady states in closed form."""
+"""Predictions of a fitted profile: replayed benchmark runs, and steady states in closed form."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,46 +17,52 @@ from optimizer.quantities import precise, quantity
 from optimizer.timing import PerfParms
 
 LIVES_OF_CLOSED = 60
-"""Requests of each user of a closed loop without a duration."""
+"""Requests per user of a closed loop without a duration."""
 MIN_OF_CLOSED = 2000
 MAX_BATCH = 1 << 14
-"""Of a steady state, where neither server nor client says one."""
+"""Maximum batch in a steady state, if neither server nor client limits it."""
 
 
 class Predicted(Document):
-    """What a profile predicts for one row."""
+    """Prediction of a profile for one row."""
 
     source: str = ""
-    """The row."""
+    """Name of the row."""
     kind: Literal["run", "steady"]
     """A run from an empty server, or a steady state."""
     ttft_ms: float | None = None
-    """Median time to the first token."""
+    """Median time to first token [ms]."""
     itl_ms: float | None = None
-    """Mean time between tokens."""
+    """Mean inter-token latency [ms]."""
     throughput_rps: float | None = None
     """Completed [requests/s]."""
     ttft_percentiles: Percentiles | None = None
-    """Of the time to the first token."""
+    """Percentiles of the time to first token."""
     itl_percentiles: Percentiles | None = None
-    """Of the time between tokens, each request by its mean."""
+    """Percentiles of the inter-token latency, averaged per request."""
     in_flight: float | None = None
     """Mean number of requests in flight."""
     errors: dict[str, float] = Field(default_factory=dict)
-    """By measured figure: predicted over measured, less 1."""
+    """By measured metric: predicted over measured, less 1."""
     outside: tuple[str, ...] = ()
-    """In what the row is outside what the profile was measured on."""
+    """Quantities in which the row is outside the measured domain of the profile."""
     message: str | None = None
-    """Why there is no figure."""
+    """Reason for missing metrics."""
 
 
 def predict(profile: FittedProfile, runs: Sequence[BenchmarkRun]) -> list[Predicted]:
-    """Return what a profile predicts for each of some runs, or steady states."""
+    """Predict each of some runs or steady states."""
     return in_threads(lambda run: _predicted(profile, run), list(runs))
 
 
 def predict_run(law: PerfParms, run: BenchmarkRun, profile: FittedProfile) -> RunMetrics:
-    """Return the figures of a run that ends, replayed under a law."""
+    """Replay a run with an end under a latency model, and return its metrics.
+
+    Args:
+        law: latency model.
+        run: the run.
+        profile: profile with the settings of the server.
+    """
     times = coefficients_of(law)
     return BenchmarkReplay.of(run, profile.settings.limits(), MANY_REQUESTS).simulate(times, detailed=True)
 
@@ -89,7 +95,7 @@ def _predicted(profile: FittedProfile, run: BenchmarkRun) -> Predicted:
 
 
 def _steady(profile: FittedProfile, run: BenchmarkRun) -> Predicted:
-    """Return the steady state of the queue model `continuous`."""
+    """Predict a steady state with the queue model `continuous`."""
     assert run.rate_rps is not None
     batch = min(profile.max_batch_size or MAX_BATCH, run.max_in_flight or MAX_BATCH)
     replica = Replica(
@@ -128,7 +134,7 @@ def _steady(profile: FittedProfile, run: BenchmarkRun) -> Predicted:
 
 
 def _judged(profile: FittedProfile, run: BenchmarkRun, answer: Predicted) -> Predicted:
-    """Return an answer with its errors, and with what of the row is outside the profile's domain."""
+    """Add the errors of a prediction, and the quantities in which the row is outside the profile's domain."""
     errors = {
         name: getattr(answer, name) / measured - 1
         for name in RunMeasurements._fields

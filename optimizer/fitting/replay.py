@@ -1,6 +1,6 @@
-"""A benchmark run on the engine: from an empty server, for as long as it took, counted as the client counts.
+"""Replay of a benchmark run on the engine: from an empty server, with the client's duration and counting.
 
-Chance is drawn once for a run and is the same for every law, so that two laws differ by their times alone.
+The random streams are fixed for each run and shared by all models, so two models differ only in their times.
 """
 
 import math
@@ -22,33 +22,33 @@ from optimizer.simulation.requests import Requests
 SEED = 42
 MS_PER_S = 1000.0
 MIN_CLOSED = 1024
-"""Requests drawn at first for a client that sends as fast as it may."""
+"""Initial number of requests drawn for a client that sends without waiting."""
 MAX_REQUESTS = 4_000_000
 FEW_LIVES = 4
-"""Requests of each user from which the time between tokens is seen."""
+"""Requests per user from which the ITL is estimated."""
 FEW_REQUESTS = 1500
 LIVES = 12
-"""A shortened run is at least as long as so many requests one after the other."""
+"""Minimum length of a shortened run, in consecutive requests."""
 MANY_REQUESTS = 20_000
-"""Run in all draws together, where what is to be expected of a run is wanted."""
+"""Requests over all draws, if the expected metrics of a run are needed."""
 MAX_DRAWS = 8
 
 
 class RunMetrics(NamedTuple):
-    """What a client counts; NaN where nothing was completed."""
+    """Metrics counted by a client; NaN if no request completes."""
 
     ttft_ms: float
-    """Median time to the first token."""
+    """Median TTFT."""
     itl_ms: float
-    """Time from first to last tokens over the tokens between, in sum."""
+    """Time between first and last tokens over the number of tokens in between, over all requests."""
     throughput_rps: float
-    """Completed over the duration."""
+    """Completed requests over the duration."""
     completed: int
     ttft_percentiles: tuple[float, ...] = ()
-    """By `PERCENTILES`."""
+    """At `PERCENTILES`."""
     itl_percentiles: tuple[float, ...] = ()
     in_flight: float = math.nan
-    """Mean number on the way."""
+    """Mean requests in flight."""
 
 
 PERCENTILES = (50, 90, 95, 99)
@@ -56,22 +56,22 @@ PERCENTILES = (50, 90, 95, 99)
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkReplay:
-    """A run with its requests drawn, as often as it takes to tell what is to be expected of so few."""
+    """A run with its requests, drawn as often as needed to estimate its expected metrics."""
 
     run: BenchmarkRun
     draws: tuple[Requests, ...]
     limits: Limits
     span_ms: float
-    """Infinity where the run ends with its last request."""
+    """Duration; inf if the run ends with its last request."""
 
     @classmethod
     def of(cls, run: BenchmarkRun, limits: Limits, requests: int = 0) -> "BenchmarkReplay":
-        """Draw the requests of a run that ends, again and again while it takes less than `requests`.
+        """Draw the requests of a run that ends, repeatedly until there are enough.
 
         Args:
-            run: what to replay.
-            limits: those of the server; how many the client has in flight is the run's.
-            requests: how many to run at least.
+            run: the run.
+            limits: limits of the server; the run sets the requests in flight.
+            requests: minimum number of requests over all draws.
         """
         count = _count(run)
         draws = min(max(math.ceil(requests / max(_completed(run), 1.0)), 1), MAX_DRAWS)
@@ -87,14 +87,14 @@ class BenchmarkReplay:
         )
 
     def __len__(self) -> int:
-        """Return how many requests are drawn."""
+        """Return the number of requests drawn."""
         return sum(map(len, self.draws))
 
     def simulate(self, times: IterationCoefficients, *, detailed: bool = False) -> RunMetrics:
-        """Run it, and count the requests that end in time, in the mean over the draws.
+        """Run all draws, and return the mean metrics of the requests that complete in time.
 
-        A user of a closed loop sends the next request when it has seen the last token, as late as a client
-        sees tokens.
+        A user of a closed loop sends the next request after seeing the last token, including the client's
+        delay.
 
         Raises:
             AnalysisError: an iteration would take no time.
@@ -112,12 +112,12 @@ class BenchmarkReplay:
         return _figures(run_of(machine, requests, times), self.span_ms, detailed=detailed)
 
     def _ran_out(self, requests: Requests, sent: int) -> bool:
-        """Say whether users of a closed loop would have gone on within the duration."""
+        """Return whether users of a closed loop would have sent more requests within the duration."""
         endless = requests.think_ms is not None and self.run.requests is None
         return endless and len(requests) <= min(sent, MAX_REQUESTS - 1) and self.span_ms < math.inf
 
     def _lag_ms(self, requests: Requests, times: IterationCoefficients) -> float:
-        """Return by how much later a user of a closed loop sees tokens, from a few requests without it."""
+        """Return the client's delay in a closed loop, from a few requests without it."""
         users = self.run.max_in_flight or 1
         if users == 1 or not (times.pipeline_depth or times.front_end_lag):
             return times.client_offset_ms
@@ -137,7 +137,7 @@ class BenchmarkReplay:
 
 
 def _requests(run: BenchmarkRun, count: int, seed: np.random.SeedSequence) -> Requests:
-    """Return requests of a run, drawn."""
+    """Draw the requests of a run."""
     arrivals, prompts, answers = seed.spawn(3)
     users = run.max_in_flight if run.arrivals is Arrivals.CLOSED else None
     return Requests(
@@ -150,7 +150,7 @@ def _requests(run: BenchmarkRun, count: int, seed: np.random.SeedSequence) -> Re
 
 
 def _mean(found: Sequence[RunMetrics]) -> RunMetrics:
-    """Return the mean of what several draws show; nothing of those that complete nothing."""
+    """Return the mean metrics of several draws; draws that complete no request count only for throughput."""
     known = [figures for figures in found if figures.completed]
     if len(found) == 1 or not known:
         return found[0]
@@ -168,7 +168,7 @@ def _mean(found: Sequence[RunMetrics]) -> RunMetrics:
 
 
 def _figures(run: SimulatedRun, span_ms: float, *, detailed: bool) -> RunMetrics:
-    """Return what a client counts of a run."""
+    """Return the metrics that a client counts in a run."""
     ended = run.last_ms <= span_ms
     count = int(ended.sum())
     if not count:
@@ -193,7 +193,7 @@ def _figures(run: SimulatedRun, span_ms: float, *, detailed: bool) -> RunMetrics
 
 
 def shortened(run: BenchmarkRun) -> BenchmarkRun:
-    """Return a run of fewer requests, from which derivatives are taken; a short one stays as it is."""
+    """Return a run with fewer requests for derivatives; short runs stay as they are."""
     measured = run.measured
     rate = run.rate_rps or measured.throughput_rps
     if run.duration_s is None or run.is_alone or not rate:
@@ -218,7 +218,7 @@ def _count(run: BenchmarkRun) -> int:
 
 
 def _completed(run: BenchmarkRun) -> float:
-    """Return how many requests to expect: of many users enough, of a lone one few, where nothing is known."""
+    """Return the expected number of requests; if unknown, inf for many users and 0 for a single one."""
     if run.duration_s is None:
         return float(_count(run))
     known = run.rate_rps or run.measured.throughput_rps

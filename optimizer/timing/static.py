@@ -1,7 +1,7 @@
-"""Static batches under the linear law: a batch is answered as a whole before the next one begins.
+"""Linear model with static batching: a batch completes before the next one starts.
 
-A batch of n answers as many steps as the longest of its answers has, whose mean depends on how much lengths
-vary; they are taken as lognormal. Equation numbers refer to ``docs/math.md``.
+A batch of n takes as many steps as the longest of its outputs, whose mean depends on the variability of
+lengths; they are assumed lognormal. Equation numbers refer to ``docs/math.md``.
 """
 
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from optimizer.timing.law import RequestShapes, TokenTimes
 from optimizer.timing.linear import LinearFields, LinearLaw
 
 STEP = 0.05
-"""Of the quadrature over standard normal values."""
+"""Step of the quadrature over standard normal values."""
 REACH = 10.0
-"""Standard normal values are looked at up to this far, and the spread of lengths more."""
+"""Range of the quadrature, plus the spread of lengths."""
 PADDED = "padded"
 
 
@@ -30,12 +30,12 @@ class StaticLaw(LinearLaw):
     is_static: ClassVar[bool] = True
 
     padded: FloatArray
-    """1 where requests are computed until the last of the batch has ended, else 0."""
+    """1 if requests are computed until the last of the batch completes, otherwise 0."""
     out_tokens_cv: FloatArray
 
     @classmethod
     def takes(cls, document: Document) -> bool:
-        """Say whether a document asks for static batches."""
+        """Return whether a document uses static batching."""
         return is_static(document)
 
     @classmethod
@@ -46,13 +46,13 @@ class StaticLaw(LinearLaw):
 
     @classmethod
     def of_rows(cls, parameters: FloatArray, shapes: RequestShapes) -> Self:
-        """Return the law of R rows from parameters in that order, shape (5, R)."""
+        """Return the model of R rows from parameters in that order, shape (5, R)."""
         cv = np.ones_like(shapes.out_tokens) if shapes.out_tokens_cv is None else shapes.out_tokens_cv
         alpha, beta, gamma, delta, padded = parameters
         return cls(alpha, beta, gamma, delta, shapes.in_tokens, shapes.out_tokens, padded, cv)
 
     def service_time_ms(self, occupancy: FloatArray) -> FloatArray:
-        """Return the time of a batch of so many, from its first prompt to its last token (eq. 116)."""
+        """Return the time of a batch, from its first prompt to its last token (eq. 116)."""
         longest = self.out_tokens * longest_to_mean(self.out_tokens_cv, occupancy)
         steps = np.maximum(longest - 1, 0.0)
         own = np.where(self.padded > 0, steps, np.maximum(self.out_tokens - 1, 0.0))
@@ -60,12 +60,12 @@ class StaticLaw(LinearLaw):
         return self.prefill_ms(occupancy) + decode
 
     def prefill_ms(self, occupancy: FloatArray) -> FloatArray:
-        """Return the time of the prompts of such a batch, shape (R,)."""
+        """Return the prefill time of a batch, shape (R,)."""
         prompt = self.prefill_base_ms + self.prefill_per_token_ms * self.in_tokens * occupancy
         return np.where(self.in_tokens > 0, prompt, 0.0)
 
     def spread_ms(self, occupancy: FloatArray) -> FloatArray:
-        """Return the standard deviation of the time of a batch of so many, shape (R,) (eq. 118)."""
+        """Return the standard deviation of the time of a batch, shape (R,) (eq. 118)."""
         mean, square = (longest_to_mean(self.out_tokens_cv, occupancy, power) for power in (1, 2))
         longest = self.out_tokens * np.sqrt(np.maximum(square - mean * mean, 0.0))
         together = np.where(self.padded > 0, occupancy, 0.0)
@@ -74,10 +74,10 @@ class StaticLaw(LinearLaw):
         return np.hypot(per_step * longest, self.decode_per_request_ms * own)
 
     def answer_ms(self, occupancy: FloatArray) -> FloatArray:
-        """Return the time from a request's first token to its last in such a batch, shape (R,) (eq. 119).
+        """Return the time from a request's first token to its last in a batch, shape (R,) (eq. 119).
 
-        Of the others those count whose answers are still going on: the shorter of two lognormal lengths is
-        2Φ(−σ/√2) of their mean.
+        Only other requests that are still in progress count: the mean of the shorter of two lognormal lengths
+        is 2Φ(−σ/√2) of their mean.
         """
         from scipy.special import ndtr
 
@@ -95,7 +95,7 @@ class StaticLaw(LinearLaw):
         mean_in_service: FloatArray,
         max_batch: IntArray,
     ) -> TokenTimes:
-        """Return the phase times in a batch of so many."""
+        """Return the phase times in the mean batch."""
         batch = np.clip(mean_in_service, 1.0, max_batch)
         prefill = self.prefill_ms(batch)
         steps = self.out_tokens - 1
@@ -104,7 +104,7 @@ class StaticLaw(LinearLaw):
 
 
 def is_static(document: Document) -> bool:
-    """Say whether a document asks for static batches."""
+    """Return whether a document uses static batching."""
     return getattr(document, "batching", "continuous") != "continuous"
 
 
@@ -120,7 +120,7 @@ def longest_to_mean(cv: FloatArray, batch: FloatArray, power: int = 1) -> FloatA
 
 @lru_cache(maxsize=2**16)
 def _longest(cv: float, batch: float, power: int) -> float:
-    """Return it for one batch: the mean of exp(p(σZ − σ²/2)), Z the largest of n standard normal values."""
+    """Return the mean of exp(p(σZ − σ²/2)), with Z the largest of n standard normals."""
     from scipy.special import ndtr
 
     spread = float(np.sqrt(np.log1p(cv * cv)))

@@ -1,4 +1,4 @@
-"""Reader of AIPerf's (and GenAI-Perf's) summary, `profile_export_aiperf.json`."""
+"""Reader of summaries of AIPerf and GenAI-Perf, `profile_export_aiperf.json`."""
 
 import math
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def _read(report: BenchmarkFile) -> Benchmark:
     """Read a summary.
 
     Raises:
-        FitError: it lacks what a run needs.
+        FitError: a required value is missing.
     """
     value, place = report.json, report.name
     settings = at(value, ("input_config",), place)
@@ -64,13 +64,13 @@ def _read(report: BenchmarkFile) -> Benchmark:
 
 
 def _spread(settings: Any) -> float | None:
-    """Return the coefficient of variation of gamma times between arrivals, from their smoothness."""
+    """Return the coefficient of variation of gamma interarrival times from their smoothness."""
     smoothness = _setting(settings, "arrival_smoothness", "smoothness", "vllm_burstiness")
     return None if smoothness is None else 1 / math.sqrt(smoothness)
 
 
 def _values(settings: Any, name: str) -> Iterator[Any]:
-    """Yield every value of a key, wherever in the settings; those of a profiling phase come last."""
+    """Yield all values of a key anywhere in the settings, except in a warm-up phase."""
     if isinstance(settings, dict):
         if settings.get("name") == "warmup":
             return

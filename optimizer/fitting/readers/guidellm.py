@@ -1,4 +1,4 @@
-"""What the reports of GuideLLM have in common, whatever their form: strategies, lengths, offered rates.
+"""Common parts of all GuideLLM reports: strategies, lengths and offered rates.
 
 Source: GuideLLM 0.3 (2025), 0.5 and 0.8 (2026).
 """
@@ -15,9 +15,9 @@ from optimizer.fitting.readers.report import Benchmark, BenchmarkFile, measured,
 from optimizer.fitting.runs import Arrivals, BenchmarkRun, RunMeasurements, TokenCounts
 
 IN_FLIGHT = 512
-"""Requests on the way at once where a strategy sets no limit (GuideLLM's `max_concurrency`)."""
+"""Requests in flight if a strategy sets no limit (GuideLLM's `max_concurrency`)."""
 SWEEP_FIRST = ("synchronous", "throughput")
-"""What a sweep begins with; its constant rates lie evenly between what these achieve."""
+"""First strategies of a sweep; its constant rates are evenly spaced between their results."""
 STEADY_STRATEGIES = {"constant": Arrivals.CONSTANT, "poisson": Arrivals.POISSON}
 
 
@@ -25,7 +25,7 @@ class GuideLlmRun(NamedTuple):
     """One run of a report."""
 
     strategy: Mapping[str, Any]
-    """As GuideLLM keeps it: `type_`, and by type `rate`, `streams` or `max_concurrency`."""
+    """GuideLLM's form: `type_`, and by type `rate`, `streams` or `max_concurrency`."""
     duration_s: float
     completed: int
     ttft_median_ms: float | None
@@ -36,7 +36,7 @@ class GuideLlmRun(NamedTuple):
 
 
 class TokenCountStats(NamedTuple):
-    """Lengths of one run [tokens]."""
+    """Token counts of one run."""
 
     mean: float
     deviation: float
@@ -46,10 +46,10 @@ class TokenCountStats(NamedTuple):
 
 
 def lengths(spreads: Sequence[TokenCountStats], place: str) -> TokenCounts:
-    """Return the lengths of a report, whose runs all draw from one law: uniform where it looks like that.
+    """Return the lengths of a report whose runs share one distribution, uniform if they fit one.
 
     Raises:
-        FitError: no run has completed anything.
+        FitError: no run has completed any request.
     """
     known = [spread for spread in spreads if spread.requests > 0 and spread.mean > 0]
     if not known:
@@ -75,7 +75,8 @@ def lengths(spreads: Sequence[TokenCountStats], place: str) -> TokenCounts:
 
 
 UNIFORM_WITHIN = 0.12
-"""Relative deviation from that of a uniform law between its ends, for which lengths count as uniform."""
+"""Relative deviation from the standard deviation of a uniform distribution up to which lengths count as
+uniform."""
 
 
 def benchmark(
@@ -153,6 +154,6 @@ def _in_flight(row: GuideLlmRun) -> int:
 
 
 def sweep_rates(achieved: Sequence[float]) -> list[float]:
-    """Return the rates that a sweep offered, from what its runs achieved, by the order of a sweep."""
+    """Return the rates offered by a sweep from the achieved ones, in the order of a sweep."""
     lone, most, *others = achieved
     return [float(rate) for rate in np.linspace(lone, most, len(others) + 1)[1:]]

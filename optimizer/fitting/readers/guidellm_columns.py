@@ -1,4 +1,4 @@
-"""Reader of GuideLLM's CSV reports of 2026: three lines of headers, one run a row."""
+"""Reader of GuideLLM's CSV reports of 2026: three header lines, one run per row."""
 
 import csv
 import io
@@ -37,7 +37,7 @@ def _read(report: BenchmarkFile) -> Benchmark:
     """Read the rows.
 
     Raises:
-        FitError: the file is cut short, or lacks a column that a run needs.
+        FitError: the file is cut short, or a required column is missing.
     """
     lines = list(csv.reader(io.StringIO(report.text)))
     if len(lines) <= HEADER_LINES:
@@ -63,7 +63,7 @@ def _read(report: BenchmarkFile) -> Benchmark:
 
 
 def _strategies(cells: Sequence[tuple[Cells, str]]) -> list[Mapping[str, Any]]:
-    """Return the strategies, from their names, or from what the profile planned."""
+    """Return the strategies from their names, or from the profile's plan."""
     names = [_cell(row, _STRATEGY, place) for row, place in cells]
     profile = cell_value(cells[0][0].get(("Run Info", "Profile", "")))
     profile = profile if isinstance(profile, dict) else {}

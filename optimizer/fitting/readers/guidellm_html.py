@@ -1,7 +1,7 @@
-"""Reader of GuideLLM's HTML reports: of the reports up to 0.7, which hold the times themselves.
+"""Reader of GuideLLM's HTML reports up to version 0.7, which contain the times.
 
-Their runs are unlabelled. A sweep is known by its order: one request at a time, as many as possible, then
-rates that lie evenly between; the report has the achieved rates only.
+Their runs are unlabelled. A sweep is recognised by its order: one request at a time, full throughput, then
+rates evenly spaced between them; the report has the achieved rates only.
 """
 
 import json
@@ -15,7 +15,7 @@ from optimizer.fitting.readers.guidellm import GuideLlmRun, TokenCountStats
 from optimizer.fitting.readers.report import Benchmark, BenchmarkFile, Reader, at, find, measured, number_at
 
 _OF_SWEEP = 3
-"""Runs that a sweep has at least."""
+"""Minimum runs of a sweep."""
 
 
 def _recognises(report: BenchmarkFile) -> bool:
@@ -57,7 +57,7 @@ def _read(report: BenchmarkFile) -> Benchmark:
 
 
 def _assigned(report: BenchmarkFile, name: str) -> Any:
-    """Return the JSON that a script assigns to a name of the window."""
+    """Return the JSON that a script assigns to a window property."""
     found = re.search(rf"window\.{name}\s*=\s*", report.text)
     if found is None:
         raise FitError(f"{report.name}: no window.{name} in this HTML of GuideLLM; the file is cut short")
@@ -116,7 +116,7 @@ def _spread(details: Any, name: str, report: BenchmarkFile) -> TokenCountStats:
 
 
 def _model(details: Any) -> str | None:
-    """Return the model that the first prompt was sent to; the report itself has no name for it."""
+    """Return the model of the first prompt's request; the report itself does not name it."""
     samples = find(details, "prompts", "samples")
     first = samples[0] if isinstance(samples, list) and samples else ""
     found = re.search(r"'model': '([^']+)'", str(first))

@@ -35,7 +35,7 @@ def _read(report: BenchmarkFile) -> Benchmark:
     """Read a report.
 
     Raises:
-        FitError: it has no runs, or lacks what a run needs.
+        FitError: it has no runs, or a required value is missing.
     """
     benchmarks = report.json["benchmarks"]
     if not benchmarks:
@@ -53,7 +53,7 @@ def _read(report: BenchmarkFile) -> Benchmark:
 
 
 def _notes(item: Any) -> Iterator[str]:
-    """Yield what of a run cannot be replayed as it was."""
+    """Yield the aspects of a run that cannot be replayed."""
     warmup = _first(
         item, (("warmup_duration",), ("config", "warmup", "percent"), ("config", "warmup", "value"))
     )
@@ -101,7 +101,7 @@ def _spread(item: Any, name: str, place: str) -> TokenCountStats:
 
 
 def _first(value: Any, paths: tuple[tuple[str, ...], ...]) -> Any:
-    """Return what stands at the first of the paths that is there, or None."""
+    """Return the value at the first path that has one, None if there is none."""
     found = (find(value, *path) for path in paths)
     return next((inner for inner in found if inner is not None), None)
 

@@ -1,4 +1,4 @@
-"""Reader of GuideLLM's CSV reports of 2025, and of the same rows as JSON: one run a row, names as columns."""
+"""Reader of GuideLLM's CSV reports of 2025, and of the same rows as JSON: one run per row."""
 
 import csv
 import io
@@ -40,7 +40,7 @@ def _read(report: BenchmarkFile) -> Benchmark:
     """Read the rows.
 
     Raises:
-        FitError: a row lacks what a run needs, or is of another kind.
+        FitError: a row is incomplete or of another kind.
     """
     if _is_json(report):
         found = [(row, f"{report.name}: [{i}]") for i, row in enumerate(report.json)]
@@ -80,7 +80,7 @@ def _row(row: Mapping[str, Any], place: str) -> GuideLlmRun:
 
 
 def _strategy(row: Mapping[str, Any], name: str, place: str) -> Mapping[str, Any]:
-    """Return the strategy from the arguments of the run; where they are missing, from its name."""
+    """Return the strategy from the arguments of the run, or otherwise from its name."""
     given = find(cell_value(row.get("Args")), "strategy")
     if isinstance(given, dict):
         return given

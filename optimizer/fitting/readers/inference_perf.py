@@ -1,4 +1,4 @@
-"""Reader of the reports of inference-perf: one stage a file (`stage_N_lifecycle_metrics.json`)."""
+"""Reader of inference-perf reports: one stage per file (`stage_N_lifecycle_metrics.json`)."""
 
 import math
 from typing import Any
@@ -21,7 +21,7 @@ def _read(report: BenchmarkFile) -> Benchmark:
     """Read a stage.
 
     Raises:
-        FitError: it sums several stages up, or lacks what a run needs.
+        FitError: it sums up several stages, or a required value is missing.
     """
     place = report.name
     load, done = at(report.json, ("load_summary",), place), at(report.json, ("successes",), place)
@@ -68,7 +68,7 @@ def _ms(latency: Any, name: str, statistic: str) -> float | None:
 
 
 def _counts(done: Any, names: tuple[str, ...], place: str) -> TokenCounts:
-    """Return lengths by their mean, and by how far apart the 10th and the 90th percentile are."""
+    """Return the lengths from their mean and their 10th and 90th percentiles."""
     found = next((done[name] for name in names if isinstance(done.get(name), dict)), None)
     if found is None:
         raise FitError(f"{place}: successes.{names[0]} is missing; the report is incomplete")

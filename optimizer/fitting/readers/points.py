@@ -1,4 +1,4 @@
-"""Reader of plain CSV files, one run a row: what `predict` takes, and `fit` where something was measured."""
+"""Reader of plain CSV files with one run per row: input of `predict`, and of `fit` with measurements."""
 
 import csv
 import io
@@ -30,7 +30,7 @@ def _read(report: BenchmarkFile) -> Benchmark:
     """Read the rows.
 
     Raises:
-        FitError: a column is unknown, or a value is none that it may have.
+        FitError: a column is unknown, or a value is invalid.
     """
     lines = csv.DictReader(io.StringIO(report.text.lstrip("\ufeff")), restkey="", skipinitialspace=True)
     names = [name.strip().lower() for name in lines.fieldnames or ()]
@@ -97,7 +97,7 @@ def _choice(row: Mapping[str, str], name: str, known: tuple[str, ...], default: 
 
 
 def _number(row: Mapping[str, str], name: str, place: str, *, least: float | None = None) -> float | None:
-    """Return the number in a cell; none where it is empty. Without `least` it is more than 0."""
+    """Return the number in a cell, None if it is empty; without `least` it must be positive."""
     cell = row.get(name)
     if not cell:
         return None

@@ -1,4 +1,4 @@
-"""The table of readers: a format is a file beside this one and an entry here."""
+"""Table of readers: a new format needs a file next to this one and an entry here."""
 
 import os
 
@@ -33,8 +33,8 @@ def read_benchmark(path: str | os.PathLike[str]) -> Benchmark:
     """Read a report of any known format.
 
     Raises:
-        FitError: the file is empty, cut short, or of no known format.
-        SpecError: it cannot be read.
+        FitError: the file is empty, cut short, or of unknown format.
+        SpecError: the file cannot be read.
     """
     return parse_benchmark(str(path), read_text(path))
 
@@ -43,7 +43,7 @@ def parse_benchmark(name: str, text: str) -> Benchmark:
     """Read a report from its text.
 
     Raises:
-        FitError: it is empty, cut short, or of no known format.
+        FitError: it is empty, cut short, or of unknown format.
     """
     report = BenchmarkFile(name, text)
     if not text.strip():

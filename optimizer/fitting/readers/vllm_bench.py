@@ -1,4 +1,4 @@
-"""Reader of the result of `vllm bench serve`, with details of every request or without."""
+"""Reader of results of `vllm bench serve`, with or without details of each request."""
 
 import math
 from collections.abc import Sequence
@@ -21,10 +21,10 @@ def _recognises(report: BenchmarkFile) -> bool:
 
 
 def _read(report: BenchmarkFile) -> Benchmark:
-    """Read one result, or several of them, as a list or as `--append-result` writes them.
+    """Read one result, or several as a list or as written by `--append-result`.
 
     Raises:
-        FitError: a result lacks what a run needs.
+        FitError: a required value is missing.
     """
     value = report.json
     rows = value if isinstance(value, list) else [value]
@@ -72,7 +72,7 @@ def _run(row: Any, place: str, notes: list[str]) -> BenchmarkRun:
 
 
 def _rate(row: Any, place: str) -> float | None:
-    """Return the offered rate; none where requests are sent as fast as they may."""
+    """Return the offered rate; None if requests are sent without waiting."""
     rate = row.get("request_rate")
     if rate == _NO_LIMIT or rate is None or rate == math.inf:
         return None

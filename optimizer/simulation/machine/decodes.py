@@ -1,7 +1,7 @@
-"""The answers in the works, filed by the iteration with which each ends.
+"""Decoding requests, filed by the iteration in which each completes.
 
-Every decode iteration makes one token for every answer, so its end is known when it begins: nothing is
-counted down, and the cost of an iteration does not depend on the batch.
+Every decode iteration makes one token for every output, so its end is known at its start: nothing is counted
+down, and the cost of an iteration does not depend on the batch.
 """
 
 from optimizer.simulation.limits import UNLIMITED
@@ -11,14 +11,14 @@ from optimizer.simulation.machine.state import BLOCK, NO_REQUEST, EngineState
 
 @compiled
 def held_tokens(machine: EngineState, row: int) -> int:
-    """Return the tokens that an answer has in the KV cache."""
+    """Return the tokens of a request in the KV cache."""
     left = machine.rows[row].end - machine.state[0].iteration
     return machine.rows[row].in_tokens + machine.rows[row].out_tokens - 1 - left
 
 
 @compiled
 def begin_answer(machine: EngineState, row: int, left: int) -> None:
-    """File an answer that needs `left` further iterations, one at least."""
+    """File a request that needs `left` further iterations, at least one."""
     state = machine.state[0]
     end = state.iteration + left
     machine.rows[row].end = end
@@ -33,7 +33,7 @@ def begin_answer(machine: EngineState, row: int, left: int) -> None:
 
 @compiled
 def end_answer(machine: EngineState) -> int:
-    """Take out an answer that ends with this iteration, and return it; nobody if there is none."""
+    """Remove and return a request that completes with this iteration; NO_REQUEST if there is none."""
     state = machine.state[0]
     slot = state.iteration & (len(machine.ends) - 1)
     row = machine.ends[slot]
@@ -45,7 +45,7 @@ def end_answer(machine: EngineState) -> int:
 
 @compiled
 def evict_sequence(machine: EngineState, row: int) -> None:
-    """Take out an answer before its end, and remember how much of it is made."""
+    """Remove a decoding request before its end, and store the number of tokens made."""
     state = machine.state[0]
     slot = machine.rows[row].end & (len(machine.ends) - 1)
     if machine.ends[slot] == row:
@@ -70,7 +70,7 @@ def _forget(machine: EngineState, row: int, slot: int) -> None:
 
 @compiled
 def find_next_end(machine: EngineState) -> None:
-    """Look for the iteration with which the next answer ends."""
+    """Find the iteration in which the next request completes."""
     state = machine.state[0]
     if state.decodes == 0:
         state.next_end = UNLIMITED

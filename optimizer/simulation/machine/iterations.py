@@ -1,6 +1,6 @@
-"""The machine that works in iterations: puts one together, lets its time pass, and hands out its tokens.
+"""State machine of iterations: schedules one, advances the clock, and hands out its tokens.
 
-Where only answers are in the works, nothing changes from one iteration to the next but their context: all
+While only decodes are in progress, nothing but their context changes from one iteration to the next: all
 iterations up to the next event pass in one step, whose time is an arithmetic series.
 """
 
@@ -28,9 +28,10 @@ from optimizer.simulation.machine.times import iteration_ms, iterations_ms, iter
 def run_iterations(
     machine: EngineState, times: IterationCoefficients, limits: Limits, until_ms: float
 ) -> None:
-    """Run all iterations that begin before `until_ms`; the last of them may end after it.
+    """Run all iterations that start before `until_ms`; the last can end after it.
 
-    Who has clocked arrivals up to then, a live client or a file, may add rows and go on from there.
+    A caller that has recorded the arrivals up to then, live or from a file, can add rows and continue from
+    there.
     """
     state = machine.state[0]
     while state.stuck == 0:
@@ -52,7 +53,7 @@ def run_iterations(
 
 @compiled
 def _pass_prompts(machine: EngineState, times: IterationCoefficients, limits: Limits) -> None:
-    """Let one iteration with prompts pass."""
+    """Run one iteration with prompts."""
     state = machine.state[0]
     decodes = 0 if limits.prefill_first else state.decodes
     context = 0 if limits.prefill_first else state.decode_tokens + state.decodes
@@ -77,7 +78,7 @@ def _pass_prompts(machine: EngineState, times: IterationCoefficients, limits: Li
 def _pass_answers(
     machine: EngineState, times: IterationCoefficients, limits: Limits, until_ms: float
 ) -> None:
-    """Let iterations without prompts pass, up to the next event."""
+    """Run iterations without prompts, up to the next event."""
     state = machine.state[0]
     preempted = preempt_until_fits(machine, limits)
     if state.decodes == 0:
@@ -100,7 +101,7 @@ def _pass_answers(
 
 @compiled
 def _next_event_ms(machine: EngineState, limits: Limits) -> float:
-    """Return when a request comes that could join the batch; who must wait in any case is no event."""
+    """Return the time of the next arrival that could join the batch; others are not events."""
     state = machine.state[0]
     joins = state.waiting == 0 and state.partial == NO_REQUEST and state.running < limits.max_batch
     return next_arrival_ms(machine) if joins and has_place(machine, limits) else np.inf
@@ -110,7 +111,7 @@ def _next_event_ms(machine: EngineState, limits: Limits) -> float:
 def _pass_time(
     machine: EngineState, limits: Limits, spent_ms: float, iterations: int, tokens_each: int
 ) -> None:
-    """Let time pass, in which every answer gets so many tokens; end those that are complete."""
+    """Advance the clock, add tokens to every output, and end the completed ones."""
     state = machine.state[0]
     if not spent_ms > 0:
         state.stuck = 1
@@ -131,7 +132,7 @@ def _pass_time(
 
 @compiled
 def _end(machine: EngineState, limits: Limits, row: int) -> None:
-    """Give the last token to a request, and its place free."""
+    """Record the last token of a request, and free its batch slot."""
     state = machine.state[0]
     machine.rows[row].last_ms = state.now_ms
     state.running -= 1

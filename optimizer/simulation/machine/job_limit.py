@@ -1,4 +1,4 @@
-"""A line that works on so many jobs at once: the next is taken when one has left; compiled."""
+"""A tandem with a limit on the jobs inside; the next one enters when one leaves: compiled."""
 
 from typing import NamedTuple
 
@@ -13,36 +13,44 @@ NO_REQUEST = -1
 
 
 class TandemState(NamedTuple):
-    """Where the jobs of a line are: the batch server is the stop `server_stop`, the stages are the others."""
+    """State of a tandem: the stop `server_stop` is the server, the other stops are the stages."""
 
     server: BatchServer
     server_stop: int
     workers: IntArray
-    """By stop; of the server 1."""
+    """Workers by stop; 1 for the server."""
     service_ms: FloatArray
-    """How long each request is served at each stop, shape (stops, R); not used of the server."""
+    """Service times by stop, shape (stops, R); unused for the server."""
     first: IntArray
-    """First of those that wait at each stop."""
+    """First waiting request of each stop."""
     last: IntArray
     busy: IntArray
-    """Workers who serve at each stop; of the server the requests in its batch."""
+    """Busy workers of each stop; for the server, the requests in its batch."""
     behind: IntArray
-    """Who waits behind each request, or is in the same batch; shape (R,)."""
+    """Next request in the same queue or batch; shape (R,)."""
     stop: IntArray
-    """Where each request is, shape (R,)."""
+    """Stop of each request, shape (R,)."""
     event_ms: FloatArray
-    """When services end: a heap, shape (jobs + 1,); and of whom, of a batch the first:"""
+    """Heap of the ends of services, shape (jobs + 1,)."""
     event_row: IntArray
     start_ms: FloatArray
-    """When each batch starts, by request; shape (R,)."""
+    """Start of each request's batch; shape (R,)."""
     events: IntArray
-    """Events; shape (1,)."""
+    """Number of events; shape (1,)."""
 
 
 def empty_tandem(
     server: BatchServer, server_stop: int, workers: list[int], service_ms: FloatArray, jobs: int
 ) -> TandemState:
-    """Return an empty line."""
+    """Return an empty tandem.
+
+    Args:
+        server: the server.
+        server_stop: index of its stop.
+        workers: workers by stop.
+        service_ms: service times, shape (stops, R).
+        jobs: maximum requests inside.
+    """
     stops, rows = len(workers), service_ms.shape[1]
     return TandemState(
         server, server_stop, np.array(workers), service_ms,
@@ -57,7 +65,7 @@ def empty_tandem(
 def run_jobs(
     yard: TandemState, come_ms: FloatArray, jobs: int, last_ms: FloatArray
 ) -> tuple[float, float, int]:
-    """Run all requests, which come in ascending order; fill when each leaves.
+    """Run all requests, which arrive in ascending order; fill their completion times.
 
     Returns:
         Busy time of the batch server, ∫ batch dt, and its batches.
@@ -98,7 +106,7 @@ def run_jobs(
 
 @compiled
 def join(yard: TandemState, row: int, now_ms: float) -> None:
-    """Let a request wait at its stop, behind all others, and be served if there is a worker."""
+    """Add a request to the queue of its stop, and serve it if a worker is free."""
     stop = yard.stop[row]
     yard.behind[row] = NO_REQUEST
     if yard.first[stop] == NO_REQUEST:
@@ -111,7 +119,7 @@ def join(yard: TandemState, row: int, now_ms: float) -> None:
 
 @compiled
 def serve(yard: TandemState, stop: int, now_ms: float) -> None:
-    """Begin what can begin at a stop."""
+    """Start all services possible at a stop."""
     row = yard.first[stop]
     if stop == yard.server_stop:
         if yard.busy[stop] > 0 or row == NO_REQUEST:
@@ -132,6 +140,6 @@ def serve(yard: TandemState, stop: int, now_ms: float) -> None:
 
 @compiled
 def add_end(yard: TandemState, end_ms: float, row: int) -> None:
-    """Note when a service ends."""
+    """Schedule the end of a service."""
     push(yard.event_ms, yard.event_row, yard.events[0], end_ms, row)
     yard.events[0] += 1

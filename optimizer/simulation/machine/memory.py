@@ -1,8 +1,7 @@
-"""The KV cache: what fits, and who must give way when it is full.
+"""KV cache: admission of tokens, and preemption when it is full.
 
-A request takes memory token by token as its prompt is computed and its answer grows. When the next tokens
-do not fit, the request admitted last loses its place; its prompt and what there is of its answer are
-computed again later.
+A request takes memory token by token as its prompt is computed and its output grows. If the next tokens do
+not fit, the request admitted last is preempted; its prompt and its output so far are recomputed later.
 """
 
 from optimizer.simulation.limits import UNLIMITED, Limits
@@ -14,20 +13,20 @@ from optimizer.simulation.machine.state import NO_REQUEST, EngineState
 
 @compiled
 def never_fits(machine: EngineState, limits: Limits, row: int) -> bool:
-    """Say whether a request needs more than all of the memory."""
+    """Return whether a request needs more than the entire KV cache."""
     return machine.rows[row].in_tokens + machine.rows[row].out_tokens - 1 > limits.kv_tokens
 
 
 @compiled
 def fits(machine: EngineState, limits: Limits, tokens: int) -> bool:
-    """Say whether further tokens fit beside the next token of every answer."""
+    """Return whether further tokens fit in addition to the next token of every output."""
     state = machine.state[0]
     return state.decode_tokens + state.partial_tokens + state.decodes + tokens <= limits.kv_tokens
 
 
 @compiled
 def iterations_that_fit(machine: EngineState, limits: Limits) -> int:
-    """Return how many iterations of the answers fit into the memory."""
+    """Return the number of decode iterations that fit into the KV cache."""
     state = machine.state[0]
     if limits.kv_tokens >= UNLIMITED:
         return UNLIMITED
@@ -36,7 +35,7 @@ def iterations_that_fit(machine: EngineState, limits: Limits) -> int:
 
 @compiled
 def remember_admission(machine: EngineState, limits: Limits, row: int) -> None:
-    """Note that a request is the youngest of the batch."""
+    """Record a request as the newest of the batch."""
     if limits.kv_tokens >= UNLIMITED:
         return
     state = machine.state[0]
@@ -49,7 +48,7 @@ def remember_admission(machine: EngineState, limits: Limits, row: int) -> None:
 
 @compiled
 def forget_admission(machine: EngineState, limits: Limits, row: int) -> None:
-    """Note that a request has left the batch."""
+    """Record that a request has left the batch."""
     if limits.kv_tokens >= UNLIMITED:
         return
     state = machine.state[0]
@@ -64,7 +63,7 @@ def forget_admission(machine: EngineState, limits: Limits, row: int) -> None:
 
 @compiled
 def preempt_until_fits(machine: EngineState, limits: Limits) -> bool:
-    """Preempt the youngest until the next token of every answer fits; say whether anybody lost a place."""
+    """Preempt the newest requests until every next token fits; return whether any was preempted."""
     state = machine.state[0]
     preempted = False
     while not fits(machine, limits, 0):

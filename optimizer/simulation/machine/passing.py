@@ -1,4 +1,4 @@
-"""Requests through a line: the stages before the batch server, the server, and the stages after it."""
+"""Runs of requests through a tandem: stages before the server, the server, and stages after it."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from optimizer.simulation.tandem import ALL_JOBS, Station, Tandem
 def run_line(
     line: Tandem, come_ms: FloatArray, stage_ms: FloatArray, start_ms: FloatArray, last_ms: FloatArray
 ) -> tuple[float, float, int]:
-    """Run all requests through an empty line.
+    """Run all requests through an empty tandem.
 
     Args:
         line: the line.
@@ -48,7 +48,7 @@ def run_line(
 def _passed(
     station: Station, rows: IntArray, come_ms: FloatArray, times_ms: FloatArray
 ) -> tuple[IntArray, FloatArray]:
-    """Return requests in the order in which they leave a stage, and when."""
+    """Return the requests in the order in which they leave a stage, and the times."""
     left_ms = np.empty(len(rows))
     run_station(come_ms, times_ms[rows], np.zeros(min(station.workers, len(rows) + 1)), left_ms)
     if station.workers == 1:
@@ -60,7 +60,7 @@ def _passed(
 def _run_jobs(
     line: Tandem, come_ms: FloatArray, stage_ms: FloatArray, start_ms: FloatArray, last_ms: FloatArray
 ) -> tuple[float, float, int]:
-    """Run requests of which only so many are in the line at once."""
+    """Run requests through a tandem with a limit on the jobs inside."""
     before = len(line.before)
     workers = [station.workers for station in line.before]
     workers += [1, *(station.workers for station in line.after)]
@@ -72,7 +72,7 @@ def _run_jobs(
 
 
 def stage_times_ms(stations: tuple[Station, ...], count: int, rng: np.random.Generator) -> FloatArray:
-    """Draw how long `count` requests are served at each stage, shape (stages, count): lognormal times."""
+    """Draw lognormal service times of `count` requests at each stage, shape (stages, count)."""
     times = np.empty((len(stations), count))
     for row, station in zip(times, stations, strict=True):
         variance = np.log1p(station.cv * station.cv)

@@ -1,8 +1,8 @@
-"""Which prompts share the next iteration.
+"""Scheduling of prompts in the next iteration.
 
-Chunked: decodes come first, and prompts fill what is left of the token budget, the last of them in part.
-Prefill first: whole prompts up to the budget, one at least, while decodes stand still. Both take requests
-in their order, and stop at the first that finds no place or no memory.
+Chunked: decodes come first, and prompts fill the rest of the token budget, the last one partially. Prefill
+first: whole prompts up to the budget, at least one, while decodes pause. Both take requests in order, and
+stop at the first that finds no batch slot or no memory.
 """
 
 from optimizer.simulation.limits import Limits
@@ -14,7 +14,7 @@ from optimizer.simulation.machine.state import NO_REQUEST, EngineState
 
 @compiled
 def gather_prompts(machine: EngineState, limits: Limits) -> None:
-    """Put the prompt work of the next iteration together."""
+    """Schedule the prompt work of the next iteration."""
     state = machine.state[0]
     state.work_prompts = state.work_tokens = state.work_completed = 0
     state.work_attention = 0.0
@@ -43,13 +43,13 @@ def gather_prompts(machine: EngineState, limits: Limits) -> None:
 
 @compiled
 def prompt_tokens(machine: EngineState, row: int) -> int:
-    """Return what to compute before the next token of an answer: the prompt, and what was made and lost."""
+    """Return the tokens to compute before the next output token: the prompt, and the lost output."""
     return machine.rows[row].in_tokens + machine.rows[row].made
 
 
 @compiled
 def _add_chunk(machine: EngineState, row: int, start: int, tokens: int) -> None:
-    """Compute so many tokens of the prompt of a request, behind the `start` tokens that are there."""
+    """Schedule a chunk of the prompt of a request, behind its first `start` tokens."""
     state = machine.state[0]
     state.work_prompts += 1
     state.work_tokens += tokens

@@ -1,8 +1,8 @@
-"""The machine of a batch whose requests all progress at once: the linear law, as the reference means it.
+"""State machine of processor sharing, the linear model as in the reference.
 
-Nobody waits for an iteration to end. While n requests are in the batch, a prompt of I tokens progresses by
-1/(γ + δ·I·n) of itself in a millisecond and an answer by 1/(α + β·n) tokens (eq. 1, 2); the first token
-comes with the end of the prompt.
+No request waits for an iteration to end. With n requests in the batch, a prompt of I tokens progresses by
+1/(γ + δ·I·n) of itself per millisecond and an output by 1/(α + β·n) tokens (eq. 1, 2); the first token comes
+at the end of the prompt.
 """
 
 import numpy as np
@@ -23,7 +23,7 @@ from optimizer.simulation.machine.queue import leave_queue
 from optimizer.simulation.machine.state import EngineState
 
 ROUNDING = 1e-12
-"""Ends that are no further apart than this, relatively, come together."""
+"""Relative distance within which two ends coincide."""
 
 
 @entry
@@ -52,7 +52,7 @@ def run_shared(
 
 @compiled
 def _admit(machine: EngineState, row: int) -> None:
-    """Take a request into the batch; one without a prompt has its first token at once."""
+    """Admit a request to the batch; one without a prompt has its first token immediately."""
     state = machine.state[0]
     if machine.rows[row].in_tokens > 0:
         machine.places[state.work_prompts].prompt = row
@@ -64,20 +64,20 @@ def _admit(machine: EngineState, row: int) -> None:
 
 @compiled
 def _prompt_ms(machine: EngineState, times: ProcessorSharingCoefficients, place: int) -> float:
-    """Return what a whole prompt would take in the batch of now."""
+    """Return the time of an entire prompt in the current batch."""
     tokens = machine.rows[machine.places[place].prompt].in_tokens
     return times.prefill_base_ms + times.prefill_per_token_ms * tokens * machine.state[0].running
 
 
 @compiled
 def _token_ms(machine: EngineState, times: ProcessorSharingCoefficients) -> float:
-    """Return what a token takes in the batch of now."""
+    """Return the time of a token in the current batch."""
     return times.decode_base_ms + times.decode_per_request_ms * machine.state[0].running
 
 
 @compiled
 def _until_progress_ms(machine: EngineState, times: ProcessorSharingCoefficients) -> float:
-    """Return how long it takes until a prompt is computed or an answer ends, with the batch of now."""
+    """Return the time until a prompt or an output completes in the current batch."""
     state = machine.state[0]
     least_ms = np.inf
     if state.decodes > 0:
@@ -94,7 +94,7 @@ def _pass_time(
     spent_ms: float,
     ends: bool,  # noqa: FBT001
 ) -> None:
-    """Let all progress; with `ends`, what is next to end is left with nothing, whatever the rounding."""
+    """Advance all requests; with `ends`, the next to end is complete regardless of rounding."""
     state = machine.state[0]
     if state.running == 0:
         return
@@ -115,7 +115,7 @@ def _pass_time(
 
 @compiled
 def _finish_prompts(machine: EngineState) -> None:
-    """Give the first token to those whose prompts are computed."""
+    """Record the first tokens of completed prompts."""
     state = machine.state[0]
     kept = 0
     for place in range(state.work_prompts):
@@ -140,7 +140,7 @@ def _begin_answer(machine: EngineState, row: int) -> None:
 
 @compiled
 def _finish_answers(machine: EngineState) -> None:
-    """Give the last token to those whose answers are complete, and their places free."""
+    """Record the last tokens of completed outputs, and free their batch slots."""
     state = machine.state[0]
     while state.decodes > 0 and machine.answer_ends[0] <= state.token_clock:
         row = machine.answers[0]
