@@ -53,13 +53,15 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
 
 
 def _options(arguments: argparse.Namespace) -> "FitOptions":
-    from optimizer.fitting.fit import FitOptions, Key
+    from optimizer.fitting.fit import FitOptions, MeasuredSetup
     from optimizer.fitting.server import ServerSettings
 
     return FitOptions(
         hold_out=arguments.hold_out,
         max_in_flight=arguments.max_in_flight,
-        key=Key(arguments.model, arguments.acc, arguments.cards, arguments.weights, arguments.engine),
+        key=MeasuredSetup(
+            arguments.model, arguments.acc, arguments.cards, arguments.weights, arguments.engine
+        ),
         settings=ServerSettings(
             arguments.kv_capacity, arguments.max_seqs, arguments.max_num_tokens, arguments.scheduler
         ),
