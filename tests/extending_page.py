@@ -6,6 +6,7 @@ A comment before a fenced block names its content: ``<!-- FILE: NAME NAME -->`` 
 
 import ast
 import difflib
+import importlib
 import re
 from pathlib import Path
 
@@ -24,14 +25,9 @@ def classes(text: str, names: list[str]) -> str:
     return "\n\n\n".join(found) + "\n"
 
 
-def edits(text: str) -> dict[str, str]:
+def edits(test: str) -> dict[str, str]:
     """Return the constant ``EDITS`` of a test."""
-    (value,) = (
-        node.value
-        for node in ast.parse(text).body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "EDITS"
-    )
-    found: dict[str, str] = ast.literal_eval(value)
+    found: dict[str, str] = importlib.import_module(Path(test).stem).EDITS
     return found
 
 
@@ -48,11 +44,11 @@ def diff(table: str, changes: dict[str, str]) -> str:
 
 def shown(source: str, part: str) -> str:
     """Return what a block shows of a file."""
+    if part.startswith("EDITS of "):
+        return diff(part.removeprefix("EDITS of "), edits(source))
     text = (ROOT / source).read_text(encoding="utf-8")
     if part == "all":
         return text
-    if part.startswith("EDITS of "):
-        return diff(part.removeprefix("EDITS of "), edits(text))
     return classes(text, part.split())
 
 

@@ -9,5 +9,6 @@ def test_the_blocks_are_those_of_the_tests() -> None:
         "tests/test_a_new_kind.py",
         "tests/test_a_new_law.py",
         "tests/test_a_new_limit.py",
+        "tests/test_a_new_study.py",
     }
     assert page == filled(page), "python tests/extending_page.py"
