@@ -22,7 +22,7 @@ from optimizer.spec.schema import DEFAULT_MAX_BATCH, ModelProfile, ModelTarget, 
 from optimizer.spec.system import System
 
 if TYPE_CHECKING:
-    from optimizer.profiles.requested import Misfit
+    from optimizer.profiles.estimate import DoesNotFitError
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class SystemArrays:
     """Profile of each pair, -1 where there is none; shape (S, A)."""
     rate_factor: FloatArray
     """What a replica may take of its largest rate, shape (S, A); 1 where no simulation showed less."""
-    misfits: "dict[int, Misfit]" = field(default_factory=dict)
+    misfits: "dict[int, DoesNotFitError]" = field(default_factory=dict)
     """Why the models of estimated profiles do not fit, by profile."""
 
 
@@ -159,7 +159,7 @@ def _rate_factors(system: System, place_of: dict[str, int]) -> FloatArray:
 
 def _with_estimates(
     system: System, profiles: list[ModelProfile], profile_of: IntArray
-) -> "dict[int, Misfit]":
+) -> "dict[int, DoesNotFitError]":
     """Give every pair whose profile is to be estimated one for the requests of its server, in place.
 
     Returns:
@@ -171,7 +171,7 @@ def _with_estimates(
     from optimizer.profiles.requested import Requested, requested_profile  # reads the catalogue
 
     rows: dict[int, tuple[int, Requested]] = {}
-    misfits: dict[int, Misfit] = {}
+    misfits: dict[int, DoesNotFitError] = {}
     servers, names = list(system.servers.values()), list(system.accelerators)
     for s, a in np.argwhere((profile_of >= 0) & asked[profile_of]):
         found = requested_profile(system, servers[s], names[a])  # the same one for the same request

@@ -256,7 +256,7 @@ class Candidates:
             return "not in the server's list of accelerators"
         misfit = self.arrays.misfits.get(int(self.arrays.profile_of[pair]))
         if reason is Reason.does_not_fit and misfit is not None:
-            return misfit.text
+            return str(misfit).replace("--tp", "tp")
         value, limit = float(self.verdicts.value[pair]), float(self.verdicts.limit[pair])
         measure = self.arrays.servers.targets.measures[self.verdicts.measure[pair]]
         return _DETAILS[reason].format(

@@ -8,10 +8,10 @@ from rich.console import Group, RenderableType
 from optimizer.profiles.catalogue import Catalogue
 from optimizer.profiles.documents import entry_document
 from optimizer.profiles.efficiency import VERSION
-from optimizer.profiles.estimate import Estimate
+from optimizer.profiles.estimate import ProfileEstimate
 from optimizer.profiles.facts import AcceleratorFacts, ModelFacts
 from optimizer.profiles.parameters import count_parameters
-from optimizer.profiles.points import Row
+from optimizer.profiles.points import PointEstimate
 from optimizer.quantities import precise, quantity
 from optimizer.render import columns
 from optimizer.render.tables import Paragraph, Said, Table
@@ -19,7 +19,7 @@ from optimizer.render.tables import Paragraph, Said, Table
 _UNIT_OF_RATES = "ms/token"
 
 
-def estimate_tables(estimate: Estimate) -> Group:
+def estimate_tables(estimate: ProfileEstimate) -> Group:
     """Return an estimate as tables: the figures with their intervals, and what they rest on."""
     parts: list[RenderableType] = [_headline(estimate), _figures(estimate)]
     if estimate.model.experts:
@@ -28,7 +28,7 @@ def estimate_tables(estimate: Estimate) -> Group:
     return Group(*parts)
 
 
-def _headline(estimate: Estimate) -> Group:
+def _headline(estimate: ProfileEstimate) -> Group:
     deployment, form = estimate.deployment, estimate.iterations.format
     title = f"{estimate.model.name} on {deployment.tp} x {estimate.accelerator.name}"
     rest = "" if form.dense == form.routed or not estimate.model.experts else f" experts, {form.dense} rest"
@@ -40,7 +40,7 @@ def _headline(estimate: Estimate) -> Group:
     )
 
 
-def _figures(estimate: Estimate) -> Table:
+def _figures(estimate: ProfileEstimate) -> Table:
     table = Table("Iteration law and memory", columns.ESTIMATE, "estimate")
     experts = (
         (f"α, at batch {estimate.at_batch}", estimate.alpha_ms, "ms"),
@@ -64,7 +64,7 @@ def _figures(estimate: Estimate) -> Table:
     return table
 
 
-def _alpha_by_batch(estimate: Estimate) -> Table:
+def _alpha_by_batch(estimate: ProfileEstimate) -> Table:
     title = "α by batch: more requests choose more experts"
     table = Table(title, columns.ALPHA_BY_BATCH, "alpha")
     for batch in estimate.batches:
@@ -73,7 +73,7 @@ def _alpha_by_batch(estimate: Estimate) -> Table:
     return table
 
 
-def _basis(estimate: Estimate) -> Group:
+def _basis(estimate: ProfileEstimate) -> Group:
     spread, efficiency = estimate.spread, estimate.iterations.efficiency
     shares = efficiency.shares(estimate.accelerator.generation)
     why = ", ".join(spread.reasons)
@@ -98,7 +98,7 @@ def _listed(lines: Iterable[str]) -> list[Paragraph]:
     return [Paragraph(line, indent="- ", hanging="  ") for line in lines]
 
 
-def point_tables(rows: Sequence[Row]) -> Group:
+def point_tables(rows: Sequence[PointEstimate]) -> Group:
     """Return the estimates of points as a table, and how far they are from what was measured."""
     table = Table(f"Points ({len(rows)})", columns.POINTS, "points")
     for row in rows:
@@ -113,7 +113,7 @@ def point_tables(rows: Sequence[Row]) -> Group:
     return Group(table, Paragraph(_agreement(rows)), *missed)
 
 
-def _agreement(rows: Sequence[Row]) -> str:
+def _agreement(rows: Sequence[PointEstimate]) -> str:
     both = [(row.estimated, row.measured) for row in rows if row.estimated and row.measured]
     if not both:
         return ""

@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from optimizer.profiles import AcceleratorFacts, Deployment, Efficiency, Estimate, ModelFacts, load_catalogue
+from optimizer.profiles import (
+    AcceleratorFacts,
+    Deployment,
+    Efficiency,
+    ModelFacts,
+    ProfileEstimate,
+    load_catalogue,
+)
 from optimizer.profiles.formats import BYTES
 from optimizer.profiles.iterations import Iterations
 
@@ -14,12 +21,12 @@ BATCHES = (1, 2, 7, 32, 128, 1000)
 NEAR = 1 + 1e-12
 
 
-def estimate(model: ModelFacts, accelerator: AcceleratorFacts, **settings: Any) -> Estimate:
+def estimate(model: ModelFacts, accelerator: AcceleratorFacts, **settings: Any) -> ProfileEstimate:
     """Return the estimate whether or not the model fits."""
-    return Estimate(Iterations(model, accelerator, Deployment(**settings), Efficiency()), 1)
+    return ProfileEstimate(Iterations(model, accelerator, Deployment(**settings), Efficiency()), 1)
 
 
-def coefficients(found: Estimate) -> list[float]:
+def coefficients(found: ProfileEstimate) -> list[float]:
     alphas = [found.alpha_at(batch).value for batch in BATCHES]
     return [*alphas, found.beta_ms.value, found.gamma_ms.value]
 

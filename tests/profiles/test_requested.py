@@ -128,7 +128,7 @@ def test_a_model_that_does_not_fit_is_refused_with_what_holds_it_and_the_others_
     system = load_system(raw)
     refused = {item.accelerator: item for item in find_candidates(system).rejections()}
     assert refused["H100"].reason == "does_not_fit"
-    assert "smallest that does: tp 2" in refused["H100"].detail
+    assert "it fits with tp 2" in refused["H100"].detail
     assert "GiB a device" in refused["4xL4"].detail
     plan = solve(system)
     assert [pool.accelerator for pool in plan.allocations["s"]] == ["4xH100"]
@@ -188,7 +188,7 @@ def test_given_token_times_replace_an_estimate_as_a_whole() -> None:
         ({"model": "lama-3.1-8b"}, "did you mean"),
         ({"accelerator": "H10"}, "is not in the catalogue"),
         ({"weights": "fp5"}, "fp5"),
-        ({"tp": 5000}, "tp: must be at least 1 and at most 1024"),
+        ({"tp": 5000}, "tp: must be between 1 and 1024"),
     ],
 )
 def test_what_cannot_be_estimated_is_refused_at_its_place(

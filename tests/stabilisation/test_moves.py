@@ -11,7 +11,7 @@ from fleets import RULES, Loop, desired
 from optimizer import load_system, verify
 from optimizer.spec.system import System
 from optimizer.stabilisation.cards import Cards
-from optimizer.stabilisation.decisions import Observation, Reason
+from optimizer.stabilisation.decisions import Observation, TargetReason
 from optimizer.stabilisation.rules import Rules
 from optimizer.stabilisation.running import RunningPool
 from optimizer.stabilisation.stabilise import stabilise
@@ -67,7 +67,7 @@ def test_a_higher_priority_gets_the_cards_that_a_lower_one_runs_on(rules: Rules)
     assert loop.plan is not None
     assert loop.decisions is not None
     assert [item.server for item in loop.plan.unserved] == ["b"]
-    assert loop.decisions.servers["b"].targets["H"].reason is Reason.unserved
+    assert loop.decisions.servers["b"].targets["H"].reason is TargetReason.unserved
     ready(loop)
     assert after(loop, 5) == {("a", "H"): 4}
 
@@ -110,8 +110,8 @@ def test_a_server_whose_cards_are_gone_moves_before_lower_priorities() -> None:
     loop.snapshot()
     assert loop.decisions is not None
     assert desired(loop.decisions) == {("code", "H"): 2, ("chat", "H"): 2}
-    assert loop.decisions.servers["code"].targets["H"].reason is Reason.switch
-    assert loop.decisions.servers["code"].targets["G"].reason is Reason.not_chosen
+    assert loop.decisions.servers["code"].targets["H"].reason is TargetReason.switch
+    assert loop.decisions.servers["code"].targets["G"].reason is TargetReason.not_chosen
 
 
 def test_a_move_waits_for_ready_replicas_and_names_no_load() -> None:
@@ -125,13 +125,13 @@ def test_a_move_waits_for_ready_replicas_and_names_no_load() -> None:
     loop.system = load_system(source)
     assert after(loop, 1) == {("s", "A"): 2, ("s", "B"): 2}
     assert loop.decisions is not None
-    assert loop.decisions.servers["s"].targets["A"].reason is Reason.waits_for_new_pool
-    assert loop.decisions.servers["s"].targets["B"].reason is Reason.switch
+    assert loop.decisions.servers["s"].targets["A"].reason is TargetReason.waits_for_new_pool
+    assert loop.decisions.servers["s"].targets["B"].reason is TargetReason.switch
     loop.snapshot()
     targets = loop.decisions.servers["s"].targets
     assert {on: (target.replicas, target.reason) for on, target in targets.items()} == {
-        "A": (0, Reason.not_chosen),
-        "B": (2, Reason.unchanged),
+        "A": (0, TargetReason.not_chosen),
+        "B": (2, TargetReason.unchanged),
     }
 
 
