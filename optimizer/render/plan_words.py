@@ -1,6 +1,6 @@
 """What is said of the proof of a plan, the same in tables and reports."""
 
-from optimizer.plan import Level, Plan
+from optimizer.plan import Plan, PlanLevel
 from optimizer.solvers.levels import CHANGES, VALUE
 
 
@@ -9,6 +9,6 @@ def proved(plan: Plan) -> str:
     return "proved within the gap" if any(level.gap for level in plan.levels) else "proved optimal"
 
 
-def is_service(level: Level) -> bool:
+def is_service(level: PlanLevel) -> bool:
     """Return whether a level is about service, not about value or changes."""
     return level.name not in (VALUE, CHANGES)

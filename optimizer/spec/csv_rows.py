@@ -1,4 +1,4 @@
-"""Rows of CSV files: fields by column, and where each row stands for messages."""
+"""Rows of CSV files: fields by column, with file and line for messages."""
 
 import csv
 import os
@@ -12,15 +12,15 @@ from optimizer.spec.files import lines_of, read_text
 def csv_rows(
     path: str | os.PathLike[str], column_of: Callable[[str, list[str]], str], required: str
 ) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the place and the fields of each row that is not empty, by what their columns are called here.
+    """Yield each non-empty row as its file and line, and its fields by column.
 
     Args:
         path: the file; its first line is the header.
-        column_of: gives what a column is called here, from its name and all names of the header.
-        required: a column that there must be.
+        column_of: maps a heading to a column name, given all headings.
+        required: a required column.
 
     Raises:
-        SpecError: the file is not readable or no CSV, the header is wrong, or a row has other fields.
+        SpecError: the file is not readable or not CSV, the header is invalid, or the length of a row differs.
     """
     rows = csv.reader(lines_of(read_text(path)), strict=True)
     try:

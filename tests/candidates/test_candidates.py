@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from queue_oracles import Iteration, Linear, Machine, bisect
 
-from optimizer.candidates import Candidates, Reason, Rejection, find_candidates
+from optimizer.candidates import Candidates, Rejection, RejectionReason, find_candidates
 from optimizer.candidates.arrays import current_cost_cents_per_h
 from optimizer.candidates.finder import analyze_pairs
 from optimizer.spec.system import load_system
@@ -307,7 +307,7 @@ def test_a_batch_beyond_what_is_analysed_is_rejected_with_what_to_do() -> None:
     profile = {"maxBatchSize": 2048, "atTokens": 1024}
     only = rejection(found(law, profile=profile))
     assert (only.reason, only.value, only.limit) == ("batch_limit", 2048 * 1024, 1_000_000)
-    assert only.detail == "batch limit 2,097,152 is over 1,000,000; set the server's maxBatchSize"
+    assert only.detail == "batch limit 2,097,152 exceeds 1,000,000; reduce maxBatchSize"
     assert column(found(law, profile=profile, server={"maxBatchSize": 100}))["maxBatch"] == 100
 
 
@@ -394,7 +394,7 @@ def test_rejections_of_one_server_can_be_asked_for() -> None:
 
 
 def test_every_reason_has_a_label_of_the_closed_set() -> None:
-    assert {reason.label for reason in Reason} == {
+    assert {reason.label for reason in RejectionReason} == {
         "not_allowed",
         "no_target",
         "no_profile",

@@ -174,7 +174,7 @@ def test_a_good_plan_holds(good: Json, system: System) -> None:
         ),
         pytest.param(
             lambda p: change(p, "free", maxArrivalRate=59.0),
-            "free: [AB] carries 60 requests/min, its most is 59",
+            "free: [AB] carries 60 requests/min, its maximum is 59",
             id="over its most",
         ),
         pytest.param(

@@ -47,7 +47,7 @@ def test_counts_agree_with_published_weights(name: str) -> None:
 def test_an_entry_whose_sizes_contradict_its_parameters_is_refused() -> None:
     text = resources.files("optimizer.profiles").joinpath("models.yaml").read_text(encoding="utf-8")
     assert "layers: 80" in text
-    with pytest.raises(SpecError, match=r"llama-2-70b: the sizes give 68\.12 billion .* parametersB is 68\.98"):
+    with pytest.raises(SpecError, match=r"llama-2-70b: the sizes give 68.12 billion .* is 68.98"):
         read_entries(text.replace("layers: 80", "layers: 79", 1), "models.yaml", ModelFacts)
 
 

@@ -176,7 +176,7 @@ def test_the_page_marks_them_and_the_table_of_pools_has_a_column_only_then() -> 
 
 def test_given_token_times_replace_an_estimate_as_a_whole() -> None:
     for parms in ({"estimate": {}, "alpha": 5}, {"estimate": {"weights": "fp8"}, "gamma": 1e-5}):
-        with pytest.raises(SpecError, match="both coefficients and estimate are given"):
+        with pytest.raises(SpecError, match="both coefficients and an estimate are given"):
             load_system(document(parms))
     with pytest.raises(SpecError, match="both decodeParms/prefillParms and an estimate"):
         load_system(document(decodeParms={"alpha": 5}))
@@ -215,7 +215,7 @@ def test_a_config_is_read_beside_the_document_and_from_nowhere_else(tmp_path: Pa
     path.write_text(json.dumps(raw))
     by_config, by_name = solve(load_system(path)), solve(load_system(document()))
     assert by_config == by_name
-    with pytest.raises(SpecError, match="files are read for documents in files only"):
+    with pytest.raises(SpecError, match="only documents in files can name a config"):
         load_system(raw)
     (tmp_path / "mine" / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 64}))
     assert solve(load_system(path)) != by_name  # written anew, read anew

@@ -190,7 +190,7 @@ def test_the_file_of_the_offender_is_named_in_a_directory(tmp_path: Path) -> Non
 def test_a_directory_without_documents_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("{}")
     assert refusal(lambda: read_parts(tmp_path)) == (
-        f"{tmp_path}: the directory holds no .yaml, .yml, .json file"
+        f"{tmp_path}: the directory has no .yaml, .yml, .json file"
     )
 
 
@@ -350,7 +350,7 @@ def test_a_second_yaml_document_in_one_file_is_refused_in_words() -> None:
 )
 def test_a_document_that_holds_no_sections_is_refused(text: str, what: str) -> None:
     assert refusal(lambda: parse_part(text, "x")) == (
-        f"x: a document with sections such as 'servers' is expected, this holds {what}"
+        f"x: expected a document with sections such as 'servers', but found {what}"
     )
 
 
@@ -447,7 +447,7 @@ def test_aliases_that_stand_for_too_much_are_refused_before_they_are_written_out
     peak_bytes = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert message == (
-        "x.yaml: its aliases stand for more than 300,000 further values; use fewer of them, or JSON"
+        "x.yaml: its aliases expand to more than 300,000 additional values; use fewer of them, or JSON"
     )
     assert peak_bytes < 200 * 2**20
 
@@ -456,7 +456,7 @@ def test_values_that_aliases_stand_for_are_counted_exactly() -> None:
     # A server of 5 values (the object, 2 keys, 2 values), 60,000 more times: 300,000 further ones.
     fitting = "servers:\n- &s {name: s, model: m}\n" + "- *s\n" * 60_000
     assert len(parse_part(fitting).spec.servers) == 60_001
-    assert "its aliases stand for more" in refusal(lambda: parse_part(fitting + "- *s\n"))
+    assert "its aliases expand to more" in refusal(lambda: parse_part(fitting + "- *s\n"))
 
 
 def test_aliases_do_not_nest_deeper_than_text_may() -> None:

@@ -163,7 +163,7 @@ def test_the_command_line_plans_the_loads_of_the_file(
         ("server,arrivalRate\na,-1\n", 2, "arrivalRate: "),
         ("server,avgInTokens\na,-1\n", 2, "avgInTokens: "),
         ("server,avgOutTokens\na,NaN\n", 2, "avgOutTokens: "),
-        ("server,rate\na,1\n", 1, "unknown column 'rate'; known are server, arrivalRate"),
+        ("server,rate\na,1\n", 1, "unknown column 'rate'; known: server, arrivalRate"),
         ("arrivalRate\n1\n", 1, "the header must name the column 'server'"),
         ("", 1, "the header must name the column 'server'"),
         ("server,server\na,b\n", 1, "server"),

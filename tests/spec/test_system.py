@@ -161,9 +161,8 @@ def test_a_percentile_is_refused_as_the_queue_model_knows_means_only() -> None:
     source = sound()
     source["serviceClasses"][0]["modelTargets"][0]["percentile"] = 95
     assert refusal(source) == (
-        "serviceClasses[0].modelTargets[0].percentile: 95 asks for more than the queue model 'reference' of "
-        "'m' on 'A' knows, which is means; remove "
-        "it, or set queueModel to 'continuous' there"
+        "serviceClasses[0].modelTargets[0].percentile: 95: the queue model 'reference' of 'm' on 'A' "
+        "computes means only; remove it, or set queueModel to 'continuous' there"
     )
 
 
@@ -187,7 +186,7 @@ def test_answers_of_less_than_one_token_are_refused(tokens: float) -> None:
 
 @pytest.mark.parametrize("source", [{}, {"system": {}}, {"system": {"serverData": None}}])
 def test_a_document_without_any_section_is_refused(source: Json) -> None:
-    assert refusal(source) == "a document with sections such as 'servers' is expected, this holds none"
+    assert refusal(source) == "expected a document with sections such as 'servers', but found none"
 
 
 @pytest.mark.parametrize(
