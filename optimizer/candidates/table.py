@@ -20,7 +20,7 @@ from optimizer.units import SECONDS_PER_MINUTE
 
 
 class RejectionReason(IntEnum):
-    """Why a pair of server and accelerator is not a candidate; `label` is the text in outputs."""
+    """Reasons to reject a pair of server and accelerator; `label` is the text in outputs."""
 
     not_allowed = 1
     no_target = 2

@@ -117,7 +117,7 @@ def analyze_problem(problem: QueueProblem) -> QueueAnswer:
     Raises:
         AnalysisError: the rate or a service time is zero.
     """
-    return _answer(analyze_replicas([problem.replica()], [problem.rate_rps])[0])
+    return answer_of(analyze_replicas([problem.replica()], [problem.rate_rps])[0])
 
 
 def size_problem(problem: QueueProblem) -> QueueAnswer:
@@ -130,15 +130,24 @@ def size_problem(problem: QueueProblem) -> QueueAnswer:
     sizing = size_replicas([problem.replica()], [targets])[0]
     if isinstance(sizing, AnalysisError):
         raise sizing
-    return _answer(sizing.at_max_rate, sizing.rate_ttft_rps or 0.0, sizing.rate_itl_rps or 0.0)
+    return answer_of(sizing.at_max_rate, sizing.rate_ttft_rps or 0.0, sizing.rate_itl_rps or 0.0)
 
 
-def _answer(found: ReplicaPerformance, rate_ttft_rps: float = 0.0, rate_itl_rps: float = 0.0) -> QueueAnswer:
-    figures = {
+def answer_of(
+    found: ReplicaPerformance, rate_ttft_rps: float = 0.0, rate_itl_rps: float = 0.0
+) -> QueueAnswer:
+    """Return an analysis as the reference's answer.
+
+    Args:
+        found: the analysis.
+        rate_ttft_rps: maximum rate that meets the TTFT target [requests/s].
+        rate_itl_rps: maximum rate that meets the ITL target [requests/s].
+    """
+    metrics = {
         name: getattr(found, name)
         for name in QueueAnswer.model_fields
         if name in ReplicaPerformance.model_fields
     }
     return QueueAnswer.model_validate(
-        figures | {"rate_ttft_rps": rate_ttft_rps, "rate_itl_rps": rate_itl_rps}
+        metrics | {"rate_ttft_rps": rate_ttft_rps, "rate_itl_rps": rate_itl_rps}
     )

@@ -9,7 +9,7 @@ from abc import abstractmethod
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from optimizer.compat.queue_service import QueueAnswer, QueueProblem, analyze_problem, size_problem
+from optimizer.compat.queue_service import QueueAnswer, QueueProblem, analyze_problem, answer_of, size_problem
 from optimizer.documents import Coefficient, Count, PositiveCount, Quantity, SignedQuantity
 from optimizer.kinds.queue_models import REFERENCE, QueueModelName
 from optimizer.kinds.replicas import (
@@ -177,12 +177,9 @@ def kind_of_row(value: object) -> type[Row]:
 
 
 def _answer(found: ReplicaPerformance) -> RowAnswer:
-    figures = {
-        name: getattr(found, name) for name in QueueAnswer.model_fields if name in type(found).model_fields
-    }
-    figures["e2e_ms"] = found.response_ms
+    metrics = dict(answer_of(found)) | {"e2e_ms": found.response_ms}
     for metric in LATENCIES:
         percentiles = getattr(found, f"{metric}_percentiles")
         assert isinstance(percentiles, Percentiles)
-        figures |= {f"{name[:-3]}_{metric}_ms": value for name, value in percentiles}
-    return RowAnswer.model_validate(figures)
+        metrics |= {f"{name[:-3]}_{metric}_ms": value for name, value in percentiles}
+    return RowAnswer.model_validate(metrics)

@@ -82,7 +82,7 @@ class Limit(ABC):
         """Return the use of each item by replicas, by plain arithmetic."""
 
     def why_none(self, item: str, stock: Stock) -> str | None:  # noqa: ARG002
-        """Return why an item is unavailable regardless of its amount, or None."""
+        """Return a message if an item is unavailable regardless of its amount, else None."""
         return None
 
     def amount_text(self, item: str, amount: float) -> str:

@@ -77,7 +77,7 @@ class _Grounds(Document):
     provenance: str | None = Field(None, exclude_if=is_none)
     """Provenance of token times fitted to benchmarks; else absent."""
     outside: tuple[str, ...] = Field((), exclude_if=_is_empty, strict=False)
-    """How its load exceeds the range of those benchmarks; absent if it is inside."""
+    """Quantities of its load outside the range of those benchmarks; absent if there are none."""
 
 
 class Pool(_Grounds, KindPoolFields, _Figures):  # pydantic orders fields by the last base first

@@ -62,7 +62,7 @@ class PointEstimate(NamedTuple):
     estimated: Estimated | None
     """[ms], or [tokens] for `kv`; None if the row cannot be estimated."""
     error: str
-    """Why there is no estimate."""
+    """Error message if there is no estimate."""
 
     @property
     def measured(self) -> float | None:

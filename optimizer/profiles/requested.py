@@ -28,7 +28,7 @@ class Requested:
     profile: ModelProfile
     """The profile; without token times if the model does not fit."""
     misfit: DoesNotFitError | None = None
-    """Why the model does not fit; None if it fits."""
+    """The error if the model does not fit, else None."""
 
 
 def requested_profile(system: System, server: Server, accelerator: str) -> Requested:

@@ -1,7 +1,7 @@
 """Assumptions of queue models: laws, targets and loads that a model does not support are rejected."""
 
 from collections.abc import Iterable
-from functools import partial
+from operator import methodcaller
 
 from optimizer.errors import SpecError
 from optimizer.kinds.fields import Load, PlacedServer
@@ -9,8 +9,7 @@ from optimizer.kinds.kind import Kind
 from optimizer.kinds.laws import laws_known
 from optimizer.kinds.queue_models import QUEUE_MODELS, law_problem, models_that, variability_problem
 from optimizer.kinds.table import KINDS, in_order, kind_of_profile
-from optimizer.queueing.measures import Measure
-from optimizer.queueing.performance import VARIABILITY, QueueModel
+from optimizer.queueing.performance import VARIABILITY
 from optimizer.spec.schema import ModelProfile, ModelTarget, Server
 
 
@@ -144,23 +143,20 @@ def check_target(target: ModelTarget, place: str, profiles: Iterable[ModelProfil
     """
     mine = list(profiles)
     _check_kinds(target, place, mine)
-    models = {QUEUE_MODELS[profile.queue_model] for profile in mine}
-    listed = {limit.measure for limit in target.latency}
     for measure, _ in target.latency_targets():
-        if all(model.knows(measure) for model in models):
-            continue
-        field = "percentile" if target.percentile is not None else "goodputShare"
-        field = "latency" if measure in listed else field
+        if measure in {limit.measure for limit in target.latency}:
+            field, value = "latency", measure.percentile
+        elif target.percentile is not None:
+            field, value = "percentile", target.percentile
+        else:
+            field, value = "goodputShare", target.goodput_share
+        knows = methodcaller("knows", measure)
         for profile in mine:
-            model = QUEUE_MODELS[profile.queue_model]
-            if not model.knows(measure) and laws_known(profile):
-                value = target.percentile if target.percentile is not None else target.goodput_share
-                value = measure.percentile if measure in listed else value
-                knowing = models_that(partial(_knows, measure), kind_of_profile(profile))
+            if not knows(QUEUE_MODELS[profile.queue_model]) and laws_known(profile):
                 raise SpecError(
-                    f"{place}.{field}: {value:g}: the queue model {model.name!r} of {profile.name!r} on "
-                    f"{profile.accelerator!r} computes means only; remove it, or set queueModel to {knowing} "
-                    "there"
+                    f"{place}.{field}: {value:g}: the queue model {profile.queue_model!r} of "
+                    f"{profile.name!r} on {profile.accelerator!r} computes means only; remove it, or set "
+                    f"queueModel to {models_that(knows, kind_of_profile(profile))} there"
                 )
 
 
@@ -174,7 +170,3 @@ def _check_kinds(target: ModelTarget, place: str, profiles: Iterable[ModelProfil
                     f"{place}.{ModelTarget.model_fields[name].alias}: {profile.name!r} on "
                     f"{profile.accelerator!r} {refused.because}"
                 )
-
-
-def _knows(measure: Measure, model: type[QueueModel]) -> bool:
-    return model.knows(measure)

@@ -18,7 +18,7 @@ from optimizer.units import REQUESTS_PER_MINUTE, TOKENS, UnitError
 _COLUMN_UNITS = {
     "arrivalRate": REQUESTS_PER_MINUTE, "avgInTokens": TOKENS, "avgOutTokens": TOKENS
 }  # fmt: skip
-_COLUMNS = {name.lower(): name for name in ("server", "arrivalRate", "avgInTokens", "avgOutTokens")}
+_COLUMNS = {name.lower(): name for name in ("server", *_COLUMN_UNITS)}
 
 
 def with_loads(system: System, path: str | os.PathLike[str]) -> System:

@@ -27,7 +27,7 @@ from optimizer.spec.assumptions import (
 from optimizer.spec.currency import currency_problems, first_currency
 from optimizer.spec.faults import MAX_FAULTS, Fault, FaultyDocumentsError
 from optimizer.spec.files import Part, read_parts, spec_from_value
-from optimizer.spec.messages import did_you_mean, validated
+from optimizer.spec.messages import known_name, validated
 from optimizer.spec.names import Entry, Finding, Index, Names, located
 from optimizer.spec.positions import Location
 from optimizer.spec.schema import (
@@ -89,7 +89,7 @@ class System:
             SpecError: a server does not exist.
         """
         for name, server in changed.items():
-            _must_exist(name, self.servers, f"servers.{name}", "server")
+            known_name(name, self.servers, f"servers.{name}: server")
             check_variability(server.current.load, f"servers.{name}.load.", self.profiles_of(server.model))
         return replace(self, servers=MappingProxyType({**self.servers, **changed}))
 
@@ -99,7 +99,7 @@ class System:
         Raises:
             SpecError: the server or a field does not exist, or a value is out of range.
         """
-        _must_exist(server_name, self.servers, f"servers.{server_name}", "server")
+        known_name(server_name, self.servers, f"servers.{server_name}: server")
         server = with_changed_load(self.servers[server_name], **changes)
         check_answers(server.current.load, f"servers.{server_name}.load.", self.profiles_of(server.model))
         return self.with_servers({server_name: server})
@@ -321,24 +321,6 @@ def with_changed_load(server: Server, **changes: float) -> Server:
     load = validated(Load, server.current.load.model_dump() | changes, prefix)
     check_load(load, prefix)
     return server.model_copy(update={"current": server.current.model_copy(update={"load": load})})
-
-
-def _must_exist(name: str, known: Collection[str], place: str, what: str) -> None:
-    """Check that a name is known.
-
-    Args:
-        name: the name.
-        known: the known names.
-        place: prefix of the message.
-        what: noun for the message.
-
-    Raises:
-        SpecError: the name is unknown; the text has the most similar known name.
-    """
-    if name in known:
-        return
-    hint = did_you_mean(name, known) or f"; add it, or correct {place.rsplit('.', 1)[-1]!r}"
-    raise SpecError(f"{place}: {what} {name!r} does not exist{hint}")
 
 
 def joined_document(parts: Sequence[Part]) -> dict[str, Any]:

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pydantic import TypeAdapter
-
 from optimizer.stabilisation.loads import LoadEstimate
 
 
@@ -120,19 +118,6 @@ class Decisions:
     """Time [s since the epoch]."""
     servers: Mapping[str, ServerDecision]
     """By name."""
-
-    def to_json(self) -> str:
-        """Return this as JSON text."""
-        return _adapter().dump_json(self).decode()
-
-    @classmethod
-    def from_json(cls, text: str) -> "Decisions":
-        """Return the decisions that `to_json` wrote."""
-        return _adapter().validate_json(text)
-
-
-def _adapter() -> "TypeAdapter[Decisions]":
-    return TypeAdapter(Decisions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,10 +139,10 @@ class _Fleet:
 
     def _kept(self, names: Iterable[str]) -> Kept:
         """Return the replicas kept by servers without an allocation, one priority after the other."""
-        beside = {
+        also_kept = {
             key: number for key, number in self.plan.kept_replicas.items() if key[0] in self.plan.allocations
         }
-        cards, runs = left_by(self.system, self.plan, beside), kept_of(self.running, self.seen)
+        cards, runs = left_by(self.system, self.plan, also_kept), kept_of(self.running, self.seen)
         kept = Kept()
         for _, group in groupby(sorted(names, key=self.rank), lambda name: self.rank(name)[0]):
             kept |= share_out({name: runs[name] for name in group}, cards)

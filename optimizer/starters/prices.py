@@ -5,7 +5,6 @@ USD. A plain file has the columns ``accelerator`` and ``price``, and optionally 
 ``place``.
 """
 
-import csv
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,8 +12,7 @@ from dataclasses import dataclass
 from optimizer.errors import SpecError
 from optimizer.money import EXAMPLES, Price, read_price
 from optimizer.profiles.catalogue import load_catalogue, slice_of
-from optimizer.quantities import counted
-from optimizer.spec.files import lines_of, read_text
+from optimizer.spec.csv_rows import csv_rows
 from optimizer.units import UnitError
 
 _SKYPILOT = {"acceleratorname", "acceleratorcount", "price"}
@@ -73,7 +71,9 @@ def read_prices(path: str | os.PathLike[str], *, region: str | None = None, spot
     Raises:
         SpecError: the file cannot be read, has neither format, or a price is wrong.
     """
-    rows = _rows(path)
+    rows = list(csv_rows(path, lambda name, _: name.lower()))
+    if not rows:
+        raise SpecError(f"{path}: the file has no prices")
     columns = {name.lower() for _, row in rows[:1] for name in row}
     if columns >= _SKYPILOT:
         found = list(_skypilot(rows, spot=spot))
@@ -97,26 +97,6 @@ def read_prices(path: str | os.PathLike[str], *, region: str | None = None, spot
         if key not in best or (offer.price, offer.place) < (best[key].price, best[key].place):
             best[key] = offer
     return PriceList(tuple(best[key] for key in sorted(best)), tuple(unknown))
-
-
-def _rows(path: str | os.PathLike[str]) -> list[tuple[str, dict[str, str]]]:
-    """Return the rows of a CSV file by lower-case column, each with its file and line."""
-    reader = csv.reader(lines_of(read_text(path)), strict=True)
-    try:
-        header = [name.strip().lower() for name in next(reader, [])]
-        found = []
-        for row in reader:
-            if not any(field.strip() for field in row):
-                continue
-            place = f"{path}:{reader.line_num}"
-            if len(row) != len(header):
-                raise SpecError(f"{place}: {counted(len(row), 'field')}, the header has {len(header)}")
-            found.append((place, dict(zip(header, (field.strip() for field in row), strict=True))))
-    except csv.Error as error:
-        raise SpecError(f"{path}:{reader.line_num}: not valid CSV: {error}") from None
-    if not found:
-        raise SpecError(f"{path}: the file holds no prices")
-    return found
 
 
 def _skypilot(rows: list[tuple[str, dict[str, str]]], *, spot: bool) -> Iterator[tuple[str, Offer | None]]:

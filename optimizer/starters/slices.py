@@ -113,7 +113,7 @@ def _misfits(
 
 
 def _misfit(facts: ModelFacts, item: Slice, deployment: Deployment) -> str | None:
-    """Return why a model does not fit on a slice, or None if it does."""
+    """Return the reason why a model does not fit on a slice, or None if it does."""
     accelerator = load_catalogue().accelerator(item.accelerator)
     devices = item.cards * accelerator.devices
     if accelerator.over_pcie and devices > MAX_OVER_PCIE:

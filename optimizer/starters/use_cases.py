@@ -1,6 +1,5 @@
 """Use cases by name: token lengths, variability and targets, each with its reason and source."""
 
-import difflib
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
@@ -9,9 +8,8 @@ from types import MappingProxyType
 from pydantic import Field
 
 from optimizer.documents import AnswerTokens, Coefficient, Document, Milliseconds, Name, Tokens
-from optimizer.errors import SpecError
 from optimizer.spec.files import plain_value
-from optimizer.spec.messages import validated
+from optimizer.spec.messages import known_name, validated
 
 _FILE = "use_cases.yaml"
 
@@ -56,9 +54,4 @@ def use_case(name: str) -> UseCase:
     Raises:
         SpecError: it does not exist.
     """
-    known = use_cases()
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
-        raise SpecError(f"use case {name!r} does not exist; {hint}")
-    return known[name]
+    return use_cases()[known_name(name, use_cases(), "use case")]

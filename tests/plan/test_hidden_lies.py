@@ -82,16 +82,12 @@ def test_no_single_value_of_a_random_plan_can_be_changed(seed: int) -> None:
 
 def test_a_mixed_plan_is_none_of_a_system_that_allows_none() -> None:
     single = system_of("mixed").with_options(heterogeneous=False)
-    assert "a: 2 pools, but the options allow one accelerator per server" in verify(
-        plan_of("mixed"), single
-    )
+    assert "a: 2 pools, but the options allow one accelerator per server" in verify(plan_of("mixed"), single)
 
 
 def test_the_greedy_heuristic_never_mixes() -> None:
     greedy = system_of("mixed").with_options(milp_solver=False)
-    assert "a: 2 pools, but the options allow one accelerator per server" in verify(
-        plan_of("mixed"), greedy
-    )
+    assert "a: 2 pools, but the options allow one accelerator per server" in verify(plan_of("mixed"), greedy)
 
 
 def test_partial_service_needs_a_policy() -> None:

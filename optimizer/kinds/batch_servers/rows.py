@@ -96,9 +96,9 @@ class BatchRow(Row):
             raise PydanticCustomError("batch_server", "{problem}", {"problem": f"{_WIRE[part]}: {why}"})
         return self
 
-    def server(self) -> BatchServer:
-        """Return the server for the queue model and the simulator."""
-        return BatchServer(
+    def line(self) -> Line:
+        """Return the server with its stages for the queue model and the simulator."""
+        alone = BatchServer(
             self.max_batch,
             self.window_ms,
             self.batch.base_ms,
@@ -107,11 +107,7 @@ class BatchRow(Row):
             self.queue_counts == "system",
             TRIGGERS.index(self.trigger),
         )
-
-    def line(self) -> Line:
-        """Return the server with its stages for the queue model and the simulator."""
-        jobs = ALL_JOBS if self.jobs is None else self.jobs
-        return Line(self.server(), stations_of(self.stages), jobs)
+        return Line(alone, stations_of(self.stages), ALL_JOBS if self.jobs is None else self.jobs)
 
     def queues(self) -> BulkQueues:
         """Return the queue model of the server."""

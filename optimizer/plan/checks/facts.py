@@ -148,11 +148,6 @@ class Facts:
         """Return whether a server needs replicas, because it has load or a minimum."""
         return self.load_rpm[name] > 0 or self.system.servers[name].min_num_replicas > 0
 
-    def units_each(self, name: str, accelerator: str) -> int:
-        """Return the cards of one replica of a server on an accelerator."""
-        count = self.system.profiles[self.system.servers[name].model, accelerator].acc_count
-        return count * self.system.accelerators[accelerator].multiplicity
-
     def cost_of(self, name: str, pool: Pool) -> float:
         """Return the cost of a pool of a server [cents/h]."""
         count = self.system.profiles[self.system.servers[name].model, pool.accelerator].acc_count

@@ -36,7 +36,7 @@ class OptimizerOptions(LimitOptions):
     delayed_best_effort: bool = Field(default=False, alias="delayedBestEffort")
     """Whether remaining capacity is allocated only after all priorities are solved."""
     saturation_policy: AnyCasePolicy = Field("None", alias="saturationPolicy")
-    """How remaining capacity is shared among servers that do not fit."""
+    """Policy for sharing remaining capacity among servers that do not fit."""
     batch_sizing: Literal["profile", "optimal"] = Field("profile", alias="batchSizing")
     """Whether batch limits are those of the profiles or optimised."""
     gap: Share | None = None
