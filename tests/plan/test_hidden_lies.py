@@ -111,7 +111,7 @@ def test_load_cannot_be_moved_between_pools() -> None:
     assert [line for line in found_in(plan, system_of("mixed")) if "its share is" in line]
 
 
-def test_an_unproved_plan_is_not_optimal_however_well_bound_and_gap_agree() -> None:
+def test_an_unproved_plan_is_not_optimal() -> None:
     plan = wire(plan_of("fleet"))
     level = plan["levels"][VALUE]
     level["bound"] = level["value"] - 0.5
@@ -149,7 +149,7 @@ def test_a_server_that_is_served_in_full_is_not_listed() -> None:
 
 
 @pytest.mark.parametrize("factor", [0.999, 1.001, 1.1])
-def test_a_largest_rate_that_a_target_binds_is_neither_less_nor_more(factor: float) -> None:
+def test_a_binding_maximum_rate_is_verified_from_both_sides(factor: float) -> None:
     """Below the largest stable rate only the target tells the true rate from a false one."""
     system = load_system(document([server("a")], [accelerator("A")], classes=[service_class("gold", itl=12)]))
     plan = wire(solve(system))
@@ -158,7 +158,7 @@ def test_a_largest_rate_that_a_target_binds_is_neither_less_nor_more(factor: flo
     assert line.startswith("a: the maximum rate on A is ")
 
 
-def test_a_throughput_target_caps_the_largest_rate_below_that_of_the_latencies() -> None:
+def test_throughput_targets_cap_verified_maximum_rates() -> None:
     """64 tokens/s over 64 tokens are 60 requests/min, too, but only 0.9 of the stable rate may be used."""
     free, capped = (
         load_system(

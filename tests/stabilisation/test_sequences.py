@@ -10,7 +10,7 @@ from optimizer.stabilisation.rules import Rules
 SNAPSHOTS = 20
 RATES_RPM = [0.0, 300.0, 900.0, 2000.0, 4000.0]
 UNFINISHED = {TargetReason.waits_for_new_pool, TargetReason.units}
-SEEDS = [*range(50), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(50, 1000))]
+SEEDS = [*range(18), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(18, 1000))]
 
 
 def served(loop: Loop, name: str) -> bool:
@@ -73,9 +73,7 @@ def test_any_sequence_is_safe_and_settles(seed: int) -> None:
     for number in range(SNAPSHOTS):
         names, shrunk = sorted(loop.system.servers), set[str]()
         if number:
-            rates = {
-                name: rng.choice([0.0, 300.0, 900.0, 2000.0, 4000.0]) for name in names if rng.random() < 0.3
-            }
+            rates = {name: rng.choice(RATES_RPM) for name in names if rng.random() < 0.3}
             cards = {kind: rng.randint(0, 8) for kind in loop.system.capacity if rng.random() < 0.15}
             shrunk = {kind for kind, count in cards.items() if count < loop.system.capacity[kind]}
             loop.change(rates, cards)

@@ -107,7 +107,7 @@ def test_a_target_goes_down_to_the_largest_number_of_the_window() -> None:
     assert number(after(held, 8.5, 301, rules)) == 9  # up at once
 
 
-def test_a_pool_gets_smaller_only_if_the_smaller_one_holds_with_some_more_load() -> None:
+def test_pools_shrink_only_with_a_load_margin() -> None:
     rules = Rules(scale_down_load=1.15)
     assert number(run(rules, (0, 7.5), (60, 6.9))) == 8
     assert number(run(rules, (0, 7.5), (60, 6.0))) == 7
@@ -141,7 +141,7 @@ def test_growth_and_decline_are_limited() -> None:
     assert number(after(down, 1.5, 241, rules)) == 33
 
 
-def test_replicas_that_stay_pending_are_not_joined_by_more_and_can_be_taken_back() -> None:
+def test_long_pending_replicas_block_growth_and_can_be_removed() -> None:
     rules = Rules(pending_limit_s=600.0, scale_down_window_s=300.0)
     pending = Observation(0.0, replicas={"s": {"A": ReplicaStatus(3, 2)}})
     found = after(after(None, 4.5, 0, rules, pending), 4.5, 60, rules, pending)
@@ -187,7 +187,7 @@ def test_a_move_must_be_worth_it() -> None:
     assert moved(Rules(), 120, both, 20.2, there).servers["s"].replicas == {"B": 4}
 
 
-def test_a_server_dwells_and_its_old_pool_waits_until_the_new_one_is_ready() -> None:
+def test_servers_dwell_and_old_pools_wait_for_new_ones() -> None:
     rules = Rules(switch_dwell_s=1800.0, switch_saving=0.1)
     first = run(rules, (0, 3.5))
     early = moved(rules, 600, first, 30.0)
@@ -203,7 +203,7 @@ def test_a_server_dwells_and_its_old_pool_waits_until_the_new_one_is_ready() -> 
     assert moved(rules, 2120, both, 30.0, ready).servers["s"].replicas == {"B": 4}
 
 
-def test_where_nobody_reports_replicas_they_count_as_ready_after_the_time_to_start() -> None:
+def test_unreported_replicas_are_ready_after_the_startup_time() -> None:
     rules = Rules(switch_dwell_s=60.0, startup_s=300.0)
     both = moved(rules, 100, run(rules, (0, 3.5)), 30.0)
     assert moved(rules, 390, both, 30.0).servers["s"].replicas == {"A": 4, "B": 4}

@@ -46,7 +46,7 @@ def start(**changes: Any) -> StarterFacts:
 
 
 @pytest.mark.parametrize("template", get_args(Template))
-def test_every_template_gives_a_document_that_is_valid_planned_and_reported(template: Template) -> None:
+def test_every_template_gives_a_usable_document(template: Template) -> None:
     models = ("llama-3.1-8b",) if template == "one-model" else start().models
     offers = (
         (Offer("H100", 8, Price(2800, "USD"), "aws"), Offer("H100", 1, Price(300, "USD"), "gcp"))
@@ -78,7 +78,7 @@ def test_the_document_says_what_was_asked_for() -> None:
     assert "Azure LLM inference trace 2023" in text
 
 
-def test_new_documents_have_a_policy_for_overload_with_its_reason() -> None:
+def test_new_documents_explain_their_saturation_policy() -> None:
     text = document_of(start(demands=(Demand("chat", "5000/s"),)))
     before, _, _ = text.partition("optimizer: {saturationPolicy: PriorityExhaustive}\n")
     assert "cards stay idle while its load waits" in before.rsplit("\n\n", 1)[1].replace("\n# ", " ")
@@ -318,7 +318,7 @@ def test_what_is_left_out_is_said_on_stderr(tmp_path: Path, capsys: pytest.Captu
     assert "note: llama-3.1-8b is not offered on 4xL40S, 8xL40S: over PCIe" in capsys.readouterr().err
 
 
-def test_the_count_of_a_price_file_stays_where_no_flag_gives_another(tmp_path: Path) -> None:
+def test_counts_of_price_files_are_defaults_for_flags(tmp_path: Path) -> None:
     prices, path = tmp_path / "prices.csv", tmp_path / "system.yaml"
     prices.write_text("accelerator,price,count\nH100,3 USD/h,8\n")
     flags = [*FLAGS[:2], "--accelerator", "H100", *FLAGS[4:], "--prices", str(prices)]
@@ -400,7 +400,7 @@ def test_only_templates_that_suit_the_facts_are_offered(
     assert load_system(path).options.unlimited
 
 
-def test_a_folder_that_does_not_exist_is_refused_before_anything_is_asked(
+def test_missing_folders_are_rejected_before_any_prompt(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
@@ -431,7 +431,7 @@ m5.large,2.0,8.0,,,,0.096,0.04,us-east-1,us-east-1a
 """Rows as in github.com/skypilot-org/skypilot-catalog, schema v5; prices invented."""
 
 
-def test_a_file_of_skypilot_gives_the_cheapest_offer_of_each_slice(tmp_path: Path) -> None:
+def test_skypilot_files_give_the_cheapest_offers(tmp_path: Path) -> None:
     path = tmp_path / "vms.csv"
     path.write_text(SKYPILOT)
     found = read_prices(path)
