@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from optimizer.compat.queue_service import QueueAnswer, QueueProblem, analyze_problem, answer_of, size_problem
-from optimizer.documents import Coefficient, Count, PositiveCount, Quantity, SignedQuantity
+from optimizer.documents import Coefficient, Count, PositiveCount
 from optimizer.kinds.queue_models import REFERENCE, QueueModelName
 from optimizer.kinds.replicas import (
     LatencyFigures,
@@ -30,10 +30,10 @@ from optimizer.timing import (
     DEFAULT_MAX_NUM_TOKENS,
     Batching,
     DecodeParms,
-    PerfParms,
     PrefillParms,
     SchedulerName,
 )
+from optimizer.timing.iteration import FurtherTerms
 
 
 class RowAnswer(LatencyFigures, QueueAnswer):
@@ -66,33 +66,9 @@ class _TokenRow(QueueProblem, Row):
         return simulate_replica(simulated, self.rate_rps, effort)
 
 
-class ReplicaRow(_TokenRow):
+class ReplicaRow(FurtherTerms, _TokenRow):
     """One replica at one rate: a problem in the reference's format, with extensions."""
 
-    per_sequence_ms: SignedQuantity = Field(0.0, alias="perSequence")
-    """`perSequence` of `perfParms` [ms per request in the iteration]."""
-    prompt_attention_ms: Quantity = Field(0.0, alias="promptAttention")
-    """`promptAttention` of `perfParms` [ms per pair of prompt tokens]."""
-    prompt_base_ms: SignedQuantity = Field(0.0, alias="promptBase")
-    """`promptBase` of `perfParms` [ms]."""
-    weight_read_ms: Quantity = Field(0.0, alias="weightRead")
-    """`weightRead` of `perfParms` [ms]."""
-    batch_base_ms: Quantity = Field(0.0, alias="batchBase")
-    """`batchBase` of `perfParms` [ms]."""
-    per_prompt_ms: Quantity = Field(0.0, alias="perPrompt")
-    """`perPrompt` of `perfParms` [ms per prompt]."""
-    expert_read_ms: Quantity = Field(0.0, alias="expertRead")
-    """`expertRead` of `perfParms` [ms]."""
-    expert_share: Quantity = Field(0.0, alias="expertShare", lt=1)
-    """`expertShare` of `perfParms`."""
-    client_offset_ms: Quantity = Field(0.0, alias="clientOffset")
-    """`clientOffset` of `perfParms` [ms]."""
-    pipeline_depth: Quantity = Field(0.0, alias="pipelineDepth")
-    """`pipelineDepth` of `perfParms` [iterations]."""
-    front_end_lag: Quantity = Field(0.0, alias="frontEndLag")
-    """`frontEndLag` of `perfParms` [iterations per other request]."""
-    pause_offset_ms: Quantity = Field(0.0, alias="pauseOffset")
-    """`pauseOffset` of `perfParms` [ms]."""
     queue_model: QueueModelName = Field(REFERENCE, alias="queueModel")
     """Queue model; default: the reference's, because the format is the reference's."""
     scheduler: SchedulerName = "chunked"
@@ -114,7 +90,7 @@ class ReplicaRow(_TokenRow):
         Raises:
             SpecError: the queue model does not support its law or its variability.
         """
-        terms = {name: getattr(self, name) for name in PerfParms.model_fields if hasattr(self, name)}
+        terms = {name: getattr(self, name) for name in FurtherTerms.model_fields}
         three = {
             "base_ms": self.alpha,
             "compute_per_token_ms": self.beta,

@@ -76,7 +76,7 @@ def test_systems_are_told_from_plans_in_every_form(tmp_path: Path) -> None:
         found = load_system_or_plan(tmp_path / name)
         assert isinstance(found, System)
         assert found == load_system(tmp_path / name)
-    with pytest.raises(SpecError, match="plain: a document with sections"):
+    with pytest.raises(SpecError, match="plain: expected a document with sections"):
         load_system_or_plan(tmp_path / "plain")
     with pytest.raises(SpecError, match="no such file"):
         load_system_or_plan(tmp_path / "nothing")

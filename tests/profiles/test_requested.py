@@ -129,7 +129,7 @@ def test_misfits_are_rejected_with_alternatives() -> None:
     refused = {item.accelerator: item for item in find_candidates(system).rejections()}
     assert refused["H100"].reason == "does_not_fit"
     assert "it fits with tp 2" in refused["H100"].detail
-    assert "GiB a device" in refused["4xL4"].detail
+    assert "GiB per device" in refused["4xL4"].detail
     plan = solve(system)
     assert [pool.accelerator for pool in plan.allocations["s"]] == ["4xH100"]
     alone = load_system({**raw, "models": raw["models"][:1]})

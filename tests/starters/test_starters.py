@@ -81,7 +81,7 @@ def test_the_document_says_what_was_asked_for() -> None:
 def test_new_documents_explain_their_saturation_policy() -> None:
     text = document_of(start(demands=(Demand("chat", "5000/s"),)))
     before, _, _ = text.partition("optimizer: {saturationPolicy: PriorityExhaustive}\n")
-    assert "cards stay idle while its load waits" in before.rsplit("\n\n", 1)[1].replace("\n# ", " ")
+    assert "so cards can stay idle" in before.rsplit("\n\n", 1)[1].replace("\n# ", " ")
     system = system_of(text)
     assert system.options.saturation_policy == "PriorityExhaustive"
     assert any(0 < item.served_fraction < 1 for item in solve(system).unserved)
@@ -118,7 +118,7 @@ def test_a_config_is_named_relative_to_the_document(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"models": ()}, "name a model"),
+        ({"models": ()}, "give a model"),
         ({"models": ("lama-3.1-8b",), "demands": (Demand("chat", "1/s"),)}, "did you mean"),
         (
             {"models": ("llama-3.1-405b",), "demands": (Demand("chat", "1/s"),)},
@@ -138,9 +138,9 @@ def test_a_config_is_named_relative_to_the_document(tmp_path: Path) -> None:
         ({"offers": (Offer("H100", 0, Price(1, "USD"), "", 8),)}, "must have at least one card"),
         (
             {"offers": (H100, Offer("H100", 8, Price(20, "USD"), "", 8))},
-            "16 cards exist for H100, but 8 for 8xH100",
+            "16 cards for H100, but 8 for 8xH100",
         ),
-        ({"offers": (Offer("H100", 8, Price(20, "USD"), "", 4),)}, "it takes 8 cards, 4 exist"),
+        ({"offers": (Offer("H100", 8, Price(20, "USD"), "", 4),)}, "it takes 8 cards, but 4 exist"),
         ({"weights": "fp7"}, "format of the weights: 'fp7' does not exist"),
         ({"percentiles": {"agents": 95.0}}, "percentile of agents: there are no requests of this use case"),
         ({"demands": (Demand("chat", "1/s"), Demand("chat", "2/s", "llama-3.1-8b"))}, "given twice"),
@@ -315,7 +315,7 @@ def test_what_is_left_out_is_said_on_stderr(tmp_path: Path, capsys: pytest.Captu
     assert main(["init", "-", *FLAGS[:2], *FLAGS[4:], *more]) == 0
     assert "note: not in the catalogue, left out: H900\n" in capsys.readouterr().err
     assert main(["init", "-", *FLAGS[:2], "--accelerator", "L40S:8:1USD/h", *FLAGS[4:]]) == 0
-    assert "note: llama-3.1-8b is not offered on 4xL40S, 8xL40S: over PCIe" in capsys.readouterr().err
+    assert "note: llama-3.1-8b is not offered on 4xL40S, 8xL40S: at most 2 devices" in capsys.readouterr().err
 
 
 def test_counts_of_price_files_are_defaults_for_flags(tmp_path: Path) -> None:
