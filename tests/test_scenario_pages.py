@@ -177,7 +177,7 @@ def test_rejection_and_latency_of_both_implementations() -> None:
         found = at(FLASK, float(load))
         beyond = (f"{found.late_share(limit):.0%}" for limit in (3000, 2999.99))
         assert [*figures_of(found), *beyond] == shown
-    for load, *shown in table(QUEUES.partition("Express, where")[2], "load [requests/s]"):
+    for load, *shown in table(QUEUES.partition("Express, without")[2], "load [requests/s]"):
         assert figures_of(at(EXPRESS, float(load))) == shown
 
 
