@@ -121,7 +121,7 @@ def share_out(runs: Runs, cards: Cards) -> Kept:
                 if accelerator not in cards.system.accelerators or (only_one and name in served):
                     continue
                 before = kept.get((name, accelerator), 0)
-                given = cards.most(name, accelerator, min(1, number) if only_one else number - before)
+                given = cards.fitting(name, accelerator, min(1, number) if only_one else number - before)
                 if given:
                     cards.take(name, accelerator, given)
                     kept[name, accelerator] = before + given
