@@ -69,6 +69,11 @@ def prove(plan: Plan, candidates: Candidates, deadline: Deadline) -> Proof:
     With a saturation policy, only service levels up to the first with unserved load are proved, because the
     remaining capacity is allocated by a procedure without multipliers.
 
+    Args:
+        plan: the plan.
+        candidates: candidates of its system.
+        deadline: end of the time to compute multipliers.
+
     Raises:
         SolverError: the solver failed.
     """
@@ -99,6 +104,11 @@ def check_proof(plan: Plan, system: System, proof: Proof) -> tuple[list[str], li
     """Check a proof; return its errors and its unverified parts, one line each.
 
     Candidates, patterns and bounds are computed again from the system, without a solver.
+
+    Args:
+        plan: the plan.
+        system: the planned system.
+        proof: the proof.
     """
     if system.rate_factors != plan.factor_of_pair:
         system = system.with_rate_factors(plan.factor_of_pair)

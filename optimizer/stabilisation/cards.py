@@ -43,7 +43,13 @@ class Cards:
             self.take(server, accelerator, sign * number)
 
     def fitting(self, server: str, accelerator: str, wanted: int) -> int:
-        """Return the number of replicas, at most `wanted`, that fit on the free cards."""
+        """Return the number of replicas, at most `wanted`, that fit on the free cards.
+
+        Args:
+            server: name of the server.
+            accelerator: name of the accelerator.
+            wanted: maximum number.
+        """
         kind, each = self.system.units_per_replica(server, accelerator)
         if kind not in self.free or not each:
             return wanted

@@ -138,7 +138,14 @@ class State:
         self.put(goal.server, goal.reduced({name: pool.all_ready() for name, pool in pools.items()}))
 
     def drop(self, goal: Goal, accelerator: str, replicas: int, minimum: Mapping[str, int]) -> bool:
-        """Remove replicas of a server down to a minimum; return whether any were removed."""
+        """Remove replicas of a server down to a minimum; return whether any were removed.
+
+        Args:
+            goal: goal of the server.
+            accelerator: name of the accelerator.
+            replicas: maximum number to remove.
+            minimum: replicas to keep, by accelerator.
+        """
         pools = self.pools[goal.server]
         if accelerator not in pools:
             return False

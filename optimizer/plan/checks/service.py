@@ -28,7 +28,13 @@ def is_well_formed(facts: Facts, name: str, pool: Pool) -> bool:
 
 
 def batch_limit(facts: Facts, server: Server, accelerator: str) -> float:
-    """Return the batch limit of a pool by the documents (eq. 25); an upper limit if optimised."""
+    """Return the batch limit of a pool by the documents (eq. 25); an upper limit if optimised.
+
+    Args:
+        facts: the plan and its system.
+        server: the server.
+        accelerator: name of the accelerator.
+    """
     profile, load = profile_of(facts.system, server, accelerator), server.current.load
     idle = not facts.load_rpm[server.name]
     limit = float(profile.max_batch_size or DEFAULT_MAX_BATCH)
