@@ -1,6 +1,6 @@
 """Documents of the stages before and after a batch server's batch.
 
-Stage names are used only here; queue models and simulation use numbers (`optimizer.simulation.lines`).
+Stage names are used only here; queue models and simulation use numbers (`optimizer.simulation.tandem`).
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from optimizer.documents import Coefficient, Document, Milliseconds, Name, PositiveCount
-from optimizer.simulation.lines import ALL_JOBS, Line, Station
+from optimizer.simulation.tandem import ALL_JOBS, Station, Tandem
 
 STAGE = "stage:"
 """Prefix of a stage's name where the stage is the bottleneck."""
@@ -53,7 +53,7 @@ def repeated_name(stages: Sequence[Stage]) -> str | None:
     return next((name for i, name in enumerate(names) if name in names[:i]), None)
 
 
-def slowest_part(line: Line, names: Sequence[str]) -> str | None:
+def slowest_part(line: Tandem, names: Sequence[str]) -> str | None:
     """Return the bottleneck of a batch server with stages.
 
     Args:

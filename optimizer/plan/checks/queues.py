@@ -222,7 +222,7 @@ def _loaded_figures(
     """
     found = queues.analyze(rate_rps)
     maximum = stated_rps / np.where(factor > 0, factor, 1.0)
-    settled = ~queues.steps  # with chunk-count jumps, two rates are not conclusive
+    settled = ~queues.is_non_monotone  # with chunk-count jumps, two rates are not conclusive
     rows = np.flatnonzero(settled)
     if len(rows):
         settled[rows] = _is_largest(queues.take(rows), targets.take(rows), maximum[rows])
