@@ -24,8 +24,8 @@ def _costs(facts: Facts) -> Iterator[str]:
         yield f"costs are in {facts.system.currency}, the plan says {facts.plan.currency}"
     total = math.fsum(facts.cost_cents_per_h.values())
     if not close(total, facts.plan.total_cost_cents_per_h):
-        stated = precise(facts.plan.total_cost_cents_per_h)
-        yield f"the allocations cost {precise(total)}, the plan says {stated}"
+        stated_total = precise(facts.plan.total_cost_cents_per_h)
+        yield f"the allocations cost {precise(total)}, the plan says {stated_total}"
 
 
 def _units(facts: Facts) -> Iterator[str]:
@@ -110,8 +110,8 @@ def _change(facts: Facts, item: Change) -> Iterator[str]:
             yield f"{item.server}: changes {word} {_shown(true)}, the plan says {_shown(stated)}"
     cost = facts.cost_cents_per_h[item.server] - current_cost_cents_per_h(facts.system, item.server)
     if not close(cost, item.cost_change_cents_per_h):
-        stated = precise(item.cost_change_cents_per_h)
-        yield f"{item.server}: cost changes by {precise(cost)}, the plan says {stated}"
+        change = precise(item.cost_change_cents_per_h)
+        yield f"{item.server}: cost changes by {precise(cost)}, the plan says {change}"
 
 
 def _shown(placed: Placed) -> str:
