@@ -32,7 +32,13 @@ from optimizer.units import SECONDS_PER_MINUTE
 
 
 def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> Plan:
-    """Return the plan of a solution, with the performance of every pool at its load."""
+    """Return the plan of a solution, with the performance of every pool at its load.
+
+    Args:
+        candidates: candidates of the system.
+        problem: the planning problem.
+        solution: its solution.
+    """
     names = candidates.arrays.server_names
     pools = _pools(candidates, problem, solution.replicas)
     carried = np.array([sum(pool.arrival_rate_rpm for pool in pools.get(name, ())) for name in names])

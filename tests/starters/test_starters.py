@@ -466,7 +466,7 @@ def test_a_plain_file_names_its_currency(tmp_path: Path) -> None:
         ("accelerator,price\nH100,2.50\n", ":2: price: '2.50'"),
         ("accelerator,price\nH100,250 cents/h\n", "must have a currency"),
         ("gpu,price\nH100,2\n", "the header must name accelerator and price"),
-        ("accelerator,price\n", "holds no prices"),
+        ("accelerator,price\n", "has no prices"),
         ("accelerator,price\nH100\n", ":2: 1 field, the header has 2"),
         ("accelerator,price,cards\nH100,2 EUR/h,0\n", "cards: must be an integer, at least 1"),
         ("AcceleratorName,AcceleratorCount,Price\nH100,8,dear\n", "Price: must be a number"),
