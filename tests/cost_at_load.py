@@ -5,7 +5,8 @@ from typing import Annotated
 from pydantic import Field
 
 from optimizer.documents import Document
-from optimizer.jobs.requests import Flag, PlanOptions
+from optimizer.jobs.flag import Flag
+from optimizer.jobs.requests import PlanOptions
 from optimizer.jobs.study import Study
 from optimizer.pipeline import solve
 from optimizer.render.columns import Column
@@ -41,7 +42,7 @@ def cost_at_load(system: System, options: CostAtLoadOptions) -> CostAtLoad:
         SolverError: the solver failed.
     """
     plan = solve(scale_loads(system, options.factor))
-    return CostAtLoad(factor=options.factor, cost=plan.total_cost_cents_per_h)
+    return CostAtLoad(factor=options.factor, cost_cents_per_h=plan.total_cost_cents_per_h)
 
 
 def _tables(answer: CostAtLoad) -> Tables:

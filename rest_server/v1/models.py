@@ -5,12 +5,15 @@ from typing import Any
 from pydantic import AwareDatetime, Field, RootModel
 
 from optimizer.documents import Count, Document, RequestsPerMinute, RequestsPerSecond, Tokens
-from optimizer.jobs.comparing import CompareOptions
-from optimizer.jobs.explaining import ExplainOptions
-from optimizer.jobs.figures import FigureOptions
-from optimizer.jobs.reporting import ReportOptions
-from optimizer.jobs.requests import ExactOptions, PlanOptions, SizingOptions
-from optimizer.jobs.simulating import EffortOptions, SimulateOptions
+from optimizer.jobs.comparing import CompareOptions as CompareOptions
+from optimizer.jobs.explaining import ExplainOptions as ExplainOptions
+from optimizer.jobs.figures import FigureOptions as FigureOptions
+from optimizer.jobs.reporting import ReportOptions as ReportOptions
+from optimizer.jobs.requests import ExactOptions as ExactOptions
+from optimizer.jobs.requests import PlanOptions as PlanOptions
+from optimizer.jobs.requests import SizingOptions as SizingOptions
+from optimizer.jobs.simulating import EffortOptions as EffortOptions
+from optimizer.jobs.simulating import SimulateOptions as SimulateOptions
 from optimizer.kinds.replicas import LatencyTargets, Replica, ReplicaPerformance, ReplicaSizing
 from optimizer.plan import Plan
 from optimizer.spec.schema import (
@@ -22,46 +25,6 @@ from optimizer.spec.schema import (
     Server,
     ServiceClass,
 )
-
-__all__ = [
-    "MAX_ITEMS",
-    "AcceleratorList",
-    "Analyses",
-    "Analysis",
-    "CandidateAnswer",
-    "CandidateColumn",
-    "CapacityList",
-    "CompareOptions",
-    "EffortOptions",
-    "ExactOptions",
-    "ExplainOptions",
-    "FigureOptions",
-    "FleetEvent",
-    "FleetHistory",
-    "LastPlan",
-    "LoadChange",
-    "LoadSnapshot",
-    "LoadUpdate",
-    "ModelList",
-    "OtherSide",
-    "Performances",
-    "PlanOptions",
-    "RejectedPair",
-    "ReplicaCount",
-    "ReportOptions",
-    "ServerList",
-    "ServiceClassList",
-    "SimulateOptions",
-    "SizingOptions",
-    "SizingProblem",
-    "SizingProblems",
-    "Sizings",
-    "TargetAnswer",
-    "TargetList",
-    "TwoSides",
-    "Unattainable",
-    "WrappedSystem",
-]
 
 MAX_ITEMS = 1_000
 """Most replicas in one request to analyse or to size."""
