@@ -34,7 +34,7 @@ def _study_workers() -> int:
 
 
 class Settings(BaseSettings):
-    """What the service does, and what it refuses to do."""
+    """Settings of the service."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
@@ -152,11 +152,11 @@ class Settings(BaseSettings):
         return 0.9 * self.request_timeout_s
 
     def is_loopback(self) -> bool:
-        """Say whether only this machine can reach the address."""
+        """Return whether only this machine can reach the address."""
         return _is_loopback(self.host.strip("[]"))
 
     def accepts_host(self, name: str) -> bool:
-        """Say whether a client may know the service by a name, without its port and brackets, in any case."""
+        """Return whether clients may use a host name, given without port and brackets, in any case."""
         if self.allowed_hosts:
             return "*" in self.allowed_hosts or name.lower() in self.allowed_hosts
         return not self.is_loopback() or _is_loopback(name)

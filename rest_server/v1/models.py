@@ -38,7 +38,7 @@ class WrappedSystem(Document):
 
 
 class OtherSide(Document):
-    """What to compare a system or a plan with."""
+    """Other side of a comparison."""
 
     second: dict[str, Any] | None = None
     """The other system or plan; without it the first system, with other options or another load."""
@@ -98,7 +98,7 @@ class Unattainable(Document):
     """The answer for a replica that misses its targets at every rate."""
 
     message: str
-    """Why, in numbers."""
+    """Reason, with numbers."""
 
 
 class Sizings(Document):
@@ -212,7 +212,7 @@ class LastPlan(Plan):
 
 
 class TargetAnswer(Document):
-    """How many replicas are desired of a server on an accelerator."""
+    """Desired replicas of a server on an accelerator."""
 
     target: str
     """Server and accelerator."""
@@ -227,21 +227,21 @@ class TargetAnswer(Document):
     max_batch_size: int = Field(alias="maxBatchSize")
     """Batch limit of a replica; 0 where there is none."""
     generated_at: AwareDatetime = Field(alias="generatedAt", strict=False)
-    """When the plan was made."""
+    """Time at which the plan was made."""
     age_s: float = Field(alias="ageSeconds")
     """Time since then [s]."""
     revision: int
     """Revision of the fleet that the plan is for."""
     reason: str
-    """Why this number."""
+    """Reason for the number."""
     held: bool
     """Whether the plan says another number."""
     detail: str
-    """What a held number waits for."""
+    """Condition that a held number waits for."""
 
 
 class TargetList(Document):
-    """What is desired of every server."""
+    """Desired replicas of every server."""
 
     targets: tuple[TargetAnswer, ...] = Field(strict=False)
     """Every server on every accelerator that it can run on."""
@@ -261,7 +261,7 @@ class FleetEvent(Document):
     names: tuple[str, ...] = Field((), strict=False)
     """Which, as far as they are few: `servers/chat`."""
     plan: dict[str, Any] = Field(default_factory=dict)
-    """Of a plan the `revision` that it is for, its `status`, `totalCost`, whether it is `complete`, and how
+    """For a plan: its `revision`, its `status`, `totalCost`, whether it is `complete`, and how
     many servers it does not serve in full (`unserved`) and changes (`changes`)."""
 
 

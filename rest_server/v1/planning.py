@@ -29,7 +29,7 @@ from rest_server.v1.requests import JSON, JsonOf, RawRoute, computed
 from rest_server.v1.work import analyze_body, candidates_body, plan_body, size_body
 
 REFUSALS = (408, 422, 504)
-"""What a route that computes may answer besides."""
+"""Error statuses of a route that computes."""
 
 router = APIRouter(route_class=RawRoute, tags=["planning"])
 
@@ -73,7 +73,7 @@ def server_timing(stages_s: Mapping[str, float]) -> dict[str, str]:
 async def list_candidates(
     request: Request, body: SystemBody, options: Annotated[SizingOptions, Query()]
 ) -> Response:
-    """Return what every server takes on every accelerator, or the reason why it cannot run there."""
+    """Return the candidate of every server on every accelerator, or the reason for its rejection."""
     text = await computed(request, candidates_body, body, options)
     return Response(text, media_type=JSON)
 

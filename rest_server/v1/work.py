@@ -1,4 +1,4 @@
-"""What the routes of /v1 compute: from the bytes of a body to the bytes of an answer.
+"""Work of the routes of /v1: from the bytes of a body to the bytes of an answer.
 
 Bodies are parsed as the library parses files, with the same messages. The functions take and give plain
 values, so that they can run in another process; nothing here knows of HTTP.
@@ -107,11 +107,11 @@ class RunningFleet:
     spec: SystemSpec
     """The fleet, with the loads to plan for."""
     rules: Rules
-    """What may keep replicas from following the plan."""
+    """Stabilisation rules."""
     decisions: Decisions | None
-    """What was desired before; None if nothing was."""
+    """Previous decisions; None if there are none."""
     seen: Observation
-    """When, whose loads are missing, and which replicas are there."""
+    """Time, missing loads and existing replicas."""
 
 
 def plan_fleet(settings: Settings, fleet: RunningFleet) -> tuple[bytes, dict[str, float]]:

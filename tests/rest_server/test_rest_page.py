@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 
 from rest_server.compat.routes import wire_router
 from rest_server.settings import Settings
-from rest_server.state import HeldFleet
+from rest_server.state import FleetStore
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = (ROOT / "docs" / "rest.md").read_text(encoding="utf-8")
@@ -61,7 +61,7 @@ EXAMPLES = [example for _, example in sorted((*blocks(), *rows()))]
 @pytest.fixture(scope="module")
 def service() -> Iterator[TestClient]:
     with client(stateful=True, queue_at_root=True) as found:
-        found.app.state.held = HeldFleet(instance="4f2a91c0")  # type: ignore[attr-defined]
+        found.app.state.held = FleetStore(instance="4f2a91c0")  # type: ignore[attr-defined]
         yield found
 
 
