@@ -35,7 +35,7 @@ class Example(NamedTuple):
 
 def written_out(body: str) -> str:
     """Return a body with the documents in place of their names."""
-    for name in ("SYSTEM", "REPLICA"):
+    for name in ("SYSTEM", "REPLICA", "WRAPPED"):
         body = body.replace(name, json.dumps(getattr(examples, name)))
     return body
 
