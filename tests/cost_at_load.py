@@ -9,8 +9,7 @@ from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import PlanOptions
 from optimizer.jobs.study import Study
 from optimizer.pipeline import solve
-from optimizer.render.columns import Column
-from optimizer.render.tables import Table, Tables
+from optimizer.section import Column, Section, table
 from optimizer.spec.system import System
 from optimizer.studies.load_changes import scale_loads
 
@@ -45,10 +44,11 @@ def cost_at_load(system: System, options: CostAtLoadOptions) -> CostAtLoad:
     return CostAtLoad(factor=options.factor, cost_cents_per_h=plan.total_cost_cents_per_h)
 
 
-def _tables(answer: CostAtLoad) -> Tables:
-    table = Table("Cost", (Column("factor"), Column("cost", "cents/h", ",.2f")))
-    table.add_row(answer.factor, answer.cost_cents_per_h)
-    return table
+_COLUMNS = (Column("factor", "factor"), Column("cost", "cost_cents_per_h", "cents/h", ",.2f"))
+
+
+def _sections(answer: CostAtLoad) -> list[Section]:
+    return [table("Cost", _COLUMNS, [answer])]
 
 
 STUDY = Study(
@@ -56,6 +56,6 @@ STUDY = Study(
     options=CostAtLoadOptions,
     answer=CostAtLoad,
     run=cost_at_load,
-    tables=_tables,
+    sections=_sections,
     table_names=("cost",),
 )

@@ -11,7 +11,7 @@ from optimizer.units import Scale, UnitError
 
 if TYPE_CHECKING:
     from optimizer.render.plots import Format
-    from optimizer.render.tables import Tables
+    from optimizer.section import Section
 
 PICTURES: "tuple[Format, ...]" = ("svg", "png", "pdf")
 """Formats of pictures."""
@@ -47,11 +47,11 @@ def add_wide(group: argparse._ActionsContainer) -> None:
     group.add_argument("--wide", action="store_true", help="show all columns and untruncated names")
 
 
-def show_tables(tables: "Tables", arguments: argparse.Namespace) -> None:
-    """Write tables to stdout as the arguments ask for."""
-    from optimizer.render.tables import Output, show
+def show_tables(sections: "list[Section]", arguments: argparse.Namespace) -> None:
+    """Write sections to stdout in the form that the arguments request."""
+    from optimizer.render.terminal import Output, show
 
-    show(tables, sys.stdout, Output(arguments.wide, arguments.csv, arguments.table))
+    show(sections, sys.stdout, Output(arguments.wide, arguments.csv, arguments.table))
 
 
 def picture_format(path: Path) -> "Format":

@@ -44,9 +44,9 @@ def _compare(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(found.to_json())
     else:
-        from optimizer.render.comparison_tables import comparison_tables
+        from optimizer.render.comparison_sections import comparison_sections
 
-        show_tables(comparison_tables(found), arguments)
+        show_tables(comparison_sections(found), arguments)
 
 
 def _comparison(arguments: argparse.Namespace) -> Comparison:

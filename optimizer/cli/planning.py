@@ -135,10 +135,10 @@ def _solve_and_repair(arguments: argparse.Namespace, effort: "Effort", timings: 
 
 
 def _print_repairs(found: "RepairedPlan", arguments: argparse.Namespace) -> None:
-    from optimizer.render.simulation_tables import repair_lines
-    from optimizer.render.tables import Output, show
+    from optimizer.render.simulation_sections import repair_sections
+    from optimizer.render.terminal import Output, show
 
-    show(repair_lines(found), sys.stdout, Output(arguments.wide))
+    show(repair_sections(found), sys.stdout, Output(arguments.wide))
 
 
 def _finish(plan: "Plan", arguments: argparse.Namespace, timings: "Timings") -> None:
@@ -162,14 +162,14 @@ def _print_plan(
             "simulation": found.model_dump(mode="json", by_alias=True),
         })  # fmt: skip
     else:
-        from optimizer.render.plan_tables import plan_tables
+        from optimizer.render.plan_sections import plan_sections
 
-        show_tables(plan_tables(plan, system, _overload(plan, system, arguments)), arguments)
+        show_tables(plan_sections(plan, system, _overload(plan, system, arguments)), arguments)
     if found is not None and not arguments.json:
-        from optimizer.render.simulation_tables import simulation_tables
-        from optimizer.render.tables import Output, show
+        from optimizer.render.simulation_sections import simulation_sections
+        from optimizer.render.terminal import Output, show
 
-        show(simulation_tables(found), sys.stdout, Output(arguments.wide))
+        show(simulation_sections(found), sys.stdout, Output(arguments.wide))
 
 
 def _overload(plan: "Plan", system: "System", arguments: argparse.Namespace) -> "Overload | None":
@@ -240,9 +240,9 @@ def _candidates(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(candidates.to_wire())
     else:
-        from optimizer.render.plan_tables import candidate_tables
+        from optimizer.render.plan_sections import candidate_sections
 
-        show_tables(candidate_tables(candidates), arguments)
+        show_tables(candidate_sections(candidates), arguments)
 
 
 COMMANDS = {

@@ -41,7 +41,7 @@ def _add_replay(parser: argparse.ArgumentParser) -> None:
 def _replay(arguments: argparse.Namespace) -> None:
     from optimizer.jobs import ReplayRequest, replay_loads
     from optimizer.render.progress import working
-    from optimizer.render.replay_tables import replay_tables
+    from optimizer.render.replay_sections import replay_sections
     from optimizer.spec.system import load_system
     from optimizer.spec.writing import write_bytes
 
@@ -63,7 +63,7 @@ def _replay(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(found.to_json())
     else:
-        show_tables(replay_tables(found), arguments)
+        show_tables(replay_sections(found), arguments)
 
 
 COMMANDS = {"replay": Command(_add_replay, _replay)}

@@ -60,13 +60,13 @@ def _simulate(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(found.to_json())
         return
-    from optimizer.render.simulation_tables import simulation_csv, simulation_tables
-    from optimizer.render.tables import Output, show
+    from optimizer.render.simulation_sections import simulation_csv, simulation_sections
+    from optimizer.render.terminal import Output, show
 
     if arguments.csv:
         sys.stdout.write(simulation_csv(found))
     else:
-        show(simulation_tables(found), sys.stdout, Output(arguments.wide))
+        show(simulation_sections(found), sys.stdout, Output(arguments.wide))
 
 
 COMMANDS = {"simulate": Command(_add_simulate, _simulate)}

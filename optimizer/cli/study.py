@@ -32,5 +32,5 @@ def run_study(entry: Entry[Any, Any], arguments: argparse.Namespace) -> None:
                 raise in_flags(error, arguments) from None
     if arguments.json:
         print(answer.to_json())
-    elif study.tables is not None:
-        show_tables(study.tables(answer), arguments)
+    elif study.sections is not None:
+        show_tables(study.sections(answer), arguments)

@@ -13,7 +13,7 @@ from optimizer.studies.explanation.explain import explain
 from optimizer.units import SECONDS
 
 if TYPE_CHECKING:
-    from optimizer.render.tables import Tables
+    from optimizer.section import Section
 
 
 class ExplainOptions(ExactOptions):
@@ -38,10 +38,10 @@ def explain_plan(system: System, options: ExplainOptions) -> Explanation:
     return explain(system, options.server)
 
 
-def _tables(explanation: Explanation) -> "Tables":
-    from optimizer.render.explanation_tables import explanation_tables
+def _sections(explanation: Explanation) -> "list[Section]":
+    from optimizer.render.explanation_sections import explanation_sections
 
-    return explanation_tables(explanation)
+    return explanation_sections(explanation)
 
 
 STUDY = Study(
@@ -49,7 +49,7 @@ STUDY = Study(
     options=ExplainOptions,
     answer=Explanation,
     run=explain_plan,
-    tables=_tables,
+    sections=_sections,
     table_names=("overview", "overload", "cards", "targets", "candidates", "rejected"),
     operations=("explain_plan", "explain_held"),
 )

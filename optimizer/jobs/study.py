@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, Self, TypeVar, cast, overload
 
 if TYPE_CHECKING:
-    from optimizer.render.tables import Tables
+    from optimizer.section import Section
     from optimizer.spec.system import System
 
 Options = TypeVar("Options")
@@ -40,8 +40,8 @@ class Study(Generic[Options, Answer]):
     run: "Callable[[System, Options], Answer]"
     """Answers the question for a system that already has the given optimizer options. Its docstring before
     `Args` and `Raises` describes the routes."""
-    tables: "Callable[[Answer], Tables] | None" = None
-    """Shows the answer in a terminal; None if the command is written by hand."""
+    sections: "Callable[[Answer], list[Section]] | None" = None
+    """Shows the answer; None if the command is written by hand."""
     table_names: tuple[str, ...] = ()
     """Names for the flag ``--table``."""
     media_types: Mapping[str, str] = field(default_factory=dict)

@@ -53,7 +53,10 @@ def blocks() -> Iterator[tuple[int, Example]]:
     for pair in found:
         (asked, headers, body), (line, answer_headers, answer) = parts(pair[1]), parts(pair[2])
         method, path = asked.split()
-        yield pair.start(), Example(method, path, headers, written_out(body), int(line.split()[1]), answer_headers, answer)
+        yield (
+            pair.start(),
+            Example(method, path, headers, written_out(body), int(line.split()[1]), answer_headers, answer),
+        )
 
 
 def rows() -> Iterator[tuple[int, Example]]:
