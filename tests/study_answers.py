@@ -14,7 +14,7 @@ from service_runs import in_a_thread
 
 import optimizer
 from optimizer.cli.main import main
-from optimizer.jobs.cost_at_load import CostAtLoadOptions
+from optimizer.jobs.cost_at_load import CostAtLoadOptions  # type: ignore[import-untyped]  # in the copy
 from rest_server.client import FLEET, AsyncClient, Client
 
 NAME = "cost_at_load"

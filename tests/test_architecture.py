@@ -246,7 +246,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("explanation.explain", "figures.kinds"),
     ),
     "optimizer.jobs": (
-        ("requests", "study", "documents", "estimating", "replaying", "fitting"),
+        ("flag", "study"),
+        ("requests", "documents", "estimating", "replaying", "fitting"),
         ("comparing", "explaining", "figures", "simulating"),
         ("reporting",),
         ("table",),

@@ -10,7 +10,7 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from optimizer import load_system, make_report, solve
-from optimizer.cli.asking import Asker
+from optimizer.cli.asking import Prompter
 from optimizer.cli.main import main
 from optimizer.cli.start_flags import SATURATION_POLICIES, TEMPLATES
 from optimizer.errors import SpecError
@@ -412,7 +412,7 @@ def test_whoever_leaves_a_question_leaves_nothing_behind() -> None:
     with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
         keys.send_text("\x03")
         with pytest.raises(SpecError, match="nothing was written"):
-            Asker().text("How many?", int)
+            Prompter().text("How many?", int)
 
 
 # --- prices --------------------------------------------------------------------------------------------
