@@ -25,7 +25,7 @@ from optimizer.quantities import percent, precise
 from optimizer.render.plan_sections import candidate_sections, plan_sections
 from optimizer.render.replica_sections import performance_section, sizing_sections
 from optimizer.render.terminal import WIDTH_WITHOUT_TERMINAL, Output, show
-from optimizer.section import Column, Section, SidePair, name, sentence
+from optimizer.section import Column, Section, SidePair, sentence
 
 
 class Terminal(io.StringIO):
@@ -306,7 +306,7 @@ def test_one_table_can_be_had_alone_even_where_it_is_empty() -> None:
 
 def test_a_pair_becomes_two_columns_of_csv() -> None:
     sides = ("before", "after")
-    columns = [name("server"), Column("rate", unit="req/min", form=".1f", sides=sides)]
+    columns = [Column("server", kind="name"), Column("rate", unit="req/min", form=".1f", sides=sides)]
     rows: list[tuple[Any, ...]] = [("=s", SidePair(1.25, None)), ("t", SidePair(2.04, 2.04))]
     section = Section("t", columns, rows, total=("all", SidePair(3.0, 2.0)))
     assert narrow([section], as_csv=True) == [
