@@ -85,22 +85,12 @@ def window_figure(placed: Placed) -> Figure:
     by_window = _ways(placed, replace(rows, window_ms=windows))
     given = Guide(name=f"window {quantity(window_ms)} ms", value=window_ms, axis="x")
     panels = _panels(placed, by_window, windows, "window [ms]", "window", given)
-    return Figure(
-        title=f"Collecting requests: {placed.title}",
-        note=_note(placed),
-        panels=(*panels, *batch_panels(placed)),
-        types=placed.arrays.type_names,
-    )
+    return placed.figure("Collecting requests", _note(placed), (*panels, *batch_panels(placed)))
 
 
 def batch_limit_figure(placed: Placed) -> Figure:
     """Return replicas and latency by batch limit alone."""
-    return Figure(
-        title=f"Effect of the batch limit: {placed.title}",
-        note=_note(placed),
-        panels=batch_panels(placed),
-        types=placed.arrays.type_names,
-    )
+    return placed.figure("Effect of the batch limit", _note(placed), batch_panels(placed))
 
 
 def batch_panels(placed: Placed) -> tuple[CurvePanel, ...]:
@@ -108,10 +98,11 @@ def batch_panels(placed: Placed) -> tuple[CurvePanel, ...]:
     server, most = placed.batch_servers(), int(placed.pair.batch_ceiling[0])
     limits = np.unique(np.round(np.geomspace(1, most, BATCHES))).astype(np.int64)
     rows = replace(server.take(np.zeros(len(limits), np.int64)), max_batch=limits)
-    chosen = Guide(name=f"batch {placed.max_batch:,}", value=float(placed.max_batch), axis="x")
     ways = _ways(placed, rows)
     x = limits.astype(np.float64)
-    return _panels(placed, ways, x, "batch limit [requests]", "batch limit", chosen, along=("x",))
+    return _panels(
+        placed, ways, x, "batch limit [requests]", "batch limit", placed.batch_guide(), along=("x",)
+    )
 
 
 def _ways(placed: Placed, servers: BulkQueues) -> _Ways:

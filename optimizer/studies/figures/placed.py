@@ -3,7 +3,7 @@
 Without an accelerator's name it is the one that the plan chooses, which takes a solve.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -28,7 +28,7 @@ from optimizer.kinds.queue_models import REFERENCE, law_problem
 from optimizer.kinds.table import kind_of_law
 from optimizer.pipeline import solve
 from optimizer.plan import Plan
-from optimizer.quantities import counted
+from optimizer.quantities import counted, quantity
 from optimizer.queueing.birth_death import BirthDeathQueue
 from optimizer.queueing.bulk.model import BulkQueues
 from optimizer.queueing.measures import LATENCIES, LatencyName, Measure
@@ -36,7 +36,7 @@ from optimizer.queueing.performance import Performance, QueueModel
 from optimizer.queueing.reference import ReplicaQueues
 from optimizer.spec.messages import known_name
 from optimizer.spec.system import System
-from optimizer.studies.figures.document import Series, SeriesStyle
+from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, SeriesStyle
 from optimizer.timing import Law
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -75,6 +75,30 @@ class Placed:
     def max_batch(self) -> int:
         """Batch limit."""
         return int(self.pair.max_batch[0])
+
+    def figure(self, title: str, note: str, panels: Iterable[CurvePanel | None]) -> Figure:
+        """Return a figure of the server with the panels that exist."""
+        shown = tuple(panel for panel in panels if panel is not None)
+        return Figure(title=f"{title}: {self.title}", note=note, panels=shown, types=self.arrays.type_names)
+
+    def require_load(self) -> None:
+        """Check that the replica has load.
+
+        Raises:
+            NothingToShow: it has none.
+        """
+        if self.rate_rps == 0:
+            raise NothingToShow(f"{self.title} carries no load; {self.remark}")
+
+    def batch_guide(self) -> Guide:
+        """Return a line at the batch limit."""
+        return Guide(name=f"batch {self.max_batch:,}", value=float(self.max_batch), axis="x")
+
+    def load_guides(self) -> tuple[Guide, ...]:
+        """Return lines at the maximum load within all targets, and at the load of the plan."""
+        named = (("largest", float(self.largest_rates(self.pair.max_batch)[0])), ("load", self.rate_rps))
+        rates = ((name, rate * SECONDS_PER_MINUTE) for name, rate in named if rate > 0)
+        return tuple(Guide(name=f"{name} {quantity(rpm)}", value=rpm, axis="x") for name, rpm in rates)
 
     def series(self, name: str, x: FloatArray, values: FloatArray, style: SeriesStyle = "line") -> Series:
         """Return a curve of it, in the colour of its accelerator's type."""

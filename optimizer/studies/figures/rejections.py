@@ -28,18 +28,18 @@ def rejection_figure(placed: Placed) -> Figure:
     if _has_room(placed):
         panels = (_rejected_panel(placed, rate_rps), *panels)
         note = _room_text(placed)
-    return _figure(f"Rejection and latency against load: {placed.title}", note, placed, panels)
+    return _figure("Rejection and latency against load", note, placed, panels)
 
 
 def batch_latency_figure(placed: Placed) -> Figure:
     """Return latencies alone against the load."""
     panels = (latency_panel(placed, loads_rps(placed)),)
-    return _figure(f"Latency against load: {placed.title}", "", placed, panels)
+    return _figure("Latency against load", "", placed, panels)
 
 
 def _figure(title: str, note: str, placed: Placed, panels: tuple[CurvePanel, ...]) -> Figure:
     said = [part for part in (placed.remark, note, _collecting_text(placed)) if part]
-    return Figure(title=title, note="; ".join(said), panels=panels, types=placed.arrays.type_names)
+    return placed.figure(title, "; ".join(said), panels)
 
 
 def loads_rps(placed: Placed) -> FloatArray:

@@ -79,8 +79,7 @@ def _steady_run(placed: Placed) -> Run:
     Raises:
         NothingToShow: it has none, or no steady state under it.
     """
-    if placed.rate_rps == 0:
-        raise NothingToShow(f"{placed.title} carries no load; {placed.remark}")
+    placed.require_load()
     run = _run(placed, placed.rate_rps)
     overload = summarise([run]).overload
     if overload is not None:
@@ -90,12 +89,8 @@ def _steady_run(placed: Placed) -> Run:
 
 def _distribution(placed: Placed, panels: Sequence[CurvePanel | None]) -> Figure:
     rpm = placed.rate_rps * SECONDS_PER_MINUTE
-    return Figure(
-        title=f"Distribution of latencies: {placed.title}",
-        note=f"{placed.remark}; {quantity(rpm)} requests/min at each; {_said(placed)}",
-        panels=tuple(panel for panel in panels if panel is not None),
-        types=placed.arrays.type_names,
-    )
+    note = f"{placed.remark}; {quantity(rpm)} requests/min at each; {_said(placed)}"
+    return placed.figure("Distribution of latencies", note, panels)
 
 
 def percentiles_figure(placed: Placed) -> Figure:
@@ -109,12 +104,7 @@ def percentiles_figure(placed: Placed) -> Figure:
         for metric, title in SHOWN
     )
     note = f"{placed.remark}; up to {LARGEST_LOAD:.0%} of the stable load; {_said(placed)}"
-    return Figure(
-        title=f"Percentiles against load: {placed.title}",
-        note=note,
-        panels=tuple(panel for panel in panels if panel is not None),
-        types=placed.arrays.type_names,
-    )
+    return placed.figure("Percentiles against load", note, panels)
 
 
 def _spread(placed: Placed, run: Run, metric: LatencyName, title: str) -> CurvePanel | None:
@@ -197,7 +187,7 @@ def _against_load(
         x_label="load of one replica [requests/min]",
         y_label=f"{METRICS[metric].label} [ms]",
         series=(*dots, *curves),
-        guides=(*_levels(targets), *_uprights(placed)),
+        guides=(*_levels(targets), *placed.load_guides()),
         y_most=None if highest <= most else most,
     )
 
@@ -206,17 +196,6 @@ def _levels(targets: Iterable[tuple[Measure, float]]) -> Iterator[Guide]:
     """Yield a line at each target."""
     for measure, limit in targets:
         yield Guide(name=f"target {limit:,.6g} ms, {measure.statistic}", value=limit, axis="y")
-
-
-def _uprights(placed: Placed) -> tuple[Guide, ...]:
-    """Return the largest load that meets all targets, and the load of the plan."""
-    largest = float(placed.largest_rates(placed.pair.max_batch)[0])
-    named = [("largest", largest)] * bool(np.isfinite(largest)) + [("load", placed.rate_rps)]
-    return tuple(
-        Guide(name=f"{name} {quantity(rate * SECONDS_PER_MINUTE)}", value=rate * SECONDS_PER_MINUTE, axis="x")
-        for name, rate in named
-        if rate > 0
-    )
 
 
 def _value(found: Distribution | None, measure: Measure) -> float:
