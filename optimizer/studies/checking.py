@@ -34,17 +34,17 @@ figures in cents between 50 and 400, on spot markets down to 10.
 IDLE_SHARE = 0.1
 """Share of one replica below which a rate without a unit is hardly per minute."""
 LOW_PRICE = 1.0
-"""The same for one card whose bandwidth is not known [cents/h]."""
+"""Implausible price of one card of unknown bandwidth [cents/h]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What was found in documents."""
+    """Errors and warnings of documents."""
 
     faults: tuple[Fault, ...]
-    """What is wrong, in the order of the files and lines."""
+    """Errors, in the order of files and lines."""
     warnings: tuple[Fault, ...]
-    """What is odd; looked for only where nothing is wrong."""
+    """Warnings; searched for only if there are no errors."""
     system: System | None
     """The system, if nothing is wrong."""
     sized: bool = False
@@ -145,7 +145,7 @@ def _least_price(accelerator: Accelerator) -> float:
 
 
 def _sized(system: System, index: Index, written: Written) -> Iterator[Problem]:
-    """Yield what is odd in the loads of servers, each sized on every accelerator."""
+    """Yield warnings about the loads of servers, each sized on every accelerator."""
     candidates = find_candidates(system)
     yield from _unservable(candidates, index)
     yield from _low_loads(candidates, index, written)

@@ -29,9 +29,9 @@ BATCHES = 9
 MOST_PERCENTILES = 2
 """More curves of one colour could not be told apart."""
 USUAL_PERCENTILE = 99.0
-"""What is shown beside the mean where no target names a percentile."""
+"""Percentile shown next to the mean if no target names one."""
 PRECISION = 1e-4
-"""Of percentiles."""
+"""Relative precision of percentiles."""
 LEAST_SHARE = 1e-12
 """Smaller ones of requests count as this."""
 WIDE = 8.0
@@ -46,7 +46,7 @@ class _Ways:
     replicas: FloatArray
     """The fewest that meet the targets; NaN where no number does."""
     load_rps: float
-    """Of all replicas together."""
+    """Load of all replicas together."""
 
     def long_runs(self, times: int = 1) -> list[LongRun | None]:
         """Return the long run of each with these replicas, or with so many times as many."""

@@ -39,7 +39,7 @@ RARE = 1e-4
 
 
 def occupancy_figure(placed: Placed) -> Figure:
-    """Return how likely each number of requests in a replica is, in the long run (eq. 10-12)."""
+    """Return the stationary distribution of the requests in a replica (eq. 10-12)."""
     placed.require_load()
     found = placed.analyze(placed.pair.max_batch, np.array([placed.rate_rps]))
     states, probability = _occupancy(placed)
@@ -168,7 +168,7 @@ def latency_figure(placed: Placed) -> Figure:
 
 
 def timing_figure(placed: Placed) -> Figure:
-    """Return what the latency model says of a request's phases at every constant batch (eq. 1-8)."""
+    """Return the token times of the latency model at every constant batch (eq. 1-8)."""
     batch = _batches(int(placed.pair.batch_ceiling[0]))
     law = placed.law(len(batch))
     if not isinstance(law, ServiceLaw):
@@ -222,7 +222,7 @@ def _target(placed: Placed, metric: LatencyName) -> tuple[Guide, ...]:
 
 
 def _view(values: FloatArray, target: tuple[Guide, ...]) -> float | None:
-    """Return where the axis ends: a queue near saturation must not hide what happens at the target."""
+    """Return the end of the axis: a queue near saturation must not hide the range around the target."""
     if not target or float(np.max(values)) <= TARGET_VIEW * target[0].value:
         return None
     return TARGET_VIEW * max(target[0].value, float(np.min(values)))

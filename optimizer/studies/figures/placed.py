@@ -51,7 +51,7 @@ class Placed:
 
     system: System
     arrays: SystemArrays
-    """Of this server alone."""
+    """Arrays of this server alone."""
     pair: Pairs
     """One row; its batch ceiling is what the profile, the server and the memory allow."""
     server: str
@@ -59,7 +59,7 @@ class Placed:
     rate_rps: float
     """Load of one replica; 0 where the pair is no candidate, so that nothing says how the load is split."""
     remark: str
-    """How many replicas there are, and of what; or why the pair is no candidate."""
+    """Number and origin of its replicas, or the reason that the pair is no candidate."""
 
     @property
     def title(self) -> str:
@@ -120,7 +120,7 @@ class Placed:
         return replica.queue
 
     def _no_occupancy(self, queue_model: str) -> str:
-        """Return why there is no distribution of the occupancy, and what to do."""
+        """Return the reason that there is no occupancy distribution, and what to do."""
         model = self.system.servers[self.server].model
         pair = f"{model} on {self.accelerator}"
         text = f"the queue model {queue_model!r} of {pair} has no distribution of the occupancy"
@@ -176,13 +176,13 @@ class Placed:
         return self._replica().name
 
     def knows(self, measure: Measure) -> bool:
-        """Say whether the queue model knows a figure."""
+        """Return whether the queue model computes a measure."""
         return type(self._replica()).knows(measure)
 
     def figures(
         self, max_batch: IntArray, rate_rps: FloatArray, measures: Sequence[Measure]
     ) -> dict[Measure, FloatArray]:
-        """Return what its queue model knows of some figures at batch limits and rates > 0, shapes (R,)."""
+        """Return the measures that the queue model computes at batch limits and rates > 0, shapes (R,)."""
         pairs = self._rows(len(rate_rps))
         known = [measure for measure in measures if self.knows(measure)]
         found = {measure: np.zeros(len(rate_rps)) for measure in known}
@@ -263,7 +263,7 @@ def _idle_text(server: str) -> str:
 
 
 def has_targets(arrays: SystemArrays) -> bool:
-    """Say whether the one server of a system has a target of latency or throughput."""
+    """Return whether the one server of a system has a target of latency or throughput."""
     targets = arrays.servers.targets
     return bool(targets.tps[0]) or any(np.isfinite(targets.limit(metric)[0]) for metric in LATENCIES)
 
@@ -291,7 +291,7 @@ def joined_candidates(candidates: Candidates) -> CandidateTable:
 
 
 def rejection(candidates: Candidates, accelerator: str) -> str:
-    """Return why the one server cannot run on an accelerator; nothing where it can."""
+    """Return the reason that the one server cannot run on an accelerator, empty if it can."""
     return next((item.detail for item in candidates.rejections(0) if item.accelerator == accelerator), "")
 
 

@@ -86,7 +86,7 @@ def _rejected_panel(placed: Placed, rate_rps: FloatArray) -> CurvePanel:
 
 
 def _loads(placed: Placed) -> tuple[Guide, ...]:
-    """Return what a replica can answer, and the load that the plan gives a replica."""
+    """Return lines at the saturation throughput, and at the planned load of a replica."""
     full = float(placed.batch_servers().full_rate_rps[0])
     named = [("saturation", full)] * _has_room(placed) + [("load", placed.rate_rps)]
     return tuple(
@@ -95,7 +95,7 @@ def _loads(placed: Placed) -> tuple[Guide, ...]:
 
 
 def _has_room(placed: Placed) -> bool:
-    """Say whether the queue has a limit."""
+    """Return whether the queue has a limit."""
     return bool(placed.batch_servers().room[0] < UNLIMITED)
 
 

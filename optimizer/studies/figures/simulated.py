@@ -47,14 +47,14 @@ WIDE = 10.0
 
 
 def distribution_figure(placed: Placed) -> Figure:
-    """Return which share of the requests is done by when, in closed form and simulated (eq. 84-87)."""
+    """Return the distributions of latencies, in closed form and simulated (eq. 84-87)."""
     run = _steady_run(placed)
     panels = [_spread(placed, run, metric, title) for metric, title in SHOWN]
     return _distribution(placed, panels)
 
 
 def batch_distribution_figure(placed: Placed) -> Figure:
-    """Return which share of the requests of a batch server is answered by when, exactly and simulated."""
+    """Return the latency distribution of a batch server, exact and simulated."""
     run = _steady_run(placed)
     found = placed.batch_servers().row_at(0, placed.rate_rps)
     values = run.e2e_ms[counted_rows(run)]
@@ -225,7 +225,7 @@ def _run(placed: Placed, rate_rps: float) -> Run:
 
 
 def _said(placed: Placed) -> str:
-    """Say what was simulated, and whether there is a closed form beside it."""
+    """Return a note on the simulation, and on a missing closed form."""
     effort = Effort()
     said = f"simulated: {effort.requests:,} requests, seed {effort.seed}"
     if placed.knows(Measure("e2e", 95.0)):
