@@ -29,6 +29,4 @@ def _catalogue(arguments: argparse.Namespace) -> None:
         show_tables(catalogue_sections(catalogue) if entry is None else entry_sections(entry), arguments)
 
 
-COMMANDS = {
-    "catalogue": Command("list the known accelerators and models, or show one", _add_catalogue, _catalogue)
-}
+COMMANDS = {"catalogue": Command(_add_catalogue, _catalogue)}

@@ -20,7 +20,6 @@ PICTURES: "tuple[Format, ...]" = ("svg", "png", "pdf")
 class Command(NamedTuple):
     """A sub-command."""
 
-    summary: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int | None]
 

@@ -84,8 +84,4 @@ def _points(arguments: argparse.Namespace) -> None:
     show_tables(point_sections(rows), arguments)
 
 
-COMMANDS = {
-    "estimate": Command(
-        "estimate token times and memory from a model's and an accelerator's facts", _add_estimate, _estimate
-    )
-}
+COMMANDS = {"estimate": Command(_add_estimate, _estimate)}

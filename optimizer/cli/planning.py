@@ -14,19 +14,20 @@ from optimizer.cli.command import (
     show_tables,
     tell,
 )
+from optimizer.cli.flags import add_request, request_of
 from optimizer.cli.solving import (
-    add_batch_sizing,
     add_effort,
-    add_estimates,
     add_load,
     add_solving_flags,
     announced_for,
-    effort_given,
+    check_simulates,
     read_system,
     repaired,
     simulated,
     solving_options,
 )
+from optimizer.jobs.requests import SizingOptions
+from optimizer.jobs.simulating import EffortOptions
 from optimizer.quantities import counted
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def _add_solve(parser: argparse.ArgumentParser) -> None:
 
 def _solve(arguments: argparse.Namespace) -> None:
     from optimizer.errors import SpecError
-    from optimizer.jobs import Effort, SimulateRequest, Timings, solve
+    from optimizer.jobs import SimulateRequest, Timings, solve
     from optimizer.render.progress import working
     from optimizer.spec.writing import write_text
 
@@ -81,7 +82,8 @@ def _solve(arguments: argparse.Namespace) -> None:
         raise SpecError("--proof: is for a plan as it was solved, not for one that --repair plans again")
     if arguments.simulate and arguments.csv:
         raise SpecError("--csv: holds one table; take --json, or 'inferplan simulate --csv' for the pools")
-    effort = Effort(**effort_given(arguments, simulates=arguments.simulate))
+    check_simulates(arguments)
+    effort = request_of(EffortOptions, arguments).effort
     timings = Timings()
     if arguments.repair:
         _solve_and_repair(arguments, effort, timings)
@@ -221,8 +223,7 @@ def _check(arguments: argparse.Namespace) -> int:
 def _add_candidates(parser: argparse.ArgumentParser) -> None:
     add_path(parser)
     add_load(parser)
-    add_batch_sizing(parser)
-    add_estimates(parser)
+    add_request(parser, SizingOptions)
     add_output(parser, "candidates", "rejected")
 
 
@@ -231,9 +232,7 @@ def _candidates(arguments: argparse.Namespace) -> None:
     from optimizer.render.progress import working
 
     with working("sizing"):
-        flags = {"batch_sizing": arguments.batch_sizing, "estimates": arguments.estimates}
-        asked = {name: value for name, value in flags.items() if value is not None}
-        system = read_system(arguments, asked)
+        system = read_system(arguments, solving_options(arguments, SizingOptions))
         with announced_for(system):
             candidates = find_candidates(system)
     if arguments.json:
@@ -245,11 +244,7 @@ def _candidates(arguments: argparse.Namespace) -> None:
 
 
 COMMANDS = {
-    "solve": Command("find the least-cost plan of a system", _add_solve, _solve),
-    "check": Command(
-        "report everything that is wrong in a system, and what is odd in it", _add_check, _check
-    ),
-    "candidates": Command(
-        "size every server on every accelerator, or say why it cannot run there", _add_candidates, _candidates
-    ),
+    "solve": Command(_add_solve, _solve),
+    "check": Command(_add_check, _check),
+    "candidates": Command(_add_candidates, _candidates),
 }

@@ -241,7 +241,4 @@ def _answer_lines(
     return 2 if bad else 0
 
 
-COMMANDS = {
-    "analyze": Command("predict latencies and throughput of one replica at a rate", _add_analyze, _analyze),
-    "size": Command("find the largest rate of one replica that meets its targets", _add_size, _size),
-}
+COMMANDS = {"analyze": Command(_add_analyze, _analyze), "size": Command(_add_size, _size)}

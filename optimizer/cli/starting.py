@@ -170,7 +170,4 @@ def _prices(arguments: argparse.Namespace) -> None:
         tell(f"inferplan: note: not in the catalogue, left out: {', '.join(found.unknown)}")
 
 
-COMMANDS = {
-    "init": Command("write a first system document from a few facts", _add_init, _init),
-    "prices": Command("show what accelerators cost according to a price file", _add_prices, _prices),
-}
+COMMANDS = {"init": Command(_add_init, _init), "prices": Command(_add_prices, _prices)}

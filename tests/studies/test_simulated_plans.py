@@ -21,7 +21,7 @@ from optimizer.jobs import (
     solve,
 )
 from optimizer.kinds.replicas import Replica
-from optimizer.queueing.measures import Measure
+from optimizer.queueing.measures import TargetMeasure
 from optimizer.render.pages import render_report
 from optimizer.render.simulation_sections import simulation_csv, simulation_sections
 from optimizer.spec.system import System, load_system
@@ -271,7 +271,7 @@ def test_a_target_within_the_interval_is_too_close_to_call(*, times: float, verd
     found = simulate_pool(run, Effort(SHORT))
     assert found.ttft is not None
     limit = found.ttft.mean.value * times
-    pool = simulate_pool(replace(run, targets=((Measure("ttft"), limit),)), Effort(SHORT))
+    pool = simulate_pool(replace(run, targets=((TargetMeasure("ttft"), limit),)), Effort(SHORT))
     (check,) = pool.targets
     assert (check.verdict, check.met) == (verdict, met)
     assert pool.verdict == verdict

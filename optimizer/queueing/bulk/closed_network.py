@@ -1,9 +1,9 @@
-"""A replica that works on J jobs at once and takes the next from a queue when one has left: what it carries.
+"""A replica with at most J jobs inside and a queue before it, as a closed network.
 
 The jobs circulate among its stages and its server: mean value analysis, exact for exponential times, gives
-the throughput with n of them, n = 1 … J. Seen from the queue the replica then works at that rate while n are
-there, and at that of J while more are. Equations 112–115. Sources: Reiser and Lavenberg, Mean-value analysis
-of closed multichain queuing networks (1980); Seidmann et al., stages with several workers (1987).
+the throughput with n of them, n = 1 … J. The queue sees a server with that rate while n jobs are inside, and
+the rate of J if more are present. Equations 112–115. Sources: Reiser and Lavenberg, Mean-value analysis of
+closed multichain queuing networks (1980); Seidmann et al., stages with several workers (1987).
 """
 
 from dataclasses import dataclass
@@ -15,32 +15,32 @@ from optimizer.arrays import FloatArray, frozen
 from optimizer.errors import AnalysisError
 from optimizer.queueing.bulk.lattice import Excess, Lattice, exceeded_by
 from optimizer.simulation.batches import BatchServer
-from optimizer.simulation.lines import Line
+from optimizer.simulation.tandem import Tandem
 
 PROMISED = 0.99
-"""Share of the throughput that counts on, as times need not be exponential."""
+"""Share of the throughput used as capacity, because times need not be exponential."""
 
 
 @dataclass(frozen=True, slots=True)
-class Circulation:
-    """Jobs that circulate in a line: what comes with n of them; shapes (J,)."""
+class ClosedNetwork:
+    """Throughput and server time of a closed network by its number of jobs, shapes (J,)."""
 
     rates: FloatArray
-    """Jobs that leave [1/ms]."""
+    """Throughput [1/ms]."""
     server_ms: FloatArray
-    """Mean time of a job at the server."""
+    """Mean time of a job at the server [ms]."""
 
 
 @dataclass(frozen=True)
-class Working:
-    """The long run of a replica of J jobs at a rate."""
+class ClosedNetworkSteadyState:
+    """Steady state of a replica with at most J jobs inside."""
 
-    line: Line
+    line: Tandem
     rate: float
-    """Jobs that come [1/ms]."""
-    circulation: Circulation
+    """Arrivals [1/ms]."""
+    network: ClosedNetwork
     chances: FloatArray
-    """How likely n jobs are there, waiting ones too, n = 0 … J; the last stands for J and more."""
+    """Probability of n jobs in the system, n = 0 … J; the last entry covers J and more."""
 
     rejected = 0.0
 
@@ -51,8 +51,8 @@ class Working:
 
     @property
     def _growth(self) -> float:
-        """How much less likely one more job is, where more than J are there."""
-        return self.rate / float(self.circulation.rates[-1])
+        """Ratio of the probabilities of n + 1 and n jobs, for n ≥ J."""
+        return self.rate / float(self.network.rates[-1])
 
     @property
     def inside(self) -> float:
@@ -61,7 +61,7 @@ class Working:
 
     @property
     def queue(self) -> float:
-        """Mean number of jobs that wait before it."""
+        """Mean number of jobs in the queue."""
         return float(self.chances[-1]) * self._growth / (1 - self._growth)
 
     @property
@@ -78,31 +78,31 @@ class Working:
 
     @property
     def mean_batch(self) -> float:
-        """Mean number of jobs that are answered together."""
-        there = self.rate * float(self.chances[1:] @ self.circulation.server_ms)
+        """Mean number of jobs in a batch."""
+        there = self.rate * float(self.chances[1:] @ self.network.server_ms)
         return max(1.0, min(there / 2, float(self.server.size)))
 
     @property
     def busy(self) -> float:
-        """Share of the time in which the server is busy."""
+        """Share of time the server is busy."""
         server = self.server
         return self.rate * (server.base_ms / self.mean_batch + server.slope_ms)
 
-    def beyond(self, limit_ms: float) -> float:
-        """Return the share of jobs that take longer than a limit (eq. 115)."""
+    def late_share(self, limit_ms: float) -> float:
+        """Return the share of jobs with a longer latency than a limit (eq. 115)."""
         lattice = Lattice(limit_ms)
         wait = float(self.chances[-1])
-        waiting = lattice.exponential(1 / (float(self.circulation.rates[-1]) - self.rate))
+        waiting = lattice.exponential(1 / (float(self.network.rates[-1]) - self.rate))
         law = lattice.law(self._inside) * (1 - wait + wait * waiting)
         return 1 - lattice.within(law)
 
     def quantile_ms(self, share: float) -> float:
-        """Return the time that a share of the jobs does not exceed."""
-        return exceeded_by(self.beyond, 1 - share, self.mean_ms)
+        """Return a quantile of the latency."""
+        return exceeded_by(self.late_share, 1 - share, self.mean_ms)
 
     @cached_property
     def _inside(self) -> Excess:
-        """What of a job's time in the replica is beyond x on average: a gamma law with two moments."""
+        """E[(X − x)⁺] of a job's time in the replica: a gamma distribution with two moments."""
         from scipy.special import gammaincc
 
         mean = self.inside / self.rate
@@ -122,29 +122,33 @@ class Working:
         return excess
 
 
-def working(line: Line, rate: float) -> Working:
-    """Return the long run of a replica of J jobs at a rate [1/ms].
+def closed_network_steady_state(line: Tandem, rate: float) -> ClosedNetworkSteadyState:
+    """Return the steady state of a replica with at most J jobs inside.
+
+    Args:
+        line: server and stages.
+        rate: arrivals [1/ms].
 
     Raises:
-        AnalysisError: it cannot carry the rate.
+        AnalysisError: the rate exceeds the capacity.
     """
-    found = circulation(line)
+    found = solve_closed_network(line)
     if rate >= found.rates[-1]:
         raise AnalysisError("the queue grows without end; lower the rate, or raise jobs")
     steps = np.concatenate(([0.0], np.cumsum(np.log(rate / found.rates))))
     chances = np.exp(steps - steps.max())
     chances[-1] /= 1 - rate / float(found.rates[-1])
-    return Working(line, rate, found, frozen(chances / chances.sum()))
+    return ClosedNetworkSteadyState(line, rate, found, frozen(chances / chances.sum()))
 
 
-def promised(line: Line) -> float:
-    """Return the jobs that a replica carries [1/ms], on the safe side."""
-    return PROMISED * float(circulation(line).rates[-1])
+def safe_capacity(line: Tandem) -> float:
+    """Return the capacity of a replica [jobs/ms], with a safety margin."""
+    return PROMISED * float(solve_closed_network(line).rates[-1])
 
 
 @lru_cache(maxsize=1024)
-def circulation(line: Line) -> Circulation:
-    """Return what comes with n jobs in a line, n = 1 … J (eq. 112–114)."""
+def solve_closed_network(line: Tandem) -> ClosedNetwork:
+    """Return throughput and server time with n jobs in a network, n = 1 … J (eq. 112–114)."""
     stages = line.stations
     demand = np.array([station.mean_ms / station.workers for station in stages])
     delay = sum(station.mean_ms * (1 - 1 / station.workers) for station in stages)
@@ -162,14 +166,13 @@ def circulation(line: Line) -> Circulation:
         more = rate / served[:n] * there
         there = np.concatenate(([max(1 - more.sum(), 0.0)], more))
         rates[n - 1], server_ms[n - 1] = rate, own
-    return Circulation(frozen(rates), frozen(server_ms))
+    return ClosedNetwork(frozen(rates), frozen(server_ms))
 
 
 def server_rates(server: BatchServer, jobs: int) -> FloatArray:
-    """Return what a server answers with n jobs at it [1/ms], shape (jobs,) (eq. 114).
+    """Return the throughput of a server with n jobs at it [1/ms], shape (jobs,) (eq. 114).
 
-    They share two batches, the one in service and the one that gathers behind it; one job has the server
-    alone.
+    The jobs share two batches, the one in service and the one queued behind it; a single job is served alone.
     """
     count = np.arange(1, jobs + 1)
     shared = np.minimum(count, 2 * server.size)

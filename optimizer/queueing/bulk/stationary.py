@@ -1,27 +1,27 @@
-"""The long run of a Markov chain whose moves are bounded: compiled.
+"""Stationary distribution of a Markov chain with bounded jumps: compiled.
 
-States are taken out one by one from the highest, and what passed through them is added to the others, without
-a subtraction: every figure is right to rounding, however small. Source: Grassmann, Taksar and Heyman,
-Regenerative analysis and steady state distributions for Markov chains (1985).
+States are eliminated one by one from the highest, without subtractions: every probability is exact to
+rounding, however small. Source: Grassmann, Taksar and Heyman, Regenerative analysis and steady state
+distributions for Markov chains (1985).
 """
 
 from optimizer.arrays import FloatArray
 from optimizer.simulation.machine.compiling import compiled
 
 NEVER = 1e-100
-"""Chance to leave a state for a lower one that counts as none."""
+"""Probability of leaving a state downwards that counts as zero."""
 LARGEST = 1e150
-"""Times that a state may be likelier than the lowest; beyond it all are scaled down."""
+"""Largest ratio to the lowest state before all weights are rescaled."""
 
 
 @compiled
-def fill_long_run(rows: FloatArray, down: int, up: int, chances: FloatArray) -> None:
-    """Fill how often each state is taken, as a share.
+def fill_stationary(rows: FloatArray, down: int, up: int, chances: FloatArray) -> None:
+    """Fill the stationary distribution.
 
     Args:
-        rows: how likely moves by −`down` … `up` are, by state; shape (states, down + up + 1). Used up.
-        down: largest move down.
-        up: largest move up.
+        rows: probabilities of jumps by −`down` … `up`, by state; shape (states, down + up + 1). Overwritten.
+        down: largest jump down.
+        up: largest jump up.
         chances: filled; shape (states,).
     """
     count, lowest = len(chances), 0

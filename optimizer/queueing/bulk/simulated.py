@@ -1,7 +1,7 @@
-"""A batch server at arrivals that are not Poisson: simulated, as no exact figures are known.
+"""Dynamic-batching servers with non-Poisson arrivals, simulated because no exact results are known.
 
-The same chances every time, so that the same server gives the same figures, and figures move smoothly with
-the rate: the times between arrivals are drawn once for a coefficient of variation, and stretched.
+The random streams are fixed, so the same server has the same results, and results change smoothly with the
+rate: interarrival times are drawn once per coefficient of variation and scaled.
 """
 
 from dataclasses import dataclass
@@ -13,51 +13,57 @@ from optimizer.arrays import FloatArray, frozen
 from optimizer.parallel import thread_count
 from optimizer.simulation.arrivals import arrival_times_ms
 from optimizer.simulation.batches import BatchServer
-from optimizer.simulation.lines import Line, Station
+from optimizer.simulation.tandem import Station, Tandem
 
 RUNS = 4
-"""Runs that the figures are taken over."""
+"""Runs averaged."""
 REQUESTS = 1_000_000
 """Requests of a run."""
 LEFT_OUT = 0.05
-"""Share of a run that is not counted, at its beginning and again at its end."""
+"""Share of a run discarded at its start and again at its end."""
 SEED = 1
 REMEMBERED = RUNS * thread_count()
-"""Runs whose times are remembered: those of one server for each thread, 8 MB each."""
+"""Cached runs: those of one server per thread, 8 MB each."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sampled:
-    """The long run of a server at a rate, as simulated."""
+class SimulatedSteadyState:
+    """Simulated steady state of a server at a rate."""
 
     server: BatchServer
     latencies_ms: FloatArray
-    """Of the answered requests that count, ascending."""
+    """Latencies of the completed requests that count, ascending."""
     mean_ms: float
     """Mean latency."""
     service_ms: float
     """Mean time of a request in service."""
     rejected: float
-    """Share of requests that find no room."""
+    """Share of requests rejected."""
     busy: float
-    """Share of the time in which the server is busy."""
+    """Share of time the server is busy."""
     mean_batch: float
-    """Mean number of requests that are answered together."""
+    """Mean batch."""
     queue: float
-    """Mean number of requests that wait."""
+    """Mean queue length."""
 
-    def beyond(self, limit_ms: float) -> float:
-        """Return the share of answered requests that take longer than a limit."""
+    def late_share(self, limit_ms: float) -> float:
+        """Return the share of completed requests with a longer latency than a limit."""
         within = np.searchsorted(self.latencies_ms, limit_ms, side="right")
         return 1 - float(within) / len(self.latencies_ms)
 
     def quantile_ms(self, share: float) -> float:
-        """Return the latency that a share of the answered requests does not exceed."""
+        """Return a quantile of the latency of completed requests."""
         return float(np.quantile(self.latencies_ms, share, method="inverted_cdf"))
 
 
-def sampled(line: Line, rate: float, cv: float) -> Sampled:
-    """Return the long run of a line at a rate of arrivals [1/ms] whose gaps vary."""
+def simulate_steady_state(line: Tandem, rate: float, cv: float) -> SimulatedSteadyState:
+    """Simulate a tandem's steady state for non-Poisson arrivals.
+
+    Args:
+        line: server and stages.
+        rate: arrivals [1/ms].
+        cv: CV of the interarrival times.
+    """
     from optimizer.simulation.machine.passing import run_line
 
     size, waits, services = 0, [], []
@@ -83,7 +89,7 @@ def sampled(line: Line, rate: float, cv: float) -> Sampled:
         service_ms = batch_ms / (RUNS * REQUESTS * (1 - rejected))
         service_ms += sum(station.mean_ms for station in line.stations)
         waits_ms = float(total.mean()) - service_ms
-    return Sampled(
+    return SimulatedSteadyState(
         line.server,
         frozen(np.sort(total)),
         float(total.mean()),
@@ -97,14 +103,14 @@ def sampled(line: Line, rate: float, cv: float) -> Sampled:
 
 @lru_cache(maxsize=REMEMBERED)
 def _unit_arrivals(cv: float, run: int) -> FloatArray:
-    """Return arrivals at a rate of one, the same every time."""
+    """Return arrival times at a rate of one, from a fixed stream."""
     rng = np.random.default_rng(np.random.SeedSequence(SEED, spawn_key=(run,)))
     return frozen(arrival_times_ms(1000.0, REQUESTS, rng, cv))
 
 
 @lru_cache(maxsize=REMEMBERED)
 def _stage_times(stations: tuple[Station, ...], run: int) -> FloatArray:
-    """Return how long requests are served at some stages, the same every time."""
+    """Return service times at the stages, from a fixed stream."""
     from optimizer.simulation.machine.passing import stage_times_ms
 
     rng = np.random.default_rng(np.random.SeedSequence(SEED, spawn_key=(run, len(stations))))

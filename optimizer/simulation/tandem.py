@@ -1,4 +1,4 @@
-"""A batch server between stages, as plain numbers: what a request passes before its batch, and after it."""
+"""A dynamic-batching server with stages before and after it, as plain numbers."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Self
@@ -9,43 +9,43 @@ from optimizer.arrays import FloatArray, frozen
 from optimizer.simulation.batches import BatchServer
 
 ALL_JOBS = 0
-"""Where any number of requests may be in a line at once."""
+"""Represents no limit on the requests inside a tandem."""
 
 
 class Station(NamedTuple):
-    """A stage: workers who serve one request at a time each, in the order in which requests come."""
+    """A stage: workers that serve one request at a time each, first come, first served."""
 
     before: bool
-    """Whether it stands before the batch server, or after it."""
+    """Whether it precedes the server; otherwise it follows."""
     mean_ms: float
-    """Mean time of a request."""
+    """Mean service time."""
     cv: float
-    """Coefficient of variation of that time, which is lognormal."""
+    """Coefficient of variation of the service time, which is lognormal."""
     workers: int
 
     @property
     def most(self) -> float:
-        """Requests that it can serve [1/ms]."""
+        """Capacity [requests/ms]."""
         return self.workers / self.mean_ms
 
     @classmethod
     def of_row(cls, row: Sequence[float]) -> Self:
-        """Read a row of `station_table`."""
+        """Build a stage from a row of `station_table`."""
         before, mean_ms, cv, workers = row
         return cls(bool(before), mean_ms, cv, int(workers))
 
 
-class Line(NamedTuple):
-    """A batch server and the stages of its replica, in the order in which requests pass them."""
+class Tandem(NamedTuple):
+    """A dynamic-batching server and the stages of its replica, in order."""
 
     server: BatchServer
     stations: tuple[Station, ...] = ()
     jobs: int = ALL_JOBS
-    """Requests that are in the line at once; the others wait before it. `ALL_JOBS`: any number."""
+    """Maximum requests inside; the others wait before it. `ALL_JOBS` for no limit."""
 
     @property
     def is_server_alone(self) -> bool:
-        """Whether there is nothing but the server."""
+        """Whether there are neither stages nor a limit on jobs."""
         return not self.stations and self.jobs == ALL_JOBS
 
     @property
@@ -55,12 +55,12 @@ class Line(NamedTuple):
 
     @property
     def after(self) -> tuple[Station, ...]:
-        """The stages after it."""
+        """The stages after the server."""
         return tuple(station for station in self.stations if not station.before)
 
     @property
     def slowest(self) -> int | None:
-        """The stage that can serve the fewest requests, an index into `stations`; none: the server can."""
+        """Index of the bottleneck stage in `stations`; None if the server is the bottleneck."""
         most = [station.most for station in self.stations]
         if not most or min(most) >= self.server.full_rate:
             return None
@@ -68,12 +68,12 @@ class Line(NamedTuple):
 
     @property
     def most(self) -> float:
-        """Requests that the line can serve [1/ms], however many are in it."""
+        """Capacity without a limit on jobs [requests/ms]."""
         return min([self.server.full_rate, *(station.most for station in self.stations)])
 
 
 def station_table(lines: Sequence[Sequence[Station]]) -> FloatArray:
-    """Return the stages of R lines as numbers, shape (R, stages, 4); rows without workers are none."""
+    """Return the stages of R tandems as numbers, shape (R, stages, 4); rows with zero workers are padding."""
     table = np.zeros((len(lines), max(map(len, lines), default=0), 4))
     for row, stations in zip(table, lines, strict=True):
         if stations:

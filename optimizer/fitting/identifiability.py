@@ -1,35 +1,41 @@
-"""Which law the runs can tell: parameters that they cannot keep apart are left out, one after the other."""
+"""Model selection: drop, one at a time, parameters that the runs cannot identify."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from optimizer.fitting.estimation import Problem, Progress, Solution, refine, solve
-from optimizer.fitting.parameters import ADDED_LATER, BY_NAME, DRAWN, SIMPLIFIED_FIRST, Start, plausible
+from optimizer.fitting.estimation import FitProblem, FitResult, Progress, refine, solve
+from optimizer.fitting.parameters import ADDED_LATER, BY_NAME, DRAWN, SIMPLIFIED_FIRST, StartPoint, plausible
 
-MOST_CONDITION = 30.0
-"""Of the equilibrated Jacobian; two columns at an angle of 4° have it."""
-MOST_RELATIVE_ERROR = 0.6
-"""A parameter whose standard error is more of it is not known."""
+MAX_CONDITION = 30.0
+"""Limit of the condition number of the equilibrated Jacobian; two columns at an angle of 4° reach it."""
+MAX_RELATIVE_ERROR = 0.6
+"""Relative standard error above which a parameter counts as unknown."""
 LITTLE = 0.25
-"""Share of its plausible value below which a parameter only helps to describe noise, unless it is known."""
+"""Share of its plausible value below which a parameter probably fits noise, unless well known."""
 LITTLE_KNOWN = 0.2
 CLEARLY = 0.15
-"""A parameter that is added later must be known to this share of it: standard errors know nothing of how
-rough replays are, and a law without it has been found four of them away from 0."""
+"""Maximum relative standard error of an added parameter. Standard errors ignore the roughness of replays: a
+spurious parameter has been found four of them away from 0."""
 CLEARLY_BETTER = 9.0
-"""F statistic of a parameter that is added later, from which on it counts: that of three standard errors."""
+"""F statistic above which an added parameter is kept: three standard errors."""
 TIED = 0.35
-"""Share in the direction that is not seen, from which on a parameter is part of it."""
+"""Component in the unidentified direction above which a parameter belongs to it."""
 
 
-def solve_what_is_seen(
-    problem: Problem, names: Sequence[str], begin: Sequence[Start], progress: Progress
-) -> tuple[Solution, list[str]]:
-    """Return the best parameters of the law that the runs can tell, and what was left out and why.
+def fit_identifiable(
+    problem: FitProblem, names: Sequence[str], begin: Sequence[StartPoint], progress: Progress
+) -> tuple[FitResult, list[str]]:
+    """Fit the identifiable parameters, and return the reasons for the dropped ones.
+
+    Args:
+        problem: the runs.
+        names: candidate parameters.
+        begin: starting points.
+        progress: called with progress messages.
 
     Raises:
-        FitError: no start gives a law that takes time.
+        FitError: no starting point gives positive times.
     """
     solution = solve(problem, [name for name in names if name not in ADDED_LATER], begin, progress)
     left_out: list[str] = []
@@ -48,9 +54,13 @@ def solve_what_is_seen(
 
 
 def _with_what_shows(
-    problem: Problem, solution: Solution, added: Sequence[str], begin: Sequence[Start], progress: Progress
-) -> Solution:
-    """Return the best parameters with those added that the runs show clearly."""
+    problem: FitProblem,
+    solution: FitResult,
+    added: Sequence[str],
+    begin: Sequence[StartPoint],
+    progress: Progress,
+) -> FitResult:
+    """Return the best fit with those further parameters that the runs clearly identify."""
     for name in added:
         key, scale = BY_NAME[name].key, float(begin[0].scales([name])[0])
         progress(f"with {key}")
@@ -63,21 +73,21 @@ def _with_what_shows(
     return solution
 
 
-def _gain(solution: Solution, more: Solution) -> float:
-    """Return the F statistic of one parameter more; below 0 where the search with it ended at a worse fit."""
+def _gain(solution: FitResult, more: FitResult) -> float:
+    """Return the F statistic of one more parameter; below 0 if the search with it ended at a worse fit."""
     free = len(more.residuals) - len(more.names)
     return free * (solution.loss - more.loss) / max(more.loss, 1e-300)
 
 
-def _weakest(solution: Solution) -> tuple[str | None, str]:
-    """Return the parameter that is to be left out, and why; none where all are seen."""
+def _weakest(solution: FitResult) -> tuple[str | None, str]:
+    """Return the parameter to drop and the reason; None if all are identified."""
     droppable = [name for name in SIMPLIFIED_FIRST if name in solution.names]
     free = [name for name, value in zip(solution.names, solution.values, strict=True) if value > 0]
     zero = [name for name in droppable if name not in free]
     if zero:
         return zero[0], "it is 0 within what the runs show"
     condition = solution.condition()
-    if condition > MOST_CONDITION:
+    if condition > MAX_CONDITION:
         tied = _unseen_direction(solution, free)
         for name in droppable:
             if name in tied:
@@ -90,13 +100,13 @@ def _weakest(solution: Solution) -> tuple[str | None, str]:
     values = dict(zip(solution.names, solution.values, strict=True))
     for name in droppable:
         little = name in DRAWN and values[name] < LITTLE * plausible(name, values)
-        if errors[name] > (LITTLE_KNOWN if little else MOST_RELATIVE_ERROR) * values[name]:
+        if errors[name] > (LITTLE_KNOWN if little else MAX_RELATIVE_ERROR) * values[name]:
             return name, f"{values[name]:.3g} ± {errors[name]:.2g} is not known from these runs"
     return None, ""
 
 
-def _unseen_direction(solution: Solution, free: Sequence[str]) -> list[str]:
-    """Return the parameters that can move together while the residuals hardly change."""
+def _unseen_direction(solution: FitResult, free: Sequence[str]) -> list[str]:
+    """Return the parameters that can change together with hardly any effect on the residuals."""
     table = solution.sensitivities()
     table = table / np.linalg.norm(table, axis=0)
     _, _, directions = np.linalg.svd(table, full_matrices=False)

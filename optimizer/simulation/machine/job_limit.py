@@ -1,4 +1,4 @@
-"""A line that works on so many jobs at once: the next is taken when one has left; compiled."""
+"""A tandem with a limit on the jobs inside; the next one enters when one leaves: compiled."""
 
 from typing import NamedTuple
 
@@ -9,53 +9,63 @@ from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.machine.compiling import compiled, entry
 from optimizer.simulation.machine.heaps import push, remove_first
 
-NOBODY = -1
+NO_REQUEST = -1
 
 
-class Yard(NamedTuple):
-    """Where the jobs of a line are: the batch server is the stop `server_stop`, the stages are the others."""
+class TandemState(NamedTuple):
+    """State of a tandem: the stop `server_stop` is the server, the other stops are the stages."""
 
     server: BatchServer
     server_stop: int
     workers: IntArray
-    """By stop; of the server 1."""
+    """Workers by stop; 1 for the server."""
     service_ms: FloatArray
-    """How long each request is served at each stop, shape (stops, R); not used of the server."""
+    """Service times by stop, shape (stops, R); unused for the server."""
     first: IntArray
-    """First of those that wait at each stop."""
+    """First waiting request of each stop."""
     last: IntArray
     busy: IntArray
-    """Workers who serve at each stop; of the server the requests in its batch."""
+    """Busy workers of each stop; for the server, the requests in its batch."""
     behind: IntArray
-    """Who waits behind each request, or is in the same batch; shape (R,)."""
+    """Next request in the same queue or batch; shape (R,)."""
     stop: IntArray
-    """Where each request is, shape (R,)."""
+    """Stop of each request, shape (R,)."""
     event_ms: FloatArray
-    """When services end: a heap, shape (jobs + 1,); and of whom, of a batch the first:"""
+    """Heap of the ends of services, shape (jobs + 1,)."""
     event_row: IntArray
     start_ms: FloatArray
-    """When each batch starts, by request; shape (R,)."""
+    """Start of each request's batch; shape (R,)."""
     events: IntArray
-    """Events; shape (1,)."""
+    """Number of events; shape (1,)."""
 
 
-def yard_of(
+def empty_tandem(
     server: BatchServer, server_stop: int, workers: list[int], service_ms: FloatArray, jobs: int
-) -> Yard:
-    """Return an empty line."""
+) -> TandemState:
+    """Return an empty tandem.
+
+    Args:
+        server: the server.
+        server_stop: index of its stop.
+        workers: workers by stop.
+        service_ms: service times, shape (stops, R).
+        jobs: maximum requests inside.
+    """
     stops, rows = len(workers), service_ms.shape[1]
-    return Yard(
+    return TandemState(
         server, server_stop, np.array(workers), service_ms,
-        np.full(stops, NOBODY), np.full(stops, NOBODY), np.zeros(stops, np.int64),
-        np.full(rows, NOBODY), np.zeros(rows, np.int64),
+        np.full(stops, NO_REQUEST), np.full(stops, NO_REQUEST), np.zeros(stops, np.int64),
+        np.full(rows, NO_REQUEST), np.zeros(rows, np.int64),
         np.zeros(min(jobs, rows) + 1), np.zeros(min(jobs, rows) + 1, np.int64),
         np.full(rows, np.nan), np.zeros(1, np.int64),
     )  # fmt: skip
 
 
 @entry
-def run_jobs(yard: Yard, come_ms: FloatArray, jobs: int, last_ms: FloatArray) -> tuple[float, float, int]:
-    """Run all requests, which come in ascending order; fill when each leaves.
+def run_jobs(
+    yard: TandemState, come_ms: FloatArray, jobs: int, last_ms: FloatArray
+) -> tuple[float, float, int]:
+    """Run all requests, which arrive in ascending order; fill their completion times.
 
     Returns:
         Busy time of the batch server, ∫ batch dt, and its batches.
@@ -95,11 +105,11 @@ def run_jobs(yard: Yard, come_ms: FloatArray, jobs: int, last_ms: FloatArray) ->
 
 
 @compiled
-def join(yard: Yard, row: int, now_ms: float) -> None:
-    """Let a request wait at its stop, behind all others, and be served if there is a worker."""
+def join(yard: TandemState, row: int, now_ms: float) -> None:
+    """Add a request to the queue of its stop, and serve it if a worker is free."""
     stop = yard.stop[row]
-    yard.behind[row] = NOBODY
-    if yard.first[stop] == NOBODY:
+    yard.behind[row] = NO_REQUEST
+    if yard.first[stop] == NO_REQUEST:
         yard.first[stop] = row
     else:
         yard.behind[yard.last[stop]] = row
@@ -108,20 +118,20 @@ def join(yard: Yard, row: int, now_ms: float) -> None:
 
 
 @compiled
-def serve(yard: Yard, stop: int, now_ms: float) -> None:
-    """Begin what can begin at a stop."""
+def serve(yard: TandemState, stop: int, now_ms: float) -> None:
+    """Start all services possible at a stop."""
     row = yard.first[stop]
     if stop == yard.server_stop:
-        if yard.busy[stop] > 0 or row == NOBODY:
+        if yard.busy[stop] > 0 or row == NO_REQUEST:
             return
         taken, batch = row, 0
-        while taken != NOBODY and batch < yard.server.size:
+        while taken != NO_REQUEST and batch < yard.server.size:
             yard.start_ms[taken] = now_ms
             taken, batch = yard.behind[taken], batch + 1
         yard.first[stop], yard.busy[stop] = taken, batch
         add_end(yard, now_ms + yard.server.base_ms + yard.server.slope_ms * batch, row)
         return
-    while row != NOBODY and yard.busy[stop] < yard.workers[stop]:
+    while row != NO_REQUEST and yard.busy[stop] < yard.workers[stop]:
         yard.first[stop] = yard.behind[row]
         yard.busy[stop] += 1
         add_end(yard, now_ms + yard.service_ms[stop, row], row)
@@ -129,7 +139,7 @@ def serve(yard: Yard, stop: int, now_ms: float) -> None:
 
 
 @compiled
-def add_end(yard: Yard, end_ms: float, row: int) -> None:
-    """Note when a service ends."""
+def add_end(yard: TandemState, end_ms: float, row: int) -> None:
+    """Schedule the end of a service."""
     push(yard.event_ms, yard.event_row, yard.events[0], end_ms, row)
     yard.events[0] += 1

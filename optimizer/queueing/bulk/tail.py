@@ -1,8 +1,8 @@
-"""The share of requests whose answer takes longer than a limit, from the queue at starts.
+"""Share of requests with a longer latency than a limit, from the queue at starts.
 
-A request that finds k others ahead at some moment of a service has k // B full batches before its own. When
-these are over (at `clear`), its batch starts as soon as B are there, or when the window is over (at `over`).
-Arrivals are looked at in the order of the elapsed time, between the points where an answer's time jumps.
+A request that finds k others ahead during a service has k // B full batches before its own. When these are
+done (at `clear`), its batch starts as soon as it is full, or when the window ends (at `over`). Arrivals are
+integrated over the elapsed time, between the points where completion times jump.
 """
 
 import math
@@ -16,21 +16,21 @@ from optimizer.queueing.bulk.windows import beyond_when_free
 from optimizer.simulation.batches import CLOCK, GAP, BatchServer
 
 
-def beyond(
+def late_share_of_server(
     server: BatchServer, rate: float, starts: FloatArray, behind: FloatArray, served: float, limit: float,
     ages: FloatArray, age_chances: FloatArray,
 ) -> float:  # fmt: skip
-    """Return the share of answered requests whose answer takes longer than `limit` [ms].
+    """Return the share of completed requests with a latency above `limit` [ms].
 
     Args:
         server: the server.
         rate: arrivals [1/ms].
-        starts: how often a batch starts with i requests there, by i, as a share of all starts.
-        behind: how often a service leaves q requests behind it at its end, by q < B.
+        starts: distribution of the requests at the start of a batch.
+        behind: mean number of services per start that leave q requests, by q < B.
         served: mean batch.
-        limit: the time [ms].
-        ages: ages of the oldest that a start leaves over [ms].
-        age_chances: how likely these are, by the number left over; shape (B, ages).
+        limit: the limit [ms].
+        ages: ages of the oldest request left by a start [ms].
+        age_chances: their distribution by the number left; shape (B, ages).
     """
     size, window = server.size, server.window_ms
     step, gaps = 1.0, np.zeros((2, 1))

@@ -1,8 +1,7 @@
-"""A batch server between stages in the long run: what requests take from their arrival to the last stage.
+"""Steady state of a dynamic-batching server with stages before and after it.
 
-Arrivals are Poisson. The stages before the server are taken to leave them so, which the server sees over the
-time of a batch; what it answers comes to the next stage in groups. The parts of a request's time count as
-independent (eq. 111).
+Arrivals are Poisson, and are assumed to stay so after the stages before the server. The server's batches
+reach the next stage as groups. The times at the parts are assumed independent (eq. 111).
 """
 
 from dataclasses import dataclass
@@ -13,27 +12,27 @@ import numpy as np
 from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.lattice import Excess, Lattice, exceeded_by
 from optimizer.queueing.bulk.stations import Wait, departures_scv, in_groups, one_by_one
-from optimizer.queueing.bulk.steady import Steady, steady
+from optimizer.queueing.bulk.steady import ServerSteadyState, server_steady_state
 from optimizer.simulation.batches import BatchServer
-from optimizer.simulation.lines import Line
+from optimizer.simulation.tandem import Tandem
 
 CURVE_POINTS = 16
-"""Times at which the law of the server's own latency is looked at."""
+"""Points of the latency distribution of the server."""
 CURVE_END = 1e-4
-"""Share of requests beyond the last of them."""
+"""Share of requests beyond the last point."""
 ROUNDING = 1e-9
-"""Relative difference by which the least latency, which many requests may have, is looked at too early."""
+"""Relative amount by which the first point is below the minimum latency, which many requests can have."""
 
 
 @dataclass(frozen=True)
-class Passing:
-    """The long run of a line at a rate."""
+class TandemSteadyState:
+    """Steady state of a tandem at a rate."""
 
-    line: Line
-    inner: Steady
-    """Of its server."""
+    line: Tandem
+    inner: ServerSteadyState
+    """Steady state of its server."""
     waits: tuple[Wait, ...]
-    """At its stages, in the order in which requests pass them."""
+    """Queueing at its stages, in the order of the requests."""
 
     @property
     def server(self) -> BatchServer:
@@ -42,17 +41,17 @@ class Passing:
 
     @property
     def rejected(self) -> float:
-        """Share of requests that find no room at the server."""
+        """Share of requests rejected by the server."""
         return self.inner.rejected
 
     @property
     def busy(self) -> float:
-        """Share of the time in which the server is busy."""
+        """Share of time the server is busy."""
         return self.inner.busy
 
     @property
     def mean_batch(self) -> float:
-        """Mean number of requests that it answers together."""
+        """Mean batch."""
         return self.inner.mean_batch
 
     @property
@@ -67,11 +66,11 @@ class Passing:
 
     @property
     def queue(self) -> float:
-        """Mean number of requests that wait, wherever."""
+        """Mean number of requests queued at all stages and the server."""
         return self.inner.rate * (1 - self.rejected) * (self.mean_ms - self.service_ms)
 
-    def beyond(self, limit_ms: float) -> float:
-        """Return the share of answered requests that take longer than a limit (eq. 111)."""
+    def late_share(self, limit_ms: float) -> float:
+        """Return the share of completed requests with a longer latency than a limit (eq. 111)."""
         least = self.server.base_ms + self.server.slope_ms
         if limit_ms <= least:
             return 1.0
@@ -82,20 +81,20 @@ class Passing:
         return 1 - lattice.within(law)
 
     def quantile_ms(self, share: float) -> float:
-        """Return the time that a share of the answered requests does not exceed."""
-        return exceeded_by(self.beyond, 1 - share, self.mean_ms)
+        """Return a quantile of the latency of completed requests."""
+        return exceeded_by(self.late_share, 1 - share, self.mean_ms)
 
     @cached_property
     def _curve(self) -> Excess:
-        """What of the server's own latency is beyond x on average."""
+        """Expected excess of the latency of the server."""
         from scipy.interpolate import PchipInterpolator
 
         least = self.server.base_ms + self.server.slope_ms
         end = max(2 * self.inner.mean_ms, 1.5 * least)
-        while self.inner.beyond(end) > CURVE_END:
+        while self.inner.late_share(end) > CURVE_END:
             end *= 1.5
         nodes = least * (1 - ROUNDING) + (end - least) * np.linspace(0, 1, CURVE_POINTS) ** 2
-        shares = np.array([1.0, *(self.inner.beyond(x) for x in nodes[1:-1]), 0.0])
+        shares = np.array([1.0, *(self.inner.late_share(x) for x in nodes[1:-1]), 0.0])
         curve = PchipInterpolator(nodes, np.minimum.accumulate(shares)).antiderivative()
         whole = float(curve(end))
         shift = self.inner.mean_ms - nodes[0] - whole  # the mean is known exactly
@@ -107,13 +106,17 @@ class Passing:
         return excess
 
 
-def passing(line: Line, rate: float) -> Passing:
-    """Return the long run of a line at a rate of arrivals [1/ms] that each of its stages can serve.
+def tandem_steady_state(line: Tandem, rate: float) -> TandemSteadyState:
+    """Return the steady state of a tandem.
+
+    Args:
+        line: server and stages; each stage can serve the rate.
+        rate: arrivals [1/ms].
 
     Raises:
-        AnalysisError: without a limit to the queue of the server it grows without end.
+        AnalysisError: the queue of the server is unlimited and grows without bound.
     """
-    inner = steady(line.server, rate)
+    inner = server_steady_state(line.server, rate)
     waits, scv = [], 1.0
     for station in line.before:
         waits.append(one_by_one(station, rate, scv))
@@ -125,11 +128,11 @@ def passing(line: Line, rate: float) -> Passing:
         else:
             waits.append(one_by_one(station, answered, scv))
         scv = departures_scv(station, answered, scv)
-    return Passing(line, inner, tuple(waits))
+    return TandemSteadyState(line, inner, tuple(waits))
 
 
-def _batches(inner: Steady) -> FloatArray:
-    """Return how likely a batch of n is, by n; shape (B + 1,)."""
+def _batches(inner: ServerSteadyState) -> FloatArray:
+    """Return the distribution of the batch size; shape (B + 1,)."""
     size = inner.server.size
     chances = np.zeros(size + 1)
     most = min(size, len(inner.starts))
@@ -138,11 +141,11 @@ def _batches(inner: Steady) -> FloatArray:
     return chances / chances.sum()
 
 
-def _gaps_scv(inner: Steady) -> float:
+def _gaps_scv(inner: ServerSteadyState) -> float:
     """Return the squared coefficient of variation of the times between batches.
 
-    A batch ends its service after the one before it, and where the server was free, after an exponential
-    time more.
+    A batch completes one service time after the previous one, plus an exponential idle time if the server was
+    free.
     """
     server, batches = inner.server, _batches(inner)
     times = server.base_ms + server.slope_ms * np.arange(len(batches))
