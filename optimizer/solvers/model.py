@@ -87,8 +87,6 @@ class RunResult:
     """Proved lower bound of the objective; minus infinity where there is none."""
     run_s: float
     """Time in the solver's own run [s]."""
-    reduced_cost: FloatArray | None = None
-    """Of the relaxation, where that is what was solved; shape (n,)."""
     row_price: FloatArray | None = None
     """Of the relaxation: change of the objective per unit of a row's limit; shape (rows,)."""
 

@@ -309,7 +309,7 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
 
 
 def gap_target(options: OptimizerOptions, columns: int) -> float:
-    """Return the relative gap at which the solver may stop, for a number of columns."""
+    """Return the relative gap at which the solver can stop, for a number of columns."""
     if options.gap is not None:
         return options.gap
     return 0.0 if columns <= GAP_FREE_COLUMNS else DEFAULT_GAP
