@@ -13,7 +13,7 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.formulation import formulate
 from optimizer.solvers.level_solver import Incumbent, KnownBounds, LevelResult, LevelSolver
 from optimizer.solvers.lexicographic import LexicographicSolve
-from optimizer.solvers.model import MilpModel, Outcome, Session
+from optimizer.solvers.model import MilpModel, RunStatus, Session
 from optimizer.solvers.objectives import LevelObjective
 from optimizer.solvers.problem import Problem, Solution, gap_target
 from optimizer.solvers.related import RelatedSolution, repaired
@@ -95,8 +95,8 @@ class CompactModel(LevelSolver):
         if result.x is not None:
             self.incumbent.offer(formulation.replicas(result.x, len(self.problem.table)))
         # The incumbent is an answer: a solver that calls the level infeasible has proved nothing.
-        bound = floor if result.outcome is Outcome.infeasible else max(result.bound + offset, floor)
-        return LevelResult(bound, result.outcome is Outcome.optimal, self.is_feasible)
+        bound = floor if result.outcome is RunStatus.infeasible else max(result.bound + offset, floor)
+        return LevelResult(bound, result.outcome is RunStatus.optimal, self.is_feasible)
 
     def _coefficients(self, objective: LevelObjective) -> FloatArray:
         formulation = self.formulation

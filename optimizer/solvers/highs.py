@@ -8,7 +8,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.errors import SolverError
-from optimizer.solvers.model import MilpModel, Outcome, RelaxingSession, RunResult
+from optimizer.solvers.model import MilpModel, RelaxingSession, RunResult, RunStatus
 
 SEED = 0
 THREADS = 1
@@ -44,10 +44,10 @@ LEAST_CUTS = 50
 SAME_VALUE = 1e-6
 """Relative distance up to which the value of a point is what HiGHS reports."""
 _OUTCOMES = {
-    highspy.HighsModelStatus.kOptimal: Outcome.optimal,
-    highspy.HighsModelStatus.kModelEmpty: Outcome.optimal,
-    highspy.HighsModelStatus.kInfeasible: Outcome.infeasible,
-    highspy.HighsModelStatus.kTimeLimit: Outcome.time_limit,
+    highspy.HighsModelStatus.kOptimal: RunStatus.optimal,
+    highspy.HighsModelStatus.kModelEmpty: RunStatus.optimal,
+    highspy.HighsModelStatus.kInfeasible: RunStatus.infeasible,
+    highspy.HighsModelStatus.kTimeLimit: RunStatus.time_limit,
 }
 
 
@@ -204,7 +204,7 @@ def _set(highs: highspy.Highs, **options: bool | float | str) -> None:
         _check(highs.setOptionValue(name, value), f"set {name}")
 
 
-def _outcome_of_run(highs: highspy.Highs) -> tuple[Outcome, float]:
+def _outcome_of_run(highs: highspy.Highs) -> tuple[RunStatus, float]:
     """Run HiGHS; return what came of it, and how long it took [s]."""
     begin = time.perf_counter()
     _check(highs.run(), "run")

@@ -68,7 +68,7 @@ class MilpModel:
         return bool(integral and within and kept.all())
 
 
-class Outcome(StrEnum):
+class RunStatus(StrEnum):
     """How one solver run ended; every status of every solver maps to one of these."""
 
     optimal = "optimal"
@@ -80,7 +80,7 @@ class Outcome(StrEnum):
 class RunResult:
     """What one solver run found."""
 
-    outcome: Outcome
+    outcome: RunStatus
     x: FloatArray | None
     """The best point found, integer where it must be; none if none was found."""
     bound: float

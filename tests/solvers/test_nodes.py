@@ -15,7 +15,7 @@ from optimizer.solvers.branch_and_price.nodes import BranchTree, Node, _fraction
 from optimizer.solvers.branch_and_price.pool import ColumnPool
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.highs import HighsSession
-from optimizer.solvers.model import Outcome
+from optimizer.solvers.model import RunStatus
 from optimizer.solvers.objectives import LevelConstraint, LevelObjective
 from optimizer.solvers.problem import build_problem
 
@@ -78,7 +78,7 @@ def best_of(master: MasterProblem, pool: ColumnPool, whole: BoolArray) -> float:
     """
     model = replace(master.model(pool.columns), integer=whole)
     result = HighsSession(model).solve(weight_of(master, pool), None, 0.0, 60.0)
-    assert result.outcome is Outcome.optimal
+    assert result.outcome is RunStatus.optimal
     return result.bound
 
 

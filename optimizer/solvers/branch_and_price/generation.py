@@ -13,7 +13,7 @@ from optimizer.solvers.branch_and_price.master import MasterProblem
 from optimizer.solvers.branch_and_price.pool import ColumnPool, priced, reduced_costs
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.highs import MasterLp
-from optimizer.solvers.model import Outcome
+from optimizer.solvers.model import RunStatus
 
 EACH_ROUND = 3
 """Columns that a server gets at most in one round."""
@@ -117,7 +117,7 @@ class RestrictedMaster:
         best: MasterSolution | None = None
         while not deadline.passed:
             result = self.lp.minimise(deadline.left_s)
-            if result.outcome is not Outcome.optimal or result.row_price is None or result.x is None:
+            if result.outcome is not RunStatus.optimal or result.row_price is None or result.x is None:
                 break
             count = len(self.servers)
             duals = np.maximum(-result.row_price[count:], 0.0)
