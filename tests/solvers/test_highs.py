@@ -169,9 +169,6 @@ def test_two_like_columns_are_not_merged_into_a_wrong_optimum() -> None:
     assert (best, float(objective @ found.x), found.bound) == (0.0, 0.0, 0.0)
 
 
-# --- large models ----------------------------------------------------------------------------------------
-
-
 # --- a gap, and the end of time ----------------------------------------------------------------------------
 
 
