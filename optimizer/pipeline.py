@@ -16,7 +16,7 @@ from optimizer.solvers.greedy import solve_greedy
 from optimizer.solvers.limit_rows import limit_rows
 from optimizer.solvers.problem import Problem, Solution, build_problem
 from optimizer.solvers.related import RelatedSolution
-from optimizer.solvers.separable import solve_separable, solve_separable_mixed
+from optimizer.solvers.separable import solve_separable
 from optimizer.solvers.staged import solve_in_stages
 from optimizer.spec.system import System
 from optimizer.spec.writing import write_text
@@ -200,8 +200,6 @@ def choose(
         return solve_in_stages(single, lambda stage, _due: solve_greedy(stage), deadline)
     backend = "CPLEX" if problem.options.use_cplex and backend == "highs" else backend
     session, with_patterns = _session(backend), backend.lower() == "highs"
-    if not len(problem.limits):
-        return solve_separable_mixed(problem, session, deadline, by_patterns=with_patterns)
 
     def solved(stage: Problem, due: Deadline) -> Solution:
         # Stages are problems of their own; without a policy there is one, the problem itself.

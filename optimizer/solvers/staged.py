@@ -13,7 +13,7 @@ from optimizer.arrays import BoolArray, IntArray
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.levels import CHANGES, VALUE, changes_of, value_of
 from optimizer.solvers.merging import not_worse_than
-from optimizer.solvers.problem import Level, Problem, Solution, Status
+from optimizer.solvers.problem import Problem, Solution, SolvedLevel, Status
 from optimizer.solvers.saturation import share_leftover, waiting_servers
 
 SHARING_S = 0.5
@@ -83,7 +83,7 @@ def _joined(problem: Problem, replicas: IntArray, stages: list[Solution], *, fin
         reached = sum(part.value for part in parts) if value is None else float(value(problem, replicas))
         open_part = [None if part.bound is None else part.value - part.bound for part in parts]
         bound = None if None in open_part else reached - sum(part for part in open_part if part)
-        levels.append(Level(name, reached, bound))
+        levels.append(SolvedLevel(name, reached, bound))
     order = [Status.heuristic, Status.feasible, Status.optimal]
     found = [stage.status for stage in stages] + [Status.optimal if finished else Status.feasible]
     status = min(found, key=order.index)

@@ -12,7 +12,7 @@ from optimizer.pipeline import choose
 from optimizer.plan import Plan, make_plan
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.merging import merged_bounds
-from optimizer.solvers.problem import Level, Problem, Solution, build_problem
+from optimizer.solvers.problem import Problem, Solution, SolvedLevel, build_problem
 from optimizer.solvers.related import RelatedSolution
 from optimizer.spec.system import System
 from optimizer.studies.explanation.before import SAME, Before, with_bound
@@ -286,8 +286,8 @@ def _joined(first: Plan, second: Plan) -> Plan:
     return best.model_copy(update={"levels": tuple(levels)})
 
 
-def _solved(plan: Plan) -> list[Level]:
-    return [Level(level.name, level.value, level.bound) for level in plan.levels]
+def _solved(plan: Plan) -> list[SolvedLevel]:
+    return [SolvedLevel(level.name, level.value, level.bound) for level in plan.levels]
 
 
 def _is_better(one: Plan, other: Plan) -> bool:

@@ -18,7 +18,7 @@ from optimizer.solvers.branch_and_price.duals import DualBounds, DualMultipliers
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.levels import CHANGES, VALUE, changes_of, levels_of, served, value_of
 from optimizer.solvers.limit_rows import placed
-from optimizer.solvers.problem import Level, Problem, Solution, Status, build_problem
+from optimizer.solvers.problem import Problem, Solution, SolvedLevel, Status, build_problem
 from optimizer.solvers.related import RelatedSolution, differing, repaired
 from optimizer.solvers.saturation import share_leftover
 
@@ -64,8 +64,8 @@ class Before:
         return np.array([name in partly for name in self.candidates.arrays.server_names], np.bool_)
 
     @cached_property
-    def _levels(self) -> tuple[Level, ...]:
-        return tuple(Level(level.name, level.value, level.bound) for level in self.plan.levels)
+    def _levels(self) -> tuple[SolvedLevel, ...]:
+        return tuple(SolvedLevel(level.name, level.value, level.bound) for level in self.plan.levels)
 
     def replicas(self, problem: Problem) -> IntArray:
         """Return the replicas of fully served servers, for each candidate of another problem."""
@@ -146,10 +146,10 @@ class Before:
         floors |= self._as_before(reached) if restricts else self._by_price(problem, full, reached)
         settled = self._settled_bound if restricts and self._by_policy else -np.inf
         floors[VALUE] = max(floors[VALUE], self._value_where_served(problem, full, reached, floors, settled))
-        levels = tuple(Level(x.name, x.value, min(floors[x.name], x.value)) for x in reached)
+        levels = tuple(SolvedLevel(x.name, x.value, min(floors[x.name], x.value)) for x in reached)
         return make_plan(candidates, problem, Solution(shared, Status.feasible, "milp", levels))
 
-    def _as_before(self, reached: tuple[Level, ...]) -> dict[str, float]:
+    def _as_before(self, reached: tuple[SolvedLevel, ...]) -> dict[str, float]:
         """Return the bounds of the plan, which hold for what takes something away, as far as it goes."""
         floors = {}
         for was, now in zip(self._levels, reached, strict=True):
@@ -160,7 +160,9 @@ class Before:
                 break
         return floors
 
-    def _by_price(self, problem: Problem, replicas: IntArray, reached: tuple[Level, ...]) -> dict[str, float]:
+    def _by_price(
+        self, problem: Problem, replicas: IntArray, reached: tuple[SolvedLevel, ...]
+    ) -> dict[str, float]:
         """Return the bounds of a problem from the plan's dual multipliers, up to the first open level."""
         provable = DualBounds(problem, ~served(problem, replicas), value_of(problem, replicas))
         floors: dict[str, float] = {}
@@ -181,7 +183,7 @@ class Before:
         self,
         problem: Problem,
         replicas: IntArray,
-        reached: tuple[Level, ...],
+        reached: tuple[SolvedLevel, ...],
         floors: dict[str, float],
         settled: float,
     ) -> float:
@@ -220,5 +222,5 @@ class Before:
 
 def with_bound(level: PlanLevel, bound: float | None) -> PlanLevel:
     """Return a level with another bound, no higher than its value, and the gap that it leaves."""
-    solved = Level(level.name, level.value, None if bound is None else min(bound, level.value))
+    solved = SolvedLevel(level.name, level.value, None if bound is None else min(bound, level.value))
     return level.model_copy(update={"bound": solved.bound, "gap": solved.gap})
