@@ -85,17 +85,15 @@ def _weakest(solution: FitResult) -> tuple[str | None, str]:
     free = [name for name, value in zip(solution.names, solution.values, strict=True) if value > 0]
     zero = [name for name in droppable if name not in free]
     if zero:
-        return zero[0], "it is 0 within what the runs show"
+        return zero[0], "it is 0 within the accuracy of the runs"
     condition = solution.condition()
     if condition > MAX_CONDITION:
         tied = _unseen_direction(solution, free)
         for name in droppable:
             if name in tied:
                 others = " and ".join(BY_NAME[other].key for other in tied if other != name)
-                return (
-                    name,
-                    f"these shapes and rates cannot tell it from {others} (condition number {condition:.0f})",
-                )
+                why = f"these shapes and rates cannot distinguish it from {others}"
+                return name, f"{why} (condition number {condition:.0f})"
     errors = dict(zip(solution.names, solution.standard_errors(), strict=True))
     values = dict(zip(solution.names, solution.values, strict=True))
     for name in droppable:

@@ -138,7 +138,7 @@ class Targets:
     def _figure(self, performance: Performance, k: int) -> FloatArray:
         measure = self.measures[k]
         if measure not in MEANS and np.isinf(self.limits[k]).all():
-            return np.zeros(len(self.tps))  # which the queue model need not know
+            return np.zeros(len(self.tps))  # the queue model need not support it
         if measure != MISSED:
             return performance.figure_of(measure, np.isfinite(self.limits[k]))
         assert self.per_request is not None

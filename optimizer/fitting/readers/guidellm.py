@@ -68,7 +68,7 @@ def lengths(spreads: Sequence[TokenCountStats], place: str) -> TokenCounts:
     if ends:
         least, most = min(low for low, _ in ends), max(high for _, high in ends)
         half = (most - least) / 2
-        # Long answers end less often in time: the ends of the range are sounder than the mean of what ended.
+        # Long outputs complete less often in time: the range is more reliable than the mean of the completed.
         if half > 0 and abs(deviation * math.sqrt(3) / half - 1) < UNIFORM_WITHIN:
             return TokenCounts.of((least + most) / 2, half / math.sqrt(3))
     return TokenCounts.of(mean, deviation)

@@ -58,9 +58,9 @@ def _notes(item: Any) -> Iterator[str]:
         item, (("warmup_duration",), ("config", "warmup", "percent"), ("config", "warmup", "value"))
     )
     if measured(warmup) is not None:
-        yield "a warm-up is left out of the report: its runs are taken to begin with an empty server"
+        yield "the report excludes a warm-up: runs are assumed to start with an empty server"
     if measured(_first(item, (("config", "strategy", "rampup_duration"),))) is not None:
-        yield "the client began slowly (rampup_duration): its runs are taken to begin at their full rate"
+        yield "the client ramped up (rampup_duration): runs are assumed to start at their full rate"
 
 
 def _row(item: Any, place: str) -> GuideLlmRun:

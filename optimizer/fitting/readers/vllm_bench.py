@@ -92,7 +92,7 @@ def _counts(row: Any, which: str, completed: int, place: str, notes: list[str]) 
     )
     if kept:
         return TokenCounts.of(float(np.mean(kept)), float(np.std(kept)))
-    notes.append("no lengths of single requests (--save-detailed): taken as all alike")
+    notes.append("no lengths of single requests (--save-detailed): assumed equal")
     return TokenCounts.of(number_at(row, (f"total_{which}_tokens",), place) / completed, 0.0)
 
 
