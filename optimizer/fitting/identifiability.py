@@ -62,7 +62,7 @@ def _with_what_shows(
 ) -> FitResult:
     """Return the best fit with those further parameters that the runs clearly identify."""
     for name in added:
-        key, scale = BY_NAME[name].key, float(begin[0].scales([name])[0])
+        key, scale = BY_NAME[name].key, begin[0][name]
         progress(f"with {key}")
         more = refine(problem, solution.with_another(name, scale), progress)
         error, value = float(more.standard_errors()[-1]), float(more.values[-1])

@@ -114,9 +114,8 @@ class Targets:
             return np.array([[factor if metric in {None, name} else 1.0] for name in names])
 
         limits = frozen(self.limits * factors([measure.metric for measure in self.measures]))
-        if self.per_request is None:
-            return Targets(self.measures, limits, self.tps)
-        return Targets(self.measures, limits, self.tps, frozen(self.per_request * factors([*LATENCIES])))
+        single = None if self.per_request is None else frozen(self.per_request * factors([*LATENCIES]))
+        return Targets(self.measures, limits, self.tps, single)
 
     def limit(self, metric: MetricName) -> FloatArray:
         """Return the smallest limit on a metric over all statistics; shape (R,)."""

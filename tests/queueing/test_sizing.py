@@ -163,15 +163,15 @@ def test_single_slot_itl_target_is_always_or_never_met() -> None:
 
 
 @pytest.mark.parametrize(
-    ("machine", "targets"),
+    ("machine", "ttft", "itl"),
     [
-        (MACHINE, {}),
-        (Machine(MACHINE.law, 1, 0), {"ttft": 61, "itl": 21}),  # an invalid model in the reference
-        (Machine(Linear(20, 0.5, 50, 0.02, 0, 200), 4, 0), {"ttft": 1e-6}),  # neither prompt nor queueing
+        (MACHINE, 0, 0),
+        (Machine(MACHINE.law, 1, 0), 61, 21),  # an invalid model in the reference
+        (Machine(Linear(20, 0.5, 50, 0.02, 0, 200), 4, 0), 1e-6, 0),  # neither prompt nor queueing
     ],
 )
-def test_attainable_targets_allow_the_stable_rate(machine: Machine, targets: dict[str, float]) -> None:
-    assert size(machine, **targets).max_rate_rps[0] == pytest.approx(machine.stable(), rel=1e-12)
+def test_attainable_targets_allow_the_stable_rate(machine: Machine, ttft: float, itl: float) -> None:
+    assert size(machine, ttft, itl).max_rate_rps[0] == pytest.approx(machine.stable(), rel=1e-12)
 
 
 @pytest.mark.parametrize("batch", [1, 32])

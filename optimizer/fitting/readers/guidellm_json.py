@@ -41,14 +41,13 @@ def _read(report: BenchmarkFile) -> Benchmark:
     if not benchmarks:
         raise FitError(f"{report.name}: the report has no benchmarks; the run was cut short")
     rows = [_row(item, f"{report.name}: benchmarks[{i}]") for i, item in enumerate(benchmarks)]
-    return guidellm.benchmark(
-        report,
-        rows,
-        bursts=True,
-        version=find(report.json, "metadata", "guidellm_version"),
-        model=_model(benchmarks[0]),
-        date=_day(benchmarks[0]),
-        notes=tuple(dict.fromkeys(note for item in benchmarks for note in _notes(item))),
+    version = find(report.json, "metadata", "guidellm_version")
+    return Benchmark(
+        guidellm.runs(report, rows, bursts=True),
+        f"GuideLLM {version}" if version else "GuideLLM",
+        _model(benchmarks[0]),
+        _day(benchmarks[0]),
+        tuple(dict.fromkeys(note for item in benchmarks for note in _notes(item))),
     )
 
 
