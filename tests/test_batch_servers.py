@@ -96,8 +96,8 @@ def test_rejections_are_a_target() -> None:
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"target": {"slo-itl": 20}}, "slo-itl: 'm' on 'T4' answers without tokens"),
-        ({"target": {"slo-tps": 20}}, "slo-tps: 'm' on 'T4' answers without tokens"),
+        ({"target": {"slo-itl": 20}}, "slo-itl: 'm' on 'T4' does not apply to a model without tokens"),
+        ({"target": {"slo-tps": 20}}, "slo-tps: 'm' on 'T4' does not apply to a model without tokens"),
         ({"profile": {"atTokens": 20}}, "atTokens: requests of a batch server"),
         ({"profile": {"kvCapacity": 20}}, "kvCapacity: requests of a batch server"),
         ({"profile": {"decodeParms": {"alpha": 1}}}, "keep one of the two latency models"),
@@ -107,10 +107,10 @@ def test_rejections_are_a_target() -> None:
         ),
         ({"batchTrigger": "clock", "batchTimeout": 5}, "batchTimeout: on 'T4': a clock tick of 5 ms"),
         ({"profile": {"batchParms": {"base": 1e-6}}}, "a request alone takes 1e-06 ms (base + slope)"),
-        ({"stages": [PRE, PRE]}, "stages: two stages are called 'pre'"),
+        ({"stages": [PRE, PRE]}, "stages: two stages have the name 'pre'"),
         ({"stages": [PRE | {"time": 0}]}, "stages[0].time: must be more than 0"),
-        ({"jobs": 4, "maxQueueSize": 9}, "maxQueueSize: on 'T4': jobs wait before the replica"),
-        ({"jobs": 4, "batchTimeout": 9}, "batchTimeout: on 'T4': a replica of so many jobs"),
+        ({"jobs": 4, "maxQueueSize": 9}, "maxQueueSize: on 'T4': with jobs, the queue before"),
+        ({"jobs": 4, "batchTimeout": 9}, "batchTimeout: on 'T4': with jobs, batches start"),
         (
             {"target": {"slo-e2e": 90}, "profile": {"queueModel": "reference"}},
             "does not support the batch latency model",
@@ -194,7 +194,7 @@ def test_rows_take_stages_and_jobs() -> None:
     bursty = BatchRow.model_validate(row | {"arrivalCV": 2}).analyze()
     assert isinstance(bursty, BatchAnswer)
     assert bursty.p99_ms > found.p99_ms
-    with pytest.raises(ValueError, match="two stages are called 'pre'"):
+    with pytest.raises(ValueError, match="two stages have the name 'pre'"):
         BatchRow.model_validate(row | {"stages": [PRE, PRE]})
     overrun = BatchRow.model_validate(row | {"jobs": 1, "RPS": 20}).analyze()
     assert not isinstance(overrun, BatchAnswer)

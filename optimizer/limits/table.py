@@ -1,12 +1,12 @@
-"""The table of limits: a limit is a file beside this one, and an entry here."""
+"""The table of limits: each limit is a module in this package, and an entry here."""
 
 from optimizer.documents import Document
 from optimizer.limits.cards import Cards
 from optimizer.limits.limit import Limit
 
 LIMITS: tuple[Limit, ...] = (Cards(),)
-"""All limits, in the order in which plans list them."""
+"""All limits, in the order of plans."""
 
 
 class LimitOptions(Document):
-    """Fields of the optimizer's options that limits bring; a limit's own class of fields becomes a base."""
+    """Fields of the optimizer's options that belong to limits; a limit adds its class of fields as a base."""

@@ -1,4 +1,4 @@
-"""Documents of accelerators: what can be bought, and how many units exist."""
+"""Documents of accelerators and capacities."""
 
 from pydantic import Field
 
@@ -29,12 +29,12 @@ class Power(Document):
 
 
 class Accelerator(Document):
-    """A purchasable slice: one or more cards of one type (``4xA100``)."""
+    """A purchasable GPU group: one or more cards of one type (``4xA100``)."""
 
     name: Name
     """Unique name."""
     type: Name
-    """The kind in stock; capacities are counted per type."""
+    """Accelerator type; capacities are counted per type."""
     multiplicity: SliceCount = 1
     """Cards (units of the type) in the slice."""
     memory_gb: Gigabytes = Field(0.0, alias="memSize")
@@ -48,9 +48,9 @@ class Accelerator(Document):
 
 
 class Capacity(Document):
-    """How many units of an accelerator type exist."""
+    """Available cards of an accelerator type."""
 
     type: Name
     """The accelerator type."""
     count: Count
-    """Units (cards)."""
+    """Cards."""

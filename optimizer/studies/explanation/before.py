@@ -11,8 +11,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates
-from optimizer.plan import Level as PlannedLevel
-from optimizer.plan import Plan, make_plan
+from optimizer.plan import Plan, PlanLevel, make_plan
 from optimizer.plan.proof import provable_levels
 from optimizer.solvers.bounds import trivial_bounds
 from optimizer.solvers.branch_and_price.duals import DualBounds, DualMultipliers
@@ -219,7 +218,7 @@ class Before:
         return self.plan.model_copy(update={"levels": levels})
 
 
-def with_bound(level: PlannedLevel, bound: float | None) -> PlannedLevel:
+def with_bound(level: PlanLevel, bound: float | None) -> PlanLevel:
     """Return a level with another bound, no higher than its value, and the gap that it leaves."""
     solved = Level(level.name, level.value, None if bound is None else min(bound, level.value))
     return level.model_copy(update={"bound": solved.bound, "gap": solved.gap})
