@@ -150,7 +150,7 @@ def check_target(target: ModelTarget, place: str, profiles: Iterable[ModelProfil
             field, value = "percentile", target.percentile
         else:
             field, value = "goodputShare", target.goodput_share
-        knows = methodcaller("knows", measure)
+        knows = methodcaller("supports_measure", measure)
         for profile in mine:
             if not knows(QUEUE_MODELS[profile.queue_model]) and laws_known(profile):
                 raise SpecError(
