@@ -150,13 +150,13 @@ def check_target(target: ModelTarget, place: str, profiles: Iterable[ModelProfil
             field, value = "percentile", target.percentile
         else:
             field, value = "goodputShare", target.goodput_share
-        knows = methodcaller("supports_measure", measure)
+        supports = methodcaller("supports_measure", measure)
         for profile in mine:
-            if not knows(QUEUE_MODELS[profile.queue_model]) and laws_known(profile):
+            if not supports(QUEUE_MODELS[profile.queue_model]) and laws_known(profile):
                 raise SpecError(
                     f"{place}.{field}: {value:g}: the queue model {profile.queue_model!r} of "
                     f"{profile.name!r} on {profile.accelerator!r} computes means only; remove it, or set "
-                    f"queueModel to {models_that(knows, kind_of_profile(profile))} there"
+                    f"queueModel to {models_that(supports, kind_of_profile(profile))} there"
                 )
 
 
