@@ -83,6 +83,7 @@ class ProfileArrays:
 
     cost_per_replica: FloatArray
     """[cents/h]"""
+    accelerators_per_replica: IntArray
     units_per_replica: IntArray
     batch_limit: FloatArray
     batch_tokens: FloatArray
@@ -332,6 +333,7 @@ def _profile_arrays(system: System, profiles: list[ModelProfile]) -> ProfileArra
     queue_models = list(QUEUE_MODELS)
     return ProfileArrays(
         cost_per_replica=frozen(np.array([item.cost_cents_per_h for item in slices]) * count),
+        accelerators_per_replica=frozen(count),
         units_per_replica=frozen(np.array([item.multiplicity for item in slices], dtype=np.int64) * count),
         batch_limit=frozen(batch_limit),
         batch_tokens=frozen(batch_limit * np.array(at_tokens, dtype=np.float64)),

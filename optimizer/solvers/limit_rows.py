@@ -6,11 +6,13 @@ limit by name.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
+from optimizer.candidates.power import power_of_rows
 from optimizer.limits.limit import Limit, Placed, Replicas, Stock
 from optimizer.limits.table import LIMITS
 from optimizer.spec.system import System
@@ -145,6 +147,7 @@ def limit_rows(candidates: Candidates, table: CandidateTable) -> LimitRows:
         arrays.type_names,
         table.units_per_replica,
         table.cost_per_replica,
+        partial(power_of_rows, candidates, table),
     )
     kept = list(kept_replicas(system))
     items, amount, use = [], [], []
@@ -181,9 +184,26 @@ def kept_replicas(system: System) -> Iterable[Placed]:
         yield placed(system, server, accelerator, count)
 
 
-def placed(system: System, server: str, accelerator: str, count: int) -> Placed:
-    """Return replicas of a server on an accelerator as limits count them."""
+def placed(
+    system: System, server: str, accelerator: str, count: int, power_w: float | None = None
+) -> Placed:
+    """Return replicas of a server on an accelerator as limits count them.
+
+    Args:
+        system: the system.
+        server: the server.
+        accelerator: the accelerator.
+        count: the replicas.
+        power_w: power of one at its largest rate [W]; None: where it is counted, that of full use.
+    """
     kind, cards = system.units_per_replica(server, accelerator)
     one = system.accelerators.get(accelerator)
     cost = one.cost_cents_per_h * cards / one.multiplicity if one else 0.0
-    return Placed(accelerator, kind, count, cards, cost)
+    if power_w is None and one and needs_power(system):
+        power_w = float(one.power.at(np.ones(1))[0]) * cards / one.multiplicity
+    return Placed(accelerator, kind, count, cards, cost, power_w or 0.0)
+
+
+def needs_power(system: System) -> bool:
+    """Return whether a limit of a system counts the power of replicas."""
+    return any(limit.needs_power(system.options) for limit in LIMITS)

@@ -9,7 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from optimizer.candidates.arrays import SystemArrays, server_loads_rps
+from optimizer.candidates.power import largest_power_w
 from optimizer.limits.cards import CARDS
 from optimizer.limits.limit import Limit, Stock
 from optimizer.limits.limit import Placed as PlacedReplicas
@@ -91,8 +94,36 @@ class Facts:
     @cached_property
     def used(self) -> dict[Limit, Mapping[str, float]]:
         """What the pools use of each item, by limit."""
-        pools = [self.placed_as(name, pool.accelerator, pool.num_replicas) for name, pool in self.pools]
+        pools = [
+            self.placed_as(name, pool.accelerator, pool.num_replicas, each)
+            for (name, pool), each in zip(self.pools, self.pool_power_w, strict=True)
+        ]
         return {limit: limit.used(pools) for limit in LIMITS}
+
+    @cached_property
+    def needs_power(self) -> bool:
+        """Whether a limit counts the power of replicas."""
+        return any(limit.needs_power(self.system.options) for limit in LIMITS)
+
+    @cached_property
+    def pool_power_w(self) -> list[float | None]:
+        """Power of one replica of each pool at its largest rate [W]; None where no limit asks for it."""
+        if not self.needs_power or any(pool.num_replicas < 1 for _, pool in self.pools):
+            return [None] * len(self.pools)
+        places = self.arrays.server_names, self.arrays.accelerator_names
+        rows = [
+            (
+                places[0].index(name),
+                places[1].index(pool.accelerator),
+                pool.max_batch,
+                pool.max_arrival_rate_rpm / SECONDS_PER_MINUTE / pool.num_replicas,
+            )
+            for name, pool in self.pools
+        ]
+        columns = np.array(rows, np.float64).reshape(len(rows), 4).T
+        server, accelerator, batch = columns[:3].astype(np.int64)
+        powers = [item.power for item in self.system.accelerators.values()]
+        return [*largest_power_w(self.arrays, powers, server, accelerator, batch, columns[3]).tolist()]
 
     @cached_property
     def kept_use(self) -> dict[Limit, Mapping[str, float]]:
@@ -105,12 +136,16 @@ class Facts:
         """Whether anything is limited."""
         return any(self.amounts.values())
 
-    def placed_as(self, server: str, accelerator: str, replicas: int) -> PlacedReplicas:
-        """Return replicas of a server as limits count them."""
+    def placed_as(
+        self, server: str, accelerator: str, replicas: int, power_w: float | None = None
+    ) -> PlacedReplicas:
+        """Return replicas of a server as limits count them, without a power at that of full use."""
         profile = self.system.profiles.get((self.system.servers[server].model, accelerator))
         count, one = profile.acc_count if profile else 1, self.system.accelerators[accelerator]
         cards, cost = count * one.multiplicity, count * one.cost_cents_per_h
-        return PlacedReplicas(accelerator, one.type, replicas, cards, cost)
+        if power_w is None and self.needs_power:
+            power_w = count * float(one.power.at(np.ones(1))[0])
+        return PlacedReplicas(accelerator, one.type, replicas, cards, cost, power_w or 0.0)
 
     @cached_property
     def placed(self) -> dict[str, tuple[Placed, Placed]]:
