@@ -6,7 +6,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates.arrays import SystemArrays
-from optimizer.candidates.finder import analyze_pairs
+from optimizer.candidates.measuring import analyze_pairs
 from optimizer.candidates.table import Candidates, CandidateTable
 from optimizer.spec.schema import Power
 
@@ -46,7 +46,7 @@ def largest_power_w(
     max_batch: IntArray,
     max_rate_rps: FloatArray,
 ) -> FloatArray:
-    """Return the power of one replica of each row at its largest rate [W]; that of an idle server in full use."""
+    """Return the power of one replica of each row at its largest rate [W]; idle servers in full use."""
     use = np.ones(len(server))
     loaded = np.flatnonzero((arrays.servers.load_rps[server] > 0) & (max_rate_rps > 0))
     rows = server[loaded], accelerator[loaded], max_batch[loaded], max_rate_rps[loaded]

@@ -88,6 +88,11 @@ class CandidateTable:
     best_rate_rps: FloatArray
     """Largest rate over all batches up to the ceiling; `max_rate_rps` unless batch sizes are chosen."""
 
+    reserved: BoolArray
+    """Whether it serves its server with the reserve that this is to have, if any."""
+    preferred: BoolArray
+    """Whether its server prefers its accelerator, or has no preference."""
+
     def __len__(self) -> int:
         """Return the number of rows C."""
         return len(self.server)
@@ -168,6 +173,8 @@ class Candidates:
     table: CandidateTable
     over_limit: CandidateTable
     """Pairs that need more replicas than the server may have, at that limit; for partial service only."""
+    with_reserve: CandidateTable
+    """Pairs of the table that take more replicas for the reserve of their server, with these."""
     verdicts: Verdicts
     system: System
     more: Mapping[tuple[str, str], float] = field(default_factory=dict)

@@ -9,7 +9,7 @@ import numpy as np
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import SystemArrays, own_fields
-from optimizer.candidates.finder import COUNT_TOLERANCE, Measured, measure_pairs
+from optimizer.candidates.measuring import COUNT_TOLERANCE, Measured, measure_pairs
 from optimizer.limits.cards import CARDS
 from optimizer.plan.document import (
     CapacityUse,
@@ -21,6 +21,7 @@ from optimizer.plan.document import (
     Pool,
     TargetFigure,
 )
+from optimizer.plan.reserves import reserve_uses
 from optimizer.plan.shortages import unserved_with_reason
 from optimizer.queueing.measures import MEANS
 from optimizer.solvers.formulation import served_in_full
@@ -67,6 +68,9 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
             for t, name in enumerate(candidates.arrays.type_names)
         ),
         limits=_limit_uses(candidates, problem, solution.replicas),
+        reserves=reserve_uses(
+            candidates, problem, solution, pools, served_in_full(problem, solution.replicas)
+        ),
         changes=_changes(candidates, pools),
         currency=candidates.system.currency,
         rate_factors=_rate_factors(candidates),

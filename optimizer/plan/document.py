@@ -123,6 +123,23 @@ class LimitUse(Document):
     """How much the plan uses."""
 
 
+class ReserveUse(Document):
+    """What a server that is served in full has beyond its load."""
+
+    server: str
+    """The server."""
+    has_reserve: bool = Field(alias="hasReserve")
+    """Whether it has all the reserve that it is to have."""
+    headroom_wanted: float = Field(0.0, alias="headroomWanted")
+    """Share of its load by which it is to be able to grow."""
+    spare_replicas: int = Field(0, alias="spareReplicas")
+    """Replicas that are to be dispensable."""
+    availability_target: float | None = Field(None, alias="availabilityTarget", exclude_if=is_none)
+    """Least probability that enough replicas are there; absent: none is asked for."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """Cost of the replicas that its load alone does not need [cents/h]."""
+
+
 class Placement(Document):
     """An accelerator and a number of replicas."""
 
@@ -193,6 +210,8 @@ class Plan(Document):
     """Use of every accelerator type."""
     limits: tuple[LimitUse, ...] = Field((), exclude_if=_is_empty, strict=False)
     """Use of what is limited beside cards. Absent without other limits."""
+    reserves: tuple[ReserveUse, ...] = Field((), exclude_if=_is_empty, strict=False)
+    """What servers have beyond their loads. Absent where none is to have any."""
     changes: tuple[Change, ...] = Field(strict=False)
     """Servers whose allocation changes."""
     currency: str | None = Field(None, exclude_if=is_none)

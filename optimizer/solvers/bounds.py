@@ -17,6 +17,7 @@ def trivial_bounds(problem: Problem) -> dict[str, float]:
     """Return the bounds of all levels that hold for any answer, those of service in steps."""
     every = np.arange(len(problem.table))
     bounds = dict.fromkeys((level.name for level in problem.service), 0.0)
+    bounds |= dict.fromkeys((goal.name for goal in problem.goals), 0.0)
     return bounds | {VALUE: least_value(problem, every, all_served=False), CHANGES: 0.0}
 
 
@@ -59,7 +60,7 @@ def _least_mixed(problem: Problem, rows: IntArray) -> FloatArray:
     load = problem.load_rps[server]
     split = np.divide(load, table.max_rate_rps[rows], out=np.zeros(len(rows)), where=load > 0)
     count = np.where(load > 0, np.maximum(split, 1.0), 0.0)
-    indivisible = ~table.meets_targets_below_max_rate[rows]
+    indivisible = ~problem.divisible[rows]
     count = np.where(indivisible, table.num_replicas[rows], count)
     carrying, counting = np.full((2, len(problem.priority)), np.inf)
     np.minimum.at(carrying, server, each * count)

@@ -184,9 +184,7 @@ def kept_replicas(system: System) -> Iterable[Placed]:
         yield placed(system, server, accelerator, count)
 
 
-def placed(
-    system: System, server: str, accelerator: str, count: int, power_w: float | None = None
-) -> Placed:
+def placed(system: System, server: str, accelerator: str, count: int, power_w: float | None = None) -> Placed:
     """Return replicas of a server on an accelerator as limits count them.
 
     Args:

@@ -15,6 +15,8 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates import Candidates, CandidateTable
+from optimizer.candidates.arrays import ReserveArrays
+from optimizer.solvers.goals import Goal, goals_of
 from optimizer.solvers.limit_rows import LimitRows, limit_rows
 from optimizer.spec.schema import OptimizerOptions
 from optimizer.units import SECONDS_PER_MINUTE
@@ -135,6 +137,10 @@ class Problem:
     limits: LimitRows
     """What all servers share; without a row each server chooses for itself."""
     options: OptimizerOptions
+    reserve: ReserveArrays
+    """What servers are to have beyond their load, shapes (S,)."""
+    preference: bool
+    """Whether a server prefers some accelerators."""
     excluded: frozenset[int] = frozenset()
     """Servers that get nothing, although they need replicas."""
 
@@ -202,6 +208,39 @@ class Problem:
         """Transition value of leaving each server without an allocation [cents/h], shape (S,)."""
         every, none = np.arange(len(self.priority)), np.zeros(len(self.priority))
         return frozen(self.transition_value(every, none, none, none > 0, ~self.none_changed))
+
+    @cached_property
+    def divisible(self) -> BoolArray:
+        """Whether any number of replicas of a candidate can be a pool beside others, shape (C,)."""
+        one_pool = self.reserve.one_pool[self.table.server]
+        return frozen(self.table.meets_targets_below_max_rate & ~one_pool)
+
+    @cached_property
+    def grown_load_rps(self) -> FloatArray:
+        """Load of each server with its headroom, shape (S,)."""
+        return frozen(self.load_rps * (1 + self.reserve.headroom_share))
+
+    @cached_property
+    def off_preferred_rpm(self) -> FloatArray:
+        """What a replica of each candidate carries off what its server prefers [requests/min] (eq. 141)."""
+        carried = np.minimum(self.table.max_rate_rps, self.load_rps[self.table.server])
+        return frozen(np.where(self.table.preferred, 0.0, carried * SECONDS_PER_MINUTE))
+
+    @cached_property
+    def off_preferred_total(self) -> FloatArray:
+        """The same of all replicas of each candidate."""
+        return frozen(self.off_preferred_rpm * self.table.num_replicas)
+
+    @cached_property
+    def repeats(self) -> BoolArray:
+        """Whether a candidate is of the same pair as the one before it, with other replicas; shape (C,)."""
+        pair = np.column_stack([self.table.server, self.table.accelerator])
+        return frozen(np.append(False, (pair[1:] == pair[:-1]).all(axis=1))[: len(pair)])
+
+    @cached_property
+    def goals(self) -> tuple[Goal, ...]:
+        """The levels between service and value, in their order."""
+        return goals_of(self.priority, self.load_rps, self.reserve.wanted, preference=self.preference)
 
     @cached_property
     def service(self) -> tuple[ServiceLevel, ...]:
@@ -284,7 +323,7 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
     """
     servers, arrays = candidates.arrays.servers, candidates.arrays
     options = candidates.system.options
-    table = CandidateTable.joined([candidates.table, candidates.over_limit])
+    table = CandidateTable.joined([candidates.table, candidates.over_limit, candidates.with_reserve])
     left_out = frozenset(s for s, name in enumerate(arrays.server_names) if name in excluded)
     if left_out:
         table = table.take(~np.isin(table.server, list(left_out)))
@@ -304,6 +343,8 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
         none_changed=servers.running,
         limits=limit_rows(candidates, table),
         options=options,
+        reserve=servers.reserve,
+        preference=bool(servers.preference.any()),
         excluded=left_out,
     )
 

@@ -75,6 +75,7 @@ def _of_server(problem: Problem, server: int) -> list[list[float]]:
         table.max_rate_rps,
         table.meets_targets_below_max_rate,
         problem.full,
+        table.reserved,
     )
     return [each[rows].tolist() for each in properties]
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.arrays import BoolArray, IntArray
-from optimizer.candidates.finder import COUNT_TOLERANCE
+from optimizer.candidates.measuring import COUNT_TOLERANCE
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.levels import served
 from optimizer.solvers.problem import Problem
@@ -77,7 +77,7 @@ class _Leftover:
         self.load: list[float] = problem.load_rps.tolist()
         self.least: list[int] = problem.min_replicas.tolist()
         self.most: list[int] = problem.max_replicas.tolist()
-        pools = np.flatnonzero(table.meets_targets_below_max_rate)
+        pools = np.flatnonzero(table.meets_targets_below_max_rate & ~problem.repeats)
         ends = np.searchsorted(table.server[pools], np.arange(len(self.load) + 1)).tolist()
         candidates = pools.tolist()
         self.candidates = [candidates[start:end] for start, end in itertools.pairwise(ends)]

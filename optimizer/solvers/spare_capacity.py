@@ -39,7 +39,11 @@ def with_more_spare_capacity(problem: Problem, replicas: IntArray) -> IntArray:
     mine = own[table.server[better]]
     value, changed = problem.value, problem.changed
     better = better[
-        (value[better] == value[mine]) & (changed[better] == changed[mine]) & (room[better] > room[mine])
+        (value[better] == value[mine])
+        & (changed[better] == changed[mine])
+        & (table.reserved[better] == table.reserved[mine])
+        & (problem.off_preferred_total[better] == problem.off_preferred_total[mine])
+        & (room[better] > room[mine])
     ]
     if not len(better):
         return replicas

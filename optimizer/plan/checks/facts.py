@@ -179,6 +179,11 @@ class Facts:
         """Return the pools of a server, none if it has none."""
         return self.plan.allocations.get(name, ())
 
+    def is_preferred(self, name: str, accelerator: str) -> bool:
+        """Say whether a server prefers an accelerator, or has no preference."""
+        preferred = self.system.servers[name].preferred
+        return preferred is None or accelerator in preferred
+
     def is_to_serve(self, name: str) -> bool:
         """Say whether a server needs replicas: it has load, or a least number of them."""
         return self.load_rpm[name] > 0 or self.system.servers[name].min_num_replicas > 0

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 
 from optimizer.candidates.arrays import current_cost_cents_per_h
 from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, SHARE_TOLERANCE, Facts, close
+from optimizer.plan.checks.reserves import asks_for_reserve
 from optimizer.plan.document import Level
 from optimizer.quantities import precise
+from optimizer.solvers.goals import OFF_PREFERRED, reserve_level
 from optimizer.solvers.levels import CHANGES, VALUE
 from optimizer.solvers.problem import gap_target
 
@@ -40,14 +42,31 @@ def check_levels(facts: Facts) -> list[str]:
 def _names(facts: Facts) -> list[str]:
     priorities = sorted({facts.system.priority(server) for server in facts.system.servers.values()})
     service = [f"priority {p}: unserved {what}" for p in priorities for what in ("rate", "servers")]
-    return [*service, VALUE, CHANGES]
+    return [*service, *_goals(facts), VALUE, CHANGES]
+
+
+def _goals(facts: Facts) -> dict[str, float]:
+    """Return the levels between service and value, with what the plan has of them (eq. 140, 141)."""
+    reached: dict[str, float] = {}
+    lacking = {item.server for item in facts.plan.reserves if not item.has_reserve}
+    for name, server in sorted(facts.system.servers.items(), key=lambda item: facts.system.priority(item[1])):
+        if asks_for_reserve(facts, name):
+            level = reserve_level(facts.system.priority(server))
+            reached[level] = reached.get(level, 0.0) + (facts.load_rpm[name] if name in lacking else 0.0)
+    if any(server.preferred is not None for server in facts.system.servers.values()):
+        reached[OFF_PREFERRED] = math.fsum(
+            pool.num_replicas * min(pool.max_arrival_rate_rpm / pool.num_replicas, facts.load_rpm[name])
+            for name, pool in facts.pools
+            if name not in facts.listed and not facts.is_preferred(name, pool.accelerator)
+        )
+    return reached
 
 
 # --- values --------------------------------------------------------------------------------------------
 
 
 def _values(facts: Facts) -> Iterator[str]:
-    reached = _service(facts) | {VALUE: _value(facts), CHANGES: float(len(facts.changed))}
+    reached = _service(facts) | _goals(facts) | {VALUE: _value(facts), CHANGES: float(len(facts.changed))}
     for level in facts.plan.levels:
         true = reached[level.name]
         if not close(level.value, true) and not _is_settled_before(facts, level, true):

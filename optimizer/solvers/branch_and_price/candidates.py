@@ -27,7 +27,7 @@ class PatternCandidates:
     divisible: BoolArray
     """Whether any number of replicas can be taken; else all that the candidate was sized with, or none."""
     share: FloatArray
-    """Share of its server's load that one replica carries, at most 1; 1 if there is no load."""
+    """Share of its server's load that one replica carries, at most all with headroom; 1 without load."""
     row_used: IntArray
     """Rows that a replica uses, shape (n, J)."""
     use: FloatArray
@@ -63,7 +63,7 @@ def candidates_of(problem: Problem) -> PatternCandidates:
     table = problem.table
     if problem.options.heterogeneous:
         row, _, each = mixed_columns(problem)
-        divisible = table.meets_targets_below_max_rate[row]
+        divisible = problem.divisible[row]
     else:
         row = fitting_candidates(problem)
         each, divisible = table.num_replicas[row], np.zeros(len(row), np.bool_)
@@ -79,7 +79,7 @@ def candidates_of(problem: Problem) -> PatternCandidates:
         row=row,
         server=server,
         divisible=divisible,
-        share=np.minimum(share, 1.0),
+        share=np.minimum(share, 1 + problem.reserve.headroom_share[server]),
         row_used=row_used,
         use=use,
         cost=problem.replica_value[row],

@@ -256,6 +256,7 @@ class LevelSearch:
         keys = [mine.use, ~mine.served[:, None]]
         keys += [mine.value[:, None]] if any(each.on_value for each in objectives) else []
         keys += [mine.changed[:, None]] if any(each.on_changes for each in objectives) else []
+        keys += mine.keys() if any(each.goal for each in objectives) else []
         return columns[nondominated(mine.server, np.hstack(keys))]
 
     def _solve(self, columns: IntArray, time_s: float) -> RunResult:

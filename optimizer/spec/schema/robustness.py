@@ -1,4 +1,4 @@
-"""Documents of what makes a plan hold tomorrow: reserves, cautious token times, prices of many units, renting."""
+"""Documents of what makes a plan hold tomorrow: reserves, cautious token times, price tiers, renting."""
 
 from itertools import pairwise
 from typing import Annotated, Literal
@@ -6,7 +6,17 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from optimizer.documents import MAX_QUANTITY, Cost, Count, Document, In, Milliseconds, Name, PositiveCount, is_none
+from optimizer.documents import (
+    MAX_QUANTITY,
+    Cost,
+    Count,
+    Document,
+    In,
+    Milliseconds,
+    Name,
+    PositiveCount,
+    is_none,
+)
 from optimizer.units import SHARE
 
 Headroom = Annotated[float, In(SHARE, le=10)]
@@ -20,8 +30,7 @@ class HeadroomField(Document):
     """More load than there is now."""
 
     headroom_share: Headroom | None = Field(None, alias="headroomShare", exclude_if=is_none)
-    """Share of the load by which it may grow while all targets hold; absent: that of the class, which has that
-    of the options where it states none."""
+    """Share of the load by which it may grow while all targets hold; absent: the class's, else of all."""
 
 
 class External(Document):

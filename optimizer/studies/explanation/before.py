@@ -79,7 +79,10 @@ class Before:
         }
         table = problem.table
         pairs = zip(table.server.tolist(), table.accelerator.tolist(), strict=True)
-        return np.array([pools.get((names[s], accelerators[a]), 0) for s, a in pairs], np.int64)
+        found = np.array([pools.get((names[s], accelerators[a]), 0) for s, a in pairs], np.int64)
+        for c in np.flatnonzero(problem.repeats & (found > 0)).tolist():
+            found[c - 1 if found[c] == table.num_replicas[c] else c] = 0
+        return found
 
     def related(self, problem: Problem, *, restricts: bool, carries_more: bool) -> RelatedSolution | None:
         """Return what the plan says of a problem that differs in one thing; none where a policy decides."""
@@ -122,9 +125,8 @@ class Before:
         """
         if self._multipliers or not len(self.problem.limits):
             return
-        value = next(level.value for level in self._levels if level.name == VALUE)
-        provable = DualBounds(self.problem, self._left_out, value)
         reached = {level.name: level.value for level in self._levels}
+        provable = DualBounds(self.problem, self._left_out, reached)
         found = provable.multipliers(reached, deadline)
         self._multipliers = {level.name: item for level, item, _ in found}
 
@@ -163,7 +165,7 @@ class Before:
 
     def _by_price(self, problem: Problem, replicas: IntArray, reached: tuple[Level, ...]) -> dict[str, float]:
         """Return what the plan's multipliers prove of a problem, up to the first level left open."""
-        provable = DualBounds(problem, ~served(problem, replicas), value_of(problem, replicas))
+        provable = DualBounds(problem, ~served(problem, replicas), _reached(problem, replicas))
         floors: dict[str, float] = {}
         if not len(problem.limits) or not len(problem.table):
             return floors
@@ -195,7 +197,7 @@ class Before:
         if not proved or VALUE not in self._multipliers or not len(problem.table):
             return -np.inf
         left = ~served(problem, replicas)
-        provable = DualBounds(problem, left, value_of(problem, replicas))
+        provable = DualBounds(problem, left, _reached(problem, replicas))
         level = next(level for level in provable.levels() if level.name == VALUE)
         bound = provable.bound(level, self._multipliers[VALUE])
         if {level.name for level in service} <= self.ordered:
@@ -217,6 +219,11 @@ class Before:
             with_bound(level, nothing_costs if level.name == VALUE else 0.0) for level in self.plan.levels
         )
         return self.plan.model_copy(update={"levels": levels})
+
+
+def _reached(problem: Problem, replicas: IntArray) -> dict[str, float]:
+    """Return what an answer has of every level, by name."""
+    return {level.name: level.value for level in levels_of(problem, replicas, proved=False)}
 
 
 def with_bound(level: PlannedLevel, bound: float | None) -> PlannedLevel:
