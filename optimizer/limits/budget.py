@@ -11,6 +11,7 @@ from optimizer.documents import Cost, Document, is_none
 from optimizer.limits.limit import Limit, Placed, Replicas, Stock
 from optimizer.quantities import precise
 
+BUDGET = "budget"
 ITEM = "total cost"
 
 
@@ -24,7 +25,7 @@ class BudgetOption(Document):
 class Budget(Limit):
     """Cents per hour; whether cards are limited or not."""
 
-    name: ClassVar[str] = "budget"
+    name: ClassVar[str] = BUDGET
     unit: ClassVar[str] = "cent/h"
     whole: ClassVar[bool] = False
 

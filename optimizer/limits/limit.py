@@ -38,6 +38,7 @@ class Replicas(NamedTuple):
     cards: IntArray
     cost: FloatArray
     """[cents/h]"""
+    accelerators: IntArray
     largest_power: Callable[[], FloatArray]
     """Computes the power at the largest rate [W]."""
 

@@ -1,7 +1,7 @@
 """From a solution to a plan: indices become names again, and what is not served gets its reason."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,9 @@ from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import SystemArrays, own_fields
 from optimizer.candidates.measuring import COUNT_TOLERANCE, Measured, measure_pairs
+from optimizer.candidates.power import power_of_rows
 from optimizer.limits.cards import CARDS
+from optimizer.limits.table import LIMITS
 from optimizer.plan.document import (
     CapacityUse,
     Change,
@@ -20,13 +22,15 @@ from optimizer.plan.document import (
     Plan,
     Pool,
     TargetFigure,
+    TierUse,
 )
 from optimizer.plan.reserves import reserve_uses
 from optimizer.plan.shortages import unserved_with_reason
+from optimizer.plan.tiers import difference_cents_per_h, tier_uses
 from optimizer.queueing.measures import MEANS
 from optimizer.solvers.formulation import served_in_full
 from optimizer.solvers.levels import VALUE
-from optimizer.solvers.limit_rows import stock_of
+from optimizer.solvers.limit_rows import needs_power, placed, placed_cost, stock_of
 from optimizer.solvers.problem import Problem, Solution
 from optimizer.spec.schema import AllocationData
 from optimizer.units import SECONDS_PER_MINUTE
@@ -42,7 +46,9 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
         if not problem.to_serve[s]:
             pools.setdefault(name, ())
     used = problem.table.units_used(solution.replicas, len(candidates.arrays.type_names))
-    left = problem.left_by(solution.replicas)
+    tiers = tier_uses(candidates.system, pools)
+    used_now = _limit_uses(candidates, problem, solution.replicas, tiers)
+    left = _left(problem, solution.replicas, used_now)
     unserved = tuple(
         unserved_with_reason(candidates, problem, int(s), left, float(fraction[s]))
         for s in np.flatnonzero(~served_in_full(problem, solution.replicas))
@@ -56,7 +62,8 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
         bound=value.bound,
         gap=value.gap,
         levels=tuple(Level(name=x.name, value=x.value, bound=x.bound, gap=x.gap) for x in solution.levels),
-        total_cost_cents_per_h=float(sum(pool.cost_cents_per_h for mine in pools.values() for pool in mine)),
+        total_cost_cents_per_h=float(sum(pool.cost_cents_per_h for mine in pools.values() for pool in mine))
+        + difference_cents_per_h(tiers),
         allocations={name: pools[name] for name in names if name in pools},
         unserved=unserved,
         capacity=tuple(
@@ -67,7 +74,8 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
             )
             for t, name in enumerate(candidates.arrays.type_names)
         ),
-        limits=_limit_uses(candidates, problem, solution.replicas),
+        limits=used_now,
+        tiers=tiers,
         reserves=reserve_uses(
             candidates, problem, solution, pools, served_in_full(problem, solution.replicas)
         ),
@@ -81,15 +89,39 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
     )
 
 
-def _limit_uses(candidates: Candidates, problem: Problem, replicas: IntArray) -> tuple[LimitUse, ...]:
+def _limit_uses(
+    candidates: Candidates, problem: Problem, replicas: IntArray, tiers: Iterable[TierUse]
+) -> tuple[LimitUse, ...]:
     """Return what a plan uses of what is limited beside cards."""
-    stock = stock_of(candidates.system, candidates.arrays.type_names)
-    uses = []
-    for row, used in zip(problem.limits.items, problem.limits.used(replicas).tolist(), strict=True):
-        if row.limit.name != CARDS:
-            amount = row.limit.amounts(stock)[row.item]
-            uses.append(LimitUse(limit=row.limit.name, item=row.item, amount=amount, used=used))
-    return tuple(uses)
+    table, arrays, system = problem.table, candidates.arrays, candidates.system
+    power = power_of_rows(candidates, table) if needs_power(system) else np.zeros(len(table))
+    items = [
+        placed(
+            system,
+            arrays.server_names[table.server[c]],
+            arrays.accelerator_names[table.accelerator[c]],
+            int(replicas[c]),
+            float(power[c]),
+        )
+        for c in np.flatnonzero(replicas)
+    ]
+    items += [placed_cost(use.accelerator, use.difference_cents_per_h) for use in tiers]
+    return tuple(
+        LimitUse(limit=limit.name, item=item, amount=amount, used=limit.used(items).get(item, 0.0))
+        for limit in LIMITS
+        for item, amount in limit.amounts(stock_of(system, arrays.type_names)).items()
+        if limit.name != CARDS
+    )
+
+
+def _left(problem: Problem, replicas: IntArray, uses: Iterable[LimitUse]) -> FloatArray:
+    """Return what a plan leaves of each item that is limited, shape (R,), as it says itself."""
+    left = problem.left_by(replicas)
+    place = {row.key: r for r, row in enumerate(problem.limits.items)}
+    for use in uses:
+        if not problem.limits.items[place[use.limit, use.item]].limit.whole:
+            left[place[use.limit, use.item]] = use.amount - use.used
+    return left
 
 
 def _rate_factors(candidates: Candidates) -> dict[str, dict[str, float]]:

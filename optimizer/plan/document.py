@@ -140,6 +140,19 @@ class ReserveUse(Document):
     """Cost of the replicas that its load alone does not need [cents/h]."""
 
 
+class TierUse(Document):
+    """What accelerators with tiers cost together."""
+
+    accelerator: str
+    """The accelerator."""
+    used: int
+    """How many of it the plan uses."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """What they cost, with commitments that are not used [cents/h]."""
+    difference_cents_per_h: float = Field(alias="difference")
+    """That less their list price, at which pools stand [cents/h]."""
+
+
 class Placement(Document):
     """An accelerator and a number of replicas."""
 
@@ -201,7 +214,7 @@ class Plan(Document):
     levels: tuple[Level, ...] = Field(strict=False)
     """Every objective in its order."""
     total_cost_cents_per_h: float = Field(alias="totalCost")
-    """Cost of all allocations [cents/h]."""
+    """Cost of all allocations, with what tiers change of it [cents/h]."""
     allocations: dict[str, Annotated[tuple[Pool, ...], Field(strict=False)]] = Field(strict=False)
     """Pools by server; none for an idle server that needs no replicas."""
     unserved: tuple[Unserved, ...] = Field(strict=False)
@@ -212,6 +225,8 @@ class Plan(Document):
     """Use of what is limited beside cards. Absent without other limits."""
     reserves: tuple[ReserveUse, ...] = Field((), exclude_if=_is_empty, strict=False)
     """What servers have beyond their loads. Absent where none is to have any."""
+    tiers: tuple[TierUse, ...] = Field((), exclude_if=_is_empty, strict=False)
+    """What accelerators with tiers cost. Absent where none has any."""
     changes: tuple[Change, ...] = Field(strict=False)
     """Servers whose allocation changes."""
     currency: str | None = Field(None, exclude_if=is_none)

@@ -16,6 +16,7 @@ from optimizer.plan.reasons import (
 )
 from optimizer.solvers.limit_rows import needs_power, placed, stock_of
 from optimizer.solvers.problem import Problem
+from optimizer.solvers.tiers import TIERS
 
 
 def unserved_with_reason(
@@ -48,7 +49,8 @@ def _shortage(
     candidates: Candidates, problem: Problem, s: int, left: FloatArray, *, for_least: bool
 ) -> tuple[str, str]:
     """Name the candidate that comes nearest to what the limits allow."""
-    items = problem.limits.items
+    left = left[[row.limit.name != TIERS for row in problem.limits.items]]
+    items = [row for row in problem.limits.items if row.limit.name != TIERS]
     if not items:
         return STOPPED_UNLIMITED
     arrays, system, table = candidates.arrays, candidates.system, candidates.table

@@ -25,7 +25,7 @@ def least_value(problem: Problem, rows: IntArray, *, all_served: bool) -> float:
     """Return the least value of any answer in some candidates [cents/h], as in `least_values`."""
     has_candidate = np.isin(np.arange(len(problem.priority)), problem.table.server[rows])
     least = least_values(problem, rows, all_served=all_served)
-    return float(least.sum() + problem.none_value[~has_candidate].sum())
+    return float(least.sum() + problem.none_value[~has_candidate].sum()) + problem.tiers.committed
 
 
 def least_values(problem: Problem, rows: IntArray, *, all_served: bool) -> FloatArray:
@@ -44,7 +44,7 @@ def least_values(problem: Problem, rows: IntArray, *, all_served: bool) -> Float
     if problem.options.heterogeneous:
         served = _least_mixed(problem, rows)
     else:
-        np.minimum.at(served, server, problem.value[rows])
+        np.minimum.at(served, server, problem.model_value[rows])
     least = served if all_served else np.minimum(served, problem.none_value)
     has_candidate = np.isin(np.arange(len(problem.priority)), server)
     return np.where(has_candidate, least, 0.0)
@@ -56,7 +56,11 @@ def _least_mixed(problem: Problem, rows: IntArray) -> FloatArray:
     A split server runs all its load on the candidate that carries it at the least cost. It may keep what it
     runs on now beside that, without moving.
     """
-    table, server, each = problem.table, problem.table.server[rows], problem.replica_value[rows]
+    table, server, each = (
+        problem.table,
+        problem.table.server[rows],
+        problem.replica_value[rows] - problem.discount[rows],
+    )
     load = problem.load_rps[server]
     split = np.divide(load, table.max_rate_rps[rows], out=np.zeros(len(rows)), where=load > 0)
     count = np.where(load > 0, np.maximum(split, 1.0), 0.0)

@@ -12,7 +12,6 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.solvers.dominance import nondominated
 from optimizer.solvers.goals import Goal
 from optimizer.solvers.levels import served, unchanged, without_reserve
-from optimizer.solvers.limit_rows import LimitRows
 from optimizer.solvers.model import MilpModel
 from optimizer.solvers.problem import Problem
 
@@ -65,7 +64,9 @@ class Formulation:
     unreserved_columns: BoolArray
     """Columns that serve their server without its reserve, shape (n,); none where a variable says so."""
     unreserved_servers: IntArray
-    """Server of each of the very last variables, which are one where it is served without its reserve."""
+    """Server of each of the next variables, which are one where it is served without its reserve."""
+    steps: int
+    """Number of the very last variables: how much of each later price step is used."""
     off_preferred: FloatArray
     """Load that each column carries off preferred accelerators [requests/min], shape (n,)."""
 
@@ -85,8 +86,9 @@ class Formulation:
         coefficients, n = np.zeros(len(self.value)), len(self.columns)
         without = np.where(self.unreserved_columns, goal.on_unreserved[self.column_servers], 0.0)
         coefficients[:n] = without + goal.on_off_preferred * self.off_preferred
-        last = len(coefficients) - len(self.unreserved_servers)
-        coefficients[last:] = goal.on_unreserved[self.unreserved_servers]
+        count = len(self.unreserved_servers)
+        place = len(coefficients) - self.steps - count + np.arange(count)
+        coefficients[place] = goal.on_unreserved[self.unreserved_servers]
         return coefficients
 
     def point(self, problem: Problem, replicas: IntArray) -> FloatArray:
@@ -96,7 +98,9 @@ class Formulation:
         stays = taken[self.staying] > 0
         kept = unchanged(problem, replicas)[self.column_servers[self.keeping]]
         without = without_reserve(problem, replicas)[self.unreserved_servers]
-        return np.concatenate([taken, left, stays, kept, without]).astype(np.float64)
+        tiers = problem.tiers
+        steps = tiers.steps(problem.limits.used(replicas))[tiers.later]
+        return np.concatenate([taken, left, stays, kept, without, steps]).astype(np.float64)
 
     def replicas(self, x: FloatArray, rows: int) -> IntArray:
         """Return the replicas of each row of the candidate table at a point of the model."""
@@ -153,21 +157,32 @@ def formulate(problem: Problem) -> Formulation:
     return _mixed(problem) if problem.options.heterogeneous else _single(problem)
 
 
-def _add_limits(rows: _Rows, limits: LimitRows, each: IntArray) -> SharedRows:
+def _add_limits(
+    rows: _Rows, problem: Problem, columns: IntArray, each: IntArray, first_step: int
+) -> SharedRows:
     """Keep to the limits, in multiples of the common divisors of what columns use (eq. 37, 42).
 
     Args:
         rows: the model's rows so far.
-        limits: over the columns of the model.
+        problem: what is chosen from.
+        columns: the columns of the model.
         each: replicas that one of each column stands for.
+        first_step: first of the variables of price steps.
     """
+    limits, tiers = problem.limits.take(columns), problem.tiers
     limit, divisor, amount = limits.scaled(each)
-    place = np.searchsorted(limit, limits.row)
+    place = np.full(len(limits), -1)
+    place[limit] = np.arange(len(limit))
+    amount[place[tiers.row][place[tiers.row] >= 0]] = tiers.size[tiers.first][place[tiers.row] >= 0]
     column, entry = np.nonzero(limits.use)
-    row = place[column, entry]
+    row = place[limits.row[column, entry]]
     value = limits.use[column, entry] * each[column] / divisor[row]
     added = SharedRows(rows.count + np.arange(len(limit)), limit, divisor)
-    rows.add(np.full(len(limit), -np.inf), amount, (row, column, value))
+    entries = [(row, column, value)]
+    for step_row, coefficient in tiers.step_entries():
+        used = np.flatnonzero(place[step_row] >= 0)
+        entries.append((place[step_row[used]], first_step + used, coefficient[used]))
+    rows.add(np.full(len(limit), -np.inf), amount, *entries)
     return added
 
 
@@ -185,22 +200,25 @@ def _single(problem: Problem) -> Formulation:
     rows.add(
         np.ones(m), np.ones(m), (row, every, np.ones(n)), (np.arange(m), np.arange(n, n + m), np.ones(m))
     )
-    shared = _add_limits(rows, problem.limits.take(columns), table.num_replicas[columns])
+    shared = _add_limits(rows, problem, columns, table.num_replicas[columns], n + m)
     return Formulation(
-        model=rows.model(np.ones(n + m)),
+        model=rows.model(np.concatenate([np.ones(n + m), problem.tiers.size[problem.tiers.later]])),
         columns=columns,
         replicas_each=table.num_replicas[columns],
         column_servers=table.server[columns],
         servers=servers,
-        value=np.concatenate([problem.value[columns], problem.none_value[servers]]),
+        value=np.concatenate([problem.model_value[columns], problem.none_value[servers], problem.tiers.more]),
         value_offset=0.0,
-        changed=np.concatenate([problem.changed[columns], problem.none_changed[servers]]).astype(np.float64),
+        changed=np.concatenate(
+            [problem.changed[columns], problem.none_changed[servers], np.zeros(len(problem.tiers.later))]
+        ).astype(np.float64),
         changed_offset=0.0,
         staying=np.zeros(0, np.int64),
         keeping=np.zeros(0, np.int64),
         shared=shared,
         unreserved_columns=~table.reserved[columns],
         unreserved_servers=np.zeros(0, np.int64),
+        steps=len(problem.tiers.later),
         off_preferred=problem.off_preferred_total[columns],
     )
 
@@ -220,7 +238,7 @@ def nondominated_candidates(problem: Problem) -> IntArray:
     """
     use = problem.limits.use * problem.table.num_replicas[:, None]
     keys = np.column_stack(
-        [problem.value, use, problem.changed, ~problem.table.reserved, problem.off_preferred_total]
+        [problem.model_value, use, problem.changed, ~problem.table.reserved, problem.off_preferred_total]
     )
     return _nondominated(problem, np.flatnonzero(problem.full), keys)
 
@@ -249,7 +267,7 @@ def _mixed(problem: Problem) -> Formulation:
     columns, most, each = mixed_columns(problem)
     servers, row = np.unique(table.server[columns], return_inverse=True)
     n, m = len(columns), len(servers)
-    reserving = servers[problem.reserve.wanted[servers]]
+    tiers, reserving = problem.tiers, servers[problem.reserve.wanted[servers]]
     # s: the server keeps a pool where it runs now; k: it keeps exactly what it has.
     here = np.flatnonzero(problem.on_current[columns] & (problem.current_cost[servers[row]] > 0))
     s = np.arange(n + m, n + m + len(here))
@@ -260,7 +278,7 @@ def _mixed(problem: Problem) -> Formulation:
     k = np.arange(n + m + len(here), first)
     rows = _Rows()
     _add_service(rows, problem, columns, most, each, servers, row, first)
-    shared = _add_limits(rows, problem.limits.take(columns), each)
+    shared = _add_limits(rows, problem, columns, each, first + len(reserving))
     rows.add(
         np.full(len(here), -np.inf),
         np.zeros(len(here)),
@@ -271,17 +289,22 @@ def _mixed(problem: Problem) -> Formulation:
 
     leaving = problem.leaving_value[servers]
     return Formulation(
-        model=rows.model(np.concatenate([most.astype(np.float64), np.ones(first - n + len(reserving))])),
+        model=rows.model(
+            np.concatenate(
+                [most.astype(np.float64), np.ones(first - n + len(reserving)), tiers.size[tiers.later]]
+            )
+        ),
         columns=columns,
         replicas_each=each,
         column_servers=table.server[columns],
         servers=servers,
         value=np.concatenate(
             [
-                problem.replica_value[columns] * each,
+                (problem.replica_value[columns] - problem.discount[columns]) * each,
                 np.zeros(m),
                 -leaving[row[here]],
                 np.zeros(len(exact) + len(reserving)),
+                tiers.more,
             ]
         ),
         value_offset=float(problem.none_value[servers].sum()),
@@ -291,7 +314,7 @@ def _mixed(problem: Problem) -> Formulation:
                 problem.none_changed[servers] - 1.0,
                 np.zeros(len(here)),
                 -np.ones(len(exact)),
-                np.zeros(len(reserving)),
+                np.zeros(len(reserving) + len(tiers.later)),
             ]
         ),
         changed_offset=float(m),
@@ -300,6 +323,7 @@ def _mixed(problem: Problem) -> Formulation:
         shared=shared,
         unreserved_columns=np.zeros(n, np.bool_),
         unreserved_servers=reserving,
+        steps=len(tiers.later),
         off_preferred=problem.off_preferred_rpm[columns] * each,
     )
 
@@ -322,7 +346,13 @@ def mixed_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
     # Value and use of a replica, and the rate; the current accelerator's column always stays.
     rate = np.minimum(table.max_rate_rps, problem.grown_load_rps[table.server])
     keys = np.column_stack(
-        [problem.replica_value, problem.limits.use, -rate, ~problem.on_current, problem.off_preferred_rpm]
+        [
+            problem.replica_value - problem.discount,
+            problem.limits.use,
+            -rate,
+            ~problem.on_current,
+            problem.off_preferred_rpm,
+        ]
     )
     pools = _nondominated(problem, np.flatnonzero(divisible & (most >= 1)), keys)
     columns = np.sort(np.concatenate([pools, np.flatnonzero(indivisible)]))

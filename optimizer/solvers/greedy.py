@@ -24,6 +24,7 @@ def solve_greedy(problem: Problem) -> Solution:
 
 def greedy_replicas(problem: Problem) -> IntArray:
     """Return the replicas of each candidate that are chosen greedily, shape (C,)."""
+    problem = problem.at_list_price
     table = problem.table
     choices = _choices(problem, problem.full & ~problem.repeats)
     # In plain numbers, as each turn looks at one or two of them.

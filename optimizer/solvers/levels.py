@@ -76,7 +76,10 @@ def value_of(problem: Problem, replicas: IntArray) -> float:
     stays = _by_server(problem, np.where(problem.on_current, replicas, 0)) > 0
     every = np.arange(len(problem.priority))
     same = unchanged(problem, replicas)
-    return float(problem.transition_value(every, cost, elsewhere, stays, same).sum())
+    value = float(problem.transition_value(every, cost, elsewhere, stays, same).sum())
+    return value + (
+        problem.tiers.difference(problem.limits.used(replicas)) if len(problem.tiers.row) else 0.0
+    )
 
 
 def changes_of(problem: Problem, replicas: IntArray) -> int:

@@ -49,8 +49,9 @@ class LevelObjective:
         return total + (self.on_changes * changes_of(problem, replicas) if self.on_changes else 0.0)
 
     def constant(self, problem: Problem, without: BoolArray) -> float:
-        """Return what the servers without a candidate, shape (S,), add to value or changes."""
-        value, changes = problem.none_value[without].sum(), problem.none_changed[without].sum()
+        """Return what servers without a candidate, shape (S,), and commitments add to value or changes."""
+        value = problem.none_value[without].sum() + problem.tiers.committed
+        changes = problem.none_changed[without].sum()
         return float(self.on_value * value + self.on_changes * changes)
 
     def tolerance(self, value: float, gap: float) -> float:

@@ -18,6 +18,7 @@ from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import ReserveArrays
 from optimizer.solvers.goals import Goal, goals_of
 from optimizer.solvers.limit_rows import LimitRows, limit_rows
+from optimizer.solvers.tiers import Tiers, tiers_of
 from optimizer.spec.schema import OptimizerOptions
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -139,6 +140,8 @@ class Problem:
     options: OptimizerOptions
     reserve: ReserveArrays
     """What servers are to have beyond their load, shapes (S,)."""
+    tiers: Tiers
+    """Prices of accelerators that depend on how many are used."""
     preference: bool
     """Whether a server prefers some accelerators."""
     excluded: frozenset[int] = frozenset()
@@ -275,9 +278,48 @@ class Problem:
         """Return the problem with other amounts of what is limited, shape (R,)."""
         return replace(self, limits=self.limits.with_amounts(amount))
 
+    def with_rows(self, chosen: BoolArray) -> "Problem":
+        """Return the problem with some of the limited items, shape (R,), with those of tiers among them."""
+        place = np.cumsum(chosen) - 1
+        budget = self.tiers.budget_row
+        kept = int(place[budget]) if budget >= 0 and chosen[budget] else -1
+        tiers = replace(self.tiers, row=place[self.tiers.row], budget_row=kept)
+        return replace(self, limits=self.limits.only(chosen), tiers=tiers)
+
     def left_by(self, replicas: IntArray) -> FloatArray:
         """Return what an answer leaves of each item that is limited, shape (R,)."""
-        return self.limits.amount - self.limits.used(replicas)
+        used = self.limits.used(replicas)
+        left: FloatArray = self.limits.amount - used
+        if self.tiers.budget_row >= 0:
+            left[self.tiers.budget_row] -= self.tiers.beyond_first(used)
+        return left
+
+    def after(self, replicas: IntArray) -> "Problem":
+        """Return the problem with what an answer leaves of limits and tiers."""
+        found = self.with_amounts(self.left_by(replicas))
+        return replace(found, tiers=self.tiers.after(self.limits.used(replicas)))
+
+    @cached_property
+    def discount(self) -> FloatArray:
+        """By how much a replica of each candidate is below its list price in the first steps, shape (C,)."""
+        if not len(self.tiers.row):
+            return np.zeros(len(self.table))
+        return frozen((self.limits.use * self.tiers.discount(len(self.limits))[self.limits.row]).sum(axis=1))
+
+    @cached_property
+    def model_value(self) -> FloatArray:
+        """Transition value of each candidate with all replicas in the first steps [cents/h], shape (C,)."""
+        return frozen(self.value - self.discount * self.table.num_replicas)
+
+    @cached_property
+    def at_list_price(self) -> "Problem":
+        """The problem in which a budget has to do at list prices: whatever keeps that keeps it with tiers."""
+        row = self.tiers.budget_row
+        if row < 0 or not self.discount.any():
+            return self
+        mine = (self.limits.row == row) & (self.limits.use > 0)
+        use = self.limits.use + np.where(mine, self.discount[:, None], 0.0)
+        return replace(self, limits=replace(self.limits, use=use), tiers=replace(self.tiers, budget_row=-1))
 
     def from_nothing(self) -> "Problem":
         """Return the problem as if nothing ran yet, so that the plan of least value is that of least cost."""
@@ -328,6 +370,7 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
     if left_out:
         table = table.take(~np.isin(table.server, list(left_out)))
     accelerators = len(arrays.accelerator_names)
+    limits = limit_rows(candidates, table)
     over = candidates.over_limit.server * accelerators + candidates.over_limit.accelerator
     return Problem(
         table=table,
@@ -341,9 +384,10 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
         current_replicas=servers.current_replicas,
         current_cost=servers.current_cost,
         none_changed=servers.running,
-        limits=limit_rows(candidates, table),
+        limits=limits,
         options=options,
         reserve=servers.reserve,
+        tiers=tiers_of(candidates.system.accelerators, [item.key for item in limits.items]),
         preference=bool(servers.preference.any()),
         excluded=left_out,
     )

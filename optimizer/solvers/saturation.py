@@ -66,6 +66,7 @@ class _Leftover:
     """
 
     def __init__(self, problem: Problem, replicas: IntArray, deadline: Deadline) -> None:
+        problem = problem.at_list_price
         table = problem.table
         self.deadline, self.finished = deadline, True
         self.mixed = problem.options.heterogeneous

@@ -68,7 +68,7 @@ def _remaining(problem: Problem, servers: BoolArray, replicas: IntArray) -> Prob
     """Return the problem of some servers with the units that an answer of the others leaves."""
     if servers.all():
         return problem
-    return problem.of_servers(servers).with_amounts(problem.left_by(replicas))
+    return problem.after(replicas).of_servers(servers)
 
 
 def _joined(problem: Problem, replicas: IntArray, stages: list[Solution], *, finished: bool) -> Solution:

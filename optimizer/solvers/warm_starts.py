@@ -78,6 +78,7 @@ def _staying(problem: Problem) -> IntArray:
 
     Those that need no more units all fit beside each other wherever what runs fits.
     """
+    problem = problem.at_list_price
     table = problem.table
     ways = ways_of_one_pool(problem)
     ways = ways.take(problem.on_current[ways.row]).best()
@@ -93,7 +94,7 @@ def _staying(problem: Problem) -> IntArray:
     replicas = _taken(problem, ways.take(stays))
     others = ~np.isin(np.arange(len(problem.priority)), ways.server[stays])
     rows = others[table.server]
-    replicas[rows] = greedy_replicas(problem.of_servers(others).with_amounts(problem.left_by(replicas)))
+    replicas[rows] = greedy_replicas(problem.after(replicas).of_servers(others))
     return replicas
 
 

@@ -18,6 +18,7 @@ from optimizer.limits.limit import Limit, Stock
 from optimizer.limits.limit import Placed as PlacedReplicas
 from optimizer.limits.table import LIMITS
 from optimizer.plan.document import Plan, Pool, Unserved
+from optimizer.plan.tiers import tier_uses
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -98,7 +99,16 @@ class Facts:
             self.placed_as(name, pool.accelerator, pool.num_replicas, each)
             for (name, pool), each in zip(self.pools, self.pool_power_w, strict=True)
         ]
+        pools += [PlacedReplicas(name, "", 1, 0, cost) for name, cost in self.cost_beside.items()]
         return {limit: limit.used(pools) for limit in LIMITS}
+
+    @cached_property
+    def cost_beside(self) -> dict[str, float]:
+        """What is paid beside the pools at list price [cents/h], by what for."""
+        return {
+            use.accelerator: use.difference_cents_per_h
+            for use in tier_uses(self.system, self.plan.allocations)
+        }
 
     @cached_property
     def needs_power(self) -> bool:
@@ -135,6 +145,11 @@ class Facts:
     def is_limited(self) -> bool:
         """Whether anything is limited."""
         return any(self.amounts.values())
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether servers share anything, so that not each chooses for itself."""
+        return self.is_limited or any(item.tiers for item in self.system.accelerators.values())
 
     def placed_as(
         self, server: str, accelerator: str, replicas: int, power_w: float | None = None

@@ -105,7 +105,7 @@ def _value(facts: Facts) -> float:
         moved = math.fsum(facts.cost_of(name, pool) for pool in pools if pool.accelerator != here)
         left = 0.0 if here and any(pool.accelerator == here for pool in pools) else old
         total.append(facts.cost_cents_per_h[name] - old + penalty * (moved + left))
-    return math.fsum(total)
+    return math.fsum([*total, *facts.cost_beside.values()])
 
 
 # --- claims --------------------------------------------------------------------------------------------
@@ -114,12 +114,12 @@ def _value(facts: Facts) -> float:
 def _claims(facts: Facts) -> Iterator[str]:
     """What found the plan is what the options ask for, and claims no more than it can know."""
     plan, options = facts.plan, facts.system.options
-    if not facts.is_limited and not options.heterogeneous:
+    if not facts.is_shared and not options.heterogeneous:
         solver = "separable"
     elif not options.milp_solver:
         solver = "greedy"
     else:
-        solver = "milp" if facts.is_limited else "separable"
+        solver = "milp" if facts.is_shared else "separable"
     if plan.solver != solver:
         yield f"the options ask for the solver {solver!r}, the plan says {plan.solver!r}"
     if (plan.status == "heuristic") != (solver == "greedy"):
@@ -158,7 +158,7 @@ def _allowed(facts: Facts, level: Level) -> float:
     target = gap_target(system.options, len(system.servers) * len(system.accelerators))
     if level.name == VALUE:
         paid = sum(current_cost_cents_per_h(system, name) for name in system.servers)
-        paid += math.fsum(facts.cost_cents_per_h.values())
+        paid += math.fsum(map(abs, [*facts.cost_cents_per_h.values(), *facts.cost_beside.values()]))
         scale = (1 + system.options.transition_penalty) * paid
         return target * scale + RELATIVE_TOLERANCE * max(1.0, scale)
     if level.name == CHANGES:

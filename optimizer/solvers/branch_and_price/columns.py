@@ -37,7 +37,7 @@ class PatternColumns:
     use: FloatArray
     """Use by row of the limits, in multiples of its divisor; shape (P, K)."""
     value: FloatArray
-    """What the server then adds to the value [cents/h], shape (P,) (eq. 31-33)."""
+    """What the server then adds to the value [cents/h], in the first price steps; shape (P,) (eq. 31-33)."""
     changed: FloatArray
     """One where that is not what the server has now, shape (P,)."""
     served: BoolArray
@@ -121,6 +121,7 @@ def patterns(
     same = used & candidates.here[at] & (count == problem.current_replicas[server][:, None])
     kept = np.asarray(same.any(axis=1) & (used.sum(axis=1) == 1), np.bool_)
     value = problem.transition_value(server, pools.sum(axis=1), elsewhere, stays, kept)
+    value = value - (replicas * problem.discount[candidates.row[at]]).sum(axis=1)
     columns = PatternColumns(
         server=server,
         candidate=candidate,
@@ -130,7 +131,7 @@ def patterns(
         changed=(~kept).astype(np.float64),
         served=np.ones(len(candidate), np.bool_),
         unreserved=_without_reserve(problem, candidates, server, at, replicas),
-        off_preferred=(replicas * problem.off_preferred_rpm[candidates.row[at]]).sum(axis=1),
+        off_preferred=(replicas * candidates.off_preferred[at]).sum(axis=1),
     )
     there = np.asarray((use <= candidates.amount).all(axis=1), np.bool_)
     return columns if there.all() else columns.take(there)

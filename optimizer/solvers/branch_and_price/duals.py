@@ -115,7 +115,7 @@ class DualBounds:
 
     def bound(self, level: DualLevel, multipliers: DualMultipliers) -> float:
         """Return the bound of a level that multipliers prove."""
-        duals = np.maximum(level.duals(multipliers), 0.0)
+        duals = level.master.capped(np.maximum(level.duals(multipliers), 0.0))
         least = least_of_servers(level.master, self.pool, duals)
         return level.reported(lagrangian_bound(level.master, duals, least[level.master.servers]))
 

@@ -173,7 +173,7 @@ class ColumnPool:
         own = value * subproblems.value + changes
         for goal, dual in goals:
             own = own + dual * np.where(subproblems.unreserved, goal.on_unreserved[subproblems.server], 0.0)
-            weight = weight + dual * goal.on_off_preferred * self.problem.off_preferred_rpm[candidates.row]
+            weight = weight + dual * goal.on_off_preferred * candidates.off_preferred
         limits = limit[subproblems.server] - own
         found = enumerate_patterns(candidates, subproblems, weight, limits, most, self.due)
         floor = np.full(len(self.problem.priority), np.inf)

@@ -18,7 +18,7 @@ from optimizer.solvers.bounds import trivial_bounds
 from optimizer.solvers.branch_and_price.duals import DualBounds, DualMultipliers
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.levels import CHANGES, VALUE, changes_of, levels_of, served, value_of
-from optimizer.solvers.limit_rows import placed
+from optimizer.solvers.limit_rows import placed, placed_cost
 from optimizer.solvers.problem import Level, Problem, Solution, Status, build_problem
 from optimizer.solvers.related import RelatedSolution, differing, repaired
 from optimizer.solvers.saturation import share_leftover
@@ -50,6 +50,7 @@ class Before:
             for name, pools in self.plan.allocations.items()
             for pool in pools
         ]
+        pools += [placed_cost(use.accelerator, use.difference_cents_per_h) for use in self.plan.tiers]
         used = [row.limit.used(pools).get(row.item, 0.0) for row in limits.items]
         left: FloatArray = limits.amount - np.array(used)
         return left
