@@ -22,6 +22,7 @@ from optimizer.candidates.pairs import (
     sizable_pairs,
     targets_of,
 )
+from optimizer.candidates.renting import rented
 from optimizer.candidates.reserve import with_reserve
 from optimizer.candidates.table import Candidates, CandidateTable, Reason, Verdicts
 from optimizer.documents import MAX_COUNT
@@ -58,7 +59,8 @@ def find_candidates(system: System, memo: SizingMemo | None = None) -> Candidate
     verdicts.freeze()
     bounded = replace(table, num_replicas=np.minimum(table.num_replicas, limit))
     within, more = with_reserve(arrays, table.take(~over))
-    return Candidates(arrays, within, bounded.take(over), more, verdicts, system)
+    external = rented(arrays, system, arrays.servers.load_rps)
+    return Candidates(arrays, within, bounded.take(over), more, external, verdicts, system)
 
 
 # --- from pairs to candidates --------------------------------------------------------------------------

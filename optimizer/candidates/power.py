@@ -14,8 +14,10 @@ from optimizer.spec.schema import Power
 def power_of_rows(candidates: Candidates, table: CandidateTable) -> FloatArray:
     """Return the power of one replica of each candidate at its largest rate [W], shape (C,)."""
     powers = [item.power for item in candidates.system.accelerators.values()]
-    rows = table.server, table.accelerator, table.max_batch, table.max_rate_rps
-    return largest_power_w(candidates.arrays, powers, *rows)
+    power, own = np.zeros(len(table)), np.flatnonzero(table.units_per_replica > 0)  # others are rented
+    rows = table.server[own], table.accelerator[own], table.max_batch[own], table.max_rate_rps[own]
+    power[own] = largest_power_w(candidates.arrays, powers, *rows)
+    return power
 
 
 def power_w(

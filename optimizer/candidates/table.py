@@ -175,6 +175,8 @@ class Candidates:
     """Pairs that need more replicas than the server may have, at that limit; for partial service only."""
     with_reserve: CandidateTable
     """Pairs of the table that take more replicas for the reserve of their server, with these."""
+    external: CandidateTable
+    """Services that servers may rent in place of replicas; their accelerator is the one behind the last."""
     verdicts: Verdicts
     system: System
     more: Mapping[tuple[str, str], float] = field(default_factory=dict)

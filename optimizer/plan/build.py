@@ -1,7 +1,7 @@
 """From a solution to a plan: indices become names again, and what is not served gets its reason."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from optimizer.candidates.power import power_of_rows
 from optimizer.limits.cards import CARDS
 from optimizer.limits.table import LIMITS
 from optimizer.plan.document import (
+    EXTERNAL,
     CapacityUse,
     Change,
     Kept,
@@ -21,6 +22,7 @@ from optimizer.plan.document import (
     LimitUse,
     Plan,
     Pool,
+    Rented,
     TargetFigure,
     TierUse,
 )
@@ -39,15 +41,22 @@ from optimizer.units import SECONDS_PER_MINUTE
 def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> Plan:
     """Name what a solution chose, with every pool's performance at the load that it gets."""
     names = candidates.arrays.server_names
-    pools = _pools(candidates, problem, solution.replicas)
-    carried = np.array([sum(pool.arrival_rate_rpm for pool in pools.get(name, ())) for name in names])
+    own = problem.table.accelerator < len(candidates.arrays.accelerator_names)
+    pools = _pools(candidates, problem, np.where(own, solution.replicas, 0))
+    rented = {item.server: item for item in _rented(candidates, problem, np.where(own, 0, solution.replicas))}
+    carried = np.array(
+        [
+            sum(pool.arrival_rate_rpm for pool in (*pools.get(name, ()), rented.get(name)) if pool)
+            for name in names
+        ]
+    )
     fraction = _served_fraction(problem, solution.replicas, carried / SECONDS_PER_MINUTE)
     for s, name in enumerate(names):
-        if not problem.to_serve[s]:
+        if not problem.to_serve[s] or name in rented:
             pools.setdefault(name, ())
     used = problem.table.units_used(solution.replicas, len(candidates.arrays.type_names))
     tiers = tier_uses(candidates.system, pools)
-    used_now = _limit_uses(candidates, problem, solution.replicas, tiers)
+    used_now = _limit_uses(candidates, problem, solution.replicas, tiers, rented.values())
     left = _left(problem, solution.replicas, used_now)
     unserved = tuple(
         unserved_with_reason(candidates, problem, int(s), left, float(fraction[s]))
@@ -63,7 +72,8 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
         gap=value.gap,
         levels=tuple(Level(name=x.name, value=x.value, bound=x.bound, gap=x.gap) for x in solution.levels),
         total_cost_cents_per_h=float(sum(pool.cost_cents_per_h for mine in pools.values() for pool in mine))
-        + difference_cents_per_h(tiers),
+        + difference_cents_per_h(tiers)
+        + sum(item.cost_cents_per_h for item in rented.values()),
         allocations={name: pools[name] for name in names if name in pools},
         unserved=unserved,
         capacity=tuple(
@@ -76,10 +86,11 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
         ),
         limits=used_now,
         tiers=tiers,
+        rented=tuple(rented.values()),
         reserves=reserve_uses(
             candidates, problem, solution, pools, served_in_full(problem, solution.replicas)
         ),
-        changes=_changes(candidates, pools),
+        changes=_changes(candidates, pools, rented),
         currency=candidates.system.currency,
         rate_factors=_rate_factors(candidates),
         kept=tuple(
@@ -90,7 +101,11 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
 
 
 def _limit_uses(
-    candidates: Candidates, problem: Problem, replicas: IntArray, tiers: Iterable[TierUse]
+    candidates: Candidates,
+    problem: Problem,
+    replicas: IntArray,
+    tiers: Iterable[TierUse],
+    rented: Iterable[Rented],
 ) -> tuple[LimitUse, ...]:
     """Return what a plan uses of what is limited beside cards."""
     table, arrays, system = problem.table, candidates.arrays, candidates.system
@@ -103,8 +118,9 @@ def _limit_uses(
             int(replicas[c]),
             float(power[c]),
         )
-        for c in np.flatnonzero(replicas)
+        for c in np.flatnonzero(replicas * table.units_per_replica)
     ]
+    items += [placed_cost(item.server, item.cost_cents_per_h) for item in rented]
     items += [placed_cost(use.accelerator, use.difference_cents_per_h) for use in tiers]
     return tuple(
         LimitUse(limit=limit.name, item=item, amount=amount, used=limit.used(items).get(item, 0.0))
@@ -243,15 +259,32 @@ def _target_figures(
         )
 
 
-def _changes(candidates: Candidates, pools: dict[str, tuple[Pool, ...]]) -> tuple[Change, ...]:
+def _rented(candidates: Candidates, problem: Problem, replicas: IntArray) -> Iterator[Rented]:
+    """Yield the servers that rent, as some candidates are taken that are no replicas."""
+    table = problem.table
+    for c in np.flatnonzero(replicas).tolist():
+        yield Rented(
+            server=candidates.arrays.server_names[table.server[c]],
+            arrival_rate_rpm=float(problem.load_rps[table.server[c]] * SECONDS_PER_MINUTE),
+            cost_cents_per_h=float(table.cost_per_replica[c] * replicas[c]),
+            itl_ms=float(table.itl_ms[c]),
+            ttft_ms=float(table.ttft_ms[c]),
+        )
+
+
+def _changes(
+    candidates: Candidates, pools: dict[str, tuple[Pool, ...]], rented: Mapping[str, Rented]
+) -> tuple[Change, ...]:
     changes = []
     costs = candidates.arrays.servers.current_cost
     for s, (name, server) in enumerate(candidates.system.servers.items()):
         before = [_placed(server.current)] if server.current.is_running else []
         mine = pools.get(name, ())
         after = [_placed(pool) for pool in mine]
+        after += [{"accelerator": EXTERNAL, "numReplicas": 1}] if name in rented else []
         if before != after:
-            difference = sum(pool.cost_cents_per_h for pool in mine) - float(costs[s])
+            cost = sum(item.cost_cents_per_h for item in (*mine, rented.get(name)) if item)
+            difference = cost - float(costs[s])
             changes.append(
                 Change.model_validate({"server": name, "from": before, "to": after, "costChange": difference})
             )

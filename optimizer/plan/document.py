@@ -22,6 +22,10 @@ def _is_empty(value: Sized) -> bool:
     return not len(value)
 
 
+EXTERNAL = "external"
+"""What changes name as the accelerator of a server that rents."""
+
+
 class TargetFigure(Document):
     """A figure beside the limit that it must keep to."""
 
@@ -140,6 +144,21 @@ class ReserveUse(Document):
     """Cost of the replicas that its load alone does not need [cents/h]."""
 
 
+class Rented(Document):
+    """A server whose requests an external service answers, all of them."""
+
+    server: str
+    """The server."""
+    arrival_rate_rpm: float = Field(alias="arrivalRate")
+    """Its load [requests/min]."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """What the service costs at the load [cents/h]."""
+    itl_ms: float = Field(alias="itlAverage")
+    """Mean inter-token latency [ms]."""
+    ttft_ms: float = Field(alias="ttftAverage")
+    """Mean time to first token [ms]."""
+
+
 class TierUse(Document):
     """What accelerators with tiers cost together."""
 
@@ -214,7 +233,7 @@ class Plan(Document):
     levels: tuple[Level, ...] = Field(strict=False)
     """Every objective in its order."""
     total_cost_cents_per_h: float = Field(alias="totalCost")
-    """Cost of all allocations, with what tiers change of it [cents/h]."""
+    """Cost of all allocations, with what tiers change of it and what is rented [cents/h]."""
     allocations: dict[str, Annotated[tuple[Pool, ...], Field(strict=False)]] = Field(strict=False)
     """Pools by server; none for an idle server that needs no replicas."""
     unserved: tuple[Unserved, ...] = Field(strict=False)
@@ -223,6 +242,8 @@ class Plan(Document):
     """Use of every accelerator type."""
     limits: tuple[LimitUse, ...] = Field((), exclude_if=_is_empty, strict=False)
     """Use of what is limited beside cards. Absent without other limits."""
+    rented: tuple[Rented, ...] = Field((), exclude_if=_is_empty, strict=False)
+    """Servers whose requests external services answer; they have no pools. Absent without any."""
     reserves: tuple[ReserveUse, ...] = Field((), exclude_if=_is_empty, strict=False)
     """What servers have beyond their loads. Absent where none is to have any."""
     tiers: tuple[TierUse, ...] = Field((), exclude_if=_is_empty, strict=False)

@@ -29,6 +29,8 @@ def reserve_uses(
     for s in np.flatnonzero(reserve.wanted & served).tolist():
         name = candidates.arrays.server_names[s]
         server, mine = system.servers[name], pools.get(name, ())
+        if not mine:
+            continue  # it rents
         load_rpm = float(problem.load_rps[s]) * SECONDS_PER_MINUTE
         uses.append(
             ReserveUse(

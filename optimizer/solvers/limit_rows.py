@@ -129,6 +129,17 @@ class LimitRows:
         """Return the rows with other amounts, shape (R,)."""
         return replace(self, amount=amount)
 
+    def with_more_use(self, row: int, more: FloatArray) -> "LimitRows":
+        """Return the rows if a replica of each candidate uses more of an item, shape (C,)."""
+        mine = (self.row == row) & (self.use > 0)
+        use = np.where(mine, 0.0, self.use)
+        of_row = np.where(mine, self.use, 0.0).sum(axis=1) + more
+        return replace(
+            self,
+            row=np.column_stack([self.row, np.full(len(self.row), row)]),
+            use=np.column_stack([use, of_row]),
+        )
+
     def only(self, chosen: BoolArray) -> "LimitRows":
         """Return some of the rows, shape (R,)."""
         place = np.cumsum(chosen) - 1
@@ -168,7 +179,8 @@ def limit_rows(candidates: Candidates, table: CandidateTable) -> LimitRows:
 def _replicas(candidates: Candidates, table: CandidateTable, priced: list[Accelerator]) -> Replicas:
     """Return one replica of each candidate; accelerators with tiers cost what their first step does."""
     arrays, system = candidates.arrays, candidates.system
-    slices = np.array([item.multiplicity for item in system.accelerators.values()], np.int64)
+    # Behind the last accelerator stands what is rented.
+    slices = np.array([*(item.multiplicity for item in system.accelerators.values()), 1], np.int64)
     accelerators = table.units_per_replica // slices[table.accelerator]
     discount = np.zeros(len(slices))
     for item in priced:

@@ -317,9 +317,8 @@ class Problem:
         row = self.tiers.budget_row
         if row < 0 or not self.discount.any():
             return self
-        mine = (self.limits.row == row) & (self.limits.use > 0)
-        use = self.limits.use + np.where(mine, self.discount[:, None], 0.0)
-        return replace(self, limits=replace(self.limits, use=use), tiers=replace(self.tiers, budget_row=-1))
+        limits = self.limits.with_more_use(row, self.discount)
+        return replace(self, limits=limits, tiers=replace(self.tiers, budget_row=-1))
 
     def from_nothing(self) -> "Problem":
         """Return the problem as if nothing ran yet, so that the plan of least value is that of least cost."""
@@ -365,7 +364,9 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
     """
     servers, arrays = candidates.arrays.servers, candidates.arrays
     options = candidates.system.options
-    table = CandidateTable.joined([candidates.table, candidates.over_limit, candidates.with_reserve])
+    table = CandidateTable.joined(
+        [candidates.table, candidates.over_limit, candidates.with_reserve, candidates.external]
+    )
     left_out = frozenset(s for s, name in enumerate(arrays.server_names) if name in excluded)
     if left_out:
         table = table.take(~np.isin(table.server, list(left_out)))

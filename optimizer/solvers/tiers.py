@@ -92,7 +92,7 @@ class Tiers:
         return filled
 
     def difference(self, used: FloatArray) -> float:
-        """Return what so many accelerators of each row, shape (R,), cost more than at list price (eq. 144)."""
+        """Return what accelerators of each row, shape (R,), cost more than at list price (eq. 144)."""
         if not len(self.row):
             return 0.0
         paid = float((self.steps(used) * self.price).sum()) + self.committed

@@ -13,11 +13,12 @@ import numpy as np
 
 from optimizer.candidates.arrays import SystemArrays, server_loads_rps
 from optimizer.candidates.power import largest_power_w
+from optimizer.candidates.renting import rented_cost
 from optimizer.limits.cards import CARDS
 from optimizer.limits.limit import Limit, Stock
 from optimizer.limits.limit import Placed as PlacedReplicas
 from optimizer.limits.table import LIMITS
-from optimizer.plan.document import Plan, Pool, Unserved
+from optimizer.plan.document import EXTERNAL, Plan, Pool, Rented, Unserved
 from optimizer.plan.tiers import tier_uses
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
@@ -65,9 +66,21 @@ class Facts:
     def cost_cents_per_h(self) -> dict[str, float]:
         """What the pools of each server cost, by the prices of the system."""
         return {
-            name: math.fsum(self.cost_of(name, pool) for pool in self.pools_of(name))
+            name: math.fsum(self.cost_of(name, pool) for pool in self.pools_of(name)) + self.rent_of(name)
             for name in self.system.servers
         }
+
+    @cached_property
+    def rented(self) -> dict[str, Rented]:
+        """The servers that the plan says rent."""
+        return {item.server: item for item in self.plan.rented}
+
+    def rent_of(self, name: str) -> float:
+        """Return what a server pays for its external service [cents/h]; 0 if it rents none."""
+        server = self.system.servers[name]
+        if name not in self.rented or server.external is None:
+            return 0.0
+        return rented_cost(server.external, server.current.load, self.load_rpm[name])
 
     @cached_property
     def units(self) -> Counter[str]:
@@ -99,7 +112,8 @@ class Facts:
             self.placed_as(name, pool.accelerator, pool.num_replicas, each)
             for (name, pool), each in zip(self.pools, self.pool_power_w, strict=True)
         ]
-        pools += [PlacedReplicas(name, "", 1, 0, cost) for name, cost in self.cost_beside.items()]
+        beside = [*self.cost_beside.items(), *((name, self.rent_of(name)) for name in self.rented)]
+        pools += [PlacedReplicas(name, "", 1, 0, cost) for name, cost in beside]
         return {limit: limit.used(pools) for limit in LIMITS}
 
     @cached_property
@@ -170,7 +184,8 @@ class Facts:
                 ((server.current.accelerator, server.current.num_replicas),)
                 if server.current.is_running
                 else (),
-                tuple((pool.accelerator, pool.num_replicas) for pool in self.pools_of(name)),
+                tuple((pool.accelerator, pool.num_replicas) for pool in self.pools_of(name))
+                + (((EXTERNAL, 1),) if name in self.rented else ()),
             )
             for name, server in self.system.servers.items()
         }

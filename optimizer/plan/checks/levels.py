@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from optimizer.candidates.arrays import current_cost_cents_per_h
 from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, SHARE_TOLERANCE, Facts, close
 from optimizer.plan.checks.reserves import asks_for_reserve
-from optimizer.plan.document import Level
+from optimizer.plan.document import EXTERNAL, Level
 from optimizer.quantities import precise
 from optimizer.solvers.goals import OFF_PREFERRED, reserve_level
 from optimizer.solvers.levels import CHANGES, VALUE
@@ -58,7 +58,7 @@ def _goals(facts: Facts) -> dict[str, float]:
             pool.num_replicas * min(pool.max_arrival_rate_rpm / pool.num_replicas, facts.load_rpm[name])
             for name, pool in facts.pools
             if name not in facts.listed and not facts.is_preferred(name, pool.accelerator)
-        )
+        ) + math.fsum(facts.load_rpm[name] for name in facts.rented if not facts.is_preferred(name, EXTERNAL))
     return reached
 
 
@@ -103,6 +103,7 @@ def _value(facts: Facts) -> float:
         old = current_cost_cents_per_h(facts.system, name)
         pools, here = facts.pools_of(name), server.current.accelerator
         moved = math.fsum(facts.cost_of(name, pool) for pool in pools if pool.accelerator != here)
+        moved += facts.rent_of(name)
         left = 0.0 if here and any(pool.accelerator == here for pool in pools) else old
         total.append(facts.cost_cents_per_h[name] - old + penalty * (moved + left))
     return math.fsum([*total, *facts.cost_beside.values()])

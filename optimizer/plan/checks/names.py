@@ -30,11 +30,14 @@ def _servers(plan: Plan, system: System) -> Iterator[str]:
     for name in sorted(known | partly):
         if name not in system.servers:
             yield f"{name}: not in the system"
+    for name in sorted({item.server for item in plan.rented} - known):
+        yield f"{name}: rents, but is not in the plan"
     for name in sorted(plan.allocations.keys() & wholly):
         yield f"{name}: both served and unserved"
     for what, names in (
         ("unserved", [item.server for item in plan.unserved]),
         ("changes", [item.server for item in plan.changes]),
+        ("rented", [item.server for item in plan.rented]),
         ("capacity", [item.type for item in plan.capacity]),
     ):
         for name, count in Counter(names).items():

@@ -40,7 +40,7 @@ def check_reserves(facts: Facts) -> list[str]:
 def asks_for_reserve(facts: Facts, name: str) -> bool:
     """Say whether a server is to have a reserve."""
     server = facts.system.servers[name]
-    if not facts.load_rpm[name]:
+    if not facts.load_rpm[name] or name in facts.rented:
         return False
     spares = server.spare_replicas or server.availability_target is not None
     return bool(spares or headroom_wanted(facts.system, server))

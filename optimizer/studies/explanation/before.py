@@ -13,6 +13,7 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates
 from optimizer.plan import Level as PlannedLevel
 from optimizer.plan import Plan, make_plan
+from optimizer.plan.document import EXTERNAL
 from optimizer.plan.proof import provable_levels
 from optimizer.solvers.bounds import trivial_bounds
 from optimizer.solvers.branch_and_price.duals import DualBounds, DualMultipliers
@@ -50,6 +51,7 @@ class Before:
             for name, pools in self.plan.allocations.items()
             for pool in pools
         ]
+        pools += [placed_cost(item.server, item.cost_cents_per_h) for item in self.plan.rented]
         pools += [placed_cost(use.accelerator, use.difference_cents_per_h) for use in self.plan.tiers]
         used = [row.limit.used(pools).get(row.item, 0.0) for row in limits.items]
         left: FloatArray = limits.amount - np.array(used)
@@ -78,9 +80,12 @@ class Before:
             if not left_out
             for pool in self.plan.allocations.get(name, ())
         }
+        rows = np.flatnonzero(problem.table.accelerator == len(accelerators)).tolist()
+        counts = {names[problem.table.server[c]]: int(problem.table.num_replicas[c]) for c in rows}
+        pools |= {(item.server, EXTERNAL): counts.get(item.server, 0) for item in self.plan.rented}
         table = problem.table
         pairs = zip(table.server.tolist(), table.accelerator.tolist(), strict=True)
-        found = np.array([pools.get((names[s], accelerators[a]), 0) for s, a in pairs], np.int64)
+        found = np.array([pools.get((names[s], (*accelerators, EXTERNAL)[a]), 0) for s, a in pairs], np.int64)
         for c in np.flatnonzero(problem.repeats & (found > 0)).tolist():
             found[c - 1 if found[c] == table.num_replicas[c] else c] = 0
         return found
