@@ -41,20 +41,8 @@ from optimizer.units import SECONDS_PER_MINUTE
 def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> Plan:
     """Name what a solution chose, with every pool's performance at the load that it gets."""
     names = candidates.arrays.server_names
-    own = problem.table.accelerator < len(candidates.arrays.accelerator_names)
-    pools = _pools(candidates, problem, np.where(own, solution.replicas, 0))
-    rented = {item.server: item for item in _rented(candidates, problem, np.where(own, 0, solution.replicas))}
-    carried = np.array(
-        [
-            sum(pool.arrival_rate_rpm for pool in (*pools.get(name, ()), rented.get(name)) if pool)
-            for name in names
-        ]
-    )
-    fraction = _served_fraction(problem, solution.replicas, carried / SECONDS_PER_MINUTE)
-    for s, name in enumerate(names):
-        if not problem.to_serve[s] or name in rented:
-            pools.setdefault(name, ())
-    used = problem.table.units_used(solution.replicas, len(candidates.arrays.type_names))
+    pools, rented = _placed(candidates, problem, solution.replicas)
+    fraction = _served_fraction(problem, solution.replicas, _carried_rps(names, pools, rented))
     tiers = tier_uses(candidates.system, pools)
     used_now = _limit_uses(candidates, problem, solution.replicas, tiers, rented.values())
     left = _left(problem, solution.replicas, used_now)
@@ -62,7 +50,7 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
         unserved_with_reason(candidates, problem, int(s), left, float(fraction[s]))
         for s in np.flatnonzero(~served_in_full(problem, solution.replicas))
     )
-    value, unlimited = solution.level(VALUE), candidates.system.options.unlimited
+    value = solution.level(VALUE)
     return Plan(
         status=solution.status.value,
         solver=solution.solver,
@@ -71,22 +59,14 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
         bound=value.bound,
         gap=value.gap,
         levels=tuple(Level(name=x.name, value=x.value, bound=x.bound, gap=x.gap) for x in solution.levels),
-        total_cost_cents_per_h=float(sum(pool.cost_cents_per_h for mine in pools.values() for pool in mine))
-        + difference_cents_per_h(tiers)
-        + sum(item.cost_cents_per_h for item in rented.values()),
+        total_cost_cents_per_h=_total_cost(pools, rented, tiers),
         allocations={name: pools[name] for name in names if name in pools},
         unserved=unserved,
-        capacity=tuple(
-            CapacityUse(
-                type=name,
-                limit=None if unlimited else candidates.system.capacity.get(name, 0),
-                used=int(used[t]),
-            )
-            for t, name in enumerate(candidates.arrays.type_names)
-        ),
+        capacity=_capacity(candidates, problem, solution.replicas),
         limits=used_now,
         tiers=tiers,
         rented=tuple(rented.values()),
+        not_rented=candidates.system.not_rented,
         reserves=reserve_uses(
             candidates, problem, solution, pools, served_in_full(problem, solution.replicas)
         ),
@@ -97,6 +77,47 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
             Kept(server=server, accelerator=accelerator, num_replicas=replicas)
             for (server, accelerator), replicas in candidates.system.kept.items()
         ),
+    )
+
+
+def _placed(
+    candidates: Candidates, problem: Problem, replicas: IntArray
+) -> tuple[dict[str, tuple[Pool, ...]], dict[str, Rented]]:
+    """Return the pools of servers, none for those that need none, and what servers rent, by their names."""
+    own = problem.table.accelerator < len(candidates.arrays.accelerator_names)
+    pools = _pools(candidates, problem, np.where(own, replicas, 0))
+    rented = {item.server: item for item in _rented(candidates, problem, np.where(own, 0, replicas))}
+    for s, name in enumerate(candidates.arrays.server_names):
+        if not problem.to_serve[s] or name in rented:
+            pools.setdefault(name, ())
+    return pools, rented
+
+
+def _carried_rps(
+    names: Iterable[str], pools: Mapping[str, Iterable[Pool]], rented: Mapping[str, Rented]
+) -> FloatArray:
+    """Return what is carried of each server's load [requests/s], shape (S,)."""
+    answered = {name: rented[name].arrival_rate_rpm if name in rented else 0.0 for name in names}
+    carried = [
+        sum(pool.arrival_rate_rpm for pool in pools.get(name, ())) + answered[name] for name in answered
+    ]
+    return np.array(carried) / SECONDS_PER_MINUTE
+
+
+def _total_cost(
+    pools: Mapping[str, Iterable[Pool]], rented: Mapping[str, Rented], tiers: Iterable[TierUse]
+) -> float:
+    cost = float(sum(pool.cost_cents_per_h for mine in pools.values() for pool in mine))
+    return cost + difference_cents_per_h(tiers) + sum(item.cost_cents_per_h for item in rented.values())
+
+
+def _capacity(candidates: Candidates, problem: Problem, replicas: IntArray) -> tuple[CapacityUse, ...]:
+    system, types = candidates.system, candidates.arrays.type_names
+    used = problem.table.units_used(replicas, len(types)).tolist()
+    limits = [None if system.options.unlimited else system.capacity.get(name, 0) for name in types]
+    return tuple(
+        CapacityUse(type=name, limit=limit, used=units)
+        for name, limit, units in zip(types, limits, used[: len(types)], strict=True)
     )
 
 
@@ -278,9 +299,9 @@ def _changes(
     changes = []
     costs = candidates.arrays.servers.current_cost
     for s, (name, server) in enumerate(candidates.system.servers.items()):
-        before = [_placed(server.current)] if server.current.is_running else []
+        before = [_placement(server.current)] if server.current.is_running else []
         mine = pools.get(name, ())
-        after = [_placed(pool) for pool in mine]
+        after = [_placement(pool) for pool in mine]
         after += [{"accelerator": EXTERNAL, "numReplicas": 1}] if name in rented else []
         if before != after:
             cost = sum(item.cost_cents_per_h for item in (*mine, rented.get(name)) if item)
@@ -291,5 +312,5 @@ def _changes(
     return tuple(changes)
 
 
-def _placed(item: AllocationData | Pool) -> dict[str, object]:
+def _placement(item: AllocationData | Pool) -> dict[str, object]:
     return {"accelerator": item.accelerator, "numReplicas": item.num_replicas}

@@ -244,6 +244,9 @@ class Plan(Document):
     """Use of what is limited beside cards. Absent without other limits."""
     rented: tuple[Rented, ...] = Field((), exclude_if=_is_empty, strict=False)
     """Servers whose requests external services answer; they have no pools. Absent without any."""
+    not_rented: tuple[str, ...] = Field((), alias="notRented", exclude_if=_is_empty, strict=False)
+    """Servers whose external services the plan leaves out, as a service that plans for a running fleet does.
+    Absent without any."""
     reserves: tuple[ReserveUse, ...] = Field((), exclude_if=_is_empty, strict=False)
     """What servers have beyond their loads. Absent where none is to have any."""
     tiers: tuple[TierUse, ...] = Field((), exclude_if=_is_empty, strict=False)

@@ -287,35 +287,22 @@ def _mixed(problem: Problem) -> Formulation:
     )
     _add_keeping(rows, problem, columns, most, each, row, exact, k)
 
-    leaving = problem.leaving_value[servers]
+    binary, steps = np.ones(first - n + len(reserving)), tiers.size[tiers.later]
+    last = n + len(binary)
+    count = last + len(steps)
+    value = (problem.replica_value[columns] - problem.discount[columns]) * each
     return Formulation(
-        model=rows.model(
-            np.concatenate(
-                [most.astype(np.float64), np.ones(first - n + len(reserving)), tiers.size[tiers.later]]
-            )
-        ),
+        model=rows.model(np.concatenate([most.astype(np.float64), binary, steps])),
         columns=columns,
         replicas_each=each,
         column_servers=table.server[columns],
         servers=servers,
-        value=np.concatenate(
-            [
-                (problem.replica_value[columns] - problem.discount[columns]) * each,
-                np.zeros(m),
-                -leaving[row[here]],
-                np.zeros(len(exact) + len(reserving)),
-                tiers.more,
-            ]
+        value=_filled(
+            count, (0, value), (n + m, -problem.leaving_value[servers[row[here]]]), (last, tiers.more)
         ),
         value_offset=float(problem.none_value[servers].sum()),
-        changed=np.concatenate(
-            [
-                np.zeros(n),
-                problem.none_changed[servers] - 1.0,
-                np.zeros(len(here)),
-                -np.ones(len(exact)),
-                np.zeros(len(reserving) + len(tiers.later)),
-            ]
+        changed=_filled(
+            count, (n, problem.none_changed[servers] - 1.0), (n + m + len(here), -np.ones(len(exact)))
         ),
         changed_offset=float(m),
         staying=here,
@@ -326,6 +313,14 @@ def _mixed(problem: Problem) -> Formulation:
         steps=len(tiers.later),
         off_preferred=problem.off_preferred_rpm[columns] * each,
     )
+
+
+def _filled(count: int, *parts: tuple[int, FloatArray]) -> FloatArray:
+    """Return coefficients by variable: some from a place on each, all others 0."""
+    coefficients = np.zeros(count)
+    for place, values in parts:
+        coefficients[place : place + len(values)] = values
+    return coefficients
 
 
 def mixed_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:

@@ -16,7 +16,8 @@ from optimizer.candidates.power import power_of_rows
 from optimizer.limits.budget import BUDGET
 from optimizer.limits.limit import Limit, Placed, Replicas, Stock
 from optimizer.limits.table import LIMITS
-from optimizer.solvers.tiers import TierRow, committed_cost, steps_of, tiered
+from optimizer.solvers.tiers import TierRow, steps_of, tiered
+from optimizer.spec.robustness import committed_cents_per_h
 from optimizer.spec.schema import Accelerator
 from optimizer.spec.system import System
 
@@ -159,7 +160,7 @@ def limit_rows(candidates: Candidates, table: CandidateTable) -> LimitRows:
     replicas = _replicas(candidates, table, priced)
     kept = list(kept_replicas(system))
     items, amount, use = [], [], []
-    committed = committed_cost(system.accelerators)
+    committed = committed_cents_per_h(system.accelerators)
     for limit in LIMITS:
         taken = limit.used(kept)
         for item, exists in limit.amounts(stock_of(system, arrays.type_names)).items():

@@ -15,6 +15,7 @@ import numpy as np
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.limits.budget import BUDGET
 from optimizer.limits.limit import Limit, Placed, Replicas, Stock
+from optimizer.spec.robustness import committed_cents_per_h
 from optimizer.spec.schema import Accelerator
 
 TIERS = "tiers"
@@ -132,13 +133,6 @@ def steps_of(item: Accelerator) -> list[tuple[float, float]]:
     return [(size, float(price)) for price, size in [*steps, (item.cost_cents_per_h, ENDLESS)]]
 
 
-def committed_cost(accelerators: Mapping[str, Accelerator]) -> float:
-    """Return what commitments cost whether they are used or not [cents/h]."""
-    return float(
-        sum(t.units * t.cost_cents_per_h for item in tiered(accelerators) for t in item.tiers if t.committed)
-    )
-
-
 def tiers_of(accelerators: Mapping[str, Accelerator], keys: list[tuple[str, str]]) -> Tiers:
     """Return the tiers of accelerators.
 
@@ -157,6 +151,6 @@ def tiers_of(accelerators: Mapping[str, Accelerator], keys: list[tuple[str, str]
         of=of.astype(np.int64),
         size=size.astype(np.float64),
         price=price.astype(np.float64),
-        committed=committed_cost(accelerators),
+        committed=committed_cents_per_h(accelerators),
         budget_row=next((row for row, (limit, _) in enumerate(keys) if limit == BUDGET), -1),
     )

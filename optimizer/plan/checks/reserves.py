@@ -23,9 +23,8 @@ from optimizer.units import SECONDS_PER_MINUTE
 def check_reserves(facts: Facts) -> list[str]:
     """Return which reserves are wrong."""
     said = {item.server: item for item in facts.plan.reserves}
-    wanted = {
-        name for name in facts.system.servers if asks_for_reserve(facts, name) and name not in facts.listed
-    }
+    own = facts.system.servers.keys() - facts.listed.keys() - facts.rented.keys()
+    wanted = {name for name in own if asks_for_reserve(facts, name)}
     problems = [f"{name}: in reserves, but has none to have" for name in sorted(said.keys() - wanted)]
     problems += [
         f"{name}: is to have a reserve, but is not in reserves" for name in sorted(wanted - said.keys())
@@ -40,7 +39,7 @@ def check_reserves(facts: Facts) -> list[str]:
 def asks_for_reserve(facts: Facts, name: str) -> bool:
     """Say whether a server is to have a reserve."""
     server = facts.system.servers[name]
-    if not facts.load_rpm[name] or name in facts.rented:
+    if not facts.load_rpm[name]:
         return False
     spares = server.spare_replicas or server.availability_target is not None
     return bool(spares or headroom_wanted(facts.system, server))
