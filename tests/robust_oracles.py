@@ -14,8 +14,7 @@ from fractions import Fraction
 from math import ceil, comb
 from typing import Any
 
-import numpy as np
-from builders import accelerator, random_document
+from builders import random_document
 from mixed_oracles import TOLERANCE, Demand, demands, random_mixed_document
 from oracles import Json, Levels, exact, plain
 
@@ -68,7 +67,9 @@ def wishes(system: System) -> dict[str, Wish]:
     asked = demands(system)
     for server in spec["servers"]:
         stated = [server, classes[server["class"]], spec["optimizer"]]
-        headroom = next((item["headroomShare"] for item in stated if item.get("headroomShare") is not None), 0.0)
+        headroom = next(
+            (item["headroomShare"] for item in stated if item.get("headroomShare") is not None), 0.0
+        )
         loaded = asked[server["name"]].load_rpm > 0
         target = server.get("availabilityTarget")
         found[server["name"]] = Wish(
@@ -133,7 +134,11 @@ def _shared(system: System, asked: Mapping[str, Demand]) -> list[Shared]:
             found.append(Shared(f"type {kind}", Fraction(system.capacity.get(kind, 0)), use))
     for name, card in system.accelerators.items():
         if card.tiers:
-            use = {(s, c.accelerator): Fraction(c.units, card.multiplicity) for s, c in columns if c.accelerator == name}
+            use = {
+                (s, c.accelerator): Fraction(c.units, card.multiplicity)
+                for s, c in columns
+                if c.accelerator == name
+            }
             found.append(Shared(f"accelerator {name}", None, use))
     options = system.options
     if options.budget_cents_per_h is not None:
@@ -159,8 +164,10 @@ def _power(system: System) -> dict[tuple[str, str], Fraction]:
             curve, count = system.accelerators[acc].power, system.profiles[system.servers[server].model, acc]
             low, middle, high = curve.idle_w, curve.mid_power_w, curve.full_w
             bend = curve.mid_utilization
-            watts = low + (middle - low) * busy / bend if busy <= bend else (
-                middle + (high - middle) * (busy - bend) / (1 - bend)
+            watts = (
+                low + (middle - low) * busy / bend
+                if busy <= bend
+                else (middle + (high - middle) * (busy - bend) / (1 - bend))
             )
             found[server, acc] = Fraction(watts * count.acc_count)
     return found
@@ -188,7 +195,10 @@ def _ways(
     for replicas, reserved in _mixtures(system, demand, wish):
         used = tuple(
             sum(
-                (n * one.use.get((demand.name, c.accelerator), Fraction(0)) for n, c in zip(replicas, demand.columns, strict=True)),
+                (
+                    n * one.use.get((demand.name, c.accelerator), Fraction(0))
+                    for n, c in zip(replicas, demand.columns, strict=True)
+                ),
                 Fraction(0),
             )
             for one in shared
@@ -203,7 +213,7 @@ def _ways(
             ),
             Fraction(0),
         )
-        yield used, _levels(system, demand, wish, names, penalty, costs, counts, reserved, off)
+        yield used, _levels(system, demand, names, penalty, costs, counts, off, reserved=reserved)
     if wish.external is not None and _rents(system, demand, wish.external):
         load = system.servers[demand.name].current.load
         tokens = [exact(load.in_tokens), exact(load.out_tokens)]
@@ -212,7 +222,7 @@ def _ways(
         used = tuple(cost if one.name == "budget" else Fraction(0) for one in shared)
         off = demand.load_rpm if wish.preferred is not None else Fraction(0)
         counts = {EXTERNAL: 1}
-        yield used, _levels(system, demand, wish, names, penalty, {EXTERNAL: cost}, counts, True, off)
+        yield used, _levels(system, demand, names, penalty, {EXTERNAL: cost}, counts, off, reserved=True)
 
 
 def _rents(system: System, demand: Demand, external: Json) -> bool:
@@ -225,9 +235,9 @@ def _rents(system: System, demand: Demand, external: Json) -> bool:
     return all(not limit or value <= limit * (1 + 1e-6) for limit, value in limits)
 
 
-def _levels(  # noqa: PLR0913
-    system: System, demand: Demand, wish: Wish, names: list[str], penalty: Fraction,
-    costs: Mapping[str, Fraction], counts: Mapping[str, int], reserved: bool, off: Fraction,  # noqa: FBT001
+def _levels(
+    system: System, demand: Demand, names: list[str], penalty: Fraction,
+    costs: Mapping[str, Fraction], counts: Mapping[str, int], off: Fraction, *, reserved: bool,
 ) -> tuple[Fraction, ...]:  # fmt: skip
     levels = dict.fromkeys(names, Fraction(0))
     if demand.to_serve and not counts:
@@ -254,7 +264,9 @@ def _mixtures(system: System, demand: Demand, wish: Wish) -> Iterator[tuple[tupl
         return
     if not system.options.heterogeneous or wish.one_pool:
         for j in range(width):
-            counts = {count: with_it for count, with_it in _sized(system, demand, wish, j) if count <= demand.most}
+            counts = {
+                count: with_it for count, with_it in _sized(system, demand, wish, j) if count <= demand.most
+            }
             for count, reserved in counts.items():
                 yield (*(0,) * j, count, *(0,) * (width - j - 1)), reserved
         return
@@ -346,7 +358,9 @@ def _add_power(source: Json, rng: random.Random) -> None:
 def _add_tiers(source: Json, rng: random.Random) -> None:
     for card in source["accelerators"]:
         if rng.random() < 0.7:
-            prices = sorted(rng.choice([0.125, 0.25, 0.5, 0.75]) * card["cost"] for _ in range(rng.choice([1, 2])))
+            prices = sorted(
+                rng.choice([0.125, 0.25, 0.5, 0.75]) * card["cost"] for _ in range(rng.choice([1, 2]))
+            )
             card["tiers"] = [{"units": rng.randint(1, 4), "cost": price} for price in prices]
             card["tiers"][0]["committed"] = rng.random() < 0.4
 
@@ -354,8 +368,14 @@ def _add_tiers(source: Json, rng: random.Random) -> None:
 def _add_external(source: Json, rng: random.Random) -> None:
     for server in source["servers"]:
         if rng.random() < 0.6:
-            prices = {"inPerMillion": rng.choice([0.0, 25.0, 50.0]), "outPerMillion": rng.choice([25.0, 50.0, 125.0])}
-            server["external"] = prices | {"ttft": rng.choice([5.0, 20.0, 200.0]), "itl": rng.choice([5.0, 10.5, 20.0])}
+            prices = {
+                "inPerMillion": rng.choice([0.0, 25.0, 50.0]),
+                "outPerMillion": rng.choice([25.0, 50.0, 125.0]),
+            }
+            server["external"] = prices | {
+                "ttft": rng.choice([5.0, 20.0, 200.0]),
+                "itl": rng.choice([5.0, 10.5, 20.0]),
+            }
 
 
 _ADD: dict[str, Any] = {

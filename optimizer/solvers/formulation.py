@@ -270,7 +270,6 @@ def _mixed(problem: Problem) -> Formulation:
     tiers, reserving = problem.tiers, servers[problem.reserve.wanted[servers]]
     # s: the server keeps a pool where it runs now; k: it keeps exactly what it has.
     here = np.flatnonzero(problem.on_current[columns] & (problem.current_cost[servers[row]] > 0))
-    s = np.arange(n + m, n + m + len(here))
     exact = np.flatnonzero(
         keepable(problem)[columns] & (problem.current_replicas[servers[row]] <= most * each)
     )
@@ -279,12 +278,7 @@ def _mixed(problem: Problem) -> Formulation:
     rows = _Rows()
     _add_service(rows, problem, columns, most, each, servers, row, first)
     shared = _add_limits(rows, problem, columns, each, first + len(reserving))
-    rows.add(
-        np.full(len(here), -np.inf),
-        np.zeros(len(here)),
-        (np.arange(len(here)), s, np.ones(len(here))),
-        (np.arange(len(here)), here, -np.ones(len(here))),
-    )
+    _add_staying(rows, here, n + m)
     _add_keeping(rows, problem, columns, most, each, row, exact, k)
 
     binary, steps = np.ones(first - n + len(reserving)), tiers.size[tiers.later]
@@ -417,6 +411,14 @@ def keepable(problem: Problem) -> BoolArray:
     as_sized = problem.divisible | (problem.full & (now == table.num_replicas))
     keeps: BoolArray = problem.on_current & carries & allowed & as_sized
     return keeps
+
+
+def _add_staying(rows: _Rows, here: IntArray, first: int) -> None:
+    """An s of one, from the first given on, needs a replica of its column (eq. 43)."""
+    every, one = np.arange(len(here)), np.ones(len(here))
+    rows.add(
+        np.full(len(here), -np.inf), np.zeros(len(here)), (every, first + every, one), (every, here, -one)
+    )
 
 
 def _add_keeping(
