@@ -242,6 +242,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "explanation.servers",
             "explanation.units",
             "explanation.targets",
+            "explanation.wishes",
             "reports.report",
             "simulation.repair",
         ),

@@ -4,8 +4,8 @@ Rows are in the order of the names of the servers, then of the accelerators.
 """
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import IntEnum
 
 import numpy as np
@@ -181,6 +181,15 @@ class Candidates:
     system: System
     more: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """What a question adds to the amounts of limits, by names of limit and item; below zero: takes."""
+
+    def with_tables(
+        self, change: Callable[..., CandidateTable], other: "Candidates | None" = None
+    ) -> "Candidates":
+        """Return candidates with every table changed, by itself or with that of others."""
+        names = [field.name for field in fields(self) if field.type in ("CandidateTable", CandidateTable)]
+        sources = [self] if other is None else [self, other]
+        changed = {name: change(*(getattr(source, name) for source in sources)) for name in names}
+        return replace(self, **changed)
 
     def rejections(self, server: int | None = None) -> Iterator[Rejection]:
         """Yield the rejected pairs, of one server or of all, in the order of the names."""
