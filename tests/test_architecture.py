@@ -186,7 +186,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.plan": (
         ("tabular", "notebook", "reasons", "checks"),
         ("document",),
-        ("reserves", "tiers"),
+        ("reserves", "tiers", "token_costs"),
         ("checks.facts", "shortages"),
         ("checks.names", "checks.service", "checks.totals", "checks.unserved", "checks.reserves"),
         ("checks.levels", "checks.queues"),
@@ -274,7 +274,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "plots.grids",
             "explanation_words",
         ),
-        ("latency_sections",),
+        ("latency_sections", "robust_tables"),
         ("progress", "plots", "sections"),
         ("pages", "plan_tables", "replica_tables", "comparison_tables", "server_tables", "estimate_tables"),
         ("explanation_proof",),

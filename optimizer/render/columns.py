@@ -347,6 +347,11 @@ WORTH = (
     Column("one fewer", CENTS),
     Column("shadow price", CENTS, ",.2f", rank=2),
 )
+WISHES = (
+    name("option"),
+    Column("without it", CENTS),
+    Column("gets its reserve", RPM, quantity),
+)
 LIMITS_WORTH = (
     *LIMITS,
     Column("one more", CENTS),

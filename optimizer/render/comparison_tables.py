@@ -33,7 +33,7 @@ def comparison_tables(found: Comparison) -> Group:
             parts.append(_loads(found))
         if len(found.classes) > 1:
             parts.append(_classes(found))
-        parts += [_servers(found), _figures(found), _cards(found), *_type_costs(found)]
+        parts += [_servers(found), _figures(found), _cards(found), *_type_costs(found), _tokens(found)]
     return Group(*parts, _unserved(found))
 
 
@@ -169,6 +169,22 @@ def _cards(found: Comparison) -> Table:
     for row in found.types:
         used = (None if use is None else use.used for use in (row.first, row.second))
         table.add_row(row.type, _exist(row), *used, _signed(row.used_difference, ",d"))
+    return table
+
+
+def _tokens(found: Comparison) -> Table:
+    """Return what a million tokens of each server cost on both sides; shown if it is asked for."""
+    money = money_of(found)
+    unit = money.unit.removesuffix("/h")
+    headings = (
+        columns.name("server"),
+        columns.Column("cost per million tokens", unit, ",.2f", sides=_labels(found)),
+    )
+    table = Table("Cost per million input and output tokens", headings, "tokens", on_request=True)
+    for row in _in_order(found.servers):
+        costs = [side and side.cost_per_million for side in (row.first, row.second)]
+        if any(cost is not None for cost in costs):
+            table.add_row(row.server, Pair(*(money.number(cost) for cost in costs)))
     return table
 
 

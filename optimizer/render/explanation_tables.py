@@ -1,11 +1,12 @@
 """An explanation as tables: an overview of all servers, or one server in depth."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TypeGuard
 
 from rich.console import Group, RenderableType
 
 from optimizer.plan import Plan
+from optimizer.plan.document import EXTERNAL
 from optimizer.quantities import counted, precise, quantity, share_text
 from optimizer.render import columns
 from optimizer.render.estimates import estimates_note
@@ -53,6 +54,7 @@ def explanation_tables(explanation: Explanation) -> Group:
         parts += [*_overview(explanation, money), *_unserved(explanation)]
         parts += [overload_table(explanation.overload, explanation.plan), *_types(explanation, money)]
         parts += _limits(explanation, money)
+        parts += _wishes(explanation, money)
     else:
         parts += list(server_parts(explanation.servers[0], explanation))
         parts.append(overload_table(explanation.overload, explanation.plan))
@@ -81,13 +83,14 @@ def _headline(explanation: Explanation) -> Paragraph:
 def _overview(explanation: Explanation, money: Money) -> Iterator[RenderableType]:
     table = Table("Why this accelerator", money.columns(columns.OVERVIEW), "overview")
     order = sorted(explanation.servers, key=lambda item: (item.priority, item.server))
+    rented = {item.server for item in explanation.plan.rented}
     for item in order:
         others = _pools(item)
         for i in range(max(len(item.pools), len(others), 1)):
             first = i == 0
             table.add_row(
                 item.server if first else Said("", item.server),
-                *_runs_on(item, i),
+                *_runs_on(item, i, rented),
                 *(_headroom(item) if first else (Said("", None), Said("", None))),
                 others[i] if i < len(others) else "",
                 _price(item.next_best, money) if first else Said("", None),
@@ -110,11 +113,13 @@ def _why_none(item: ServerExplanation) -> str:
     return "not served" if item.served_fraction < 1 else "idle"
 
 
-def _runs_on(item: ServerExplanation, i: int) -> tuple[str | None, str]:
+def _runs_on(item: ServerExplanation, i: int, rented: Collection[str]) -> tuple[str | None, str]:
     """Return what a pool runs on, and what binds it; nothing where there is no such pool."""
     if i < len(item.pools):
         pool = item.pools[i]
         return f"{pool.num_replicas:,} x {pool.accelerator}", binding_text(pool.binding)
+    if item.server in rented:
+        return EXTERNAL, ""
     return "" if item.pools else _why_none(item), ""
 
 
@@ -188,6 +193,16 @@ def _limits(explanation: Explanation, money: Money) -> Iterator[RenderableType]:
                 "none to take" if item.amount == 0 else _card_value(item.one_fewer, money),
                 money.number(item.shadow_price_cents_per_h),
             )
+        yield table
+
+
+def _wishes(explanation: Explanation, money: Money) -> Iterator[RenderableType]:
+    """Yield what options cost that make the plan hold tomorrow, if it has any."""
+    if explanation.wishes:
+        table = Table("What options cost", money.columns(columns.WISHES), "options")
+        for item in explanation.wishes:
+            with_reserve = -item.without.without_reserve_change_rpm
+            table.add_row(item.option, effect_value(item.without, money), with_reserve or None)
         yield table
 
 

@@ -10,6 +10,7 @@ from optimizer.kinds.kind import Kind
 from optimizer.kinds.shown import LOSS
 from optimizer.kinds.table import KINDS, in_order, kind_of_pool
 from optimizer.plan import Plan
+from optimizer.plan.document import EXTERNAL
 from optimizer.quantities import counted, percent
 from optimizer.render import columns
 from optimizer.render.estimates import estimates_note, marked
@@ -18,6 +19,7 @@ from optimizer.render.figures import Value, columns_of, other_targets, plan_colu
 from optimizer.render.money import Money
 from optimizer.render.overload_words import TITLE, overload_note, overload_rows
 from optimizer.render.plan_words import proved
+from optimizer.render.robust_tables import tables_of
 from optimizer.render.tables import Paragraph, Said, Table
 from optimizer.render.target_words import figures_text
 from optimizer.solvers.levels import VALUE
@@ -46,6 +48,7 @@ def plan_tables(plan: Plan, system: System, overload: Overload | None = None) ->
         allocations,
         _cards(plan),
         *_limits(plan),
+        *tables_of(plan, system),
         _unserved(plan),
         overload_table(overload, plan),
         _levels(plan),
@@ -100,6 +103,7 @@ def _allocations(plan: Plan, system: System) -> Table:
     headings = columns.allocations(losses, others)
     table = Table("Allocations", money.columns(headings))
     names = [column.name for column in headings]
+    rented = {item.server: item for item in plan.rented}
     pools: dict[str, list[PoolRow]] = {}
     for pool in overview.pools:
         pools.setdefault(pool.server, []).append(pool)
@@ -108,6 +112,9 @@ def _allocations(plan: Plan, system: System) -> Table:
         priority = system.priority(system.servers[name])
         if name not in pools:
             values: _Values = {"server": name, "prio": priority, "accelerator": "idle", "cost": 0.0}
+            if name in rented:
+                cost, load = rented[name].cost_cents_per_h, rented[name].arrival_rate_rpm
+                values |= {"accelerator": EXTERNAL, "cost": money.number(cost), "load": load}
             table.add_row(*map(values.get, names))
         for i, pool in enumerate(pools.get(name, ())):
             first = (name, priority) if i == 0 else (Said("", name), Said("", priority))

@@ -16,6 +16,7 @@ from optimizer.render.latency_sections import NOTHING_RUNS, latency_sections, va
 from optimizer.render.money import Money
 from optimizer.render.overload_words import TITLE, overload_note, overload_rows
 from optimizer.render.plan_words import is_service, proved
+from optimizer.render.robust_tables import sections_of, token_rows
 from optimizer.render.section import Column, Fact, Section
 from optimizer.render.simulation_section import simulation_section
 from optimizer.studies.comparison.document import Comparison, Figures, Row
@@ -33,6 +34,7 @@ def sections(report: Report) -> tuple[Section, ...]:
         *(() if complete else unserved),
         _assignment(overview),
         _types(overview),
+        *sections_of(overview.plan, token_rows(overview.plan, overview.token_costs)),
         *latency_sections(overview),
         *simulated,
         _use(overview),

@@ -12,6 +12,7 @@ from optimizer.documents import Document
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.table import KindRowFields, in_order, kind_of_pool
 from optimizer.plan import Plan, Pool, TargetFigure
+from optimizer.plan.token_costs import token_costs
 from optimizer.queueing.measures import MISSED, label_of
 from optimizer.spec.schema import ModelTarget, Server
 from optimizer.spec.system import System
@@ -110,6 +111,8 @@ class Overview(Document):
     """Servers that need replicas and have none."""
     types: tuple[TypeRow, ...] = Field(strict=False)
     """In the order of the names."""
+    token_costs: dict[str, float] = Field(default_factory=dict, exclude=True)
+    """Cost of a million input and output tokens of each server that carries any [cents]."""
 
     def to_json(self) -> str:
         """Return the overview as JSON text, the same bytes for the same overview."""
@@ -120,12 +123,16 @@ def describe(system: System, plan: Plan) -> Overview:
     """Return a plan of a system with what it was asked for beside what it does."""
     order = sorted(plan.allocations, key=lambda name: (system.priority(system.servers[name]), name))
     pools = tuple(row for name in order for row in _pool_rows(system, plan, name))
+    rented = {item.server for item in plan.rented}
     return Overview(
         limited=not system.options.unlimited,
         servers=len(system.servers),
         plan=plan,
         pools=pools,
-        idle=_empty_rows(system, [name for name in order if not plan.allocations[name]]),
+        token_costs=token_costs(plan, system),
+        idle=_empty_rows(
+            system, [name for name in order if not plan.allocations[name] and name not in rented]
+        ),
         unplaced=_empty_rows(system, sorted(system.servers.keys() - plan.allocations.keys())),
         types=tuple(
             _type_row(use.type, use.used, use.limit, [row for row in pools if row.type == use.type])
