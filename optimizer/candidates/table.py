@@ -186,10 +186,14 @@ class Candidates:
         self, change: Callable[..., CandidateTable], other: "Candidates | None" = None
     ) -> "Candidates":
         """Return candidates with every table changed, by itself or with that of others."""
-        names = [field.name for field in fields(self) if field.type in ("CandidateTable", CandidateTable)]
         sources = [self] if other is None else [self, other]
-        changed = {name: change(*(getattr(source, name) for source in sources)) for name in names}
-        return replace(self, **changed)
+        return replace(
+            self,
+            table=change(*(each.table for each in sources)),
+            over_limit=change(*(each.over_limit for each in sources)),
+            with_reserve=change(*(each.with_reserve for each in sources)),
+            external=change(*(each.external for each in sources)),
+        )
 
     def rejections(self, server: int | None = None) -> Iterator[Rejection]:
         """Yield the rejected pairs, of one server or of all, in the order of the names."""

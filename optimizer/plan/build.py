@@ -11,6 +11,7 @@ from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import SystemArrays, own_fields
 from optimizer.candidates.measuring import COUNT_TOLERANCE, Measured, measure_pairs
 from optimizer.candidates.power import power_of_rows
+from optimizer.candidates.renting import rented_per_million
 from optimizer.limits.cards import CARDS
 from optimizer.limits.table import LIMITS
 from optimizer.plan.document import (
@@ -288,9 +289,16 @@ def _rented(candidates: Candidates, problem: Problem, replicas: IntArray) -> Ite
             server=candidates.arrays.server_names[table.server[c]],
             arrival_rate_rpm=float(problem.load_rps[table.server[c]] * SECONDS_PER_MINUTE),
             cost_cents_per_h=float(table.cost_per_replica[c] * replicas[c]),
+            cost_per_million=_per_million(candidates, int(table.server[c])),
             itl_ms=float(table.itl_ms[c]),
             ttft_ms=float(table.ttft_ms[c]),
         )
+
+
+def _per_million(candidates: Candidates, s: int) -> float:
+    server = candidates.system.servers[candidates.arrays.server_names[s]]
+    assert server.external is not None
+    return rented_per_million(server.external, server.current.load)
 
 
 def _changes(

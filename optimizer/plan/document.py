@@ -153,6 +153,8 @@ class Rented(Document):
     """Its load [requests/min]."""
     cost_cents_per_h: float = Field(alias="cost")
     """What the service costs at the load [cents/h]."""
+    cost_per_million: float = Field(alias="costPerMillion")
+    """The same for a million input and output tokens [cents]."""
     itl_ms: float = Field(alias="itlAverage")
     """Mean inter-token latency [ms]."""
     ttft_ms: float = Field(alias="ttftAverage")

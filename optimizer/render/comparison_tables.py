@@ -182,7 +182,7 @@ def _tokens(found: Comparison) -> Table:
     )
     table = Table("Cost per million input and output tokens", headings, "tokens", on_request=True)
     for row in _in_order(found.servers):
-        costs = [side and side.cost_per_million for side in (row.first, row.second)]
+        costs = [None if side is None else side.cost_per_million for side in (row.first, row.second)]
         if any(cost is not None for cost in costs):
             table.add_row(row.server, Pair(*(money.number(cost) for cost in costs)))
     return table

@@ -3,7 +3,7 @@
 Each is one table of values; terminal and report write the same rows.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from optimizer.money import CENTS
@@ -50,7 +50,7 @@ class Rows(NamedTuple):
     name: str
     title: str
     columns: tuple[Column, ...]
-    rows: list[tuple[Any, ...]]
+    rows: Sequence[tuple[Any, ...]]
     note: str = ""
 
 
@@ -77,11 +77,11 @@ def robust_rows(plan: Plan) -> Iterator[Rows]:
     if plan.tiers:
         yield Rows("tiers", "Price tiers", TIERS, [_tier(use, money) for use in plan.tiers])
     if plan.rented:
-        rows = [
+        services = [
             (x.server, x.arrival_rate_rpm, x.ttft_ms, x.itl_ms, money.number(x.cost_cents_per_h))
             for x in plan.rented
         ]
-        yield Rows("rented", "Rented", RENTED, rows)
+        yield Rows("rented", "Rented", RENTED, services)
 
 
 def _tier(use: Any, money: Money) -> tuple[Any, ...]:
@@ -118,8 +118,9 @@ def tables_of(plan: Plan, system: System) -> Iterator[Table]:
 
 
 def sections_of(plan: Plan, tokens: Rows) -> Iterator[Section]:
-    """Yield the sections of a report."""
-    for found in (*robust_rows(plan), *([tokens] if tokens.rows else [])):
+    """Yield the sections of a report; that of tokens where the plan has prices, reserves or limits."""
+    has_tokens = tokens.rows and (plan.rented or plan.tiers or plan.reserves or plan.limits)
+    for found in (*robust_rows(plan), *([tokens] if has_tokens else [])):
         columns = _columns(found, Money.of(plan))
         headings = [SectionColumn(_heading(column), numeric=column.kind == "number") for column in columns]
         rows = [

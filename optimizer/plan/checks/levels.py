@@ -46,7 +46,7 @@ def _names(facts: Facts) -> list[str]:
 
 
 def _goals(facts: Facts) -> dict[str, float]:
-    """Return the levels between service and value, with what the plan has of them (eq. 140, 141)."""
+    """Return the levels between service and value, with what the plan has of them (eq. 143, 144)."""
     reached: dict[str, float] = {}
     lacking = {item.server for item in facts.plan.reserves if not item.has_reserve}
     for name, server in sorted(facts.system.servers.items(), key=lambda item: facts.system.priority(item[1])):

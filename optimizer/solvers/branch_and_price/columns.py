@@ -170,7 +170,7 @@ def _without_reserve(
     carried = np.where(divisible, replicas * table.max_rate_rps[row], 0.0).sum(axis=1)
     has = carried >= problem.grown_load_rps[server] * (1 - RESERVE_TOLERANCE)
     has |= ((replicas > 0) & ~divisible & table.reserved[row]).any(axis=1)
-    return problem.reserve.wanted[server] & ~has
+    return np.asarray(problem.reserve.wanted[server] & ~has, np.bool_)
 
 
 def first_columns(problem: Problem, candidates: PatternCandidates) -> PatternColumns:

@@ -243,7 +243,9 @@ def figures_of(case: Case, names: Iterable[str]) -> Figures | None:
         served_in_full=sum(name not in case.left_out for name in names),
         accelerators=(*_by_accelerator(pools), *_services(rented)),
         num_replicas=sum(pool.num_replicas for pool in pools),
-        cost_cents_per_h=total(item.cost_cents_per_h for item in (*pools, *rented)),
+        cost_cents_per_h=total(
+            [*(pool.cost_cents_per_h for pool in pools), *(item.cost_cents_per_h for item in rented)]
+        ),
         arrival_rate_rpm=total(load.arrival_rate_rpm for load in loads) if loads else None,
         carried_rate_rpm=total(
             [

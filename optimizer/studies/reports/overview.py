@@ -12,7 +12,7 @@ from optimizer.documents import Document
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.table import KindRowFields, in_order, kind_of_pool
 from optimizer.plan import Plan, Pool, TargetFigure
-from optimizer.plan.token_costs import token_costs
+from optimizer.plan.token_costs import cost_per_million
 from optimizer.queueing.measures import MISSED, label_of
 from optimizer.spec.schema import ModelTarget, Server
 from optimizer.spec.system import System
@@ -111,8 +111,19 @@ class Overview(Document):
     """Servers that need replicas and have none."""
     types: tuple[TypeRow, ...] = Field(strict=False)
     """In the order of the names."""
-    token_costs: dict[str, float] = Field(default_factory=dict, exclude=True)
-    """Cost of a million input and output tokens of each server that carries any [cents]."""
+
+    @property
+    def token_costs(self) -> dict[str, float]:
+        """Cost of a million input and output tokens of each server that carries any [cents]."""
+        found = {item.server: item.cost_per_million for item in self.plan.rented}
+        for name in {row.server for row in self.pools}:
+            mine = [row for row in self.pools if row.server == name]
+            cost, carried = (
+                sum(getattr(row, field) for row in mine) for field in ("cost_cents_per_h", "arrival_rate_rpm")
+            )
+            each = cost_per_million(cost, carried, mine[0].in_tokens, mine[0].out_tokens)
+            found |= {} if each is None else {name: each}
+        return dict(sorted(found.items()))
 
     def to_json(self) -> str:
         """Return the overview as JSON text, the same bytes for the same overview."""
@@ -129,7 +140,6 @@ def describe(system: System, plan: Plan) -> Overview:
         servers=len(system.servers),
         plan=plan,
         pools=pools,
-        token_costs=token_costs(plan, system),
         idle=_empty_rows(
             system, [name for name in order if not plan.allocations[name] and name not in rented]
         ),
