@@ -100,7 +100,7 @@ def test_two_currencies_in_one_system_are_refused_with_both_places() -> None:
     with pytest.raises(SpecError) as refused:
         load_system(document("$2.50/h", "5.10 EUR/h"))
     assert str(refused.value) == (
-        "accelerators[1].cost: a price in EUR; give all prices in one currency: one in USD is at "
+        "accelerators[1].cost: a price in EUR; give all prices in one currency: there is one in USD at "
         "accelerators[0].cost"
     )
     running = {"accelerator": "A", "numReplicas": 1, "cost": "1 CHF/h"}
@@ -169,4 +169,5 @@ def test_an_explanation_keeps_cents_in_its_numbers() -> None:
 def test_amounts_are_written_in_one_way() -> None:
     assert Money().text(123456.789) == "123,456.79 cents/h"
     assert Money("USD").text(123456.789) == "1,234.57 USD/h"
-    assert (Money("USD").change(-250), Money("USD").change(0.1)) == ("-2.50", "0.00")
+    assert Money("USD").change(-250) == ("-2.50", -2.5)
+    assert Money("USD").change(0.1) == ("0.00", 0.001)

@@ -19,16 +19,16 @@ from optimizer.plan import Plan
 from optimizer.spec.assumptions import check_load, lacks_answers
 from optimizer.spec.messages import did_you_mean, path_text, validated
 from optimizer.spec.schema import AllocationData, Load, Server
-from optimizer.stabilisation.decisions import Observation, Replicas
+from optimizer.stabilisation.decisions import Observation, ReplicaStatus
 from optimizer.stabilisation.loads import LoadEstimate
-from optimizer.stabilisation.stabilise import settled
+from optimizer.stabilisation.stabilise import denoise_loads
 from rest_server.compat.answers import notice_headers
 from rest_server.errors import BodyError, field_path
 from rest_server.fleet import Entities, desired_allocations
 from rest_server.state import HeldFleet, PlanRecord, Reported
 from rest_server.v1.entities import Condition, held_fleet
 from rest_server.v1.examples import LOADS
-from rest_server.v1.models import LastPlan, LoadChange, LoadSnapshot, ServerList
+from rest_server.v1.models import LastPlan, LoadSnapshot, LoadUpdate, ServerList
 from rest_server.v1.planning import server_timing
 from rest_server.v1.problems import problems
 from rest_server.v1.requests import JSON, JsonOf, Precondition, RawRoute
@@ -80,7 +80,7 @@ class _Storing:
     """The revision that storing gave."""
     servers: Mapping[str, Server] = field(default_factory=dict)
     """The servers at that revision."""
-    loads: Mapping[str, LoadChange] = field(default_factory=dict)
+    loads: Mapping[str, LoadUpdate] = field(default_factory=dict)
     """What was given, by server."""
     unusable: frozenset[str] = frozenset()
     """Servers whose requests have no output length: their loads count as missing."""
@@ -90,7 +90,7 @@ class _Storing:
     def __call__(self) -> RunningFleet:
         given = value_of(self.body)
         loads = {
-            name: _of_body(name, partial(validated, LoadChange, change)) for name, change in given.items()
+            name: _of_body(name, partial(validated, LoadUpdate, change)) for name, change in given.items()
         }
 
         def store(entities: Entities) -> Entities:
@@ -106,7 +106,7 @@ class _Storing:
         """Return the fleet with the loads to plan for: as they are, but for what may be chance."""
         now = self.held.snapshot()
         seen = Observation(time.time(), frozenset(self.missing), self.replicas, self.unusable)
-        system, self.estimates = settled(stored.loose_system(), now.rules, now.decisions, seen)
+        system, self.estimates = denoise_loads(stored.loose_system(), now.rules, now.decisions, seen)
         return RunningFleet(replace(stored, servers=system.servers).spec(), now.rules, now.decisions, seen)
 
     @property
@@ -119,16 +119,16 @@ class _Storing:
         ]
 
     @property
-    def replicas(self) -> dict[str, dict[str, Replicas]]:
+    def replicas(self) -> dict[str, dict[str, ReplicaStatus]]:
         """Replicas that are there, by server and accelerator, as far as they were given."""
         return {
-            name: {acc: Replicas(there.ready, there.pending) for acc, there in change.replicas.items()}
+            name: {acc: ReplicaStatus(there.ready, there.pending) for acc, there in change.replicas.items()}
             for name, change in self.loads.items()
             if change.replicas is not None
         }
 
 
-def with_loads(entities: Entities, loads: Mapping[str, LoadChange]) -> tuple[Entities, frozenset[str]]:
+def with_loads(entities: Entities, loads: Mapping[str, LoadUpdate]) -> tuple[Entities, frozenset[str]]:
     """Return entities with other loads, by server, and the servers whose requests have no output length.
 
     Of these a load that is given is not taken over.
@@ -158,7 +158,7 @@ def with_loads(entities: Entities, loads: Mapping[str, LoadChange]) -> tuple[Ent
     return replace(entities, servers=servers), frozenset(unusable)
 
 
-def _running(entities: Entities, name: str, change: LoadChange) -> AllocationData:
+def _running(entities: Entities, name: str, change: LoadUpdate) -> AllocationData:
     """Return what a server runs, with the replicas that are said to be there."""
     current, replicas = entities.servers[name].current, change.replicas
     if replicas is None:
