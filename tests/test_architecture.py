@@ -267,7 +267,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("names", "estimates", "service_text", "simulation_text", "money"),
         ("plots.style", "terminal", "figures", "plan_text", "comparison_text", "explanation_text"),
         ("plots.curves", "plots.bars", "plots.grids"),
-        ("progress", "plots", "manifests"),
+        ("progress", "plots", "manifests", "robust_sections"),
         (
             "comparison_sections",
             "estimate_sections",
@@ -276,7 +276,6 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "plan_sections",
             "replay_sections",
             "replica_sections",
-            "robust_sections",
             "server_sections",
             "simulation_sections",
             "starter_sections",

@@ -6,7 +6,7 @@ from optimizer.errors import SpecError
 from optimizer.kinds.table import KINDS, kind_of_profile
 from optimizer.quantities import precise
 from optimizer.spec.files import Part
-from optimizer.spec.names import Entry, Index, Names, Finding
+from optimizer.spec.names import Entry, Finding, Index, Names
 from optimizer.spec.schema import Accelerator, ModelProfile, OptimizerOptions
 
 
