@@ -38,7 +38,7 @@ def over_http(source: dict[str, Any]) -> dict[str, Any]:
         url = f"http://127.0.0.1:{service.port}"
         with Client(url) as client, httpx.Client(base_url=url) as plain:
             client.import_fleet(source)
-            answers = [client.cost_at_load(source, options), client.cost_at_load(FLEET, options)]
+            answers = [client.cost_at_load(source, options), client.cost_at_load(FLEET, options)]  # type: ignore[attr-defined]
             routes = [
                 plain.post(f"/v1/{NAME}?factor=3", json=source),
                 plain.post(f"/v1/fleet/{NAME}?factor=3"),
@@ -48,7 +48,7 @@ def over_http(source: dict[str, Any]) -> dict[str, Any]:
 
         async def awaited() -> Any:
             async with AsyncClient(url) as other:
-                return await other.cost_at_load(source, options)
+                return await other.cost_at_load(source, options)  # type: ignore[attr-defined]
 
         answers.append(asyncio.run(awaited()))
     operation = paths[f"/v1/{NAME}"]["post"]

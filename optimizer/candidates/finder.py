@@ -4,9 +4,7 @@ Sizing is vectorised by law, in chunks of rows with similar batch limits, so tha
 time per pair does not depend on the number of pairs.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,16 +12,18 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.batches import with_best_batches
 from optimizer.candidates.choices import arrays_of
+from optimizer.candidates.measuring import CHUNK_STEP_TRIES, COUNT_TOLERANCE
 from optimizer.candidates.memo import SizedRows, SizingMemo
 from optimizer.candidates.pairs import (
     Pairs,
     chunks,
     law_of,
-    queue_capacity,
     replicas_of,
     sizable_pairs,
     targets_of,
 )
+from optimizer.candidates.renting import rented
+from optimizer.candidates.reserve import with_reserve
 from optimizer.candidates.table import Candidates, CandidateTable, RejectionReason, Verdicts
 from optimizer.documents import MAX_COUNT
 from optimizer.parallel import in_threads
@@ -33,24 +33,8 @@ from optimizer.queueing.targets import Targets, target_ratio
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
-COUNT_TOLERANCE = 1e-9
-"""Relative excess of load over replicas × rate that does not yet require another replica."""
 WINDOW_TOLERANCE = 1e-9
 """Relative tolerance below the minimum rate of a batch server."""
-CHUNK_STEP_TRIES = 16
-"""Maximum replicas added if a chunk-count jump makes the first count miss a target."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaMetrics:
-    """Metrics of one replica of each of R pairs at a rate."""
-
-    performance: Performance
-    """Steady-state means."""
-    targets: FloatArray
-    """Values of the targets' measures, shape (K, R)."""
-    own: Mapping[str, FloatArray]
-    """Metrics of single kinds, by field of `Pool`; NaN for other kinds, shapes (R,)."""
 
 
 def find_candidates(system: System, memo: SizingMemo | None = None) -> Candidates:
@@ -74,61 +58,9 @@ def find_candidates(system: System, memo: SizingMemo | None = None) -> Candidate
     over = table.num_replicas > limit
     verdicts.freeze()
     bounded = replace(table, num_replicas=np.minimum(table.num_replicas, limit))
-    return Candidates(arrays, table.take(~over), bounded.take(over), verdicts, system)
-
-
-def analyze_pairs(
-    arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
-) -> Performance:
-    """Return the steady-state means of one replica per row.
-
-    Args:
-        arrays: the system as arrays.
-        server: indices of the servers, shape (R,).
-        accelerator: indices of the accelerators, shape (R,).
-        max_batch: batch limits, shape (R,).
-        rate_rps: arrival rates above 0 [requests/s], shape (R,).
-    """
-    return measure_pairs(arrays, server, accelerator, max_batch, rate_rps).performance
-
-
-def measure_pairs(
-    arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
-) -> ReplicaMetrics:
-    """Return the metrics of one replica per row; arguments as for `analyze_pairs`."""
-    found = [np.zeros(len(server)) for _ in fields(Performance)]
-    measured = np.zeros((len(arrays.servers.targets.measures), len(server)))
-    own: defaultdict[str, FloatArray] = defaultdict(lambda: np.full(len(server), np.nan))
-
-    def fill(part: tuple[IntArray, Pairs]) -> None:
-        rows, some = part
-        performance = replicas_of(arrays, some).analyze(rate_rps[rows])
-        measured[:, rows] = targets_of(arrays, some).figures(performance)
-        for name, figures in performance.own.items():
-            own[name][rows] = figures
-        for array, field in zip(found, fields(Performance), strict=True):
-            array[rows] = getattr(performance, field.name)
-
-    in_threads(fill, [*parts(arrays, server, accelerator, max_batch)])
-    return ReplicaMetrics(Performance(*found), measured, own)
-
-
-def performances(
-    arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
-) -> Iterator[tuple[IntArray, Pairs, Performance]]:
-    """Yield rows, pairs and performance by queue model; arguments as for `analyze_pairs`."""
-    for rows, some in parts(arrays, server, accelerator, max_batch):
-        yield rows, some, replicas_of(arrays, some).analyze(rate_rps[rows])
-
-
-def parts(
-    arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray
-) -> Iterator[tuple[IntArray, Pairs]]:
-    """Yield rows that are analysed together, with their pairs, by queue model."""
-    profile, capacity = arrays.profile_of[server, accelerator], queue_capacity(arrays, server, max_batch)
-    pairs = Pairs(server, accelerator, profile, max_batch, capacity, max_batch, np.full(len(server), np.nan))
-    for rows in chunks(arrays, pairs, np.arange(len(server))):
-        yield rows, pairs.take(rows)
+    within, more = with_reserve(arrays, table.take(~over))
+    external = rented(arrays, system, arrays.servers.load_rps)
+    return Candidates(arrays, within, bounded.take(over), more, external, verdicts, system)
 
 
 # --- from pairs to candidates --------------------------------------------------------------------------
@@ -174,6 +106,8 @@ def _candidates(
         meets_targets_below_max_rate=np.ones(len(num_replicas), np.bool_) if below is None else below,
         batch_ceiling=pairs.batch_ceiling,
         best_rate_rps=np.where(np.isnan(pairs.best_rate_rps), max_rate_rps, pairs.best_rate_rps),
+        reserved=~arrays.servers.reserve.wanted[pairs.server],
+        preferred=arrays.servers.preferred[pairs.server, pairs.accelerator],
     )
 
 

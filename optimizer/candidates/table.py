@@ -4,8 +4,8 @@ Rows are sorted by server, then by accelerator.
 """
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import IntEnum
 
 import numpy as np
@@ -91,6 +91,11 @@ class CandidateTable:
     """Upper limit on the batch; equal to `max_batch` unless batch limits are optimised."""
     best_rate_rps: FloatArray
     """Highest rate over all batches up to the ceiling; equal to `max_rate_rps` unless optimised."""
+
+    reserved: BoolArray
+    """Whether it serves its server with the reserve that this is to have, if any."""
+    preferred: BoolArray
+    """Whether its server prefers its accelerator, or has no preference."""
 
     def __len__(self) -> int:
         """Return the number of rows C."""
@@ -180,10 +185,27 @@ class Candidates:
     table: CandidateTable
     over_limit: CandidateTable
     """Pairs that need more replicas than allowed, at that limit; for partial service only."""
+    with_reserve: CandidateTable
+    """Pairs of the table with more replicas, for the reserve of their server."""
+    external: CandidateTable
+    """External services of servers; their accelerator is the index after the last."""
     verdicts: Verdicts
     system: System
     more: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """Changes of the amounts of limits in a what-if question, by limit and item."""
+
+    def with_tables(
+        self, change: Callable[..., CandidateTable], other: "Candidates | None" = None
+    ) -> "Candidates":
+        """Return candidates with every table changed, by itself or with that of others."""
+        sources = [self] if other is None else [self, other]
+        return replace(
+            self,
+            table=change(*(each.table for each in sources)),
+            over_limit=change(*(each.over_limit for each in sources)),
+            with_reserve=change(*(each.with_reserve for each in sources)),
+            external=change(*(each.external for each in sources)),
+        )
 
     def rejections(self, server: int | None = None) -> Iterator[Rejection]:
         """Yield the rejected pairs of one server or all, sorted by name."""

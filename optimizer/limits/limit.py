@@ -5,7 +5,7 @@ always satisfies it. Restrictions of another form are not limits (docs/design.md
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar, NamedTuple
 
 from optimizer.arrays import FloatArray, IntArray
@@ -38,6 +38,9 @@ class Replicas(NamedTuple):
     cards: IntArray
     cost: FloatArray
     """[cents/h]"""
+    accelerators: IntArray
+    largest_power: Callable[[], FloatArray]
+    """Computes the power at the largest rate [W]."""
 
 
 class Placed(NamedTuple):
@@ -50,6 +53,8 @@ class Placed(NamedTuple):
     """Cards of one replica."""
     cost: float
     """Cost of one replica [cents/h]."""
+    power_w: float = 0.0
+    """Power of one replica at its largest rate [W]; 0 if no limit needs it."""
 
 
 class Limit(ABC):
@@ -68,6 +73,10 @@ class Limit(ABC):
     """Step by which explanations increase or reduce the amount."""
     can_be_added: ClassVar[bool] = False
     """Whether a repair may increase the amount."""
+
+    def needs_power(self, options: Document) -> bool:  # noqa: ARG002  few do
+        """Return whether it counts the power of replicas, which takes some time to compute."""
+        return False
 
     @abstractmethod
     def amounts(self, stock: Stock) -> Mapping[str, float]:

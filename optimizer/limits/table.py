@@ -1,12 +1,13 @@
 """The table of limits: each limit is a module in this package, and an entry here."""
 
-from optimizer.documents import Document
+from optimizer.limits.budget import Budget, BudgetOption
 from optimizer.limits.cards import Cards
 from optimizer.limits.limit import Limit
+from optimizer.limits.power import MaxPower, PowerOption
 
-LIMITS: tuple[Limit, ...] = (Cards(),)
+LIMITS: tuple[Limit, ...] = (Cards(), Budget(), MaxPower())
 """All limits, in the order of plans."""
 
 
-class LimitOptions(Document):
+class LimitOptions(PowerOption, BudgetOption):
     """Fields of the optimizer's options that belong to limits; a limit adds its class of fields as a base."""

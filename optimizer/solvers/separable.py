@@ -10,7 +10,8 @@ def solve_separable(problem: Problem) -> Solution:
     """Give each server its candidate of least value, then fewest changes, then most room, then the first."""
     table = problem.table
     rows = np.flatnonzero(problem.full)
-    keys = (-problem.room[rows], problem.changed[rows], problem.value[rows], table.server[rows])
+    goals = ~table.reserved[rows], problem.off_preferred_total[rows]
+    keys = (-problem.room[rows], problem.changed[rows], problem.value[rows], *goals[::-1], table.server[rows])
     order = rows[np.lexsort(keys)]
     _, first = np.unique(table.server[order], return_index=True)
     chosen = order[first]

@@ -28,6 +28,7 @@ def _staying(problem: Problem) -> IntArray:
 
     Those that need no more units all fit together wherever the current allocations fit.
     """
+    problem = problem.at_list_price
     table, now = problem.table, problem.current_replicas[problem.table.server]
     here = problem.full | keepable(problem) if problem.options.heterogeneous else problem.full
     replicas = np.where(problem.full, table.num_replicas, now)
@@ -52,20 +53,32 @@ def in_columns(columns: IntArray, problem: Problem, replicas: IntArray) -> IntAr
     """
     table, answer, groups = problem.table, replicas.copy(), problem.limits.groups()
     use = problem.limits.use
-    outside = replicas > 0
+    columns = np.sort(columns)
+    _to_twins(problem, columns, answer)
+    outside = answer > 0
     outside[columns] = False
     rows = np.flatnonzero(outside)
-    columns = np.sort(columns)
     first, end = (
         np.searchsorted(table.server[columns], table.server[rows], side) for side in ("left", "right")
     )
     for c, begin, after in zip(rows, first, end, strict=True):
         mine = columns[begin:after]
         mine = mine[(groups[mine] == groups[c]) & problem.full[mine]]
-        more = use[mine] * table.num_replicas[mine][:, None] > replicas[c] * use[c]
+        mine = mine[table.reserved[mine] >= table.reserved[c]]
+        more = use[mine] * table.num_replicas[mine][:, None] > answer[c] * use[c]
         mine = mine[~more.any(axis=1)]
         answer[c] = 0
         if len(mine):
             best = mine[np.argmin(problem.value[mine])]
             answer[best] = table.num_replicas[best]
     return answer
+
+
+def _to_twins(problem: Problem, columns: IntArray, replicas: IntArray) -> None:
+    """Move pools of any size to the row of their pair that a model has, in place."""
+    if not problem.options.heterogeneous or not problem.repeats.any():
+        return
+    kept = np.isin(np.arange(len(replicas)), columns)
+    for c in np.flatnonzero(problem.repeats & problem.divisible & (replicas > 0) & ~kept).tolist():
+        if kept[c - 1]:
+            replicas[c - 1], replicas[c] = replicas[c], 0

@@ -156,6 +156,7 @@ def _explained(
         ),
         headroom_rpm=headroom,
         headroom_share=None if headroom is None else headroom / load_rpm,
+        headroom_wanted=float(arrays.servers.reserve.headroom_share[s]),
         next_best=alternatives.get((s, None)),
         options=_options(candidates, s, of_accelerator, alternatives),
         rejections=tuple(sorted((_rejected(item) for item in candidates.rejections(s)), key=_miss)),
@@ -164,7 +165,7 @@ def _explained(
 
 def _headroom_rpm(plan: Plan, server: str, load_rpm: float) -> float | None:
     """Return the load that a server's replicas can take beyond the one they have to carry (eq. 59)."""
-    if load_rpm == 0:
+    if load_rpm == 0 or any(item.server == server for item in plan.rented):
         return None
     return sum(pool.max_arrival_rate_rpm for pool in plan.allocations.get(server, ())) - load_rpm
 

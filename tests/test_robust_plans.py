@@ -1,0 +1,383 @@
+"""Plans with reserves, prices and limits are those of brute force, and false ones are found."""
+
+import itertools
+import json
+import random
+import warnings
+from typing import Any
+
+import pulp
+import pytest
+from builders import accelerator, document, profile, server, service_class
+from mixed_oracles import demands
+from robust_oracles import (
+    _ADD,
+    OPTIONS,
+    _level_names,
+    _shared,
+    _ways,
+    best_levels,
+    random_robust_system,
+    wishes,
+)
+
+from optimizer import (
+    Replica,
+    SpecError,
+    System,
+    analyze_replicas,
+    find_candidates,
+    load_system,
+    solve,
+    verify,
+)
+from optimizer.generate import generate_system
+from optimizer.plan import Plan
+from optimizer.plan.proof import check_proof, prove
+from optimizer.solvers.branch_and_price.solve import solve_patterns
+from optimizer.solvers.deadline import Deadline
+from optimizer.solvers.problem import SolvedLevel, build_problem
+
+SINGLES = [(option,) for option in OPTIONS]
+PAIRS: list[tuple[str, ...]] = list(itertools.combinations(OPTIONS, 2))
+
+
+def faults(seed: int, wanted: tuple[str, ...], *, mixed: bool) -> list[str]:
+    """Return what is wrong with the plans of a random system, by brute force, proof and verification."""
+    system = load_system(random_robust_system(seed, wanted, mixed=mixed))
+    best, found = best_levels(system), []
+
+    def compare(what: str, levels: Any) -> None:
+        reached = {level.name: level.value for level in levels}
+        if [*reached] != [*best]:
+            found.append(f"{what}: levels {[*reached]}, not {[*best]}")
+            return
+        for name, value in best.items():
+            if abs(reached[name] - float(value)) > 1e-6 * max(1.0, abs(float(value))):
+                found.append(f"{what}: {name} is {reached[name]}, the best is {float(value)}")
+
+    plan, candidates = solve(system), find_candidates(system)
+    compare("plan", plan.levels)
+    found += [] if plan.status == "optimal" else [plan.status]
+    found += verify(plan, system)
+    levels: tuple[SolvedLevel, ...] = solve_patterns(build_problem(candidates)).levels
+    compare("patterns", levels)
+    found += check_proof(plan, system, prove(plan, candidates, Deadline.after(5.0)))[0]
+    greedy = system.with_options(milp_solver=False, saturation_policy="RoundRobin")
+    found += verify(solve(greedy), greedy)
+    return [f"{seed} {wanted} mixed={mixed}: {line}" for line in found]
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize("wanted", SINGLES, ids="-".join)
+def test_plans_with_an_option_are_those_of_brute_force(wanted: tuple[str, ...], *, mixed: bool) -> None:
+    assert [line for seed in range(2) for line in faults(seed, wanted, mixed=mixed)] == []
+
+
+@pytest.mark.parametrize("wanted", PAIRS, ids="-".join)
+def test_plans_with_two_options_are_those_of_brute_force(wanted: tuple[str, ...]) -> None:
+    number = PAIRS.index(wanted)
+    assert faults(number % 30, wanted, mixed=number % 2 > 0) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wanted", [*SINGLES, *PAIRS], ids="-".join)
+def test_hundreds_of_plans_are_those_of_brute_force(wanted: tuple[str, ...]) -> None:
+    """300 systems for each option and each pair of options."""
+    assert [
+        line for seed in range(150) for mixed in (False, True) for line in faults(seed, wanted, mixed=mixed)
+    ] == []
+
+
+# --- a false plan is found -------------------------------------------------------------------------------
+
+POWER = {"idle": 100, "full": 700, "midPower": 500, "midUtil": 0.5}
+
+
+def everything() -> Any:
+    """Return a system that uses every option, with a server that rents and one without its reserve."""
+    cards = [
+        accelerator("A")
+        | {"power": POWER, "availability": 0.98, "tiers": [{"units": 4, "cost": 5, "committed": True}]},
+        accelerator("B", cost=31, multiplicity=2) | {"power": POWER},
+    ]
+    external = {"inPerMillion": 1.0, "outPerMillion": 1.0, "ttft": 20.0, "itl": 9.0}
+    servers = [
+        server("grows", 1500, headroomShare=0.5, preferred=["B"]),
+        server("fails", 1500, spareReplicas=1, availabilityTarget=0.99),
+        server("rents", 1500, service="silver", external=external),
+    ]
+    classes = [service_class("gold", 1, itl=40), service_class("silver", 2, itl=40)]
+    return load_system(document(servers, cards, {"A": 8, "B": 4}, classes=classes, budget=900, maxPower=9000))
+
+
+FALSE = {
+    "a reserve that is not there": ("reserves", "fails", "hasReserve", False),
+    "the headroom wanted": ("reserves", "grows", "headroomWanted", 0.25),
+    "the spare replicas": ("reserves", "fails", "spareReplicas", 2),
+    "the availability": ("reserves", "fails", "availabilityTarget", 0.5),
+    "the cost of a reserve": ("reserves", "fails", "cost", 1.0),
+    "the server of a reserve": ("reserves", "fails", "server", "rents"),
+    "accelerators in tiers": ("tiers", "A", "used", 1),
+    "the cost of tiers": ("tiers", "A", "cost", 1.0),
+    "the difference of tiers": ("tiers", "A", "difference", 1.0),
+    "the accelerator of tiers": ("tiers", "A", "accelerator", "B"),
+    "the rent": ("rented", "rents", "cost", 1.0),
+    "the rent of a million tokens": ("rented", "rents", "costPerMillion", 2.0),
+    "the rented load": ("rented", "rents", "arrivalRate", 1.0),
+    "rented token times": ("rented", "rents", "itlAverage", 1.0),
+    "rented first tokens": ("rented", "rents", "ttftAverage", 1.0),
+    "who rents": ("rented", "rents", "server", "grows"),
+    "the budget that is used": ("limits", "budget", "used", 1.0),
+    "the budget": ("limits", "budget", "amount", 1.0),
+    "the power that is used": ("limits", "power", "used", 1.0),
+    "the power": ("limits", "power", "amount", 1.0),
+}
+"""A section, the first value of an item, a field of it and a false value."""
+
+
+@pytest.mark.parametrize("lie", FALSE)
+def test_a_false_field_is_found(lie: str) -> None:
+    system, (section, of, field, value) = everything(), FALSE[lie]
+    plan = json.loads(solve(system).to_json())
+    (item,) = [item for item in plan[section] if of in item.values()]
+    assert item[field] != value
+    item[field] = value
+    assert verify(Plan.model_validate(plan), system) != []
+
+
+@pytest.mark.parametrize("name", ["notRented", "reserves", "tiers", "rented"])
+def test_a_missing_section_is_found(name: str) -> None:
+    plan = json.loads(solve(everything()).to_json())
+    plan[name] = ["grows"] if name == "notRented" else []
+    assert verify(Plan.model_validate(plan), everything()) != []
+
+
+def test_levels_of_reserves_and_preferences_are_checked() -> None:
+    system = everything()
+    for place, level in enumerate(solve(system).levels):
+        plan = json.loads(solve(system).to_json())
+        plan["levels"][place]["value"] = level.value + 1
+        assert any(level.name in line for line in verify(Plan.model_validate(plan), system)), level.name
+
+
+# --- what is refused -------------------------------------------------------------------------------------
+
+
+def refused(**options: Any) -> str:
+    cards = [accelerator("A") | {"tiers": [{"units": 4, "cost": 5, "committed": True}]}]
+    with pytest.raises(SpecError) as caught:
+        load_system(document([server("a")], cards, {"A": 4}, **options))
+    return str(caught.value)
+
+
+def test_a_budget_below_the_commitments_is_refused() -> None:
+    assert refused(budget=19) == (
+        "optimizer.budget: 19 cents/h do not pay for the commitments of 20 cents/h; raise the budget or take "
+        "committed tiers out"
+    )
+
+
+def test_a_limit_on_power_needs_the_power_of_accelerators() -> None:
+    assert refused(maxPower=100) == (
+        "optimizer.maxPower: the power of A is not known; give it power.idle and power.full"
+    )
+
+
+def test_prices_that_fall_from_tier_to_tier_are_refused() -> None:
+    cards = [accelerator("A") | {"tiers": [{"units": 4, "cost": 11}]}]
+    with pytest.raises(SpecError, match="prices must not fall from tier to tier"):
+        load_system(document([server("a")], cards, {"A": 4}))
+
+
+def test_a_preferred_accelerator_has_to_exist() -> None:
+    with pytest.raises(SpecError, match=r"servers\[0\].preferred\[0\]: accelerator 'Z' does not exist"):
+        load_system(document([server("a", preferred=["Z"])], [accelerator("A")], {"A": 4}))
+
+
+# --- reserves by their meaning ---------------------------------------------------------------------------
+
+
+def analysed(rate_rpm: float, replicas: int) -> bool:
+    """Return whether replicas of the default profile that share a load answer a token in 13.5 ms."""
+    shape = {"inTokens": 16, "outTokens": 64, "maxBatch": 8}
+    times = {key: profile("m", "A")[key] for key in ("decodeParms", "prefillParms")}
+    replica = Replica.model_validate(shape | times)
+    return analyze_replicas([replica], [rate_rpm / 60 / replicas])[0].itl_ms <= 13.5 * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("rate", [300, 900, 1500, 2400])
+@pytest.mark.parametrize("spares", [1, 2, 3])
+def test_targets_hold_with_spare_replicas_removed_and_with_headroom(rate: float, spares: int) -> None:
+    system = load_system(
+        document(
+            [server("a", rate, spareReplicas=spares, headroomShare=0.25)],
+            [accelerator("A")],
+            classes=[service_class("gold", itl=13.5)],
+        )
+    )
+    (pool,) = solve(system).allocations["a"]
+    for load in (rate, 1.25 * rate):
+        for gone in range(spares + 1):
+            assert analysed(load, pool.num_replicas - gone)
+    assert not analysed(1.25 * rate, pool.num_replicas - spares - 1) or pool.num_replicas == 1 + spares
+
+
+@pytest.mark.parametrize(("there", "replicas"), [(0.98, 6), (0.99, 5), (0.995, 5), (0.999, 5)])
+def test_replicas_for_an_availability(there: float, replicas: int) -> None:
+    """Of four that a load needs, 99.9 % of the time: the table of required replicas, row k = 4."""
+    cards = [accelerator("A") | {"availability": there}]
+    system = load_system(document([server("a", 2000, availabilityTarget=0.999)], cards))
+    assert solve(load_system(document([server("a", 2000)], cards))).allocations["a"][0].num_replicas == 4
+    assert solve(system).allocations["a"][0].num_replicas == replicas
+
+
+def test_a_replica_on_several_accelerators_needs_all_of_them() -> None:
+    cards = [accelerator("A") | {"availability": 0.9}]
+    for count in (1, 2):
+        source = document(
+            [server("a", 500, availabilityTarget=0.85)], cards, models=[profile("m", "A", count=count)]
+        )
+        assert (
+            solve(load_system(source)).allocations["a"][0].num_replicas == count
+        )  # 0.9 and 1 - (1 - 0.81)^2
+
+
+def test_an_idle_server_has_no_reserve() -> None:
+    system = load_system(document([server("a", 0, replicas=1, spareReplicas=2)], [accelerator("A")]))
+    plan = solve(system)
+    assert (plan.allocations["a"][0].num_replicas, plan.reserves) == (1, ())
+
+
+def test_no_reserve_exceeds_the_most_replicas() -> None:
+    system = load_system(document([server("a", 500, spareReplicas=2, maxNumReplicas=2)], [accelerator("A")]))
+    plan = solve(system)
+    assert plan.allocations["a"][0].num_replicas == 1
+    assert [item.has_reserve for item in plan.reserves] == [False]
+
+
+@pytest.mark.parametrize("law", ["decodeParms", "perfParms"])
+def test_measured_profiles_are_sized_with_times_longer_by_their_errors(law: str) -> None:
+    """With an error of 20 % a plan is that of a profile whose times are all 20 % longer."""
+    errors = {"ttft": 0.1, "itl": 0.2, "ttftMedian": 0.1, "itlMedian": 0.1, "runs": 3}
+    domain = {key: [1, 1000] for key in ("inTokens", "outTokens", "rate", "concurrency")}
+    provenance = {"source": "x", "runs": 3, "domain": domain, "errors": errors}
+
+    def placed(factor: float, **options: Any) -> Any:
+        item = profile("m", "A")
+        if law == "perfParms":
+            del item["decodeParms"], item["prefillParms"]
+            item["perfParms"] = {"alpha": 10 * factor, "beta": 0.01 * factor, "gamma": 0.001 * factor}
+        else:
+            item["decodeParms"] = {key: factor * value for key, value in item["decodeParms"].items()}
+            item["prefillParms"] = {key: factor * value for key, value in item["prefillParms"].items()}
+        cards, classes = [accelerator("A")], [service_class("gold", itl=20)]
+        source = document(
+            [server("a", 2000)], cards, classes=classes, models=[item | {"provenance": provenance}], **options
+        )
+        system = load_system(source)
+        plan = solve(system)
+        assert verify(plan, system) == []
+        (pool,) = plan.allocations["a"]
+        return pool.num_replicas, pool.max_arrival_rate_rpm
+
+    cautious, slower, measured = placed(1.0, safety="profile"), placed(1.2), placed(1.0)
+    assert cautious == pytest.approx(slower)
+    assert cautious[1] / cautious[0] < measured[1] / measured[0]
+
+
+# --- a second formulation in another solver --------------------------------------------------------------
+
+
+def second_formulation(system: System) -> dict[str, float]:
+    """Return the best levels of a single plan by CBC: binaries by way, and a variable by price step."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # PuLP 3 announces the names of PuLP 4
+        return _second_formulation(system)
+
+
+def _second_formulation(system: System) -> dict[str, float]:
+    asked, wanted = demands(system), wishes(system)
+    names, shared = _level_names(asked, wanted), _shared(system, asked)
+    model = pulp.LpProblem("second", pulp.LpMinimize)
+    sums: dict[str, list[Any]] = {name: [] for name in names}
+    used: dict[str, list[Any]] = {one.name: [] for one in shared}
+    for s, demand in enumerate(asked.values()):
+        own: list[Any] = []
+        for amounts, levels in _ways(system, demand, wanted[demand.name], names, shared):
+            x = pulp.LpVariable(f"x_{s}_{len(own)}", cat="Binary")
+            own.append(x)
+            for name, value in zip(names, levels, strict=True):
+                sums[name].append(float(value) * x)
+            for one, amount in zip(shared, amounts, strict=True):
+                used[one.name].append(float(amount) * x)
+        model += pulp.lpSum(own) == 1
+    extra = _price_steps(system, model, used)
+    for one in shared:
+        if one.most is not None:
+            more = pulp.lpSum(extra) if one.name == "budget" else 0
+            model += pulp.lpSum(used[one.name]) + more <= float(one.most) * (1 + 1e-9)
+    sums["value"] += extra
+    return _minimised_in_order(model, sums)
+
+
+def _price_steps(system: System, model: Any, used: dict[str, list[Any]]) -> list[Any]:
+    """Return what tiers change of the cost, with a variable for the accelerators in each."""
+    extra: list[Any] = []
+    for name, card in system.accelerators.items():
+        covered = []
+        for i, tier in enumerate(card.tiers):
+            covered.append(pulp.LpVariable(f"t_{name.replace('-', '_')}_{i}", 0, tier.units))
+            price = 0.0 if tier.committed else float(tier.cost_cents_per_h)
+            extra.append((price - float(card.cost_cents_per_h)) * covered[-1])
+            extra += [float(tier.units * tier.cost_cents_per_h)] * tier.committed
+        if covered:
+            model += pulp.lpSum(covered) <= pulp.lpSum(used[f"accelerator {name}"])
+    return extra
+
+
+def _minimised_in_order(model: Any, sums: dict[str, list[Any]]) -> dict[str, float]:
+    best = {}
+    for name, terms in sums.items():
+        objective = pulp.lpSum(terms)
+        model.setObjective(objective)
+        assert pulp.LpStatus[model.solve(pulp.PULP_CBC_CMD(msg=False, gapRel=0))] == "Optimal", name
+        best[name] = float(pulp.value(objective) or 0.0)
+        whole = name == "changes" or name.endswith("servers")
+        model += objective <= best[name] + (0.5 if whole else 1e-6 * max(1.0, abs(best[name])))
+    return best
+
+
+def large_system(seed: int, servers: int, accelerators: int) -> System:
+    """Return a scarce system that uses every option, written from a generated fleet."""
+    system = generate_system(servers=servers, accelerators=accelerators, types=4, seed=seed, tightness=1.2)
+    source = system.to_spec().model_dump(mode="json", by_alias=True, exclude_none=True)
+    rng = random.Random(f"large {seed}")
+    for option in OPTIONS:
+        if option not in {"budget", "power"}:
+            _ADD[option](source, rng)
+    cost = solve(system).total_cost_cents_per_h
+    source["optimizer"] |= {
+        "budget": rng.choice([0.8, 1.2, 2.0]) * cost + 1e4 * (rng.random() < 0.3),
+        "gap": 0.0,
+    }
+    return load_system(source)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(30))
+def test_fifty_servers_on_ten_accelerators_are_those_of_a_second_formulation(seed: int) -> None:
+    compare_with_second(large_system(seed, 50, 10))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_few_servers_are_those_of_a_second_formulation(seed: int) -> None:
+    compare_with_second(large_system(seed, 12, 6))
+
+
+def compare_with_second(system: System) -> None:
+    plan, best = solve(system, time_limit_s=120.0), second_formulation(system)
+    assert [level.name for level in plan.levels] == [*best]
+    for level in plan.levels:
+        assert level.value == pytest.approx(best[level.name], rel=1e-6, abs=1e-3), level.name
+    assert verify(plan, system) == []
