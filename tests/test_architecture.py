@@ -202,6 +202,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "replay",
             "reports",
             "simulation",
+            "sweep",
         ),
         ("overload",),
         (
@@ -213,9 +214,15 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "simulation.predictions",
             "replay.document",
             "replay.pods",
+            "sweep.checkpoint",
+            "sweep.document",
+            "sweep.parameters",
         ),
         (
             "comparison.rows",
+            "sweep.binding",
+            "sweep.days",
+            "sweep.figure",
             "explanation.before",
             "explanation.intervals",
             "explanation.binding",
@@ -223,9 +230,9 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "figures.fits",
             "simulation.pools",
         ),
-        ("figures.collecting", "explanation.resolving"),
+        ("figures.collecting", "explanation.resolving", "sweep.points"),
         ("figures.rejections", "figures.any_kind", "explanation.answering"),
-        ("comparison.compare", "reports.overview", "simulation.plans"),
+        ("comparison.compare", "reports.overview", "simulation.plans", "sweep.sweep"),
         ("replay.replay", "replay.figure"),
         (
             "explanation.servers",
@@ -239,7 +246,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "optimizer.jobs": (
         ("requests", "documents", "estimating", "replaying", "fitting"),
-        ("comparing", "figures", "simulating"),
+        ("comparing", "figures", "simulating", "sweeping"),
     ),
     "optimizer.render": (
         (
@@ -360,7 +367,7 @@ JOBS = {
     "add_profile", "analyze_replicas", "check_documents", "choose", "compare", "explain",
     "find_candidates", "find_overload", "fit_reports", "make_figure", "make_report", "predict_points",
     "repair_plan", "replay", "show_fit", "simulate_plan", "simulate_replica", "simulation_of",
-    "size_replicas", "solve",
+    "size_replicas", "solve", "sweep",
 }  # fmt: skip
 """What computes for users; the shells have it from `optimizer.jobs`."""
 
