@@ -1,13 +1,13 @@
-"""Array types, and what arrays lack: being read-only, cut into runs of equal values, and equal row by row.
+"""Array types, and array functions missing in NumPy: read-only arrays, runs of equal values, equal rows.
 
-Every array of the library is float64, int64 or bool. Shapes are written with index letters: ``r`` row of
-a batched queue computation, ``n`` occupancy, ``s`` server, ``a`` accelerator, ``t`` accelerator type,
-``c`` candidate.
+Every array of the library is float64, int64 or bool. Shapes use index letters: ``r`` row of a batched queue
+computation, ``n`` occupancy, ``s`` server, ``a`` accelerator, ``t`` accelerator type, ``c`` candidate.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +25,23 @@ def frozen(array: _Array) -> _Array:
     return array
 
 
+@dataclass(frozen=True, slots=True)
+class RowArrays:
+    """Base of dataclasses whose fields are arrays over the same R rows, or nested row arrays."""
+
+    def take(self, rows: IntArray) -> Self:
+        """Return the chosen rows, in the given order."""
+        values = (getattr(self, field.name) for field in fields(self))
+        return type(self)(*(v[rows] if isinstance(v, np.ndarray) else v.take(rows) for v in values))
+
+    def columns(self) -> list[npt.NDArray[Any]]:
+        """Return all arrays, including nested ones, in the order of the fields; shapes (R, ...)."""
+        values = (getattr(self, field.name) for field in fields(self))
+        return [column for v in values for column in ([v] if isinstance(v, np.ndarray) else v.columns())]
+
+
 def runs(keys: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
-    """Return start and end of each run of equal values, in their order."""
+    """Return start and end of each run of equal values, in order."""
     if not len(keys):
         return iter(())
     bounds = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1], [True]]))
@@ -34,7 +49,7 @@ def runs(keys: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
 
 
 def pairs_of_equal(keys: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:
-    """Return every two positions with equal keys, the earlier and the later; equal keys stand together."""
+    """Return all pairs of positions with equal keys, which are adjacent: the earlier and the later ones."""
     _, first, size = np.unique(keys, return_index=True, return_counts=True)
     order = np.argsort(first)
     first, size = first[order], size[order]
@@ -46,7 +61,7 @@ def pairs_of_equal(keys: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:
 
 
 def row_bytes(columns: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.uint8]:
-    """Return every row of some columns as its bytes: every number to the last bit, shape (R, bytes).
+    """Return the bytes of every row of some columns, shape (R, bytes).
 
     Args:
         columns: shapes (R, ...), at least one row.
@@ -57,10 +72,10 @@ def row_bytes(columns: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.uint8]:
 
 
 def same_rows(columns: Sequence[npt.NDArray[Any]]) -> tuple[IntArray, IntArray]:
-    """Return the first row of each kind, and for every row which of these it is like to the last bit.
+    """Group rows that agree to the last bit; return the first row of each group, and the group of every row.
 
     Args:
-        columns: all that tells rows apart, shapes (R, ...), at least one row.
+        columns: shapes (R, ...), at least one row.
     """
     keys = row_bytes(columns)
     whole = keys.view(np.dtype((np.void, keys.shape[1]))).ravel()

@@ -1,4 +1,4 @@
-"""Long work on a cluster: what runs in threads of this machine runs on the workers of a dask scheduler."""
+"""Long work on a cluster: runs the threads' work on the workers of a dask scheduler instead."""
 
 import re
 from collections.abc import Iterator
@@ -11,23 +11,23 @@ if TYPE_CHECKING:
     from distributed import Client
 
 PATIENCE_S = 10.0
-"""How long a scheduler may take to answer."""
+"""Timeout of a scheduler."""
 ADDRESS = re.compile(r"(?:(?:tcp|tls)://)?(?:\[[0-9A-Fa-f:.]+\]|[^\s/:\[\]]+):\d{1,5}")
 
 
 @contextmanager
 def on_cluster(address: str) -> Iterator[None]:
-    """Run what `optimizer.parallel.as_done` is given in the body on the workers of an existing dask cluster.
+    """Run the items of `optimizer.parallel.as_done` in the body on the workers of an existing dask cluster.
 
-    Pools are plain values and have chances of their own, so that the answer is that of one process, to the
+    Pools are plain values with their own random streams, so the result is the same as in one process, to the
     byte.
 
     Args:
-        address: of the scheduler, such as ``tcp://10.0.0.5:8786``.
+        address: address of the scheduler, such as ``tcp://10.0.0.5:8786``.
 
     Raises:
         MissingExtraError: dask.distributed is not installed.
-        SpecError: no scheduler answers at the address, or its workers do not have this version.
+        SpecError: no scheduler answers at the address, or its workers have another version.
     """
     try:
         from distributed import Client
@@ -52,7 +52,7 @@ def on_cluster(address: str) -> Iterator[None]:
 
 
 def _check_workers(client: "Client", address: str) -> None:
-    """Refuse workers that would not give the same answer, and a cluster without any."""
+    """Reject a cluster without workers, and workers of another version, which could return another result."""
 
     def installed() -> str | None:  # within a function: it is sent as it is, to workers without this package
         from importlib.metadata import PackageNotFoundError, version

@@ -1,4 +1,4 @@
-"""What every document is made of: an immutable pydantic model with strict types, and the numbers in it.
+"""Base of all documents: immutable pydantic models with strict types, and their number types.
 
 Wire names are those of the reference, llm-inferno (docs/glossary.md), matched in any case; Python names carry
 the unit (``arrival_rate_rpm``). Unknown keys, wrong types, NaN and infinity are errors with their path. A
@@ -46,29 +46,29 @@ from optimizer.units import (
 )
 
 MAX_BATCH_LIMIT = 1_000_000
-"""Largest batch that is analysed; a queue's table has one entry per batch."""
+"""Largest batch that is analysed; the table of a queue has one entry per batch."""
 MAX_COUNT = 1_000_000_000
 """Largest count of replicas, units or accelerators in any document."""
 MAX_TOKENS = 100_000_000
 MAX_QUANTITY = 1e15
-"""Largest rate, time, cost or memory: far beyond any real one, and sums of them stay exact enough."""
-LEAST_RATE = 1e-12
-"""Least arrival rate that is traffic, per minute or second: one request in thirty thousand years or more."""
+"""Largest rate, time, cost or memory: far beyond any real one, and small enough for exact sums."""
+MIN_RATE = 1e-12
+"""Smallest arrival rate that counts as traffic, per minute or second."""
 
 
 def _whole(value: object) -> object:
-    """Let 1024.0 pass where an integer is meant; other floats are refused by the strict check."""
+    """Convert 1024.0 to an integer; other floats are rejected by the strict check."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 FOLDER = "folder"
-"""Key of a validation's context: the folder of the document, against which it names files."""
+"""Key of a validation context: the folder of the document, to which file names are relative."""
 NUMBERS_ONLY = {"units": False}
-"""Context of a validation in which numbers have no units: the reference's wire knows none."""
+"""Validation context without units in numbers, as on the reference's wire."""
 
 
 def _with_unit(text: str, info: ValidationInfo, read: Callable[[str], float]) -> object:
-    """Read text that looks like a number with a unit; other text is left to the check of the type."""
+    """Read text that looks like a number with a unit; the type check handles other text."""
     if info.context == NUMBERS_ONLY:
         return text
     try:
@@ -81,7 +81,7 @@ def _with_unit(text: str, info: ValidationInfo, read: Callable[[str], float]) ->
 
 @dataclass(frozen=True, eq=False)  # compared as itself: scales hold tables
 class In(GroupedMetadata):
-    """A number that may be written with a unit of a scale, within limits in the scale's own unit."""
+    """A number with an optional unit of a scale, within limits in the scale's own unit."""
 
     scale: Scale
     ge: float | None = 0
@@ -100,19 +100,19 @@ class In(GroupedMetadata):
 
 
 def _read_price(value: object, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> object:
-    """Read a price; one that names its currency keeps it."""
+    """Read a price, and keep its currency if it has one."""
     read = _with_unit(value, info, read_price) if isinstance(value, str) else value
     number = handler(float(read) if isinstance(read, Price) else read)
     return Price(number, read.currency) if isinstance(read, Price) else number
 
 
 def _traffic(rate_rpm: float) -> float:
-    """Read a rate that is left of an average that decays, long after the last request, as none."""
-    return rate_rpm if rate_rpm >= LEAST_RATE else 0.0
+    """Read a rate below `MIN_RATE`, such as the remainder of a decaying average, as 0."""
+    return rate_rpm if rate_rpm >= MIN_RATE else 0.0
 
 
 def _any_loss(value: object, info: ValidationInfo) -> object:
-    """Read ``none`` as a bound that nothing exceeds."""
+    """Read ``none`` as a limit that is never exceeded."""
     if not isinstance(value, str):
         return value
     return 1.0 if value.lower() == "none" else _with_unit(value, info, SHARE.number)
@@ -146,7 +146,7 @@ Cost = Annotated[
         }
     ),
 ]
-"""A cost [cents/h]; a `Price` where it was written with its currency."""
+"""A cost [cents/h]; a `Price` if it was written with a currency."""
 Tokens = Annotated[float, In(TOKENS, le=MAX_TOKENS)]
 AnswerTokens = Annotated[float, In(TOKENS, ge=1, le=MAX_TOKENS)]
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT), BeforeValidator(_whole)]
@@ -169,14 +169,14 @@ MaxLoss = Annotated[
         }
     ),
 ]
-"""Largest share of requests that may be lost; 1, or ``none``, for any."""
+"""Maximum rejection rate; 1, or ``none``, for no limit."""
 DEFAULT_MAX_LOSS = 0.001
 ANY_LOSS = 1.0
 Coefficient = Annotated[float, Field(ge=0, le=100)]
 
 
 def is_none(value: object) -> bool:
-    """Say whether a field has no value, in which case it is absent."""
+    """Return whether a field has no value and is therefore absent."""
     return value is None
 
 
@@ -195,7 +195,7 @@ class Document(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _match_keys_in_any_case(cls, data: Any) -> Any:
-        """Spell the keys as the wire does, and drop those that are null: null means absent."""
+        """Convert the keys to wire names, and drop null values: null means absent."""
         if not isinstance(data, dict):
             return data
         known = _wire_names(cls)
@@ -214,7 +214,7 @@ class Document(BaseModel):
 
 
 class _WireNames(NamedTuple):
-    """The wire names of a document's fields."""
+    """Wire names of a document's fields."""
 
     exact: frozenset[str]
     any_case: dict[str, str]

@@ -15,16 +15,16 @@ That a load cannot be served is no exception: it is a result (``Plan.unserved``)
 
 
 class InferplanError(Exception):
-    """Base of every error that inferplan raises on purpose; its text is one line."""
+    """Base of all errors that inferplan raises on purpose; the message is one line."""
 
     exit_code = 1
     http_status = 500
 
 
 class SpecError(InferplanError):
-    """Raised when a document cannot be read, or says something impossible.
+    """Raised when a document cannot be read, or contains an impossible value.
 
-    The text names the place (``servers[3].model``), the value, the limit and what to do.
+    The message names the place (``servers[3].model``), the value, the limit and the fix.
     """
 
     exit_code = 2
@@ -39,7 +39,7 @@ class AnalysisError(InferplanError):
 
 
 class FitError(InferplanError):
-    """Raised when measurements cannot be read, or are too few or too odd to fit a law to."""
+    """Raised when measurements cannot be read, or are too few or inconsistent to fit a latency model."""
 
     exit_code = 2
     http_status = 422
@@ -53,14 +53,14 @@ class IncompletePlanError(InferplanError):
 
 
 class MissingExtraError(InferplanError, ImportError):
-    """Raised when something needs an optional package that is not installed; the text says which."""
+    """Raised when an optional package is not installed; the message names it."""
 
     exit_code = 2
     http_status = 500
 
 
 class SolverError(InferplanError):
-    """Raised when the solver fails, or when its answer does not pass verification."""
+    """Raised when the solver fails, or its result does not pass verification."""
 
     exit_code = 4
     http_status = 500

@@ -1,9 +1,9 @@
 """Realistic systems of any size, from a seed.
 
-Token times follow from what limits them in practice: a decode step streams the weights and caches through
-memory, a prefill is arithmetic. The catalogue has accelerators of 1, 2, 4 or 8 cards of each type, models
-of 3 to 180 billion parameters, and classes whose targets loosen with their priority. Capacities are set
-from what the fleet would take without limits and with every accelerator type used alike.
+Token times follow from their physical limits: a decode step streams the weights and KV caches through memory,
+a prefill is arithmetic. The catalogue has accelerators of 1, 2, 4 or 8 cards of each type, models of 3 to 180
+billion parameters, and classes whose targets loosen with their priority. Capacities are set from the demand
+without limits and with every accelerator type used equally.
 """
 
 from typing import Any
@@ -17,16 +17,16 @@ from optimizer.spec.system import System, load_system
 
 _MULTIPLES = (1, 2, 4, 8)
 _SLICES = (1, 2, 4, 8)
-"""Slices of an accelerator that one replica may take."""
+"""Numbers of accelerators per replica."""
 _BYTES_PER_PARAM = 2
 _WEIGHTS_SHARE = 0.8
-"""Of the memory, which weights may fill; caches need the rest."""
+"""Maximum share of memory for weights; caches need the rest."""
 _SHAPES = ((128, 256), (256, 512), (512, 128), (1024, 256), (1024, 1024), (2048, 512), (4096, 256))
 """Input and output lengths [tokens]."""
 
 
 def generate_system(servers: int, accelerators: int, types: int, seed: int, tightness: float = 1.0) -> System:
-    """Make a system; see `generate_document`.
+    """Generate a system; see `generate_document`.
 
     Raises:
         SpecError: an argument is out of range.
@@ -37,14 +37,14 @@ def generate_system(servers: int, accelerators: int, types: int, seed: int, tigh
 def generate_document(
     servers: int, accelerators: int, types: int, seed: int, tightness: float = 1.0
 ) -> dict[str, Any]:
-    """Make a system as a document in plain values.
+    """Generate a system as a document of plain values.
 
     Args:
-        servers: servers, each one model in one service class.
-        accelerators: accelerators in the catalogue.
-        types: accelerator types that they are made of, at most `accelerators`.
-        seed: the same seed gives the same system.
-        tightness: how scarce the units are; at 1 about what is needed exists, at 2 half of that.
+        servers: number of servers, each one model in one service class.
+        accelerators: number of accelerators in the catalogue.
+        types: number of accelerator types, at most `accelerators`.
+        seed: random seed.
+        tightness: scarcity of cards; 1 for about the demand, 2 for half of it.
 
     Raises:
         SpecError: an argument is out of range.
@@ -123,7 +123,7 @@ def _accelerators(rng: np.random.Generator, count: int, types: int) -> list[dict
 
 
 def _most_params(catalogue: list[dict[str, Any]]) -> float:
-    """Return how many parameters [billions] the accelerator with the most memory holds."""
+    """Return the number of parameters [billions] that the accelerator with the most memory can hold."""
     most_memory_gb: float = max(item["memSize"] for item in catalogue)
     return max(_SLICES) * most_memory_gb * _WEIGHTS_SHARE / _BYTES_PER_PARAM
 
@@ -136,7 +136,7 @@ def _models(rng: np.random.Generator, count: int, most_params: float) -> list[di
 
 
 def _profile(model: dict[str, Any], accelerator: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the profile of a model on as many slices as it needs, none where even eight are too few."""
+    """Return the profile of a model on as many accelerators as it needs, None if eight are too few."""
     weights_gb = _BYTES_PER_PARAM * model["params"]
     slices = next((n for n in _SLICES if n * accelerator["memSize"] * _WEIGHTS_SHARE >= weights_gb), None)
     if slices is None:
@@ -190,7 +190,7 @@ def _servers(
 
 
 def _capacities(system: System, tightness: float) -> list[dict[str, Any]]:
-    """Set units halfway between what the cheapest candidates take and an even spread over the types."""
+    """Set capacities halfway between the cheapest candidates' demand and an even spread over the types."""
     candidates = find_candidates(system)
     table = candidates.table
     order = np.lexsort((table.cost_cents_per_h, table.server))

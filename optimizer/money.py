@@ -1,8 +1,7 @@
-"""Prices as people write them, and the unit that costs are shown in.
+"""Prices with currencies, and the unit of displayed costs.
 
-Documents count costs in cents/h, hundredths of whatever currency. A price written with a currency
-(``$2.50/h``, ``2.50 EUR/h``) is the same number and says which; a system whose prices say it shows costs in
-that currency.
+Documents state costs in cents/h, hundredths of any currency. A price written with a currency (``$2.50/h``,
+``2.50 EUR/h``) is the same number and names it; a system whose prices name a currency displays costs in it.
 """
 
 import re
@@ -14,7 +13,7 @@ from optimizer.units import LONGEST, UnitError, times
 
 _Cost = TypeVar("_Cost", float, FloatArray)
 CENTS = "cents/h"
-"""The unit of costs where no currency is stated."""
+"""Unit of costs without a currency."""
 _SYMBOLS = {"$": "USD", "us$": "USD", "€": "EUR", "£": "GBP", "₹": "INR", "₩": "KRW", "₺": "TRY", "zł": "PLN"}
 _AMBIGUOUS = {"¥": "JPY or CNY", "kr": "SEK, NOK or DKK"}
 _CODES = frozenset(
@@ -25,19 +24,20 @@ _CODES = frozenset(
         "RON RSD RUB SAR SEK SGD THB TND TRY TWD TZS UAH UGX USD UYU UZS VND ZAR ZMW",
     )
 )
-"""Codes of ISO 4217 that are understood."""
+"""Supported codes of ISO 4217."""
 _HOURS = {"s": Decimal(3600), "sec": Decimal(3600), "min": Decimal(60)}
 _HOURS |= dict.fromkeys(("h", "hr", "hour"), Decimal(1))
 _HOURS |= {"d": 1 / Decimal(24), "day": 1 / Decimal(24)}
 _HOURS |= {"month": 1 / Decimal(730), "year": 1 / Decimal(8760)}
-"""What a price per each span of time is per hour; a month is a twelfth of a year, as clouds count it."""
+"""Factors from a price per time span to a price per hour; a month is a twelfth of a year, as in cloud
+prices."""
 _NUMBER = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)"
 _NAMED = r"[^\d\s.,/+-]*"
 _PRICE = re.compile(rf"({_NAMED})\s*([-+]?{_NUMBER})\s*({_NAMED})\s*(?:/\s*([a-z]+))?", re.IGNORECASE)
 PRICE_PATTERN = r"^([0-9]{1,10}(\.[0-9]{1,6})? ?(USD|EUR|GBP|CHF|cents)/h|[$€£][0-9]{1,10}(\.[0-9]{1,6})?/h)$"
-"""A regular expression of the usual ways to write a price, for the JSON schema."""
+"""Regular expression of common price formats, for the JSON schema."""
 _CENT = -2
-"""Digits behind the point that a price is written with at least, as a power of ten."""
+"""Exponent of the last digit that a price is always written with."""
 EXAMPLES = "$2.50/h, 2.50 EUR/h or 250 cents/h"
 
 
@@ -49,7 +49,7 @@ class Price(float):
     """Code of ISO 4217."""
 
     def __new__(cls, cents_per_h: float, currency: str) -> Self:
-        """Make a price of a number [cents/h] and a code."""
+        """Create a price from a number [cents/h] and a currency code."""
         made = super().__new__(cls, cents_per_h)
         made.currency = currency
         return made
@@ -59,7 +59,7 @@ class Price(float):
         return Price, (float(self), self.currency)
 
     def __str__(self) -> str:
-        """Return the price as documents write it."""
+        """Return the price in the format of documents."""
         amount = Decimal(repr(float(self))) / 100
         exponent = amount.as_tuple().exponent
         if isinstance(exponent, int) and exponent > _CENT:
@@ -68,10 +68,10 @@ class Price(float):
 
 
 def read_price(text: str) -> float:
-    """Return a price in text [cents/h]: a `Price` where it names a currency, a plain number for cents.
+    """Read a price [cents/h]: a `Price` if it names a currency, a plain number for cents.
 
     Raises:
-        UnitError: it is no price, names no currency or time, or one that is not known.
+        UnitError: it is not a price, or its currency or time span is missing or unknown.
     """
     found = _PRICE.fullmatch(text.strip()) if len(text) <= LONGEST else None
     if found is None:
@@ -90,10 +90,14 @@ def read_price(text: str) -> float:
 
 
 def currency_named(name: str, text: str = "") -> str:
-    """Return the code of a currency from its code or sign; `text` is what it stood in, for the message.
+    """Return the code of a currency from its code or symbol.
+
+    Args:
+        name: code or symbol.
+        text: the text that contained it, for messages.
 
     Raises:
-        UnitError: it is not known, or stands for several.
+        UnitError: it is unknown or ambiguous.
     """
     code = _SYMBOLS.get(name.lower()) or name.upper()
     if code in _CODES:
@@ -106,20 +110,20 @@ def currency_named(name: str, text: str = "") -> str:
 
 
 def currency_of(cost: float) -> str | None:
-    """Return the currency that a cost was written with, if any."""
+    """Return the currency that a cost was written with, None if there is none."""
     return cost.currency if isinstance(cost, Price) else None
 
 
 def cost_amount(cents_per_h: float, currency: str | None) -> str:
-    """Return a cost as text, in the unit that costs are shown in, which stands elsewhere."""
+    """Format a cost in the displayed unit, without the unit."""
     return f"{in_cost_unit(cents_per_h, currency):,.2f}"
 
 
 def cost_unit(currency: str | None) -> str:
-    """Return the unit in which costs are shown."""
+    """Return the unit of displayed costs."""
     return CENTS if currency is None else f"{currency}/h"
 
 
 def in_cost_unit(cents_per_h: _Cost, currency: str | None) -> _Cost:
-    """Return a cost, or an array of costs, in the unit that costs are shown in."""
+    """Convert a cost, or an array of costs, to the displayed unit."""
     return cents_per_h if currency is None else cents_per_h / 100

@@ -1,4 +1,4 @@
-"""Work on several items at once, in the one place that knows how many threads there may be."""
+"""Parallel work, and the only place that determines the number of threads."""
 
 import math
 import multiprocessing
@@ -17,14 +17,14 @@ _Result = TypeVar("_Result")
 
 
 def core_count() -> int:
-    """Return the number of cores that this process may use: by its CPU affinity and its cgroup's quota."""
+    """Return the number of cores available to this process, by its CPU affinity and its cgroup's quota."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, math.ceil(min(allowed, cgroup_quota())))
 
 
 @cache
 def cgroup_quota(root: Path = Path("/")) -> float:
-    """Return the least CPU quota of this process's cgroups (v1 or v2) in cores, infinity without one."""
+    """Return the smallest CPU quota of this process's cgroups (v1 or v2) in cores, inf without one."""
     quotas = [math.inf]
     for line in _lines(root / "proc/self/cgroup"):
         _, controllers, path = line.split(":", 2)
@@ -37,7 +37,7 @@ def cgroup_quota(root: Path = Path("/")) -> float:
 
 
 def _quota(group: Path) -> float:
-    """Return the CPU quota of one cgroup in cores, infinity without one."""
+    """Return the CPU quota of one cgroup in cores, inf without one."""
     found = " ".join(_lines(group / "cpu.max")).split()
     found = found or [*_lines(group / "cpu.cfs_quota_us"), *_lines(group / "cpu.cfs_period_us")]
     limited = len(found) == 2 and all(part.isdecimal() and int(part) for part in found)  # else "max", or -1
@@ -52,12 +52,12 @@ def _lines(path: Path) -> list[str]:
 
 
 def thread_count() -> int:
-    """Return how many threads work at once."""
+    """Return the number of parallel threads."""
     return min(core_count(), MAX_THREADS)
 
 
 def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
-    """Return what comes of each item, in their order; for work that lets other threads run (NumPy, HiGHS)."""
+    """Map over the items in threads, in order; for work that releases the GIL (NumPy, HiGHS)."""
     if len(items) < 2:
         return [work(item) for item in items]
     with ThreadPoolExecutor(thread_count()) as pool:
@@ -65,9 +65,9 @@ def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list
 
 
 def as_done(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterator[_Result]:
-    """Yield what comes of each item, in their order, while others are worked on; for long work of its own.
+    """Map over the items in order, yielding results while others are in progress; for long work.
 
-    The work is that of threads unless the caller has chosen another backend of joblib for its context, as
+    The work runs in threads unless the caller has chosen another joblib backend for its context, as
     `optimizer.cluster` does.
     """
     from joblib import Parallel, delayed
@@ -77,16 +77,16 @@ def as_done(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterato
 
 
 def may_start_processes() -> bool:
-    """Return whether this process may have others work for it, and there is more than one core for them."""
+    """Return whether this process can start others, and has more than one core."""
     return thread_count() > 1 and not multiprocessing.current_process().daemon
 
 
 def in_processes(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
-    """Yield what comes of each item, in their order; for work in which Python itself takes its time.
+    """Map over the items in processes, yielding results in order; for work limited by Python itself.
 
-    Items are taken when a process is near to them. The processes take seconds to start when they are first
-    wanted, and stay for the next time. Work, items and results are sent to and fro, arrays as well: files for
-    these would be missed by whoever tidies up after an interrupt.
+    Items are fetched shortly before a process is free. Processes take seconds to start on first use, and are
+    reused. Work, items and results are sent through pipes, including arrays: temporary files could be left
+    behind after an interrupt.
     """
     from joblib import Parallel, delayed
 
@@ -97,11 +97,11 @@ def in_processes(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> It
 
 
 def start_processes(wake: Callable[[int], None]) -> None:
-    """Have the processes started while other work goes on; each does some work that loads what it needs."""
+    """Start the processes in the background; each runs some work that loads its imports."""
     if may_start_processes():
         threading.Thread(target=wake_processes, args=(wake,), name="start-processes", daemon=True).start()
 
 
 def wake_processes(wake: Callable[[int], None]) -> None:
-    """Wait until the processes have started, and have done some work that loads what they need."""
+    """Start the processes, and wait until each has run some work that loads its imports."""
     list(in_processes(wake, range(thread_count())))

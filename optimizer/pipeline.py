@@ -24,7 +24,7 @@ from optimizer.spec.writing import write_text
 
 @dataclass(slots=True)
 class Timings:
-    """Wall time of each stage of one job, in the order in which they ran [s]."""
+    """Wall time of each stage of one job, in order [s]."""
 
     stages_s: dict[str, float] = field(default_factory=dict)
 
@@ -47,7 +47,7 @@ def solve(
     memo: SizingMemo | None = None,
     **options: object,
 ) -> Plan:
-    """Return the best plan of a system, as far as it is found within the time limit.
+    """Return the best plan of a system found within the time limit.
 
     Args:
         system: what to plan.
@@ -96,7 +96,7 @@ def _write_proof(solved: "Solved", limit_s: float, path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """A verified plan, and the problem and the solution that it was made from."""
+    """A verified plan, with its problem and solution."""
 
     plan: Plan
     candidates: Candidates
@@ -104,10 +104,10 @@ class Solved:
     solution: Solution
 
     def with_kept(self, replicas: Mapping[tuple[str, str], int]) -> "Solved":
-        """Return the same solution beside other kept replicas, by server and accelerator.
+        """Return the same solution next to other retained replicas, by server and accelerator.
 
         Raises:
-            SolverError: the plan and these replicas together take more cards than exist.
+            SolverError: the plan and these replicas together exceed the available cards.
         """
         candidates = replace(self.candidates, system=self.candidates.system.with_kept(replicas))
         problem = replace(self.problem, limits=limit_rows(candidates, self.problem.table))
@@ -123,15 +123,15 @@ def solve_in_full(
     memo: SizingMemo | None = None,
     excluded: Collection[str] = (),
 ) -> Solved:
-    """Return the best plan of a system with the problem and the solution behind it.
+    """Return the best plan of a system with its problem and solution.
 
     Args:
-        system: what to plan.
-        backend: as for `solve`, like the next three.
+        system: the system.
+        backend: as for `solve`.
         timings: filled with the time of each stage, if given.
-        deadline: when the answer is due.
-        memo: remembers the sizing of replicas.
-        excluded: servers that get nothing, although they need replicas; the plan lists them as unserved.
+        deadline: time at which the result is due.
+        memo: cache of sizing results.
+        excluded: servers that get no replicas although they need some; the plan lists them as unserved.
 
     Raises:
         SpecError: the backend does not exist.
@@ -148,7 +148,7 @@ def solve_in_full(
 
 
 def _verified(candidates: Candidates, problem: Problem, solution: Solution, clock: Timings) -> Solved:
-    """Return a solution as a plan that holds.
+    """Return the verified plan of a solution.
 
     Raises:
         SolverError: it does not pass verification.
@@ -163,7 +163,7 @@ def _verified(candidates: Candidates, problem: Problem, solution: Solution, cloc
 
 
 def _check_extras(backend: str, write_model_to: Path | None) -> None:
-    """Refuse a solver or a file of a model that cannot be used before any time is spent."""
+    """Reject an unusable solver or model file before any work is done."""
     if backend.lower() != "highs":
         from optimizer.solvers.backends import solver_name
 
@@ -180,16 +180,16 @@ def choose(
     deadline: Deadline | None = None,
     related: RelatedSolution | None = None,
 ) -> Solution:
-    """Choose among candidates with the solver that the options ask for.
+    """Solve a problem with the solver selected by the options.
 
     Args:
-        problem: what to choose from.
-        backend: what solves a MILP: ``highs``, or the name of a solver that PuLP knows (``CBC``).
-        deadline: when the answer is due; none: the time limit of the options after now.
-        related: the answer to a problem that differs in one thing, if there is one.
+        problem: the problem.
+        backend: MILP solver: ``highs``, or the name of a solver that PuLP knows (``CBC``).
+        deadline: time at which the result is due; default: now plus the time limit of the options.
+        related: solution of a problem that differs in one change, if known.
 
     Raises:
-        SpecError: the backend is not known or not installed.
+        SpecError: the backend is unknown or not installed.
         SolverError: the solver failed.
     """
     deadline = deadline or Deadline.after(problem.options.time_limit_s)
@@ -212,7 +212,7 @@ def choose(
 
 
 def _session(backend: str) -> SessionFactory:
-    """Return what loads a model into a solver; solvers are imported only here, where a MILP is solved."""
+    """Return the session factory of a backend; solvers are imported only here, when a MILP is solved."""
     if backend.lower() == "highs":
         from optimizer.solvers.highs import HighsSession
 

@@ -1,7 +1,7 @@
-"""Numbers as sentences and tables write them: counts with their noun, quantities, shares.
+"""Formats of numbers in sentences and tables: counts with nouns, quantities and shares.
 
-The one place that decides how many digits a reader gets. Nothing here is written with a power of ten, but for
-what is too small or too large for any load, latency or cost.
+The only place that determines the number of digits shown. Exponents are used only for values that are too
+small or too large for any load, latency or cost.
 """
 
 from collections.abc import Callable
@@ -10,33 +10,33 @@ from functools import partial
 from math import isfinite
 
 LEAST, MOST = 1e-9, 1e15
-"""Outside of these a quantity has a power of ten."""
+"""Bounds outside of which a quantity is written with an exponent."""
 
 
 def counted(number: float, noun: str, plural: str = "") -> str:
     """Return a number with its noun: ``1 card``, ``2,000 cards``.
 
     Args:
-        number: how many.
-        noun: of one.
-        plural: of any other number, if it is not the noun with an s.
+        number: the number.
+        noun: singular.
+        plural: plural, if it is not the noun with an s.
     """
     shown = f"{number:,}" if isinstance(number, int) else quantity(number)
     return f"{shown} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def be(number: float) -> str:
-    """Return the verb of a number of things."""
+    """Return "is" or "are" for a number of things."""
     return "is" if number == 1 else "are"
 
 
 def quantity(value: float, digits: int = 4, *, sign: bool = False) -> str:
-    """Return a number with so many significant digits, or all before the point; thousands are marked.
+    """Format a number with the given significant digits, or all before the point, and thousands separators.
 
     Args:
         value: the number.
         digits: significant digits.
-        sign: whether a number above zero gets a plus sign.
+        sign: whether positive numbers get a plus sign.
     """
     plus = "+" if sign and value > 0 else ""
     if (value and not LEAST <= abs(value) < MOST) or not isfinite(value):
@@ -47,22 +47,22 @@ def quantity(value: float, digits: int = 4, *, sign: bool = False) -> str:
 
 
 def precise(value: float) -> str:
-    """Return a number with six digits, as messages write what they compare."""
+    """Format a number with six digits, for comparisons in messages."""
     return quantity(value, 6)
 
 
 def significant(digits: int) -> Callable[[float], str]:
-    """Return `quantity` with so many significant digits, as the form of a column."""
+    """Return a formatter with the given significant digits, for columns."""
     return partial(quantity, digits=digits)
 
 
 def share_text(fraction: float) -> str:
-    """Return a share in whole percent; what is not nothing, or not all, does not read so."""
+    """Format a share in whole percent; only 0 reads 0% and only 1 reads 100%."""
     if 0.99 < fraction < 1:
         return ">99%"
     return "<1%" if 0 < fraction < 0.01 else f"{fraction:.0%}"
 
 
 def percent(share: float) -> str:
-    """Return a share in hundredths of a percent, and one below a hundredth of a percent with two digits."""
+    """Format a share with two decimals of a percent; below 0.01 %, with two significant digits."""
     return f"{quantity(100 * share, 2)}%" if 0 < share < 1e-4 else f"{share:.2%}"

@@ -1,7 +1,7 @@
-"""Numbers with units, as people write them: ``500ms``, ``10/s``, ``20 tokens/s``, ``80 GiB``.
+"""Numbers with units, for example ``500ms``, ``10/s``, ``20 tokens/s`` or ``80 GiB``.
 
-A quantity has one unit in which documents count it and a table of others; text gives a number and one of
-them. Plain numbers never come here: they are in the document's unit. Prices are `optimizer.money`'s.
+A quantity has one unit in documents and a table of others; text contains a number and one of them. Plain
+numbers are in the document's unit and are not handled here; for prices see `optimizer.money`.
 """
 
 import re
@@ -13,31 +13,32 @@ from math import isfinite
 
 SECONDS_PER_MINUTE = 60.0
 LONGEST = 60
-"""Characters of the longest text that is read."""
+"""Maximum length of text that is read."""
 NUMBER = r"[0-9]{1,15}(\.[0-9]{1,15})?"
-"""A number as the JSON schema has it before a unit; more is understood: a sign, an exponent."""
+"""Regular expression of a number before a unit in the JSON schema; signs and exponents are also
+understood."""
 NOT_FINITE = {f"{sign}{word}" for sign in ("", "-", "+") for word in ("nan", "inf", "infinity")}
 _NUMBER_AND_UNIT = re.compile(r"\s*([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)\s*(\S.*?)\s*")
 _NUMBER_ALONE = re.compile(r"\s*[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\s*")
 
 
 class UnitError(ValueError):
-    """Raised when text is no number with a unit that is understood; its text says what would be."""
+    """Raised for text that is not a number with a known unit; the message lists valid units."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The units in which one quantity may be written."""
+    """Units of one quantity."""
 
     unit: str
-    """The unit that plain numbers have."""
+    """Unit of plain numbers."""
     factors: Mapping[str, Decimal]
-    """What one of each unit is in that unit, by its name in lower case without spaces."""
+    """Factor from each unit to that unit, by its name in lower case without spaces."""
     shown: tuple[str, ...]
-    """Units that messages name, the usual ones."""
+    """Common units, for messages."""
 
     def number(self, text: str) -> float:
-        """Return a number with a unit in the scale's own unit.
+        """Read a number with a unit, in the scale's own unit.
 
         Raises:
             UnitError: the text is something else.
@@ -49,34 +50,34 @@ class Scale:
         return times(found[1], factor)
 
     def read(self, text: str) -> float:
-        """Return the number in text that may be plain or have a unit; it need not be finite.
+        """Read a number with or without a unit; it need not be finite.
 
         Raises:
-            UnitError: the text is neither.
+            UnitError: the text is something else.
         """
         return float(text) if is_number(text) or text.strip().lower() in NOT_FINITE else self.number(text)
 
     @property
     def examples(self) -> str:
-        """The usual units, as messages name them."""
+        """Common units in the form of messages."""
         return f"{', '.join(self.shown[:-1])} or {self.shown[-1]}" if len(self.shown) > 1 else self.shown[0]
 
     @property
     def pattern(self) -> str:
-        """A regular expression of the usual ways to write it, for the JSON schema."""
+        """Regular expression of common formats, for the JSON schema."""
         return f"^{NUMBER} ?({'|'.join(self.shown)})$"
 
 
 def is_number(text: str) -> bool:
-    """Say whether text is a number without a unit."""
+    """Return whether text is a number without a unit."""
     return _NUMBER_ALONE.fullmatch(text) is not None
 
 
 def time_s(text: str) -> float:
-    """Return a time in seconds from text with a number of seconds, or a date with a time; UTC unless it says.
+    """Read a time in seconds from a number of seconds, or a date with a time (UTC by default).
 
     Raises:
-        UnitError: the text is neither, or not finite.
+        UnitError: the text is something else, or not finite.
     """
     try:
         value = float(text)
@@ -93,10 +94,10 @@ def time_s(text: str) -> float:
 
 
 def times(number: str, factor: Decimal) -> float:
-    """Return a number in text times a factor, rounded once.
+    """Multiply a number in text by a factor, rounding once.
 
     Raises:
-        UnitError: the exponent is beyond any number.
+        UnitError: the exponent is too large.
     """
     try:
         return float(Decimal(number) * factor)
@@ -114,13 +115,20 @@ def _decimal(value: str) -> Decimal:
 
 
 def _scale(unit: str, shown: str, factors: Mapping[str, str]) -> Scale:
-    """Return a scale from its units in words, several names of one divided by spaces."""
+    """Build a scale; names of the same unit are separated by spaces."""
     table = {name: _decimal(value) for names, value in factors.items() for name in names.split()}
     return Scale(unit, table, tuple(shown.split()))
 
 
 def _per(things: str, second: str, unit: str, shown: str) -> Scale:
-    """Return the scale of a rate: things (several names) per s, min or h, one per second being `second`."""
+    """Build the scale of a rate.
+
+    Args:
+        things: names of the counted thing, separated by spaces; ``-`` for none.
+        second: one per second in the scale's unit.
+        unit: unit of plain numbers.
+        shown: common units, separated by spaces.
+    """
     names = things.split()
     spans = {"s sec second": "1", "min minute": "1/60", "h hr hour": "1/3600"}
     return Scale(
@@ -143,15 +151,12 @@ def _joined(scale: Scale, factors: Mapping[str, str]) -> Scale:
 _MS = {"us µs μs": "0.001", "ms": "1", "s sec": "1000", "min": "60000"}
 _REQUESTS = "- req request requests"
 MILLISECONDS = _scale("ms", "ms s us min", _MS)
-MILLISECONDS_PER_TOKEN = _scale(
-    "ms/token",
-    "ms us ms/token us/token",
-    {" ".join((key, *(f"{name}/token" for name in key.split()))): value for key, value in _MS.items()},
-)
-MILLISECONDS_PER_REQUEST = _scale(
-    "ms/request",
-    "ms us ms/request us/request",
-    {" ".join((key, *(f"{name}/request" for name in key.split()))): value for key, value in _MS.items()},
+MILLISECONDS_PER_TOKEN, MILLISECONDS_PER_REQUEST = (
+    _joined(
+        _scale(f"ms/{thing}", f"ms us ms/{thing} us/{thing}", _MS),
+        {f"{name}/{thing}": value for names, value in _MS.items() for name in names.split()},
+    )
+    for thing in ("token", "request")
 )
 SECONDS = _scale("s", "s ms min h", {"ms": "0.001", "s sec": "1", "min": "60", "h": "3600"})
 REQUESTS_PER_MINUTE = _joined(

@@ -7,17 +7,16 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from optimizer.queueing.bulk.steady import steady
+from optimizer.queueing.bulk.steady import server_steady_state
 from optimizer.queueing.bulk.windows import beyond_when_free
 from optimizer.simulation.batches import GAP, BatchServer
 from optimizer.simulation.law import (
     IterationCoefficients,
-    SharedCoefficients,
+    ProcessorSharingCoefficients,
     StaticCoefficients,
 )
-from optimizer.simulation.lengths import Kind, Lengths
+from optimizer.simulation.lengths import LengthDistributionKind, Lengths
 from optimizer.simulation.limits import Limits
-from optimizer.simulation.lines import Line, Station
 from optimizer.simulation.replicas import (
     Effort,
     LineReplica,
@@ -26,27 +25,28 @@ from optimizer.simulation.replicas import (
     TokenReplica,
     run_replica,
 )
+from optimizer.simulation.tandem import Station, Tandem
 from optimizer.simulation.workload import OpenLoad
 
 Part = Callable[[], None]
 BEFORE, AFTER = True, False
 SERVER = BatchServer(12, 400.0, 20.0, 1.0, 14)
 STATIONS = (Station(BEFORE, 10.0, 1.0, 1), Station(AFTER, 5.0, 0.0, 2))
-LENGTHS = Lengths(Kind.UNIFORM, 16, 0.5, least=1)
+LENGTHS = Lengths(LengthDistributionKind.UNIFORM, 16, 0.5, least=1)
 LIMITS = Limits(4, 64)
 REPLICAS: tuple[SimulatedReplica, ...] = (
     TokenReplica(IterationCoefficients(7.0, 0.02, 6e-5), LIMITS),
-    TokenReplica(SharedCoefficients(7.0, 0.08, 10.0, 0.0002), LIMITS),
+    TokenReplica(ProcessorSharingCoefficients(7.0, 0.08, 10.0, 0.0002), LIMITS),
     StaticReplica(StaticCoefficients(7.0, 0.08, 10.0, 0.0002, padded=False), LIMITS),
-    LineReplica(Line(SERVER, STATIONS)),
-    LineReplica(Line(SERVER, STATIONS, jobs=3)),
+    LineReplica(Tandem(SERVER, STATIONS)),
+    LineReplica(Tandem(SERVER, STATIONS, jobs=3)),
 )
 
 
 def bulk_queues() -> None:
     """The chain of a batch server, and its latencies."""
     for server in (SERVER, SERVER._replace(trigger=GAP)):
-        steady(server, 0.2).beyond(100.0)
+        server_steady_state(server, 0.2).late_share(100.0)
 
 
 def simulations() -> None:

@@ -42,7 +42,7 @@ def answers_in(copy: Path, program: str, arguments: Sequence[str] = (), given: s
     found = subprocess.run(
         [sys.executable, str(TESTS / program), *arguments],
         cwd=copy,
-        env=os.environ | {"PYTHONPATH": f"{copy}{os.pathsep}{TESTS}"},
+        env=os.environ | {"PYTHONPATH": f"{copy}{os.pathsep}{TESTS}{os.pathsep}{TESTS / 'rest_server'}"},
         input=given,
         capture_output=True,
         text=True,

@@ -21,8 +21,8 @@ import optimizer
 from optimizer import System, explain, find_candidates, load_system, solve, verify
 from optimizer.plan import Plan
 from optimizer.plan.proof import check_proof, prove
-from optimizer.render.explanation_tables import explanation_tables
-from optimizer.render.plan_tables import plan_tables
+from optimizer.render.explanation_sections import explanation_sections
+from optimizer.render.plan_sections import plan_sections
 from optimizer.solvers.branch_and_price.solve import solve_patterns
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.problem import build_problem
@@ -125,8 +125,8 @@ def main(systems: int) -> None:
         "partial": json.loads(solve(example(saturationPolicy="PriorityExhaustive")).to_json()),
         "ample": json.loads(solve(ample).to_json()),
         "explanation": json.loads(explained.to_json()),
-        "tables": text(plan_tables(plan, system)),
-        "explained": text(explanation_tables(explained)),
+        "tables": text(plan_sections(plan, system)),
+        "explained": text(explanation_sections(explained)),
         "lies": lies(plan, system),
         "faults": [line for seed in range(systems) for line in faults(seed)],
     }

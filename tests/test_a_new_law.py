@@ -63,7 +63,7 @@ class ToyLaw(ServiceLaw):
         prefill = self.token_ms * self.in_tokens
         return TokenTimes(prefill, self.token_ms, prefill + self.token_ms)
 
-    def steps(self, max_batch: IntArray) -> BoolArray:
+    def is_non_monotone(self, max_batch: IntArray) -> BoolArray:
         return np.zeros(len(max_batch), np.bool_)
 
     def idle_times(self, max_batch: IntArray) -> tuple[TokenTimes, FloatArray]:

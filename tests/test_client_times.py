@@ -8,9 +8,13 @@ import pytest
 from optimizer import SpecError
 from optimizer.kinds.replicas import Replica, analyze_replicas
 from optimizer.queueing.continuous.model import ContinuousQueues
-from optimizer.queueing.performance import Room, Variability
-from optimizer.simulation import IterationCoefficients, Lengths, Limits, OpenLoad, Requests, simulate
-from optimizer.simulation.lengths import Kind
+from optimizer.queueing.performance import ReplicaLimits, Variability
+from optimizer.simulation.engine import simulate
+from optimizer.simulation.law import IterationCoefficients
+from optimizer.simulation.lengths import LengthDistributionKind, Lengths
+from optimizer.simulation.limits import Limits
+from optimizer.simulation.requests import Requests
+from optimizer.simulation.workload import OpenLoad
 from optimizer.spec.messages import validated
 from optimizer.timing import FullIterationLaw, RequestShapes
 
@@ -86,16 +90,22 @@ def test_sizing_looks_at_lower_rates_where_pauses_count() -> None:
     )
     one = np.ones(1)
     queues = ContinuousQueues.of_law(
-        law, Room(np.array([256]), np.array([2560]), np.inf * one), Variability(one, 0 * one, 0 * one)
+        law,
+        ReplicaLimits(np.array([256]), np.array([2560]), np.inf * one),
+        Variability(one, 0 * one, 0 * one),
     )
     rates = np.array([[1.0], [8.0]])
     slow, fast = (queues.analyze(rate).ttft_ms[0] for rate in rates)
     assert slow > fast
-    assert queues.steps.all()
+    assert queues.is_non_monotone.all()
 
 
 def test_the_engine_itself_runs_as_without_clients() -> None:
-    load = OpenLoad(8, Lengths(Kind.UNIFORM, 512, 0.5), Lengths(Kind.UNIFORM, 128, 0.5, least=1))
+    load = OpenLoad(
+        8,
+        Lengths(LengthDistributionKind.UNIFORM, 512, 0.5),
+        Lengths(LengthDistributionKind.UNIFORM, 128, 0.5, least=1),
+    )
     requests = load.draw(500, np.random.SeedSequence(3))
     plain = simulate(requests, COEFFICIENTS, Limits(64, 8192))
     seen = simulate(requests, COEFFICIENTS._replace(**CLIENT), Limits(64, 8192))

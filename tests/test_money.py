@@ -169,4 +169,5 @@ def test_an_explanation_keeps_cents_in_its_numbers() -> None:
 def test_amounts_are_written_in_one_way() -> None:
     assert Money().text(123456.789) == "123,456.79 cents/h"
     assert Money("USD").text(123456.789) == "1,234.57 USD/h"
-    assert (Money("USD").change(-250), Money("USD").change(0.1)) == ("-2.50", "0.00")
+    assert Money("USD").change(-250) == ("-2.50", -2.5)
+    assert Money("USD").change(0.1) == ("0.00", 0.001)

@@ -15,7 +15,7 @@ from notes import besides_compiling
 from optimizer.cli.main import main
 from optimizer.errors import AnalysisError
 from optimizer.kinds.batch_servers.rows import BatchRow, BatchSizing
-from optimizer.queueing.bulk.model import LongRun
+from optimizer.queueing.bulk.model import SteadyState
 from optimizer.queueing.bulk.steady import load_of
 from optimizer.spec.system import load_system
 
@@ -57,14 +57,14 @@ def table(page: str, first: str) -> list[list[str]]:
 
 
 @cache
-def long_run(server: tuple[tuple[str, Any], ...], rate_rps: float) -> LongRun:
+def long_run(server: tuple[tuple[str, Any], ...], rate_rps: float) -> SteadyState:
     row = BatchRow.model_validate(
         {key: dict(value) if key == "batchParms" else value for key, value in server}
     )
     return row.queues().row_at(0, rate_rps)
 
 
-def at(server: dict[str, Any], rate_rps: float, **more: Any) -> LongRun:
+def at(server: dict[str, Any], rate_rps: float, **more: Any) -> SteadyState:
     given = server | more
     frozen = tuple((k, tuple(v.items()) if isinstance(v, dict) else v) for k, v in given.items())
     return long_run(frozen, rate_rps)
@@ -158,7 +158,7 @@ def test_the_literal_timer() -> None:
         assert [f"{figure:,.0f}" for figure in figures] == shown
     for share, least in ((0.01, 90), (0.001, 99)):
         beyond = [
-            at(PROMPTS, PROMPTS_RPS / count, window=WINDOW_MS, trigger="clock").beyond(500)
+            at(PROMPTS, PROMPTS_RPS / count, window=WINDOW_MS, trigger="clock").late_share(500)
             for count in (least - 1, least)
         ]
         assert beyond[0] > share >= beyond[1]
@@ -175,19 +175,19 @@ def test_what_queue_servers_take() -> None:
 def test_rejection_and_latency_of_both_implementations() -> None:
     for load, *shown in table(QUEUES, "load [requests/s] | rejected | mean [s] | p99 [s] | over 3 s"):
         found = at(FLASK, float(load))
-        beyond = (f"{found.beyond(limit):.0%}" for limit in (3000, 2999.99))
+        beyond = (f"{found.late_share(limit):.0%}" for limit in (3000, 2999.99))
         assert [*figures_of(found), *beyond] == shown
     for load, *shown in table(QUEUES.partition("Express, where")[2], "load [requests/s]"):
         assert figures_of(at(EXPRESS, float(load))) == shown
 
 
-def figures_of(found: LongRun) -> list[str]:
+def figures_of(found: SteadyState) -> list[str]:
     seconds = [found.mean_ms / 1000, found.quantile_ms(0.99) / 1000]
     return [f"{found.rejected:.1%}", *(f"{value:.2f}" for value in seconds)]
 
 
 def test_at_no_load_half_of_the_requests_are_answered_within_three_seconds() -> None:
-    shares = [at(FLASK, rate).beyond(2999.99) for rate in (0.02, 0.1, 0.3, 0.5, 1, 1.25, 1.5, 2, 3, 5)]
+    shares = [at(FLASK, rate).late_share(2999.99) for rate in (0.02, 0.1, 0.3, 0.5, 1, 1.25, 1.5, 2, 3, 5)]
     assert min(shares) > 0.5
     assert f"{sized(FLASK, window=0, **within(2999, 50)).offered_rps:.1f}/s" == "1.0/s"
     assert f"only up to {sized(FLASK, window=0, **within(3000, 95)).offered_rps:.2f}/s" in QUEUES

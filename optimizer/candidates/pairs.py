@@ -11,7 +11,13 @@ from optimizer.documents import MAX_BATCH_LIMIT
 from optimizer.kinds.queue_models import QUEUE_MODELS
 from optimizer.kinds.table import kind_of_law
 from optimizer.parallel import in_threads
-from optimizer.queueing.performance import QUEUE_TO_BATCH_RATIO, OwnArrays, QueueModel, Room, Variability
+from optimizer.queueing.performance import (
+    QUEUE_TO_BATCH_RATIO,
+    OwnArrays,
+    QueueModel,
+    ReplicaLimits,
+    Variability,
+)
 from optimizer.queueing.sizing import largest_rate
 from optimizer.queueing.targets import Targets
 from optimizer.timing import Law, RequestShapes
@@ -133,7 +139,7 @@ def _built(
     arrays: SystemArrays, pairs: Pairs, model: type[QueueModel], own: OwnArrays | None = None
 ) -> QueueModel:
     kv_tokens = arrays.profiles.kv_capacity_tokens[pairs.profile]
-    room = Room(pairs.max_batch, pairs.max_queue, kv_tokens, own)
+    room = ReplicaLimits(pairs.max_batch, pairs.max_queue, kv_tokens, own)
     return model.of_law(law_of(arrays, pairs), room, _variability_of(arrays, pairs))
 
 

@@ -39,9 +39,9 @@ def _bench(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json([result.to_wire() for result in results])
     else:
-        from optimizer.render.replica_tables import bench_table
+        from optimizer.render.replica_sections import bench_sections
 
-        show_tables(bench_table([result.to_wire() for result in results]), arguments)
+        show_tables(bench_sections([result.to_wire() for result in results]), arguments)
 
 
-COMMANDS = {"bench": Command("time every stage on generated systems", _add_bench, _bench)}
+COMMANDS = {"bench": Command(_add_bench, _bench)}

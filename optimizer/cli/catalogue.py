@@ -24,11 +24,9 @@ def _catalogue(arguments: argparse.Namespace) -> None:
             "models": [entry_document(found) for found in catalogue.models.values()],
         })  # fmt: skip
     else:
-        from optimizer.render.estimate_tables import catalogue_tables, entry_tables
+        from optimizer.render.estimate_sections import catalogue_sections, entry_sections
 
-        show_tables(catalogue_tables(catalogue) if entry is None else entry_tables(entry), arguments)
+        show_tables(catalogue_sections(catalogue) if entry is None else entry_sections(entry), arguments)
 
 
-COMMANDS = {
-    "catalogue": Command("list the known accelerators and models, or show one", _add_catalogue, _catalogue)
-}
+COMMANDS = {"catalogue": Command(_add_catalogue, _catalogue)}

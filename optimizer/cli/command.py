@@ -11,7 +11,7 @@ from optimizer.units import Scale, UnitError
 
 if TYPE_CHECKING:
     from optimizer.render.plots import Format
-    from optimizer.render.tables import Tables
+    from optimizer.section import Section
 
 PICTURES: "tuple[Format, ...]" = ("svg", "png", "pdf")
 """Formats of pictures."""
@@ -20,7 +20,6 @@ PICTURES: "tuple[Format, ...]" = ("svg", "png", "pdf")
 class Command(NamedTuple):
     """A sub-command."""
 
-    summary: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int | None]
 
@@ -50,11 +49,11 @@ def add_wide(group: argparse._ActionsContainer) -> None:
     )
 
 
-def show_tables(tables: "Tables", arguments: argparse.Namespace) -> None:
-    """Write tables to stdout as the arguments ask for."""
-    from optimizer.render.tables import Output, show
+def show_tables(sections: "list[Section]", arguments: argparse.Namespace) -> None:
+    """Write sections to stdout in the form that the arguments request."""
+    from optimizer.render.terminal import Output, show
 
-    show(tables, sys.stdout, Output(arguments.wide, arguments.csv, arguments.table))
+    show(sections, sys.stdout, Output(arguments.wide, arguments.csv, arguments.table))
 
 
 def picture_format(path: Path) -> "Format":

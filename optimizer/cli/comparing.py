@@ -1,19 +1,14 @@
 """The sub-command compare: two plans beside each other."""
 
 import argparse
-from typing import TYPE_CHECKING
 
 from optimizer.cli.command import Command, add_output, show_tables
-from optimizer.cli.solving import (
-    add_load_change,
-    add_solving_flags,
-    flag_of,
-    load_change,
-    solve_options_of,
-)
-
-if TYPE_CHECKING:
-    from optimizer.studies.comparison.document import Comparison
+from optimizer.cli.flags import add_request, in_flags, request_of
+from optimizer.cli.solving import add_backend, add_load
+from optimizer.errors import SpecError
+from optimizer.jobs import CompareOptions, CompareRequest, RequestError, compare_plans
+from optimizer.plan import load_system_or_plan
+from optimizer.studies.comparison.document import Comparison
 
 _EPILOG = """\
 Without --with, --with-options and a change of the load: the unlimited plan beside the limited one.
@@ -35,8 +30,9 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE,…",
         help="options for the second side only, named as in documents: heterogeneous=true",
     )
-    add_load_change(parser)
-    add_solving_flags(parser)
+    add_load(parser)
+    add_request(parser, CompareOptions)
+    add_backend(parser)
     add_output(parser, "load", "classes", "replicas", "figures", "cards", "costs", "unserved")
 
 
@@ -48,19 +44,16 @@ def _compare(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(found.to_json())
     else:
-        from optimizer.render.comparison_tables import comparison_tables
+        from optimizer.render.comparison_sections import comparison_sections
 
-        show_tables(comparison_tables(found), arguments)
+        show_tables(comparison_sections(found), arguments)
 
 
-def _comparison(arguments: argparse.Namespace) -> "Comparison":
-    from optimizer.errors import SpecError
-    from optimizer.jobs import CompareRequest, RequestError, compare_plans
-    from optimizer.plan import load_system_or_plan
-
+def _comparison(arguments: argparse.Namespace) -> Comparison:
     if arguments.path == arguments.other == "-":
         raise SpecError("--with: standard input can be read once only; give one side as a file")
-    solve_options, load = solve_options_of(arguments), load_change(arguments)
+    options = request_of(CompareOptions, arguments)
+    load = options.scenario(arguments.load)
     second_options = None if arguments.with_options is None else _options(arguments.with_options)
     try:
         return compare_plans(
@@ -70,7 +63,7 @@ def _comparison(arguments: argparse.Namespace) -> "Comparison":
                 load=load,
                 second_options=second_options,
                 labels=_labels(arguments, changed=load.field is not None),
-                solve=solve_options,
+                solve=options,
                 backend=arguments.backend,
             )
         )
@@ -80,7 +73,7 @@ def _comparison(arguments: argparse.Namespace) -> "Comparison":
             "second": "--with" if arguments.other is None else _label(arguments.other),
             "second_options": "--with-options",
         }
-        raise SpecError(error.said(lambda field: names.get(field) or flag_of(field, arguments))) from None
+        raise in_flags(error, arguments, **names) from None
 
 
 def _labels(arguments: argparse.Namespace, *, changed: bool) -> tuple[str, str] | None:
@@ -99,7 +92,6 @@ def _options(text: str) -> dict[str, object]:
     """Return options given as NAME=VALUE,… by their Python names."""
     import json
 
-    from optimizer.errors import SpecError
     from optimizer.spec.messages import validated
     from optimizer.spec.schema import OptimizerOptions
 
@@ -118,6 +110,4 @@ def _options(text: str) -> dict[str, object]:
     return {name: getattr(options, name) for name in sorted(options.model_fields_set)}
 
 
-COMMANDS = {
-    "compare": Command("compare two plans: limited and unlimited, before and after", _add_compare, _compare)
-}
+COMMANDS = {"compare": Command(_add_compare, _compare)}

@@ -69,7 +69,7 @@ def _generate(arguments: argparse.Namespace) -> None:
 
 
 COMMANDS = {
-    "convert": Command("write a system as one JSON or YAML file", _add_convert, _convert),
-    "generate": Command("make a realistic system of any size", _add_generate, _generate),
-    "schema": Command("print the JSON schema of the documents", _add_nothing, _schema),
+    "convert": Command(_add_convert, _convert),
+    "generate": Command(_add_generate, _generate),
+    "schema": Command(_add_nothing, _schema),
 }

@@ -66,9 +66,9 @@ def _estimate(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(estimate_document(found))
         return
-    from optimizer.render.estimate_tables import estimate_tables
+    from optimizer.render.estimate_sections import estimate_sections
 
-    show_tables(estimate_tables(found), arguments)
+    show_tables(estimate_sections(found), arguments)
 
 
 def _points(arguments: argparse.Namespace) -> None:
@@ -79,13 +79,9 @@ def _points(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json([row.document() for row in rows])
         return
-    from optimizer.render.estimate_tables import point_tables
+    from optimizer.render.estimate_sections import point_sections
 
-    show_tables(point_tables(rows), arguments)
+    show_tables(point_sections(rows), arguments)
 
 
-COMMANDS = {
-    "estimate": Command(
-        "estimate token times and memory from a model's and an accelerator's facts", _add_estimate, _estimate
-    )
-}
+COMMANDS = {"estimate": Command(_add_estimate, _estimate)}

@@ -53,13 +53,15 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
 
 
 def _options(arguments: argparse.Namespace) -> "FitOptions":
-    from optimizer.fitting.fit import FitOptions, Key
+    from optimizer.fitting.fit import FitOptions, MeasuredSetup
     from optimizer.fitting.server import ServerSettings
 
     return FitOptions(
         hold_out=arguments.hold_out,
         max_in_flight=arguments.max_in_flight,
-        key=Key(arguments.model, arguments.acc, arguments.cards, arguments.weights, arguments.engine),
+        key=MeasuredSetup(
+            arguments.model, arguments.acc, arguments.cards, arguments.weights, arguments.engine
+        ),
         settings=ServerSettings(
             arguments.kv_capacity, arguments.max_seqs, arguments.max_num_tokens, arguments.scheduler
         ),
@@ -81,9 +83,9 @@ def _fit(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(profile.document())
         return
-    from optimizer.render.fit_tables import fit_tables
+    from optimizer.render.fit_sections import fit_sections
 
-    show_tables(fit_tables(profile), arguments)
+    show_tables(fit_sections(profile), arguments)
 
 
 def _add_predict(parser: argparse.ArgumentParser) -> None:
@@ -107,9 +109,9 @@ def _predict(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json([row.model_dump(mode="json", by_alias=True, exclude_none=True) for row in rows])
         return
-    from optimizer.render.fit_tables import prediction_tables
+    from optimizer.render.fit_sections import prediction_sections
 
-    show_tables(prediction_tables(rows), arguments)
+    show_tables(prediction_sections(rows), arguments)
 
 
 def _add_profiles(parser: argparse.ArgumentParser) -> None:
@@ -157,9 +159,7 @@ def _profiles(arguments: argparse.Namespace) -> None:
 
 
 COMMANDS = {
-    "fit": Command("fit token times to benchmark reports", _add_fit, _fit),
-    "predict": Command(
-        "predict benchmark runs or steady states from a fitted profile", _add_predict, _predict
-    ),
-    "profiles": Command("put fitted profiles into systems", _add_profiles, _profiles),
+    "fit": Command(_add_fit, _fit),
+    "predict": Command(_add_predict, _predict),
+    "profiles": Command(_add_profiles, _profiles),
 }

@@ -6,50 +6,59 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
+from importlib import import_module
 from typing import Any, NoReturn
 
-from optimizer.cli import (
-    bench,
-    catalogue,
-    comparing,
-    documents,
-    estimating,
-    explaining,
-    fitting,
-    manifesting,
-    planning,
-    replaying,
-    replicas,
-    reporting,
-    serve,
-    shell,
-    simulating,
-    starting,
-    verifying,
-)
-from optimizer.cli.command import one_line
+from optimizer.cli.command import Command, one_line
 from optimizer.errors import IncompletePlanError, InferplanError
+from optimizer.jobs.table import STUDIES
 
-COMMANDS = (
-    starting.COMMANDS
-    | planning.COMMANDS
-    | verifying.COMMANDS
-    | comparing.COMMANDS
-    | explaining.COMMANDS
-    | simulating.COMMANDS
-    | replaying.COMMANDS
-    | reporting.COMMANDS
-    | replicas.COMMANDS
-    | estimating.COMMANDS
-    | fitting.COMMANDS
-    | catalogue.COMMANDS
-    | documents.COMMANDS
-    | bench.COMMANDS
-    | serve.COMMANDS
-    | manifesting.COMMANDS
-    | shell.COMMANDS
-)
-"""The sub-commands by name, in the order in which help lists them."""
+_PLANS = {
+    "init": ("starting", "write a first system document from a few facts"),
+    "prices": ("starting", "show what accelerators cost according to a price file"),
+    "solve": ("planning", "find the least-cost plan of a system"),
+    "check": ("planning", "report all errors and warnings in a system"),
+    "candidates": ("planning", "size every server on every accelerator, or state why it cannot run there"),
+    "verify": ("verifying", "check a plan and the proof of its bounds by arithmetic"),
+    "compare": ("comparing", "compare two plans: limited and unlimited, before and after"),
+    "replay": (
+        "replaying",
+        "replay past loads through planning and stabilisation, to see the effect of each rule",
+    ),
+}
+"""Commands about plans, written by hand: the module of each and its summary."""
+_OTHERS = {
+    "analyze": ("replicas", "predict latencies and throughput of one replica at a rate"),
+    "size": ("replicas", "find the largest rate of one replica that meets its targets"),
+    "estimate": (
+        "estimating",
+        "estimate token times and memory from the specifications of a model and an accelerator",
+    ),
+    "fit": ("fitting", "fit token times to benchmark reports"),
+    "predict": ("fitting", "predict benchmark runs or steady states from a fitted profile"),
+    "profiles": ("fitting", "put fitted profiles into systems"),
+    "catalogue": ("catalogue", "list the known accelerators and models, or show one"),
+    "convert": ("documents", "write a system as one JSON or YAML file"),
+    "generate": ("documents", "make a realistic system of any size"),
+    "schema": ("documents", "print the JSON schema of the documents"),
+    "bench": ("bench", "time every stage on generated systems"),
+    "serve": ("serve", "answer planning requests over HTTP"),
+    "manifests": (
+        "manifesting",
+        "write a plan as Kubernetes manifests: patches of Deployments, or ScaledObjects",
+    ),
+    "samples": ("shell", "list the sample systems, or write them into a directory"),
+    "completion": ("shell", "print the script with which a shell completes commands and flags"),
+}
+"""Commands about anything else."""
+_WITH_OWN_FLAGS = {"simulate": "simulating", "report": "reporting", "plot": "reporting"}
+"""Commands of studies that have more flags than their requests: the module of each."""
+_STUDIES = {entry.command: entry for entry in STUDIES.values()}
+COMMANDS = {name: summary for name, (_, summary) in _PLANS.items()}
+COMMANDS |= {name: entry.summary for name, entry in _STUDIES.items()}
+COMMANDS |= {name: summary for name, (_, summary) in _OTHERS.items()}
+"""Summaries of the commands by name, in the order in which help lists them."""
 
 _DESCRIPTION = """\
 Plan an LLM inference fleet: which accelerator, how many replicas and what batch size for every
@@ -131,8 +140,19 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-class _Parser(argparse.ArgumentParser):
-    """Says what is wrong with the arguments in one line, with the spelling that was probably meant."""
+class _ArgumentParser(argparse.ArgumentParser):
+    """Reports errors in one line with the nearest spelling; adds the arguments of a command on its use."""
+
+    command: str | None = None
+    """Command whose arguments are still to be added."""
+
+    def fill(self) -> None:
+        """Add the arguments of the command."""
+        name, self.command = self.command, None
+        if name is not None:
+            add_arguments, run = _command(name)
+            add_arguments(self)
+            self.set_defaults(run=run)
 
     def error(self, message: str) -> NoReturn:
         see = " See" if message.endswith("?") else "; see"
@@ -141,6 +161,7 @@ class _Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse arguments; refuse unknown ones here, where the flags of the command are known."""
+        self.fill()
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
             flag = next((word.partition("=")[0] for word in unknown if word.startswith("-")), None)
@@ -174,8 +195,19 @@ class _Parser(argparse.ArgumentParser):
         raise argparse.ArgumentError(action, f"must be one of {', '.join(known)}, not {value!r}{hint}")
 
 
+def _command(name: str) -> Command:
+    """Return a command; its module is imported here, so that each command loads its own job alone."""
+    if name in _STUDIES and name not in _WITH_OWN_FLAGS:
+        from optimizer.cli.study import add_study, run_study
+
+        return Command(partial(add_study, _STUDIES[name]), partial(run_study, _STUDIES[name]))
+    module = _WITH_OWN_FLAGS.get(name) or (_PLANS | _OTHERS)[name][0]
+    commands: dict[str, Command] = import_module(f"optimizer.cli.{module}").COMMANDS
+    return commands[name]
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = _ArgumentParser(
         prog="inferplan",
         description=_DESCRIPTION,
         epilog=_EPILOG.format(codes="\n".join(f"  {code:<5}{text}" for code, text in EXIT_CODES.items())),
@@ -184,10 +216,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name, (summary, add_arguments, run) in COMMANDS.items():
-        command = commands.add_parser(
-            name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", allow_abbrev=False
-        )
-        add_arguments(command)
-        command.set_defaults(run=run, parser=parser)
+    for name, summary in COMMANDS.items():
+        description = f"{summary[0].upper()}{summary[1:]}."
+        commands.add_parser(name, help=summary, description=description, allow_abbrev=False)
+        commands.choices[name].command = name
+    parser.set_defaults(parser=parser)
     return parser

@@ -95,10 +95,4 @@ def _scaled(arguments: argparse.Namespace, variant: "Variant") -> dict[str, Any]
     return scaled_object(variant, arguments.namespace, trigger, stabilised=arguments.stabilised)
 
 
-COMMANDS = {
-    "manifests": Command(
-        "write a plan as Kubernetes manifests: Deployments' patches or ScaledObjects",
-        _add_manifests,
-        _manifests,
-    )
-}
+COMMANDS = {"manifests": Command(_add_manifests, _manifests)}

@@ -14,19 +14,20 @@ from optimizer.cli.command import (
     show_tables,
     tell,
 )
+from optimizer.cli.flags import add_request, request_of
 from optimizer.cli.solving import (
-    add_batch_sizing,
     add_effort,
-    add_estimates,
     add_load,
     add_solving_flags,
     announced_for,
-    effort_given,
+    check_simulates,
     read_system,
     repaired,
     simulated,
     solving_options,
 )
+from optimizer.jobs.requests import SizingOptions
+from optimizer.jobs.simulating import EffortOptions
 from optimizer.quantities import counted
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def _add_solve(parser: argparse.ArgumentParser) -> None:
 
 def _solve(arguments: argparse.Namespace) -> None:
     from optimizer.errors import SpecError
-    from optimizer.jobs import Effort, SimulateRequest, Timings, solve
+    from optimizer.jobs import SimulateRequest, Timings, solve
     from optimizer.render.progress import working
     from optimizer.spec.writing import write_text
 
@@ -81,7 +82,8 @@ def _solve(arguments: argparse.Namespace) -> None:
         raise SpecError("--proof: is for a plan as it was solved, not for one that --repair plans again")
     if arguments.simulate and arguments.csv:
         raise SpecError("--csv: holds one table; take --json, or 'inferplan simulate --csv' for the pools")
-    effort = Effort(**effort_given(arguments, simulates=arguments.simulate))
+    check_simulates(arguments)
+    effort = request_of(EffortOptions, arguments).effort
     timings = Timings()
     if arguments.repair:
         _solve_and_repair(arguments, effort, timings)
@@ -133,10 +135,10 @@ def _solve_and_repair(arguments: argparse.Namespace, effort: "Effort", timings: 
 
 
 def _print_repairs(found: "RepairedPlan", arguments: argparse.Namespace) -> None:
-    from optimizer.render.simulation_tables import repair_lines
-    from optimizer.render.tables import Output, show
+    from optimizer.render.simulation_sections import repair_sections
+    from optimizer.render.terminal import Output, show
 
-    show(repair_lines(found), sys.stdout, Output(arguments.wide))
+    show(repair_sections(found), sys.stdout, Output(arguments.wide))
 
 
 def _finish(plan: "Plan", arguments: argparse.Namespace, timings: "Timings") -> None:
@@ -160,14 +162,14 @@ def _print_plan(
             "simulation": found.model_dump(mode="json", by_alias=True),
         })  # fmt: skip
     else:
-        from optimizer.render.plan_tables import plan_tables
+        from optimizer.render.plan_sections import plan_sections
 
-        show_tables(plan_tables(plan, system, _overload(plan, system, arguments)), arguments)
+        show_tables(plan_sections(plan, system, _overload(plan, system, arguments)), arguments)
     if found is not None and not arguments.json:
-        from optimizer.render.simulation_tables import simulation_tables
-        from optimizer.render.tables import Output, show
+        from optimizer.render.simulation_sections import simulation_sections
+        from optimizer.render.terminal import Output, show
 
-        show(simulation_tables(found), sys.stdout, Output(arguments.wide))
+        show(simulation_sections(found), sys.stdout, Output(arguments.wide))
 
 
 def _overload(plan: "Plan", system: "System", arguments: argparse.Namespace) -> "Overload | None":
@@ -221,8 +223,7 @@ def _check(arguments: argparse.Namespace) -> int:
 def _add_candidates(parser: argparse.ArgumentParser) -> None:
     add_path(parser)
     add_load(parser)
-    add_batch_sizing(parser)
-    add_estimates(parser)
+    add_request(parser, SizingOptions)
     add_output(parser, "candidates", "rejected")
 
 
@@ -231,25 +232,19 @@ def _candidates(arguments: argparse.Namespace) -> None:
     from optimizer.render.progress import working
 
     with working("sizing"):
-        flags = {"batch_sizing": arguments.batch_sizing, "estimates": arguments.estimates}
-        asked = {name: value for name, value in flags.items() if value is not None}
-        system = read_system(arguments, asked)
+        system = read_system(arguments, solving_options(arguments, SizingOptions))
         with announced_for(system):
             candidates = find_candidates(system)
     if arguments.json:
         print_json(candidates.to_wire())
     else:
-        from optimizer.render.plan_tables import candidate_tables
+        from optimizer.render.plan_sections import candidate_sections
 
-        show_tables(candidate_tables(candidates), arguments)
+        show_tables(candidate_sections(candidates), arguments)
 
 
 COMMANDS = {
-    "solve": Command("find the least-cost plan of a system", _add_solve, _solve),
-    "check": Command(
-        "report everything that is wrong in a system, and what is odd in it", _add_check, _check
-    ),
-    "candidates": Command(
-        "size every server on every accelerator, or say why it cannot run there", _add_candidates, _candidates
-    ),
+    "solve": Command(_add_solve, _solve),
+    "check": Command(_add_check, _check),
+    "candidates": Command(_add_candidates, _candidates),
 }

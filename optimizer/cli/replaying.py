@@ -4,7 +4,9 @@ import argparse
 from pathlib import Path
 
 from optimizer.cli.command import Command, add_output, add_path, number, picture_format, show_tables
-from optimizer.cli.solving import add_exact_flags, solving_options
+from optimizer.cli.flags import add_request
+from optimizer.cli.solving import solving_options
+from optimizer.jobs.requests import ExactOptions
 from optimizer.units import SECONDS
 
 MOST_S = 1e6
@@ -32,20 +34,20 @@ def _add_replay(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", metavar="FILE", type=Path, help="draw FILE.svg, FILE.png or FILE.pdf"
     )
-    add_exact_flags(parser, "time limit of each solve [s]")
+    add_request(parser, ExactOptions)
     add_output(parser, "ways", "servers")
 
 
 def _replay(arguments: argparse.Namespace) -> None:
     from optimizer.jobs import ReplayRequest, replay_loads
     from optimizer.render.progress import working
-    from optimizer.render.replay_tables import replay_tables
+    from optimizer.render.replay_sections import replay_sections
     from optimizer.spec.system import load_system
     from optimizer.spec.writing import write_bytes
 
     file_format = None if arguments.output is None else picture_format(arguments.output)
     request = ReplayRequest(
-        system=load_system(arguments.path).with_options(**solving_options(arguments)),
+        system=load_system(arguments.path).with_options(**solving_options(arguments, ExactOptions)),
         loads=arguments.loads,
         rules=arguments.rules,
         each=arguments.each,
@@ -61,13 +63,7 @@ def _replay(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(found.to_json())
     else:
-        show_tables(replay_tables(found), arguments)
+        show_tables(replay_sections(found), arguments)
 
 
-COMMANDS = {
-    "replay": Command(
-        "replay past loads through planning and stabilisation, to see what each rule would do",
-        _add_replay,
-        _replay,
-    )
-}
+COMMANDS = {"replay": Command(_add_replay, _replay)}

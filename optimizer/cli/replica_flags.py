@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from optimizer.cli import batch_servers
 from optimizer.cli.command import add_output, quantity
 from optimizer.cli.deployment_flags import DEPLOYMENT, add_deployment, deployment_given
-from optimizer.cli.solving import add_estimates
+from optimizer.cli.flags import add_request
+from optimizer.jobs.requests import SizingOptions
 from optimizer.units import (
     MILLISECONDS,
     MILLISECONDS_PER_REQUEST,
@@ -127,7 +128,7 @@ def _add_names(group: Any) -> None:
     )
     group.add_argument("--accelerator", metavar="NAME", help="cards of the catalogue: H100, 4xH100")
     add_deployment(group)
-    add_estimates(group)
+    add_request(group, SizingOptions, skipped={"batch_sizing"})
 
 
 def _add_queue(group: Any) -> None:

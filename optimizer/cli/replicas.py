@@ -96,9 +96,9 @@ def _analyze(arguments: argparse.Namespace) -> int | None:
     if arguments.json:
         print_json(_values(found, simulated, named))
     else:
-        from optimizer.render.replica_tables import performance_tables
+        from optimizer.render.replica_sections import performance_sections
 
-        show_tables(performance_tables(found, simulated, named), arguments)
+        show_tables(performance_sections(found, simulated, named), arguments)
     if found.offered_rps > found.stable_rate_rps:
         tell(
             f"inferplan: note: rate {precise(found.offered_rps)} requests/s exceeds the stable maximum "
@@ -112,9 +112,9 @@ def _show_batch_server(arguments: argparse.Namespace, found: "BatchAnswer", simu
     if arguments.json:
         print_json(_values(found, simulated))
     else:
-        from optimizer.render.replica_tables import batch_tables
+        from optimizer.render.replica_sections import batch_sections
 
-        show_tables(batch_tables(found, simulated), arguments)
+        show_tables(batch_sections(found, simulated), arguments)
 
 
 def _values(found: Any, simulated: Any, named: "EstimatedReplica | None" = None) -> dict[str, Any]:
@@ -194,9 +194,9 @@ def _size(arguments: argparse.Namespace) -> int | None:
     if arguments.json:
         print_json(_values(sizing, None, named))
     else:
-        from optimizer.render.replica_tables import sizing_tables
+        from optimizer.render.replica_sections import sizing_sections
 
-        show_tables(sizing_tables(sizing, targets, named), arguments)
+        show_tables(sizing_sections(sizing, targets, named), arguments)
     return None
 
 
@@ -241,7 +241,4 @@ def _answer_lines(
     return 2 if bad else 0
 
 
-COMMANDS = {
-    "analyze": Command("predict latencies and throughput of one replica at a rate", _add_analyze, _analyze),
-    "size": Command("find the largest rate of one replica that meets its targets", _add_size, _size),
-}
+COMMANDS = {"analyze": Command(_add_analyze, _analyze), "size": Command(_add_size, _size)}

@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optimizer.cli.command import Command, add_path, picture_format
+from optimizer.cli.flags import add_request, in_flags, request_of
 from optimizer.cli.solving import (
-    add_effort,
+    add_backend,
+    add_cluster,
     add_load,
-    add_load_change,
-    add_solving_flags,
     announced,
-    effort_given,
-    flag_of,
-    load_change,
+    check_simulates,
     read_system,
     simulating,
     solving_options,
 )
+from optimizer.jobs.figures import FigureOptions
+from optimizer.jobs.reporting import ReportOptions
 
 if TYPE_CHECKING:
     from optimizer.render.pages import Origin
@@ -66,13 +66,9 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
         "--csv", metavar="FILE", type=Path, help="write a row for each pool, and each server without any"
     )
     add_load(parser)
-    add_solving_flags(parser)
-    parser.add_argument(
-        "--simulate",
-        action="store_true",
-        help="add a section with predicted and simulated figures, as from `simulate`",
-    )
-    add_effort(parser)
+    add_request(parser, ReportOptions, skipped={"format"})
+    add_backend(parser)
+    add_cluster(parser)
     parser.add_argument(
         "--date", metavar="TEXT", help="the day to write on the page (SOURCE_DATE_EPOCH's, else none)"
     )
@@ -91,7 +87,7 @@ def _origin(arguments: argparse.Namespace) -> "Origin":
 
 
 def _report(arguments: argparse.Namespace) -> None:
-    from optimizer.jobs import Effort, make_report
+    from optimizer.jobs import make_report
     from optimizer.render.pages import PageFormat, render_report
     from optimizer.render.progress import working
     from optimizer.spec.writing import write_text
@@ -101,11 +97,14 @@ def _report(arguments: argparse.Namespace) -> None:
         "html": arguments.output, "markdown": arguments.markdown, "csv": arguments.csv
     }  # fmt: skip
     _check_files(arguments)
-    effort = effort_given(arguments, simulates=arguments.simulate)
+    check_simulates(arguments)
     if arguments.simulate:
         with simulating(arguments) as progress:
             report = make_report(
-                system, effort=Effort(**effort), progress=progress, backend=arguments.backend
+                system,
+                effort=request_of(ReportOptions, arguments).effort,
+                progress=progress,
+                backend=arguments.backend,
             )
     else:
         with working("writing the report"):
@@ -143,10 +142,9 @@ def _add_plot(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", metavar="FILE", type=Path, help="write FILE.svg, FILE.png or FILE.pdf"
     )
-    parser.add_argument("--server", metavar="S", help="the server, for a kind that shows one")
-    parser.add_argument("--accelerator", metavar="A", help="the accelerator (the plan's; cost, pareto: all)")
-    add_load_change(parser)
-    add_solving_flags(parser)
+    add_load(parser)
+    add_request(parser, FigureOptions, skipped={"kind", "format"})
+    add_backend(parser)
     parser.add_argument("--json", action="store_true", help="write the numbers shown as JSON to stdout")
 
 
@@ -173,22 +171,22 @@ def _figure_of_profile(arguments: argparse.Namespace) -> "Figure":
 
 
 def _figure(arguments: argparse.Namespace) -> "Figure":
-    from optimizer.errors import SpecError
     from optimizer.jobs import FigureRequest, RequestError, show_figure
     from optimizer.spec.system import load_system
 
+    options = request_of(FigureOptions, arguments)
     request = FigureRequest(
-        system=load_system(arguments.path).with_options(**solving_options(arguments)),
+        system=load_system(arguments.path).with_options(**options.given()),
         kind=arguments.kind,
         server=arguments.server,
         accelerator=arguments.accelerator,
-        load=load_change(arguments),
+        load=options.scenario(arguments.load),
         backend=arguments.backend,
     )
     try:
         return show_figure(request)
     except RequestError as error:
-        raise SpecError(error.said(lambda field: flag_of(field, arguments))) from None
+        raise in_flags(error, arguments) from None
 
 
 def _picture_format(arguments: argparse.Namespace) -> "Format | None":
@@ -202,7 +200,4 @@ def _picture_format(arguments: argparse.Namespace) -> "Format | None":
     raise SpecError("-o: missing; name the file to write, such as plot.svg, or ask for --json")
 
 
-COMMANDS = {
-    "report": Command("write a report of a plan: HTML, Markdown, CSV", _add_report, _report),
-    "plot": Command("draw a plan, a queue, a cost curve, … as SVG, PNG or PDF", _add_plot, _plot),
-}
+COMMANDS = {"report": Command(_add_report, _report), "plot": Command(_add_plot, _plot)}

@@ -130,4 +130,4 @@ def _serve(arguments: argparse.Namespace) -> int:
     return serve(load_settings(**{name: value for name, value in given.items() if value is not None}))
 
 
-COMMANDS = {"serve": Command("answer planning requests over HTTP", _add_serve, _serve)}
+COMMANDS = {"serve": Command(_add_serve, _serve)}

@@ -75,14 +75,10 @@ def _complete(parser: argparse.ArgumentParser, kinds: Mapping[str, object]) -> N
     for action in parser._actions:  # noqa: SLF001  argparse has no other way to list them
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for command in action.choices.values():
+                command.fill()
                 _complete(command, kinds)
         elif isinstance(action.metavar, str) and action.metavar in kinds:
             action.complete = kinds[action.metavar]  # type: ignore[attr-defined]  # where shtab looks
 
 
-COMMANDS = {
-    "samples": Command("list the sample systems, or write them into a directory", _add_samples, _samples),
-    "completion": Command(
-        "print the script with which a shell completes commands and flags", _add_completion, _completion
-    ),
-}
+COMMANDS = {"samples": Command(_add_samples, _samples), "completion": Command(_add_completion, _completion)}

@@ -5,15 +5,16 @@ import sys
 from pathlib import Path
 
 from optimizer.cli.command import Command, add_path, add_wide
+from optimizer.cli.flags import request_of
 from optimizer.cli.solving import (
     add_effort,
     add_load,
     add_solving_flags,
-    effort_given,
     read_system,
     simulated,
     solving_options,
 )
+from optimizer.jobs.simulating import EffortOptions
 
 
 def _add_simulate(parser: argparse.ArgumentParser) -> None:
@@ -45,31 +46,27 @@ def _simulate(arguments: argparse.Namespace) -> None:
     from optimizer.jobs import SimulateRequest
     from optimizer.plan import load_plan
 
+    effort = request_of(EffortOptions, arguments)
     request = SimulateRequest(
         system=read_system(arguments, solving_options(arguments)),
         plan=None if arguments.plan is None else load_plan(arguments.plan),
         trace=arguments.trace,
         server=arguments.server,
         backend=arguments.backend,
-        **effort_given(arguments),
+        requests=effort.requests,
+        seed=effort.seed,
     )
     found = simulated(request, arguments)
     if arguments.json:
         print(found.to_json())
         return
-    from optimizer.render.simulation_tables import simulation_csv, simulation_tables
-    from optimizer.render.tables import Output, show
+    from optimizer.render.simulation_sections import simulation_csv, simulation_sections
+    from optimizer.render.terminal import Output, show
 
     if arguments.csv:
         sys.stdout.write(simulation_csv(found))
     else:
-        show(simulation_tables(found), sys.stdout, Output(arguments.wide))
+        show(simulation_sections(found), sys.stdout, Output(arguments.wide))
 
 
-COMMANDS = {
-    "simulate": Command(
-        "simulate the pools of a plan request by request, and check them against their targets",
-        _add_simulate,
-        _simulate,
-    ),
-}
+COMMANDS = {"simulate": Command(_add_simulate, _simulate)}

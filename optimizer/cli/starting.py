@@ -138,11 +138,11 @@ def _template_of(models: list[str], offers: "list[Offer]", demands: "list[Demand
 
 
 def _list_use_cases() -> None:
-    from optimizer.render.starter_tables import use_case_table
-    from optimizer.render.tables import show
+    from optimizer.render.starter_sections import use_case_sections
+    from optimizer.render.terminal import show
     from optimizer.starters.use_cases import use_cases
 
-    show(use_case_table(use_cases()), sys.stdout)
+    show(use_case_sections(use_cases()), sys.stdout)
 
 
 def _add_prices(parser: argparse.ArgumentParser) -> None:
@@ -163,14 +163,11 @@ def _prices(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(found.document())
         return
-    from optimizer.render.starter_tables import price_table
+    from optimizer.render.starter_sections import price_sections
 
-    show_tables(price_table(found), arguments)
+    show_tables(price_sections(found), arguments)
     if found.unknown:
         tell(f"inferplan: note: not in the catalogue, left out: {', '.join(found.unknown)}")
 
 
-COMMANDS = {
-    "init": Command("write a first system document from a few facts", _add_init, _init),
-    "prices": Command("show what accelerators cost according to a price file", _add_prices, _prices),
-}
+COMMANDS = {"init": Command(_add_init, _init), "prices": Command(_add_prices, _prices)}

@@ -59,6 +59,4 @@ def _of_levels(count: int) -> str:
     return f"the bound of {count} level" if count == 1 else f"the bounds of {count} levels"
 
 
-COMMANDS = {
-    "verify": Command("check a plan and the proof of its bounds by arithmetic", _add_verify, _verify),
-}
+COMMANDS = {"verify": Command(_add_verify, _verify)}

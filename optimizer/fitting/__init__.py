@@ -1,1 +1,1 @@
-"""Token times from benchmarks: runs as they were, the law that fits them best, and what it predicts."""
+"""Token times from benchmarks: measured runs, the latency model fitted to them, and its predictions."""

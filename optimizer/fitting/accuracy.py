@@ -1,31 +1,33 @@
-"""How far predictions are from measurements, run by run and in sum."""
+"""Errors of predictions relative to measurements."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from optimizer.fitting.replay import Figures
+from optimizer.fitting.replay import RunMetrics
 from optimizer.fitting.runs import BenchmarkRun
 from optimizer.spec.provenance import FitErrors
 
 
-def errors_of(runs: Sequence[BenchmarkRun], figures: Sequence[Figures]) -> FitErrors:
-    """Return Σ|predicted − measured| / Σ measured, and the median relative error, of both times."""
+def errors_of(runs: Sequence[BenchmarkRun], figures: Sequence[RunMetrics]) -> FitErrors:
+    """Return Σ|predicted − measured| / Σ measured, and the median relative error, of TTFT and ITL."""
     ttft, itl = (_errors(runs, figures, name) for name in ("ttft_ms", "itl_ms"))
     return FitErrors(
         ttft=ttft[0], ttft_median=ttft[1], itl=itl[0], itl_median=itl[1], runs=max(ttft[2], itl[2])
     )
 
 
-def relative_error(run: BenchmarkRun, figures: Figures, name: str) -> float | None:
-    """Return predicted over measured less 1; none where either is missing."""
+def relative_error(run: BenchmarkRun, figures: RunMetrics, name: str) -> float | None:
+    """Return the relative error of a prediction; None if a value is missing."""
     measured, predicted = getattr(run.measured, name), getattr(figures, name)
     if measured is None or not np.isfinite(predicted):
         return None
     return float(predicted / measured - 1)
 
 
-def _errors(runs: Sequence[BenchmarkRun], figures: Sequence[Figures], name: str) -> tuple[float, float, int]:
+def _errors(
+    runs: Sequence[BenchmarkRun], figures: Sequence[RunMetrics], name: str
+) -> tuple[float, float, int]:
     pairs = [
         (getattr(found, name), getattr(run.measured, name))
         for run, found in zip(runs, figures, strict=True)

@@ -1,4 +1,4 @@
-"""A fitted profile into the documents of a system: the text around it stays as it is."""
+"""Insertion of a fitted profile into the documents of a system, leaving the other text unchanged."""
 
 import os
 from collections.abc import Sequence
@@ -16,22 +16,23 @@ from optimizer.spec.schema import ModelProfile, SystemSpec
 from optimizer.spec.system import join_parts, joined_document
 
 _BATCH_KEYS = {"maxBatchSize", "atTokens"}
-"""Keys that a profile with its own batch limit replaces together."""
+"""Keys replaced together by a profile with its own batch limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class WithProfile:
-    """A system with a fitted profile in it."""
+    """A system with an inserted profile."""
 
     source: str
-    """The file whose document holds it."""
+    """File of the document that contains it."""
     text: Text | None
-    """That document, changed in the entry alone; None if its text shares the entry with other places."""
+    """Text of that document, changed only in the entry; None if the entry's text is shared with other
+    places."""
     parts: tuple[Part, ...]
     """All documents of the system."""
 
     def text_for(self, path: Path) -> str | None:
-        """Return the changed text if a file can take it: its own, or one for a system of one document."""
+        """Return the changed text if the file can take it: its own file, or a system of one document."""
         if self.text is None:
             return None
         same_format = (path.suffix.lower() == ".json") == self.text.json_only
@@ -39,20 +40,20 @@ class WithProfile:
         return self.text.content if takes_it else None
 
     def document(self) -> dict[str, Any]:
-        """Return the whole system as one document, in plain values."""
+        """Return the entire system as one document of plain values."""
         return joined_document(self.parts)
 
 
 def with_profile(
     path: str | os.PathLike[str], profile: FittedProfile, model: str | None, accelerator: str | None
 ) -> WithProfile:
-    """Return a system with a profile in it, in place of the token times that its model has there.
+    """Insert a profile into a system, replacing the token times of its model and accelerator.
 
     Args:
         path: the system.
-        profile: what is added.
-        model: the model's name in the system; None: that of the profile.
-        accelerator: the accelerator's; None: that of the profile.
+        profile: the profile.
+        model: name of the model in the system; default: that of the profile.
+        accelerator: name of the accelerator in the system; default: that of the profile.
 
     Raises:
         SpecError: the system cannot be read, or has no such model or accelerator.
@@ -69,7 +70,7 @@ def with_profile(
 
 
 def _check_names(specs: Sequence[SystemSpec], model: str, accelerator: str) -> None:
-    """Check the names of an entry against those of a system, to which it may be what is missing."""
+    """Check that the system knows the names of an entry; its token times can be missing."""
     accelerators = sorted({item.name for spec in specs for item in spec.accelerators})
     if accelerator not in accelerators:
         known = ", ".join(accelerators) or "none"
@@ -90,7 +91,7 @@ def _check_names(specs: Sequence[SystemSpec], model: str, accelerator: str) -> N
 
 
 def _holder(parts: Sequence[Part], model: str, accelerator: str) -> Part:
-    """Return the document that has the entry of a pair, else the last with profiles, else the last."""
+    """Return the document with the entry of a pair, otherwise the last with profiles, or the last."""
     for part in parts:
         if any((item.name, item.accelerator) == (model, accelerator) for item in part.spec.models):
             return part
@@ -98,7 +99,7 @@ def _holder(parts: Sequence[Part], model: str, accelerator: str) -> Part:
 
 
 def _edited(part: Part, entry: dict[str, Any]) -> Part:
-    """Return a document with an entry; without a text if its text cannot be changed in this entry alone."""
+    """Return a document with an entry; without text if the text cannot be changed in this entry alone."""
     assert part.text is not None
     models = list(part.spec.models)
     pair = entry["name"], entry["acc"]
@@ -120,7 +121,7 @@ def _edited(part: Part, entry: dict[str, Any]) -> Part:
 
 
 def _merged(old: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
-    """Return an entry with what the old one says beyond its token times and batch limit."""
+    """Return an entry with the old one's keys other than token times and batch limit."""
     replaced = {field.alias or name for name, field in LawFields.model_fields.items()}
     replaced |= {"provenance"} | (_BATCH_KEYS if "maxBatchSize" in entry else set())
     lower = {key.lower() for key in replaced | entry.keys()}

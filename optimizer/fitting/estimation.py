@@ -1,7 +1,7 @@
-"""The fit: parameters under which the replayed runs are nearest to the measured ones.
+"""Fit of the parameters that minimise the error of replayed runs.
 
-Residuals are logarithms of predicted over measured figures, under a robust loss (eq. 98). A replayed run is a
-rough function of the parameters, so derivatives are differences over steps that move the times by percents.
+Residuals are logarithms of predicted over measured metrics, under a robust loss (eq. 98). A replayed run is a
+rough function of the parameters, so derivatives are differences over steps that change the times by percents.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -12,57 +12,57 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.errors import AnalysisError, FitError
-from optimizer.fitting.parameters import DRAWN, Start, coefficients, implausibility
-from optimizer.fitting.replay import Figures, Replay, shortened
+from optimizer.fitting.parameters import DRAWN, StartPoint, coefficients, prior_residuals
+from optimizer.fitting.replay import BenchmarkReplay, RunMetrics, shortened
 from optimizer.fitting.runs import BenchmarkRun
 from optimizer.parallel import in_threads
 from optimizer.simulation.law import IterationCoefficients
 from optimizer.simulation.limits import Limits
 
 LOSS_SCALE = 0.05
-"""Residuals beyond this count less than by their square."""
+"""Residuals above this count linearly instead of quadratically."""
 WEIGHTS = {"itl_ms": 1.0, "ttft_ms": 0.6, "throughput_rps": 1.0}
-"""How much a residual counts: medians of the time to the first token scatter twice as much as ITLs."""
+"""Weights of residuals: median TTFTs scatter twice as much as ITLs."""
 MOVE = 0.03
-"""By how much a difference is to move the residuals, root mean square: a replayed run is rough by 0.005."""
-FIRST_STEP, LEAST_STEP, MOST_STEP = 0.1, 0.02, 0.5
-"""Of a parameter over its scale, for differences."""
-MOST_JACOBIANS = 16
+"""Target root mean square change of residuals in a difference: the roughness of a replay is about 0.005."""
+FIRST_STEP, MIN_STEP, MAX_STEP = 0.1, 0.02, 0.5
+"""Steps for differences, relative to a parameter's scale."""
+MAX_JACOBIANS = 16
 FIRST_JACOBIANS = 5
-"""Given to every start; the best goes on."""
-MOST_ROUNDS = 6
+"""For every start; the best one continues."""
+MAX_ROUNDS = 6
 WORTH_A_ROUND = 0.01
-"""Relative gain of the loss for which short and whole runs are looked at once more."""
-LEAST_SHARE = 1e-4
-"""Of a parameter's scale, where it is 0: derivatives there are those next to it."""
+"""Minimum relative gain of the loss for another round of short and full runs."""
+MIN_SHARE = 1e-4
+"""Smallest value relative to a parameter's scale at which derivatives are evaluated."""
 NOTHING_COMPLETED = 3.0
-"""Residual of a run in which the law completes nothing."""
+"""Residual of a run in which the model completes no request."""
 TOLERANCE = 1e-3
 DAMPINGS = (1e-4, 1e-2, 0.1, 1.0, 10.0)
-"""Tried at once, times the damping that was best before."""
-MOST_DAMPING = 1e4
-LEAST_NOISE = 0.003
-"""Relative error that is assumed at least: a client's clock, and the chance in drawn lengths."""
-MOST_CHORDS = 5
-"""Steps of a fit without a shape."""
+"""Factors on the previous best damping, all tried at once."""
+MAX_DAMPING = 1e4
+MIN_NOISE = 0.003
+"""Minimum relative error assumed: clock of the client, and randomness of drawn lengths."""
+MAX_CHORDS = 5
+"""Maximum steps of a fit without a shape."""
 CHORD_DAMPINGS = (1e-4, 0.3)
 
 Progress = Callable[[str], None]
 
 
 class Residuals(NamedTuple):
-    """What is compared, shapes (N,)."""
+    """Compared metrics, shapes (N,)."""
 
     run: IntArray
-    """Index of the run of each."""
+    """Index of the run."""
     name: tuple[str, ...]
-    """Its figure."""
+    """Name of the metric."""
     log_measured: FloatArray
     weight: FloatArray
 
 
 def residual_rows(runs: Sequence[BenchmarkRun]) -> Residuals:
-    """Return what of the runs is compared: times, and what was completed where the client sent all it may."""
+    """Return the compared metrics of runs: times, and the throughput of clients that send without waiting."""
     rows = [
         (i, name, value)
         for i, run in enumerate(runs)
@@ -79,49 +79,55 @@ def residual_rows(runs: Sequence[BenchmarkRun]) -> Residuals:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """Runs to be fitted, replayed on as many threads as there are.
+class FitProblem:
+    """Runs to be fitted, replayed in parallel threads.
 
-    Long runs are also drawn in short: what a law predicts for the short run, times what the whole one has
-    shown beside it under another law, is nearly what it predicts for the whole one.
+    Long runs are also replayed in a shortened form: its prediction, multiplied by the ratio of the full to
+    the short run under another model, approximates that of the full run.
     """
 
-    whole: tuple[Replay, ...]
-    short: tuple[Replay, ...]
+    whole: tuple[BenchmarkReplay, ...]
+    short: tuple[BenchmarkReplay, ...]
     rows: Residuals
 
     @classmethod
-    def of(cls, runs: Sequence[BenchmarkRun], limits: Limits) -> "Problem":
+    def of(cls, runs: Sequence[BenchmarkRun], limits: Limits) -> "FitProblem":
         """Draw the requests of all runs."""
-        whole = tuple(Replay.of(run, limits) for run in runs)
+        whole = tuple(BenchmarkReplay.of(run, limits) for run in runs)
         short = tuple(
-            whole[i] if (cut := shortened(run)) is run else Replay.of(cut, limits)
+            whole[i] if (cut := shortened(run)) is run else BenchmarkReplay.of(cut, limits)
             for i, run in enumerate(runs)
         )
         return cls(whole, short, residual_rows(runs))
 
     def take(self, names: Sequence[str], values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the residuals of the whole runs under a law, and log(whole/short); shapes (N,)."""
+        """Return the residuals of the full runs under a model, and log(full/short); shapes (N,)."""
         whole, short = (self._logs(names, [values], replays)[0] for replays in (self.whole, self.short))
         return self.rows.weight * (whole - self.rows.log_measured), whole - short
 
     def short_residuals(
         self, names: Sequence[str], points: Sequence[FloatArray], excess: FloatArray | float
     ) -> list[FloatArray]:
-        """Return the residuals under each of several laws, from short runs; shapes (N,)."""
+        """Return the residuals of the short runs under each of several models; shapes (N,).
+
+        Args:
+            names: parameters.
+            points: their values, one array per model.
+            excess: log(full/short) of each residual.
+        """
         return [
             self.rows.weight * (found + excess - self.rows.log_measured)
             for found in self._logs(names, points, self.short)
         ]
 
     def whole_residuals(self, names: Sequence[str], points: Sequence[FloatArray]) -> list[FloatArray]:
-        """Return under each of several laws the residuals of the whole runs, and how implausible it is."""
+        """Return the residuals of the full runs and the prior residuals under each of several models."""
         return [
-            np.append(self.rows.weight * (found - self.rows.log_measured), implausibility(names, point))
+            np.append(self.rows.weight * (found - self.rows.log_measured), prior_residuals(names, point))
             for found, point in zip(self._logs(names, points, self.whole), points, strict=True)
         ]
 
-    def without(self, rows: BoolArray) -> "Problem":
+    def without(self, rows: BoolArray) -> "FitProblem":
         """Return the problem without some residuals, and without the runs that have no others."""
         runs, place = np.unique(self.rows.run[~rows], return_inverse=True)
         kept = Residuals(
@@ -130,15 +136,15 @@ class Problem:
             self.rows.log_measured[~rows],
             self.rows.weight[~rows],
         )
-        return Problem(tuple(self.whole[i] for i in runs), tuple(self.short[i] for i in runs), kept)
+        return FitProblem(tuple(self.whole[i] for i in runs), tuple(self.short[i] for i in runs), kept)
 
     def _logs(
-        self, names: Sequence[str], points: Sequence[FloatArray], replays: Sequence[Replay]
+        self, names: Sequence[str], points: Sequence[FloatArray], replays: Sequence[BenchmarkReplay]
     ) -> list[FloatArray]:
         laws = [coefficients(names, point) for point in points]
-        return [self._log(figures) for figures in play_all(replays, laws)]
+        return [self._log(figures) for figures in simulate_all(replays, laws)]
 
-    def _log(self, figures: Sequence[Figures]) -> FloatArray:
+    def _log(self, figures: Sequence[RunMetrics]) -> FloatArray:
         values = [getattr(figures[i], name) for i, name in zip(self.rows.run, self.rows.name, strict=True)]
         predicted = np.array(values, dtype=np.float64)
         known = predicted > 0
@@ -146,17 +152,19 @@ class Problem:
         return np.where(known, np.log(np.where(known, predicted, 1.0)), far)
 
 
-def play_all(replays: Sequence[Replay], laws: Sequence[IterationCoefficients]) -> list[list[Figures]]:
-    """Return the figures of every run under each of several laws, from as many threads as there are."""
+def simulate_all(
+    replays: Sequence[BenchmarkReplay], laws: Sequence[IterationCoefficients]
+) -> list[list[RunMetrics]]:
+    """Return the metrics of every run under each of several models, in parallel threads."""
     tasks = [(law, run) for law in range(len(laws)) for run in range(len(replays))]
     tasks.sort(key=lambda task: -len(replays[task[1]]))  # the long ones first
-    found = dict(in_threads(lambda task: (task, replays[task[1]].play(laws[task[0]])), tasks))
+    found = dict(in_threads(lambda task: (task, replays[task[1]].simulate(laws[task[0]])), tasks))
     return [[found[law, run] for run in range(len(replays))] for law in range(len(laws))]
 
 
 @dataclass(frozen=True, slots=True)
-class Solution:
-    """Parameters at which the loss is least, and how the residuals depend on them."""
+class FitResult:
+    """Parameters that minimise the loss, and the derivatives of the residuals."""
 
     names: tuple[str, ...]
     values: FloatArray
@@ -165,18 +173,18 @@ class Solution:
     residuals: FloatArray
     """Shape (N,)."""
     jacobian: FloatArray
-    """By parameters over their scales, shape (N, P)."""
+    """By parameters relative to their scales, shape (N, P)."""
     penalties: FloatArray
-    """The same of how implausible the parameters are, shape (K, P)."""
+    """Derivatives of the prior residuals, shape (K, P)."""
     loss: float
 
     @property
     def weights(self) -> FloatArray:
-        """How much each residual counts, 1 for small ones; shape (N,)."""
+        """Robust weight of each residual, 1 for small ones; shape (N,)."""
         return 1 / np.sqrt(1 + (self.residuals / LOSS_SCALE) ** 2)
 
-    def without(self, name: str) -> "Solution":
-        """Return the same without a parameter."""
+    def without(self, name: str) -> "FitResult":
+        """Return the result without a parameter."""
         kept = [i for i, other in enumerate(self.names) if other != name]
         drawn = [other for other in DRAWN if other in self.names]
         return replace(
@@ -188,8 +196,8 @@ class Solution:
             penalties=self.penalties[[other != name for other in drawn]][:, kept],
         )
 
-    def with_another(self, name: str, scale: float) -> "Solution":
-        """Return the same with another parameter at its scale, for a search that begins here."""
+    def with_another(self, name: str, scale: float) -> "FitResult":
+        """Return the result with another parameter at its scale, as a starting point."""
         return replace(
             self,
             names=(*self.names, name),
@@ -200,18 +208,18 @@ class Solution:
         )
 
     def standard_errors(self) -> FloatArray:
-        """Return those of the parameters, from the runs alone, shape (P,); 0 of those at 0."""
+        """Return the standard errors from the runs alone, shape (P,); 0 for parameters at 0."""
         free = self.values > 0
         weighted = self.jacobian[:, free] * np.sqrt(self.weights)[:, None]
         spare = max(len(self.residuals) - int(free.sum()), 1)
-        noise = max(float((self.weights * self.residuals**2).sum()) / spare, LEAST_NOISE**2)
+        noise = max(float((self.weights * self.residuals**2).sum()) / spare, MIN_NOISE**2)
         variance = noise * np.diag(np.linalg.pinv(weighted.T @ weighted, rcond=1e-14))
         errors = np.zeros(len(self.values))
         errors[free] = np.sqrt(np.maximum(variance, 0.0)) * self.scales[free]
         return errors
 
     def sensitivities(self) -> FloatArray:
-        """Return the Jacobian by the logarithms of the parameters that are not 0, each column of length 1."""
+        """Return the normalised columns of the Jacobian by the logarithms of the non-zero parameters."""
         free = self.values > 0
         table = self.jacobian[:, free] * np.sqrt(self.weights)[:, None]
         lengths = np.linalg.norm(table, axis=0)
@@ -223,17 +231,26 @@ class Solution:
 
 
 def soft_l1(residuals: FloatArray) -> float:
-    """Return the loss of residuals: their squares where small, their sizes where large."""
+    """Return the soft-L1 loss of residuals: quadratic for small ones, linear for large ones."""
     return float(LOSS_SCALE**2 * (np.sqrt(1 + (residuals / LOSS_SCALE) ** 2) - 1).sum())
 
 
 def solve(
-    problem: Problem, names: Sequence[str], begin: Iterable[Start], progress: Progress = lambda _: None
-) -> Solution:
-    """Return the best parameters from several starts, none of them negative.
+    problem: FitProblem,
+    names: Sequence[str],
+    begin: Iterable[StartPoint],
+    progress: Progress = lambda _: None,
+) -> FitResult:
+    """Return the best non-negative parameters from several starting points.
+
+    Args:
+        problem: the runs.
+        names: the parameters.
+        begin: starting points.
+        progress: called with progress messages.
 
     Raises:
-        FitError: no start gives a law that takes time.
+        FitError: no starting point gives positive times.
     """
     tried: list[tuple[float, FloatArray, FloatArray]] = []
     for number, start in enumerate(begin, start=1):
@@ -251,17 +268,17 @@ def solve(
     return _settle(problem, names, scales, x, progress)
 
 
-def refine(problem: Problem, solution: Solution, progress: Progress = lambda _: None) -> Solution:
-    """Return the best parameters near those of a solution."""
-    x = np.maximum(solution.values / solution.scales, LEAST_SHARE)
+def refine(problem: FitProblem, solution: FitResult, progress: Progress = lambda _: None) -> FitResult:
+    """Return the best parameters near a given result."""
+    x = np.maximum(solution.values / solution.scales, MIN_SHARE)
     return _settle(problem, solution.names, solution.scales, x, progress)
 
 
-def refit_without(problem: Problem, solution: Solution, rows: BoolArray) -> FloatArray | None:
-    """Return the parameters fitted without some residuals; none where what is left does not tell them.
+def refit_without(problem: FitProblem, solution: FitResult, rows: BoolArray) -> FloatArray | None:
+    """Return the parameters fitted without some residuals; None if the others do not identify them.
 
-    The search begins at those with them and keeps their Jacobian, as it hardly changes on so short a way:
-    a step then costs one replay of the runs.
+    The search starts at the full fit and keeps its Jacobian, which hardly changes over so short a distance: a
+    step then costs one replay of the runs.
     """
     free = solution.values > 0
     jacobian = np.vstack([solution.jacobian[~rows], solution.penalties]) * free
@@ -270,9 +287,9 @@ def refit_without(problem: Problem, solution: Solution, rows: BoolArray) -> Floa
         return None
     kept, names, scales = problem.without(rows), solution.names, solution.scales
     x = solution.values / scales
-    residuals = np.append(solution.residuals[~rows], implausibility(names, solution.values))
+    residuals = np.append(solution.residuals[~rows], prior_residuals(names, solution.values))
     loss = soft_l1(residuals)
-    for _ in range(MOST_CHORDS):
+    for _ in range(MAX_CHORDS):
         tried = [_damped(jacobian, residuals, x, damping) for damping in CHORD_DAMPINGS]
         found = kept.whole_residuals(names, [point * scales for point in tried])
         losses = [soft_l1(one) for one in found]
@@ -286,42 +303,42 @@ def refit_without(problem: Problem, solution: Solution, rows: BoolArray) -> Floa
 
 
 def _settle(
-    problem: Problem, names: Sequence[str], scales: FloatArray, x: FloatArray, progress: Progress
-) -> Solution:
-    """Descend on short runs and look at the whole ones, in turn, until nothing gets better."""
+    problem: FitProblem, names: Sequence[str], scales: FloatArray, x: FloatArray, progress: Progress
+) -> FitResult:
+    """Alternate between descent on short runs and evaluation of full runs until the loss stops improving."""
     least, best = np.inf, x
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         residuals, excess = problem.take(names, x * scales)
-        loss = soft_l1(np.append(residuals, implausibility(names, x * scales)))
+        loss = soft_l1(np.append(residuals, prior_residuals(names, x * scales)))
         progress(f"loss {loss:.4g}")
         better, worth = loss < least, loss < least * (1 - WORTH_A_ROUND)
         if better:
             least, best = loss, x
         if not worth:
             break
-        x, _ = _descend(problem, names, scales, x, excess, MOST_JACOBIANS)
-    x = np.where(best < 2 * LEAST_SHARE, 0.0, best)
+        x, _ = _descend(problem, names, scales, x, excess, MAX_JACOBIANS)
+    x = np.where(best < 2 * MIN_SHARE, 0.0, best)
     residuals, _ = problem.take(names, x * scales)
     jacobian = _differences(problem, names, scales, x, np.full(len(x), FIRST_STEP))
     jacobian = _differences(problem, names, scales, x, _steps(jacobian))
     count = len(residuals)
-    return Solution(
+    return FitResult(
         tuple(names), x * scales, scales, residuals, jacobian[:count], jacobian[count:], soft_l1(residuals)
     )
 
 
 def _descend(
-    problem: Problem,
+    problem: FitProblem,
     names: Sequence[str],
     scales: FloatArray,
     begin: FloatArray,
     excess: FloatArray | float,
     jacobians: int,
 ) -> tuple[FloatArray, float]:
-    """Return parameters over their scales at which the loss of the short runs is least, and that loss.
+    """Return the parameters relative to their scales that minimise the loss of the short runs, and that loss.
 
-    Levenberg-Marquardt with reweighting: the bounded linear problem is solved under several dampings, and
-    all of the points are tried at once, as a rough function would end a search that tries one after another.
+    Iteratively reweighted Levenberg-Marquardt: the bounded linear problem is solved for several dampings, and
+    all solutions are evaluated, because a rough function can stop a search that tries one at a time.
     """
     x = begin
     residuals = _all_residuals(problem, names, [x * scales], excess)[0]
@@ -339,14 +356,14 @@ def _descend(
             x, residuals, loss = tried[best], found[best], losses[best]
             if gain < TOLERANCE * loss:
                 break
-        elif damping * DAMPINGS[-1] > MOST_DAMPING:
+        elif damping * DAMPINGS[-1] > MAX_DAMPING:
             break
-        damping = min(damping * DAMPINGS[best], MOST_DAMPING) if losses[best] <= loss else damping * 100
-    return np.maximum(x, LEAST_SHARE), loss
+        damping = min(damping * DAMPINGS[best], MAX_DAMPING) if losses[best] <= loss else damping * 100
+    return np.maximum(x, MIN_SHARE), loss
 
 
 def _damped(jacobian: FloatArray, residuals: FloatArray, x: FloatArray, damping: float) -> FloatArray:
-    """Return the point, nowhere negative, at which the damped linear problem is least."""
+    """Return the non-negative solution of the damped linear problem."""
     from scipy.optimize import lsq_linear
 
     root = (1 + (residuals / LOSS_SCALE) ** 2) ** -0.25
@@ -359,23 +376,23 @@ def _damped(jacobian: FloatArray, residuals: FloatArray, x: FloatArray, damping:
 
 
 def _differences(
-    problem: Problem, names: Sequence[str], scales: FloatArray, x: FloatArray, steps: FloatArray
+    problem: FitProblem, names: Sequence[str], scales: FloatArray, x: FloatArray, steps: FloatArray
 ) -> FloatArray:
-    """Return the derivatives by all parameters, from all laws at once; shape (N + K, P)."""
+    """Return the derivatives by all parameters, by differences; shape (N + K, P)."""
     moved = [(x + step * unit) * scales for step, unit in zip(steps, np.eye(len(x)), strict=True)]
     middle, *others = _all_residuals(problem, names, [x * scales, *moved], 0.0)
     return np.column_stack([(one - middle) / step for one, step in zip(others, steps, strict=True)])
 
 
 def _steps(jacobian: FloatArray) -> FloatArray:
-    """Return steps of the parameters that move the residuals by as much each, well above their roughness."""
+    """Return the steps at which each parameter changes the residuals equally, well above their roughness."""
     moves = np.sqrt((jacobian**2).mean(axis=0))
-    return np.asarray(np.clip(MOVE / np.maximum(moves, 1e-9), LEAST_STEP, MOST_STEP))
+    return np.asarray(np.clip(MOVE / np.maximum(moves, 1e-9), MIN_STEP, MAX_STEP))
 
 
 def _all_residuals(
-    problem: Problem, names: Sequence[str], points: Sequence[FloatArray], excess: FloatArray | float
+    problem: FitProblem, names: Sequence[str], points: Sequence[FloatArray], excess: FloatArray | float
 ) -> list[FloatArray]:
-    """Return under each of several laws the residuals of the short runs, and how implausible the law is."""
+    """Return the residuals of the short runs and the prior residuals under each of several models."""
     found = problem.short_residuals(names, points, excess)
-    return [np.append(one, implausibility(names, point)) for one, point in zip(found, points, strict=True)]
+    return [np.append(one, prior_residuals(names, point)) for one, point in zip(found, points, strict=True)]

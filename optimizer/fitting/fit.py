@@ -1,4 +1,4 @@
-"""From benchmark reports to a fitted profile."""
+"""Fit of a profile to benchmark reports."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -7,60 +7,66 @@ import numpy as np
 
 from optimizer.errors import FitError
 from optimizer.fitting.accuracy import errors_of, relative_error
-from optimizer.fitting.estimation import Problem, Progress, Solution, play_all, refit_without
+from optimizer.fitting.estimation import FitProblem, FitResult, Progress, refit_without, simulate_all
+from optimizer.fitting.identifiability import fit_identifiable
 from optimizer.fitting.parameters import BY_NAME, FULL_LAW, coefficients, starts
-from optimizer.fitting.profile import FitReport, FittedProfile, Point
+from optimizer.fitting.profile import FitReport, FittedProfile, MeasuredPoint
 from optimizer.fitting.readers.report import Benchmark
-from optimizer.fitting.replay import MANY_REQUESTS, Figures, Replay
+from optimizer.fitting.replay import MANY_REQUESTS, BenchmarkReplay, RunMetrics
 from optimizer.fitting.runs import BenchmarkRun, shape_name, shapes_of
-from optimizer.fitting.separation import solve_what_is_seen
 from optimizer.fitting.server import ServerSettings
 from optimizer.quantities import be, counted
 from optimizer.spec.provenance import FitErrors, Provenance, domain_of
 from optimizer.timing import PerfParms
 
 LOW_LOAD = 0.85
-"""Share of a shape's largest rate below which errors of a shape left out are counted."""
-LEAST_FIGURES = 3
-"""Measured figures for each parameter that is fitted, at least for α and β."""
+"""Share of a shape's maximum rate below which cross-validation errors are evaluated."""
+MIN_FIGURES = 3
+"""Minimum number of measured times."""
 UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
-    """What was measured."""
+class MeasuredSetup:
+    """Model, accelerator and engine that were measured."""
 
     model: str | None = None
-    """None: as the reports name it."""
+    """None for the name in the reports."""
     accelerator: str = UNKNOWN
     cards: int = 1
     weights: str | None = None
     engine: str | None = None
-    """With its version."""
+    """Including its version."""
 
 
 @dataclass(frozen=True, slots=True)
 class FitOptions:
-    """How to fit."""
+    """Options of a fit."""
 
     hold_out: int = 0
-    """Highest rates of each shape that are not fitted; with any, no run at full throughput is either."""
+    """Number of highest rates of each shape held out; if not 0, runs at full throughput are held out as
+    well."""
     terms: tuple[str, ...] = FULL_LAW
     max_in_flight: int | None = None
-    """Limit of the client, where a report says none."""
+    """Concurrency limit of the client, if a report states none."""
     leave_out: bool = True
-    """Whether the errors of shapes left out are looked for."""
-    key: Key = field(default_factory=Key)
+    """Whether to cross-validate by leaving out shapes."""
+    key: MeasuredSetup = field(default_factory=MeasuredSetup)
     settings: ServerSettings = field(default_factory=ServerSettings)
 
 
 def fit(
     benchmarks: Sequence[Benchmark], options: FitOptions, progress: Progress = lambda _: None
 ) -> FittedProfile:
-    """Fit the law to the runs of some reports of one model on one accelerator.
+    """Fit the latency model to reports of one model on one accelerator.
+
+    Args:
+        benchmarks: the reports.
+        options: options of the fit.
+        progress: called with progress messages.
 
     Raises:
-        FitError: the reports cover several models, or too little was measured.
+        FitError: the reports cover several models, or have too few measurements.
     """
     model = _one_model(benchmarks, options.key.model)
     runs = [_prepared(run, options) for benchmark in benchmarks for run in benchmark.runs]
@@ -68,11 +74,11 @@ def fit(
     kept, held_out = _split(usable, options.hold_out)
     _check_enough(kept, len(runs) - len(usable))
     limits = options.settings.limits()
-    problem = Problem.of(kept, limits)
-    solution, dropped = solve_what_is_seen(problem, options.terms, starts(kept), progress)
+    problem = FitProblem.of(kept, limits)
+    solution, dropped = fit_identifiable(problem, options.terms, starts(kept), progress)
     law = coefficients(solution.names, solution.values)
     everything = [*kept, *held_out]
-    figures = play_all([Replay.of(run, limits, MANY_REQUESTS) for run in everything], [law])[0]
+    figures = simulate_all([BenchmarkReplay.of(run, limits, MANY_REQUESTS) for run in everything], [law])[0]
     seen, held = figures[: len(kept)], figures[len(kept) :]
     notes = [*options.settings.notes(), *(note for benchmark in benchmarks for note in benchmark.notes)]
     warnings = [*dropped, *_shape_warnings(kept), *notes, *_unusable_notes(len(runs) - len(usable))]
@@ -135,15 +141,15 @@ def _check_enough(runs: Sequence[BenchmarkRun], left_out: int) -> None:
         hint = f" (runs without times: {left_out:,})" if left_out else ""
         raise FitError(f"no run has a measured ITL{hint}; give reports with times, or the column itl_ms")
     figures = sum((run.measured.itl_ms is not None) + (run.measured.ttft_ms is not None) for run in runs)
-    if figures < LEAST_FIGURES:
+    if figures < MIN_FIGURES:
         raise FitError(
             f"{counted(figures, 'measured time')} {be(figures)} too few to fit anything; measure "
-            f"{LEAST_FIGURES} or more: one request at a time, and several rates"
+            f"{MIN_FIGURES} or more: one request at a time, and several rates"
         )
 
 
 def _split(runs: Sequence[BenchmarkRun], hold_out: int) -> tuple[list[BenchmarkRun], list[BenchmarkRun]]:
-    """Return the runs to fit, and those held out: the highest rates of each shape, and full throughput."""
+    """Return the runs to fit and the held-out ones: the highest rates of each shape, and full throughput."""
     if not hold_out:
         return list(runs), []
     held: set[int] = {i for i, run in enumerate(runs) if run.is_full}
@@ -179,11 +185,11 @@ def _shape_warnings(runs: Sequence[BenchmarkRun]) -> list[str]:
 
 
 def _left_out(
-    problem: Problem, solution: Solution, runs: Sequence[BenchmarkRun], progress: Progress
+    problem: FitProblem, solution: FitResult, runs: Sequence[BenchmarkRun], progress: Progress
 ) -> dict[str, FitErrors]:
-    """Return by shape how far predictions would be from its lower rates, had it not been measured.
+    """Return the errors at the lower rates of each shape when the fit leaves it out.
 
-    The parameters without a shape are fitted anew, from those with it.
+    The parameters are refitted without the shape, starting from the full fit.
     """
     shapes = shapes_of(runs)
     if len(shapes) < 3:
@@ -199,19 +205,19 @@ def _left_out(
             continue
         progress(f"without {shape_name(shape)}")
         law = coefficients(solution.names, values)
-        figures = play_all([problem.whole[i] for i in low], [law])[0]
+        figures = simulate_all([problem.whole[i] for i in low], [law])[0]
         found[shape_name(shape)] = errors_of([runs[i] for i in low], figures)
     return found
 
 
-def _of_rates(runs: Sequence[BenchmarkRun], figures: Sequence[Figures]) -> FitErrors | None:
-    """Return the errors of the runs with a rate; none where there are none."""
+def _of_rates(runs: Sequence[BenchmarkRun], figures: Sequence[RunMetrics]) -> FitErrors | None:
+    """Return the errors of the runs with a rate; None if there are none."""
     pairs = [(run, found) for run, found in zip(runs, figures, strict=True) if not run.is_full]
     return errors_of([run for run, _ in pairs], [found for _, found in pairs]) if pairs else None
 
 
-def _of_throughput(runs: Sequence[BenchmarkRun], figures: Sequence[Figures]) -> float | None:
-    """Return the median relative error of what is completed where the client sends all that it may."""
+def _of_throughput(runs: Sequence[BenchmarkRun], figures: Sequence[RunMetrics]) -> float | None:
+    """Return the median relative error of the throughput of clients that send without waiting."""
     errors = [
         abs(error)
         for run, found in zip(runs, figures, strict=True)
@@ -231,7 +237,7 @@ def _perf_parms(names: Sequence[str], values: Sequence[float] | np.ndarray) -> P
 
 
 def _rounded(value: float) -> float:
-    """Return a value with six digits, as documents show it."""
+    """Return a value rounded to six digits, as in documents."""
     return float(f"{value:.6g}")
 
 
@@ -240,7 +246,7 @@ def _most_in_flight(runs: Sequence[BenchmarkRun]) -> int:
 
 
 def in_flight(run: BenchmarkRun) -> float:
-    """Return the mean number of requests in flight that the measured times mean (Little)."""
+    """Return the mean number of requests in flight by Little's law."""
     measured = run.measured
     rate = measured.throughput_rps or run.rate_rps or 0.0
     life_ms = (measured.ttft_ms or 0.0) + max(run.answers.mean - 1, 0.0) * (measured.itl_ms or 0.0)
@@ -249,7 +255,7 @@ def in_flight(run: BenchmarkRun) -> float:
 
 
 def _provenance(
-    benchmarks: Sequence[Benchmark], key: Key, runs: Sequence[BenchmarkRun], errors: FitErrors
+    benchmarks: Sequence[Benchmark], key: MeasuredSetup, runs: Sequence[BenchmarkRun], errors: FitErrors
 ) -> Provenance:
     dates = sorted(benchmark.date for benchmark in benchmarks if benchmark.date)
     sources = list(dict.fromkeys(run.source.partition(": ")[0] for run in runs))
@@ -271,15 +277,17 @@ def _provenance(
     )
 
 
-def _points(runs: Sequence[BenchmarkRun], figures: Sequence[Figures], *, fitted: bool) -> list[Point]:
+def _points(
+    runs: Sequence[BenchmarkRun], figures: Sequence[RunMetrics], *, fitted: bool
+) -> list[MeasuredPoint]:
     return [_point(run, found, fitted=fitted) for run, found in zip(runs, figures, strict=True)]
 
 
-def _point(run: BenchmarkRun, found: Figures, *, fitted: bool) -> Point:
+def _point(run: BenchmarkRun, found: RunMetrics, *, fitted: bool) -> MeasuredPoint:
     def known(value: float) -> float | None:
         return _rounded(value) if np.isfinite(value) else None
 
-    return Point.of(run).model_copy(
+    return MeasuredPoint.of(run).model_copy(
         update={
             "fitted": fitted,
             "predicted_ttft_ms": known(found.ttft_ms),

@@ -1,4 +1,4 @@
-"""The parameters that are fitted: which there are, where a fit begins, and which are left out first."""
+"""Parameters of the fit: names, starting points, and the order in which they are dropped."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from optimizer.simulation.law import IterationCoefficients
 
 
 class Parameter(NamedTuple):
-    """A parameter of the law."""
+    """A parameter of the latency model."""
 
     name: str
-    """A field of `IterationCoefficients`."""
+    """Field of `IterationCoefficients`."""
     key: str
-    """Its key in documents."""
+    """Key in documents."""
     unit: str
 
 
@@ -34,11 +34,11 @@ PARAMETERS = (
     Parameter("front_end_lag", "frontEndLag", "iterations/request"),
     Parameter("pause_offset_ms", "pauseOffset", "ms"),
 )
-"""All that can be fitted, in the order of documents."""
+"""All parameters that can be fitted, in the order of documents."""
 BY_NAME = {parameter.name: parameter for parameter in PARAMETERS}
 FULL_LAW = tuple(BY_NAME)
 REFERENCE_LAW = FULL_LAW[:3]
-"""α, β and γ: the law of the reference."""
+"""α, β and γ: the latency model of the reference."""
 SIMPLIFIED_FIRST = (
     "front_end_lag",
     "pipeline_depth",
@@ -48,61 +48,61 @@ SIMPLIFIED_FIRST = (
     "client_offset_ms",
     "kv_read_per_token_ms",
 )
-"""What is left out first where runs cannot tell parameters apart; α and β always stay."""
+"""Order in which unidentifiable parameters are dropped; α and β always stay."""
 ADDED_LATER = ("per_prompt_ms", "pause_offset_ms")
-"""What is added to a law that is fitted without it, and kept only where the runs show it clearly.
+"""Parameters added to a model fitted without them, if the runs clearly identify them.
 
-Not every engine takes time for them, and beside them a prompt's attention is easily lost.
+Not every engine has these costs, and with them the attention of prompts is easily lost.
 """
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """Where a fit begins: a value of every parameter, which is also its scale."""
+class StartPoint:
+    """Starting point of a fit: a value of every parameter, also used as its scale."""
 
     values: tuple[float, ...]
     """In the order of `PARAMETERS`, all positive."""
 
     def scales(self, names: Sequence[str]) -> FloatArray:
-        """Return the values of the parameters of a law."""
+        """Return the values of some parameters."""
         return np.array([self.values[FULL_LAW.index(name)] for name in names])
 
 
 KNEES_TOKENS = (200.0, 100.0, 400.0)
-"""m/β of the starts: tokens whose compute hides behind reading the weights, on the cards of today."""
+"""m/β of the starting points: tokens whose compute hides behind reading the weights, on current GPUs."""
 DEPTHS = (0.5, 0.1, 0.9)
-"""k₀ of the starts: engines hand a token out at once, or schedule the next iteration before."""
+"""k₀ of the starting points: engines emit a token at once, or schedule the next iteration before."""
 GAMMA_TO_READ = 1e-5
-"""γ/m: bytes of the cache for a token over those of the weights, of a model with grouped queries."""
+"""γ/m: KV cache bytes per token over bytes of the weights, with grouped-query attention."""
 ATTENTION_TO_COMPUTE = 5e-5
-"""q/β: hidden size and layers make it 3e-5 … 1e-4 for models of 7B to 70B."""
+"""q/β: hidden size and layers give 3e-5 … 1e-4 for models of 7B to 70B."""
 SEQUENCE_MS = 0.015
-"""b of the starts: sampling and scheduling on the host."""
+"""b of the starting points: sampling and scheduling on the host."""
 PROMPT_MS = 0.5
-"""r of the starts: an engine's loop lets a request in, on the host."""
+"""r of the starting points: admission of a request on the host."""
 DRAWN = ("weight_read_ms", "prompt_attention_ms", "per_sequence_ms")
-"""Those that `implausibility` draws to a value."""
+"""Parameters that `prior_residuals` pulls towards a value."""
 PLAUSIBILITY = 0.05
-"""What it costs as a residual that a ratio below is twice the plausible one: as much as one odd time."""
+"""Prior residual of a parameter at twice its plausible value: as much as one outlier."""
 LAG = 1e-3
 PAUSE_OFFSET_MS = 5.0
-LEAST_OFFSET_MS = 2.0
+MIN_OFFSET_MS = 2.0
 
 
-def starts(runs: Sequence[BenchmarkRun]) -> list[Start]:
-    """Return physical start values from the runs with the least load.
+def starts(runs: Sequence[BenchmarkRun]) -> list[StartPoint]:
+    """Return physical starting points from the runs with the least load.
 
-    The time between tokens of a lone request is nearly α; its time to the first token grows with the prompt
-    by β. Reading the weights takes as long as computing a few hundred tokens.
+    The ITL of a lone request is nearly α; its TTFT grows with the prompt by β. Reading the weights takes as
+    long as computing a few hundred tokens.
     """
     least_itl = min(run.measured.itl_ms for run in runs if run.measured.itl_ms is not None)
     compute = _compute_per_token_ms(runs, least_itl)
     found = []
     for knee, depth in zip(KNEES_TOKENS, DEPTHS, strict=True):
         read = knee * compute
-        offset = max(_least_offset_ms(runs, least_itl, compute), LEAST_OFFSET_MS)
+        offset = max(_least_offset_ms(runs, least_itl, compute), MIN_OFFSET_MS)
         found.append(
-            Start(
+            StartPoint(
                 (
                     least_itl,
                     compute,
@@ -122,7 +122,7 @@ def starts(runs: Sequence[BenchmarkRun]) -> list[Start]:
 
 
 def _compute_per_token_ms(runs: Sequence[BenchmarkRun], least_itl_ms: float) -> float:
-    """Return β from how much longer long prompts take than short ones, both at little load."""
+    """Return β from the difference in TTFT between long and short prompts, both at low load."""
     least = _least_ttft_ms(runs)
     (short, short_ms), (long, long_ms) = least[0], least[-1]
     if long > 2 * short and long_ms > short_ms:
@@ -131,7 +131,7 @@ def _compute_per_token_ms(runs: Sequence[BenchmarkRun], least_itl_ms: float) -> 
 
 
 def _least_ttft_ms(runs: Sequence[BenchmarkRun]) -> list[tuple[float, float]]:
-    """Return prompt lengths, ascending, with the least time to the first token measured at each."""
+    """Return prompt lengths, ascending, with the smallest TTFT measured at each."""
     least: dict[int, tuple[float, float]] = {}
     for run in runs:
         if run.measured.ttft_ms is not None:
@@ -148,15 +148,15 @@ def _least_offset_ms(runs: Sequence[BenchmarkRun], least_itl_ms: float, compute:
 
 
 def coefficients(names: Sequence[str], values: FloatArray) -> IterationCoefficients:
-    """Return the law of some parameters; the others are 0."""
+    """Return the coefficients from some parameters; the others are 0."""
     return IterationCoefficients(**dict(zip(names, map(float, values), strict=True)))
 
 
-def implausibility(names: Sequence[str], values: FloatArray) -> FloatArray:
-    """Return residuals that grow as the law moves away from what is physically plausible (eq. 99).
+def prior_residuals(names: Sequence[str], values: FloatArray) -> FloatArray:
+    """Return residuals that grow with the distance from physically plausible values (eq. 99).
 
-    They decide where measurements leave a parameter open: prompts of few lengths do not tell the compute
-    from the attention of a prompt, nor low batches how much compute hides behind reading the weights.
+    They determine parameters that the measurements leave open: prompts of few lengths do not separate compute
+    from attention, and low batches do not show how much compute hides behind reading the weights.
     """
     given = dict(zip(names, values, strict=True))
     return np.array(
@@ -165,7 +165,7 @@ def implausibility(names: Sequence[str], values: FloatArray) -> FloatArray:
 
 
 def plausible(name: str, values: Mapping[str, float]) -> float:
-    """Return what is plausible for a parameter of `DRAWN`, from those that the runs always show."""
+    """Return the plausible value of a parameter of `DRAWN`, from parameters that runs always identify."""
     compute = values["compute_per_token_ms"]
     if name == "weight_read_ms":
         return KNEES_TOKENS[0] * compute

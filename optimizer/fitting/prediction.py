@@ -1,4 +1,4 @@
-"""What a fitted profile predicts: benchmark runs as they are made, and steady states in closed form."""
+"""Predictions of a fitted profile: replayed benchmark runs, and steady states in closed form."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,58 +8,63 @@ from typing import Literal
 from pydantic import Field
 
 from optimizer.documents import Document
-from optimizer.fitting.profile import FittedProfile
-from optimizer.fitting.replay import MANY_REQUESTS, PERCENTILES, Figures, Replay
-from optimizer.fitting.runs import Arrivals, BenchmarkRun, Measured
+from optimizer.fitting.profile import FittedProfile, coefficients_of
+from optimizer.fitting.replay import MANY_REQUESTS, PERCENTILES, BenchmarkReplay, RunMetrics
+from optimizer.fitting.runs import Arrivals, BenchmarkRun, RunMeasurements
 from optimizer.kinds.replicas import Percentiles, Replica, analyze_replicas
 from optimizer.parallel import in_threads
 from optimizer.quantities import precise, quantity
-from optimizer.simulation.law import IterationCoefficients
 from optimizer.timing import PerfParms
 
 LIVES_OF_CLOSED = 60
-"""Requests of each user of a closed loop without a duration."""
-LEAST_OF_CLOSED = 2000
-MOST_BATCH = 1 << 14
-"""Of a steady state, where neither server nor client says one."""
+"""Requests per user of a closed loop without a duration."""
+MIN_OF_CLOSED = 2000
+MAX_BATCH = 1 << 14
+"""Maximum batch in a steady state, if neither server nor client limits it."""
 
 
 class Predicted(Document):
-    """What a profile predicts for one row."""
+    """Prediction of a profile for one row."""
 
     source: str = ""
-    """The row."""
+    """Name of the row."""
     kind: Literal["run", "steady"]
     """A run from an empty server, or a steady state."""
     ttft_ms: float | None = None
-    """Median time to the first token."""
+    """Median time to first token [ms]."""
     itl_ms: float | None = None
-    """Mean time between tokens."""
+    """Mean inter-token latency [ms]."""
     throughput_rps: float | None = None
     """Completed [requests/s]."""
     ttft_percentiles: Percentiles | None = None
-    """Of the time to the first token."""
+    """Percentiles of the time to first token."""
     itl_percentiles: Percentiles | None = None
-    """Of the time between tokens, each request by its mean."""
+    """Percentiles of the inter-token latency, averaged per request."""
     in_flight: float | None = None
     """Mean number of requests in flight."""
     errors: dict[str, float] = Field(default_factory=dict)
-    """By measured figure: predicted over measured, less 1."""
+    """By measured metric: predicted over measured, less 1."""
     outside: tuple[str, ...] = ()
-    """In what the row is outside what the profile was measured on."""
+    """Quantities in which the row is outside the measured domain of the profile."""
     message: str | None = None
-    """Why there is no figure."""
+    """Reason for missing metrics."""
 
 
 def predict(profile: FittedProfile, runs: Sequence[BenchmarkRun]) -> list[Predicted]:
-    """Return what a profile predicts for each of some runs, or steady states."""
+    """Predict each of some runs or steady states."""
     return in_threads(lambda run: _predicted(profile, run), list(runs))
 
 
-def predict_run(law: PerfParms, run: BenchmarkRun, profile: FittedProfile) -> Figures:
-    """Return the figures of a run that ends, replayed under a law."""
-    times = IterationCoefficients(**{name: getattr(law, name) for name in IterationCoefficients._fields})
-    return Replay.of(run, profile.settings.limits(), MANY_REQUESTS).play(times, detailed=True)
+def predict_run(law: PerfParms, run: BenchmarkRun, profile: FittedProfile) -> RunMetrics:
+    """Replay a run with an end under a latency model, and return its metrics.
+
+    Args:
+        law: latency model.
+        run: the run.
+        profile: profile with the settings of the server.
+    """
+    times = coefficients_of(law)
+    return BenchmarkReplay.of(run, profile.settings.limits(), MANY_REQUESTS).simulate(times, detailed=True)
 
 
 def _predicted(profile: FittedProfile, run: BenchmarkRun) -> Predicted:
@@ -67,7 +72,7 @@ def _predicted(profile: FittedProfile, run: BenchmarkRun) -> Predicted:
         return _steady(profile, run)
     ended = run
     if run.is_steady:
-        ended = replace(run, requests=max(LEAST_OF_CLOSED, LIVES_OF_CLOSED * (run.max_in_flight or 1)))
+        ended = replace(run, requests=max(MIN_OF_CLOSED, LIVES_OF_CLOSED * (run.max_in_flight or 1)))
     found = predict_run(profile.iteration, ended, profile)
     if not found.completed:
         return Predicted(
@@ -90,9 +95,9 @@ def _predicted(profile: FittedProfile, run: BenchmarkRun) -> Predicted:
 
 
 def _steady(profile: FittedProfile, run: BenchmarkRun) -> Predicted:
-    """Return the steady state of the queue model `continuous`."""
+    """Predict a steady state with the queue model `continuous`."""
     assert run.rate_rps is not None
-    batch = min(profile.max_batch_size or MOST_BATCH, run.max_in_flight or MOST_BATCH)
+    batch = min(profile.max_batch_size or MAX_BATCH, run.max_in_flight or MAX_BATCH)
     replica = Replica(
         iteration=profile.iteration,
         max_num_tokens=profile.max_num_tokens,
@@ -129,10 +134,10 @@ def _steady(profile: FittedProfile, run: BenchmarkRun) -> Predicted:
 
 
 def _judged(profile: FittedProfile, run: BenchmarkRun, answer: Predicted) -> Predicted:
-    """Return an answer with its errors, and with what of the row is outside the profile's domain."""
+    """Add the errors of a prediction, and the quantities in which the row is outside the profile's domain."""
     errors = {
         name: getattr(answer, name) / measured - 1
-        for name in Measured._fields
+        for name in RunMeasurements._fields
         if (measured := getattr(run.measured, name)) is not None and getattr(answer, name) is not None
     }
     outside = profile.provenance.domain.misses(run.prompts.mean, run.answers.mean, answer.in_flight or 0.0)

@@ -1,6 +1,6 @@
-"""A benchmark run on the engine: from an empty server, for as long as it took, counted as the client counts.
+"""Replay of a benchmark run on the engine: from an empty server, with the client's duration and counting.
 
-Chance is drawn once for a run and is the same for every law, so that two laws differ by their times alone.
+The random streams are fixed for each run and shared by all models, so two models differ only in their times.
 """
 
 import math
@@ -13,68 +13,68 @@ import numpy as np
 from optimizer.arrays import FloatArray
 from optimizer.fitting.runs import Arrivals, BenchmarkRun
 from optimizer.simulation.arrivals import arrival_times_ms
-from optimizer.simulation.engine import Run, advance, run_of
+from optimizer.simulation.engine import SimulatedRun, advance, run_of
 from optimizer.simulation.law import IterationCoefficients
 from optimizer.simulation.limits import UNLIMITED, Limits
-from optimizer.simulation.machine.state import machine_of
+from optimizer.simulation.machine.state import initial_state
 from optimizer.simulation.requests import Requests
 
 SEED = 42
 MS_PER_S = 1000.0
-LEAST_CLOSED = 1024
-"""Requests drawn at first for a client that sends as fast as it may."""
-MOST_REQUESTS = 4_000_000
+MIN_CLOSED = 1024
+"""Initial number of requests drawn for a client that sends without waiting."""
+MAX_REQUESTS = 4_000_000
 FEW_LIVES = 4
-"""Requests of each user from which the time between tokens is seen."""
+"""Requests per user from which the ITL is estimated."""
 FEW_REQUESTS = 1500
 LIVES = 12
-"""A shortened run is at least as long as so many requests one after the other."""
+"""Minimum length of a shortened run, in consecutive requests."""
 MANY_REQUESTS = 20_000
-"""Run in all draws together, where what is to be expected of a run is wanted."""
-MOST_DRAWS = 8
+"""Requests over all draws, if the expected metrics of a run are needed."""
+MAX_DRAWS = 8
 
 
-class Figures(NamedTuple):
-    """What a client counts; NaN where nothing was completed."""
+class RunMetrics(NamedTuple):
+    """Metrics counted by a client; NaN if no request completes."""
 
     ttft_ms: float
-    """Median time to the first token."""
+    """Median TTFT."""
     itl_ms: float
-    """Time from first to last tokens over the tokens between, in sum."""
+    """Time between first and last tokens over the number of tokens in between, over all requests."""
     throughput_rps: float
-    """Completed over the duration."""
+    """Completed requests over the duration."""
     completed: int
     ttft_percentiles: tuple[float, ...] = ()
-    """By `PERCENTILES`."""
+    """At `PERCENTILES`."""
     itl_percentiles: tuple[float, ...] = ()
     in_flight: float = math.nan
-    """Mean number on the way."""
+    """Mean requests in flight."""
 
 
 PERCENTILES = (50, 90, 95, 99)
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
-    """A run with its requests drawn, as often as it takes to tell what is to be expected of so few."""
+class BenchmarkReplay:
+    """A run with its requests, drawn as often as needed to estimate its expected metrics."""
 
     run: BenchmarkRun
     draws: tuple[Requests, ...]
     limits: Limits
     span_ms: float
-    """Infinity where the run ends with its last request."""
+    """Duration; inf if the run ends with its last request."""
 
     @classmethod
-    def of(cls, run: BenchmarkRun, limits: Limits, requests: int = 0) -> "Replay":
-        """Draw the requests of a run that ends, again and again while it takes less than `requests`.
+    def of(cls, run: BenchmarkRun, limits: Limits, requests: int = 0) -> "BenchmarkReplay":
+        """Draw the requests of a run that ends, repeatedly until there are enough.
 
         Args:
-            run: what to replay.
-            limits: those of the server; how many the client has in flight is the run's.
-            requests: how many to run at least.
+            run: the run.
+            limits: limits of the server; the run sets the requests in flight.
+            requests: minimum number of requests over all draws.
         """
         count = _count(run)
-        draws = min(max(math.ceil(requests / max(_completed(run), 1.0)), 1), MOST_DRAWS)
+        draws = min(max(math.ceil(requests / max(_completed(run), 1.0)), 1), MAX_DRAWS)
         seeds = [np.random.SeedSequence(SEED + i) for i in range(draws)]
         users = run.arrivals is Arrivals.CLOSED
         span_ms = math.inf if run.duration_s is None else run.duration_s * MS_PER_S
@@ -87,48 +87,48 @@ class Replay:
         )
 
     def __len__(self) -> int:
-        """Return how many requests are drawn."""
+        """Return the number of requests drawn."""
         return sum(map(len, self.draws))
 
-    def play(self, times: IterationCoefficients, *, detailed: bool = False) -> Figures:
-        """Run it, and count the requests that end in time, in the mean over the draws.
+    def simulate(self, times: IterationCoefficients, *, detailed: bool = False) -> RunMetrics:
+        """Run all draws, and return the mean metrics of the requests that complete in time.
 
-        A user of a closed loop sends the next request when it has seen the last token, as late as a client
-        sees tokens.
+        A user of a closed loop sends the next request after seeing the last token, including the client's
+        delay.
 
         Raises:
             AnalysisError: an iteration would take no time.
         """
-        return _mean([self._play(requests, times, detailed=detailed) for requests in self.draws])
+        return _mean([self._simulate(requests, times, detailed=detailed) for requests in self.draws])
 
-    def _play(self, requests: Requests, times: IterationCoefficients, *, detailed: bool) -> Figures:
+    def _simulate(self, requests: Requests, times: IterationCoefficients, *, detailed: bool) -> RunMetrics:
         if requests.think_ms is not None and (lag_ms := self._lag_ms(requests, times)) > 0:
             requests = replace(requests, think_ms=np.full(len(requests), lag_ms))
-        machine = machine_of(requests, self.limits)
+        machine = initial_state(requests, self.limits)
         advance(machine, times, self.limits, self.span_ms)
         if self._ran_out(requests, int(machine.state[0]["next_row"])):
-            more = _requests(self.run, min(4 * len(requests), MOST_REQUESTS), np.random.SeedSequence(SEED))
-            return self._play(more, times, detailed=detailed)
+            more = _requests(self.run, min(4 * len(requests), MAX_REQUESTS), np.random.SeedSequence(SEED))
+            return self._simulate(more, times, detailed=detailed)
         return _figures(run_of(machine, requests, times), self.span_ms, detailed=detailed)
 
     def _ran_out(self, requests: Requests, sent: int) -> bool:
-        """Say whether users of a closed loop would have gone on within the duration."""
+        """Return whether users of a closed loop would have sent more requests within the duration."""
         endless = requests.think_ms is not None and self.run.requests is None
-        return endless and len(requests) <= min(sent, MOST_REQUESTS - 1) and self.span_ms < math.inf
+        return endless and len(requests) <= min(sent, MAX_REQUESTS - 1) and self.span_ms < math.inf
 
     def _lag_ms(self, requests: Requests, times: IterationCoefficients) -> float:
-        """Return by how much later a user of a closed loop sees tokens, from a few requests without it."""
+        """Return the client's delay in a closed loop, from a few requests without it."""
         users = self.run.max_in_flight or 1
         if users == 1 or not (times.pipeline_depth or times.front_end_lag):
             return times.client_offset_ms
-        few = min(max(FEW_LIVES * users, LEAST_CLOSED), len(requests))
+        few = min(max(FEW_LIVES * users, MIN_CLOSED), len(requests))
         sample = replace(
             requests,
             in_tokens=requests.in_tokens[:few],
             out_tokens=requests.out_tokens[:few],
             think_ms=np.zeros(few),
         )
-        machine = machine_of(sample, self.limits)
+        machine = initial_state(sample, self.limits)
         advance(machine, times, self.limits, self.span_ms)
         found = _figures(run_of(machine, sample, times), self.span_ms, detailed=False)
         itl_ms = 0.0 if math.isnan(found.itl_ms) else found.itl_ms
@@ -137,7 +137,7 @@ class Replay:
 
 
 def _requests(run: BenchmarkRun, count: int, seed: np.random.SeedSequence) -> Requests:
-    """Return requests of a run, drawn."""
+    """Draw the requests of a run."""
     arrivals, prompts, answers = seed.spawn(3)
     users = run.max_in_flight if run.arrivals is Arrivals.CLOSED else None
     return Requests(
@@ -149,14 +149,14 @@ def _requests(run: BenchmarkRun, count: int, seed: np.random.SeedSequence) -> Re
     )
 
 
-def _mean(found: Sequence[Figures]) -> Figures:
-    """Return the mean of what several draws show; nothing of those that complete nothing."""
+def _mean(found: Sequence[RunMetrics]) -> RunMetrics:
+    """Return the mean metrics of several draws; draws that complete no request count only for throughput."""
     known = [figures for figures in found if figures.completed]
     if len(found) == 1 or not known:
         return found[0]
-    columns = {name: [getattr(figures, name) for figures in known] for name in Figures._fields}
+    columns = {name: [getattr(figures, name) for figures in known] for name in RunMetrics._fields}
     means = {name: np.mean(column, axis=0) for name, column in columns.items()}
-    return Figures(
+    return RunMetrics(
         ttft_ms=float(means["ttft_ms"]),
         itl_ms=float(means["itl_ms"]),
         throughput_rps=sum(figures.throughput_rps for figures in known) / len(found),
@@ -167,16 +167,16 @@ def _mean(found: Sequence[Figures]) -> Figures:
     )
 
 
-def _figures(run: Run, span_ms: float, *, detailed: bool) -> Figures:
-    """Return what a client counts of a run."""
+def _figures(run: SimulatedRun, span_ms: float, *, detailed: bool) -> RunMetrics:
+    """Return the metrics that a client counts in a run."""
     ended = run.last_ms <= span_ms
     count = int(ended.sum())
     if not count:
-        return Figures(math.nan, math.nan, 0.0, 0)
+        return RunMetrics(math.nan, math.nan, 0.0, 0)
     last_ms, ttft = run.last_ms[ended], run.ttft_ms[ended]
     gaps, spans = run.requests.out_tokens[ended] - 1, last_ms - run.first_ms[ended]
     whole_ms = span_ms if span_ms < math.inf else float(last_ms.max())
-    found = Figures(
+    found = RunMetrics(
         ttft_ms=float(np.median(ttft)),
         itl_ms=float(spans.sum() / gaps.sum()) if gaps.sum() > 0 else math.nan,
         throughput_rps=count / whole_ms * MS_PER_S,
@@ -193,7 +193,7 @@ def _figures(run: Run, span_ms: float, *, detailed: bool) -> Figures:
 
 
 def shortened(run: BenchmarkRun) -> BenchmarkRun:
-    """Return a run of fewer requests, from which derivatives are taken; a short one stays as it is."""
+    """Return a run with fewer requests for derivatives; short runs stay as they are."""
     measured = run.measured
     rate = run.rate_rps or measured.throughput_rps
     if run.duration_s is None or run.is_alone or not rate:
@@ -206,19 +206,19 @@ def shortened(run: BenchmarkRun) -> BenchmarkRun:
 def _count(run: BenchmarkRun) -> int:
     if run.duration_s is None:
         assert run.requests is not None
-        return min(run.requests, MOST_REQUESTS)
+        return min(run.requests, MAX_REQUESTS)
     if run.arrivals is Arrivals.CLOSED:
         expected = (run.measured.throughput_rps or 0.0) * run.duration_s
-        count = max(LEAST_CLOSED, int(1.5 * expected) + 4 * (run.max_in_flight or 0))
+        count = max(MIN_CLOSED, int(1.5 * expected) + 4 * (run.max_in_flight or 0))
     else:
         assert run.rate_rps is not None
         expected = run.rate_rps * run.duration_s
         count = int(expected + 5 * math.sqrt(expected) * run.cv) + 10 + run.burst
-    return min(count if run.requests is None else min(count, run.requests), MOST_REQUESTS)
+    return min(count if run.requests is None else min(count, run.requests), MAX_REQUESTS)
 
 
 def _completed(run: BenchmarkRun) -> float:
-    """Return how many requests to expect: of many users enough, of a lone one few, where nothing is known."""
+    """Return the expected number of requests; if unknown, inf for many users and 0 for a single one."""
     if run.duration_s is None:
         return float(_count(run))
     known = run.rate_rps or run.measured.throughput_rps

@@ -1,6 +1,6 @@
-"""A benchmark run: what was asked of a server, by which client, for how long, and what was measured.
+"""Benchmark runs: load, client, duration and measurements.
 
-Every reader gives runs, and fitting and prediction take nothing else.
+All readers return runs, and fitting and prediction use nothing else.
 """
 
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from enum import StrEnum
 from math import log2, sqrt
 from typing import NamedTuple
 
-from optimizer.simulation.lengths import Kind, Lengths
+from optimizer.simulation.lengths import LengthDistributionKind, Lengths
 from optimizer.simulation.limits import UNLIMITED
 
 NEARLY_FIXED = 0.005
@@ -17,119 +17,123 @@ NEARLY_FIXED = 0.005
 
 
 class Arrivals(StrEnum):
-    """How a client sends."""
+    """How a client sends requests."""
 
     CONSTANT = "constant"
-    """At even intervals."""
+    """At equal intervals."""
     POISSON = "poisson"
-    """With exponential times between."""
+    """With exponential interarrival times."""
     CLOSED = "closed"
-    """Always as many as it may have in flight."""
+    """With a constant number of requests in flight."""
 
 
 CVS = {Arrivals.CONSTANT: 0.0, Arrivals.POISSON: 1.0, Arrivals.CLOSED: 0.0}
 
 
 class TokenCounts(NamedTuple):
-    """The lengths of prompts or answers [tokens]."""
+    """Length distribution of prompts or outputs [tokens]."""
 
     mean: float
     cv: float = 0.0
     """Coefficient of variation."""
-    kind: Kind = Kind.UNIFORM
+    kind: LengthDistributionKind = LengthDistributionKind.UNIFORM
 
     @classmethod
     def of(cls, mean: float, deviation: float) -> "TokenCounts":
-        """Return lengths of a mean and a standard deviation: uniform where those may be, else lognormal."""
+        """Return lengths with a mean and a standard deviation: uniform if possible, otherwise lognormal."""
         cv = deviation / mean if mean > 0 else 0.0
         if cv < NEARLY_FIXED:
-            return cls(mean, 0.0, Kind.FIXED)
-        return cls(mean, cv, Kind.UNIFORM if cv <= 1 / sqrt(3) else Kind.LOGNORMAL)
+            return cls(mean, 0.0, LengthDistributionKind.FIXED)
+        return cls(
+            mean,
+            cv,
+            LengthDistributionKind.UNIFORM if cv <= 1 / sqrt(3) else LengthDistributionKind.LOGNORMAL,
+        )
 
     def lengths(self, least: int = 0) -> Lengths:
-        """Return the law of lengths that the simulator draws from."""
-        if self.cv <= 0 or self.kind is Kind.FIXED:
-            return Lengths(Kind.FIXED, self.mean, 0.0, least)
-        variation = min(sqrt(3) * self.cv, 1.0) if self.kind is Kind.UNIFORM else self.cv
+        """Return the length distribution for the simulator."""
+        if self.cv <= 0 or self.kind is LengthDistributionKind.FIXED:
+            return Lengths(LengthDistributionKind.FIXED, self.mean, 0.0, least)
+        variation = min(sqrt(3) * self.cv, 1.0) if self.kind is LengthDistributionKind.UNIFORM else self.cv
         return Lengths(self.kind, self.mean, variation, least)
 
 
-class Measured(NamedTuple):
-    """What was measured; none: not stated."""
+class RunMeasurements(NamedTuple):
+    """Measured metrics; None if not reported."""
 
     ttft_ms: float | None = None
-    """Median time to the first token [ms]."""
+    """Median TTFT [ms]."""
     itl_ms: float | None = None
-    """Mean time between tokens [ms]: over tokens, as benchmarks give it."""
+    """Mean ITL over tokens [ms], as benchmarks report it."""
     throughput_rps: float | None = None
     """Completed [requests/s]."""
 
 
-NOTHING = Measured()
+NOTHING = RunMeasurements()
 
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkRun:
     """One run of a benchmark, from an empty server.
 
-    With a duration, what ends later does not count. With a number of requests and no duration, all of them
-    count, however long it takes. With neither, it is a steady state.
+    With a duration, later completions do not count. With a number of requests and no duration, all of them
+    count. With neither, it is a steady state.
     """
 
     prompts: TokenCounts
     answers: TokenCounts
     arrivals: Arrivals
     rate_rps: float | None = None
-    """Offered [requests/s]; none where the client sends as fast as it may."""
+    """Offered rate [requests/s]; None if the client sends without waiting."""
     duration_s: float | None = None
-    """How long it took [s]."""
+    """Duration [s]."""
     requests: int | None = None
-    """The client sends no more than these; none: no limit."""
+    """Maximum requests sent; None for no limit."""
     max_in_flight: int | None = None
-    """Requests that the client has on the way at once; none: no limit."""
+    """Maximum requests of the client in flight; None for no limit."""
     burst: int = 0
-    """Requests that a client sends at once before it keeps to its rate."""
+    """Requests sent at once before the client keeps to its rate."""
     arrival_cv: float | None = None
-    """Coefficient of variation of the times between arrivals; none: that of the arrivals' name."""
-    measured: Measured = NOTHING
+    """Coefficient of variation of the interarrival times; None for that of `arrivals`."""
+    measured: RunMeasurements = NOTHING
     completed: int | None = None
-    """Requests that were completed; what is measured over few of them is less certain."""
+    """Requests completed; metrics over few of them are less certain."""
     source: str = ""
-    """Where it comes from: a file, and which run in it."""
+    """Source: file, and run in it."""
 
     @property
     def is_steady(self) -> bool:
-        """Whether it has no end."""
+        """Whether the run has no end."""
         return self.duration_s is None and self.requests is None
 
     @property
     def is_full(self) -> bool:
-        """Whether the client sends all that it may, for others beside one."""
+        """Whether the client sends without waiting and with more than one request in flight."""
         return self.arrivals is Arrivals.CLOSED and not self.is_alone
 
     @property
     def cv(self) -> float:
-        """Coefficient of variation of the times between arrivals."""
+        """Coefficient of variation of the interarrival times."""
         return CVS[self.arrivals] if self.arrival_cv is None else self.arrival_cv
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Prompt and answer, rounded to powers of two: runs of a shape have nearly the same lengths."""
+        """Prompt and output length rounded to powers of two; runs of a shape have similar lengths."""
         return _rounded(self.prompts.mean), _rounded(self.answers.mean)
 
     @property
     def is_alone(self) -> bool:
-        """Whether no request meets another."""
+        """Whether only one request is in flight at a time."""
         return self.max_in_flight == 1
 
     @property
     def in_flight_limit(self) -> int:
-        """Requests on the way at once, as the simulator takes it."""
+        """Maximum requests in flight for the simulator."""
         return UNLIMITED if self.max_in_flight is None else self.max_in_flight
 
 
 def shape_name(shape: tuple[int, int]) -> str:
-    """Return a shape as people write it, 1024/256."""
+    """Return the display name of a shape, for example 1024/256."""
     return f"{shape[0]}/{shape[1]}"
 
 

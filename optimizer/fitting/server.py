@@ -1,4 +1,4 @@
-"""The server that was measured: what its engine was started with, which no client's report says."""
+"""Settings of the measured server, which client reports do not contain."""
 
 from dataclasses import dataclass
 
@@ -11,24 +11,24 @@ class ServerSettings:
     """Limits of the engine."""
 
     kv_capacity_tokens: int | None = None
-    """Tokens of KV cache; none: not known, taken as enough."""
+    """Tokens of KV cache; None if unknown, assumed sufficient."""
     max_seqs: int | None = None
-    """Requests in an iteration; none: not known, taken as enough."""
+    """Maximum requests in an iteration; None if unknown, assumed sufficient."""
     max_num_tokens: int = DEFAULT_MAX_NUM_TOKENS
     """Token budget of an iteration."""
     scheduler: SchedulerName = "chunked"
 
     def limits(self) -> Limits:
-        """Return them as the simulator takes them."""
+        """Return the limits for the simulator."""
         return Limits(
-            max_batch=MOST_SEQS if self.max_seqs is None else self.max_seqs,
+            max_batch=MAX_SEQS if self.max_seqs is None else self.max_seqs,
             max_num_tokens=self.max_num_tokens,
             kv_tokens=UNLIMITED if self.kv_capacity_tokens is None else self.kv_capacity_tokens,
             prefill_first=self.scheduler == "prefill-first",
         )
 
     def notes(self) -> list[str]:
-        """Return what is assumed for want of a setting."""
+        """Return the assumptions about missing settings."""
         found = []
         if self.kv_capacity_tokens is None:
             found.append("KV cache not stated (--kv-capacity): taken as enough for every run")
@@ -37,4 +37,4 @@ class ServerSettings:
         return found
 
 
-MOST_SEQS = 1 << 20
+MAX_SEQS = 1 << 20

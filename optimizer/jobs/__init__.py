@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from optimizer.candidates import find_candidates
-    from optimizer.jobs.comparing import CompareRequest, compare_plans
+    from optimizer.jobs.comparing import CompareOptions, CompareRequest, compare_plans
     from optimizer.jobs.documents import check_documents, start_document, verify_plan
     from optimizer.jobs.estimating import estimate_replica
     from optimizer.jobs.figures import FigureRequest, show_figure
     from optimizer.jobs.fitting import add_profile, fit_reports, predict_points, show_fit
     from optimizer.jobs.replaying import ReplayRequest, replay_loads
-    from optimizer.jobs.requests import LoadChange, RequestError, SolveOptions
+    from optimizer.jobs.requests import LoadScenario, PlanOptions, RequestError
     from optimizer.jobs.simulating import RepairRequest, SimulateRequest, repair_plan, simulate_plan
     from optimizer.jobs.sweeping import SweepRequest, sweep_system
     from optimizer.kinds.replicas import analyze_replicas, size_replicas
@@ -26,15 +26,16 @@ if TYPE_CHECKING:
     from optimizer.studies.reports.report import make_report
 
 __all__ = [
+    "CompareOptions",
     "CompareRequest",
     "Effort",
     "FigureRequest",
-    "LoadChange",
+    "LoadScenario",
+    "PlanOptions",
     "RepairRequest",
     "ReplayRequest",
     "RequestError",
     "SimulateRequest",
-    "SolveOptions",
     "SweepRequest",
     "Timings",
     "add_profile",
@@ -63,13 +64,13 @@ __all__ = [
 
 _HOMES = {
     "optimizer.candidates": ("find_candidates",),
-    "optimizer.jobs.comparing": ("CompareRequest", "compare_plans"),
+    "optimizer.jobs.comparing": ("CompareOptions", "CompareRequest", "compare_plans"),
     "optimizer.jobs.documents": ("check_documents", "start_document", "verify_plan"),
     "optimizer.jobs.estimating": ("estimate_replica",),
     "optimizer.jobs.figures": ("FigureRequest", "show_figure"),
     "optimizer.jobs.fitting": ("add_profile", "fit_reports", "predict_points", "show_fit"),
     "optimizer.jobs.replaying": ("ReplayRequest", "replay_loads"),
-    "optimizer.jobs.requests": ("LoadChange", "RequestError", "SolveOptions"),
+    "optimizer.jobs.requests": ("LoadScenario", "RequestError", "PlanOptions"),
     "optimizer.jobs.simulating": ("RepairRequest", "SimulateRequest", "repair_plan", "simulate_plan"),
     "optimizer.jobs.sweeping": ("SweepRequest", "sweep_system"),
     "optimizer.pipeline": ("Timings", "solve"),

@@ -4,27 +4,34 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from optimizer.errors import SpecError
-from optimizer.jobs.requests import LoadChange, RequestError, SolveOptions
+from optimizer.jobs.requests import LoadChangeOptions, LoadScenario, PlanOptions, RequestError
 from optimizer.plan import Plan
 from optimizer.spec.system import System
 from optimizer.studies.comparison.compare import compare
 from optimizer.studies.comparison.document import Comparison
 
 
+class CompareOptions(LoadChangeOptions):
+    """A change of the load, and options that override the document's."""
+
+
 @dataclass(frozen=True, slots=True)
 class CompareRequest:
-    """What to compare: a system with itself, unlimited, under other options or another load; or two sides."""
+    """Two plans to compare.
+
+    With one side: its unlimited and limited plans, or its plan before and after a change of options or load.
+    """
 
     first: System | Plan
     second: System | Plan | None = None
-    load: LoadChange = field(default_factory=LoadChange)
+    load: LoadScenario = field(default_factory=LoadScenario)
     second_options: Mapping[str, object] | None = None
     """Optimizer options of the second side alone, by their Python names."""
     transition: bool = False
-    """Whether the second system follows the first in time: what the first plan says is then what runs."""
+    """Whether the second system follows the first in time, so that the first plan is what runs."""
     labels: tuple[str, str] | None = None
-    """What to call the sides."""
-    solve: SolveOptions = field(default_factory=SolveOptions)
+    """Names of the sides."""
+    solve: PlanOptions = field(default_factory=PlanOptions)
     backend: str = "highs"
 
 
@@ -52,19 +59,19 @@ def compare_plans(request: CompareRequest) -> Comparison:
 
 
 def _check_comparison(request: CompareRequest) -> None:
-    """Refuse what contradicts itself, and options where nothing is solved with them."""
+    """Reject contradictions, and options if nothing is solved with them."""
     first, second, load = request.first, request.second, request.load.field
     if second is not None:
         if load is not None:
             raise RequestError(load, "compares one system before and after; remove it, or {second}")
         if isinstance(second, Plan) and request.second_options is not None:
-            raise RequestError("second_options", "{second} holds a plan, and nothing is solved; remove it")
+            raise RequestError("second_options", "{second} is a plan, and nothing is solved; remove it")
         if isinstance(first, Plan) and isinstance(second, Plan) and request.solve.given():
             raise SpecError("both sides are plans, and nothing is solved; remove the options for solving")
     elif isinstance(first, Plan):
         if load is not None:
-            raise RequestError(load, "{first} holds a plan, which has no loads; give its system")
-        raise RequestError("first", "holds a plan; name what to compare it with ({second})")
+            raise RequestError(load, "{first} is a plan, which has no loads; give its system")
+        raise RequestError("first", "is a plan; name another to compare it with ({second})")
     elif load is None and request.second_options is None and request.solve.unlimited is not None:
         raise RequestError(
             "unlimited",

@@ -1,27 +1,44 @@
-"""Show a figure of a system."""
+"""The study that draws a system."""
 
 from dataclasses import dataclass, field
+from typing import Annotated, Literal
 
-from optimizer.jobs.requests import LoadChange, RequestError
+from pydantic import Field
+
+from optimizer.jobs.requests import Flag, LoadChangeOptions, LoadScenario, RequestError
+from optimizer.jobs.study import Study
 from optimizer.spec.system import System
 from optimizer.studies.figures.document import Figure
-from optimizer.studies.figures.kinds import PLAN_KINDS, make_figure
+from optimizer.studies.figures.kinds import KINDS, PLAN_KINDS, make_figure
+
+
+class FigureOptions(LoadChangeOptions):
+    """Kind and format of a figure, a change of the load, and options that override the document's."""
+
+    kind: str = Field("plan", json_schema_extra={"enum": list(KINDS)})
+    """One of the kinds of `inferplan plot`."""
+    format: Literal["json", "svg", "png", "pdf"] = "json"
+    """The plotted numbers as JSON, or the picture."""
+    server: Annotated[str | None, Flag("S")] = None
+    """Server, for a kind that shows one."""
+    accelerator: Annotated[str | None, Flag("A")] = None
+    """Accelerator, for a kind that shows one server; default: the plan's, or all."""
 
 
 @dataclass(frozen=True, slots=True)
 class FigureRequest:
-    """What to show: a kind of figure of a system, perhaps after a change of its load."""
+    """A figure of a system, optionally after a change of its load."""
 
     system: System
     kind: str
     server: str | None = None
     accelerator: str | None = None
-    load: LoadChange = field(default_factory=LoadChange)
+    load: LoadScenario = field(default_factory=LoadScenario)
     backend: str = "highs"
 
 
 def show_figure(request: FigureRequest) -> Figure:
-    """Return a figure as data; after a change of the load with what was planned before it.
+    """Return a figure as data; after a change of the load it also has the plan before the change.
 
     Raises:
         SpecError: a kind, a server or an accelerator does not exist, or does not go with the kind.
@@ -39,3 +56,27 @@ def show_figure(request: FigureRequest) -> Figure:
         before=None if after is request.system else request.system,
         backend=request.backend,
     )
+
+
+def _figure(system: System, options: FigureOptions) -> Figure:
+    """Return a picture, or the plotted numbers; if there is nothing to plot, the answer explains why."""
+    request = FigureRequest(system, options.kind, options.server, options.accelerator, options.scenario())
+    return show_figure(request)
+
+
+def _picture(figure: Figure, _: System, options: FigureOptions) -> bytes:
+    from optimizer.render.plots import draw
+
+    assert options.format != "json"
+    return draw(figure, options.format)
+
+
+STUDY = Study(
+    title="Draw a plan or a replica",
+    options=FigureOptions,
+    answer=Figure,
+    run=_figure,
+    media_types={"svg": "image/svg+xml", "png": "image/png", "pdf": "application/pdf"},
+    page=_picture,
+    operations=("draw_figure", "draw_held"),
+)

@@ -1,104 +1,187 @@
-"""What requests have in common: what is wrong in one, how to solve, and another load."""
+"""Requests: the parameters of a job, defined once.
+
+The fields of a `Request` are the flags of its command, the query parameters of its routes under ``/v1``
+and the options of the clients' methods. A field's docstring is its description everywhere. A `Flag` in its
+annotation adds details that only the command line needs.
+"""
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
 
 from optimizer.errors import SpecError
 from optimizer.spec.loads import with_loads
+from optimizer.spec.schema import AnyCasePolicy, EstimateEnd
 from optimizer.spec.system import System
 from optimizer.studies.load_changes import scale_loads, vary_loads
+from optimizer.units import SECONDS, SHARE, Scale
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """Command-line details of a field; the flag's name, type, limits and choices follow from the field."""
+
+    metavar: str | None = None
+    scale: Scale | None = None
+    """Units that a number may have on the command line; None: plain numbers only."""
+    help: str = ""
+    """Help text if it differs from the field's description."""
+    off: str = ""
+    """For a switch: the flag that sets it to false, and that flag's help after a colon."""
+
+
+class Request(BaseModel):
+    """Base class of requests. A request may not have unknown fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    def given(self) -> dict[str, object]:
+        """Return the optimizer options that the request overrides, by their Python names in documents.
+
+        Raises:
+            RequestError: fields contradict each other.
+        """
+        return {}
 
 
 class RequestError(SpecError):
-    """Raised when the parts of a request contradict each other."""
+    """Raised when the fields of a request contradict each other."""
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(field, problem)
         self.field = field
-        """The field at fault, by its Python name."""
+        """Python name of the field at fault."""
         self.problem = problem
-        """What is wrong with it; other fields stand in braces."""
+        """Description of the problem, with other fields in braces."""
 
     def __str__(self) -> str:
         return self.said(lambda name: name)
 
     def said(self, name_of: Callable[[str], str]) -> str:
-        """Return the message with other names for the fields."""
+        """Return the message with the fields renamed by `name_of`."""
         problem = re.sub(r"{(\w+)}", lambda found: name_of(found[1]), self.problem)
         return f"{name_of(self.field)}: {problem}"
 
 
-@dataclass(frozen=True, slots=True)
-class SolveOptions:
-    """How to solve, in place of what the document says; none: as there."""
+class SizingOptions(Request):
+    """Options that override the document's and decide the maximum rate of a replica."""
 
-    unlimited: bool | None = None
-    mixed: bool | None = None
-    solver: str | None = None
-    """``milp`` or ``greedy``."""
-    batch_sizing: str | None = None
-    gap: float | None = None
-    time_limit_s: float | None = None
-    saturation: str | None = None
-    """Who is served in part if not everything fits: a saturation policy."""
-    estimates: str | None = None
-    """``upper``, ``middle`` or ``lower``."""
+    batch_sizing: Literal["profile", "optimal"] | None = None
+    """Use the batch limits of the profiles, or choose them."""
+    estimates: EstimateEnd | None = None
+    """End of the interval of estimated token times to plan with: slow, the middle, or fast (upper)."""
 
     def given(self) -> dict[str, object]:
-        """Return the optimizer options that are given, by their Python names.
+        """Return the optimizer options that the request overrides, by their Python names in documents.
 
         Raises:
-            RequestError: they contradict each other.
+            RequestError: fields contradict each other.
+        """
+        options = {"batch_sizing": self.batch_sizing, "estimates": self.estimates}
+        return {name: value for name, value in options.items() if value is not None}
+
+
+class ExactOptions(SizingOptions):
+    """Options that override the document's, for studies that always use the exact solver."""
+
+    unlimited: Annotated[bool | None, Flag(off="limited: stay within the capacities")] = None
+    """Ignore the capacities."""
+    mixed: bool | None = None
+    """Allow a server to run on several accelerators."""
+    gap: Annotated[float | None, Flag("G", SHARE)] = Field(None, ge=0, le=1)
+    """Relative gap at which the solver may stop, 0 … 1."""
+    time_limit: Annotated[float | None, Flag("S", SECONDS)] = Field(None, gt=0, le=1e6)
+    """Time limit of each solve [s]."""
+    saturation: Annotated[AnyCasePolicy | None, Flag("POLICY")] = None
+    """Policy for partial service if capacity runs out: None, PriorityExhaustive, PriorityRoundRobin or
+    RoundRobin."""
+
+    def given(self) -> dict[str, object]:
+        """Return the optimizer options that the request overrides, by their Python names in documents.
+
+        Raises:
+            RequestError: fields contradict each other.
+        """
+        options = {
+            "gap": self.gap,
+            "time_limit_s": self.time_limit,
+            "unlimited": self.unlimited,
+            "heterogeneous": self.mixed,
+            "milp_solver": True if self.mixed else None,  # only the exact solver makes mixed plans
+            "saturation_policy": self.saturation,
+        }
+        return super().given() | {name: value for name, value in options.items() if value is not None}
+
+
+class PlanOptions(ExactOptions):
+    """Options that override the document's."""
+
+    solver: Literal["milp", "greedy"] | None = None
+    """Solver: exact, or the greedy baseline."""
+
+    def given(self) -> dict[str, object]:
+        """Return the optimizer options that the request overrides, by their Python names in documents.
+
+        Raises:
+            RequestError: fields contradict each other.
         """
         if self.mixed and self.solver == "greedy":
             problem = "the greedy solver plans one accelerator per server; remove one of the two"
             raise RequestError("mixed", problem)
-        exact = None if self.solver is None else self.solver == "milp"
-        options = {
-            "gap": self.gap,
-            "time_limit_s": self.time_limit_s,
-            "unlimited": self.unlimited,
-            "heterogeneous": self.mixed,
-            "milp_solver": True if self.mixed else exact,  # only the exact solver makes mixed plans
-            "batch_sizing": self.batch_sizing,
-            "saturation_policy": self.saturation,
-            "estimates": self.estimates,
-        }
-        return {name: value for name, value in options.items() if value is not None}
+        exact = {} if self.solver is None else {"milp_solver": self.solver == "milp"}
+        return exact | super().given()
+
+
+class LoadChangeOptions(PlanOptions):
+    """A change of the load, and options that override the document's."""
+
+    scale: Annotated[float | None, Flag("X")] = Field(None, ge=0, le=1e6, allow_inf_nan=False)
+    """After: multiply every arrival rate by this factor."""
+    random_load: Annotated[int | None, Flag("SEED")] = Field(None, ge=0, lt=2**64)
+    """After: multiply rates by 0.5 … 1.5 and token lengths by 0.8 … 1.2 at random, from this seed."""
+
+    def scenario(self, csv: str | Path | None = None) -> "LoadScenario":
+        """Return the change of the load; `csv` is a file of loads by server."""
+        return LoadScenario(csv, self.scale, self.random_load)
 
 
 @dataclass(frozen=True, slots=True)
-class LoadChange:
-    """Another load of a system, in at most one way."""
+class LoadScenario:
+    """Another load of a system, changed in at most one way."""
 
     csv: str | Path | None = None
-    """A file of loads by server."""
+    """File of loads by server."""
     scale: float | None = None
-    """A factor on every arrival rate."""
+    """Factor on every arrival rate."""
     random_load: int | None = None
-    """A seed: every rate times 0.5 … 1.5 and every length times 0.8 … 1.2, at random."""
+    """Seed: every rate times 0.5 … 1.5 and every length times 0.8 … 1.2, at random."""
+
+    @property
+    def given(self) -> list[str]:
+        """Names of the fields that change the load."""
+        return [name for name in ("csv", "scale", "random_load") if getattr(self, name) is not None]
 
     @property
     def field(self) -> str | None:
-        """The way in which the load changes, if it does."""
-        given = [name for name in ("csv", "scale", "random_load") if getattr(self, name) is not None]
-        return given[0] if given else None
+        """Name of the first field that changes the load; None if none does."""
+        return self.given[0] if self.given else None
 
     def applied_to(self, system: System) -> System:
-        """Return a system at the other load; the same system where none is given.
+        """Return the system with the changed load; the same system if nothing changes.
 
         Raises:
             RequestError: the load changes in two ways.
             SpecError: it cannot be read, or is out of range.
         """
-        if self.scale is not None and self.random_load is not None:
-            raise RequestError(
-                "scale", "the load can be changed in only one way; remove it, or {random_load}"
-            )
+        if len(self.given) > 1:
+            first, second, *_ = self.given
+            problem = f"the load can be changed in only one way; remove it, or {{{second}}}"
+            raise RequestError(first, problem)
         if self.csv is not None:
             return with_loads(system, self.csv)
         if self.scale is not None:

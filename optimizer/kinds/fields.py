@@ -18,7 +18,7 @@ from optimizer.documents import (
     SliceCount,
     Tokens,
 )
-from optimizer.queueing.measures import Measure
+from optimizer.queueing.measures import TargetMeasure
 
 DEFAULT_MAX_BATCH = 256
 """Batch limit where a profile states none (the ceiling of llm-inferno's optimizer-light)."""
@@ -98,6 +98,6 @@ class LatencyTarget(Document):
     """The limit [ms]."""
 
     @property
-    def measure(self) -> Measure:
+    def measure(self) -> TargetMeasure:
         """What it is about."""
-        return Measure("e2e", self.percentile)
+        return TargetMeasure("e2e", self.percentile)

@@ -35,13 +35,13 @@ from optimizer.kinds.queue_models import (
 )
 from optimizer.kinds.table import LawFields
 from optimizer.quantities import counted
-from optimizer.queueing.measures import LATENCIES, LOSS, LatencyName, Measure
+from optimizer.queueing.measures import LATENCIES, LOSS, LatencyName, TargetMeasure
 from optimizer.queueing.performance import (
     QUEUE_TO_BATCH_RATIO,
     VARIABILITY,
     Performance,
     QueueModel,
-    Room,
+    ReplicaLimits,
     Variability,
 )
 from optimizer.queueing.sizing import largest_rate
@@ -213,9 +213,11 @@ class LatencyTargets(Document):
         """Return one of the targets, by its Python name, without the others."""
         return LatencyTargets.model_validate({name: getattr(self, name), "percentile": self.percentile})
 
-    def limits(self) -> dict[Measure, float]:
+    def limits(self) -> dict[TargetMeasure, float]:
         """Return the limits by what they are on."""
-        latencies = {Measure(metric, self.percentile): getattr(self, f"{metric}_ms") for metric in LATENCIES}
+        latencies = {
+            TargetMeasure(metric, self.percentile): getattr(self, f"{metric}_ms") for metric in LATENCIES
+        }
         loss = {LOSS: self.max_loss} if self.max_loss < ANY_LOSS else {}
         return {measure: limit for measure, limit in latencies.items() if limit} | loss
 
@@ -322,7 +324,7 @@ def percentiles_of(found: Performance, metric: LatencyName, row: int) -> Percent
     if not found.knows_percentiles:
         return None
     values = {
-        name: float(found.figure(Measure(metric, float(name[1:-3])))[row])
+        name: float(found.figure(TargetMeasure(metric, float(name[1:-3])))[row])
         for name in Percentiles.model_fields
     }
     return Percentiles.model_validate(values)
@@ -352,7 +354,7 @@ def _queues(replicas: Sequence[Replica]) -> list[tuple[IntArray, QueueModel]]:
             [QUEUE_TO_BATCH_RATIO * r.max_batch if r.max_queue is None else r.max_queue for r in mine]
         )
         tokens = [np.inf if r.kv_capacity_tokens is None else r.kv_capacity_tokens for r in mine]
-        room = Room(max_batch, max_queue, np.array(tokens, dtype=np.float64))
+        room = ReplicaLimits(max_batch, max_queue, np.array(tokens, dtype=np.float64))
         variability = Variability(*(np.array([getattr(r, name) for r in mine]) for name in VARIABILITY))
         parts.append((rows, QUEUE_MODELS[model].of_law(law, room, variability)))
     return parts

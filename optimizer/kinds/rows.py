@@ -9,7 +9,7 @@ from pydantic import Field
 from optimizer.documents import Document, Quantity
 from optimizer.quantities import precise
 from optimizer.simulation.replicas import Effort
-from optimizer.simulation.summary import Estimate
+from optimizer.simulation.summary import IntervalEstimate
 
 
 class Row(Document):
@@ -73,7 +73,7 @@ class Overload(Document):
     """Why there is no steady state."""
 
 
-def simulated_values(figures: Mapping[str, Estimate], effort: Effort) -> dict[str, Any]:
+def simulated_values(figures: Mapping[str, IntervalEstimate], effort: Effort) -> dict[str, Any]:
     """Return simulated figures by their fields, with half of each interval, and how they were found."""
     return {
         **{name: estimate.value for name, estimate in figures.items()},

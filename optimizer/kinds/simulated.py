@@ -9,7 +9,7 @@ from optimizer.kinds.token_batching import simulated_replica
 from optimizer.queueing.measures import LATENCIES
 from optimizer.simulation.lengths import Lengths
 from optimizer.simulation.replicas import Effort, run_replica
-from optimizer.simulation.summary import Distribution, Estimate, Summary, summarise
+from optimizer.simulation.summary import Distribution, IntervalEstimate, Summary, summarise
 from optimizer.simulation.workload import OpenLoad
 
 
@@ -56,7 +56,7 @@ def simulate_replica(replica: Replica, rate_rps: float, effort: Effort) -> Repli
     return ReplicaSimulation.model_validate(simulated_values(_figures(found), effort))
 
 
-def _figures(found: Summary) -> dict[str, Estimate]:
+def _figures(found: Summary) -> dict[str, IntervalEstimate]:
     """Return the simulated figures by the names of their fields."""
     figures = {}
     for metric in LATENCIES:

@@ -12,7 +12,7 @@ from optimizer.queueing.continuous.model import ContinuousQueues
 from optimizer.queueing.performance import QueueModel
 from optimizer.queueing.reference import ReplicaQueues
 from optimizer.queueing.static import StaticQueues
-from optimizer.simulation.law import IterationCoefficients, SharedCoefficients, StaticCoefficients
+from optimizer.simulation.law import IterationCoefficients, ProcessorSharingCoefficients, StaticCoefficients
 from optimizer.simulation.limits import UNLIMITED, Limits
 from optimizer.simulation.replicas import SimulatedReplica, StaticReplica, TokenReplica
 from optimizer.timing import (
@@ -119,7 +119,9 @@ def simulated_replica(
     if document.iteration is not None:
         given = (getattr(document.iteration, name) for name in IterationCoefficients._fields)
         return TokenReplica(IterationCoefficients(*given), limits)
-    parameters = LinearLaw.parameters(document)
+    alpha, beta, gamma, delta = LinearLaw.parameters(document)
     if is_static(document):
-        return StaticReplica(StaticCoefficients(*parameters, document.batching == PADDED), limits)
-    return TokenReplica(SharedCoefficients(*parameters), limits)
+        return StaticReplica(
+            StaticCoefficients(alpha, beta, gamma, delta, document.batching == PADDED), limits
+        )
+    return TokenReplica(ProcessorSharingCoefficients(alpha, beta, gamma, delta), limits)

@@ -1,1 +1,1 @@
-"""The queueing model of one replica: stationary distribution, latencies, and the rate that meets targets."""
+"""Queue models of one replica: stationary distribution, latencies and maximum rate within the targets."""

@@ -1,10 +1,10 @@
-"""The stationary distribution of the state-dependent queue, for many rows at once.
+"""Stationary distribution of a queue with state-dependent service, for many rows at once.
 
-State i is the number of requests in a replica; arrivals come at rate λ, departures at μ(min(i, N)). Up to
-N the weights are summed term by term in log space; beyond N they are geometric, and the states N … N+Q
-are one group in closed form. The states of all rows stand one row after the other in flat arrays, so that
-no work is spent on padding and a row's result does not depend on its neighbours. Nothing here knows of
-tokens. Equation numbers refer to ``docs/math.md``.
+State i is the number of requests in a replica. The arrival rate is λ and the departure rate μ(min(i, N)). Up
+to N the weights are summed term by term in log space; beyond N they are geometric, so states N … N+Q are
+summed in closed form. The states of all rows are stored one row after the other in flat arrays: no work is
+spent on padding, and the result of a row does not depend on its neighbours. Equation numbers refer to
+``docs/math.md``.
 """
 
 from dataclasses import dataclass
@@ -15,38 +15,38 @@ import numpy as np
 from optimizer.arrays import FloatArray, IntArray, runs
 
 BLOCK_STATES = 2**16
-"""States that are summed at a time: few enough for the processor's cache."""
+"""States per block of sums, few enough for the processor's cache."""
 SERIES_BELOW = 0.05
-"""Arguments up to this size are put into a series where the closed form would cancel."""
+"""Arguments up to this size use a series, because the closed form would cancel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stationary:
-    """Long-run means of the queue of each row; all shapes (R,)."""
+    """Stationary means of R queues; all shapes (R,)."""
 
     in_service: FloatArray
     """Mean number of requests in the batch, E[min(i, N)]."""
     in_queue: FloatArray
-    """Mean number of requests waiting behind a full batch."""
+    """Mean number of requests queued behind a full batch."""
     acceptance: FloatArray
-    """Share of arrivals that are admitted, 1 − p(N+Q), to full relative precision."""
+    """Share of arrivals admitted, 1 − p(N+Q), to full relative precision."""
     log_p_empty: FloatArray
     """Natural logarithm of p(0)."""
     log_p_full: FloatArray
-    """Natural logarithm of p(N+Q), the share of arrivals that are lost."""
+    """Natural logarithm of p(N+Q), the blocking probability."""
 
 
 @dataclass(frozen=True, slots=True)
 class BirthDeathQueue:
-    """R queues with state-dependent departures, ready to be solved at any arrival rate.
+    """R queues with state-dependent departure rates, ready to be solved at any arrival rate.
 
-    Queues that are the same may share their states.
+    Identical queues can share their states.
     """
 
     log_weight: FloatArray
-    """−Σ log μ(k) for k = 1 … state, for states 0 … N of one queue after the other; shape (E,)."""
+    """−Σ log μ(k) for k = 1 … state, for the states 0 … N of all queues in turn; shape (E,)."""
     start: IntArray
-    """Element of each row's state 0, shape (R,)."""
+    """Index of each row's state 0 in `log_weight`, shape (R,)."""
     log_full_rate: FloatArray
     """log μ(N), shape (R,)."""
     max_batch: IntArray
@@ -56,7 +56,13 @@ class BirthDeathQueue:
 
     @classmethod
     def from_rates(cls, log_rates: FloatArray, max_batch: IntArray, max_queue: IntArray) -> Self:
-        """Build the queues from log μ(1 … N) of each row, one row after the other: shape (Σ N,)."""
+        """Build the queues.
+
+        Args:
+            log_rates: log μ(1 … N) of all rows in turn, shape (Σ N,).
+            max_batch: N, shape (R,).
+            max_queue: Q, shape (R,).
+        """
         states = np.arange(int(max_batch.max()) + 1)
         inside = states <= max_batch[:, None]
         table = np.zeros(inside.shape)
@@ -72,7 +78,7 @@ class BirthDeathQueue:
         )
 
     def take(self, rows: IntArray) -> Self:
-        """Return the queues of the chosen rows, in their order; they share their states with these."""
+        """Return the queues of the given rows, which share their states with these."""
         return type(self)(
             self.log_weight,
             self.start[rows],
@@ -104,7 +110,7 @@ class BirthDeathQueue:
         )
 
     def _sums(self, rows: slice, log_rate: FloatArray, log_tail: FloatArray) -> tuple[FloatArray, ...]:
-        """Return what the states of some rows come to.
+        """Sum the states of some rows.
 
         Returns:
             The logarithms of the weights of state N and of all; the shares of the states below N and of
@@ -138,7 +144,7 @@ class BirthDeathQueue:
 
 
 def _geometric(log_ratio: FloatArray, last: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return what is asked of the terms exp(j·log_ratio), j = 0 … last, stable around a ratio of one.
+    """Return sums over the terms exp(j·log_ratio), j = 0 … last, stable around a ratio of one.
 
     Returns:
         The logarithm of their sum (eq. 11); the share of all but the last, to full precision; the mean of j

@@ -1,4 +1,4 @@
-"""What a target can be about: a metric of what users see, and the statistic of it that counts."""
+"""Quantities that can have a target: a metric and its statistic."""
 
 from typing import Literal, NamedTuple
 
@@ -9,13 +9,13 @@ MetricName = Literal["itl", "ttft", "e2e", "missed", "loss"]
 
 
 class Metric(NamedTuple):
-    """A figure that can have a target."""
+    """A metric that can have a target."""
 
     label: str
-    """As people write it."""
+    """Display name."""
     unit: str
     figure: str
-    """The field of `Performance` that holds its mean."""
+    """Field of `Performance` that holds the mean."""
     scale: float = 1.0
     """Factor from the field to the unit."""
 
@@ -27,43 +27,43 @@ METRICS: dict[MetricName, Metric] = {
     "missed": Metric("share of requests beyond a target", "%", "missed", 100.0),
     "loss": Metric("loss", "%", "loss", 100.0),
 }
-"""All metrics; of two targets that are missed by the same factor the first is named."""
+"""All metrics; if two targets are missed by the same factor, the first metric is reported."""
 LATENCIES: tuple[LatencyName, ...] = ("itl", "ttft", "e2e")
-"""The metrics that are latencies, in ms."""
+"""Metrics that are latencies, in ms."""
 
 
 def label_of(metric: str) -> str:
-    """Return a metric as people write it; one that no target can be about by its own name."""
+    """Return the display name of a metric, or the name itself if it is unknown."""
     return next((known.label for name, known in METRICS.items() if name == metric), metric)
 
 
-class Measure(NamedTuple):
-    """What a target is about: a metric, and the statistic of it that must keep to the limit."""
+class TargetMeasure(NamedTuple):
+    """A metric and the statistic of it that must stay within the limit."""
 
     metric: MetricName
     percentile: float | None = None
-    """None: the mean."""
+    """None for the mean."""
 
     @property
     def label(self) -> str:
-        """As people write it: TTFT, p95 TTFT."""
+        """Display name, for example TTFT or p95 TTFT."""
         label = METRICS[self.metric].label
         return label if self.percentile is None else f"{self.statistic} {label}"
 
     @property
     def statistic(self) -> str:
-        """The statistic as people write it: mean, p95."""
+        """Display name of the statistic: mean or p95."""
         return "mean" if self.percentile is None else f"p{self.percentile:g}"
 
     def text(self, value: float, digits: int = 6) -> str:
-        """Return a value of the measure to so many digits, with its unit."""
+        """Return a value of the measure with its unit, to the given number of significant digits."""
         metric = METRICS[self.metric]
         return f"{quantity(value * metric.scale, digits)} {metric.unit}"
 
 
-LOSS = Measure("loss")
-"""The share of requests that find the queue full."""
-MISSED = Measure("missed")
-"""The share of requests that miss at least one of their targets."""
-MEANS: tuple[Measure, ...] = (Measure("itl"), Measure("ttft"), LOSS)
-"""What targets usually are about: those of a fleet are kept over these, and over what else is asked for."""
+LOSS = TargetMeasure("loss")
+"""Share of requests rejected because the queue is full."""
+MISSED = TargetMeasure("missed")
+"""Share of requests that miss at least one of their targets."""
+MEANS: tuple[TargetMeasure, ...] = (TargetMeasure("itl"), TargetMeasure("ttft"), LOSS)
+"""Measures that every system has; others are added if a target names them."""

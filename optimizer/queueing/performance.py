@@ -1,7 +1,7 @@
-"""What the users of a replica see at a rate, and what a queue model is: it gives that, for R rows at once.
+"""The interface of queue models: long-run metrics of R replicas at given rates.
 
-Rates are requests per second at this boundary. A queue model says which measures it knows; the kinds of
-replicas say which laws drive it.
+Rates are requests per second at this boundary. A queue model states which measures it supports; the kinds of
+replicas state which latency models drive it.
 """
 
 from abc import ABC, abstractmethod
@@ -11,13 +11,13 @@ from typing import ClassVar, Protocol, Self
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.queueing.measures import METRICS, Measure
+from optimizer.arrays import BoolArray, FloatArray, IntArray, RowArrays
+from optimizer.queueing.measures import METRICS, TargetMeasure
 from optimizer.timing import Law
 
 MS_PER_S = 1000.0
 QUEUE_TO_BATCH_RATIO = 10
-"""Queue capacity, as a multiple of the batch limit, where none is stated (the reference's first family)."""
+"""Default queue capacity as a multiple of the batch limit (the reference's first family)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,56 +37,56 @@ class Performance:
     utilization: FloatArray
     """Mean occupancy over the batch limit."""
     loss: FloatArray
-    """Share of arrivals that find the queue full."""
+    """Share of arrivals rejected because the queue is full."""
     p_empty: FloatArray
     p_full: FloatArray
 
     def take(self, rows: IntArray) -> "Performance":
-        """Return the means of the chosen rows, in their order, and nothing else that is known of them."""
+        """Return the means of the given rows, without the additional results of subclasses."""
         return Performance(*(getattr(self, field.name)[rows] for field in fields(Performance)))
 
     @property
     def own(self) -> Mapping[str, FloatArray]:
-        """Figures that only one kind has, by the fields of pools that show them; shapes (R,)."""
+        """Metrics specific to one kind of replica, by pool field; shapes (R,)."""
         return {}
 
     @property
     def knows_percentiles(self) -> bool:
-        """Whether figures include percentiles of latencies."""
+        """Whether percentiles of latencies are available."""
         return False
 
-    def excess(self, limits: Iterable[Mapping[Measure, float]]) -> FloatArray | None:  # noqa: ARG002
-        """Return by how much the worst of some targets is exceeded, shape (R,), at most 0 where all hold.
+    def excess(self, limits: Iterable[Mapping[TargetMeasure, float]]) -> FloatArray | None:  # noqa: ARG002
+        """Return the excess over the worst target of each row, at most 0 if all are met; shape (R,).
 
         Args:
-            limits: the targets of each row; read only where figures do not tell it.
+            limits: targets of each row; read only if the excess is not known from `figure`.
 
         Returns:
-            None where figures tell it as cheaply.
+            None if comparing figures with their limits is as cheap.
         """
         return None
 
-    def figure(self, measure: Measure) -> FloatArray:
-        """Return a figure that can have a target, shape (R,).
+    def figure(self, measure: TargetMeasure) -> FloatArray:
+        """Return the values of a measure, shape (R,).
 
         Raises:
-            ValueError: a percentile of means.
+            ValueError: a percentile is requested, but only means are known.
         """
         if measure.percentile is not None:
             raise ValueError(f"{measure.label}: only means are known")
         return np.asarray(getattr(self, METRICS[measure.metric].figure))
 
-    def figure_of(self, measure: Measure, rows: BoolArray) -> FloatArray:  # noqa: ARG002  for those row by row
-        """Return a figure of some rows, whatever of the others, shape (R,).
+    def figure_of(self, measure: TargetMeasure, rows: BoolArray) -> FloatArray:  # noqa: ARG002  for those row by row
+        """Return the values of a measure for some rows, arbitrary values for the others; shape (R,).
 
         Args:
-            measure: the figure.
-            rows: those that are asked for, shape (R,).
+            measure: the measure.
+            rows: mask of the requested rows, shape (R,).
         """
         return self.figure(measure)
 
     def missed_share(self, limits_ms: FloatArray) -> FloatArray:  # noqa: ARG002  for those that know more
-        """Return the share of requests that exceed at least one of their limits.
+        """Return the share of requests that exceed at least one of their limits, shape (R,).
 
         Args:
             limits_ms: by latency in the order of `LATENCIES`, shape (3, R).
@@ -98,112 +98,105 @@ class Performance:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnArrays:
-    """What R replicas of one kind have beside the limits of all; the arrays of a kind inherit from it."""
-
-    def take(self, rows: IntArray) -> Self:
-        """Return the chosen rows, in their order."""
-        return type(self)(*(getattr(self, field.name)[rows] for field in fields(self)))
+class OwnArrays(RowArrays):
+    """Base of the arrays that only one kind of replica has."""
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """What R replicas hold, shapes (R,)."""
+class ReplicaLimits:
+    """Limits of R replicas, shapes (R,)."""
 
     max_batch: IntArray
-    """N ≥ 1: requests in the batch."""
+    """N ≥ 1: maximum requests in the batch."""
     max_queue: IntArray
-    """Q ≥ 0: requests that may wait behind a full batch."""
+    """Q ≥ 0: maximum requests queued behind a full batch."""
     kv_capacity_tokens: FloatArray
-    """Tokens of KV cache; infinity where the limit is not known."""
+    """Tokens of KV cache; inf if unknown."""
     own: OwnArrays | None = None
-    """What only their kind has; none: it has no more than this, or its defaults."""
+    """Arrays specific to one kind; None for its defaults."""
 
 
 @dataclass(frozen=True, slots=True)
 class Variability:
-    """How much the requests of R replicas vary: coefficients of variation, shapes (R,)."""
+    """Coefficients of variation of the requests of R replicas, shapes (R,)."""
 
     arrival_cv: FloatArray
-    """Of the times between arrivals; 1: a Poisson process."""
+    """CV of the interarrival times; 1 for a Poisson process."""
     in_tokens_cv: FloatArray
     out_tokens_cv: FloatArray
 
 
 VARIABILITY = tuple(field.name for field in fields(Variability))
-"""What documents call these, in their order."""
+"""Their keys in documents, in this order."""
 
 
-class Judge(Protocol):
-    """Tells of one replica whether it keeps to targets."""
+class TargetChecker(Protocol):
+    """Checks one replica against single targets."""
 
-    def at(self, rate_rps: float) -> Callable[[Measure, float], float]:
-        """Return what gives the excess over a limit on a measure at a rate, at most 0 where it is kept."""
+    def at(self, rate_rps: float) -> Callable[[TargetMeasure, float], float]:
+        """Return a function from a measure and its limit to the excess at a rate, at most 0 if it is met."""
 
-    def sure_rps(self, limits: Mapping[Measure, float]) -> float:
-        """Return a rate up to which all targets hold, at every rate; 0 where none is known."""
+    def safe_rate_rps(self, limits: Mapping[TargetMeasure, float]) -> float:
+        """Return a rate up to which all targets are met at every rate; 0 if none is known."""
 
 
-class QueueModel(ABC):
+class QueueModel(RowArrays, ABC):
     """R replicas, each with its latency model, batch limit and queue capacity."""
 
     name: ClassVar[str]
-    """What it is called in documents."""
+    """Name in documents."""
 
     @classmethod
     @abstractmethod
-    def knows(cls, measure: Measure) -> bool:
-        """Say whether the figures include a measure."""
+    def supports_measure(cls, measure: TargetMeasure) -> bool:
+        """Return whether a measure is available."""
 
     takes_variability: ClassVar[bool] = False
-    """Whether it knows of arrivals that are not Poisson, and of lengths by more than their means."""
+    """Whether non-Poisson arrivals and variable lengths are supported."""
     own_variability: ClassVar[tuple[str, ...]] = ()
-    """Coefficients of variation that it knows where it does not know all, by their keys in documents."""
-    knows_means_only: ClassVar[bool] = False
-    """Whether its figures are long-run means, a number each, and nothing else."""
+    """Supported coefficients of variation, by their keys in documents, if not all are."""
+    means_only: ClassVar[bool] = False
+    """Whether only long-run means are available."""
     chunk_elements: ClassVar[int] = 2**20
-    """States of the rows that are worked on together: so many that what is done once a chunk takes little of
-    the time."""
+    """States per chunk of rows, large enough that the overhead per chunk is negligible."""
     judges_shares: ClassVar[bool] = False
-    """Whether `judge` tells of targets more cheaply than figures do."""
+    """Whether `judge` checks targets more cheaply than `analyze`."""
 
     @classmethod
     @abstractmethod
-    def of_law(cls, law: Law, room: Room, variability: Variability) -> Self:
-        """Build the replicas; every request must take time."""
+    def of_law(cls, law: Law, room: ReplicaLimits, variability: Variability) -> Self:
+        """Build the replicas.
+
+        Args:
+            law: latency model of the R rows; every request must take time.
+            room: batch, queue and memory limits.
+            variability: coefficients of variation.
+        """
 
     @property
     @abstractmethod
     def law_type(self) -> type[Law]:
-        """The law that drives it: with it the columns mean something."""
-
-    @abstractmethod
-    def columns(self) -> list[FloatArray | IntArray | BoolArray]:
-        """Return all that the figures of a row depend on, each of shape (R,)."""
+        """The latency model that drives it."""
 
     @property
     @abstractmethod
     def least_rate_rps(self) -> FloatArray:
-        """The lower end of the rates that sizing considers, shape (R,)."""
+        """Lower end of the rates searched by sizing, shape (R,)."""
 
     @property
     @abstractmethod
     def stable_rate_rps(self) -> FloatArray:
-        """The largest rate that counts as stable, shape (R,)."""
+        """Maximum stable rate, shape (R,)."""
 
     @property
-    @abstractmethod
-    def steps(self) -> BoolArray:
-        """Whether latencies step with the rate, and may fall at a step; shape (R,)."""
+    def is_non_monotone(self) -> BoolArray:
+        """Whether a latency can fall as the rate grows, shape (R,)."""
+        return np.zeros(len(self.stable_rate_rps), np.bool_)
 
     @abstractmethod
     def analyze(self, rate_rps: FloatArray) -> Performance:
-        """Return the long-run figures at arrival rates > 0, shape (R,)."""
+        """Return the long-run metrics at arrival rates > 0, shape (R,)."""
 
-    def judge(self, row: int) -> Judge:
-        """Return what tells of a row whether it keeps to targets at a rate, one target at a time."""
+    def judge(self, row: int) -> TargetChecker:
+        """Return a checker of single targets for one row."""
         raise NotImplementedError
-
-    @abstractmethod
-    def take(self, rows: IntArray) -> Self:
-        """Return the replicas of the chosen rows, in their order."""

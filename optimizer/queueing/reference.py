@@ -1,26 +1,26 @@
-"""The reference's queue model: a birth-death queue driven by the service times at a constant batch.
+"""The reference's queue model: a birth-death queue driven by service times at a constant batch.
 
-The reference is llm-inferno, see docs/glossary.md.
-
-`ReplicaQueues` joins a law with its queue, for R rows at once. Rates are requests per second at this boundary
-and requests per millisecond inside. Equation numbers refer to ``docs/math.md``.
+The reference is llm-inferno, see docs/glossary.md. `ReplicaQueues` combines a latency model with its queue,
+for R rows at once. Rates are requests per second at this boundary and requests per millisecond inside.
+Equation numbers refer to ``docs/math.md``.
 """
 
-from dataclasses import dataclass, fields
-from typing import ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.arrays import BoolArray, FloatArray
 from optimizer.queueing.birth_death import BirthDeathQueue
-from optimizer.queueing.measures import MISSED, Measure
-from optimizer.queueing.performance import MS_PER_S, Performance, QueueModel, Room, Variability
+from optimizer.queueing.measures import MISSED, TargetMeasure
+from optimizer.queueing.performance import MS_PER_S, Performance, QueueModel, ReplicaLimits, Variability
 from optimizer.timing import Law, ServiceLaw
 
 STABILITY_MARGIN = 1e-3
-"""Rates are sought from this share of μ(1) up to this share below μ(N) (the reference's ε)."""
-LEAST_RATE_RPS = 1e-290
-"""A rate below this is taken as this: its logarithm must exist."""
+"""Rates are searched between this share of μ(1) and this share below μ(N) (the reference's ε)."""
+MIN_RATE_RPS = 1e-290
+"""Lower bound of rates, because their logarithm must exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class ReplicaQueues(QueueModel):
     """R replicas, each with its latency model, batch limit N and queue capacity Q."""
 
     name: ClassVar[str] = "reference"
-    knows_means_only: ClassVar[bool] = True
+    means_only: ClassVar[bool] = True
     law: ServiceLaw
     queue: BirthDeathQueue
     single_rate_rps: FloatArray
@@ -37,18 +37,18 @@ class ReplicaQueues(QueueModel):
     """μ(N), shape (R,)."""
 
     @classmethod
-    def knows(cls, measure: Measure) -> bool:
-        """Say whether the figures include a measure: means only."""
+    def supports_measure(cls, measure: TargetMeasure) -> bool:
+        """Return whether a measure is available: means only."""
         return measure.percentile is None and measure != MISSED
 
     @classmethod
-    def of_law(cls, law: Law, room: Room, variability: Variability) -> Self:  # noqa: ARG003  Poisson arrivals
-        """Tabulate the departure rates μ(n) = n / S(n) (eq. 9) of every row up to the largest batch.
+    def of_law(cls, law: Law, room: ReplicaLimits, variability: Variability) -> Self:  # noqa: ARG003  Poisson arrivals
+        """Tabulate the departure rates μ(n) = n / S(n) (eq. 9) of every row up to its batch limit.
 
         Args:
             law: latency model of the R rows; every service time must be positive.
-            room: what the replicas hold.
-            variability: not used: arrivals are Poisson, and lengths count by their means.
+            room: limits of the replicas.
+            variability: unused: arrivals are Poisson, and only mean lengths matter.
         """
         assert isinstance(law, ServiceLaw)
         max_batch = room.max_batch
@@ -60,43 +60,36 @@ class ReplicaQueues(QueueModel):
         return cls(law, queue, np.exp(log_rates[first]) * MS_PER_S, np.exp(queue.log_full_rate) * MS_PER_S)
 
     @property
-    def steps(self) -> BoolArray:
-        """Whether the number of prefill chunks steps below the batch limit, shape (R,)."""
-        return self.law.steps(self.queue.max_batch)
+    def is_non_monotone(self) -> BoolArray:
+        """Whether the number of prefill chunks changes below the batch limit, shape (R,)."""
+        return self.law.is_non_monotone(self.queue.max_batch)
 
     @property
     def least_rate_rps(self) -> FloatArray:
-        """The lower end of the rates that sizing considers, shape (R,)."""
+        """Lower end of the rates searched by sizing, shape (R,)."""
         return STABILITY_MARGIN * np.minimum(self.single_rate_rps, self.full_rate_rps)
 
     @property
     def stable_rate_rps(self) -> FloatArray:
-        """The largest rate that counts as stable, shape (R,)."""
+        """Maximum stable rate, shape (R,)."""
         return (1 - STABILITY_MARGIN) * self.full_rate_rps
-
-    def take(self, rows: IntArray) -> Self:
-        """Return the replicas of the chosen rows, in their order."""
-        return type(self)(
-            self.law.take(rows), self.queue.take(rows), self.single_rate_rps[rows], self.full_rate_rps[rows]
-        )
 
     @property
     def law_type(self) -> type[Law]:
-        """The law that drives it."""
+        """The latency model that drives it."""
         return type(self.law)
 
-    def columns(self) -> list[FloatArray | IntArray | BoolArray]:
-        """Return all that the figures of a row depend on: the law's parameters, N and Q."""
-        law = [getattr(self.law, field.name) for field in fields(self.law)]
-        return [*law, self.queue.max_batch, self.queue.max_queue]
+    def columns(self) -> list[npt.NDArray[Any]]:
+        """Return the parameters of the latency model, N and Q, on which all results of a row depend."""
+        return [*self.law.columns(), self.queue.max_batch, self.queue.max_queue]
 
     def analyze(self, rate_rps: FloatArray) -> Performance:
         """Return the long-run means at arrival rates `rate_rps` > 0, shape (R,) (eq. 10-21).
 
-        Beyond the stable rate the queue stays full and the surplus is lost; the means then hold for the
-        requests that are let in.
+        Above the maximum stable rate the queue stays full and the surplus is rejected; the means then
+        describe the admitted requests.
         """
-        rate = np.maximum(rate_rps, LEAST_RATE_RPS) / MS_PER_S
+        rate = np.maximum(rate_rps, MIN_RATE_RPS) / MS_PER_S
         state = self.queue.solve(np.log(rate))
         throughput = rate * state.acceptance
         service = state.in_service / throughput

@@ -1,9 +1,9 @@
-"""Root finding: of one function, of many at once, and over whole numbers.
+"""Root finding for one function, for many functions at once, and over integers.
 
-SciPy finds the root of one function. For many at once, `closed_brackets` gives the bits of SciPy's
-`elementwise.find_root`, which the tests hold it to, without the array protocols and result objects around
-that: for the few hundred rows of a small system they take more time than the functions themselves. The method
-is Chandrupatla's, which interpolates where that is safe and halves where it is not.
+SciPy finds the root of one function. For many at once, `closed_brackets` returns the same bits as SciPy's
+`elementwise.find_root` (the tests compare them) without its array protocols and result objects, which take
+more time than the functions themselves for the few hundred rows of a small system. The method is
+Chandrupatla's, which interpolates if that is safe and otherwise bisects.
 
 Source: T. R. Chandrupatla, "A new hybrid quadratic/bisection algorithm for finding the zero of a nonlinear
 function without using derivatives", Advances in Engineering Software 28 (1997) 145-149.
@@ -17,67 +17,68 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 
-MOST_STEPS = 2046
-"""Halvings between the largest and the smallest double, more than any bracket needs."""
-LEAST_VALUE = np.finfo(np.float64).smallest_normal
-"""A value up to this size is zero."""
-LEAST_XTOL = 2e-12
+MAX_STEPS = 2046
+"""Bisections between the largest and the smallest double, more than any bracket needs."""
+MIN_VALUE = np.finfo(np.float64).smallest_normal
+"""Values up to this size count as zero."""
+MIN_XTOL = 2e-12
 """SciPy's own absolute width of a bracket."""
-LEAST_WIDTH = 4 * LEAST_VALUE
+MIN_WIDTH = 4 * MIN_VALUE
 """Closes a bracket around zero, where no relative width does."""
 DROPPED_BITS = 18
-"""Last bits of a double that are zero in an answer: 2⁻³⁴ to 2⁻³⁵ of it is the step between two."""
+"""Trailing bits that are zero in a result, so that neighbouring results differ by 2⁻³⁴ to 2⁻³⁵ of their
+value."""
 POINTS = 4
-"""Points from which the next one is guessed."""
+"""Points used to extrapolate the next one."""
 GUESSES = 8
-"""Guesses after which every other point halves what is left."""
+"""Extrapolations after which every other step bisects."""
 NEAR = 16
-"""Steps by which a guess may lie outside what is left: it is then at its end."""
+"""Steps by which an extrapolation can lie outside the bracket; it is then clipped to its end."""
 
 
 class Functions(Protocol):
-    """R functions of one variable; the value of each does not depend on the others."""
+    """R functions of one variable, each independent of the others."""
 
     def __call__(self, x: FloatArray, /) -> FloatArray:
-        """Return the value of each at its own point, shapes (R,)."""
+        """Return the value of each function at its own point, shapes (R,)."""
 
     def take(self, rows: IntArray) -> Self:
-        """Return the chosen functions, in their order."""
+        """Return the functions of the given rows."""
 
 
 class FunctionSets(Protocol):
-    """R sets of K functions of one positive number; the values of a set do not depend on the others."""
+    """R sets of K functions of one positive variable, each set independent of the others."""
 
     def __call__(self, x: FloatArray, /) -> FloatArray:
         """Return the values of each set at its own point, shapes (K, R) and (R,)."""
 
     def take(self, rows: IntArray) -> Self:
-        """Return the chosen sets, in their order."""
+        """Return the sets of the given rows."""
 
 
 def root_above(
     function: Callable[[float], float], low: float, high: float, width: float, width_of_high: float = 0.0
 ) -> float:
-    """Return a root of a function that is above zero at `low` and below zero somewhere beyond.
+    """Return a root of a function that is positive at `low` and negative somewhere above it.
 
     Args:
-        function: of one positive number.
-        low: where the search begins.
-        high: where the function may be below zero; doubled while it is above.
-        width: width of the bracket at the end, as a share of the root,
-        width_of_high: and of the upper end of the search, which is added to it.
+        function: function of one positive variable.
+        low: lower end of the search.
+        high: first upper end; doubled until the function is negative there.
+        width: relative width of the final bracket.
+        width_of_high: further absolute width, as a share of the upper end.
     """
     from scipy.optimize import brentq
 
     while function(high) > 0:
         low, high = high, 2 * high
-    return float(brentq(function, low, high, xtol=max(LEAST_XTOL, width_of_high * high), rtol=width))
+    return float(brentq(function, low, high, xtol=max(MIN_XTOL, width_of_high * high), rtol=width))
 
 
-def least_whole(holds: Callable[[int], bool], below: int, above: int) -> int:
-    """Return the least whole number above `below` at which something holds, as it does at `above`.
+def smallest_integer(holds: Callable[[int], bool], below: int, above: int) -> int:
+    """Return the smallest integer above `below` at which a condition holds, as it does at `above`.
 
-    If it also holds at some smaller number than one at which it does not, the answer may be either.
+    If the condition is not monotone, the result can be any integer at which it starts to hold.
     """
     while above - below > 1:
         middle = (below + above) // 2
@@ -103,10 +104,10 @@ def closed_brackets(
     (x1, x2), (f1, f2) = ends, values
     x3, f3 = x2, f2
     going, step = np.arange(ends.shape[1]), np.full(ends.shape[1], 0.5)
-    opens = (np.sign(f1) * np.sign(f2) < 0) & (np.minimum(np.abs(f1), np.abs(f2)) > LEAST_VALUE)
-    for count in range(MOST_STEPS):
+    opens = (np.sign(f1) * np.sign(f2) < 0) & (np.minimum(np.abs(f1), np.abs(f2)) > MIN_VALUE)
+    for count in range(MAX_STEPS):
         width = np.abs(x2 - x1)
-        tolerance = np.abs(np.where(np.abs(f1) < np.abs(f2), x1, x2)) * relative_width + LEAST_WIDTH
+        tolerance = np.abs(np.where(np.abs(f1) < np.abs(f2), x1, x2)) * relative_width + MIN_WIDTH
         go_on = opens & (width >= tolerance)
         if not go_on.all():
             closed_ends[:, going], closed_values[:, going] = (x1, x2), (f1, f2)
@@ -123,21 +124,21 @@ def closed_brackets(
         same = np.sign(f) == np.sign(f1)
         x3, f3 = np.where(same, x1, x2), np.where(same, f1, f2)
         x2, f2 = np.where(same, x2, x1), np.where(same, f2, f1)
-        x1, f1, opens = x, f, np.abs(f) > LEAST_VALUE
+        x1, f1, opens = x, f, np.abs(f) > MIN_VALUE
     return closed_ends, closed_values
 
 
 def zeros_or(otherwise: FloatArray, brackets: FloatArray, values: FloatArray) -> FloatArray:
     """Return the end of each closed bracket at which its function is zero, `otherwise` if there is none.
 
-    A bracket that a zero closed may be wide, so that its other end is no root.
+    A bracket closed by a zero can be wide, so its other end is not a root.
     """
-    first, second = np.abs(values) <= LEAST_VALUE
+    first, second = np.abs(values) <= MIN_VALUE
     return np.where(first, brackets[0], np.where(second, brackets[1], otherwise))
 
 
-def last_not_above_zero(functions: FunctionSets, points: FloatArray, values: FloatArray) -> FloatArray:
-    """Return the largest number at which no function is above zero, to its last step; shape (R,).
+def largest_feasible(functions: FunctionSets, points: FloatArray, values: FloatArray) -> FloatArray:
+    """Return the largest number at which no function is positive, rounded to `DROPPED_BITS`; shape (R,).
 
     The search ends before the first point at which one is. Functions that grow are above zero at all numbers
     beyond the answer; others at the next step at least. An answer has so few significant bits that rounding
@@ -179,10 +180,10 @@ def last_not_above_zero(functions: FunctionSets, points: FloatArray, values: Flo
 
 
 def _shares(x: tuple[FloatArray, ...], f: tuple[FloatArray, ...], least: FloatArray) -> FloatArray:
-    """Return how far to go from the newest end of each bracket to the other, as a share of the way.
+    """Return the next step from the newest end of each bracket towards the other, as a share of its width.
 
-    By the inverse parabola through both ends and the point before them, where Chandrupatla's test says that
-    it is monotone in between; else halfway.
+    Inverse quadratic interpolation through both ends and the previous point if Chandrupatla's test finds it
+    monotone between them, otherwise bisection.
     """
     (x1, x2, x3), (f1, f2, f3) = x, f
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # where halfway is taken
@@ -194,7 +195,7 @@ def _shares(x: tuple[FloatArray, ...], f: tuple[FloatArray, ...], least: FloatAr
 
 
 def _steps_of(x: FloatArray) -> IntArray:
-    """Return the number of steps up to numbers > 0: their order is that of the numbers."""
+    """Return the index of positive numbers among the results, which preserves their order."""
     return x.view(np.int64) >> DROPPED_BITS
 
 
@@ -203,7 +204,7 @@ def _number_of(step: IntArray) -> FloatArray:
 
 
 def _zeros_of(x: FloatArray, y: FloatArray) -> FloatArray:
-    """Return where curves through some points are zero, shape (K, R): x as a polynomial of y, by Neville.
+    """Extrapolate the zeros of curves through some points by Neville's scheme, shape (K, R).
 
     Args:
         x: P points for each row, shape (P, R).
@@ -217,7 +218,7 @@ def _zeros_of(x: FloatArray, y: FloatArray) -> FloatArray:
 
 
 def _guess(low: IntArray, high: IntArray, zeros: FloatArray, otherwise: IntArray) -> IntArray:
-    """Return the step of the least zero, inside what is left; where there is none close to that, another."""
+    """Return the index of the smallest zero, clipped to the bracket, or `otherwise` if no zero is near it."""
     lowest, highest = _number_of(low - NEAR), _number_of(high + NEAR)
     least = np.where((zeros > lowest) & (zeros < highest), zeros, np.inf).min(axis=0)
     step = _steps_of(np.minimum(least, highest))

@@ -1,7 +1,7 @@
-"""The largest arrival rate at which a replica meets its targets.
+"""Sizing: the maximum arrival rate at which a replica meets its targets.
 
-The last rate at which no figure exceeds its target is sought for all rows at once. Rows that are alike begin
-with the same rates. Equation numbers refer to ``docs/math.md``.
+The limiting rate is searched for all rows at once; identical rows share their first evaluations. Equation
+numbers refer to ``docs/math.md``.
 """
 
 from dataclasses import dataclass
@@ -12,31 +12,32 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray, same_rows
 from optimizer.queueing.intervals import highest_intervals
 from optimizer.queueing.performance import QueueModel
-from optimizer.queueing.roots import last_not_above_zero
+from optimizer.queueing.roots import largest_feasible
 from optimizer.queueing.targets import TARGET_TOLERANCE, Targets, target_ratio
 
 TPS_STABILITY_SHARE = 0.9
-"""With a throughput target, the share of the largest stable rate that may be used (the reference's)."""
+"""Usable share of the maximum stable rate with a throughput target (the reference's)."""
 RATES_BEFORE = 8
-"""Rates at which all rows that are alike are looked at together before each is searched by itself."""
+"""Rates at which identical rows are evaluated together before each row is searched separately."""
 _SHARES = 1 - np.linspace(1.0, 0.0, RATES_BEFORE) ** 3
-"""Where they lie between the ends, more of them close to saturation, where latencies turn upwards."""
+"""Their positions between the ends, denser close to saturation, where latencies rise steeply."""
 LOADS_BELOW_MAX_RATE = 32
-"""Loads, in equal steps up to the largest rate, at which targets are looked at where chunks step."""
+"""Equally spaced loads below the maximum rate at which targets are checked if latencies are not monotone."""
 SMALLEST_RATIO = 1e-30
-"""Stands for a latency of zero (no prompt, no wait) where its logarithm is taken."""
+"""Lower bound of a latency over its target before the logarithm is taken."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """What sizing found for R rows, shapes (R,)."""
+    """Result of sizing R rows, shapes (R,)."""
 
     max_rate_rps: FloatArray
-    """Largest rate that meets every target; NaN where none does."""
+    """Maximum rate that meets every target; NaN if none does."""
     least: FloatArray
-    """What each target measures at the lower end of the rates, the best that a row can do; shape (K, R)."""
+    """Value of each measure at the lowest rate searched, shape (K, R)."""
     lowest_rate_rps: FloatArray
-    """Lower end of the rates up to the largest that meet every target; below it windows are too long."""
+    """Lower end of the interval of rates that meet every target; below it, windows delay requests too
+    long."""
 
     @property
     def attainable(self) -> BoolArray:
@@ -45,11 +46,11 @@ class Sizing:
 
 
 def largest_rate(replicas: QueueModel, targets: Targets) -> Sizing:
-    """Return the largest rate of each row that meets all its targets (eq. 22, 23).
+    """Return the maximum rate of each row that meets all its targets (eq. 22, 23).
 
-    Latencies grow with the rate, except where they step (with the number of prefill chunks): there the answer
-    meets its targets but need not be the largest such rate. A percentile may fall again close to saturation,
-    where the variance grows faster than the mean: rates beyond the first that misses a target do not count.
+    Latencies grow with the rate, except at chunk-count jumps; with these the result meets its targets but
+    need not be the largest such rate. A percentile can fall again close to saturation, because the variance
+    grows faster than the mean: rates above the first that misses a target do not count.
     """
     if replicas.judges_shares:
         return _highest_interval(replicas, targets)
@@ -68,22 +69,27 @@ def largest_rate(replicas: QueueModel, targets: Targets) -> Sizing:
         figures = np.concatenate((at_ends[:1, :, rows], between, at_ends[1:, :, rows]))
         # A target met to the last bit at the least rate needs the tolerance again, for a sign to change.
         slack = np.where(at_low[:, rows] - 1 > -TARGET_TOLERANCE, 2 * TARGET_TOLERANCE, 0.0)
-        excess = _Excess(replicas.take(rows), wanted, slack)
+        excess = _TargetExcess(replicas.take(rows), wanted, slack)
         above = excess.of(figures)
         some = np.flatnonzero(missed[rows] | (above[:-1] > TARGET_TOLERANCE).any(axis=(0, 1)))
         if len(some):
-            rate[rows[some]] = last_not_above_zero(excess.take(some), rates[:, some], above[..., some])
+            rate[rows[some]] = largest_feasible(excess.take(some), rates[:, some], above[..., some])
     return Sizing(rate, at_ends[0], np.zeros(len(rate)))
 
 
 def meet_targets_below(replicas: QueueModel, targets: Targets, max_rate_rps: FloatArray) -> BoolArray:
-    """Return whether the targets hold at loads below the largest rate as well, shape (R,).
+    """Return whether the targets are also met at all loads below the maximum rate, shape (R,).
 
-    Where latencies step (with the number of prefill chunks), a lower load may miss what the largest rate
-    meets; such rows are checked at `LOADS_BELOW_MAX_RATE` loads.
+    If latencies are not monotone, a lower load can miss a target that the maximum rate meets; such rows are
+    checked at `LOADS_BELOW_MAX_RATE` loads.
+
+    Args:
+        replicas: R replicas.
+        targets: targets of the rows.
+        max_rate_rps: maximum rates; NaN if no rate meets the targets.
     """
     meets = np.ones(len(max_rate_rps), np.bool_)
-    rows = np.flatnonzero(replicas.steps & ~np.isnan(max_rate_rps))
+    rows = np.flatnonzero(replicas.is_non_monotone & ~np.isnan(max_rate_rps))
     if len(rows):
         some, wanted = replicas.take(rows), targets.take(rows)
         for share in np.arange(1, LOADS_BELOW_MAX_RATE) / LOADS_BELOW_MAX_RATE:
@@ -93,7 +99,7 @@ def meet_targets_below(replicas: QueueModel, targets: Targets, max_rate_rps: Flo
 
 
 def _highest_interval(replicas: QueueModel, targets: Targets) -> Sizing:
-    """Return the highest rates of each row between which its targets hold, by one probability a rate."""
+    """Return the highest interval of rates of each row that meets its targets, by checking single targets."""
     alone, same = same_rows([*replicas.columns(), *targets.limits])
     if len(alone) < len(same):
         sized = _highest_interval(replicas.take(alone), targets.take(alone))
@@ -108,34 +114,34 @@ def _highest_interval(replicas: QueueModel, targets: Targets) -> Sizing:
 
 @dataclass(frozen=True, slots=True)
 class _Alike:
-    """R replicas of which many may be the same: of the same profile and shape of requests."""
+    """R replicas, many of which can be identical: same profile and same request shape."""
 
     replicas: QueueModel
     first: IntArray
-    """The first row that is like each, shape (R,)."""
+    """First row identical to each, shape (R,)."""
 
     @classmethod
     def of(cls, replicas: QueueModel, capped: BoolArray) -> Self:
-        """Find them: rows that are equal to the last bit in all that their figures depend on.
+        """Group rows that agree to the last bit in everything their metrics depend on.
 
         Args:
             replicas: the rows.
-            capped: whether a row's rates end earlier, shape (R,).
+            capped: whether a throughput target lowers the highest rate of a row, shape (R,).
         """
-        if not replicas.knows_means_only:
+        if not replicas.means_only:
             return cls(replicas, np.arange(len(capped)))
         first, kind = same_rows([*replicas.columns(), capped])
         return cls(replicas, first[kind])
 
     def figures(self, targets: Targets, rates: FloatArray, rows: IntArray | None = None) -> FloatArray:
-        """Return what the targets of some rows measure, or of all, at several rates each, shape (n, K, R').
+        """Return the values of the measures at several rates of each row, shape (n, K, R').
 
         Args:
-            targets: those of the rows.
-            rates: equal where rows are alike, shape (n, R').
-            rows: the rows, shape (R',).
+            targets: targets of the rows.
+            rates: equal for identical rows, shape (n, R').
+            rows: the rows, shape (R',); None for all.
         """
-        if not self.replicas.knows_means_only:
+        if not self.replicas.means_only:
             replicas = self.replicas if rows is None else self.replicas.take(rows)
             return np.stack([targets.figures(replicas.analyze(rate)) for rate in rates])
         first = self.first if rows is None else self.first[rows]
@@ -146,13 +152,13 @@ class _Alike:
 
 
 @dataclass(frozen=True, slots=True)
-class _Excess:
-    """By how much the figures of R rows exceed their targets: at most zero where they hold."""
+class _TargetExcess:
+    """Excess of R rows over their targets, at most zero if they are met."""
 
     replicas: QueueModel
     targets: Targets
     slack: FloatArray
-    """Relative excess over each target that is allowed, shape (K, R)."""
+    """Allowed relative excess over each target, shape (K, R)."""
 
     def take(self, rows: IntArray) -> Self:
         return type(self)(self.replicas.take(rows), self.targets.take(rows), self.slack[:, rows])
@@ -161,7 +167,7 @@ class _Excess:
         return self.of(self.targets.figures(self.replicas.analyze(rate_rps)))
 
     def of(self, figures: FloatArray) -> FloatArray:
-        """Return the excess of given figures, shapes (..., K, R)."""
+        """Return the excess of given values, shapes (..., K, R)."""
         # The logarithm of the ratio has the same sign, and is closer to a straight line near saturation.
         ratio = np.maximum(target_ratio(figures, self.targets.limits), SMALLEST_RATIO)
         return np.asarray(np.log(ratio) - self.slack)

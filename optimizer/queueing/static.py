@@ -1,31 +1,31 @@
-"""The queue model of static batches: who comes while a batch runs begins with the next.
+"""Queue model of static batching: requests that arrive during a batch wait for the next one.
 
-The number waiting at the ends of batches is a Markov chain. A batch lasts as long as its longest answer, and
-that time counts as gamma, so that arrivals in it are negative binomial. Means follow from the cycles between
-batches by renewal (eq. 120, 121).
+The number waiting at the ends of batches is a Markov chain. A batch lasts as long as its longest output; that
+time is approximated by a gamma distribution, so the number of arrivals during it is negative binomial. Means
+follow from renewal cycles between batches (eq. 120, 121).
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.queueing.measures import MISSED, Measure
-from optimizer.queueing.performance import MS_PER_S, Performance, QueueModel, Room, Variability
+from optimizer.arrays import FloatArray, IntArray
+from optimizer.queueing.measures import MISSED, TargetMeasure
+from optimizer.queueing.performance import MS_PER_S, Performance, QueueModel, ReplicaLimits, Variability
 from optimizer.timing import Law, StaticLaw
 
 STABILITY_MARGIN = 1e-3
-"""Rates are sought from this share of what full batches answer, up to this share below it."""
-LEAST_SPREAD = 1e-2
-"""Spread of a batch's time over its mean that counts at least."""
-MOST_WAITING = 1024
-"""Waiting requests that are looked at; a longer queue counts as so long, and is lost beyond."""
+"""Rates are searched between this share of the saturation throughput and this share below it."""
+MIN_SPREAD = 1e-2
+"""Minimum coefficient of variation of a batch's time."""
+MAX_WAITING = 1024
+"""Maximum queue length in the chain; longer queues reject requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Times:
-    """The times of a row's batches by their requests, n = 1 … B [ms]."""
+    """Times of a row's batches by batch size, n = 1 … B [ms]."""
 
     mean_ms: FloatArray
     spread_ms: FloatArray
@@ -35,7 +35,7 @@ class _Times:
 
 @dataclass(frozen=True, slots=True)
 class StaticQueues(QueueModel):
-    """R replicas that answer in static batches; the queue's limits have shape (R,)."""
+    """R replicas with static batching; the limits have shape (R,)."""
 
     name: ClassVar[str] = "static"
     own_variability: ClassVar[tuple[str, ...]] = ("outTokensCV",)
@@ -44,53 +44,36 @@ class StaticQueues(QueueModel):
     max_queue: IntArray
 
     @classmethod
-    def knows(cls, measure: Measure) -> bool:
-        """Say whether the figures include a measure: means only."""
+    def supports_measure(cls, measure: TargetMeasure) -> bool:
+        """Return whether a measure is available: means only."""
         return measure.percentile is None and measure != MISSED
 
     @classmethod
-    def of_law(cls, law: Law, room: Room, variability: Variability) -> Self:  # noqa: ARG003  in the law
+    def of_law(cls, law: Law, room: ReplicaLimits, variability: Variability) -> Self:  # noqa: ARG003  in the law
         """Build the replicas."""
         assert isinstance(law, StaticLaw)
         return cls(law, room.max_batch, room.max_queue)
 
     @property
     def law_type(self) -> type[Law]:
-        """The law that drives it."""
+        """The latency model that drives it."""
         return StaticLaw
 
     @property
     def full_rate_rps(self) -> FloatArray:
-        """What full batches answer, shape (R,)."""
+        """Saturation throughput, shape (R,)."""
         batch = self.max_batch.astype(np.float64)
         return MS_PER_S * batch / self.law.service_time_ms(batch)
 
     @property
     def least_rate_rps(self) -> FloatArray:
-        """The lower end of the rates that sizing considers, shape (R,)."""
+        """Lower end of the rates searched by sizing, shape (R,)."""
         return STABILITY_MARGIN * self.full_rate_rps
 
     @property
     def stable_rate_rps(self) -> FloatArray:
-        """The largest rate that counts as stable, shape (R,)."""
+        """Maximum stable rate, shape (R,)."""
         return (1 - STABILITY_MARGIN) * self.full_rate_rps
-
-    @property
-    def steps(self) -> BoolArray:
-        """Return that nothing steps."""
-        return np.zeros(len(self.max_batch), np.bool_)
-
-    def columns(self) -> list[FloatArray | IntArray | BoolArray]:
-        """Return all that the figures of a row depend on."""
-        return [
-            *(getattr(self.law, field.name) for field in fields(self.law)),
-            self.max_batch,
-            self.max_queue,
-        ]
-
-    def take(self, rows: IntArray) -> Self:
-        """Return the replicas of the chosen rows, in their order."""
-        return type(self)(self.law.take(rows), self.max_batch[rows], self.max_queue[rows])
 
     def analyze(self, rate_rps: FloatArray) -> Performance:
         """Return the long-run means at arrival rates > 0, shape (R,)."""
@@ -119,12 +102,12 @@ class StaticQueues(QueueModel):
         batch = np.arange(1.0, float(self.max_batch[row]) + 1)
         law = self.law.take(np.full(len(batch), row))
         mean = law.service_time_ms(batch)
-        spread = np.maximum(law.spread_ms(batch), LEAST_SPREAD * mean)
+        spread = np.maximum(law.spread_ms(batch), MIN_SPREAD * mean)
         return _Times(mean, spread, law.prefill_ms(batch), law.answer_ms(batch))
 
     def _row(self, row: int, rate: float) -> tuple[float, ...]:
-        """Return wait, prompt and answer [ms], places taken, served and lost, idle share, steps."""
-        size, room = int(self.max_batch[row]), int(min(max(self.max_queue[row], 0), MOST_WAITING))
+        """Return queueing, prefill and decode time [ms], mean batch, served, rejected, idle share, steps."""
+        size, room = int(self.max_batch[row]), int(min(max(self.max_queue[row], 0), MAX_WAITING))
         times = self._times(row)
         waiting = np.arange(room + 1)
         count = np.clip(waiting, 1, size)
@@ -155,7 +138,13 @@ class StaticQueues(QueueModel):
 
 
 def _arrivals(rate: float, times: _Times, room: int) -> FloatArray:
-    """Return how likely j requests come in a batch of n, shape (B, room + 1) (eq. 120)."""
+    """Return the probabilities of j arrivals during a batch of n, shape (B, room + 1) (eq. 120).
+
+    Args:
+        rate: arrivals [1/ms].
+        times: times of the batches.
+        room: maximum queue length.
+    """
     from scipy.special import gammaln
 
     shape = (times.mean_ms / times.spread_ms) ** 2
@@ -170,7 +159,13 @@ def _arrivals(rate: float, times: _Times, room: int) -> FloatArray:
 
 
 def _shifted(law: FloatArray, left: IntArray, room: int) -> FloatArray:
-    """Return the chances of so many waiting at the next end, by those that wait now; the last is the rest."""
+    """Return the transition matrix of the queue between batches; the last state takes the rest.
+
+    Args:
+        law: probabilities of j arrivals, by queue length.
+        left: requests left in the queue by the batch, by queue length.
+        room: maximum queue length.
+    """
     chain = np.zeros((room + 1, room + 1))
     for row, first in enumerate(left.tolist()):
         chain[row, first:room] = law[row, : room - first]
@@ -179,7 +174,7 @@ def _shifted(law: FloatArray, left: IntArray, room: int) -> FloatArray:
 
 
 def _long_run(chain: FloatArray) -> FloatArray:
-    """Return the long run of a chain, shape (N,)."""
+    """Return the stationary distribution of a chain, shape (N,)."""
     equations = chain.T - np.eye(len(chain))
     equations[-1] = 1.0
     right = np.zeros(len(chain))

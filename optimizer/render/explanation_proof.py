@@ -1,19 +1,18 @@
-"""How far the numbers of an explanation are proved, in words."""
+"""Sentences about the proof of the numbers of an explanation."""
 
 from collections.abc import Iterator, Sequence
 
-from rich.console import RenderableType
-
-from optimizer.render.explanation_words import interval_text, sentence, titled_list
+from optimizer.render.explanation_text import interval_text
 from optimizer.render.money import Money
+from optimizer.section import Section, sentence, titled_list
 from optimizer.studies.explanation.document import Effect, Explanation
 
-MOST_QUESTIONS = 10
-"""Questions of one kind that are listed one by one."""
+MAX_QUESTIONS = 10
+"""Questions of one kind that are listed individually."""
 
 
-def proof_parts(explanation: Explanation, money: Money) -> Iterator[RenderableType]:
-    """Yield what is not proved, with where it lies, what is not answered, and how the numbers were found."""
+def proof_sections(explanation: Explanation, money: Money) -> Iterator[Section]:
+    """Yield unproved numbers with their intervals, unanswered questions, and the accuracy of the rest."""
     effects = list(_effects(explanation))
     lines = [f"{what}: {interval_text(one.interval, money)}" for what, one in effects if one.interval]
     yield from titled_list("Not proved; the change between two optima lies in", _first(lines))
@@ -33,7 +32,7 @@ def proof_parts(explanation: Explanation, money: Money) -> Iterator[RenderableTy
 
 
 def _effects(explanation: Explanation) -> Iterator[tuple[str, Effect]]:
-    """Yield every question that has an effect for its answer, in words."""
+    """Yield every answered question with its effect."""
     for item in explanation.targets:
         yield f"{item.service_class}/{item.model} {item.metric.upper()} relaxed by 10 %", item.effect
     for server in explanation.servers:
@@ -49,5 +48,5 @@ def _effects(explanation: Explanation) -> Iterator[tuple[str, Effect]]:
 
 
 def _first(questions: Sequence[str]) -> list[str]:
-    more = len(questions) - MOST_QUESTIONS
-    return [*questions[:MOST_QUESTIONS], *([f"and {more:,} more"] if more > 0 else [])]
+    more = len(questions) - MAX_QUESTIONS
+    return [*questions[:MAX_QUESTIONS], *([f"and {more:,} more"] if more > 0 else [])]

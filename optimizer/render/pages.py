@@ -8,7 +8,7 @@ import csv
 import hashlib
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from importlib.resources import files
 from typing import Literal, NamedTuple
 
@@ -18,9 +18,9 @@ from optimizer.kinds.kind import Kind
 from optimizer.kinds.table import KINDS, KindPoolFields, KindRowFields, kind_of_pool, kinds_of
 from optimizer.render.money import Money
 from optimizer.render.plots import draw
-from optimizer.render.section import Section
-from optimizer.render.sections import headline, sections, status
-from optimizer.render.text import printable, spreadsheet_text
+from optimizer.render.report_sections import headline, report_sections, status
+from optimizer.text import printable, spreadsheet_text
+from optimizer.section import FOR_PROGRAMS, Column, Section
 from optimizer.spec.system import System
 from optimizer.studies.figures.document import Figure
 from optimizer.studies.figures.plans import PANELS, Shown, left_out
@@ -91,7 +91,7 @@ def _html(report: Report, system: System, origin: Origin) -> str:
         undefined=StrictUndefined,
         keep_trailing_newline=True,
     )
-    found = tuple(_printable(section) for section in sections(report))
+    found = [_PagePart.of(section) for section in report_sections(report)]
     shown = Shown(system, report.overview)
     script = files("optimizer.render").joinpath("sort_tables.js").read_text("utf-8")
     return environment.get_template("page.html.j2").render(
@@ -111,6 +111,34 @@ def _html(report: Report, system: System, origin: Origin) -> str:
     )
 
 
+class _PagePart(NamedTuple):
+    """A section as text that HTML can contain."""
+
+    name: str
+    title: str
+    text: list[str]
+    columns: list[Column]
+    rows: list[list[str]]
+    """With the total as the last row, if there is one."""
+    has_total: bool
+    notes: list[str]
+    picture: str
+    alert: bool
+
+    @classmethod
+    def of(cls, section: Section) -> "_PagePart":
+        """Return a section with all columns that have a value; pages do not repeat marks in words."""
+        held = [] if section.hidden else section.held()
+        held = [i for i in held if section.columns[i].rank < FOR_PROGRAMS]
+        columns = [section.columns[i] for i in held]
+        rows = [[section.columns[i].cell(row[i]) for i in held] for row in section.all_rows()]
+        text = [printable(paragraph.text) for paragraph in section.text]
+        notes = [printable(note) for note in section.notes]
+        head = section.name, printable(section.title), text
+        has_total = section.total is not None
+        return cls(*head, columns, rows if columns else [], has_total, notes, section.picture, section.alert)
+
+
 def _picture(shown: Shown, kind: str) -> str:
     figure = Figure(
         title="", note=left_out(shown, (kind,)), panels=PANELS[kind](shown, None), types=shown.types
@@ -124,26 +152,24 @@ def _markdown(report: Report, origin: Origin) -> str:
     for fact in headline(report.overview):
         value = _escaped(fact.value)
         lines.append(_line((_escaped(fact.name), f"**{value}**" if fact.alert else value)))
-    for section in sections(report):
-        lines += ["", f"## {section.title}", ""]
+    for section in map(_PagePart.of, report_sections(report)):
+        lines += [] if lines[-1] == "" else [""]
+        lines += [f"## {section.title}", ""] if section.title else []
         for paragraph in section.text:
             lines += [_escaped(paragraph), ""]
         if section.rows:
-            columns = [column.heading for column in section.columns]
-            lines += _table(columns, [column.numeric for column in section.columns], section.rows)
+            lines += [_line(column.heading for column in section.columns)]
+            lines += [_line(["---:" if column.kind == "number" else "---" for column in section.columns])]
+            lines += [_line(map(_escaped, row)) for row in section.rows]
+            lines += [""]
+        for note in section.notes:
+            lines += [_escaped(note), ""]
     if origin != Origin():
-        lines += ["", _escaped(origin.sentence())]
+        lines += [_escaped(origin.sentence())]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _table(headings: Sequence[str], numeric: Sequence[bool], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    yield _line(headings)
-    yield _line(["---:" if right else "---" for right in numeric])
-    for row in rows:
-        yield _line([_escaped(cell) for cell in row])
-
-
-def _line(cells: Sequence[str]) -> str:
+def _line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
@@ -200,11 +226,3 @@ def _of_kinds(kinds: Iterable[Kind]) -> set[str]:
 
 def _name_of_field(name: str) -> str:
     return PoolRow.model_fields[name].alias or name
-
-
-def _printable(section: Section) -> Section:
-    """Return a section without characters that HTML cannot hold."""
-    return section._replace(
-        text=tuple(printable(paragraph) for paragraph in section.text),
-        rows=tuple(tuple(printable(cell) for cell in row) for row in section.rows),
-    )

@@ -1,4 +1,4 @@
-"""When requests come: at a rate, as evenly or as bursty as stated."""
+"""Arrival times at a mean rate, with a given variability."""
 
 import numpy as np
 
@@ -13,10 +13,10 @@ def arrival_times_ms(
     """Return the times [ms] of `count` arrivals, shape (count,).
 
     Args:
-        rate_rps: mean rate [requests/s]; 0: nobody ever comes, which has no times.
-        count: how many.
-        rng: where chance comes from.
-        cv: coefficient of variation of the times between arrivals: 0 even, 1 Poisson, else gamma.
+        rate_rps: mean rate [req/s], above 0.
+        count: number of arrivals.
+        rng: source of randomness.
+        cv: coefficient of variation of the interarrival times: 0 even, 1 Poisson, otherwise gamma.
     """
     mean_ms = 1000 / rate_rps
     if cv == 0:

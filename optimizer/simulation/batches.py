@@ -1,4 +1,4 @@
-"""What a batch server is, as plain numbers that compiled code takes as they are."""
+"""Parameters of a dynamic-batching server, as plain numbers for compiled code."""
 
 from typing import Literal, NamedTuple
 
@@ -6,34 +6,34 @@ from optimizer.simulation.limits import UNLIMITED
 
 TriggerName = Literal["oldest", "collect", "gap", "interval", "clock"]
 TRIGGERS: tuple[TriggerName, ...] = ("oldest", "collect", "gap", "interval", "clock")
-"""What starts a batch that is not full, by the names that documents give them."""
+"""Events that start a partial batch, by their names in documents."""
 QueueCounts = Literal["waiting", "system"]
-"""Whom a limit of the queue counts."""
+"""Requests that a queue limit counts."""
 OLDEST, COLLECT, GAP, INTERVAL, CLOCK = range(len(TRIGGERS))
 
 
 class BatchServer(NamedTuple):
-    """A server that answers up to `size` requests together, in base + slope·n ms.
+    """A server that serves up to `size` requests together, in base + slope·n ms.
 
-    Where fewer than `size` wait, a free server starts when a window of W is over: `oldest` since the oldest
-    of them came; `collect` since it was free and somebody was there; `gap` since the last one came;
-    `interval` since it became free, and again if nobody is there. `clock` starts at multiples of W alone, one
-    batch a tick.
+    If fewer than `size` requests wait, a free server starts when a window of W ends. The window starts:
+    `oldest` with the arrival of the oldest request; `collect` when the server is free and a request waits;
+    `gap` with the latest arrival; `interval` when the server becomes free, repeatedly while no request waits.
+    `clock` only starts batches at multiples of W, one per tick.
     """
 
     size: int
-    """B: requests in a batch at most."""
+    """B: maximum batch."""
     window_ms: float
     """W."""
     base_ms: float
     slope_ms: float
-    """More for each request in the batch [ms]."""
+    """Time added by each request in the batch [ms]."""
     room: int = UNLIMITED
-    """K: requests that may wait, or be in the system; who comes beyond is turned away."""
+    """K: maximum requests waiting, or in the system; further requests are rejected."""
     counts_system: bool = False
-    """Whether the room holds those in service as well."""
+    """Whether the limit K includes requests in service."""
     trigger: int = OLDEST
-    """What starts a batch of fewer than B, an index into `TRIGGERS`."""
+    """Event that starts a batch of fewer than B, an index into `TRIGGERS`."""
 
     @property
     def spacing_ms(self) -> float:
@@ -42,5 +42,5 @@ class BatchServer(NamedTuple):
 
     @property
     def full_rate(self) -> float:
-        """What full batches answer [requests/ms]."""
+        """Saturation throughput [requests/ms]."""
         return self.size / self.spacing_ms

@@ -1,4 +1,4 @@
-"""What clients see beyond the engine's times: connection, tokenizer, pipeline and front end (eq. 100)."""
+"""Delays between the engine and the client: connection, tokenizer, pipeline and front end (eq. 100)."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ from optimizer.timing import PAUSE_MS
 
 
 def client_ms(rows: npt.NDArray[Any], times: Coefficients) -> FloatArray:
-    """Return by how much later the client saw the tokens of each request [ms], shape (R,).
+    """Return the delay of the tokens of each request at the client [ms], shape (R,).
 
     Args:
-        rows: requests that have been run, as the machine keeps them.
-        times: the law; only one of iterations knows clients.
+        rows: completed requests as records of the engine.
+        times: latency model; only the iteration model has client delays.
     """
     if not isinstance(times, IterationCoefficients):
         return np.zeros(len(rows))
@@ -29,7 +29,7 @@ def client_ms(rows: npt.NDArray[Any], times: Coefficients) -> FloatArray:
 
 
 def _pause_ms(sent_ms: FloatArray) -> FloatArray:
-    """Return how long before each request the last one was sent, shape (R,); NaN: never."""
+    """Return the time since the previous request was sent, shape (R,); NaN if not sent."""
     order = np.argsort(sent_ms, kind="stable")
     pause = np.empty(len(sent_ms))
     pause[order] = np.diff(sent_ms[order], prepend=-np.inf)
@@ -37,7 +37,7 @@ def _pause_ms(sent_ms: FloatArray) -> FloatArray:
 
 
 def in_progress(sent_ms: FloatArray, last_ms: FloatArray) -> IntArray:
-    """Return how many other requests are in progress when each is sent, shape (R,); NaN: never."""
+    """Return the number of other requests in progress when each is sent, shape (R,); NaN if not sent."""
     sent, ended = np.sort(sent_ms), np.sort(last_ms[~np.isnan(last_ms)])
     before = np.searchsorted(sent, sent_ms, side="left")
     over = np.searchsorted(ended, sent_ms, side="right")
@@ -45,7 +45,7 @@ def in_progress(sent_ms: FloatArray, last_ms: FloatArray) -> IntArray:
 
 
 def _token_ms(rows: npt.NDArray[Any]) -> FloatArray:
-    """Return the time between the tokens of each answer; that of all where an answer has one or no end."""
+    """Return the mean ITL of each output; the overall mean if an output has one token or no end."""
     gaps = rows["out_tokens"] - 1
     spans = rows["last_ms"] - rows["first_ms"]
     known = (gaps > 0) & ~np.isnan(spans)

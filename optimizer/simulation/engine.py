@@ -1,8 +1,7 @@
-"""The engine: runs requests through one replica, and gives the times of each.
+"""The engine: runs requests through one replica and records their times.
 
-The machine behind it has no clock of its own: it is told how far to run. A simulation runs it to the end;
-whoever serves live requests runs it up to now, again and again. It is compiled when it first runs, and
-loaded from then on.
+The state machine has no clock of its own: the caller states how far to run. A simulation runs it to the end;
+a server of live requests repeatedly runs it up to the current time. It is compiled on first use and cached.
 """
 
 import math
@@ -17,77 +16,82 @@ from optimizer.errors import AnalysisError
 from optimizer.simulation.clients import client_ms
 from optimizer.simulation.law import Coefficients, IterationCoefficients
 from optimizer.simulation.limits import Limits
-from optimizer.simulation.machine.state import Machine, machine_of
+from optimizer.simulation.machine.state import EngineState, initial_state
 from optimizer.simulation.requests import Requests
 
 LONGEST_ANSWER = 10_000_000
-"""Tokens; there is a list for each iteration with which an answer may end."""
+"""Tokens; each iteration in which an output can end has its own list."""
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """What became of R requests, in the order in which they were sent; NaN where nothing came of one."""
+class SimulatedRun:
+    """Results of R requests, in send order; NaN if an event did not happen."""
 
     requests: Requests
     sent_ms: FloatArray
-    """When the client sent each: when it came, or when the client had a place for it."""
+    """Send time: the arrival, or the time at which the client had a free slot."""
     first_ms: FloatArray
-    """First token."""
+    """Time of the first token."""
     last_ms: FloatArray
-    """Last token."""
+    """Time of the last token."""
     client_ms: FloatArray
-    """By how much later than the engine's time the client saw the tokens of each."""
+    """Delay of the tokens at the client."""
     preemptions: IntArray
-    """How often each lost its place."""
+    """Number of preemptions."""
     busy_ms: float
-    """Time with anything in the batch."""
+    """Time with a non-empty batch."""
     batch_ms: float
     """Integral of the batch over time."""
     iterations: int
-    """Iterations run, or batches of a batch server; 0 where all progress at once."""
+    """Iterations, or batches of a dynamic-batching server; 0 under processor sharing."""
 
     @property
     def rejected(self) -> BoolArray:
-        """Which requests were sent and turned away."""
+        """Mask of the requests that were sent and rejected."""
         return np.isnan(self.last_ms) & ~np.isnan(self.sent_ms)
 
     @property
     def ttft_ms(self) -> FloatArray:
-        """Time to first token, as the client sees it."""
+        """TTFT at the client."""
         return self.first_ms - self.sent_ms + self.client_ms
 
     @property
     def itl_ms(self) -> FloatArray:
-        """Mean time between the tokens of each answer; NaN for answers of one token."""
+        """Mean ITL of each output; NaN for outputs of one token."""
         gaps = self.requests.out_tokens - 1
         return np.where(gaps > 0, (self.last_ms - self.first_ms) / np.maximum(gaps, 1), math.nan)
 
     @property
     def e2e_ms(self) -> FloatArray:
-        """Time to last token, as the client sees it."""
+        """Time to the last token at the client."""
         return self.last_ms - self.sent_ms + self.client_ms
 
 
-def simulate(requests: Requests, times: Coefficients, limits: Limits) -> Run:
-    """Run requests through an empty replica until all have left it.
+def simulate(requests: Requests, times: Coefficients, limits: Limits) -> SimulatedRun:
+    """Run requests through an empty replica until all have completed.
+
+    Args:
+        requests: the requests.
+        times: latency model.
+        limits: limits of the replica.
 
     Raises:
-        AnalysisError: an iteration would take no time, or an answer is too long.
+        AnalysisError: an iteration would take no time, or an output is too long.
     """
     longest = int(requests.out_tokens.max(initial=1))
     if longest > LONGEST_ANSWER:
         raise AnalysisError(
             f"an answer of {longest} tokens is too long to simulate; the limit is {LONGEST_ANSWER} tokens"
         )
-    machine = machine_of(requests, limits)
+    machine = initial_state(requests, limits)
     advance(machine, times, limits)
     return run_of(machine, requests, times)
 
 
-def run_of(machine: Machine, requests: Requests, times: Coefficients) -> Run:
-    """Return what has become of the requests of a machine by now."""
+def run_of(machine: EngineState, requests: Requests, times: Coefficients) -> SimulatedRun:
+    """Return the results so far."""
     state = machine.state[0]
-    return Run(
+    return SimulatedRun(
         requests=requests,
         sent_ms=frozen(machine.rows["sent_ms"].copy()),
         first_ms=frozen(machine.rows["first_ms"].copy()),
@@ -100,8 +104,14 @@ def run_of(machine: Machine, requests: Requests, times: Coefficients) -> Run:
     )
 
 
-def advance(machine: Machine, times: Coefficients, limits: Limits, until_ms: float = math.inf) -> None:
-    """Run a machine on; with iterations, all that begin before `until_ms`.
+def advance(machine: EngineState, times: Coefficients, limits: Limits, until_ms: float = math.inf) -> None:
+    """Advance the engine; with iterations, run all that start before `until_ms`.
+
+    Args:
+        machine: state, changed in place.
+        times: latency model.
+        limits: limits of the replica.
+        until_ms: end of the run.
 
     Raises:
         AnalysisError: an iteration would take no time.
@@ -121,7 +131,7 @@ def advance(machine: Machine, times: Coefficients, limits: Limits, until_ms: flo
 
 
 def announcing_compilation(announce: Callable[[], None]) -> AbstractContextManager[None]:
-    """Call `announce` if the engine must be compiled in the body of the context, which takes some seconds."""
+    """Call `announce` if the body of the context compiles the engine, which takes some seconds."""
     from optimizer.simulation.machine.compiling import announcing
 
     return announcing(announce)

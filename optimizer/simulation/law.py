@@ -1,14 +1,13 @@
-"""What the engine must know of time: how long an iteration takes, or how fast a batch progresses.
+"""Latency models for the engine: the time of an iteration, or the speed of a batch.
 
-Both are plain numbers, so that compiled code takes them as they are. Equation numbers refer to
-``docs/math.md``.
+They are plain numbers for compiled code. Equation numbers refer to ``docs/math.md``.
 """
 
 from typing import NamedTuple
 
 
 class IterationCoefficients(NamedTuple):
-    """Time of one iteration with n decodes that read K tokens of KV cache, and T prompt tokens of P prompts.
+    """Time of an iteration with n decodes that read K tokens of KV cache, and T tokens of P prompts.
 
     a + (√(m² + (d·(n + T))²) − m) + b·(n + P) + r·P + g·K + x·(1 − (1 − y)^(n + T)), plus q·A + e where there
     are prompts, plus s where n + P > 1. A is the sum over the chunks of prompts of c·(start + c/2), for c
@@ -29,7 +28,7 @@ class IterationCoefficients(NamedTuple):
     prompt_base_ms: float = 0.0
     """e [ms per iteration with prompts]."""
     weight_read_ms: float = 0.0
-    """m [ms]: computing hides behind reading the weights, up to about m/d tokens."""
+    """m [ms]: compute hides behind reading the weights, up to about m/d tokens."""
     batch_base_ms: float = 0.0
     """s [ms per iteration of more than one request]."""
     per_prompt_ms: float = 0.0
@@ -37,22 +36,22 @@ class IterationCoefficients(NamedTuple):
     expert_read_ms: float = 0.0
     """x [ms]: reading all experts."""
     expert_share: float = 0.0
-    """y: share of the experts that a token chooses."""
+    """y: share of the experts chosen by a token."""
     client_offset_ms: float = 0.0
-    """c₀ [ms]: by how much later a client sees a first token, and with it all others."""
+    """c₀ [ms]: delay of the first token, and so of all others, at the client."""
     pipeline_depth: float = 0.0
-    """k₀: the same in iterations, while other requests are in progress."""
+    """k₀: further delay in iterations, while other requests are in progress."""
     front_end_lag: float = 0.0
-    """c₂: the same for each of them."""
+    """c₂: further delay in iterations for each other request in progress."""
     pause_offset_ms: float = 0.0
-    """c₃ [ms]: the same beside them, a long time after the last prompt was sent."""
+    """c₃ [ms]: further delay with other requests in progress, long after the last prompt was sent."""
 
 
-class SharedCoefficients(NamedTuple):
-    """The linear law, as the reference means it: all requests of a batch progress at once.
+class ProcessorSharingCoefficients(NamedTuple):
+    """The linear model as in the reference: all requests of a batch progress at once (processor sharing).
 
-    While n are in the batch, a prompt of I tokens progresses by 1/(γ + δ·I·n) of itself in a millisecond,
-    and an answer by 1/(α + β·n) tokens.
+    With n requests in the batch, a prompt of I tokens progresses by 1/(γ + δ·I·n) of itself per millisecond,
+    and an output by 1/(α + β·n) tokens.
     """
 
     decode_base_ms: float
@@ -66,10 +65,10 @@ class SharedCoefficients(NamedTuple):
 
 
 class StaticCoefficients(NamedTuple):
-    """The linear law in static batches: one batch after the other, up to a limit of requests in each.
+    """The linear model with static batching: one batch after the other, up to a maximum batch.
 
-    The prompts of n requests take γ + δ·(their tokens) together, and a step of the answers α + β·n, where
-    those whose answers have ended leave, or are computed on until the last has ended.
+    The prompts of n requests take γ + δ·(their tokens) together, and a decode step α + β·n. Completed
+    requests leave the batch, or with padding are computed until the last one completes.
     """
 
     decode_base_ms: float
@@ -81,7 +80,7 @@ class StaticCoefficients(NamedTuple):
     prefill_per_token_ms: float
     """δ [ms per input token of the batch]."""
     padded: bool
-    """Whether requests are computed until the last of the batch has ended."""
+    """Whether requests are computed until the last of the batch completes."""
 
 
-Coefficients = IterationCoefficients | SharedCoefficients
+Coefficients = IterationCoefficients | ProcessorSharingCoefficients

@@ -1,4 +1,4 @@
-"""How long requests are: a mean number of tokens, and how far single ones are from it."""
+"""Distributions of request lengths: a mean number of tokens and their variability."""
 
 import math
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ import numpy as np
 from optimizer.arrays import IntArray
 
 LONGEST_TO_MEAN = 16
-"""Where a lognormal law is cut: beyond it is one request of ten thousand at a CV of 1."""
+"""Upper cut-off of lognormal lengths over their mean; one request in ten thousand exceeds it at a CV of 1."""
 
 
-class Kind(StrEnum):
-    """The shape of a law of lengths."""
+class LengthDistributionKind(StrEnum):
+    """Shape of a length distribution."""
 
     FIXED = "fixed"
     UNIFORM = "uniform"
@@ -22,28 +22,30 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """A law of lengths in whole tokens, `least` at least."""
+    """A distribution of lengths in integer tokens, with a lower bound."""
 
-    kind: Kind
+    kind: LengthDistributionKind
     mean: float
-    """Mean [tokens]; where it is no whole number, fixed lengths are drawn from the two next to it."""
+    """Mean [tokens]; a fixed length that is not an integer is drawn from the two next to it."""
     variation: float = 0.0
-    """Uniform: the half-width over the mean, 0 … 1. Lognormal: the coefficient of variation."""
+    """Uniform: half-width over the mean, 0 … 1. Lognormal: coefficient of variation."""
     least: int = 0
-    """Shortest [tokens]."""
+    """Lower bound [tokens]."""
 
     @classmethod
     def with_cv(cls, mean: float, cv: float, least: int = 0) -> "Lengths":
-        """Return fixed lengths, or lognormal ones where they vary."""
-        return cls(Kind.LOGNORMAL if cv > 0 else Kind.FIXED, mean, cv, least)
+        """Return fixed lengths, or lognormal ones if the CV is above 0."""
+        return cls(
+            LengthDistributionKind.LOGNORMAL if cv > 0 else LengthDistributionKind.FIXED, mean, cv, least
+        )
 
     def draw(self, count: int, rng: np.random.Generator) -> IntArray:
         """Return `count` lengths, shape (count,)."""
-        if self.kind is Kind.UNIFORM:
+        if self.kind is LengthDistributionKind.UNIFORM:
             low = math.ceil(self.mean * (1 - self.variation))
             high = max(math.floor(self.mean * (1 + self.variation)), low)
             drawn = rng.integers(low, high, count, endpoint=True)
-        elif self.kind is Kind.LOGNORMAL and self.mean > 0:
+        elif self.kind is LengthDistributionKind.LOGNORMAL and self.mean > 0:
             variance = math.log1p(self.variation * self.variation)
             lengths = rng.lognormal(math.log(self.mean) - variance / 2, math.sqrt(variance), count)
             drawn = np.rint(np.minimum(lengths, LONGEST_TO_MEAN * self.mean)).astype(np.int64)

@@ -1,23 +1,23 @@
-"""What bounds a replica and its clients, as plain numbers that compiled code takes as they are."""
+"""Limits of a replica and its clients, as plain numbers for compiled code."""
 
 from typing import NamedTuple
 
 UNLIMITED = 1 << 60
-"""A count that nothing reaches."""
+"""Represents no limit."""
 
 
 class Limits(NamedTuple):
-    """The limits of a replica; none of them unless stated."""
+    """Limits of a replica; by default none."""
 
     max_batch: int
-    """Requests in an iteration."""
+    """Maximum requests in an iteration."""
     max_num_tokens: int
     """Token budget of an iteration."""
     kv_tokens: int = UNLIMITED
-    """Tokens that the KV cache holds."""
+    """Tokens of KV cache."""
     max_queue: int = UNLIMITED
-    """Requests that may wait behind a full batch; who comes then is rejected."""
+    """Maximum requests queued behind a full batch; further ones are rejected."""
     max_in_flight: int = UNLIMITED
-    """Requests that the client has on the way at once; it holds the others back."""
+    """Maximum requests of the client in flight; it holds back the others."""
     prefill_first: bool = False
-    """Whether whole prompts come first, while answers stand still; else prompts are computed in chunks."""
+    """Whether whole prompts are computed first while decodes pause, or otherwise in chunks."""

@@ -1,4 +1,4 @@
-"""One replica under a load: as many runs as asked for, and what they amount to."""
+"""Simulated replicas: runs of one replica under a load."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
@@ -7,34 +7,34 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, frozen
 from optimizer.errors import AnalysisError
-from optimizer.simulation.engine import Run, simulate
+from optimizer.simulation.engine import SimulatedRun, simulate
 from optimizer.simulation.law import Coefficients, StaticCoefficients
 from optimizer.simulation.limits import Limits
-from optimizer.simulation.lines import Line
 from optimizer.simulation.requests import Requests
-from optimizer.simulation.summary import LEAST_REQUESTS
+from optimizer.simulation.summary import MIN_REQUESTS
+from optimizer.simulation.tandem import Tandem
 from optimizer.simulation.workload import Load
 
 DEFAULT_REQUESTS = 20_000
 DEFAULT_SEED = 1
-MOST_REQUESTS = 10_000_000
-"""What a gigabyte or two of memory hold."""
+MAX_REQUESTS = 10_000_000
+"""Fits into one or two gigabytes of memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much to simulate, and from which seed."""
+    """Extent of a simulation, and its seed."""
 
     requests: int = DEFAULT_REQUESTS
-    """Requests in each run."""
+    """Requests per run."""
     runs: int = 1
-    """Runs with seeds of their own; the interval of a single one comes from batch means."""
+    """Independent runs; the confidence interval of a single one uses batch means."""
     seed: int = DEFAULT_SEED
 
     def __post_init__(self) -> None:
-        if not LEAST_REQUESTS <= self.requests <= MOST_REQUESTS:
+        if not MIN_REQUESTS <= self.requests <= MAX_REQUESTS:
             raise AnalysisError(
-                f"requests: must be {LEAST_REQUESTS} or more and at most {MOST_REQUESTS}, not {self.requests}"
+                f"requests: must be {MIN_REQUESTS} or more and at most {MAX_REQUESTS}, not {self.requests}"
             )
         if self.runs < 1:
             raise AnalysisError(f"runs: must be 1 or more, not {self.runs}")
@@ -43,42 +43,42 @@ class Effort:
 
 
 class SimulatedReplica(ABC):
-    """One replica as the simulator runs it: what it is, and which machine that is put through."""
+    """One replica to be simulated, and the state machine that runs it."""
 
     def with_chances(self, requests: Requests, seed: np.random.SeedSequence) -> Requests:  # noqa: ARG002
-        """Return requests with what else is left to chance; `seed` has not been used for that."""
+        """Draw the remaining random quantities of requests; `seed` has no other use for them."""
         return requests
 
     @abstractmethod
-    def run(self, requests: Requests) -> Run:
-        """Run requests through the empty replica until all have left it.
+    def run(self, requests: Requests) -> SimulatedRun:
+        """Run requests through the empty replica until all have completed.
 
         Raises:
-            AnalysisError: an iteration would take no time, or an answer is too long.
+            AnalysisError: an iteration would take no time, or an output is too long.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class TokenReplica(SimulatedReplica):
-    """A replica that computes iterations, or that all requests share."""
+    """A replica that computes iterations, or shares its time between all requests."""
 
     times: Coefficients
     limits: Limits
 
-    def run(self, requests: Requests) -> Run:
-        """Run requests through the machine of iterations."""
+    def run(self, requests: Requests) -> SimulatedRun:
+        """Run requests through the engine."""
         return simulate(requests, self.times, self.limits)
 
 
 @dataclass(frozen=True, slots=True)
 class StaticReplica(SimulatedReplica):
-    """A replica that answers in static batches."""
+    """A replica with static batching."""
 
     times: StaticCoefficients
     limits: Limits
 
-    def run(self, requests: Requests) -> Run:
-        """Run requests in one batch after the other."""
+    def run(self, requests: Requests) -> SimulatedRun:
+        """Run requests in consecutive batches."""
         from optimizer.simulation.machine.statics import run_statics
 
         assert requests.arrival_ms is not None
@@ -94,20 +94,20 @@ class StaticReplica(SimulatedReplica):
 
 @dataclass(frozen=True, slots=True)
 class LineReplica(SimulatedReplica):
-    """A batch server between its stages; the first token of an answer is its last."""
+    """A dynamic-batching server with its stages; the first token of an output is its last."""
 
-    line: Line
+    line: Tandem
 
     def with_chances(self, requests: Requests, seed: np.random.SeedSequence) -> Requests:
-        """Return requests with the times that they take at the stages."""
+        """Return requests with random service times at the stages."""
         from optimizer.simulation.machine.passing import stage_times_ms
 
         (own,) = seed.spawn(1)
         times = stage_times_ms(self.line.stations, len(requests), np.random.default_rng(own))
         return replace(requests, stage_ms=frozen(times))
 
-    def run(self, requests: Requests) -> Run:
-        """Run requests through the line."""
+    def run(self, requests: Requests) -> SimulatedRun:
+        """Run requests through the tandem."""
         from optimizer.simulation.machine.passing import run_line
 
         assert requests.arrival_ms is not None
@@ -124,10 +124,19 @@ def batches_run(
     busy_ms: float,
     batch_ms: float,
     batches: int,
-) -> Run:
-    """Return the run of requests that a machine without clients and memory answered, each at its time."""
+) -> SimulatedRun:
+    """Return the results of a replica without clients and memory limits.
+
+    Args:
+        requests: the requests.
+        first_ms: times of the first tokens, NaN if rejected.
+        last_ms: times of the last tokens, NaN if rejected.
+        busy_ms: busy time.
+        batch_ms: integral of the batch over time.
+        batches: number of batches.
+    """
     assert requests.arrival_ms is not None
-    return Run(
+    return SimulatedRun(
         requests=requests,
         sent_ms=frozen(np.array(requests.arrival_ms)),
         first_ms=frozen(first_ms),
@@ -140,14 +149,14 @@ def batches_run(
     )
 
 
-def run_replica(load: Load, replica: SimulatedReplica, effort: Effort, stream: int = 0) -> list[Run]:
+def run_replica(load: Load, replica: SimulatedReplica, effort: Effort, stream: int = 0) -> list[SimulatedRun]:
     """Run one replica under a load.
 
     Args:
-        load: what is asked of it.
+        load: arrivals and lengths.
         replica: the replica.
-        effort: how much to simulate.
-        stream: which of many replicas under the same seed; each has chances of its own.
+        effort: extent of the simulation.
+        stream: index of the replica under the same seed; each has its own random stream.
 
     Raises:
         AnalysisError: an iteration would take no time, or a trace has too few requests.
@@ -155,9 +164,9 @@ def run_replica(load: Load, replica: SimulatedReplica, effort: Effort, stream: i
     seeds = np.random.SeedSequence(effort.seed, spawn_key=(stream,)).spawn(effort.runs)
     drawn = [replica.with_chances(load.draw(effort.requests, seed), seed) for seed in seeds]
     fewest = min(map(len, drawn))
-    if fewest < LEAST_REQUESTS:
+    if fewest < MIN_REQUESTS:
         raise AnalysisError(
-            f"{fewest} of the recorded requests come to a replica, and percentiles need {LEAST_REQUESTS}; "
+            f"{fewest} of the recorded requests come to a replica, and percentiles need {MIN_REQUESTS}; "
             "record for longer"
         )
     return [replica.run(requests) for requests in drawn]

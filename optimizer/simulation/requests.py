@@ -1,4 +1,4 @@
-"""The requests of a run: when each comes and how long it is, in the order in which they are sent."""
+"""Requests of a run, with arrival times and lengths, in send order."""
 
 from dataclasses import dataclass
 
@@ -7,23 +7,23 @@ from optimizer.arrays import FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """R requests that clients send whatever becomes of them, or users who wait for the answer and think.
+    """R requests with given arrival times, or of users who think after each output.
 
-    One of `arrival_ms` and `think_ms` is given.
+    Either `arrival_ms` or `think_ms` is given.
     """
 
     in_tokens: IntArray
     """Prompt lengths [tokens], shape (R,)."""
     out_tokens: IntArray
-    """Answer lengths [tokens], one at least, shape (R,)."""
+    """Output lengths [tokens], at least one, shape (R,)."""
     arrival_ms: FloatArray | None = None
-    """Ascending, shape (R,)."""
+    """Arrival times, ascending, shape (R,)."""
     think_ms: FloatArray | None = None
-    """How long the user of each request thinks after its answer, shape (R,)."""
+    """Thinking time of the user after each output, shape (R,)."""
     wakes_ms: FloatArray | None = None
-    """When each user sends the first request, ascending, shape (users,)."""
+    """Time of each user's first request, ascending, shape (users,)."""
     stage_ms: FloatArray | None = None
-    """How long each request is served at the stages of a line, shape (stages, R)."""
+    """Service times at the stages of a tandem, shape (stages, R)."""
 
     def __len__(self) -> int:
         return len(self.in_tokens)

@@ -1,10 +1,9 @@
-"""What runs amount to: means, percentiles and shares, each with its interval.
+"""Summaries of runs: means, percentiles and shares, with confidence intervals.
 
-Counted are the requests from a tenth to nine tenths of a run, in the order in which they are sent: by then
-the replica has filled, and the last that count still meet others behind them. The interval of one run comes
-from the batch means: the counted requests are cut into 20 parts of equal number, in their order, and t is
-taken over the figures of the parts; that of several runs with seeds of their own from t over the runs. A
-figure is that of all counted requests.
+The middle 80 % of the requests of a run count, in send order: by then the replica has filled, and the last
+requests counted still meet others behind them. The interval of one run uses batch means: the counted requests
+are split into 20 consecutive batches of equal size, with Student's t over their results. The interval of
+several independent runs uses t over the runs. The estimate itself is that of all counted requests.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,71 +14,71 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray
 from optimizer.quantities import quantity
-from optimizer.simulation.engine import Run
+from optimizer.simulation.engine import SimulatedRun
 
 LEFT_OUT = 0.1
-"""Share of a run that is not counted, at its beginning and again at its end."""
+"""Share of a run discarded at its start and again at its end."""
 PARTS = 20
-"""Batches of the batch means."""
-LEAST_REQUESTS = 500
-"""Fewer requests make no percentiles in the parts."""
+"""Number of batches for batch means."""
+MIN_REQUESTS = 500
+"""Fewer requests do not allow percentiles of batches."""
 CONFIDENCE = 0.95
 PERCENTILES = (50, 90, 95, 99)
 
 
-class Estimate(NamedTuple):
-    """A figure with its interval, value ± half-width."""
+class IntervalEstimate(NamedTuple):
+    """An estimate with its confidence interval, value ± half-width."""
 
     value: float
     half_width: float
-    """Half of the 95 % interval."""
+    """Half-width of the 95 % confidence interval."""
 
-    def may_be(self, truth: float) -> bool:
-        """Say whether a value lies within the interval."""
+    def contains(self, truth: float) -> bool:
+        """Return whether a value lies within the interval."""
         return abs(self.value - truth) <= self.half_width
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """A latency of the counted requests [ms]."""
+    """Distribution of a latency of the counted requests [ms]."""
 
-    mean: Estimate
-    percentiles: dict[int, Estimate]
+    mean: IntervalEstimate
+    percentiles: dict[int, IntervalEstimate]
     """By percent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the counted requests of one or more runs amount to."""
+    """Summary of the counted requests of one or more runs."""
 
     ttft: Distribution
     itl: Distribution
     e2e: Distribution
-    throughput_rps: Estimate
+    throughput_rps: IntervalEstimate
     """Completed [requests/s]."""
-    loss: Estimate
-    """Share of requests that were turned away."""
+    loss: IntervalEstimate
+    """Share of requests rejected."""
     preemptions: float
-    """Losses of a place per request."""
+    """Preemptions per request."""
     batch: float
-    """Mean batch while anything runs [requests]."""
+    """Mean batch while it is not empty [requests]."""
     counted: int
-    """Requests that count, of all runs."""
+    """Number of requests counted, over all runs."""
     overload: str | None
-    """Why there is no steady state; none: there is one, as far as the runs show."""
+    """Reason why there is no steady state; None if the runs show none."""
 
 
-def counted_rows(run: Run) -> slice:
-    """Return which requests of a run count."""
+def counted_rows(run: SimulatedRun) -> slice:
+    """Return the slice of requests that count."""
     left_out = int(len(run.requests) * LEFT_OUT)
     return slice(left_out, len(run.requests) - left_out)
 
 
-def summarise(runs: Sequence[Run]) -> Summary:
-    """Return what runs of one replica amount to; they differ in their seeds alone.
+def summarise(runs: Sequence[SimulatedRun]) -> Summary:
+    """Summarise runs of one replica that differ only in their seeds.
 
     Args:
-        runs: one run or more, of `LEAST_REQUESTS` or more.
+        runs: one or more runs of at least `MIN_REQUESTS` requests.
     """
     return Summary(
         ttft=_distribution(runs, "ttft_ms"),
@@ -94,27 +93,41 @@ def summarise(runs: Sequence[Run]) -> Summary:
     )
 
 
-def share_within(runs: Sequence[Run], within: Callable[[Run], BoolArray]) -> Estimate:
-    """Return the share of requests for which something holds; of one turned away nothing does."""
+def share_within(
+    runs: Sequence[SimulatedRun], within: Callable[[SimulatedRun], BoolArray]
+) -> IntervalEstimate:
+    """Return the share of requests that satisfy a condition; rejected requests never do."""
     return estimate(runs, lambda run: within(run).astype(np.float64), _mean)
 
 
 Figure = Callable[[FloatArray], FloatArray]
-"""From values of parts, shape (parts, requests), to a figure of each."""
+"""A statistic of each batch from values of shape (batches, requests)."""
 
 
-def estimate(runs: Sequence[Run], values: Callable[[Run], FloatArray], figure: Figure) -> Estimate:
-    """Return a figure of the counted requests with its interval; NaN does not count."""
+def estimate(
+    runs: Sequence[SimulatedRun], values: Callable[[SimulatedRun], FloatArray], figure: Figure
+) -> IntervalEstimate:
+    """Return an estimate over the counted requests; NaN values are ignored.
+
+    Args:
+        runs: the runs.
+        values: values of each request of a run.
+        figure: the statistic.
+    """
     counted = [values(run)[counted_rows(run)] for run in runs]
     whole = float(_apply(figure, np.concatenate(counted)[None, :])[0])
     if len(runs) > 1:
-        return Estimate(whole, half_width(np.array([_apply(figure, one[None, :])[0] for one in counted])))
+        return IntervalEstimate(
+            whole, half_width(np.array([_apply(figure, one[None, :])[0] for one in counted]))
+        )
     length = len(counted[0]) // PARTS
-    return Estimate(whole, half_width(_apply(figure, counted[0][: length * PARTS].reshape(PARTS, length))))
+    return IntervalEstimate(
+        whole, half_width(_apply(figure, counted[0][: length * PARTS].reshape(PARTS, length)))
+    )
 
 
 def half_width(figures: FloatArray) -> float:
-    """Return half of the t interval around the mean of independent figures; NaN for fewer than two."""
+    """Return the half-width of the t interval for the mean of independent results; NaN for fewer than two."""
     from scipy.special import stdtrit
 
     kept = figures[~np.isnan(figures)]
@@ -124,12 +137,12 @@ def half_width(figures: FloatArray) -> float:
     return float(quantile * kept.std(ddof=1) / np.sqrt(len(kept)))
 
 
-def overload_of(run: Run) -> str | None:
-    """Return why a run has no steady state, if it has none.
+def overload_of(run: SimulatedRun) -> str | None:
+    """Return the reason why a run has no steady state, None if it has one.
 
-    The queue grows without end where fewer requests are completed than are taken in, by one in a hundred
-    and over the second half of what counts, and where then even the luckiest of the last quarter waits
-    longer for its first token than the usual one of the first quarter.
+    The queue grows without bound if over the second half of the counted requests at least 1 % fewer are
+    completed than admitted, and the smallest TTFT of the last quarter exceeds the median TTFT of the first
+    quarter.
     """
     rows = counted_rows(run)
     sent, ttft = run.sent_ms[rows], run.ttft_ms[rows]
@@ -158,36 +171,36 @@ def _percentile(percent: float) -> Figure:
 
 
 def _apply(figure: Figure, parts: FloatArray) -> FloatArray:
-    """Return a figure of each part, without what is NaN in it."""
+    """Return a statistic of each batch, ignoring NaN."""
     if not np.isnan(parts).any():
         return figure(parts)
     kept = [part[~np.isnan(part)] for part in parts]
     return np.array([figure(part[None, :])[0] if len(part) else np.nan for part in kept])
 
 
-def latency_percentile(runs: Sequence[Run], name: str, percent: float) -> Estimate:
-    """Return a percentile of a latency of runs, by its name (`ttft_ms`)."""
+def latency_percentile(runs: Sequence[SimulatedRun], name: str, percent: float) -> IntervalEstimate:
+    """Return a percentile of a latency, given the latency's name (`ttft_ms`)."""
     return estimate(runs, lambda run: _latency(run, name), _percentile(percent))
 
 
-def _latency(run: Run, name: str) -> FloatArray:
+def _latency(run: SimulatedRun, name: str) -> FloatArray:
     latency: FloatArray = getattr(run, name)
     return latency
 
 
-def _distribution(runs: Sequence[Run], name: str) -> Distribution:
+def _distribution(runs: Sequence[SimulatedRun], name: str) -> Distribution:
     return Distribution(
         estimate(runs, lambda run: _latency(run, name), _mean),
         {percent: latency_percentile(runs, name, percent) for percent in PERCENTILES},
     )
 
 
-def _throughput(runs: Sequence[Run]) -> Estimate:
-    """Return the rate of completions while the counted requests were sent."""
+def _throughput(runs: Sequence[SimulatedRun]) -> IntervalEstimate:
+    """Return the completion rate while the counted requests were sent."""
     rates = []
     for run in runs:
         sent = run.sent_ms[counted_rows(run)]
         edges = np.linspace(sent[0], sent[-1], PARTS + 1)
         rates.append(1000 * np.histogram(run.last_ms[~np.isnan(run.last_ms)], edges)[0] / np.diff(edges))
     means = np.array([rate.mean() for rate in rates])
-    return Estimate(float(means.mean()), half_width(means if len(runs) > 1 else rates[0]))
+    return IntervalEstimate(float(means.mean()), half_width(means if len(runs) > 1 else rates[0]))

@@ -1,6 +1,6 @@
-"""Recorded requests from a file in the public Azure format: TIMESTAMP, ContextTokens, GeneratedTokens.
+"""Reader of recorded requests in the public Azure format: TIMESTAMP, ContextTokens, GeneratedTokens.
 
-Timestamps are dates with times, or plain seconds. Rows may come in any order; the first request is at zero.
+Timestamps are dates with times, or plain seconds. Rows can have any order; the first request is at zero.
 """
 
 import csv
@@ -15,14 +15,14 @@ from optimizer.simulation.requests import Requests
 from optimizer.units import UnitError, time_s
 
 COLUMNS = ("timestamp", "contexttokens", "generatedtokens")
-"""What the header must name, in any case; other columns are passed over."""
+"""Columns that the header must name, in any case; others are ignored."""
 
 
 def read_trace(path: str | os.PathLike[str]) -> Requests:
-    """Read the requests of a file, in the order of their times.
+    """Read the requests of a file, sorted by time.
 
     Raises:
-        SpecError: the file cannot be read, or a row is no request; the text names file and line.
+        SpecError: the file cannot be read, or a row is invalid; the text names file and line.
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
@@ -48,7 +48,7 @@ def read_trace(path: str | os.PathLike[str]) -> Requests:
 
 
 def _request(row: list[str], places: list[int], line: str) -> tuple[float, int, int]:
-    """Return time [s], prompt and answer of a row."""
+    """Return time [s], prompt and output length of a row."""
     if len(row) <= max(places):
         raise SpecError(f"{line}: {len(row)} values; give one for each column of the first line")
     when, prompt, answer = (row[place].strip() for place in places)

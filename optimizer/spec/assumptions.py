@@ -9,7 +9,7 @@ from optimizer.kinds.kind import Kind
 from optimizer.kinds.laws import laws_known
 from optimizer.kinds.queue_models import QUEUE_MODELS, law_problem, models_that, variability_problem
 from optimizer.kinds.table import KINDS, in_order, kind_of_profile
-from optimizer.queueing.measures import Measure
+from optimizer.queueing.measures import TargetMeasure
 from optimizer.queueing.performance import VARIABILITY, QueueModel
 from optimizer.spec.schema import ModelProfile, ModelTarget, Server
 
@@ -127,13 +127,13 @@ def check_target(target: ModelTarget, place: str, profiles: Iterable[ModelProfil
     models = {QUEUE_MODELS[profile.queue_model] for profile in mine}
     listed = {limit.measure for limit in target.latency}
     for measure, _ in target.latency_targets():
-        if all(model.knows(measure) for model in models):
+        if all(model.supports_measure(measure) for model in models):
             continue
         field = "percentile" if target.percentile is not None else "goodputShare"
         field = "latency" if measure in listed else field
         for profile in mine:
             model = QUEUE_MODELS[profile.queue_model]
-            if not model.knows(measure) and laws_known(profile):
+            if not model.supports_measure(measure) and laws_known(profile):
                 value = target.percentile if target.percentile is not None else target.goodput_share
                 value = measure.percentile if measure in listed else value
                 knowing = models_that(partial(_knows, measure), kind_of_profile(profile))
@@ -156,5 +156,5 @@ def _check_kinds(target: ModelTarget, place: str, profiles: Iterable[ModelProfil
                 )
 
 
-def _knows(measure: Measure, model: type[QueueModel]) -> bool:
-    return model.knows(measure)
+def _knows(measure: TargetMeasure, model: type[QueueModel]) -> bool:
+    return model.supports_measure(measure)

@@ -1,4 +1,4 @@
-"""Latency models: how long the steps of a request take when a replica runs a given batch, one file a law."""
+"""Latency models: times of the steps of a request in a given batch, one file per model."""
 
 from optimizer.timing.batch import BatchLaw, BatchParms
 from optimizer.timing.engine import PAUSE_MS, ClientTimes, EngineLaw, IterationTimes, SchedulerName

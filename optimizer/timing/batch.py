@@ -1,4 +1,4 @@
-"""The batch law: requests that are answered together, in a time that grows linearly with their number."""
+"""Latency model of dynamic batching: requests are served together in a time linear in their number."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Self
@@ -11,41 +11,41 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.documents import Document, Milliseconds, MillisecondsPerRequest
 from optimizer.timing.law import Law, RequestShapes, TokenTimes
 
-LEAST_MS = 1e-3
-"""Shortest service of one request that a law may give [ms]; 0 is a law that is not known."""
+MIN_MS = 1e-3
+"""Shortest service time of one request [ms]; 0 means unknown."""
 
 
 class BatchParms(Document):
     """Time of a batch of n requests: base + slope·n."""
 
     base_ms: Milliseconds = Field(0.0, alias="base")
-    """Of any batch [ms]."""
+    """Time of any batch [ms]."""
     slope_ms: MillisecondsPerRequest = Field(0.0, alias="slope")
-    """More for each request in it [ms per request]."""
+    """Time added by each request in it [ms per request]."""
 
     @model_validator(mode="after")
     def _takes_its_time(self) -> "BatchParms":
-        """Refuse times that were hardly meant in milliseconds."""
+        """Reject times that were probably not meant in milliseconds."""
         alone_ms = self.base_ms + self.slope_ms
-        if 0 < alone_ms < LEAST_MS:
+        if 0 < alone_ms < MIN_MS:
             raise PydanticCustomError(
                 "service_time",
                 "a request alone takes {alone} ms (base + slope); it must be at least {least} ms",
-                {"alone": f"{alone_ms:g}", "least": f"{LEAST_MS:g}"},
+                {"alone": f"{alone_ms:g}", "least": f"{MIN_MS:g}"},
             )
         return self
 
 
 class BatchFields(Document):
-    """The fields of a document that gives the batch law."""
+    """Fields of a document with the batch model."""
 
     batch: BatchParms | None = Field(None, alias="batchParms", exclude_if=lambda parms: parms is None)
-    """Batch law: requests without tokens, answered together; excludes the other laws."""
+    """Batch model: requests without tokens, served together; excludes the other latency models."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLaw(Law):
-    """Requests that are answered together; all fields have shape (R,). There are no tokens."""
+    """Requests served together; all fields have shape (R,). There are no tokens."""
 
     name: ClassVar[str] = "batch"
     parts: ClassVar[tuple[str, ...]] = ("batch",)
@@ -62,18 +62,18 @@ class BatchLaw(Law):
 
     @classmethod
     def of_rows(cls, parameters: FloatArray, shapes: RequestShapes) -> Self:  # noqa: ARG003  no tokens
-        """Return the law of R rows from base and slope, shape (2, R)."""
+        """Return the model of R rows from base and slope, shape (2, R)."""
         return cls(*parameters)
 
     def service_time_ms(self, requests: FloatArray) -> FloatArray:
-        """Return how long so many requests are served together, shape (R,)."""
+        """Return the service time of a batch, shape (R,)."""
         return self.base_ms + self.slope_ms * requests
 
     def has_work(self) -> BoolArray:
-        """Return whether a lone request takes any time at all, shape (R,)."""
+        """Return whether a lone request takes any time, shape (R,)."""
         return np.asarray(self.service_time_ms(np.ones(1)) > 0)
 
     def idle_times(self, max_batch: IntArray) -> tuple[TokenTimes, FloatArray]:
-        """Return the time of a lone request as that to its answer, and a full batch's turnaround."""
+        """Return the service time of a lone request and of a full batch."""
         alone, none = self.service_time_ms(np.ones(1)), np.zeros(len(max_batch))
         return TokenTimes(none, none, alone), self.service_time_ms(max_batch.astype(np.float64))

@@ -1,7 +1,7 @@
-"""The time of one iteration of a serving engine, whatever is in it, and the laws that know it.
+"""Time of one iteration of a serving engine with any contents.
 
-A simulator, and a queue model of continuous batching, ask for the time of an iteration; a birth-death queue
-asks for the service time of a request (`law.ServiceLaw`). Equation numbers refer to ``docs/math.md``.
+The simulator and the queue model of continuous batching need the time of an iteration; a birth-death queue
+needs the service time of a request (`law.ServiceLaw`). Equation numbers refer to ``docs/math.md``.
 """
 
 from abc import abstractmethod
@@ -10,51 +10,47 @@ from typing import Literal, Self
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.arrays import BoolArray, FloatArray, RowArrays
 from optimizer.timing.law import Law
 
 SchedulerName = Literal["chunked", "prefill-first"]
-"""How prompts are computed: in chunks beside the answers in progress, or whole while these stand still."""
-LEAST_SCV = 1e-6
-"""Stands for arrivals at even intervals."""
+"""Scheduler of prompts: in chunks next to the decodes, or whole while these pause."""
+MIN_SCV = 1e-6
+"""Lower bound of the squared coefficient of variation, for evenly spaced arrivals."""
 PAUSE_MS = 1000.0
-"""T: of what a pause adds to the next first token, 63 % has come by then."""
+"""T: time constant after which 63 % of the delay caused by a pause is present."""
 
 
 @dataclass(frozen=True, slots=True)
-class IterationTimes:
+class IterationTimes(RowArrays):
     """Coefficients of an iteration's time (eq. 63), each of shape (R,).
 
-    Source: own derivation from the work of a transformer's pass; with all but the first three zero it is
-    the iteration law of the reference.
+    Source: own derivation from the work of a transformer's forward pass; with only the first three, it is the
+    iteration model of the reference.
     """
 
     base_ms: FloatArray
-    """α: the least time of an iteration [ms]."""
+    """α: minimum time of an iteration [ms]."""
     compute_per_token_ms: FloatArray
-    """β: compute per token of a prompt or an answer [ms]."""
+    """β: compute per token of a prompt or an output [ms]."""
     kv_read_per_token_ms: FloatArray
     """γ: reading one token of the KV cache for a decode [ms]."""
     per_sequence_ms: FloatArray
-    """b: sampling, scheduling and launching per request [ms]; may be negative."""
+    """b: sampling, scheduling and launching per request [ms]; can be negative."""
     prompt_attention_ms: FloatArray
     """q: per pair of a prompt's token and a token before it [ms]."""
     prompt_base_ms: FloatArray
-    """e: what an iteration with a prompt in it takes more [ms]; may be negative."""
+    """e: additional time of an iteration with a prompt [ms]; can be negative."""
     weight_read_ms: FloatArray
     """m: reading the weights, behind which the compute of few tokens hides [ms]."""
     batch_base_ms: FloatArray
-    """s: what an iteration of more than one request takes more [ms]."""
+    """s: additional time of an iteration with more than one request [ms]."""
     per_prompt_ms: FloatArray
-    """r: letting a request in, per prompt in the iteration [ms]."""
+    """r: admission of a request, per prompt in the iteration [ms]."""
     expert_read_ms: FloatArray
     """x: reading all experts [ms]."""
     expert_share: FloatArray
-    """y: share of the experts that a token chooses, below 1."""
-
-    def take(self, rows: IntArray) -> Self:
-        """Return the coefficients of the chosen rows, in their order."""
-        return type(self)(*(getattr(self, field.name)[rows] for field in fields(self)))
+    """y: share of the experts chosen by a token, below 1."""
 
     def ms(
         self,
@@ -67,12 +63,12 @@ class IterationTimes:
         """Return the time of an iteration [ms] (eq. 63); all shapes broadcast with (R,).
 
         Args:
-            decodes: answers in progress, each of which gets a token.
-            kv_tokens: tokens in the cache that these read, together.
-            prompt_tokens: tokens of prompts that are computed.
+            decodes: decoding requests, each of which gets a token.
+            kv_tokens: tokens of KV cache that they read in total.
+            prompt_tokens: prompt tokens computed.
             prompts: requests that these belong to.
-            attention: pairs of a computed token and one before it in its prompt: a chunk of x tokens after
-                y others counts x·(y + x/2).
+            attention: pairs of a computed token and an earlier one of its prompt: a chunk of x tokens after y
+                others counts x·(y + x/2).
         """
         with_prompt = np.greater(prompt_tokens, 0)
         several = np.add(decodes, prompts) > 1
@@ -89,7 +85,7 @@ class IterationTimes:
         )
 
     def compute_slope_ms(self, tokens: FloatArray) -> FloatArray:
-        """Return by how much compute and experts of some tokens grow with one more [ms]; shapes (R,)."""
+        """Return the time of compute and experts added by one more token [ms]; shapes (R,)."""
         work = self.compute_per_token_ms * tokens
         whole = np.hypot(self.weight_read_ms, work)
         share = np.divide(work, whole, out=np.ones_like(whole), where=whole > 0)
@@ -99,17 +95,17 @@ class IterationTimes:
         return compute + self._experts_slope_ms(tokens)
 
     def standing_ms(self, tokens: FloatArray | float) -> FloatArray:
-        """Return what of an iteration does not grow with one token more [ms]: where its tangent starts."""
+        """Return the part of an iteration that does not grow with one more token, by its tangent [ms]."""
         return self.base_ms + self._experts_ms(tokens) - tokens * self._experts_slope_ms(tokens)
 
     def _experts_ms(self, tokens: FloatArray | float) -> FloatArray:
-        """Return the time to read the experts that some tokens choose, each independently (eq. 104)."""
+        """Return the time to read the experts that some tokens choose independently (eq. 104)."""
         if not np.any(self.expert_read_ms):
             return np.zeros_like(self.expert_read_ms)
         return np.asarray(self.expert_read_ms * -np.expm1(tokens * np.log1p(-self.expert_share)))
 
     def _experts_slope_ms(self, tokens: FloatArray | float) -> FloatArray:
-        """Return by how much that grows with one token more."""
+        """Return the time of reading experts added by one more token."""
         if not np.any(self.expert_read_ms):
             return np.zeros_like(self.expert_read_ms)
         rate = np.log1p(-self.expert_share)
@@ -124,8 +120,8 @@ class IterationTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class ClientTimes:
-    """What a client sees of the first token beyond the engine's time (eq. 100), each of shape (R,).
+class ClientTimes(RowArrays):
+    """Delay between the engine and the client (eq. 100), each of shape (R,).
 
     Source: own derivation from recorded sweeps, docs/fidelity.md.
     """
@@ -133,33 +129,29 @@ class ClientTimes:
     offset_ms: FloatArray
     """c₀: connection, HTTP and tokenizer [ms]."""
     pipeline_depth: FloatArray
-    """k₀: iterations between a token's iteration and its way out, where others are in progress."""
+    """k₀: iterations between the computation and the output of a token, with other requests in progress."""
     front_end_lag: FloatArray
-    """c₂: the same for each request in progress."""
+    """c₂: further iterations for each request in progress."""
     pause_offset_ms: FloatArray
-    """c₃: a first token after a long time without another, where others are in progress [ms]."""
+    """c₃: additional TTFT long after the previous prompt, with other requests in progress [ms]."""
 
     @classmethod
     def none(cls, rows: int) -> Self:
-        """Return that R clients see the engine's own times."""
+        """Return zero delays of R clients."""
         return cls(*np.zeros((len(fields(cls)), rows)))
-
-    def take(self, rows: IntArray) -> Self:
-        """Return the terms of the chosen rows, in their order."""
-        return type(self)(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     def ms(
         self, in_progress: FloatArray, itl_ms: FloatArray, rate: FloatArray, arrival_scv: FloatArray
     ) -> FloatArray:
-        """Return by how much later a first token is seen [ms] (eq. 100), with other requests in progress.
+        """Return the delay of a first token [ms] (eq. 100), with other requests in progress.
 
         Args:
-            in_progress: how many others, on average.
-            itl_ms: mean time between tokens.
+            in_progress: mean number of other requests.
+            itl_ms: mean ITL.
             rate: arrivals [requests/ms].
-            arrival_scv: squared coefficient of variation of the times between them, which are gamma.
+            arrival_scv: squared coefficient of variation of the interarrival times, which are gamma.
         """
-        scv = np.maximum(arrival_scv, LEAST_SCV)
+        scv = np.maximum(arrival_scv, MIN_SCV)
         paused = -np.expm1(-np.log1p(scv / (rate * PAUSE_MS)) / scv)
         other = np.minimum(in_progress, 1.0)
         depth = self.pipeline_depth * other + self.front_end_lag * in_progress
@@ -167,16 +159,16 @@ class ClientTimes:
 
 
 class EngineLaw(Law):
-    """A law that knows the time of every iteration of an engine."""
+    """A latency model with the time of every iteration of an engine."""
 
     __slots__ = ()
 
     in_tokens: FloatArray
     """Mean tokens of a prompt, shape (R,)."""
     out_tokens: FloatArray
-    """Mean tokens of an answer, shape (R,)."""
+    """Mean tokens of an output, shape (R,)."""
     max_num_tokens: FloatArray
-    """Most tokens that an iteration computes, shape (R,)."""
+    """Maximum tokens computed in an iteration, shape (R,)."""
 
     @property
     @abstractmethod
@@ -186,9 +178,9 @@ class EngineLaw(Law):
     @property
     @abstractmethod
     def client(self) -> ClientTimes:
-        """What a client sees beyond the engine's times."""
+        """Delay between the engine and the client."""
 
     @property
     @abstractmethod
     def prefills_first(self) -> BoolArray:
-        """Whether prompts are computed whole, while answers stand still; shape (R,)."""
+        """Whether prompts are computed whole while decodes pause; shape (R,)."""

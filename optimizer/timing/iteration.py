@@ -1,9 +1,9 @@
-"""The iteration law: the time of one pass of the engine over its batch.
+"""Iteration model: the time of one forward pass of the engine over its batch.
 
-A document gives it as ``perfParms``, with up to eleven coefficients and four of what a client sees. With the
-reference's three it has a service time at a constant batch, and drives the reference's queue; so it has with
-the two of mixtures of experts (`optimizer.timing.mixture`). With any other, or with a scheduler that computes
-whole prompts first, it is a law of iterations alone.
+A document gives it as ``perfParms``, with up to eleven coefficients and four client delays. With the
+reference's three it has a service time at a constant batch, and can drive the reference's queue; so it can
+with the two of mixtures of experts (`optimizer.timing.mixture`). With any other coefficient, or with a
+scheduler that computes whole prompts first, it only has the time of iterations.
 """
 
 from dataclasses import dataclass, fields
@@ -27,15 +27,15 @@ from optimizer.timing.engine import ClientTimes, EngineLaw, IterationTimes, Sche
 from optimizer.timing.law import RequestShapes, ServiceLaw, TokenTimes
 
 EXPERT_TERMS = ["expertRead", "expertShare"]
-"""The terms of mixtures of experts."""
+"""Keys of mixtures of experts."""
 DEFAULT_MAX_NUM_TOKENS = 8192
-"""Token budget of one iteration where a profile states none (vLLM's usual setting)."""
+"""Default token budget of one iteration (vLLM's usual setting)."""
 
 
 class PerfParms(Document):
-    """Iteration law: α + β·(tokens computed) + γ·(KV tokens read), and further terms, 0 by default.
+    """Iteration model: α + β·(tokens computed) + γ·(KV tokens read), and further terms, 0 by default.
 
-    Eight are of an iteration's time, four of what a client sees of it.
+    Eleven terms describe an iteration's time, four the delay at the client.
     """
 
     base_ms: Milliseconds = Field(0.0, alias="alpha")
@@ -49,35 +49,36 @@ class PerfParms(Document):
     prompt_attention_ms: Quantity = Field(0.0, alias="promptAttention")
     """Attention within prompts [ms per pair of a prompt's token and one before it]."""
     prompt_base_ms: SignedQuantity = Field(0.0, alias="promptBase")
-    """What an iteration with a prompt in it takes more [ms]."""
+    """Additional time of an iteration with a prompt [ms]."""
     weight_read_ms: Milliseconds = Field(0.0, alias="weightRead")
     """Reading the weights [ms]: the compute of few tokens hides behind it."""
     batch_base_ms: Milliseconds = Field(0.0, alias="batchBase")
-    """What an iteration of more than one request takes more [ms]."""
+    """Additional time of an iteration with more than one request [ms]."""
     per_prompt_ms: Quantity = Field(0.0, alias="perPrompt")
-    """What an engine takes to let a request in [ms per prompt in the iteration]."""
+    """Admission of a request [ms per prompt in the iteration]."""
     expert_read_ms: Milliseconds = Field(0.0, alias="expertRead")
-    """Reading all experts of a mixture [ms]; an iteration reads those that its tokens choose."""
+    """Reading all experts of a mixture [ms]; an iteration reads those chosen by its tokens."""
     expert_share: Quantity = Field(0.0, alias="expertShare", lt=1)
-    """Share of the experts that a token chooses: 8 of 128 are 0.0625."""
+    """Share of the experts chosen by a token: 8 of 128 are 0.0625."""
     client_offset_ms: Milliseconds = Field(0.0, alias="clientOffset")
-    """What a client sees beyond the server's time to the first token [ms]: connection, HTTP, tokenizer."""
+    """Delay of the first token at the client [ms]: connection, HTTP, tokenizer."""
     pipeline_depth: Quantity = Field(0.0, alias="pipelineDepth")
-    """Iterations by which a first token comes later while other requests are in progress."""
+    """Further delay of the first token in iterations while other requests are in progress."""
     front_end_lag: Quantity = Field(0.0, alias="frontEndLag")
-    """Iterations by which it comes later for each of them."""
+    """Further delay of the first token in iterations for each of them."""
     pause_offset_ms: Milliseconds = Field(0.0, alias="pauseOffset")
-    """By how much later it comes beside them, seconds after the last prompt [ms]."""
+    """Further delay of the first token with other requests in progress, seconds after the last prompt
+    [ms]."""
 
     @property
     def further_terms(self) -> list[str]:
-        """The keys of the terms given beyond the reference's three."""
+        """Keys of the terms given in addition to the reference's three."""
         own = list(PerfParms.model_fields.items())[3:]
         return [field.alias or name for name, field in own if getattr(self, name)]
 
     @model_validator(mode="after")
     def _experts_are_read_and_chosen(self) -> "PerfParms":
-        """Refuse one of the two terms of experts without the other."""
+        """Reject one of the two expert terms without the other."""
         if (self.expert_read_ms > 0) != (self.expert_share > 0):
             given, missing = ("expertRead", "expertShare")[:: 1 if self.expert_read_ms > 0 else -1]
             raise PydanticCustomError(
@@ -87,7 +88,7 @@ class PerfParms(Document):
 
     @model_validator(mode="after")
     def _times_are_positive(self) -> "PerfParms":
-        """Refuse coefficients under which an iteration that only decodes would take no time at some batch."""
+        """Reject coefficients for which a decode iteration would take no time at some batch."""
         least = self.base_ms + self._least_of_sequences()
         if self.per_sequence_ms < 0 and least <= 0:
             raise PydanticCustomError(
@@ -103,7 +104,7 @@ class PerfParms(Document):
         return self
 
     def _least_of_sequences(self) -> float:
-        """Return the least that compute and sequences add to an iteration of any batch [ms].
+        """Return the minimum that compute and sequences add to an iteration over all batches [ms].
 
         √(m² + (βn)²) − m + bn falls first where b < 0, and is least where its slope is 0.
         """
@@ -116,23 +117,23 @@ class PerfParms(Document):
 
 
 class IterationFields(Document):
-    """The fields of a document that gives the iteration law."""
+    """Fields of a document with the iteration model."""
 
     iteration: PerfParms | None = Field(None, alias="perfParms")
-    """Iteration law; excludes the linear one."""
+    """Iteration model; excludes the linear one."""
     max_num_tokens: PositiveCount = Field(DEFAULT_MAX_NUM_TOKENS, alias="maxNumTokens")
-    """Token budget of one iteration (iteration law)."""
+    """Token budget of one iteration (iteration model)."""
     scheduler: SchedulerName = "chunked"
-    """How prompts are computed: in chunks beside the answers in progress, or whole ones first."""
+    """Scheduler of prompts: in chunks next to the decodes, or whole prompts first."""
 
     @property
     def is_of_the_reference(self) -> bool:
-        """Whether the iteration law, where it is given, is one that the reference has."""
+        """Whether the iteration model, if given, is one of the reference."""
         return self.scheduler == "chunked" and not self._further_terms
 
     @property
     def is_of_a_mixture(self) -> bool:
-        """Whether the iteration law has the terms of mixtures of experts, and no others of our own."""
+        """Whether the iteration model has the terms of mixtures of experts, and no other additional terms."""
         return self.scheduler == "chunked" and self._further_terms == EXPERT_TERMS
 
     @property
@@ -163,7 +164,7 @@ class IterationLaw(ServiceLaw, EngineLaw):
 
     @classmethod
     def takes(cls, document: Document) -> bool:
-        """Say whether a document's iterations are those of the reference."""
+        """Return whether a document's iteration model is that of the reference."""
         return isinstance(document, IterationFields) and document.is_of_the_reference
 
     @classmethod
@@ -176,17 +177,17 @@ class IterationLaw(ServiceLaw, EngineLaw):
 
     @classmethod
     def of_rows(cls, parameters: FloatArray, shapes: RequestShapes) -> Self:
-        """Return the law of R rows from α, β, γ and the token budget, shape (4, R)."""
+        """Return the model of R rows from α, β, γ and the token budget, shape (4, R)."""
         base, compute, kv_read, budget = parameters
         return cls(base, compute, kv_read, shapes.in_tokens, shapes.out_tokens, budget)
 
     @property
     def iterations(self) -> IterationTimes:
-        """The coefficients of an iteration's time: the reference's three."""
+        """Coefficients of an iteration's time: the reference's three."""
         return self._iterations()
 
     def _iterations(self, **further: FloatArray) -> IterationTimes:
-        """Return the reference's three coefficients with some of the further ones; the others are zero."""
+        """Return the reference's three coefficients with some others; the rest are zero."""
         none = np.zeros_like(self.iteration_base_ms)
         return IterationTimes(
             **{field.name: none for field in fields(IterationTimes)}
@@ -200,7 +201,7 @@ class IterationLaw(ServiceLaw, EngineLaw):
 
     @property
     def client(self) -> ClientTimes:
-        """Nothing: the reference sees the engine's own times."""
+        """Zero: the reference has no client delay."""
         return ClientTimes.none(len(self.in_tokens))
 
     @property
@@ -209,7 +210,7 @@ class IterationLaw(ServiceLaw, EngineLaw):
         return np.zeros(len(self.in_tokens), np.bool_)
 
     def chunks(self, occupancy: FloatArray) -> FloatArray:
-        """Return the number of prefill chunks of an input at the given batch; both shapes (R,).
+        """Return the number of prefill chunks of a prompt in a given batch; both shapes (R,).
 
         The smallest k ≥ 1 with (k + out)(M − in/k) ≥ n·(in + out) (eq. 4) is the root of a quadratic,
         rounded up; the result is then checked on either side, as the root may fall on an integer.
@@ -243,7 +244,7 @@ class IterationLaw(ServiceLaw, EngineLaw):
         return (chunks + self.out_tokens) * base + occupancy * (prefill + decode)
 
     def _base_ms(self, occupancy: FloatArray, chunks: FloatArray) -> FloatArray:  # noqa: ARG002  of a mixture
-        """Return α at a constant batch, on average over its iterations [ms]; all shapes (R,)."""
+        """Return α at a constant batch, averaged over its iterations [ms]; all shapes (R,)."""
         return self.iteration_base_ms
 
     @property
@@ -254,9 +255,9 @@ class IterationLaw(ServiceLaw, EngineLaw):
     def token_times(
         self, mean_service_ms: FloatArray, mean_in_service: FloatArray, max_batch: IntArray
     ) -> TokenTimes:
-        """Return prefill time at the mean batch, and the rest of the service spread over the tokens.
+        """Return the prefill time at the mean batch, and the rest of the service spread over the tokens.
 
-        The first token is one decode step after the prefill (eq. 20).
+        The first token comes one decode step after the prefill (eq. 20).
         """
         rounded = np.clip(np.floor(mean_in_service + 0.5), 1.0, max_batch)
         chunks = self.chunks(rounded)
@@ -267,13 +268,13 @@ class IterationLaw(ServiceLaw, EngineLaw):
         itl = (mean_service_ms - prefill) / self.out_tokens
         return TokenTimes(prefill, itl, prefill + itl)
 
-    def steps(self, max_batch: IntArray) -> BoolArray:
+    def is_non_monotone(self, max_batch: IntArray) -> BoolArray:
         """Return whether a prompt needs more chunks at the limit than alone."""
         alone = self.chunks(np.ones(len(max_batch)))
         return np.not_equal(self.chunks(max_batch.astype(np.float64)), alone)
 
     def idle_times(self, max_batch: IntArray) -> tuple[TokenTimes, FloatArray]:
-        """Return the times of a one-token request, and a full batch's turnaround, as the reference does."""
+        """Return the times of a one-token request, and of a full batch, as in the reference."""
         one = np.ones(len(max_batch))
         itl = self._base_ms(one, one) + self.compute_per_token_ms
         first = itl + self.kv_read_per_token_ms * max_batch
@@ -286,8 +287,8 @@ class IterationLaw(ServiceLaw, EngineLaw):
 class FullIterationLaw(EngineLaw):
     """An iteration with all its terms (eq. 63), under either scheduler; all fields have shape (R,).
 
-    It has no service time at a constant batch: with weights that hide compute, and prompts that stop the
-    answers, an iteration's time depends on more than the number of requests.
+    It has no service time at a constant batch: if weights hide compute, or prompts pause the decodes, an
+    iteration's time depends on more than the number of requests.
     """
 
     name: ClassVar[str] = "full iteration"
@@ -296,16 +297,16 @@ class FullIterationLaw(EngineLaw):
     times: FloatArray
     """The coefficients in the order of `IterationTimes`, shape (R, 11)."""
     seen: FloatArray
-    """Those of what a client sees in the order of `ClientTimes`, shape (R, 4)."""
+    """Client delays in the order of `ClientTimes`, shape (R, 4)."""
     in_tokens: FloatArray
     out_tokens: FloatArray
     max_num_tokens: FloatArray
     whole_prompts: FloatArray
-    """1 where whole prompts are computed first, else 0."""
+    """1 if whole prompts are computed first, otherwise 0."""
 
     @classmethod
     def takes(cls, document: Document) -> bool:
-        """Say whether a document gives more than the law of the reference, or of a mixture."""
+        """Return whether a document has more terms than the reference's model or a mixture."""
         return isinstance(document, IterationFields) and not (
             document.is_of_the_reference or document.is_of_a_mixture
         )
@@ -320,7 +321,7 @@ class FullIterationLaw(EngineLaw):
 
     @classmethod
     def of_rows(cls, parameters: FloatArray, shapes: RequestShapes) -> Self:
-        """Return the law of R rows from parameters in that order, shape (17, R)."""
+        """Return the model of R rows from parameters in that order, shape (17, R)."""
         *coefficients, budget, whole = parameters
         table = np.column_stack(coefficients)
         times, seen = np.split(table, [len(fields(IterationTimes))], axis=1)
@@ -328,21 +329,21 @@ class FullIterationLaw(EngineLaw):
 
     @property
     def iterations(self) -> IterationTimes:
-        """The coefficients of an iteration's time."""
+        """Coefficients of an iteration's time."""
         return IterationTimes(*self.times.T)
 
     @property
     def client(self) -> ClientTimes:
-        """What a client sees beyond the engine's times."""
+        """Delay between the engine and the client."""
         return ClientTimes(*self.seen.T)
 
     @property
     def prefills_first(self) -> BoolArray:
-        """Whether prompts are computed whole, while answers stand still."""
+        """Whether prompts are computed whole while decodes pause."""
         return self.whole_prompts > 0
 
     def has_work(self) -> BoolArray:
-        """Return whether every iteration of a lone request takes time: its prompt's, and a decode."""
+        """Return whether both the prompt's iteration and a decode of a lone request take time."""
         prompt = self.in_tokens
         piece = np.where(self.prefills_first, prompt, np.minimum(prompt, 1.0))
         prefill = self.iterations.ms(0.0, 0.0, piece, np.minimum(piece, 1.0), piece * piece / 2)
@@ -350,7 +351,7 @@ class FullIterationLaw(EngineLaw):
         return np.asarray((decode > 0) & ((prompt == 0) | (prefill > 0)))
 
     def idle_times(self, max_batch: IntArray) -> tuple[TokenTimes, FloatArray]:
-        """Return the times of a request with a prompt and an answer of one token, and of a full batch."""
+        """Return the times of a request with a one-token prompt and output, and of a full batch."""
         first, itl = self.iterations.ms(0.0, 0.0, 1.0, 1.0, 0.5), self.iterations.ms(1.0, 1.0)
         batch = max_batch.astype(np.float64)
         full = self.iterations.ms(batch, batch)

@@ -1,8 +1,7 @@
-"""What a latency model is: R requests' shapes under fitted parameters, asked for the times of their phases.
+"""Base of latency models: parameters and request shapes of R rows, and the times of their phases.
 
-A law holds the parameters of many rows at once (a row is one model on one accelerator with one request
-shape). It reads them from the fields of a document, makes rows of them, and answers what a queue model asks.
-Equation numbers refer to ``docs/math.md``.
+A model holds the parameters of many rows at once; a row is one model on one accelerator with one request
+shape. Equation numbers refer to ``docs/math.md``.
 """
 
 from abc import ABC, abstractmethod
@@ -11,7 +10,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.arrays import BoolArray, FloatArray, IntArray, RowArrays
 from optimizer.documents import Document
 
 
@@ -22,7 +21,7 @@ class TokenTimes:
     prefill_ms: FloatArray
     itl_ms: FloatArray
     first_token_ms: FloatArray
-    """From the start of service to the first token; the wait before service is not in it."""
+    """From the start of service to the first token, without queueing time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,59 +31,58 @@ class RequestShapes:
     in_tokens: FloatArray
     out_tokens: FloatArray
     out_tokens_cv: FloatArray | None = None
-    """Coefficient of variation of the output length; none: 1."""
+    """Coefficient of variation of the output length; None for 1."""
 
 
 @dataclass(frozen=True, slots=True)
-class Law(ABC):
-    """Parameters and request shapes of R rows as equally long arrays."""
+class Law(RowArrays, ABC):
+    """Parameters and request shapes of R rows."""
 
     name: ClassVar[str]
-    """What the law is called in messages."""
+    """Name in messages."""
     parts: ClassVar[tuple[str, ...]]
-    """The fields of a document that hold its parameters, each a document of numbers."""
+    """Fields of a document that contain its parameters, each a document of numbers."""
     is_static: ClassVar[bool] = False
-    """Whether a batch is answered as a whole before the next one begins."""
+    """Whether a batch completes before the next one starts."""
 
     @classmethod
     @abstractmethod
     def parameters(cls, document: Document) -> tuple[float, ...]:
-        """Return the law's parameters from a document that has its fields; a part not given is all zero."""
+        """Return the parameters from a document with the model's fields; a missing part is zero."""
 
     @classmethod
     @abstractmethod
     def of_rows(cls, parameters: FloatArray, shapes: RequestShapes) -> Self:
-        """Return the law of R rows from parameters in the order of `parameters`, shape (K, R)."""
+        """Return the model of R rows.
+
+        Args:
+            parameters: in the order of `parameters`, shape (K, R).
+            shapes: request shapes of the rows.
+        """
 
     @abstractmethod
     def has_work(self) -> BoolArray:
-        """Return whether a lone request takes any time at all, shape (R,)."""
+        """Return whether a lone request takes any time, shape (R,)."""
 
     @abstractmethod
     def idle_times(self, max_batch: IntArray) -> tuple[TokenTimes, FloatArray]:
-        """Return what is quoted for replicas without load, from requests of one token.
-
-        The second part is the turnaround of a full batch [ms]; all shapes (R,).
-        """
+        """Return the times of one-token requests in an idle replica, and of a full batch [ms]; shapes
+        (R,)."""
 
     @classmethod
     def takes(cls, document: Document) -> bool:  # noqa: ARG003  laws that share parts tell them apart
-        """Say whether what a document gives of these fields is of this law; it gives some of it."""
+        """Return whether a document that gives some of these fields uses this model."""
         return True
 
     @classmethod
     def keys(cls, document: type[Document]) -> str:
-        """Return the law's keys in a document of the given kind, as messages name them."""
+        """Return the model's keys in a kind of document, for messages."""
         return "/".join(document.model_fields[part].alias or part for part in cls.parts)
-
-    def take(self, rows: IntArray) -> Self:
-        """Return the law of the chosen rows, in their order."""
-        return type(self)(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceLaw(Law):
-    """A law that knows the service time of a request at a constant batch, as a birth-death queue needs it."""
+    """A latency model with a service time at a constant batch, for birth-death queues."""
 
     @abstractmethod
     def service_time_ms(self, occupancy: FloatArray) -> FloatArray:
@@ -94,13 +92,19 @@ class ServiceLaw(Law):
     def token_times(
         self, mean_service_ms: FloatArray, mean_in_service: FloatArray, max_batch: IntArray
     ) -> TokenTimes:
-        """Return the phase times that belong to a mean service time; all shapes (R,)."""
+        """Return the phase times for a mean service time.
 
-    @abstractmethod
-    def steps(self, max_batch: IntArray) -> BoolArray:
-        """Return whether latencies step anywhere between a batch of one and the limit; shapes (R,)."""
+        Args:
+            mean_service_ms: mean service time, shape (R,).
+            mean_in_service: mean batch, shape (R,).
+            max_batch: batch limit, shape (R,).
+        """
+
+    def is_non_monotone(self, max_batch: IntArray) -> BoolArray:
+        """Return whether a latency can fall between a batch of one and the limit; shapes (R,)."""
+        return np.zeros(len(max_batch), np.bool_)
 
     def has_work(self) -> BoolArray:
-        """Return whether a lone request takes any time at all, shape (R,)."""
+        """Return whether a lone request takes any time, shape (R,)."""
         one = np.ones(len(getattr(self, fields(self)[0].name)))
         return np.asarray(self.service_time_ms(one) > 0)

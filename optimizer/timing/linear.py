@@ -1,4 +1,4 @@
-"""The linear law: prefill and decode steps that grow linearly with the batch."""
+"""Linear model: prefill and decode steps that grow linearly with the batch."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
@@ -6,16 +6,16 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.arrays import FloatArray, IntArray
 from optimizer.documents import Document, Milliseconds, MillisecondsPerRequest, MillisecondsPerToken
 from optimizer.timing.law import RequestShapes, ServiceLaw, TokenTimes
 
 Batching = Literal["continuous", "static", "padded"]
-"""How requests share a batch."""
+"""Batching policy."""
 
 
 class DecodeParms(Document):
-    """Decode step of the linear law: α + β·batch."""
+    """Decode step of the linear model: α + β·batch."""
 
     base_ms: Milliseconds = Field(0.0, alias="alpha")
     """α [ms]."""
@@ -24,7 +24,7 @@ class DecodeParms(Document):
 
 
 class PrefillParms(Document):
-    """Prefill of the linear law: γ + δ·input tokens·batch."""
+    """Prefill of the linear model: γ + δ·input tokens·batch."""
 
     base_ms: Milliseconds = Field(0.0, alias="gamma")
     """γ [ms]."""
@@ -33,15 +33,15 @@ class PrefillParms(Document):
 
 
 class LinearFields(Document):
-    """The fields of a document that gives the linear law."""
+    """Fields of a document with the linear model."""
 
     decode: DecodeParms | None = Field(None, alias="decodeParms")
-    """Linear law, decode."""
+    """Decode part of the linear model."""
     prefill: PrefillParms | None = Field(None, alias="prefillParms")
-    """Linear law, prefill."""
+    """Prefill part of the linear model."""
     batching: Batching = Field("continuous", exclude_if=lambda batching: batching == "continuous")
-    """How requests share a batch (linear law): each comes and goes (continuous); all begin together and leave
-    as they end (static), or are computed until the longest has ended (padded)."""
+    """Batching policy (linear model): requests join and leave individually (continuous), or start together
+    and leave when complete (static) or when the longest completes (padded)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +68,11 @@ class LinearLaw(ServiceLaw):
 
     @classmethod
     def takes(cls, document: Document) -> bool:
-        """Say whether a document asks for continuous batches."""
+        """Return whether a document uses continuous batching."""
         return getattr(document, "batching", "continuous") == "continuous"
 
     @classmethod
-    def parameters(cls, document: Document) -> tuple[float, float, float, float]:
+    def parameters(cls, document: Document) -> tuple[float, ...]:
         """Return α, β, γ and δ."""
         assert isinstance(document, LinearFields)
         decode, prefill = document.decode or DecodeParms(), document.prefill or PrefillParms()
@@ -80,10 +80,9 @@ class LinearLaw(ServiceLaw):
 
     @classmethod
     def of_rows(cls, parameters: FloatArray, shapes: RequestShapes) -> Self:
-        """Return the law of R rows from α, β, γ and δ, shape (4, R)."""
-        decode_base, decode_per_request, prefill_base, prefill_per_token = parameters
-        decode, prefill = (decode_base, decode_per_request), (prefill_base, prefill_per_token)
-        return cls(*decode, *prefill, shapes.in_tokens, shapes.out_tokens)
+        """Return the model of R rows from α, β, γ and δ, shape (4, R)."""
+        alpha, beta, gamma, delta = parameters
+        return cls(alpha, beta, gamma, delta, shapes.in_tokens, shapes.out_tokens)
 
     def _service_coefficients(self) -> tuple[FloatArray, FloatArray]:
         """Return base and slope of the service time, which is base + slope·n (eq. 3)."""
@@ -100,10 +99,11 @@ class LinearLaw(ServiceLaw):
     def token_times(
         self, mean_service_ms: FloatArray, mean_in_service: FloatArray, max_batch: IntArray
     ) -> TokenTimes:
-        """Return the phase times at the effective batch, the one whose service time is the mean (eq. 19).
+        """Return the phase times at the effective batch, whose service time is the mean (eq. 19).
 
-        Without a prompt there is no prefill: γ is then neither in the service time nor subtracted from it.
-        Where the service time does not depend on the batch, neither phase does, and any batch will do.
+        Without a prompt there is no prefill: γ is then neither added to the service time nor subtracted from
+        it. If the service time does not depend on the batch, neither phase does, and any batch gives the same
+        times.
         """
         base, slope = self._service_coefficients()
         varies = slope > 0
@@ -117,12 +117,8 @@ class LinearLaw(ServiceLaw):
         )
         return TokenTimes(prefill, self.decode_base_ms + self.decode_per_request_ms * effective, prefill)
 
-    def steps(self, max_batch: IntArray) -> BoolArray:
-        """Return that nothing steps."""
-        return np.zeros(len(max_batch), np.bool_)
-
     def idle_times(self, max_batch: IntArray) -> tuple[TokenTimes, FloatArray]:
-        """Return the times of a lone request with a prompt of one token, and a full batch's turnaround."""
+        """Return the times of a lone request with a one-token prompt, and of a full batch."""
         prefill = self.prefill_base_ms + self.prefill_per_token_ms
         times = TokenTimes(prefill, self.decode_base_ms + self.decode_per_request_ms, prefill)
         return times, prefill + self.decode_base_ms + self.decode_per_request_ms * max_batch

@@ -1,6 +1,6 @@
-"""The iteration law of a mixture of experts: α grows with the batch, as more requests choose more experts.
+"""Iteration model of a mixture of experts: α grows with the batch, as more requests choose more experts.
 
-As with the reference's three coefficients it has a service time at a constant batch, so that it drives the
+As with the reference's three coefficients it has a service time at a constant batch, so it can drive the
 birth-death queue. Equation numbers refer to ``docs/math.md``.
 """
 
@@ -18,9 +18,9 @@ from optimizer.timing.law import RequestShapes
 
 @dataclass(frozen=True, slots=True)
 class MixtureIterationLaw(IterationLaw):
-    """The iteration law, and the time to read the experts that its tokens choose (eq. 63, 104).
+    """The iteration model, with the time to read the experts that its tokens choose (eq. 63, 104).
 
-    Tokens choose independently of each other; an iteration with a piece of a prompt reads all experts.
+    Tokens choose independently; an iteration with part of a prompt reads all experts.
     """
 
     name: ClassVar[str] = "mixture iteration"
@@ -28,11 +28,11 @@ class MixtureIterationLaw(IterationLaw):
     expert_read_ms: FloatArray
     """Reading all experts [ms]."""
     expert_share: FloatArray
-    """Share of the experts that a token chooses."""
+    """Share of the experts chosen by a token."""
 
     @classmethod
     def takes(cls, document: Document) -> bool:
-        """Say whether a document's iterations are those of a mixture."""
+        """Return whether a document's iteration model is that of a mixture."""
         return isinstance(document, IterationFields) and document.is_of_a_mixture
 
     @classmethod
@@ -45,24 +45,24 @@ class MixtureIterationLaw(IterationLaw):
 
     @classmethod
     def of_rows(cls, parameters: FloatArray, shapes: RequestShapes) -> Self:
-        """Return the law of R rows from parameters in that order, shape (6, R)."""
+        """Return the model of R rows from parameters in that order, shape (6, R)."""
         base, compute, kv_read, budget, read, share = parameters
         return cls(base, compute, kv_read, shapes.in_tokens, shapes.out_tokens, budget, read, share)
 
     @property
     def iterations(self) -> IterationTimes:
-        """The coefficients of an iteration's time."""
+        """Coefficients of an iteration's time."""
         return self._iterations(expert_read_ms=self.expert_read_ms, expert_share=self.expert_share)
 
     def _base_ms(self, occupancy: FloatArray, chunks: FloatArray) -> FloatArray:
-        """Return α at a constant batch, on average over its iterations [ms] (eq. 105); all shapes (R,)."""
+        """Return α at a constant batch, averaged over its iterations [ms] (eq. 105); all shapes (R,)."""
         with_prompt = np.minimum(occupancy * chunks / (chunks + self.out_tokens), 1.0) * self._has_prompt
         unread = np.exp(occupancy * np.log1p(-self.expert_share)) * (1 - with_prompt)
         return np.asarray(self.iteration_base_ms + self.expert_read_ms * (1 - unread))
 
     @property
     def _prompt_base_ms(self) -> FloatArray:
-        """α of an iteration with a prompt in it: all experts are read [ms], shape (R,)."""
+        """α of an iteration with a prompt, which reads all experts [ms], shape (R,)."""
         return np.asarray(self.iteration_base_ms + self.expert_read_ms * self._has_prompt)
 
     @property

@@ -1,7 +1,7 @@
-"""Static batches under the linear law: a batch is answered as a whole before the next one begins.
+"""Linear model with static batching: a batch completes before the next one starts.
 
-A batch of n answers as many steps as the longest of its answers has, whose mean depends on how much lengths
-vary; they are taken as lognormal. Equation numbers refer to ``docs/math.md``.
+A batch of n takes as many steps as the longest of its outputs, whose mean depends on the variability of
+lengths; they are assumed lognormal. Equation numbers refer to ``docs/math.md``.
 """
 
 from dataclasses import dataclass
@@ -10,43 +10,32 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
+from optimizer.arrays import FloatArray, IntArray, frozen
 from optimizer.documents import Document
-from optimizer.timing.law import RequestShapes, ServiceLaw, TokenTimes
+from optimizer.timing.law import RequestShapes, TokenTimes
 from optimizer.timing.linear import LinearFields, LinearLaw
 
 STEP = 0.05
-"""Of the quadrature over standard normal values."""
+"""Step of the quadrature over standard normal values."""
 REACH = 10.0
-"""Standard normal values are looked at up to this far, and the spread of lengths more."""
+"""Range of the quadrature, plus the spread of lengths."""
 PADDED = "padded"
 
 
 @dataclass(frozen=True, slots=True)
-class StaticLaw(ServiceLaw):
+class StaticLaw(LinearLaw):
     """The time of a static batch of n requests; all fields have shape (R,)."""
 
     name: ClassVar[str] = "static"
-    parts: ClassVar[tuple[str, ...]] = ("decode", "prefill")
     is_static: ClassVar[bool] = True
 
-    decode_base_ms: FloatArray
-    """α [ms]."""
-    decode_per_request_ms: FloatArray
-    """β [ms per request in the batch]."""
-    prefill_base_ms: FloatArray
-    """γ [ms]."""
-    prefill_per_token_ms: FloatArray
-    """δ [ms per input token and request in the batch]."""
     padded: FloatArray
-    """1 where requests are computed until the last of the batch has ended, else 0."""
-    in_tokens: FloatArray
-    out_tokens: FloatArray
+    """1 if requests are computed until the last of the batch completes, otherwise 0."""
     out_tokens_cv: FloatArray
 
     @classmethod
     def takes(cls, document: Document) -> bool:
-        """Say whether a document asks for static batches."""
+        """Return whether a document uses static batching."""
         return is_static(document)
 
     @classmethod
@@ -57,13 +46,13 @@ class StaticLaw(ServiceLaw):
 
     @classmethod
     def of_rows(cls, parameters: FloatArray, shapes: RequestShapes) -> Self:
-        """Return the law of R rows from parameters in that order, shape (5, R)."""
+        """Return the model of R rows from parameters in that order, shape (5, R)."""
         cv = np.ones_like(shapes.out_tokens) if shapes.out_tokens_cv is None else shapes.out_tokens_cv
         alpha, beta, gamma, delta, padded = parameters
-        return cls(alpha, beta, gamma, delta, padded, shapes.in_tokens, shapes.out_tokens, cv)
+        return cls(alpha, beta, gamma, delta, shapes.in_tokens, shapes.out_tokens, padded, cv)
 
     def service_time_ms(self, occupancy: FloatArray) -> FloatArray:
-        """Return the time of a batch of so many, from its first prompt to its last token (eq. 116)."""
+        """Return the time of a batch, from its first prompt to its last token (eq. 116)."""
         longest = self.out_tokens * longest_to_mean(self.out_tokens_cv, occupancy)
         steps = np.maximum(longest - 1, 0.0)
         own = np.where(self.padded > 0, steps, np.maximum(self.out_tokens - 1, 0.0))
@@ -71,16 +60,13 @@ class StaticLaw(ServiceLaw):
         return self.prefill_ms(occupancy) + decode
 
     def prefill_ms(self, occupancy: FloatArray) -> FloatArray:
-        """Return the time of the prompts of such a batch, shape (R,)."""
+        """Return the prefill time of a batch, shape (R,)."""
         prompt = self.prefill_base_ms + self.prefill_per_token_ms * self.in_tokens * occupancy
         return np.where(self.in_tokens > 0, prompt, 0.0)
 
     def spread_ms(self, occupancy: FloatArray) -> FloatArray:
-        """Return the standard deviation of the time of a batch of so many, shape (R,) (eq. 118)."""
-        mean, square = (
-            longest_to_mean(self.out_tokens_cv, occupancy, 1),
-            longest_to_mean(self.out_tokens_cv, occupancy, 2),
-        )
+        """Return the standard deviation of the time of a batch, shape (R,) (eq. 118)."""
+        mean, square = (longest_to_mean(self.out_tokens_cv, occupancy, power) for power in (1, 2))
         longest = self.out_tokens * np.sqrt(np.maximum(square - mean * mean, 0.0))
         together = np.where(self.padded > 0, occupancy, 0.0)
         own = np.where(self.padded > 0, 0.0, self.out_tokens * self.out_tokens_cv * np.sqrt(occupancy))
@@ -88,10 +74,10 @@ class StaticLaw(ServiceLaw):
         return np.hypot(per_step * longest, self.decode_per_request_ms * own)
 
     def answer_ms(self, occupancy: FloatArray) -> FloatArray:
-        """Return the time from a request's first token to its last in such a batch, shape (R,) (eq. 119).
+        """Return the time from a request's first token to its last in a batch, shape (R,) (eq. 119).
 
-        Of the others those count whose answers are still going on: the shorter of two lognormal lengths is
-        2Φ(−σ/√2) of their mean.
+        Only other requests that are still in progress count: the mean of the shorter of two lognormal lengths
+        is 2Φ(−σ/√2) of their mean.
         """
         from scipy.special import ndtr
 
@@ -100,9 +86,8 @@ class StaticLaw(ServiceLaw):
         steps = np.maximum(self.out_tokens - 1, 0.0)
         others = (occupancy - 1) * np.maximum(shorter * self.out_tokens - 1, 0.0)
         others = np.where(self.padded > 0, (occupancy - 1) * steps, others)
-        return (
-            self.decode_base_ms + self.decode_per_request_ms
-        ) * steps + self.decode_per_request_ms * others
+        alone = self.decode_base_ms + self.decode_per_request_ms
+        return alone * steps + self.decode_per_request_ms * others
 
     def token_times(
         self,
@@ -110,28 +95,16 @@ class StaticLaw(ServiceLaw):
         mean_in_service: FloatArray,
         max_batch: IntArray,
     ) -> TokenTimes:
-        """Return the phase times in a batch of so many."""
+        """Return the phase times in the mean batch."""
         batch = np.clip(mean_in_service, 1.0, max_batch)
         prefill = self.prefill_ms(batch)
         steps = self.out_tokens - 1
         itl = np.where(steps > 0, self.answer_ms(batch) / np.where(steps > 0, steps, 1.0), 0.0)
         return TokenTimes(prefill, itl, prefill)
 
-    def steps(self, max_batch: IntArray) -> BoolArray:
-        """Return that nothing steps."""
-        return np.zeros(len(max_batch), np.bool_)
-
-    def idle_times(self, max_batch: IntArray) -> tuple[TokenTimes, FloatArray]:
-        """Return the times of a lone request with a prompt of one token, and a full batch's turnaround."""
-        linear = LinearLaw(
-            self.decode_base_ms, self.decode_per_request_ms, self.prefill_base_ms, self.prefill_per_token_ms,
-            self.in_tokens, self.out_tokens,
-        )  # fmt: skip
-        return linear.idle_times(max_batch)
-
 
 def is_static(document: Document) -> bool:
-    """Say whether a document asks for static batches."""
+    """Return whether a document uses static batching."""
     return getattr(document, "batching", "continuous") != "continuous"
 
 
@@ -147,7 +120,7 @@ def longest_to_mean(cv: FloatArray, batch: FloatArray, power: int = 1) -> FloatA
 
 @lru_cache(maxsize=2**16)
 def _longest(cv: float, batch: float, power: int) -> float:
-    """Return it for one batch: the mean of exp(p(σZ − σ²/2)), Z the largest of n standard normal values."""
+    """Return the mean of exp(p(σZ − σ²/2)), with Z the largest of n standard normals."""
     from scipy.special import ndtr
 
     spread = float(np.sqrt(np.log1p(cv * cv)))

@@ -1,10 +1,10 @@
-"""Clients of the service: one that waits for answers, one for asyncio; typed by the service's documents.
+"""Clients of the service: one blocks, the other is for asyncio. Both are typed with the service's documents.
 
 >>> from rest_server.client import Client
 >>> with Client("http://127.0.0.1:8080", api_key="KEY") as service:  # doctest: +SKIP
 ...     plan = service.plan("specs/small")
 
-Both need ``httpx`` (``pip install 'inferplan[client]'``). What goes wrong is an `InferplanError`::
+Both need ``httpx`` (``pip install 'inferplan[client]'``). Their errors::
 
     InferplanError
     ├── UnreachableError          no connection to the service, or one that broke
@@ -12,14 +12,13 @@ Both need ``httpx`` (``pip install 'inferplan[client]'``). What goes wrong is an
     └── ServiceError              an answer with an error status, or one that cannot be read
         ├── RefusedRequestError   400, 413, 422: the request or its document is wrong (a SpecError, too)
         ├── KeyRefusedError       401, 403: no API key, an unknown one, or one without the scope
-        ├── NotThereError         404: what is asked for does not exist
+        ├── NotThereError         404: the requested item does not exist
         ├── ConflictError         409, 412: the fleet is at another revision
-        └── BusyError             503, 504: no worker is free, no plan is young enough, or the time ran out
+        └── BusyError             503, 504: no worker is free, the plan is stale, or the time ran out
 """
 
-from rest_server.client.asynchronous import AsyncClient
-from rest_server.client.blocking import Client
-from rest_server.client.calls import FLEET
+from optimizer.jobs.study import FLEET
+from rest_server.client.clients import AsyncClient, Client
 from rest_server.client.errors import (
     BusyError,
     ConflictError,

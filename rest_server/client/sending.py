@@ -1,7 +1,6 @@
-"""What both clients do around a request: how often and after what wait it is sent again, and what fails."""
+"""Sending of both clients: settings, retries and errors."""
 
 import random
-from collections.abc import Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -15,12 +14,12 @@ from rest_server.client.errors import NoAnswerInTimeError, ServiceError, Unreach
 FIRST_WAIT_S = 0.5
 """Wait before the second attempt; doubled each time, and varied by half [s]."""
 LONGEST_WAIT_S = 30.0
-"""Longest wait between attempts, whatever the service asks for [s]."""
+"""Longest wait between attempts, also if the service requests a longer one [s]."""
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
-    """Where and how a client sends."""
+class ClientSettings:
+    """Address of a service, and how a client sends."""
 
     url: str
     api_key: str | None
@@ -29,10 +28,10 @@ class Connection:
     """Further attempts after the first."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be sent.
+        """Reject invalid settings.
 
         Raises:
-            SpecError: the URL is none of a service, the key cannot be a header, or the time is no time.
+            SpecError: the URL, the key or the time limit is invalid.
         """
         httpx = httpx_module()
         try:
@@ -46,8 +45,8 @@ class Connection:
         if not self.timeout_s > 0:
             raise SpecError(f"timeout_s: must be more than 0, not {self.timeout_s:g}")
 
-    def settings(self) -> dict[str, Any]:
-        """Return what httpx is set up with."""
+    def for_httpx(self) -> dict[str, Any]:
+        """Return the arguments of httpx's client."""
         headers = {"Content-Type": "application/json"}
         if self.api_key is not None:
             headers["X-API-KEY"] = self.api_key
@@ -68,7 +67,7 @@ def httpx_module() -> ModuleType:
 
 
 def _check_header(name: str, value: str, lowest: str = " ") -> None:
-    """Refuse a value that an HTTP header cannot carry; the value may be secret and is not shown.
+    """Reject a value that an HTTP header cannot carry; it might be secret and is not shown.
 
     Raises:
         SpecError: a character is not printable ASCII; the text names the argument and the place.
@@ -98,13 +97,45 @@ def request_of(call: Call[Any]) -> dict[str, Any]:
     }
 
 
-def refusal(response: Any) -> ServiceError | None:
-    """Return the error that an answer is, if it is one; the service itself never redirects."""
-    return service_error(response.status_code, response.content) if response.status_code >= 300 else None
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Time until a request is sent again [s]."""
+
+    s: float
 
 
-def answer_of(call: Call[Answer], response: Any) -> Answer:
-    """Return what an answer without an error says.
+def outcome(call: Call[Answer], result: Any, attempt: int, settings: ClientSettings) -> Answer | Wait:
+    """Return the value of an answer, or the wait before the next attempt.
+
+    A request is sent again if the service did not start it (503) and the call waits for that, or if a broken
+    connection lost it and it may be carried out twice. A request that timed out would time out again.
+
+    Args:
+        call: the request.
+        result: the response of httpx, or its exception.
+        attempt: number of earlier attempts.
+        settings: the settings of the client.
+
+    Raises:
+        ServiceError: the answer is an error, or cannot be read.
+        UnreachableError: there is no answer.
+    """
+    if isinstance(result, Exception):
+        error: ServiceError | UnreachableError = _transport_error(result, settings)
+        again, requested = call.repeatable and not isinstance(error, NoAnswerInTimeError), ""
+    elif result.status_code < 300:
+        return _value(call, result)
+    else:  # the service never redirects
+        error = service_error(result.status_code, result.content)
+        again, requested = call.waits and error.status == 503, result.headers.get("retry-after", "")
+    if attempt >= settings.retries or not again:
+        raise error
+    wait_s = FIRST_WAIT_S * 2**attempt * random.uniform(0.5, 1.5)  # noqa: S311  spreads clients
+    return Wait(min(float(requested) if requested.isdigit() else wait_s, LONGEST_WAIT_S))
+
+
+def _value(call: Call[Answer], response: Any) -> Answer:
+    """Return the value of an answer without an error.
 
     Raises:
         ServiceError: it cannot be read.
@@ -114,35 +145,14 @@ def answer_of(call: Call[Answer], response: Any) -> Answer:
     except (ValidationError, UnicodeDecodeError, KeyError):
         kind = response.headers.get("content-type", "no content type")
         detail = (
-            f"{call.method} {call.path}: the answer ({kind}) is not what this client reads; "
+            f"{call.method} {call.path}: this client cannot read the answer ({kind}); "
             "check the URL, and that service and client have the same version"
         )
         raise ServiceError(response.status_code, {"detail": detail}) from None
 
 
-def transport_error(error: Exception, connection: Connection) -> UnreachableError:
-    """Return the error that stands for a failed transport."""
+def _transport_error(error: Exception, settings: ClientSettings) -> UnreachableError:
+    """Return the error for a failed transport."""
     if isinstance(error, httpx_module().TimeoutException):
-        return NoAnswerInTimeError(f"{connection.url}: no answer within {connection.timeout_s:g} s")
-    return UnreachableError(f"{connection.url}: {str(error).lower() or type(error).__name__}")
-
-
-def wait_s(
-    attempt: int,
-    error: ServiceError | UnreachableError,
-    headers: Mapping[str, str],
-    call: Call[Any],
-    connection: Connection,
-) -> float | None:
-    """Return how long to wait before the next attempt, or nothing if there is none [s].
-
-    A request is sent again if it was not begun (503) and the call waits for that, or if a broken connection
-    has lost it and it may be carried out twice. What ran out of time would do so again.
-    """
-    lost = isinstance(error, UnreachableError) and not isinstance(error, NoAnswerInTimeError)
-    refused = call.waits and isinstance(error, ServiceError) and error.status == 503
-    if attempt >= connection.retries or not (refused or (lost and call.repeatable)):
-        return None
-    asked = headers.get("retry-after", "")
-    wait = float(asked) if asked.isdigit() else FIRST_WAIT_S * 2**attempt * random.uniform(0.5, 1.5)  # noqa: S311  spreads clients
-    return min(wait, LONGEST_WAIT_S)
+        return NoAnswerInTimeError(f"{settings.url}: no answer within {settings.timeout_s:g} s")
+    return UnreachableError(f"{settings.url}: {str(error).lower() or type(error).__name__}")

@@ -28,7 +28,7 @@ from rest_server.fleet import Entities, desired_allocations
 from rest_server.state import HeldFleet, PlanRecord, Reported
 from rest_server.v1.entities import Condition, held_fleet
 from rest_server.v1.examples import LOADS
-from rest_server.v1.models import LastPlan, LoadChange, LoadSnapshot, ServerList
+from rest_server.v1.models import LastPlan, LoadSnapshot, LoadUpdate, ServerList
 from rest_server.v1.planning import server_timing
 from rest_server.v1.problems import problems
 from rest_server.v1.requests import JSON, JsonOf, Precondition, RawRoute
@@ -80,7 +80,7 @@ class _Storing:
     """The revision that storing gave."""
     servers: Mapping[str, Server] = field(default_factory=dict)
     """The servers at that revision."""
-    loads: Mapping[str, LoadChange] = field(default_factory=dict)
+    loads: Mapping[str, LoadUpdate] = field(default_factory=dict)
     """What was given, by server."""
     unusable: frozenset[str] = frozenset()
     """Servers whose requests have no output length: their loads count as missing."""
@@ -90,7 +90,7 @@ class _Storing:
     def __call__(self) -> RunningFleet:
         given = value_of(self.body)
         loads = {
-            name: _of_body(name, partial(validated, LoadChange, change)) for name, change in given.items()
+            name: _of_body(name, partial(validated, LoadUpdate, change)) for name, change in given.items()
         }
 
         def store(entities: Entities) -> Entities:
@@ -128,7 +128,7 @@ class _Storing:
         }
 
 
-def with_loads(entities: Entities, loads: Mapping[str, LoadChange]) -> tuple[Entities, frozenset[str]]:
+def with_loads(entities: Entities, loads: Mapping[str, LoadUpdate]) -> tuple[Entities, frozenset[str]]:
     """Return entities with other loads, by server, and the servers whose requests have no output length.
 
     Of these a load that is given is not taken over.
@@ -158,7 +158,7 @@ def with_loads(entities: Entities, loads: Mapping[str, LoadChange]) -> tuple[Ent
     return replace(entities, servers=servers), frozenset(unusable)
 
 
-def _running(entities: Entities, name: str, change: LoadChange) -> AllocationData:
+def _running(entities: Entities, name: str, change: LoadUpdate) -> AllocationData:
     """Return what a server runs, with the replicas that are said to be there."""
     current, replicas = entities.servers[name].current, change.replicas
     if replicas is None:

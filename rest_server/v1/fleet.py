@@ -1,9 +1,8 @@
-"""The held fleet as a whole under /v1: exported, imported, asked about as a document is, and its past."""
+"""Routes of the fleet as a whole under /v1: export, import and history."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, HTTPException, Path, Query, Request, Response
@@ -16,30 +15,16 @@ from rest_server.fleet import Entities
 from rest_server.history import Event
 from rest_server.limits import check_size
 from rest_server.v1.entities import Condition, held_fleet
-from rest_server.v1.examples import OTHER_SIDES, SYSTEMS
+from rest_server.v1.examples import SYSTEMS
 from rest_server.v1.kinds import KINDS, check_alone, check_beside
-from rest_server.v1.models import (
-    CompareOptions,
-    ExplainOptions,
-    FigureOptions,
-    FleetEvent,
-    FleetHistory,
-    OtherSide,
-    ReportOptions,
-    SimulateOptions,
-    WrappedSystem,
-)
+from rest_server.v1.models import FleetEvent, FleetHistory, WrappedSystem
 from rest_server.v1.problems import problems
 from rest_server.v1.requests import JSON, JsonOf, RawRoute
-from rest_server.v1.studies import ANSWERS, as_asked
-from rest_server.v1.study_work import compare_fleet, explain_body, figure_body, report_body, simulate_body
 from rest_server.v1.work import value_of
 
 _FIELDS = {field.alias or name: name for name, field in SystemSpec.model_fields.items()}
 MAX_SHOWN = 1_000
 """Most events in one answer."""
-
-StudyOptions = CompareOptions | ExplainOptions | SimulateOptions | ReportOptions | FigureOptions
 
 router = APIRouter(route_class=RawRoute, tags=["fleet"])
 
@@ -104,64 +89,6 @@ def _check_items(spec: SystemSpec, imported: Entities) -> None:
                 check_beside(item, imported)
             except SpecError as error:
                 raise SpecError(f"{kind.section}[{i}].{error}") from None
-
-
-# --- questions about it -----------------------------------------------------------------------------------
-
-
-async def _study(
-    request: Request, study: Callable[..., bytes], options: StudyOptions, **given: bytes
-) -> bytes:
-    """Return what a study gives for the fleet as it is when a worker is free for it."""
-    held = held_fleet(request)
-    work = partial(study, **given, options=options, settings=request.app.state.settings)
-
-    def fleet() -> SystemSpec:
-        return held.read()[1].spec()
-
-    found: bytes = await request.app.state.study_workers.run(request, work, fleet)
-    return found
-
-
-@router.post("/fleet/compare", summary="Compare the fleet", **ANSWERS["compare"])
-async def compare_held(
-    request: Request,
-    options: Annotated[CompareOptions, Query()],
-    body: Annotated[bytes, JsonOf(OtherSide), Body(openapi_examples=OTHER_SIDES)] = b"",
-) -> Response:
-    """Compare the plan of the fleet with that of another system, or with a plan, under `second`.
-
-    Without a body: its unlimited plan with its limited one, or with `scale` or `random_load` before and
-    after that change.
-    """
-    return Response(await _study(request, compare_fleet, options, body=body or b""), media_type=JSON)
-
-
-@router.post("/fleet/explain", summary="Explain the fleet", **ANSWERS["explain"])
-async def explain_held(request: Request, options: Annotated[ExplainOptions, Query()]) -> Response:
-    """Return why the best plan of the fleet is as it is, as `/v1/explain` does for a document."""
-    return Response(await _study(request, explain_body, options), media_type=JSON)
-
-
-@router.post("/fleet/simulate", summary="Simulate the fleet, and repair its plan", **ANSWERS["simulate"])
-async def simulate_held(request: Request, options: Annotated[SimulateOptions, Query()]) -> Response:
-    """Return what the pools of the best plan of the fleet do, as `/v1/simulate` does for a document."""
-    return Response(await _study(request, simulate_body, options), media_type=JSON)
-
-
-@router.post("/fleet/report", summary="Report the fleet", **ANSWERS["report"])
-async def report_held(request: Request, options: Annotated[ReportOptions, Query()]) -> Response:
-    """Return the best plan of the fleet as a page to hand on, or as its numbers."""
-    return as_asked(await _study(request, report_body, options), options)
-
-
-@router.post("/fleet/figure", summary="Draw the fleet", **ANSWERS["figure"])
-async def draw_held(request: Request, options: Annotated[FigureOptions, Query()]) -> Response:
-    """Return a picture of the fleet, or the numbers that it shows."""
-    return as_asked(await _study(request, figure_body, options), options)
-
-
-# --- its past ---------------------------------------------------------------------------------------------
 
 
 @router.get("/history", response_model=FleetHistory, summary="Read the history", responses=problems(422))

@@ -1,19 +1,20 @@
 """The documents of /v1 that the library has none of: requests, answers, lists, the last plan."""
 
-from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, RootModel
+from pydantic import AwareDatetime, Field, RootModel
 
 from optimizer.documents import Count, Document, RequestsPerMinute, RequestsPerSecond, Tokens
-from optimizer.jobs import SolveOptions
+from optimizer.jobs.comparing import CompareOptions
+from optimizer.jobs.explaining import ExplainOptions
+from optimizer.jobs.figures import FigureOptions
+from optimizer.jobs.reporting import ReportOptions
+from optimizer.jobs.requests import ExactOptions, PlanOptions, SizingOptions
+from optimizer.jobs.simulating import EffortOptions, SimulateOptions
 from optimizer.kinds.replicas import LatencyTargets, Replica, ReplicaPerformance, ReplicaSizing
 from optimizer.plan import Plan
-from optimizer.simulation.replicas import DEFAULT_REQUESTS, DEFAULT_SEED, MOST_REQUESTS
-from optimizer.simulation.summary import LEAST_REQUESTS
 from optimizer.spec.schema import (
     Accelerator,
-    AnyCasePolicy,
     Capacity,
     EstimateEnd,
     ModelProfile,
@@ -21,125 +22,49 @@ from optimizer.spec.schema import (
     Server,
     ServiceClass,
 )
-from optimizer.studies.figures.kinds import KINDS
+
+__all__ = [
+    "MAX_ITEMS",
+    "AcceleratorList",
+    "Analyses",
+    "Analysis",
+    "CandidateAnswer",
+    "CandidateColumn",
+    "CapacityList",
+    "CompareOptions",
+    "EffortOptions",
+    "ExactOptions",
+    "ExplainOptions",
+    "FigureOptions",
+    "FleetEvent",
+    "FleetHistory",
+    "LastPlan",
+    "LoadChange",
+    "LoadSnapshot",
+    "LoadUpdate",
+    "ModelList",
+    "OtherSide",
+    "Performances",
+    "PlanOptions",
+    "RejectedPair",
+    "ReplicaCount",
+    "ReportOptions",
+    "ServerList",
+    "ServiceClassList",
+    "SimulateOptions",
+    "SizingOptions",
+    "SizingProblem",
+    "SizingProblems",
+    "Sizings",
+    "TargetAnswer",
+    "TargetList",
+    "TwoSides",
+    "Unattainable",
+    "WrappedSystem",
+]
 
 MAX_ITEMS = 1_000
 """Most replicas in one request to analyse or to size."""
-
-
-class SizingOptions(BaseModel):
-    """Options in place of the document's that decide what a replica can take."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-    batch_sizing: Literal["profile", "optimal"] | None = None
-    """The profiles' batch limits, or chosen ones."""
-    estimates: EstimateEnd | None = None
-    """End of the interval of estimated token times to plan with: slow, the middle, or fast."""
-
-    def solve(self) -> SolveOptions:
-        """Return the options for solving that are given."""
-        return SolveOptions(batch_sizing=self.batch_sizing, estimates=self.estimates)
-
-    def given(self) -> dict[str, object]:
-        """Return the options that are given, by their Python names in the documents.
-
-        Raises:
-            SpecError: they contradict each other.
-        """
-        return self.solve().given()
-
-
-class ExactOptions(SizingOptions):
-    """Options in place of the document's, where the exact solver is used in any case."""
-
-    unlimited: bool | None = None
-    """Ignore the capacities."""
-    mixed: bool | None = None
-    """Let a server run on several accelerators."""
-    gap: float | None = Field(None, ge=0, le=1)
-    """Relative gap at which the solver may stop."""
-    time_limit: float | None = Field(None, gt=0, le=1e6)
-    """Time for a solve [s]; the request as a whole has the time that the service gives one."""
-    saturation: AnyCasePolicy | None = None
-    """Who is served in part if not everything fits: a saturation policy."""
-
-    def solve(self) -> SolveOptions:
-        """Return the options for solving that are given."""
-        return replace(
-            super().solve(),
-            unlimited=self.unlimited,
-            mixed=self.mixed,
-            gap=self.gap,
-            time_limit_s=self.time_limit,
-            saturation=self.saturation,
-        )
-
-
-class PlanOptions(ExactOptions):
-    """Options in place of the document's."""
-
-    solver: Literal["milp", "greedy"] | None = None
-    """Exact, or the greedy baseline."""
-
-    def solve(self) -> SolveOptions:
-        """Return the options for solving that are given."""
-        return replace(super().solve(), solver=self.solver)
-
-
-class ExplainOptions(ExactOptions):
-    """What to explain, and options in place of the document's."""
-
-    server: str | None = None
-    """The server to explain in depth; none: all, and the accelerator types."""
-
-
-class CompareOptions(PlanOptions):
-    """A change of the load, and options in place of the document's."""
-
-    scale: float | None = Field(None, ge=0, le=1e6, allow_inf_nan=False)
-    """After: every arrival rate times this."""
-    random_load: int | None = Field(None, ge=0, lt=2**64)
-    """After: rates times 0.5 … 1.5 and token lengths times 0.8 … 1.2 at random, from this seed."""
-
-
-class EffortOptions(PlanOptions):
-    """How much to simulate, and options in place of the document's."""
-
-    requests: int = Field(DEFAULT_REQUESTS, ge=LEAST_REQUESTS, le=MOST_REQUESTS)
-    """Requests to the replica of each pool."""
-    seed: int = Field(DEFAULT_SEED, ge=0, lt=2**64)
-    """Where chance begins."""
-
-
-class SimulateOptions(EffortOptions):
-    """What to simulate."""
-
-    repair: bool = False
-    """Plan again until pools keep their targets; the answer is then the plan with its simulation."""
-
-
-class ReportOptions(EffortOptions):
-    """In what form to answer, and options in place of the document's."""
-
-    simulate: bool = False
-    """Add a section: predicted beside simulated figures."""
-
-    format: Literal["json", "html", "markdown", "csv"] = "json"
-    """The numbers, one page with its pictures inside, the same without pictures, or a row for each pool."""
-
-
-class FigureOptions(CompareOptions):
-    """What to show and in what form, a change of the load, and options in place of the document's."""
-
-    kind: str = Field("plan", json_schema_extra={"enum": list(KINDS)})
-    """What to show: one of the kinds of `inferplan plot`."""
-    format: Literal["json", "svg", "png", "pdf"] = "json"
-    """The numbers that are shown, or the picture."""
-    server: str | None = None
-    """The server, for a kind that shows one."""
-    accelerator: str | None = None
-    """The accelerator, for a kind that shows one server; by default the plan's, or all."""
 
 
 class WrappedSystem(Document):
@@ -290,7 +215,7 @@ class ReplicaCount(Document):
     """Replicas that have been asked for and do not answer yet."""
 
 
-class LoadChange(Document):
+class LoadUpdate(Document):
     """The load of a server, and its replicas; what is not given stays as it is."""
 
     arrival_rate_rpm: RequestsPerMinute | None = Field(None, alias="arrivalRate")
@@ -306,7 +231,11 @@ class LoadChange(Document):
     runs on: with several accelerators the one with most replicas."""
 
 
-class LoadSnapshot(RootModel[dict[str, LoadChange]]):
+LoadChange = LoadUpdate
+"""Earlier name of `LoadUpdate`."""
+
+
+class LoadSnapshot(RootModel[dict[str, LoadUpdate]]):
     """Loads by server."""
 
 

@@ -13,14 +13,10 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS",
 
 
 def api_router(*, stateful: bool) -> APIRouter:
-    """Return the routes of /v1.
-
-    Args:
-        stateful: whether the service holds a fleet; without it there are only the routes that compute.
-    """
+    """Return the routes of /v1; without a fleet only those that compute."""
     parts = [planning.router, studies.router]
     if stateful:
-        parts += [entities_router(), fleet.router, control_loop.router, targets.router]
+        parts += [entities_router(), fleet.router, studies.fleet_router, control_loop.router, targets.router]
     router = APIRouter()
     for part in parts:
         router.include_router(part)

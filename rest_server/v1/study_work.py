@@ -1,51 +1,48 @@
-"""What the routes for studies compute: two plans side by side, why a plan is so, pages and pictures.
+"""Work of the study routes, run by a solver process.
 
-As in `rest_server.v1.work`: plain values in, the bytes of an answer out. A study has the time of a
-request; what is not done by then ends with its process. What draws is imported where it draws.
+As in `rest_server.v1.work`: plain values in, the bytes of an answer out. A study must end within the time
+limit of its request; otherwise it ends with its process. Drawing libraries are imported where they draw.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 from optimizer.errors import SpecError
-from optimizer.jobs import (
-    CompareRequest,
-    Effort,
-    FigureRequest,
-    LoadChange,
-    RepairRequest,
-    RequestError,
-    SimulateRequest,
-    compare_plans,
-    explain,
-    make_report,
-    repair_plan,
-    show_figure,
-    simulate_plan,
-)
+from optimizer.jobs import CompareRequest, RequestError, compare_plans
+from optimizer.jobs.table import STUDIES
 from optimizer.plan import Plan, plan_from_value
 from optimizer.spec.messages import validated
 from optimizer.spec.recognition import is_plan
 from optimizer.spec.schema import SystemSpec
 from optimizer.spec.system import System
 from rest_server.settings import Settings
-from rest_server.v1.models import (
-    CompareOptions,
-    ExplainOptions,
-    FigureOptions,
-    OtherSide,
-    ReportOptions,
-    SimulateOptions,
-    TwoSides,
-)
+from rest_server.v1.models import CompareOptions, OtherSide, TwoSides
 from rest_server.v1.work import system_from, system_of, value_of
 
 _NAMES = {"second_options": "secondOptions"}
-"""What the fields of a request are called in documents, where that is not as in Python."""
+"""Names of the fields of a request in documents if they differ from the Python names."""
+
+
+def study_body(source: bytes | SystemSpec, name: str, options: Any, settings: Settings) -> bytes:
+    """Return the answer of a study.
+
+    Args:
+        source: the body of a request, or the document of the fleet.
+        name: the name of the study in the table.
+        options: the request of the study.
+        settings: the settings of the service.
+    """
+    study = STUDIES[name].study
+    system = system_of(source, settings).with_options(**options.given())
+    answer = study.run(system, options)
+    if getattr(options, "format", "json") == "json" or study.page is None:
+        text: str = answer.to_json()
+        return text.encode()
+    return study.page(answer, system, options)
 
 
 def compare_body(body: bytes, options: CompareOptions, settings: Settings) -> bytes:
-    """Return the comparison of the two sides in a body; of one system its unlimited with its limited plan.
+    """Return the comparison of the two sides in a body, or of one system's unlimited and limited plans.
 
     Raises:
         SpecError: a side is wrong, or there is nothing to compare; the text begins with the path.
@@ -58,7 +55,13 @@ def compare_body(body: bytes, options: CompareOptions, settings: Settings) -> by
 
 
 def compare_fleet(fleet: SystemSpec, body: bytes, options: CompareOptions, settings: Settings) -> bytes:
-    """Return the comparison of a fleet with the other side in a body; without one as of a system alone.
+    """Return the comparison of a fleet with the other side in a body; without a body as `compare_body`.
+
+    Args:
+        fleet: the document of the fleet.
+        body: the body of the request; it may be empty.
+        options: the query parameters.
+        settings: the settings of the service.
 
     Raises:
         SpecError: a side is wrong, or there is nothing to compare; the text begins with the path.
@@ -74,8 +77,8 @@ def _compared(first: System | Plan, other: OtherSide, options: CompareOptions, s
         second=None if other.second is None else _side("second", other.second, settings),
         second_options=None if changed is None else changed.model_dump(exclude_unset=True),
         transition=other.transition,
-        load=_load_change(options),
-        solve=options.solve(),
+        load=options.scenario(),
+        solve=options,
     )
     try:
         return compare_plans(request).to_json().encode()
@@ -88,52 +91,3 @@ def _side(name: str, value: Mapping[str, Any], settings: Settings) -> System | P
         return plan_from_value(value) if is_plan(value) else system_from(value, settings)
     except SpecError as error:
         raise SpecError(f"{name}.{error}") from None
-
-
-def _load_change(options: CompareOptions) -> LoadChange:
-    return LoadChange(scale=options.scale, random_load=options.random_load)
-
-
-def explain_body(body: bytes | SystemSpec, options: ExplainOptions, settings: Settings) -> bytes:
-    """Return why the plan of the system in a body is as it is."""
-    return explain(system_of(body, settings), options.server, **options.given()).to_json().encode()
-
-
-def report_body(body: bytes | SystemSpec, options: ReportOptions, settings: Settings) -> bytes:
-    """Return a page on the plan of the system in a body."""
-    system = system_of(body, settings).with_options(**options.given())
-    effort = Effort(requests=options.requests, seed=options.seed) if options.simulate else None
-    report = make_report(system, effort=effort)
-    if options.format == "json":
-        return report.to_json().encode()
-    from optimizer.render.pages import render_report
-
-    return render_report(report, system, options.format).encode()
-
-
-def simulate_body(body: bytes | SystemSpec, options: SimulateOptions, settings: Settings) -> bytes:
-    """Return what the pools of the plan of the system in a body do when simulated, repaired if asked for."""
-    system = system_of(body, settings).with_options(**options.given())
-    if options.repair:
-        repair = RepairRequest(system, requests=options.requests, seed=options.seed)
-        return repair_plan(repair).to_json().encode()
-    request = SimulateRequest(system, requests=options.requests, seed=options.seed)
-    return simulate_plan(request).to_json().encode()
-
-
-def figure_body(body: bytes | SystemSpec, options: FigureOptions, settings: Settings) -> bytes:
-    """Return a picture of the system in a body, or what it shows as numbers."""
-    figure = show_figure(
-        FigureRequest(
-            system=system_of(body, settings).with_options(**options.given()),
-            kind=options.kind,
-            server=options.server,
-            accelerator=options.accelerator,
-            load=_load_change(options),
-        )
-    )
-    if options.format == "json":
-        return figure.to_json().encode()
-    from optimizer.render.plots import draw
-
-    return draw(figure, options.format)

@@ -21,13 +21,13 @@ import numpy as np
 
 from optimizer import load_system, solve
 from optimizer.candidates.finder import find_candidates
-from optimizer.queueing.bulk.nodes import promised
-from optimizer.queueing.bulk.passing import passing
-from optimizer.queueing.bulk.sampled import sampled
-from optimizer.queueing.bulk.steady import steady
+from optimizer.queueing.bulk.closed_network import safe_capacity
+from optimizer.queueing.bulk.simulated import simulate_steady_state
+from optimizer.queueing.bulk.steady import server_steady_state
+from optimizer.queueing.bulk.tandem import tandem_steady_state
 from optimizer.simulation.batches import TRIGGERS, BatchServer
 from optimizer.simulation.limits import UNLIMITED
-from optimizer.simulation.lines import Line, Station
+from optimizer.simulation.tandem import Station, Tandem
 from optimizer.timing import RequestShapes, StaticLaw
 
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
@@ -60,14 +60,14 @@ def errors_of(found: dict[str, float], simulated: dict[str, Any]) -> dict[str, f
 
 def batch(point: dict[str, Any]) -> dict[str, float]:
     server, rate, cv = server_of(point["server"]), point["rateRps"] / 1000, point["server"]["cv"]
-    found = steady(server, rate) if cv == 1 else sampled(Line(server), rate, cv)
+    found = server_steady_state(server, rate) if cv == 1 else simulate_steady_state(Tandem(server), rate, cv)
     errors = errors_of(latencies(found), point["simulated"])
     return errors | {"rejected": found.rejected - point["simulated"]["blocked"]["value"]}
 
 
 def tandem(point: dict[str, Any]) -> dict[str, float]:
     stations = [Station(place == "before", *stage) for place in ("before", "after") for stage in point[place]]
-    found = passing(Line(server_of(point["server"]), tuple(stations)), point["rateRps"] / 1000)
+    found = tandem_steady_state(Tandem(server_of(point["server"]), tuple(stations)), point["rateRps"] / 1000)
     return errors_of(latencies(found), point["simulated"])
 
 
@@ -75,7 +75,7 @@ def node(point: dict[str, Any]) -> dict[str, float]:
     before = [Station(True, ms, point["cv"], workers) for ms, workers in point["stages"][:GPU]]  # noqa: FBT003
     after = [Station(False, ms, point["cv"], workers) for ms, workers in point["stages"][GPU + 1 :]]  # noqa: FBT003
     server = BatchServer(1, 0.0, point["stages"][GPU][0], 0.0)
-    found = promised(Line(server, (*before, *after), point["jobs"]))
+    found = safe_capacity(Tandem(server, (*before, *after), point["jobs"]))
     return {"throughput": 1000 * found / point["throughputRps"] - 1}
 
 
@@ -113,7 +113,7 @@ def show_times(folder: Path) -> None:
         tries = []
         for _ in range(5):
             begin = time.thread_time()
-            steady(server, rate).beyond(point["simulated"]["p99"]["value"])
+            server_steady_state(server, rate).late_share(point["simulated"]["p99"]["value"])
             tries.append(time.thread_time() - begin)
         kind = "1 to 16" if server.size <= 16 else "17 to 64" if server.size <= 64 else "100"
         spent.setdefault(kind, []).append(1000 * float(np.median(tries)))

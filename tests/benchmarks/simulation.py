@@ -21,20 +21,14 @@ from optimizer.compat.rows import ReplicaRow
 from optimizer.generate import generate_system
 from optimizer.kinds.replicas import analyze_replicas
 from optimizer.parallel import as_done
-from optimizer.simulation import (
-    Effort,
-    IterationCoefficients,
-    Kind,
-    Lengths,
-    Limits,
-    OpenLoad,
-    Summary,
-    TokenReplica,
-    run_replica,
-    summarise,
-)
 from optimizer.simulation.engine import advance
-from optimizer.simulation.machine.state import machine_of
+from optimizer.simulation.law import IterationCoefficients
+from optimizer.simulation.lengths import LengthDistributionKind, Lengths
+from optimizer.simulation.limits import Limits
+from optimizer.simulation.machine.state import initial_state
+from optimizer.simulation.replicas import Effort, TokenReplica, run_replica
+from optimizer.simulation.summary import Summary, summarise
+from optimizer.simulation.workload import OpenLoad
 from optimizer.studies.simulation.plans import simulate_plan
 from optimizer.timing import PerfParms
 
@@ -66,11 +60,14 @@ def speed() -> None:
     law = IterationCoefficients(6.83, 0.0224, 4.36e-5, 0.0189, 1.04e-6, 0.0, 4.3)
     limits = Limits(256, 8192)
     for answer, rate_rps in ((128, 12.0), (256, 10.0), (512, 5.0), (1000, 3.0)):
-        lengths = Lengths(Kind.UNIFORM, 256, 0.5), Lengths(Kind.UNIFORM, answer, 0.5, least=1)
+        lengths = (
+            Lengths(LengthDistributionKind.UNIFORM, 256, 0.5),
+            Lengths(LengthDistributionKind.UNIFORM, answer, 0.5, least=1),
+        )
         requests = OpenLoad(rate_rps, *lengths).draw(200_000, np.random.SeedSequence(1))
         times = []
         for _ in range(4):  # the first may compile
-            machine = machine_of(requests, limits)
+            machine = initial_state(requests, limits)
             begin = time.process_time()
             advance(machine, law, limits)
             times.append(time.process_time() - begin)
@@ -108,8 +105,12 @@ def grid(folder: Path, requests: int) -> None:
 
 
 def _grid_case(case: dict[str, Any], requests: int) -> Summary:
-    kind = Kind(case["kind"])
-    variation = {Kind.FIXED: 0.0, Kind.UNIFORM: 0.5, Kind.LOGNORMAL: 1.0}[kind]
+    kind = LengthDistributionKind(case["kind"])
+    variation = {
+        LengthDistributionKind.FIXED: 0.0,
+        LengthDistributionKind.UNIFORM: 0.5,
+        LengthDistributionKind.LOGNORMAL: 1.0,
+    }[kind]
     load = OpenLoad(
         1000 * case["lam"],
         Lengths(kind, case["I"], variation),
@@ -203,7 +204,7 @@ def _like_the_grid(rng: np.random.Generator) -> dict[str, Any]:
     """Draw a case from what the grid was drawn from, as its counts say."""
     return {
         "law": GRID_LAWS[str(rng.choice(list(GRID_LAWS)))],
-        "kind": Kind(str(rng.choice(["fixed", "uniform", "lognormal"]))),
+        "kind": LengthDistributionKind(str(rng.choice(["fixed", "uniform", "lognormal"]))),
         "I": int(rng.choice([64, 256, 512, 1024, 2048, 4096])),
         "O": int(rng.choice([32, 64, 128, 256, 1024])),
         "mode": int(rng.random() < 0.37),
@@ -221,7 +222,7 @@ def _reads_weigh(rng: np.random.Generator) -> dict[str, Any]:
     compute, read = base * 10 ** rng.uniform(-3, -1.8), base * 10 ** rng.uniform(-2.5, -1) / answer
     return {
         "law": IterationCoefficients(base, compute, read),
-        "kind": Kind.LOGNORMAL,
+        "kind": LengthDistributionKind.LOGNORMAL,
         "I": int(rng.choice([128, 256, 512, 1024, 2048, 4096])),
         "O": answer,
         "mode": 0,
@@ -232,7 +233,11 @@ def _reads_weigh(rng: np.random.Generator) -> dict[str, Any]:
     }
 
 
-VARIATION = {Kind.FIXED: (0.0, 0.0), Kind.UNIFORM: (0.5, 0.5 / 3**0.5), Kind.LOGNORMAL: (1.0, 1.0)}
+VARIATION = {
+    LengthDistributionKind.FIXED: (0.0, 0.0),
+    LengthDistributionKind.UNIFORM: (0.5, 0.5 / 3**0.5),
+    LengthDistributionKind.LOGNORMAL: (1.0, 1.0),
+}
 """What lengths of a kind are drawn with, and their coefficient of variation."""
 
 

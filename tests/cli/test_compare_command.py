@@ -125,10 +125,10 @@ def test_a_side_may_come_from_standard_input(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["PLAN"], "holds a plan; name what to compare it with"),
-        (["PLAN", "--scale", "2"], "--scale: .* holds a plan, which has no loads; give its system"),
+        (["PLAN"], "is a plan; name another to compare it with"),
+        (["PLAN", "--scale", "2"], "--scale: .* is a plan, which has no loads; give its system"),
         (["PLAN", "--with", "PLAN", "--mixed"], "both sides are plans, and nothing is solved"),
-        (["SMALL", "--with", "PLAN", "--with-options", "gap=1"], "--with-options: .* holds a plan"),
+        (["SMALL", "--with", "PLAN", "--with-options", "gap=1"], "--with-options: .* is a plan"),
         (["SMALL", "--with", "SMALL", "--random-load", "1"], "--random-load: compares one system before"),
         (["SMALL", "--unlimited"], "--unlimited: both plans, limited and unlimited, are compared"),
         (["SMALL", "--limited"], "--limited: both plans, limited and unlimited, are compared"),
@@ -139,9 +139,13 @@ def test_a_side_may_come_from_standard_input(
         (["SMALL", "--mixed", "--solver", "greedy"], "--mixed: the greedy solver plans one accelerator"),
         (["-", "--with", "-"], "--with: standard input can be read once only"),
         (["SMALL", "--with", "nothing"], "nothing: no such file or directory"),
-        (["SMALL", "--scale", "-1"], "argument --scale: '-1': the factor must be at least 0"),
-        (["SMALL", "--random-load", "1.5"], "argument --random-load: '1.5': the seed must be an integer"),
-        (["SMALL", "--scale", "2", "--random-load", "1"], "not allowed with argument --scale"),
+        (["SMALL", "--scale", "-1"], "argument --scale: '-1': must be at least 0"),
+        (["SMALL", "--random-load", "1.5"], "argument --random-load: '1.5': must be an integer, at least 0"),
+        (
+            ["SMALL", "--scale", "2", "--random-load", "1"],
+            "--scale: the load can be changed in only one way; remove it, or --random-load",
+        ),
+        (["SMALL", "--scale", "2", "--load", "x.csv"], "--load: the load can be changed in only one way"),
         (["SMALL", "--backend", "nobody"], "nobody"),
     ],
 )

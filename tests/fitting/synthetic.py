@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from optimizer.fitting.replay import Replay
-from optimizer.fitting.runs import Arrivals, BenchmarkRun, Measured, TokenCounts
+from optimizer.fitting.replay import BenchmarkReplay
+from optimizer.fitting.runs import Arrivals, BenchmarkRun, RunMeasurements, TokenCounts
 from optimizer.simulation.law import IterationCoefficients
 from optimizer.simulation.limits import Limits
 
@@ -53,7 +53,7 @@ def sweep(
 def measured(
     one: BenchmarkRun, law: IterationCoefficients, rng: np.random.Generator, noise: float
 ) -> BenchmarkRun:
-    found = Replay.of(one, LIMITS).play(law)
+    found = BenchmarkReplay.of(one, LIMITS).simulate(law)
     times = np.array([found.ttft_ms, found.itl_ms, found.throughput_rps])
     times[:2] *= np.exp(rng.normal(0, noise, 2))
-    return replace(one, measured=Measured(*map(float, times)), completed=found.completed)
+    return replace(one, measured=RunMeasurements(*map(float, times)), completed=found.completed)

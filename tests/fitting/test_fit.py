@@ -7,11 +7,11 @@ from synthetic import FULL, LIMITS, REFERENCE, SHAPES, sweep
 
 from optimizer.errors import FitError
 from optimizer.fitting.accuracy import errors_of
-from optimizer.fitting.fit import FitOptions, Key, fit
+from optimizer.fitting.fit import FitOptions, MeasuredSetup, fit
 from optimizer.fitting.parameters import BY_NAME, REFERENCE_LAW
 from optimizer.fitting.profile import FittedProfile
 from optimizer.fitting.readers.report import Benchmark
-from optimizer.fitting.replay import Replay
+from optimizer.fitting.replay import BenchmarkReplay
 from optimizer.fitting.runs import BenchmarkRun
 from optimizer.fitting.server import ServerSettings
 from optimizer.simulation.law import IterationCoefficients
@@ -25,7 +25,7 @@ def benchmark(runs: list[BenchmarkRun], model: str = "m") -> Benchmark:
 def fitted(law: IterationCoefficients, noise: float) -> FittedProfile:
     leave_out = noise == 0.02  # where a test looks at it: it fits once more for each shape
     settings = ServerSettings(10**7, 1024)
-    options = FitOptions(leave_out=leave_out, key=Key(accelerator="H100"), settings=settings)
+    options = FitOptions(leave_out=leave_out, key=MeasuredSetup(accelerator="H100"), settings=settings)
     return fit([benchmark(sweep(law, noise=noise))], options)
 
 
@@ -72,7 +72,7 @@ def test_predictions_of_the_fitted_runs_are_as_near_as_the_noise() -> None:
     assert errors.runs == 4 * len(SHAPES)
     found = IterationCoefficients(**{name: getattr(fitted(FULL, 0.02).iteration, name) for name in BY_NAME})
     true = sweep(FULL)
-    assert errors_of(true, [Replay.of(run, LIMITS).play(found) for run in true]).itl < 0.01
+    assert errors_of(true, [BenchmarkReplay.of(run, LIMITS).simulate(found) for run in true]).itl < 0.01
 
 
 @pytest.mark.slow
@@ -81,7 +81,7 @@ def test_runs_without_noise_are_predicted_nearly_exactly() -> None:
     exact = fitted(FULL, 0.0)
     runs = [point.run() for point in exact.points]
     law = IterationCoefficients(**{name: getattr(exact.iteration, name) for name in BY_NAME})
-    assert errors_of(runs, [Replay.of(run, LIMITS).play(law) for run in runs]).itl < 0.006
+    assert errors_of(runs, [BenchmarkReplay.of(run, LIMITS).simulate(law) for run in runs]).itl < 0.006
 
 
 def test_shapes_that_are_left_out_are_predicted_from_the_others() -> None:

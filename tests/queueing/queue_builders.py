@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import strategies as st
 from queue_oracles import Iteration, Linear, Machine
 
-from optimizer.queueing.performance import Room, Variability
+from optimizer.queueing.performance import ReplicaLimits, Variability
 from optimizer.queueing.reference import ReplicaQueues
 from optimizer.timing import IterationLaw, LinearLaw
 
@@ -44,7 +44,7 @@ def queues_of(machines: Sequence[Machine]) -> ReplicaQueues:
     columns = [np.array([float(getattr(row, name)) for row in rows]) for name in names]
     law = IterationLaw(*columns) if isinstance(rows[0], Iteration) else LinearLaw(*columns)
     one = np.ones(len(batch))
-    return ReplicaQueues.of_law(law, Room(batch, room, np.inf * one), Variability(one, one, one))
+    return ReplicaQueues.of_law(law, ReplicaLimits(batch, room, np.inf * one), Variability(one, one, one))
 
 
 def analyzed(machine: Machine, rate_rps: float) -> dict[str, float]:

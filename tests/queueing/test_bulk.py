@@ -5,7 +5,7 @@ import pytest
 
 from optimizer.errors import AnalysisError
 from optimizer.queueing.bulk.limits import server_problem
-from optimizer.queueing.bulk.steady import steady
+from optimizer.queueing.bulk.steady import server_steady_state
 from optimizer.simulation.arrivals import arrival_times_ms
 from optimizer.simulation.batches import TRIGGERS, BatchServer
 from optimizer.simulation.limits import UNLIMITED
@@ -41,14 +41,14 @@ def server_of(row: Row) -> BatchServer:
 @pytest.mark.parametrize("row", SIMULATED, ids=[f"{row[6]}-{row[0]}-{row[1]:g}" for row in SIMULATED])
 def test_figures_are_those_simulated_elsewhere(row: Row) -> None:
     *_, rate_rps, mean_ms, p99_ms, rejected = row
-    found = steady(server_of(row), rate_rps / 1000)
+    found = server_steady_state(server_of(row), rate_rps / 1000)
     assert found.mean_ms == pytest.approx(mean_ms, rel=5e-3)
     assert found.quantile_ms(0.99) == pytest.approx(p99_ms, rel=1e-2)
     assert found.rejected == pytest.approx(rejected, abs=5e-4)
 
 
 def test_no_answer_is_faster_than_the_service_of_one_request() -> None:
-    found = steady(server_of((4, 0, 2, 1, None, False, "oldest", 100, 0, 0, 0)), 0.1)
+    found = server_steady_state(server_of((4, 0, 2, 1, None, False, "oldest", 100, 0, 0, 0)), 0.1)
     assert found.quantile_ms(1e-8) == 3.0
     assert found.quantile_ms(1e-2) >= 3.0
 
@@ -58,7 +58,7 @@ def test_the_engine_gives_the_same_figures_within_its_intervals(row: Row) -> Non
     count, runs, server, rate = 100_000, 8, server_of(row), row[7] / 1000
     start, last, queue = np.empty(count), np.empty(count), np.empty(count, np.int64)
     means, beyond, lost = [], [], []
-    found = steady(server, rate)
+    found = server_steady_state(server, rate)
     limit_ms = found.quantile_ms(0.95)
     for seed in range(runs):
         come = arrival_times_ms(row[7], count, np.random.default_rng(seed))
@@ -76,28 +76,28 @@ def test_the_engine_gives_the_same_figures_within_its_intervals(row: Row) -> Non
 
 @pytest.mark.parametrize("load", [0.3, 0.9])
 def test_one_at_a_time_waits_as_pollaczek_and_khinchine_say(load: float) -> None:
-    found = steady(BatchServer(1, 0.0, 10.0, 0.0), load / 10)
+    found = server_steady_state(BatchServer(1, 0.0, 10.0, 0.0), load / 10)
     assert found.mean_ms == pytest.approx(10 + load * 10 / (2 * (1 - load)), rel=1e-9)
     assert found.busy == pytest.approx(load, rel=1e-9)
 
 
 def test_without_places_to_wait_one_server_loses_as_erlang_says() -> None:
-    found = steady(BatchServer(1, 0.0, 10.0, 0.0, room=0), 0.05)
+    found = server_steady_state(BatchServer(1, 0.0, 10.0, 0.0, room=0), 0.05)
     assert found.rejected == pytest.approx(0.5 / 1.5, rel=1e-12)  # offered load over one more
     assert found.mean_ms == pytest.approx(10, rel=1e-12)
 
 
 def test_a_lone_request_waits_for_its_whole_window() -> None:
     for trigger, window in (("oldest", 50.0), ("collect", 50.0), ("gap", 50.0), ("interval", 25.0)):
-        found = steady(BatchServer(8, 50.0, 10.0, 1.0, trigger=TRIGGERS.index(trigger)), 1e-7)
+        found = server_steady_state(BatchServer(8, 50.0, 10.0, 1.0, trigger=TRIGGERS.index(trigger)), 1e-7)
         assert found.mean_ms == pytest.approx(11 + window, rel=1e-4)  # somewhere in an interval
 
 
 @pytest.mark.parametrize("row", SIMULATED[1:10:2], ids=lambda row: row[6])
 def test_shares_beyond_a_limit_fall_and_add_up_to_the_mean(row: Row) -> None:
-    found = steady(server_of(row), row[7] / 1000)
+    found = server_steady_state(server_of(row), row[7] / 1000)
     limits = np.linspace(0, found.quantile_ms(0.9999), 241)
-    shares = np.array([found.beyond(limit) for limit in limits])
+    shares = np.array([found.late_share(limit) for limit in limits])
     assert shares[0] == pytest.approx(1, abs=1e-5)
     assert (np.diff(shares) <= 1e-5).all()
     assert np.trapezoid(shares, limits) == pytest.approx(found.mean_ms, rel=1e-2)
@@ -108,7 +108,7 @@ def test_shares_beyond_a_limit_fall_and_add_up_to_the_mean(row: Row) -> None:
 def test_a_short_queue_in_overload_answers_full_batches_and_loses_the_rest(size: int, load: float) -> None:
     # States that are next to never taken are many powers of ten rarer than the usual ones.
     server = BatchServer(size, 50.0, 20.0, 1.0, 11 * size, counts_system=True)
-    found = steady(server, load * server.full_rate)
+    found = server_steady_state(server, load * server.full_rate)
     assert found.mean_batch == pytest.approx(size, rel=1e-6)
     assert found.rejected == pytest.approx(1 - 1 / load, rel=1e-6)
 
@@ -118,17 +118,19 @@ def test_a_short_queue_in_overload_answers_full_batches_and_loses_the_rest(size:
 def test_a_queue_that_is_never_full_is_one_without_a_limit(size: int, room: int, trigger: str) -> None:
     # With so little room all states are looked at; without a limit the last stands for all beyond it.
     server = BatchServer(size, 1.5 * (20 + size), 20.0, 1.0, trigger=TRIGGERS.index(trigger))
-    free, full = (steady(each, 0.8 * server.full_rate) for each in (server, server._replace(room=room)))
+    free, full = (
+        server_steady_state(each, 0.8 * server.full_rate) for each in (server, server._replace(room=room))
+    )
     assert len(full.starts) == room + 1 != len(free.starts)
     assert full.mean_ms == pytest.approx(free.mean_ms, rel=1e-10)
     for limit in (0.7, 1.5, 2.5):
-        expected = free.beyond(limit * server.window_ms)
-        assert full.beyond(limit * server.window_ms) == pytest.approx(expected, rel=1e-8, abs=1e-14)
+        expected = free.late_share(limit * server.window_ms)
+        assert full.late_share(limit * server.window_ms) == pytest.approx(expected, rel=1e-8, abs=1e-14)
 
 
 def test_a_queue_that_grows_without_end_has_no_long_run() -> None:
     with pytest.raises(AnalysisError, match="grows without end"):
-        steady(BatchServer(4, 0.0, 10.0, 0.0), 0.4)
+        server_steady_state(BatchServer(4, 0.0, 10.0, 0.0), 0.4)
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from optimizer.arrays import FloatArray
 from optimizer.kinds.replicas import Replica, analyze_replicas
 from optimizer.queueing.continuous.arrivals import dispersion, load_found, none_arrive
 from optimizer.queueing.continuous.model import ContinuousPerformance, ContinuousQueues
-from optimizer.queueing.measures import LatencyName, Measure
-from optimizer.queueing.performance import Room, Variability
+from optimizer.queueing.measures import LatencyName, TargetMeasure
+from optimizer.queueing.performance import ReplicaLimits, Variability
 from optimizer.queueing.sizing import largest_rate
 from optimizer.queueing.targets import Targets
 from optimizer.timing import FullIterationLaw, PerfParms, RequestShapes
@@ -67,7 +67,7 @@ def queues(rows: Sequence[Row]) -> ContinuousQueues:
     shapes = RequestShapes(np.array(prompt, dtype=np.float64), np.array(answer, dtype=np.float64))
     law = FullIterationLaw.of_rows(parameters, shapes)
     count = len(rows)
-    room = Room(np.array(places, dtype=np.int64), np.full(count, 10**9), np.full(count, np.inf))
+    room = ReplicaLimits(np.array(places, dtype=np.int64), np.full(count, 10**9), np.full(count, np.inf))
     return ContinuousQueues.of_law(
         law,
         room,
@@ -104,7 +104,7 @@ def compared(rows: Sequence[Row]) -> dict[str, FloatArray]:
     found = queues(rows).analyze(rates)
     figures = {}
     for i, metric in enumerate(LATENCIES):
-        for j, measure in enumerate((Measure(metric), Measure(metric, 95.0))):
+        for j, measure in enumerate((TargetMeasure(metric), TargetMeasure(metric, 95.0))):
             simulated = np.array([row[10 + 2 * i + j] for row in rows], dtype=np.float64)
             figures[measure.label] = found.figure(measure) / simulated - 1
     return figures
@@ -198,7 +198,7 @@ def test_the_largest_rate_is_that_of_full_iterations() -> None:
 def test_the_kv_cache_caps_the_answers_in_progress() -> None:
     one_row = queues([CASES[1]])
     law = one_row.replicas
-    room = Room(np.array([256]), np.array([100]), np.array([1000.0]))
+    room = ReplicaLimits(np.array([256]), np.array([100]), np.array([1000.0]))
     full = FullIterationLaw.of_rows(
         np.array([*([value] for value in (55.0, 0.3, 1e-4, *[0.0] * 12)), [512.0], [0.0]]),
         RequestShapes(np.array([63.9]), np.array([64.1])),
@@ -259,18 +259,20 @@ def test_a_row_does_not_depend_on_its_neighbours() -> None:
             value = getattr(found.latencies, field.name)[i]
             assert getattr(alone.latencies, field.name)[0] == value
             assert getattr(taken.latencies, field.name)[0] == value
-        assert alone.figure(Measure("ttft", 95.0))[0] == found.figure(Measure("ttft", 95.0))[i]
+        assert alone.figure(TargetMeasure("ttft", 95.0))[0] == found.figure(TargetMeasure("ttft", 95.0))[i]
 
 
 def test_latencies_grow_with_the_rate_the_percentile_and_variability() -> None:
     replica = one()
     loads = np.linspace(0.05, 0.97, 12) * float(replica.stable_rate_rps[0])
     for metric in LATENCIES:
-        for measure in (Measure(metric), Measure(metric, 95.0)):
+        for measure in (TargetMeasure(metric), TargetMeasure(metric, 95.0)):
             values = [float(at(replica, load).figure(measure)[0]) for load in loads]
             assert all(after >= before for before, after in pairwise(values)), measure
         found = at(replica, float(loads[6]))
-        by_percentile = [float(found.figure(Measure(metric, p))[0]) for p in (5.0, 50.0, 90.0, 99.0, 99.9)]
+        by_percentile = [
+            float(found.figure(TargetMeasure(metric, p))[0]) for p in (5.0, 50.0, 90.0, 99.0, 99.9)
+        ]
         assert by_percentile == sorted(by_percentile)
     calm, bursts = (float(at(one(cv=cv), float(loads[8])).ttft_ms[0]) for cv in (0.5, 2.0))
     assert calm < bursts
@@ -301,7 +303,7 @@ def test_the_largest_rate_for_a_percentile_keeps_to_it_and_no_larger_one_does() 
     replicas = queues([case for case in CASES if not case[3]])
     count = len(replicas.largest_rate)
     idle = replicas.analyze(replicas.least_rate_rps)
-    measure = Measure("ttft", 95.0)
+    measure = TargetMeasure("ttft", 95.0)
     limits = idle.figure(measure) * 2
     targets = Targets.of_limits([{measure: float(limit)} for limit in limits], np.zeros(count, bool))
     rates = largest_rate(replicas, targets).max_rate_rps
@@ -312,7 +314,7 @@ def test_the_largest_rate_for_a_percentile_keeps_to_it_and_no_larger_one_does() 
 def test_rates_beyond_the_first_that_misses_a_percentile_do_not_count() -> None:
     # The interval of answers of about one token varies so much near saturation that 90 % of them are short.
     replica = one(prompt=16, answer=1, places=64)
-    measure, limit = Measure("itl", 90.0), 20.0
+    measure, limit = TargetMeasure("itl", 90.0), 20.0
     targets = Targets.of_limits([{measure: limit}], np.zeros(1, bool))
     (rate,) = largest_rate(replica, targets).max_rate_rps.tolist()
     shares = np.linspace(0.01, 1.0, 100)
@@ -326,7 +328,7 @@ def test_a_share_of_requests_within_all_targets_is_a_target_too() -> None:
     replica = one()
     rate = 0.6 * float(replica.stable_rate_rps[0])
     found = at(replica, rate)
-    p95 = [float(found.figure(Measure(metric, 95.0))[0]) for metric in ("itl", "ttft")]
+    p95 = [float(found.figure(TargetMeasure(metric, 95.0))[0]) for metric in ("itl", "ttft")]
     alone = found.missed_share(np.array([[p95[0]], [np.inf], [np.inf]]))
     both = found.missed_share(np.array([[p95[0]], [p95[1]], [np.inf]]))
     assert alone[0] == pytest.approx(0.05)
@@ -342,7 +344,7 @@ def test_a_bounded_queue_loses_more_the_shorter_it_is() -> None:
         )
         bounded = ContinuousQueues.of_law(
             law,
-            Room(np.array([8]), np.array([room]), np.array([np.inf])),
+            ReplicaLimits(np.array([8]), np.array([room]), np.array([np.inf])),
             Variability(np.ones(1), np.ones(1), np.ones(1)),
         )
         return float(bounded.analyze(0.9 * base.stable_rate_rps).loss[0])
@@ -364,7 +366,7 @@ def test_long_contexts_are_met_more_often_where_reading_them_takes_the_time(
     # Simulated with 1,000,000 requests of lognormal lengths; half-widths are 1 % and 1.7 %.
     found = at(one("reads", 4096, 256, places=places), rate_rps)
     assert found.itl_ms == pytest.approx(itl_ms, rel=0.02)
-    assert found.figure(Measure("itl", 95)) == pytest.approx(p95_itl_ms, rel=0.04)
+    assert found.figure(TargetMeasure("itl", 95)) == pytest.approx(p95_itl_ms, rel=0.04)
     if ttft_ms is not None:
         assert found.ttft_ms == pytest.approx(ttft_ms, rel=0.03)
 
@@ -374,7 +376,7 @@ EVEN = {"cv": 0.0, "places": 512}
 
 def test_prompts_of_one_length_that_come_evenly_wait_alike() -> None:
     found = at(one("8b-knee", 4096, 64, **EVEN, prompt_scv=0, answer_scv=0), 7.5)  # 87 % of the largest rate
-    p50, p95 = (found.figure(Measure("ttft", percent))[0] for percent in (50.0, 95.0))
+    p50, p95 = (found.figure(TargetMeasure("ttft", percent))[0] for percent in (50.0, 95.0))
     assert p95 == pytest.approx(p50, rel=0.01)
 
 
@@ -382,7 +384,7 @@ def test_prompts_that_come_evenly_and_vary_little_seldom_wait_for_each_other() -
     """Lengths uniform within half of their mean: the project's simulator, 200,000 requests, seed 1."""
     found = at(one("8b-knee", 4096, 64, **EVEN, prompt_scv=1 / 12, answer_scv=1 / 12), 7.5)
     for percent, simulated in ((50.0, 119.52), (95.0, 174.10)):
-        assert found.figure(Measure("ttft", percent))[0] == pytest.approx(simulated, rel=0.15)
+        assert found.figure(TargetMeasure("ttft", percent))[0] == pytest.approx(simulated, rel=0.15)
 
 
 @pytest.mark.parametrize("scv", [0.0, 1 / 12, 1.0, 4.0])

@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import bisect
 
 from optimizer.arrays import FloatArray, IntArray
-from optimizer.queueing.roots import DROPPED_BITS, GUESSES, last_not_above_zero
+from optimizer.queueing.roots import DROPPED_BITS, GUESSES, largest_feasible
 
 STEP = 2.0 ** (DROPPED_BITS - 52)
 """The largest step from one answer to the next, relative."""
@@ -58,7 +58,7 @@ def searched(sets: Sets, shares: FloatArray, low: float = 0.3, high: float = 3.0
     points = np.repeat((low + (high - low) * shares)[:, np.newaxis], len(sets.shape), axis=1)
     values = np.stack([sets(point) for point in points])
     sets.asked.clear()
-    return last_not_above_zero(sets, points, values)
+    return largest_feasible(sets, points, values)
 
 
 def next_of(found: FloatArray) -> FloatArray:

@@ -28,4 +28,4 @@ def test_a_short_queue_that_a_gap_closes_is_late_as_often_as_simulated() -> None
     simulated = run.e2e_ms[~np.isnan(run.e2e_ms)]
     for limit_ms in map(float, (2500, 3050, 3300, 3450, 3550, 3800, 4200, 4450, 4600, 5000, 5400)):
         # 400,000 requests in batches of three: two standard errors are some 0.3 percentage points.
-        assert found.beyond(limit_ms) == pytest.approx((simulated > limit_ms).mean(), abs=0.004), limit_ms
+        assert found.late_share(limit_ms) == pytest.approx((simulated > limit_ms).mean(), abs=0.004), limit_ms

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from optimizer.kinds.batch_servers.rows import BatchRow
-from optimizer.queueing.bulk.steady import steady
+from optimizer.queueing.bulk.steady import server_steady_state
 from optimizer.queueing.bulk.sure import surely_met_below
-from optimizer.queueing.measures import LOSS, Measure
+from optimizer.queueing.measures import LOSS, TargetMeasure
 from optimizer.queueing.sizing import largest_rate
 from optimizer.simulation.batches import CLOCK, TRIGGERS, BatchServer
 from optimizer.simulation.limits import UNLIMITED
 
-Case = tuple[BatchServer, dict[Measure, float]]
+Case = tuple[BatchServer, dict[TargetMeasure, float]]
 
 
 def cases(count: int, seed: int) -> Iterator[Case]:
@@ -30,24 +30,27 @@ def cases(count: int, seed: int) -> Iterator[Case]:
             size, window, base, slope, room, bool(trigger != CLOCK and rng.random() < 0.5), trigger
         )
         last = float(rng.uniform(0.8, 3) * (window + full))
-        limits = {Measure("e2e", 99.0): last, Measure("e2e", 50.0): float(rng.uniform(0.5, 1) * last)}
+        limits = {
+            TargetMeasure("e2e", 99.0): last,
+            TargetMeasure("e2e", 50.0): float(rng.uniform(0.5, 1) * last),
+        }
         if room < UNLIMITED:
             limits[LOSS] = float(rng.choice([1e-3, 0.05]))
         yield server, dict([*limits.items()][: int(rng.integers(1, 4))])
 
 
-def excess(server: BatchServer, limits: dict[Measure, float], rate: float) -> float:
-    found = steady(server, rate)
+def excess(server: BatchServer, limits: dict[TargetMeasure, float], rate: float) -> float:
+    found = server_steady_state(server, rate)
     shares = {
         measure: found.rejected / limit - 1
         if measure == LOSS
-        else found.beyond(limit) / (1 - float(measure.percentile or 0) / 100) - 1
+        else found.late_share(limit) / (1 - float(measure.percentile or 0) / 100) - 1
         for measure, limit in limits.items()
     }
     return max(shares.values())
 
 
-def row_of(server: BatchServer, limits: dict[Measure, float]) -> BatchRow:
+def row_of(server: BatchServer, limits: dict[TargetMeasure, float]) -> BatchRow:
     row = {
         "batchParms": {"base": server.base_ms, "slope": server.slope_ms},
         "maxBatchSize": server.size,
@@ -76,10 +79,10 @@ def test_up_to_a_rate_that_is_sure_all_targets_hold() -> None:
 
 def test_a_bound_of_one_at_a_time_is_no_more_than_what_they_allow() -> None:
     # Whoever finds one before it waits longer than 15 ms: of Poisson arrivals to one worker at a load of 0.1.
-    server, limits = BatchServer(1, 0.0, 10.0, 0.0), {Measure("e2e", 99.0): 30.0}
+    server, limits = BatchServer(1, 0.0, 10.0, 0.0), {TargetMeasure("e2e", 99.0): 30.0}
     sure = surely_met_below(server, limits)
     assert 0.005 < sure < 0.1
-    assert steady(server, sure).beyond(30.0) < 0.01
+    assert server_steady_state(server, sure).late_share(30.0) < 0.01
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,19 @@ import pytest
 from scipy.special import ndtr
 
 from optimizer.errors import AnalysisError
+from optimizer.queueing.bulk.closed_network import (
+    closed_network_steady_state,
+    safe_capacity,
+    solve_closed_network,
+)
 from optimizer.queueing.bulk.lattice import Lattice, lognormal_excess, residual_excess
-from optimizer.queueing.bulk.nodes import circulation, promised, working
-from optimizer.queueing.bulk.passing import Passing, passing
 from optimizer.queueing.bulk.stations import departures_scv, erlang_c, in_groups, one_by_one
-from optimizer.queueing.bulk.steady import steady
+from optimizer.queueing.bulk.steady import server_steady_state
+from optimizer.queueing.bulk.tandem import TandemSteadyState, tandem_steady_state
 from optimizer.simulation.arrivals import arrival_times_ms
 from optimizer.simulation.batches import BatchServer
-from optimizer.simulation.lines import Line, Station, station_table
 from optimizer.simulation.machine.passing import run_line, stage_times_ms
+from optimizer.simulation.tandem import Station, Tandem, station_table
 
 BEFORE, AFTER = True, False
 Stages = list[tuple[float, float, int]]
@@ -27,16 +31,16 @@ TANDEMS: list[tuple[Stages, Stages, tuple[int, float, float, float], float, floa
 ]  # fmt: skip
 
 
-def line_of(before: Stages, after: Stages, server: tuple[int, float, float, float], jobs: int = 0) -> Line:
+def line_of(before: Stages, after: Stages, server: tuple[int, float, float, float], jobs: int = 0) -> Tandem:
     stations = [Station(BEFORE, *stage) for stage in before] + [Station(AFTER, *stage) for stage in after]
     size, window, base, slope = server
     batches = BatchServer(size, float(window), float(base), float(slope))
-    return Line(batches, tuple(stations), jobs)
+    return Tandem(batches, tuple(stations), jobs)
 
 
-def found_of(number: int) -> tuple[Passing, float, float]:
+def found_of(number: int) -> tuple[TandemSteadyState, float, float]:
     before, after, server, rate_rps, mean_ms, p95_ms = TANDEMS[number]
-    return passing(line_of(before, after, server), rate_rps / 1000), mean_ms, p95_ms
+    return tandem_steady_state(line_of(before, after, server), rate_rps / 1000), mean_ms, p95_ms
 
 
 @pytest.mark.parametrize("number", range(len(TANDEMS)))
@@ -44,7 +48,7 @@ def test_lines_take_what_others_simulated(number: int) -> None:
     found, mean_ms, p95_ms = found_of(number)
     assert found.mean_ms == pytest.approx(mean_ms, rel=0.03)
     assert found.quantile_ms(0.95) == pytest.approx(p95_ms, rel=0.04)
-    assert found.beyond(found.quantile_ms(0.95)) == pytest.approx(0.05, rel=1e-3)
+    assert found.late_share(found.quantile_ms(0.95)) == pytest.approx(0.05, rel=1e-3)
 
 
 def test_the_engine_gives_the_same_figures() -> None:
@@ -60,7 +64,7 @@ def test_the_engine_gives_the_same_figures() -> None:
 
 def test_without_stages_a_line_is_its_server() -> None:
     server = BatchServer(8, 20.0, 40.0, 3.0)
-    found, alone = passing(Line(server), 0.08), steady(server, 0.08)
+    found, alone = tandem_steady_state(Tandem(server), 0.08), server_steady_state(server, 0.08)
     assert found.mean_ms == alone.mean_ms
     assert found.quantile_ms(0.95) == pytest.approx(alone.quantile_ms(0.95), rel=0.02)
 
@@ -120,7 +124,7 @@ def test_a_node_promises_no_more_than_was_simulated(
 ) -> None:
     given = [(ms, cv, workers) for ms, workers in stages]
     line = line_of(given[:2], given[3:], (1, 0, stages[2][0], 0), jobs)
-    assert 0.75 * simulated_rps <= 1000 * promised(line) <= simulated_rps
+    assert 0.75 * simulated_rps <= 1000 * safe_capacity(line) <= simulated_rps
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -134,21 +138,21 @@ def test_nodes_with_batches_promise_no_more_than_the_engine_carries(seed: int) -
     run_line(line, np.zeros(count), stage_times_ms(line.stations, count, rng), start, last)
     simulated = count / last.max()
     # Over 20,000 jobs the bottleneck's times vary by 2/√20,000 at most: 1.5 %.
-    assert 0.6 * simulated <= promised(line) <= 1.015 * simulated
+    assert 0.6 * simulated <= safe_capacity(line) <= 1.015 * simulated
 
 
 def test_one_job_after_the_other_is_a_queue_of_one_server() -> None:
     line = line_of([(30, 1, 1)], [], (1, 0, 1e-9, 0), 1)  # exponential: M/M/1
-    found = working(line, 0.02)
-    assert circulation(line).rates == pytest.approx([1 / 30])
+    found = closed_network_steady_state(line, 0.02)
+    assert solve_closed_network(line).rates == pytest.approx([1 / 30])
     assert found.mean_ms == pytest.approx(30 / (1 - 0.6))
     with pytest.raises(AnalysisError, match="raise jobs"):
-        working(line, 0.034)
+        closed_network_steady_state(line, 0.034)
 
 
 def test_more_jobs_carry_more_up_to_the_slowest_stage() -> None:
     line = line_of([(30, 1, 2)], [(25, 0.5, 1)], (4, 0, 40, 5), 40)
-    rates = circulation(line).rates
+    rates = solve_closed_network(line).rates
     assert (np.diff(rates) > 0).all()
     assert rates[-1] == pytest.approx(1 / 25, rel=0.01)
     assert line.slowest == 1

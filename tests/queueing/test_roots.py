@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize.elementwise import find_root
 
 from optimizer.arrays import FloatArray, IntArray
-from optimizer.queueing.roots import LEAST_VALUE, closed_brackets, least_whole, root_above, zeros_or
+from optimizer.queueing.roots import MIN_VALUE, closed_brackets, root_above, smallest_integer, zeros_or
 
 Formula = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
 """A function of a point that is zero at the first parameter; the second is its shape, 1 … 9."""
@@ -86,7 +86,7 @@ def test_a_closed_bracket_holds_a_change_of_sign_and_is_narrow_or_ends_at_the_ro
     np.testing.assert_array_equal(np.stack([functions(end) for end in found]), at_found)
     assert (np.sign(at_found).prod(axis=0) <= 0).all()
     gap = np.abs(found[1] - found[0])
-    hit = np.abs(at_found).min(axis=0) <= LEAST_VALUE
+    hit = np.abs(at_found).min(axis=0) <= MIN_VALUE
     assert name != "line" or np.all(hit | (functions.root != 0.375))
     assert (hit | (gap <= width * np.abs(found).max(axis=0) + 1e-300)).all()
 
@@ -137,5 +137,5 @@ def test_the_least_whole_number_is_found_by_halving(least: int) -> None:
         asked.append(count)
         return count >= least
 
-    assert least_whole(holds, 0, 100) == least
+    assert smallest_integer(holds, 0, 100) == least
     assert len(asked) <= 7  # log2(100), rounded up

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from optimizer.parallel import thread_count
-from optimizer.queueing.bulk import sampled as module
-from optimizer.queueing.bulk.sampled import sampled
+from optimizer.queueing.bulk import simulated as module
+from optimizer.queueing.bulk.simulated import simulate_steady_state
 from optimizer.simulation.batches import BatchServer
-from optimizer.simulation.lines import Line, Station
+from optimizer.simulation.tandem import Station, Tandem
 
 CACHES = (module._unit_arrivals, module._stage_times)
 
@@ -26,9 +26,9 @@ def few_requests(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         cache.cache_clear()
 
 
-def line(stage_ms: float, size: int = 4) -> Line:
+def line(stage_ms: float, size: int = 4) -> Tandem:
     stage = Station(before=True, mean_ms=stage_ms, cv=1.0, workers=4)
-    return Line(BatchServer(size, 0.0, 10.0, 1.0), (stage,))
+    return Tandem(BatchServer(size, 0.0, 10.0, 1.0), (stage,))
 
 
 @pytest.mark.skipif(thread_count() < 2, reason="one core works on one server at a time")
@@ -39,7 +39,7 @@ def test_two_servers_in_two_threads_draw_their_times_once() -> None:
     def sized(one: int) -> None:
         for rate in (0.1, 0.15, 0.2):
             turn.wait(30)
-            sampled(line(5.0 + one), rate, 0.5 + one)
+            simulate_steady_state(line(5.0 + one), rate, 0.5 + one)
 
     with ThreadPoolExecutor(2) as threads:
         list(threads.map(sized, range(2)))
@@ -49,5 +49,5 @@ def test_two_servers_in_two_threads_draw_their_times_once() -> None:
 @pytest.mark.usefixtures("few_requests")
 def test_servers_with_the_same_stages_share_their_times() -> None:
     for size in (2, 4, 8):
-        sampled(line(5.0, size), 0.1, 0.5)
+        simulate_steady_state(line(5.0, size), 0.1, 0.5)
     assert [cache.cache_info().misses for cache in CACHES] == [module.RUNS] * 2

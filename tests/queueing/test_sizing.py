@@ -10,7 +10,7 @@ from queue_builders import GROWING_ITERATION, GROWING_LINEAR, ITERATION, LINEAR,
 from queue_oracles import Iteration, Linear, Machine
 
 from optimizer.arrays import BoolArray, FloatArray
-from optimizer.queueing.measures import MEANS, Measure
+from optimizer.queueing.measures import MEANS, TargetMeasure
 from optimizer.queueing.sizing import Sizing, largest_rate
 from optimizer.queueing.targets import Targets
 
@@ -24,7 +24,7 @@ SHARES = st.one_of(st.just(0.0), st.floats(-0.2, 1.2))
 """Where a target lies between its values at the least and the largest rate; 0: there is none."""
 
 
-ITL, TTFT = (MEANS.index(Measure(metric)) for metric in ("itl", "ttft"))
+ITL, TTFT = (MEANS.index(TargetMeasure(metric)) for metric in ("itl", "ttft"))
 
 
 def of_arrays(ttft: FloatArray, itl: FloatArray, tps: BoolArray) -> Targets:

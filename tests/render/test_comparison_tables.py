@@ -9,14 +9,14 @@ import pytest
 from builders import accelerator, random_document, server, service_class, system
 
 from optimizer import Comparison, System, compare, load_system, scale_loads, solve, vary_loads
-from optimizer.render.comparison_tables import comparison_tables
-from optimizer.render.comparison_words import headline
-from optimizer.render.tables import Output, show
+from optimizer.render.comparison_sections import comparison_sections
+from optimizer.render.comparison_text import headline
+from optimizer.render.terminal import Output, show
 
 
 def text_of(found: Comparison, *, wide: bool = True) -> str:
     file = io.StringIO()
-    show(comparison_tables(found), file, Output(wide=wide))
+    show(comparison_sections(found), file, Output(wide=wide))
     return file.getvalue()
 
 

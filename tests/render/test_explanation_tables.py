@@ -9,16 +9,16 @@ from builders import accelerator, document, profile, running, server, service_cl
 
 from optimizer import Explanation, System, explain, load_system
 from optimizer.generate import generate_system
-from optimizer.render.explanation_tables import explanation_tables
-from optimizer.render.explanation_words import factor_text
-from optimizer.render.tables import Output, show
+from optimizer.render.explanation_sections import explanation_sections
+from optimizer.render.explanation_text import factor_text
+from optimizer.render.terminal import Output, show
 
 SPECS = Path(__file__).resolve().parents[2] / "specs"
 
 
 def text_of(explanation: Explanation, *, wide: bool = True) -> str:
     file = io.StringIO()
-    show(explanation_tables(explanation), file, Output(wide=wide))
+    show(explanation_sections(explanation), file, Output(wide=wide))
     return file.getvalue()
 
 

@@ -70,7 +70,8 @@ def test_every_section_and_picture_is_shown_and_the_page_does_not_scroll_sideway
     assert inner == 0 or width > 600
     assert pictures == [True] * 3
     assert shown == [
-        "headline", "assignment", "types", "latencies", "utilisation", "capacity", "unserved", "comparison"
+        "headline", "assignment", "types", "latencies", "utilisation", "capacity", "unserved", "comparison",
+        "classes", "replicas",
     ]  # fmt: skip
 
 

@@ -22,11 +22,10 @@ from optimizer import (
 )
 from optimizer.errors import SpecError
 from optimizer.quantities import percent, precise
-from optimizer.render import columns
-from optimizer.render.columns import Column
-from optimizer.render.plan_tables import candidate_tables, plan_tables
-from optimizer.render.replica_tables import performance_table, sizing_tables
-from optimizer.render.tables import WIDTH_WITHOUT_TERMINAL, Output, Pair, Paragraph, Table, show
+from optimizer.render.plan_sections import candidate_sections, plan_sections
+from optimizer.render.replica_sections import performance_section, sizing_sections
+from optimizer.render.terminal import WIDTH_WITHOUT_TERMINAL, Output, show
+from optimizer.section import Column, Section, SidePair, name, sentence
 
 
 class Terminal(io.StringIO):
@@ -43,7 +42,7 @@ def text_of(renderable: Any, file: io.StringIO | None = None) -> str:
 def shown(source: dict[str, Any], **options: Any) -> tuple[Plan, str]:
     system = load_system(source)
     plan = solve(system, **options)
-    return plan, text_of(plan_tables(plan, system.with_options(**options)))
+    return plan, text_of(plan_sections(plan, system.with_options(**options)))
 
 
 def row(text: str, first: str) -> list[str]:
@@ -134,9 +133,9 @@ def test_a_server_that_gets_a_part_shows_the_part() -> None:
 def test_all_objectives_are_shown_where_they_are_asked_for() -> None:
     system = load_system(document([server("s")], [accelerator("A")], {"A": 4}))
     plan = solve(system)
-    assert "Objectives" not in text_of(plan_tables(plan, system))
+    assert "Objectives" not in text_of(plan_sections(plan, system))
     file = io.StringIO()
-    show(plan_tables(plan, system), file, Output(table="objectives"))
+    show(plan_sections(plan, system), file, Output(table="objectives"))
     for level in plan.levels:
         assert row(file.getvalue(), level.name.split()[0])
     assert len([line for line in file.getvalue().splitlines() if line.startswith(" ")]) == 2 + len(
@@ -147,7 +146,7 @@ def test_all_objectives_are_shown_where_they_are_asked_for() -> None:
 def test_an_empty_table_that_is_asked_for_says_so() -> None:
     system = load_system(document([server("s")], [accelerator("A")], {"A": 4}))
     file = io.StringIO()
-    show(plan_tables(solve(system), system), file, Output(table="unserved"))
+    show(plan_sections(solve(system), system), file, Output(table="unserved"))
     assert file.getvalue() == "Not served in full: none\n"
 
 
@@ -162,7 +161,7 @@ def test_an_open_gap_is_shown_objective_by_objective() -> None:
             "levels": (*plan.levels[:-1], last.model_copy(update={"value": 4.0, "bound": 3.0, "gap": 0.25})),
         }
     )
-    text = text_of(plan_tables(opened, system))
+    text = text_of(plan_sections(opened, system))
     assert "the solver stopped early, gap 25.00%" in text
     assert "Objectives\n" in text
     assert "25.00%" in text[text.index("Objectives") :]
@@ -192,7 +191,7 @@ def test_columns_and_rejections_are_all_in_the_candidate_tables() -> None:
         [accelerator("A"), accelerator("B", "kindB", multiplicity=2)],
     )
     candidates = find_candidates(load_system(source))
-    text = text_of(candidate_tables(candidates))
+    text = text_of(candidate_sections(candidates))
     assert f"Candidates ({len(candidates.table)})" in text
     assert row(text, "s")[:5] == ["s", "B", "1", "2", "kindB"]
     assert row(text[text.index("Rejected") :], "s")[:3] == ["s", "A", "not_allowed"]
@@ -200,7 +199,7 @@ def test_columns_and_rejections_are_all_in_the_candidate_tables() -> None:
 
 def test_without_rejections_there_is_no_table_of_them() -> None:
     candidates = find_candidates(load_system(document([server("s")], [accelerator("A")])))
-    assert "Rejected" not in text_of(candidate_tables(candidates))
+    assert "Rejected" not in text_of(candidate_sections(candidates))
 
 
 def narrow(renderable: Any, file: io.StringIO | None = None, **output: Any) -> list[str]:
@@ -237,7 +236,7 @@ def test_tables_fit_and_names_stay_different(width: int | None, monkeypatch: pyt
         monkeypatch.setenv("COLUMNS", str(width))
     system = named_long()
     plan = solve(system)
-    for tables in (plan_tables(plan, system), candidate_tables(find_candidates(system))):
+    for tables in (plan_sections(plan, system), candidate_sections(find_candidates(system))):
         lines = narrow(tables)
         assert max(map(len, lines)) <= (width or WIDTH_WITHOUT_TERMINAL)
         assert not [line for line in lines if line != line.rstrip()]
@@ -250,7 +249,7 @@ def test_a_number_is_never_broken_however_narrow_it_gets(monkeypatch: pytest.Mon
     monkeypatch.setenv("COLUMNS", "20")
     system = named_long()
     plan = solve(system)
-    text = "\n".join(narrow(plan_tables(plan, system)))
+    text = "\n".join(narrow(plan_sections(plan, system)))
     for pools in plan.allocations.values():
         assert f"{pools[0].cost_cents_per_h:,.2f}" in text
 
@@ -258,11 +257,11 @@ def test_a_number_is_never_broken_however_narrow_it_gets(monkeypatch: pytest.Mon
 def test_what_is_left_out_is_said_and_wide_shows_it() -> None:
     system = named_long()
     plan = solve(system)
-    short, wide = narrow(plan_tables(plan, system)), narrow(plan_tables(plan, system), wide=True)
+    short, wide = narrow(plan_sections(plan, system)), narrow(plan_sections(plan, system), wide=True)
     said = " ".join(short)
-    assert "left out for want of room: prio, batch, load, capacity" in said
+    assert "hidden columns: prio, batch, load, capacity" in said
     assert "--wide shows all" in said
-    assert not [line for line in wide if "left out" in line or "…" in line]
+    assert not [line for line in wide if "hidden columns" in line or "…" in line]
     for name in system.servers:
         assert [line for line in wide if name in line]
 
@@ -273,18 +272,18 @@ def test_the_most_important_columns_stay_longest(monkeypatch: pytest.MonkeyPatch
     shown = []
     for width in (70, 90, 110, 140, 200):
         monkeypatch.setenv("COLUMNS", str(width))
-        lines = narrow(plan_tables(plan, system))
+        lines = narrow(plan_sections(plan, system))
         rows = [line for line in lines if "HBM" in line]
         shown.append(len(rows[0].split()))
     assert shown == sorted(shown)
-    headings = narrow(plan_tables(plan, system), as_csv=True)[0].split(",")
+    headings = narrow(plan_sections(plan, system), as_csv=True)[0].split(",")
     assert shown[0] < shown[-1] == len(headings) - 3  # nothing is lost or estimated; means
 
 
 def test_csv_has_whole_names_units_and_every_digit() -> None:
     system = named_long()
     plan = solve(system)
-    lines = list(csv.DictReader(narrow(plan_tables(plan, system), as_csv=True)))
+    lines = list(csv.DictReader(narrow(plan_sections(plan, system), as_csv=True)))
     assert [line["server"] for line in lines] == sorted(
         system.servers, key=lambda name: (system.priority(system.servers[name]), name)
     )
@@ -297,7 +296,7 @@ def test_csv_has_whole_names_units_and_every_digit() -> None:
 
 def test_one_table_can_be_had_alone_even_where_it_is_empty() -> None:
     system = load_system(document([server("s")], [accelerator("A")], {"A": 9}))
-    tables = plan_tables(solve(system), system)
+    tables = plan_sections(solve(system), system)
     assert narrow(tables, as_csv=True, table="cards") == ["type,used,exist,left", "A,1,9,8"]
     assert narrow(tables, as_csv=True, table="unserved") == ["server,prio,served,reason,detail"]
     assert narrow(tables, table="cards")[0] == "Cards by accelerator type"
@@ -307,14 +306,13 @@ def test_one_table_can_be_had_alone_even_where_it_is_empty() -> None:
 
 def test_a_pair_becomes_two_columns_of_csv() -> None:
     sides = ("before", "after")
-    table = Table("t", [columns.name("server"), Column("rate", "req/min", ".1f", sides=sides)])
-    table.add_row("=s", Pair(1.25, None))
-    table.add_row("t", Pair(2.04, 2.04))
-    table.total = ("all", Pair(3.0, 2.0))
-    assert narrow(table, as_csv=True) == [
+    columns = [name("server"), Column("rate", unit="req/min", form=".1f", sides=sides)]
+    rows: list[tuple[Any, ...]] = [("=s", SidePair(1.25, None)), ("t", SidePair(2.04, 2.04))]
+    section = Section("t", columns, rows, total=("all", SidePair(3.0, 2.0)))
+    assert narrow([section], as_csv=True) == [
         "server,rate before [req/min],rate after [req/min]", "'=s,1.25,", "t,2.04,2.04"
     ]  # fmt: skip
-    text = narrow(table)
+    text = narrow([section])
     assert [line.split() for line in text if "→" in line] == [
         ["=s", "1.2", "→", "-"], ["all", "3.0", "→", "2.0"]
     ]  # fmt: skip
@@ -326,7 +324,7 @@ def test_without_a_terminal_only_columns_decides_and_there_is_no_colour(
 ) -> None:
     for name, setting in (("COLUMNS", value), ("FORCE_COLOR", "1"), ("TTY_COMPATIBLE", "1"), ("TERM", "x")):
         monkeypatch.setenv(name, setting)
-    text = narrow(Paragraph("word " * 60, "bold red"))
+    text = narrow([sentence("word " * 60, "bold red")])
     assert "\x1b" not in "".join(text)
     assert width - 5 <= max(map(len, text)) <= width
 
@@ -340,7 +338,7 @@ def test_colour_is_for_terminals_that_want_it(
     for name, value in ({"TERM": "xterm", "COLUMNS": "90"} | setting).items():
         monkeypatch.setenv(name, value)
     system = load_system(document([server("s")], [accelerator("A")], {"A": 4}))
-    text = narrow(plan_tables(solve(system), system), Terminal())
+    text = narrow(plan_sections(solve(system), system), Terminal())
     assert ("\x1b[32m" in "".join(text)) == coloured
 
 
@@ -348,7 +346,7 @@ def test_at_a_terminal_the_width_is_that_of_the_terminal(monkeypatch: pytest.Mon
     monkeypatch.setenv("COLUMNS", "70")
     monkeypatch.setenv("TERM", "dumb")
     system = named_long()
-    lines = narrow(plan_tables(solve(system), system), Terminal())
+    lines = narrow(plan_sections(solve(system), system), Terminal())
     assert 60 < max(map(len, lines)) <= 70
 
 
@@ -356,7 +354,7 @@ def test_at_a_terminal_the_width_is_that_of_the_terminal(monkeypatch: pytest.Mon
 def test_every_plan_of_a_random_system_can_be_shown_with_every_server(seed: int) -> None:
     system = load_system(random_document(random.Random(seed)))
     plan = solve(system)
-    text = text_of(plan_tables(plan, system))
+    text = text_of(plan_sections(plan, system))
     for name in system.servers:
         assert row(text, name)
     assert f"{plan.total_cost_cents_per_h:,.2f} cents/h" in text
@@ -370,7 +368,7 @@ REPLICA = Replica.model_validate(
 
 def test_every_figure_of_a_replica_is_shown_with_its_unit() -> None:
     found = analyze_replicas([REPLICA], [0.5])[0]
-    text = text_of(performance_table(found))
+    text = text_of([performance_section(found)])
     for name, value, unit in (
         ("throughput", found.throughput_rps, "req/s"),
         ("ITL", found.itl_ms, "ms"),
@@ -395,7 +393,7 @@ def test_the_largest_rate_is_shown_target_by_target(targets: dict[str, Any], row
     wanted = LatencyTargets.model_validate(targets)
     sizing = size_replicas([REPLICA], [wanted])[0]
     assert not isinstance(sizing, AnalysisError)
-    text = text_of(sizing_tables(sizing, wanted))
+    text = text_of(sizing_sections(sizing, wanted))
     for name in rows:
         assert name in text
     assert text.count(" alone") == len(rows) - 1  # a target that was not asked for is not shown
@@ -407,5 +405,5 @@ def test_names_with_markup_are_shown_literally() -> None:
     for name in ("[bold]x[/bold]", "[/x]", "[link=y]z", ":warning:"):
         system = load_system(document([server(name)], [accelerator(name)], {name: 4}))
         plan = solve(system)
-        assert name in text_of(plan_tables(plan, system))
-        assert name in text_of(candidate_tables(find_candidates(system)))
+        assert name in text_of(plan_sections(plan, system))
+        assert name in text_of(candidate_sections(find_candidates(system)))

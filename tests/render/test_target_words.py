@@ -8,8 +8,8 @@ import pytest
 from optimizer import load_system, solve
 from optimizer.plan import TargetFigure
 from optimizer.render.pages import render_report
-from optimizer.render.plan_tables import plan_tables
-from optimizer.render.tables import Output, show
+from optimizer.render.plan_sections import plan_sections
+from optimizer.render.terminal import Output, show
 from optimizer.studies.reports.report import make_report
 
 DOCUMENT = """
@@ -50,7 +50,7 @@ def test_tables_and_pages_show_percentiles_and_shares_beside_their_limits(tmp_pa
     plan = solve(system)
     itl, ttft = plan.allocations["a"][0].targets
     text = io.StringIO()
-    show(plan_tables(plan, system), text, Output(wide=True))
+    show(plan_sections(plan, system), text, Output(wide=True))
     assert f"p95 {itl.value:,.1f} (30)" in text.getvalue()
     assert f"p95 {ttft.value:,.0f} (400)" in text.getvalue()
     assert " % within (97 %)" in text.getvalue()

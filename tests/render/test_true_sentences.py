@@ -17,14 +17,14 @@ from builders import Json, accelerator, document, running, server, service_class
 
 from optimizer import Comparison, Plan, compare, explain, load_system, make_report, scale_loads
 from optimizer.jobs import ReplayRequest, replay_loads
-from optimizer.render.comparison_tables import comparison_tables
-from optimizer.render.comparison_words import changes_text, headline
-from optimizer.render.explanation_tables import explanation_tables
-from optimizer.render.explanation_words import cost_text, service_text
+from optimizer.render.comparison_sections import comparison_sections
+from optimizer.render.comparison_text import changes_text, headline
+from optimizer.render.explanation_sections import explanation_sections
+from optimizer.render.explanation_text import cost_text, service_text
 from optimizer.render.money import Money
-from optimizer.render.replay_tables import replay_tables
-from optimizer.render.sections import status
-from optimizer.render.tables import Output, show
+from optimizer.render.replay_sections import replay_sections
+from optimizer.render.report_sections import status
+from optimizer.render.terminal import Output, show
 from optimizer.spec.system import System
 from optimizer.studies.explanation.document import Effect, Explanation
 from optimizer.studies.replay.figure import replay_figure
@@ -359,7 +359,7 @@ def check_comparisons(seed: int) -> None:
         check_changes(changes_text(found), one, two)
         if "run the same replicas" in headline(found):
             assert changes_text(found).startswith("0 of ")
-        text = shown(comparison_tables(found))
+        text = shown(comparison_sections(found))
         counts = [f"{sum(map(side.complete, side.names))} of {len(side.names)}" for side in (one, two)]
         assert f"Served in full: {found.first.label} {counts[0]}, {found.second.label} {counts[1]}." in text
         unequal = "not every server is served to the same fraction" in text
@@ -451,7 +451,7 @@ def check_explanation(seed: int) -> None:
     for _, effect in effects(found):
         check_effect(effect, facts)
         check_effect_text(effect, facts, money)
-    text = shown(explanation_tables(found))
+    text = shown(explanation_sections(found))
     complete = sum(map(facts.complete, facts.names))
     assert f"{complete} of {len(facts.names)} server" in text.splitlines()[0]
     for name in facts.names:
@@ -462,7 +462,7 @@ def check_explanation(seed: int) -> None:
     by_policy = "can serve more: capacity that the fully" in " ".join(text.split())
     assert not by_policy or system.options.saturation_policy != "None"
     for name in facts.names[:1]:
-        check_one_server(" ".join(shown(explanation_tables(explain(system, name))).split()), name, facts)
+        check_one_server(" ".join(shown(explanation_sections(explain(system, name))).split()), name, facts)
 
 
 def check_one_server(text: str, name: str, facts: Facts) -> None:
@@ -560,7 +560,7 @@ def check_replay(seed: int, path: Path) -> None:
     found = replay_loads(ReplayRequest(system, path, startup_s=rng.choice([0.0, 1.0, 180.0])))
     spans_min = [(b - a) / 60 for a, b in pairwise(times)]
     offered = sum(x * span for mine in loads.values() for x, span in zip(mine[1:], spans_min, strict=True))
-    text, note = shown(replay_tables(found)), replay_figure(found).note
+    text, note = shown(replay_sections(found)), replay_figure(found).note
     hours = (times[-1] - times[0]) / 3600
     assert re.match(
         rf"({NUMBER}) hours?, {len(spans_min)} intervals?; replicas take ({NUMBER}) s to start;", text

@@ -113,7 +113,7 @@ def test_a_finished_plan_alone_has_nothing_to_be_compared_with(service: TestClie
     plan = solve(load_system(scarce())).model_dump(by_alias=True, mode="json")
     answer = service.post("/v1/compare", json={"first": plan})
     assert answer.status_code == 422
-    assert "name what to compare it with (second)" in answer.json()["detail"]
+    assert "name another to compare it with (second)" in answer.json()["detail"]
 
 
 # --- batch sizes as a decision ---------------------------------------------------------------------------

@@ -10,8 +10,10 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 RUN = """
-from optimizer.simulation import IterationCoefficients, Limits, Requests, simulate
-from optimizer.simulation.engine import announcing_compilation
+from optimizer.simulation.engine import announcing_compilation, simulate
+from optimizer.simulation.law import IterationCoefficients
+from optimizer.simulation.limits import Limits
+from optimizer.simulation.requests import Requests
 import numpy as np
 ones = np.ones(3, np.int64)
 with announcing_compilation(lambda: print("compiling")):

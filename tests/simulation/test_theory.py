@@ -14,11 +14,11 @@ from scipy.stats import poisson
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.queueing.birth_death import BirthDeathQueue
-from optimizer.simulation.engine import Run, simulate
-from optimizer.simulation.law import Coefficients, IterationCoefficients, SharedCoefficients
+from optimizer.simulation.engine import SimulatedRun, simulate
+from optimizer.simulation.law import Coefficients, IterationCoefficients, ProcessorSharingCoefficients
 from optimizer.simulation.limits import UNLIMITED, Limits
 from optimizer.simulation.requests import Requests
-from optimizer.simulation.summary import Estimate, Summary, summarise
+from optimizer.simulation.summary import IntervalEstimate, Summary, summarise
 
 TOKENS = 5_000
 """Mean answer; with iterations of 1 ms the mean service time [ms]."""
@@ -42,7 +42,7 @@ def two_valued(count: int, rng: np.random.Generator) -> IntArray:
 
 def runs(
     times: Coefficients, limits: Limits, load: float, lengths: object, count: int, prompt: int = 1
-) -> list[Run]:
+) -> list[SimulatedRun]:
     """Return runs at a load of so many mean answers [in milliseconds of one server]."""
     made = []
     for seed in np.random.SeedSequence(7).spawn(RUNS):
@@ -61,7 +61,7 @@ def summary_of(
     return found
 
 
-def agrees(found: Estimate, theory: float, precision: float) -> None:
+def agrees(found: IntervalEstimate, theory: float, precision: float) -> None:
     assert abs(found.value - theory) <= 2 * found.half_width, (found, theory)
     assert found.half_width <= precision * theory, (found, theory)
 
@@ -118,7 +118,7 @@ def test_the_reference_chain_is_met_under_its_own_assumptions(load: float, share
     places, queue, base, slope = 16, 24, 0.5, 0.25
     largest = places / (base + slope * places)
     if shared:
-        times: Coefficients = SharedCoefficients(base, slope, 0.0, 0.0)
+        times: Coefficients = ProcessorSharingCoefficients(base, slope, 0.0, 0.0)
     else:
         times = IterationCoefficients(base_ms=base, per_sequence_ms=slope)
     prompt = 0 if shared else 1

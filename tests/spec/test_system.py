@@ -157,7 +157,7 @@ def test_a_class_may_have_targets_for_models_without_profiles() -> None:
 # --- what the queue model cannot do --------------------------------------------------------------------
 
 
-def test_a_percentile_is_refused_as_the_queue_model_knows_means_only() -> None:
+def test_a_percentile_is_refused_as_the_queue_model_means_only() -> None:
     source = sound()
     source["serviceClasses"][0]["modelTargets"][0]["percentile"] = 95
     assert refusal(source) == (

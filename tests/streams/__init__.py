@@ -17,9 +17,16 @@ from optimizer.documents import Coefficient, Document, Milliseconds, is_none
 from optimizer.kinds.fields import Load, PlacedServer, ReplicaProfile
 from optimizer.kinds.kind import Fault, KindOf, OwnRows, Refused
 from optimizer.kinds.shown import Shown, Words
-from optimizer.queueing.measures import Measure
-from optimizer.queueing.performance import MS_PER_S, OwnArrays, Performance, QueueModel, Room, Variability
-from optimizer.simulation.engine import Run
+from optimizer.queueing.measures import TargetMeasure
+from optimizer.queueing.performance import (
+    MS_PER_S,
+    OwnArrays,
+    Performance,
+    QueueModel,
+    ReplicaLimits,
+    Variability,
+)
+from optimizer.simulation.engine import SimulatedRun
 from optimizer.simulation.replicas import SimulatedReplica, batches_run
 from optimizer.simulation.requests import Requests
 from optimizer.timing import Law, RequestShapes, TokenTimes
@@ -120,12 +127,12 @@ class StreamQueues(QueueModel):
     stream_ms: FloatArray
 
     @classmethod
-    def knows(cls, measure: Measure) -> bool:
+    def supports_measure(cls, measure: TargetMeasure) -> bool:
         """Say that only means are known."""
         return measure.percentile is None and measure.metric in {"ttft", "loss"}
 
     @classmethod
-    def of_law(cls, law: Law, room: Room, variability: Variability) -> Self:  # noqa: ARG003  insensitive
+    def of_law(cls, law: Law, room: ReplicaLimits, variability: Variability) -> Self:  # noqa: ARG003  insensitive
         """Build the replicas."""
         assert isinstance(law, StreamLaw)
         assert isinstance(room.own, Durations)
@@ -136,10 +143,6 @@ class StreamQueues(QueueModel):
         """The law that drives it."""
         return StreamLaw
 
-    def columns(self) -> list[FloatArray | IntArray | BoolArray]:
-        """Return everything that the figures depend on."""
-        return [self.start_ms, self.places, self.stream_ms]
-
     @property
     def stable_rate_rps(self) -> FloatArray:
         """The largest rate that is looked at: there is a long run at any."""
@@ -149,15 +152,6 @@ class StreamQueues(QueueModel):
     def least_rate_rps(self) -> FloatArray:
         """The lower end of the rates that are looked at."""
         return 1e-6 * self.stable_rate_rps
-
-    @property
-    def steps(self) -> BoolArray:
-        """Return that nothing steps."""
-        return np.zeros(len(self.places), np.bool_)
-
-    def take(self, rows: IntArray) -> Self:
-        """Return the replicas of the chosen rows."""
-        return type(self)(self.start_ms[rows], self.places[rows], self.stream_ms[rows])
 
     def analyze(self, rate_rps: FloatArray) -> StreamPerformance:
         """Return the figures at some rates, by Erlang's recursion."""
@@ -199,7 +193,7 @@ class StreamReplica(SimulatedReplica):
         lasting_ms = np.random.default_rng(own).gamma(shape, self.stream_ms / shape, (1, len(requests)))
         return replace(requests, stage_ms=frozen(lasting_ms))
 
-    def run(self, requests: Requests) -> Run:
+    def run(self, requests: Requests) -> SimulatedRun:
         """Give each stream a place, if there is one."""
         assert requests.arrival_ms is not None
         assert requests.stage_ms is not None

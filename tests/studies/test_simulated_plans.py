@@ -21,10 +21,9 @@ from optimizer.jobs import (
     solve,
 )
 from optimizer.kinds.replicas import Replica
-from optimizer.queueing.measures import Measure
+from optimizer.queueing.measures import TargetMeasure
 from optimizer.render.pages import render_report
-from optimizer.render.simulation_section import simulation_section
-from optimizer.render.simulation_tables import simulation_csv
+from optimizer.render.simulation_sections import simulation_csv, simulation_sections
 from optimizer.spec.system import System, load_system
 from optimizer.studies.simulation.document import SimulatedPool
 from optimizer.studies.simulation.pools import pool_runs, simulate_pool
@@ -272,7 +271,7 @@ def test_a_target_within_the_interval_is_too_close_to_call(*, times: float, verd
     found = simulate_pool(run, Effort(SHORT))
     assert found.ttft is not None
     limit = found.ttft.mean.value * times
-    pool = simulate_pool(replace(run, targets=((Measure("ttft"), limit),)), Effort(SHORT))
+    pool = simulate_pool(replace(run, targets=((TargetMeasure("ttft"), limit),)), Effort(SHORT))
     (check,) = pool.targets
     assert (check.verdict, check.met) == (verdict, met)
     assert pool.verdict == verdict
@@ -291,12 +290,13 @@ def test_a_report_has_a_section_on_the_simulation_where_it_was_asked_for() -> No
     assert report.simulation == simulate_plan(SimulateRequest(made, report.plan, requests=SHORT))
     page = render_report(report, made, "markdown")
     assert "## Predicted and simulated" in page
-    assert "2 of 2 pools keep their targets." in page
-    (row,) = [line for line in page.splitlines() if line.startswith("| iteration | A | TTFT |")]
+    assert "2 of 2 pools keep their targets" in page
+    pools = page.split("## Pools\n")[1].splitlines()
+    (row,) = [line for line in pools if line.startswith("| iteration | A |")][:1]
     pool = report.simulation.pools[0]
     assert pool.ttft is not None
     assert pool.ttft.predicted_percentiles is not None
-    assert f"| {pool.ttft.predicted_percentiles.p95_ms:,.0f} | {pool.ttft.p95.value:,.0f} ±" in row
+    assert f"| {pool.ttft.predicted_percentiles.p95_ms:,.0f} | {pool.ttft.p95.value:,.0f} |" in row
     html = render_report(report, made, "html")
     assert '<section id="simulation">' in html
 
@@ -306,10 +306,11 @@ def test_a_report_says_which_targets_are_missed() -> None:
     missed = simulate_plan(SimulateRequest(made, requests=SHORT))
     check = missed.pools[0].targets[0].model_copy(update={"met": False, "verdict": "missed"})
     pool = missed.pools[0].model_copy(update={"targets": (check,)})
-    section = simulation_section(missed.model_copy(update={"pools": (pool, missed.pools[1])}))
-    assert section.text[0] == "1 of 2 pools keeps its targets, 1 misses."
-    assert section.text[2].startswith("iteration on A: ITL ")
-    assert section.text[2].endswith("target 20: missed.")
+    headline, _, targets = simulation_sections(missed.model_copy(update={"pools": (pool, missed.pools[1])}))
+    assert headline.text[0].text == "1 of 2 pools keeps its targets, 1 misses"
+    (row,) = targets.rows
+    assert row[:4] == ("iteration", "A", "ITL", 20)
+    assert row[6] == "missed"
 
 
 def test_the_report_command_simulates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

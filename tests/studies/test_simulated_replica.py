@@ -10,7 +10,7 @@ from optimizer.cli.main import main
 from optimizer.kinds.replicas import Replica, analyze_replicas
 from optimizer.kinds.rows import Overload
 from optimizer.kinds.simulated import ReplicaSimulation, simulate_replica
-from optimizer.simulation import Effort
+from optimizer.simulation.replicas import Effort
 
 ROW = {
     "maxBatchSize": 64,

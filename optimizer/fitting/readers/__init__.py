@@ -1,1 +1,1 @@
-"""Readers of benchmark reports: one file a format, each from text to runs; `table` knows them all."""
+"""Readers of benchmark reports, one file per format; `table` lists them all."""

@@ -1,17 +1,17 @@
-"""Reader of AIPerf's (and GenAI-Perf's) summary, `profile_export_aiperf.json`."""
+"""Reader of summaries of AIPerf and GenAI-Perf, `profile_export_aiperf.json`."""
 
 import math
 from collections.abc import Iterator
 from typing import Any
 
 from optimizer.errors import FitError
-from optimizer.fitting.readers.report import Benchmark, Reader, Report, at, measured, number, number_at
-from optimizer.fitting.runs import Arrivals, BenchmarkRun, Measured, TokenCounts
+from optimizer.fitting.readers.report import Benchmark, BenchmarkFile, Reader, at, measured, number, number_at
+from optimizer.fitting.runs import Arrivals, BenchmarkRun, RunMeasurements, TokenCounts
 
 _TO_MS = {"ms": 1.0, "s": 1000.0, "sec": 1000.0, "us": 1e-3, "ns": 1e-6}
 
 
-def _recognises(report: Report) -> bool:
+def _recognises(report: BenchmarkFile) -> bool:
     value = report.json
     return (
         isinstance(value, dict)
@@ -20,11 +20,11 @@ def _recognises(report: Report) -> bool:
     )
 
 
-def _read(report: Report) -> Benchmark:
+def _read(report: BenchmarkFile) -> Benchmark:
     """Read a summary.
 
     Raises:
-        FitError: it lacks what a run needs.
+        FitError: a required value is missing.
     """
     value, place = report.json, report.name
     settings = at(value, ("input_config",), place)
@@ -45,7 +45,7 @@ def _read(report: Report) -> Benchmark:
         duration_s=duration,
         arrival_cv=_spread(settings) if rate is not None and "gamma" in mode else None,
         max_in_flight=None if users is None else max(int(users), 1),
-        measured=Measured(
+        measured=RunMeasurements(
             _ms(value, "time_to_first_token", "p50", place),
             _ms(value, "inter_token_latency", "avg", place),
             measured((value.get("request_throughput") or {}).get("avg")),
@@ -64,13 +64,13 @@ def _read(report: Report) -> Benchmark:
 
 
 def _spread(settings: Any) -> float | None:
-    """Return the coefficient of variation of gamma times between arrivals, from their smoothness."""
+    """Return the coefficient of variation of gamma interarrival times from their smoothness."""
     smoothness = _setting(settings, "arrival_smoothness", "smoothness", "vllm_burstiness")
     return None if smoothness is None else 1 / math.sqrt(smoothness)
 
 
 def _values(settings: Any, name: str) -> Iterator[Any]:
-    """Yield every value of a key, wherever in the settings; those of a profiling phase come last."""
+    """Yield all values of a key anywhere in the settings, except in a warm-up phase."""
     if isinstance(settings, dict):
         if settings.get("name") == "warmup":
             return

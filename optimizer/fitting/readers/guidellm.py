@@ -1,4 +1,4 @@
-"""What the reports of GuideLLM have in common, whatever their form: strategies, lengths, offered rates.
+"""Common parts of all GuideLLM reports: strategies, lengths and offered rates.
 
 Source: GuideLLM 0.3 (2025), 0.5 and 0.8 (2026).
 """
@@ -11,30 +11,32 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from optimizer.errors import FitError
-from optimizer.fitting.readers.report import measured, number
-from optimizer.fitting.runs import Arrivals, BenchmarkRun, Measured, TokenCounts
+from optimizer.fitting.readers.report import Benchmark, BenchmarkFile, measured, number
+from optimizer.fitting.runs import Arrivals, BenchmarkRun, RunMeasurements, TokenCounts
 
 IN_FLIGHT = 512
-"""Requests on the way at once where a strategy sets no limit (GuideLLM's `max_concurrency`)."""
+"""Requests in flight if a strategy sets no limit (GuideLLM's `max_concurrency`)."""
 SWEEP_FIRST = ("synchronous", "throughput")
-"""What a sweep begins with; its constant rates lie evenly between what these achieve."""
+"""First strategies of a sweep; its constant rates are evenly spaced between their results."""
 STEADY_STRATEGIES = {"constant": Arrivals.CONSTANT, "poisson": Arrivals.POISSON}
 
 
-class Row(NamedTuple):
+class GuideLlmRun(NamedTuple):
     """One run of a report."""
 
     strategy: Mapping[str, Any]
-    """As GuideLLM keeps it: `type_`, and by type `rate`, `streams` or `max_concurrency`."""
+    """GuideLLM's form: `type_`, and by type `rate`, `streams` or `max_concurrency`."""
     duration_s: float
     completed: int
     ttft_median_ms: float | None
     itl_mean_ms: float | None
     place: str
+    prompts: "TokenCountStats"
+    answers: "TokenCountStats"
 
 
-class Spread(NamedTuple):
-    """Lengths of one run [tokens]."""
+class TokenCountStats(NamedTuple):
+    """Token counts of one run."""
 
     mean: float
     deviation: float
@@ -43,11 +45,11 @@ class Spread(NamedTuple):
     requests: float
 
 
-def lengths(spreads: Sequence[Spread], place: str) -> TokenCounts:
-    """Return the lengths of a report, whose runs all draw from one law: uniform where it looks like that.
+def lengths(spreads: Sequence[TokenCountStats], place: str) -> TokenCounts:
+    """Return the lengths of a report whose runs share one distribution, uniform if they fit one.
 
     Raises:
-        FitError: no run has completed anything.
+        FitError: no run has completed any request.
     """
     known = [spread for spread in spreads if spread.requests > 0 and spread.mean > 0]
     if not known:
@@ -73,24 +75,49 @@ def lengths(spreads: Sequence[Spread], place: str) -> TokenCounts:
 
 
 UNIFORM_WITHIN = 0.12
-"""Relative deviation from that of a uniform law between its ends, for which lengths count as uniform."""
+"""Relative deviation from the standard deviation of a uniform distribution up to which lengths count as
+uniform."""
 
 
-def runs(
-    rows: Sequence[Row], prompts: TokenCounts, answers: TokenCounts, *, bursts: bool
-) -> tuple[BenchmarkRun, ...]:
-    """Return the runs of a report.
+def benchmark(
+    report: BenchmarkFile,
+    rows: Sequence[GuideLlmRun],
+    *,
+    bursts: bool = False,
+    version: str | None = None,
+    model: str | None = None,
+    date: str | None = None,
+    notes: Sequence[str] = (),
+) -> Benchmark:
+    """Return the benchmark of a report from its runs.
 
     Args:
-        rows: in the order of the report.
-        prompts: their lengths.
-        answers: their lengths.
-        bursts: whether the tool sends a second's worth of requests at once before a constant rate.
+        report: the report, for messages.
+        rows: its runs, in the order of the report.
+        bursts: whether the tool sends one second's requests at once before a constant rate.
+        version: version of GuideLLM.
+        model: name of the model.
+        date: day of the benchmark, in ISO format.
+        notes: assumptions about the runs.
+
+    Raises:
+        FitError: a run has no duration or no completed requests, or cannot be replayed.
     """
-    return tuple(_run(row, prompts, answers, bursts=bursts) for row in rows)
+    for row in rows:
+        if row.duration_s == 0:
+            raise FitError(f"{row.place}: the duration is 0; the run was cut short")
+    prompts = lengths([row.prompts for row in rows], report.name)
+    answers = lengths([row.answers for row in rows], report.name)
+    return Benchmark(
+        tuple(_run(row, prompts, answers, bursts=bursts) for row in rows),
+        f"GuideLLM {version}" if version else "GuideLLM",
+        model,
+        date,
+        tuple(notes),
+    )
 
 
-def _run(row: Row, prompts: TokenCounts, answers: TokenCounts, *, bursts: bool) -> BenchmarkRun:
+def _run(row: GuideLlmRun, prompts: TokenCounts, answers: TokenCounts, *, bursts: bool) -> BenchmarkRun:
     kind = str(row.strategy.get("type_", ""))
     common = BenchmarkRun(
         prompts,
@@ -98,7 +125,9 @@ def _run(row: Row, prompts: TokenCounts, answers: TokenCounts, *, bursts: bool) 
         Arrivals.CLOSED,
         duration_s=row.duration_s,
         max_in_flight=_in_flight(row),
-        measured=Measured(row.ttft_median_ms, row.itl_mean_ms, measured(row.completed / row.duration_s)),
+        measured=RunMeasurements(
+            row.ttft_median_ms, row.itl_mean_ms, measured(row.completed / row.duration_s)
+        ),
         completed=row.completed,
         source=row.place,
     )
@@ -114,7 +143,7 @@ def _run(row: Row, prompts: TokenCounts, answers: TokenCounts, *, bursts: bool) 
     raise FitError(f"{row.place}: the strategy {kind!r} cannot be replayed; known are {known}")
 
 
-def _in_flight(row: Row) -> int:
+def _in_flight(row: GuideLlmRun) -> int:
     if row.strategy.get("type_") == "synchronous":
         return 1
     for key in ("streams", "max_concurrency"):
@@ -125,6 +154,6 @@ def _in_flight(row: Row) -> int:
 
 
 def sweep_rates(achieved: Sequence[float]) -> list[float]:
-    """Return the rates that a sweep offered, from what its runs achieved, by the order of a sweep."""
+    """Return the rates offered by a sweep from the achieved ones, in the order of a sweep."""
     lone, most, *others = achieved
     return [float(rate) for rate in np.linspace(lone, most, len(others) + 1)[1:]]

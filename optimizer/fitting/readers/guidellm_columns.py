@@ -1,15 +1,22 @@
-"""Reader of GuideLLM's CSV reports of 2026: three lines of headers, one run a row."""
+"""Reader of GuideLLM's CSV reports of 2026: three header lines, one run per row."""
 
 import csv
 import io
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from optimizer.errors import FitError
 from optimizer.fitting.readers import guidellm
-from optimizer.fitting.readers.guidellm import Row, Spread
-from optimizer.fitting.readers.report import Benchmark, Reader, Report, measured, number
+from optimizer.fitting.readers.guidellm import GuideLlmRun, TokenCountStats
+from optimizer.fitting.readers.report import (
+    Benchmark,
+    BenchmarkFile,
+    Reader,
+    cell_value,
+    find,
+    measured,
+    number,
+)
 
 Column = tuple[str, str, str]
 Cells = Mapping[Column, str]
@@ -22,15 +29,15 @@ _TTFT: Column = ("Time to First Token", "Successful ms", "Median")
 _ITL: Column = ("Inter Token Latency", "Successful ms", "Mean")
 
 
-def _recognises(report: Report) -> bool:
+def _recognises(report: BenchmarkFile) -> bool:
     return report.first_line.startswith("Run Info,") and ",Timings" in report.first_line
 
 
-def _read(report: Report) -> Benchmark:
+def _read(report: BenchmarkFile) -> Benchmark:
     """Read the rows.
 
     Raises:
-        FitError: the file is cut short, or lacks a column that a run needs.
+        FitError: the file is cut short, or a required column is missing.
     """
     lines = list(csv.reader(io.StringIO(report.text)))
     if len(lines) <= HEADER_LINES:
@@ -46,23 +53,20 @@ def _read(report: Report) -> Benchmark:
         cells.append((dict(zip(columns, line, strict=True)), f"{report.name}: line {number_}"))
     strategies = _strategies(cells)
     rows = [_row(row, strategy, place) for (row, place), strategy in zip(cells, strategies, strict=True)]
-    prompts, answers = (
-        guidellm.lengths([_spread(row, name, place) for row, place in cells], report.name)
-        for name in ("Input Tokens", "Output Tokens")
-    )
     first = cells[0][0]
-    return Benchmark(
-        guidellm.runs(rows, prompts, answers, bursts=False),
-        "GuideLLM",
-        _object(first.get(("Run Info", "Backend", ""))).get("model"),
-        (first.get(("Timings", "Start Time", "")) or "")[:10] or None,
+    return guidellm.benchmark(
+        report,
+        rows,
+        model=find(cell_value(first.get(("Run Info", "Backend", ""))), "model"),
+        date=(first.get(("Timings", "Start Time", "")) or "")[:10] or None,
     )
 
 
 def _strategies(cells: Sequence[tuple[Cells, str]]) -> list[Mapping[str, Any]]:
-    """Return the strategies, from their names, or from what the profile planned."""
+    """Return the strategies from their names, or from the profile's plan."""
     names = [_cell(row, _STRATEGY, place) for row, place in cells]
-    profile = _object(cells[0][0].get(("Run Info", "Profile", "")))
+    profile = cell_value(cells[0][0].get(("Run Info", "Profile", "")))
+    profile = profile if isinstance(profile, dict) else {}
     kind = profile.get("type_") or profile.get("kind")
     found: list[Mapping[str, Any]] = []
     achieved = profile.get("measured_rates")
@@ -84,29 +88,29 @@ def _strategies(cells: Sequence[tuple[Cells, str]]) -> list[Mapping[str, Any]]:
             )
             continue
         planned = offered[i] if i < len(offered) else None
-        given = _float(value) if value else planned
+        given = cell_value(value) if value else planned
         found.append({"type_": base, key: number(given, f"{place}: the rate of the strategy {name!r}")})
     return found
 
 
-def _row(row: Cells, strategy: Mapping[str, Any], place: str) -> Row:
-    duration = _number(row, _DURATION, place)
-    if duration == 0:
-        raise FitError(f"{place}: Duration is 0; the run was cut short")
-    return Row(
+def _row(row: Cells, strategy: Mapping[str, Any], place: str) -> GuideLlmRun:
+    return GuideLlmRun(
         strategy,
-        duration,
+        _number(row, _DURATION, place),
         int(_number(row, _COMPLETED, place)),
-        measured(_float(row.get(_TTFT))),
-        measured(_float(row.get(_ITL))),
+        measured(cell_value(row.get(_TTFT))),
+        measured(cell_value(row.get(_ITL))),
         place,
+        _spread(row, "Input Tokens", place),
+        _spread(row, "Output Tokens", place),
     )
 
 
-def _spread(row: Cells, name: str, place: str) -> Spread:
+def _spread(row: Cells, name: str, place: str) -> TokenCountStats:
     group = ("Token Metrics", f"Successful {name}")
-    ends = _list(row.get((*group, "Percentiles"))) or [None]
-    return Spread(
+    found = cell_value(row.get((*group, "Percentiles")))
+    ends = found if isinstance(found, list) and found else [None]
+    return TokenCountStats(
         _number(row, (*group, "Mean"), place),
         _number(row, (*group, "Std Dev"), place),
         ends[0],
@@ -124,30 +128,7 @@ def _cell(row: Cells, column: Column, place: str) -> str:
 
 
 def _number(row: Cells, column: Column, place: str) -> float:
-    return number(_float(_cell(row, column, place)), f"{place}: {' / '.join(column)}")
-
-
-def _float(cell: str | None) -> float | None:
-    try:
-        return float(cell) if cell else None
-    except ValueError:
-        return None
-
-
-def _list(cell: str | None) -> list[Any] | None:
-    try:
-        found = json.loads(cell) if cell else None
-    except json.JSONDecodeError:
-        return None
-    return found if isinstance(found, list) else None
-
-
-def _object(cell: str | None) -> dict[str, Any]:
-    try:
-        found = json.loads(cell) if cell else None
-    except json.JSONDecodeError:
-        return {}
-    return found if isinstance(found, dict) else {}
+    return number(cell_value(_cell(row, column, place)), f"{place}: {' / '.join(column)}")
 
 
 READER = Reader("GuideLLM CSV (2026)", _recognises, _read)

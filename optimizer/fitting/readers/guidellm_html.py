@@ -1,7 +1,7 @@
-"""Reader of GuideLLM's HTML reports: of the reports up to 0.7, which hold the times themselves.
+"""Reader of GuideLLM's HTML reports up to version 0.7, which contain the times.
 
-Their runs are unlabelled. A sweep is known by its order: one request at a time, as many as possible, then
-rates that lie evenly between; the report has the achieved rates only.
+Their runs are unlabelled. A sweep is recognised by its order: one request at a time, full throughput, then
+rates evenly spaced between them; the report has the achieved rates only.
 """
 
 import json
@@ -11,19 +11,19 @@ from typing import Any
 
 from optimizer.errors import FitError
 from optimizer.fitting.readers import guidellm
-from optimizer.fitting.readers.guidellm import Row, Spread
-from optimizer.fitting.readers.report import Benchmark, Reader, Report, at, measured, number_at
+from optimizer.fitting.readers.guidellm import GuideLlmRun, TokenCountStats
+from optimizer.fitting.readers.report import Benchmark, BenchmarkFile, Reader, at, find, measured, number_at
 
 _OF_SWEEP = 3
-"""Runs that a sweep has at least."""
+"""Minimum runs of a sweep."""
 
 
-def _recognises(report: Report) -> bool:
+def _recognises(report: BenchmarkFile) -> bool:
     head = report.text[:4096].lstrip().lower()
     return head.startswith(("<!doctype html", "<html")) and "guidellm" in report.text.lower()
 
 
-def _read(report: Report) -> Benchmark:
+def _read(report: BenchmarkFile) -> Benchmark:
     """Read a report.
 
     Raises:
@@ -45,26 +45,19 @@ def _read(report: Report) -> Benchmark:
         number_at(item, ("requestsPerSecond",), place) for item, place in zip(items, places, strict=True)
     ]
     kind = str(at(details, ("rateType",), f"{report.name}: workloadDetails"))
+    strategies = _strategies(kind, rates, report)
+    spreads = _spread(details, "prompts", report), _spread(details, "generations", report)
     rows = [
-        _row(item, strategy, rate, place)
-        for item, strategy, rate, place in zip(
-            items, _strategies(kind, rates, report), rates, places, strict=True
-        )
+        _row(item, strategy, rate, place, spreads)
+        for item, strategy, rate, place in zip(items, strategies, rates, places, strict=True)
     ]
-    prompts, answers = (
-        guidellm.lengths([_spread(details, name, report)], report.name) for name in ("prompts", "generations")
-    )
-    return Benchmark(
-        guidellm.runs(rows, prompts, answers, bursts=False),
-        "GuideLLM",
-        _model(details),
-        _day(report),
-        ("runs are unlabelled: taken as a sweep in its usual order",) if kind == "synchronous" else (),
-    )
+    note = "runs are unlabelled: assumed to be a sweep in its usual order"
+    notes = (note,) if kind == "synchronous" else ()
+    return guidellm.benchmark(report, rows, model=_model(details), date=_day(report), notes=notes)
 
 
-def _assigned(report: Report, name: str) -> Any:
-    """Return the JSON that a script assigns to a name of the window."""
+def _assigned(report: BenchmarkFile, name: str) -> Any:
+    """Return the JSON that a script assigns to a window property."""
     found = re.search(rf"window\.{name}\s*=\s*", report.text)
     if found is None:
         raise FitError(f"{report.name}: no window.{name} in this HTML of GuideLLM; the file is cut short")
@@ -76,7 +69,7 @@ def _assigned(report: Report, name: str) -> Any:
         ) from None
 
 
-def _strategies(kind: str, rates: list[float], report: Report) -> list[dict[str, Any]]:
+def _strategies(kind: str, rates: list[float], report: BenchmarkFile) -> list[dict[str, Any]]:
     if kind == "synchronous" and len(rates) >= _OF_SWEEP:
         first: list[dict[str, Any]] = [{"type_": name} for name in guidellm.SWEEP_FIRST]
         return [*first, *({"type_": "constant", "rate": rate} for rate in guidellm.sweep_rates(rates))]
@@ -89,24 +82,31 @@ def _strategies(kind: str, rates: list[float], report: Report) -> list[dict[str,
     )
 
 
-def _row(item: Any, strategy: dict[str, Any], rate: float, place: str) -> Row:
+def _row(
+    item: Any,
+    strategy: dict[str, Any],
+    rate: float,
+    place: str,
+    spreads: tuple[TokenCountStats, TokenCountStats],
+) -> GuideLlmRun:
     count = number_at(item, ("ttft", "count"), place)
     if rate == 0 or count == 0:
         raise FitError(f"{place}: nothing was completed; leave this run out")
-    return Row(
+    return GuideLlmRun(
         strategy,
         count / rate,
         int(count),
         measured(number_at(item, ("ttft", "median"), place)),
         measured(number_at(item, ("itl", "mean"), place)),
         place,
+        *spreads,
     )
 
 
-def _spread(details: Any, name: str, report: Report) -> Spread:
+def _spread(details: Any, name: str, report: BenchmarkFile) -> TokenCountStats:
     place = f"{report.name}: workloadDetails.{name}"
     found = at(details, (name, "tokenDistributions", "statistics"), place)
-    return Spread(
+    return TokenCountStats(
         number_at(found, ("mean",), place),
         math.sqrt(number_at(found, ("variance",), place)),
         number_at(found, ("min",), place),
@@ -116,15 +116,14 @@ def _spread(details: Any, name: str, report: Report) -> Spread:
 
 
 def _model(details: Any) -> str | None:
-    """Return the model that the first prompt was sent to; the report itself has no name for it."""
-    samples = details.get("prompts", {}).get("samples") if isinstance(details, dict) else None
-    found = (
-        re.search(r"'model': '([^']+)'", str(samples[0])) if isinstance(samples, list) and samples else None
-    )
+    """Return the model of the first prompt's request; the report itself does not name it."""
+    samples = find(details, "prompts", "samples")
+    first = samples[0] if isinstance(samples, list) and samples else ""
+    found = re.search(r"'model': '([^']+)'", str(first))
     return found[1] if found else None
 
 
-def _day(report: Report) -> str | None:
+def _day(report: BenchmarkFile) -> str | None:
     from datetime import UTC, datetime
 
     found = re.search(r'"timestamp":\s*([0-9.]+)', report.text)

@@ -5,11 +5,20 @@ from typing import Any
 
 from optimizer.errors import FitError
 from optimizer.fitting.readers import guidellm
-from optimizer.fitting.readers.guidellm import Row, Spread
-from optimizer.fitting.readers.report import Benchmark, Reader, Report, at, measured, number, number_at
+from optimizer.fitting.readers.guidellm import GuideLlmRun, TokenCountStats
+from optimizer.fitting.readers.report import (
+    Benchmark,
+    BenchmarkFile,
+    Reader,
+    at,
+    find,
+    measured,
+    number,
+    number_at,
+)
 
 
-def _recognises(report: Report) -> bool:
+def _recognises(report: BenchmarkFile) -> bool:
     value = report.json
     return (
         isinstance(value, dict)
@@ -22,35 +31,29 @@ def _is_of_2025(benchmarks: list[Any]) -> bool:
     return any(isinstance(item, dict) and "metrics" in item for item in benchmarks) or not benchmarks
 
 
-def _read(report: Report) -> Benchmark:
+def _read(report: BenchmarkFile) -> Benchmark:
     """Read a report.
 
     Raises:
-        FitError: it has no runs, or lacks what a run needs.
+        FitError: it has no runs, or a required value is missing.
     """
     benchmarks = report.json["benchmarks"]
     if not benchmarks:
         raise FitError(f"{report.name}: the report has no benchmarks; the run was cut short")
-    places = [f"{report.name}: benchmarks[{i}]" for i in range(len(benchmarks))]
-    rows = [_row(item, place) for item, place in zip(benchmarks, places, strict=True)]
-    spreads = {
-        name: [_spread(item, name, place) for item, place in zip(benchmarks, places, strict=True)]
-        for name in ("prompt_token_count", "output_token_count")
-    }
-    prompts = guidellm.lengths(spreads["prompt_token_count"], report.name)
-    answers = guidellm.lengths(spreads["output_token_count"], report.name)
-    version = (report.json.get("metadata") or {}).get("guidellm_version")
-    return Benchmark(
-        guidellm.runs(rows, prompts, answers, bursts=True),
-        f"GuideLLM {version}" if version else "GuideLLM",
-        _model(benchmarks[0]),
-        _day(benchmarks[0]),
-        tuple(dict.fromkeys(note for item in benchmarks for note in _notes(item))),
+    rows = [_row(item, f"{report.name}: benchmarks[{i}]") for i, item in enumerate(benchmarks)]
+    return guidellm.benchmark(
+        report,
+        rows,
+        bursts=True,
+        version=find(report.json, "metadata", "guidellm_version"),
+        model=_model(benchmarks[0]),
+        date=_day(benchmarks[0]),
+        notes=tuple(dict.fromkeys(note for item in benchmarks for note in _notes(item))),
     )
 
 
 def _notes(item: Any) -> Iterator[str]:
-    """Yield what of a run cannot be replayed as it was."""
+    """Yield the aspects of a run that cannot be replayed."""
     warmup = _first(
         item, (("warmup_duration",), ("config", "warmup", "percent"), ("config", "warmup", "value"))
     )
@@ -60,18 +63,18 @@ def _notes(item: Any) -> Iterator[str]:
         yield "the client began slowly (rampup_duration): its runs are taken to begin at their full rate"
 
 
-def _row(item: Any, place: str) -> Row:
+def _row(item: Any, place: str) -> GuideLlmRun:
     metrics = at(item, ("metrics",), place)
     duration = number(_first(item, (("duration",), ("run_stats", "duration"))) or _span(item, place), place)
-    if duration == 0:
-        raise FitError(f"{place}: duration is 0; the run was cut short")
-    return Row(
+    return GuideLlmRun(
         _strategy(item, place),
         duration,
         int(number_at(metrics, ("time_to_first_token_ms", "successful", "count"), place)),
         measured(number_at(metrics, ("time_to_first_token_ms", "successful", "median"), place)),
         measured(_first(metrics, (("inter_token_latency_ms", "successful", "mean"),))),
         place,
+        _spread(item, "prompt_token_count", place),
+        _spread(item, "output_token_count", place),
     )
 
 
@@ -86,9 +89,9 @@ def _span(item: Any, place: str) -> float:
     return number_at(item, ("end_time",), place) - number_at(item, ("start_time",), place)
 
 
-def _spread(item: Any, name: str, place: str) -> Spread:
+def _spread(item: Any, name: str, place: str) -> TokenCountStats:
     found = at(item, ("metrics", name, "successful"), place)
-    return Spread(
+    return TokenCountStats(
         number_at(found, ("mean",), f"{place}: {name}"),
         float(found.get("std_dev") or 0.0),
         found.get("min"),
@@ -98,14 +101,9 @@ def _spread(item: Any, name: str, place: str) -> Spread:
 
 
 def _first(value: Any, paths: tuple[tuple[str, ...], ...]) -> Any:
-    """Return what stands at the first of the paths that is there, or None."""
-    for path in paths:
-        inner = value
-        for key in path:
-            inner = inner.get(key) if isinstance(inner, dict) else None
-        if inner is not None:
-            return inner
-    return None
+    """Return the value at the first path that has one, None if there is none."""
+    found = (find(value, *path) for path in paths)
+    return next((inner for inner in found if inner is not None), None)
 
 
 def _model(item: Any) -> str | None:

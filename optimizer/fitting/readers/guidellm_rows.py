@@ -1,25 +1,32 @@
-"""Reader of GuideLLM's CSV reports of 2025, and of the same rows as JSON: one run a row, names as columns."""
+"""Reader of GuideLLM's CSV reports of 2025, and of the same rows as JSON: one run per row."""
 
 import csv
 import io
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from optimizer.errors import FitError
 from optimizer.fitting.readers import guidellm
-from optimizer.fitting.readers.guidellm import Row, Spread
-from optimizer.fitting.readers.report import Benchmark, Reader, Report, measured, number
+from optimizer.fitting.readers.guidellm import GuideLlmRun, TokenCountStats
+from optimizer.fitting.readers.report import (
+    Benchmark,
+    BenchmarkFile,
+    Reader,
+    cell_value,
+    find,
+    measured,
+    number,
+)
 
 _TTFT, _ITL = "Successful Time to first token ms median", "Successful Inter token latency ms mean"
 _QUANTILES = "[min, 0.1, 1, 5, 10, 25, 75, 90, 95, 99, max]"
 
 
-def _recognises(report: Report) -> bool:
+def _recognises(report: BenchmarkFile) -> bool:
     return _is_json(report) or (report.first_line.startswith("Type,Run Id") and _TTFT in report.first_line)
 
 
-def _is_json(report: Report) -> bool:
+def _is_json(report: BenchmarkFile) -> bool:
     value = report.json
     return (
         isinstance(value, list)
@@ -29,11 +36,11 @@ def _is_json(report: Report) -> bool:
     )
 
 
-def _read(report: Report) -> Benchmark:
+def _read(report: BenchmarkFile) -> Benchmark:
     """Read the rows.
 
     Raises:
-        FitError: a row lacks what a run needs, or is of another kind.
+        FitError: a row is incomplete or of another kind.
     """
     if _is_json(report):
         found = [(row, f"{report.name}: [{i}]") for i, row in enumerate(report.json)]
@@ -45,53 +52,50 @@ def _read(report: Report) -> Benchmark:
     if not found:
         raise FitError(f"{report.name}: there is a header and no run; the file may be cut short")
     rows = [_row(row, place) for row, place in found]
-    prompts, answers = (
-        guidellm.lengths([_spread(row, name, place) for row, place in found], report.name)
-        for name in ("Prompt", "Output")
-    )
     first = found[0][0]
-    return Benchmark(
-        guidellm.runs(rows, prompts, answers, bursts=True),
-        "GuideLLM",
-        _nested(first.get("Worker"), "backend_model"),
-        str(first.get("Start Time") or "")[:10] or None,
+    return guidellm.benchmark(
+        report,
+        rows,
+        bursts=True,
+        model=find(cell_value(first.get("Worker")), "backend_model"),
+        date=str(first.get("Start Time") or "")[:10] or None,
     )
 
 
-def _row(row: Mapping[str, Any], place: str) -> Row:
+def _row(row: Mapping[str, Any], place: str) -> GuideLlmRun:
     name = row.get("Name")
     if not isinstance(name, str) or "Duration" not in row:
         raise FitError(f"{place}: this is not a GuideLLM run, unlike the others; pass the reports separately")
     duration = _number(row, "Duration", place)
-    if duration == 0:
-        raise FitError(f"{place}: Duration is 0; the run was cut short")
-    return Row(
+    return GuideLlmRun(
         _strategy(row, name, place),
         duration,
         int(_number(row, "Successful Requests", place)),
-        measured(_value(row.get(_TTFT))),
-        measured(_value(row.get(_ITL))),
+        measured(cell_value(row.get(_TTFT))),
+        measured(cell_value(row.get(_ITL))),
         f"{place} ({name})",
+        _spread(row, "Prompt", place),
+        _spread(row, "Output", place),
     )
 
 
 def _strategy(row: Mapping[str, Any], name: str, place: str) -> Mapping[str, Any]:
-    """Return the strategy from the arguments of the run; where they are missing, from its name."""
-    given = _nested(row.get("Args"), "strategy")
+    """Return the strategy from the arguments of the run, or otherwise from its name."""
+    given = find(cell_value(row.get("Args")), "strategy")
     if isinstance(given, dict):
         return given
     kind, _, rate = name.partition("@")
     if not rate:
         return {"type_": kind}
-    value = number(_value(rate), f"{place}: the rate in {name!r}")
+    value = number(cell_value(rate), f"{place}: the rate in {name!r}")
     return {"type_": kind, "streams": value} if kind == "concurrent" else {"type_": kind, "rate": value}
 
 
-def _spread(row: Mapping[str, Any], name: str, place: str) -> Spread:
+def _spread(row: Mapping[str, Any], name: str, place: str) -> TokenCountStats:
     column = f"Successful {name} token count"
-    quantiles = _nested(row.get(f"{column} {_QUANTILES}"))
+    quantiles = cell_value(row.get(f"{column} {_QUANTILES}"))
     ends = quantiles if isinstance(quantiles, list) and quantiles else [None]
-    return Spread(
+    return TokenCountStats(
         _number(row, f"{column} mean", place),
         _number(row, f"{column} std dev", place),
         ends[0],
@@ -100,29 +104,8 @@ def _spread(row: Mapping[str, Any], name: str, place: str) -> Spread:
     )
 
 
-def _nested(value: Any, *keys: str) -> Any:
-    """Return what JSON in a cell holds at some keys; None where it holds none."""
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except json.JSONDecodeError:
-            return None
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
-
-
-def _value(cell: Any) -> Any:
-    if not isinstance(cell, str):
-        return cell
-    try:
-        return float(cell)
-    except ValueError:
-        return cell or None
-
-
 def _number(row: Mapping[str, Any], column: str, place: str) -> float:
-    return number(_value(row.get(column)), f"{place}: {column!r}")
+    return number(cell_value(row.get(column)), f"{place}: {column!r}")
 
 
 READER = Reader("GuideLLM CSV (2025)", _recognises, _read)

@@ -1,27 +1,27 @@
-"""Reader of the reports of inference-perf: one stage a file (`stage_N_lifecycle_metrics.json`)."""
+"""Reader of inference-perf reports: one stage per file (`stage_N_lifecycle_metrics.json`)."""
 
 import math
 from typing import Any
 
 from optimizer.errors import FitError
-from optimizer.fitting.readers.report import Benchmark, Reader, Report, at, measured, number, number_at
-from optimizer.fitting.runs import Arrivals, BenchmarkRun, Measured, TokenCounts
+from optimizer.fitting.readers.report import Benchmark, BenchmarkFile, Reader, at, measured, number, number_at
+from optimizer.fitting.runs import Arrivals, BenchmarkRun, RunMeasurements, TokenCounts
 
 MS_PER_S = 1000.0
 
 
-def _recognises(report: Report) -> bool:
+def _recognises(report: BenchmarkFile) -> bool:
     value = report.json
     return (
         isinstance(value, dict) and "successes" in value and ("load_summary" in value or "failures" in value)
     )
 
 
-def _read(report: Report) -> Benchmark:
+def _read(report: BenchmarkFile) -> Benchmark:
     """Read a stage.
 
     Raises:
-        FitError: it sums several stages up, or lacks what a run needs.
+        FitError: it sums up several stages, or a required value is missing.
     """
     place = report.name
     load, done = at(report.json, ("load_summary",), place), at(report.json, ("successes",), place)
@@ -42,7 +42,7 @@ def _read(report: Report) -> Benchmark:
         rate_rps=None if users is not None else _positive(rate, f"{place}: load_summary.requested_rate"),
         requests=int(number(load.get("count", count), f"{place}: load_summary.count")),
         max_in_flight=None if users is None else int(_positive(users, f"{place}: load_summary.concurrency")),
-        measured=Measured(
+        measured=RunMeasurements(
             _ms(latency, "time_to_first_token", "median"),
             _ms(latency, "inter_token_latency", "mean") or _ms(latency, "time_per_output_token", "mean"),
             measured((done.get("throughput") or {}).get("requests_per_sec")),
@@ -68,7 +68,7 @@ def _ms(latency: Any, name: str, statistic: str) -> float | None:
 
 
 def _counts(done: Any, names: tuple[str, ...], place: str) -> TokenCounts:
-    """Return lengths by their mean, and by how far apart the 10th and the 90th percentile are."""
+    """Return the lengths from their mean and their 10th and 90th percentiles."""
     found = next((done[name] for name in names if isinstance(done.get(name), dict)), None)
     if found is None:
         raise FitError(f"{place}: successes.{names[0]} is missing; the report is incomplete")

@@ -1,4 +1,4 @@
-"""Reader of plain CSV files, one run a row: what `predict` takes, and `fit` where something was measured."""
+"""Reader of plain CSV files with one run per row: input of `predict`, and of `fit` with measurements."""
 
 import csv
 import io
@@ -6,31 +6,31 @@ import math
 from collections.abc import Mapping
 
 from optimizer.errors import FitError
-from optimizer.fitting.readers.report import Benchmark, Reader, Report
-from optimizer.fitting.runs import Arrivals, BenchmarkRun, Measured, TokenCounts
-from optimizer.simulation.lengths import Kind
+from optimizer.fitting.readers.report import Benchmark, BenchmarkFile, Reader
+from optimizer.fitting.runs import Arrivals, BenchmarkRun, RunMeasurements, TokenCounts
+from optimizer.simulation.lengths import LengthDistributionKind
 
 REQUIRED = ("in_tokens", "out_tokens")
 RUN_COLUMNS = (
     *REQUIRED, "in_tokens_cv", "out_tokens_cv", "lengths", "arrivals", "rate_rps", "duration_s", "requests",
     "max_in_flight", "burst",
 )  # fmt: skip
-MEASURED_COLUMNS = Measured._fields
+MEASURED_COLUMNS = RunMeasurements._fields
 COLUMNS = (*RUN_COLUMNS, *MEASURED_COLUMNS, "source")
-DEFAULT_KIND, DEFAULT_ARRIVALS = Kind.UNIFORM, Arrivals.POISSON
+DEFAULT_KIND, DEFAULT_ARRIVALS = LengthDistributionKind.UNIFORM, Arrivals.POISSON
 MOST = 1e9
 
 
-def _recognises(report: Report) -> bool:
+def _recognises(report: BenchmarkFile) -> bool:
     names = [name.strip().lower() for name in report.first_line.split(",")]
     return all(name in names for name in REQUIRED)
 
 
-def _read(report: Report) -> Benchmark:
+def _read(report: BenchmarkFile) -> Benchmark:
     """Read the rows.
 
     Raises:
-        FitError: a column is unknown, or a value is none that it may have.
+        FitError: a column is unknown, or a value is invalid.
     """
     lines = csv.DictReader(io.StringIO(report.text.lstrip("\ufeff")), restkey="", skipinitialspace=True)
     names = [name.strip().lower() for name in lines.fieldnames or ()]
@@ -62,7 +62,7 @@ def _run(row: Mapping[str, str], place: str) -> BenchmarkRun:
         requests=_count(row, "requests", place),
         max_in_flight=_count(row, "max_in_flight", place),
         burst=_count(row, "burst", place) or 0,
-        measured=Measured(*(_number(row, name, place) for name in MEASURED_COLUMNS)),
+        measured=RunMeasurements(*(_number(row, name, place) for name in MEASURED_COLUMNS)),
         source=row.get("source") or place,
     )
     if arrivals is Arrivals.CLOSED and run.max_in_flight is None:
@@ -78,11 +78,11 @@ def _counts(row: Mapping[str, str], name: str, place: str) -> TokenCounts:
     mean = _number(row, name, place)
     if mean is None:
         raise FitError(f"{place}: {name} is missing")
-    kind = Kind(_choice(row, "lengths", tuple(Kind), DEFAULT_KIND, place))
+    kind = LengthDistributionKind(_choice(row, "lengths", tuple(LengthDistributionKind), DEFAULT_KIND, place))
     cv = _number(row, f"{name}_cv", place, least=0.0) or 0.0
-    if kind is Kind.FIXED and cv:
+    if kind is LengthDistributionKind.FIXED and cv:
         raise FitError(f"{place}: {name}_cv is {cv:g} and lengths are 'fixed'; say uniform or lognormal")
-    if kind is Kind.UNIFORM and cv > 1 / math.sqrt(3):
+    if kind is LengthDistributionKind.UNIFORM and cv > 1 / math.sqrt(3):
         raise FitError(
             f"{place}: {name}_cv {cv:g} is above 0.577, the most of uniform lengths; say lognormal"
         )
@@ -97,7 +97,7 @@ def _choice(row: Mapping[str, str], name: str, known: tuple[str, ...], default: 
 
 
 def _number(row: Mapping[str, str], name: str, place: str, *, least: float | None = None) -> float | None:
-    """Return the number in a cell; none where it is empty. Without `least` it is more than 0."""
+    """Return the number in a cell, None if it is empty; without `least` it must be positive."""
     cell = row.get(name)
     if not cell:
         return None

@@ -1,8 +1,9 @@
-"""What readers share: a file that is looked at, what it gives, and numbers by their place in it."""
+"""Common parts of all readers: the file, the result, and lookups of numbers with error messages."""
 
 import json
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -12,30 +13,30 @@ from optimizer.fitting.runs import BenchmarkRun
 
 
 class Benchmark(NamedTuple):
-    """What a report holds."""
+    """Content of a report."""
 
     runs: tuple[BenchmarkRun, ...]
     tool: str
-    """Which tool, and its version where the report says it."""
+    """Name of the tool, with its version if reported."""
     model: str | None = None
-    """The model's name, as the client called it."""
+    """Name of the model in the client's requests."""
     date: str | None = None
-    """When it was measured, an ISO day."""
+    """Day of the benchmark, in ISO format."""
     notes: tuple[str, ...] = ()
-    """What was assumed, since the report does not say it."""
+    """Assumptions about values missing from the report."""
 
 
 @dataclass(frozen=True)
-class Report:
+class BenchmarkFile:
     """A file of a benchmark tool."""
 
     name: str
-    """As messages call it."""
+    """Name in messages."""
     text: str
 
     @cached_property
     def json(self) -> Any:
-        """The JSON in it, a list where every line is an object of its own, or None where it is none."""
+        """JSON content, a list if every line is a JSON object, None if it is not JSON."""
         head = self.text.lstrip()[:1]
         if head not in {"{", "["}:
             return None
@@ -52,7 +53,7 @@ class Report:
             raise FitError(f"{self.name}: not valid JSON: it is nested too deeply") from None
 
     def _json_lines(self) -> list[Any] | None:
-        """Return the objects of a file that a tool has appended to, one a line; none where it is no such."""
+        """Return the JSON objects of a file with one per line; None for other files."""
         lines = [line for line in self.text.splitlines() if line.strip()]
         if len(lines) < 2 or not all(line.startswith("{") for line in lines):
             return None
@@ -63,24 +64,24 @@ class Report:
 
     @cached_property
     def first_line(self) -> str:
-        """The first line that is not empty."""
+        """The first non-empty line."""
         return next((line for line in self.text.splitlines() if line.strip()), "")
 
 
 class Reader(NamedTuple):
-    """A format."""
+    """Reader of one format."""
 
     name: str
-    """As messages and help name it."""
-    recognises: Callable[[Report], bool]
-    read: Callable[[Report], Benchmark]
+    """Name in messages and help."""
+    recognises: Callable[[BenchmarkFile], bool]
+    read: Callable[[BenchmarkFile], Benchmark]
 
 
 def number(value: Any, place: str) -> float:
     """Return a finite number ≥ 0.
 
     Raises:
-        FitError: it is none; the text names its place.
+        FitError: it is not one; the text names its place.
     """
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
         shown = "missing" if value is None else f"{json.dumps(value, default=str)[:60]} is not a number >= 0"
@@ -89,10 +90,15 @@ def number(value: Any, place: str) -> float:
 
 
 def at(value: Any, path: Sequence[str | int], place: str) -> Any:
-    """Return what stands at a path of keys.
+    """Return the value at a path of keys.
+
+    Args:
+        value: nested dicts and lists.
+        path: keys and indices.
+        place: place of the value, for messages.
 
     Raises:
-        FitError: it is not there; the text names the first key that is missing.
+        FitError: a key is missing; the text names the first one.
     """
     for i, key in enumerate(path):
         inside = isinstance(value, dict) and key in value
@@ -104,8 +110,30 @@ def at(value: Any, path: Sequence[str | int], place: str) -> Any:
     return value
 
 
+def find(value: Any, *path: str) -> Any:
+    """Return the value at a path of keys, None if there is none."""
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def cell_value(cell: Any) -> Any:
+    """Return the number or the JSON in a cell, its text if it is neither, None if it is empty."""
+    if not isinstance(cell, str):
+        return cell
+    for read in (float, json.loads):
+        with suppress(ValueError):
+            return read(cell)
+    return cell or None
+
+
 def number_at(value: Any, path: Sequence[str | int], place: str) -> float:
     """Return the number at a path of keys.
+
+    Args:
+        value: nested dicts and lists.
+        path: keys and indices.
+        place: place of the value, for messages.
 
     Raises:
         FitError: there is none.
@@ -114,7 +142,7 @@ def number_at(value: Any, path: Sequence[str | int], place: str) -> float:
 
 
 def measured(value: Any) -> float | None:
-    """Return a measured time or rate; none where it is missing, or broken as some recorded means are."""
+    """Return a measured time or rate; None if it is missing or not a positive number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if math.isfinite(value) and value > 0 else None

@@ -1,4 +1,4 @@
-"""The table of readers: a format is a file beside this one and an entry here."""
+"""Table of readers: a new format needs a file next to this one and an entry here."""
 
 import os
 
@@ -13,7 +13,7 @@ from optimizer.fitting.readers import (
     points,
     vllm_bench,
 )
-from optimizer.fitting.readers.report import Benchmark, Reader, Report
+from optimizer.fitting.readers.report import Benchmark, BenchmarkFile, Reader
 from optimizer.spec.files import read_text
 
 READERS: tuple[Reader, ...] = (
@@ -33,8 +33,8 @@ def read_benchmark(path: str | os.PathLike[str]) -> Benchmark:
     """Read a report of any known format.
 
     Raises:
-        FitError: the file is empty, cut short, or of no known format.
-        SpecError: it cannot be read.
+        FitError: the file is empty, cut short, or of unknown format.
+        SpecError: the file cannot be read.
     """
     return parse_benchmark(str(path), read_text(path))
 
@@ -43,9 +43,9 @@ def parse_benchmark(name: str, text: str) -> Benchmark:
     """Read a report from its text.
 
     Raises:
-        FitError: it is empty, cut short, or of no known format.
+        FitError: it is empty, cut short, or of unknown format.
     """
-    report = Report(name, text)
+    report = BenchmarkFile(name, text)
     if not text.strip():
         raise FitError(f"{name}: the file is empty; run the benchmark again, or leave it out")
     reader = next((reader for reader in READERS if reader.recognises(report)), None)

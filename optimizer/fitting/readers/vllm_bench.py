@@ -1,4 +1,4 @@
-"""Reader of the result of `vllm bench serve`, with details of every request or without."""
+"""Reader of results of `vllm bench serve`, with or without details of each request."""
 
 import math
 from collections.abc import Sequence
@@ -7,24 +7,24 @@ from typing import Any
 import numpy as np
 
 from optimizer.errors import FitError
-from optimizer.fitting.readers.report import Benchmark, Reader, Report, measured, number, number_at
-from optimizer.fitting.runs import Arrivals, BenchmarkRun, Measured, TokenCounts
+from optimizer.fitting.readers.report import Benchmark, BenchmarkFile, Reader, measured, number, number_at
+from optimizer.fitting.runs import Arrivals, BenchmarkRun, RunMeasurements, TokenCounts
 
 _MARKS = ("num_prompts", "request_throughput", "total_input_tokens")
 _NO_LIMIT = "inf"
 
 
-def _recognises(report: Report) -> bool:
+def _recognises(report: BenchmarkFile) -> bool:
     value = report.json
     rows = value if isinstance(value, list) else [value]
     return any(isinstance(row, dict) and all(mark in row for mark in _MARKS) for row in rows)
 
 
-def _read(report: Report) -> Benchmark:
-    """Read one result, or several of them, as a list or as `--append-result` writes them.
+def _read(report: BenchmarkFile) -> Benchmark:
+    """Read one result, or several as a list or as written by `--append-result`.
 
     Raises:
-        FitError: a result lacks what a run needs.
+        FitError: a required value is missing.
     """
     value = report.json
     rows = value if isinstance(value, list) else [value]
@@ -61,7 +61,7 @@ def _run(row: Any, place: str, notes: list[str]) -> BenchmarkRun:
         requests=int(number_at(row, ("num_prompts",), place)),
         max_in_flight=in_flight,
         arrival_cv=None if burstiness in {0.0, 1.0} or rate is None else 1 / math.sqrt(burstiness),
-        measured=Measured(
+        measured=RunMeasurements(
             measured(row.get("median_ttft_ms")),
             measured(row.get("mean_itl_ms")) or measured(row.get("mean_tpot_ms")),
             measured(row.get("request_throughput")),
@@ -72,7 +72,7 @@ def _run(row: Any, place: str, notes: list[str]) -> BenchmarkRun:
 
 
 def _rate(row: Any, place: str) -> float | None:
-    """Return the offered rate; none where requests are sent as fast as they may."""
+    """Return the offered rate; None if requests are sent without waiting."""
     rate = row.get("request_rate")
     if rate == _NO_LIMIT or rate is None or rate == math.inf:
         return None

@@ -16,12 +16,12 @@ from optimizer.kinds.rows import Row
 from optimizer.kinds.shown import EVERYWHERE, LOSS, WAIT, Shown, TableName, Words
 from optimizer.quantities import quantity
 from optimizer.queueing.bulk.limits import line_problem, server_problem
-from optimizer.queueing.bulk.model import BulkQueues, Collecting
+from optimizer.queueing.bulk.model import BatchingPolicy, BulkQueues
 from optimizer.queueing.performance import OwnArrays, QueueModel
 from optimizer.simulation.batches import TRIGGERS, BatchServer
 from optimizer.simulation.limits import UNLIMITED
-from optimizer.simulation.lines import ALL_JOBS, Line
 from optimizer.simulation.replicas import LineReplica
+from optimizer.simulation.tandem import ALL_JOBS, Tandem
 from optimizer.timing import BatchLaw, BatchParms, Law
 
 SHARES = (0.0, 0.25, 0.5, 1.0)
@@ -106,7 +106,7 @@ class BatchServers(KindOf[BatchProfile, ServerFields]):
             for share in mine
         ]
         row = np.repeat(np.arange(len(servers)), [len(mine) for mine in shares])
-        return OwnRows(Collecting.of_lines(lines), row)
+        return OwnRows(BatchingPolicy.of_lines(lines), row)
 
     def replica(
         self, server: ServerFields, profile: BatchProfile, max_batch: int, pool: Document | None = None
@@ -120,7 +120,7 @@ class BatchServers(KindOf[BatchProfile, ServerFields]):
         self, server: ServerFields, profile: BatchProfile, max_batch: int, own: OwnArrays | None
     ) -> Mapping[str, Any]:
         """Return the window, and what can serve the least where there are stages or jobs."""
-        assert isinstance(own, Collecting)
+        assert isinstance(own, BatchingPolicy)
         line = line_of(server, profile, server.batch_timeout_ms, max_batch)
         return {
             "batch_window_ms": float(own.window_ms[0]),
@@ -130,7 +130,7 @@ class BatchServers(KindOf[BatchProfile, ServerFields]):
 
 def line_of(
     server: ServerFields, profile: BatchProfile | None, window_ms: float, max_batch: int | None = None
-) -> Line:
+) -> Tandem:
     """Return a batch server with its stages as plain numbers, at its own batch limit if none is given.
 
     Without a profile its batches take no time.
@@ -146,4 +146,4 @@ def line_of(
         server.queue_counts == "system",
         TRIGGERS.index(server.batch_trigger),
     )
-    return Line(alone, stations_of(server.stages), ALL_JOBS if server.jobs is None else server.jobs)
+    return Tandem(alone, stations_of(server.stages), ALL_JOBS if server.jobs is None else server.jobs)

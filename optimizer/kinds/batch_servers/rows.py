@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from optimizer.documents import (
-    LEAST_RATE,
+    MIN_RATE,
     BatchLimit,
     Coefficient,
     Count,
@@ -22,22 +22,22 @@ from optimizer.kinds.batch_servers.stages import Stage, names_of, repeated_name,
 from optimizer.kinds.fields import LatencyTarget
 from optimizer.kinds.rows import NoSteadyState, Overload, Row, simulated_values
 from optimizer.queueing.bulk.limits import line_problem, server_problem
-from optimizer.queueing.bulk.model import BulkPerformance, BulkQueues, Collecting
-from optimizer.queueing.measures import LOSS, Measure
-from optimizer.queueing.performance import Room, Variability
+from optimizer.queueing.bulk.model import BatchingPolicy, BulkPerformance, BulkQueues
+from optimizer.queueing.measures import LOSS, TargetMeasure
+from optimizer.queueing.performance import ReplicaLimits, Variability
 from optimizer.queueing.sizing import largest_rate
 from optimizer.queueing.targets import Targets
 from optimizer.simulation.batches import TRIGGERS, BatchServer, QueueCounts, TriggerName
-from optimizer.simulation.lengths import Kind, Lengths
+from optimizer.simulation.lengths import LengthDistributionKind, Lengths
 from optimizer.simulation.limits import UNLIMITED
-from optimizer.simulation.lines import ALL_JOBS, Line
 from optimizer.simulation.replicas import Effort, LineReplica, run_replica
 from optimizer.simulation.summary import summarise
+from optimizer.simulation.tandem import ALL_JOBS, Tandem
 from optimizer.simulation.workload import OpenLoad
 from optimizer.timing import BatchLaw, BatchParms, RequestShapes
 
-NO_TOKENS = Lengths(Kind.FIXED, 0.0)
-ONE_ANSWER = Lengths(Kind.FIXED, 1.0)
+NO_TOKENS = Lengths(LengthDistributionKind.FIXED, 0.0)
+ONE_ANSWER = Lengths(LengthDistributionKind.FIXED, 1.0)
 """Requests of a batch server have no tokens; the answer stands for one."""
 _WIRE = {
     "size": "maxBatchSize",
@@ -107,10 +107,10 @@ class BatchRow(Row):
             TRIGGERS.index(self.trigger),
         )
 
-    def line(self) -> Line:
+    def line(self) -> Tandem:
         """Return the server with its stages as plain numbers."""
         jobs = ALL_JOBS if self.jobs is None else self.jobs
-        return Line(self.server(), stations_of(self.stages), jobs)
+        return Tandem(self.server(), stations_of(self.stages), jobs)
 
     def queues(self) -> BulkQueues:
         """Return the queue model of the one server."""
@@ -118,7 +118,9 @@ class BatchRow(Row):
         law = BatchLaw.of_rows(
             np.array([[self.batch.base_ms], [self.batch.slope_ms]]), RequestShapes(none, none)
         )
-        room = Room(np.array([self.max_batch]), np.array([0]), none, Collecting.of_lines([self.line()]))
+        room = ReplicaLimits(
+            np.array([self.max_batch]), np.array([0]), none, BatchingPolicy.of_lines([self.line()])
+        )
         return BulkQueues.of_law(law, room, Variability(np.array([self.arrival_cv]), none, none))
 
     def targets(self) -> Targets:
@@ -134,8 +136,8 @@ class BatchRow(Row):
         Raises:
             AnalysisError: the rate is zero, or next to it.
         """
-        if self.rate_rps < LEAST_RATE:
-            limit = f"more than 0 requests/s, at least {LEAST_RATE:g}"
+        if self.rate_rps < MIN_RATE:
+            limit = f"more than 0 requests/s, at least {MIN_RATE:g}"
             raise AnalysisError(f"rate: must be {limit}, not {self.rate_rps:g}")
         queues = self.queues()
         stable_rps = float(queues.stable_rate_rps[0])
@@ -265,7 +267,7 @@ def _figures(row: BatchRow, queues: BulkQueues, rate_rps: float) -> dict[str, fl
         if hasattr(found, name)
     }
     percentiles = {
-        name: float(found.figure(Measure("e2e", percent))[0]) for name, percent in PERCENTILES.items()
+        name: float(found.figure(TargetMeasure("e2e", percent))[0]) for name, percent in PERCENTILES.items()
     }
     own: dict[str, float | str | None] = {name: float(values[0]) for name, values in found.own.items()}
     own |= {

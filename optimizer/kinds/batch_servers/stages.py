@@ -1,6 +1,6 @@
 """Stages around a batch server as documents: what every request passes before the batch, and after it.
 
-The names of the stages live here; behind it they are numbers (`optimizer.simulation.lines`).
+The names of the stages live here; behind it they are numbers (`optimizer.simulation.tandem`).
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from optimizer.documents import Coefficient, Document, Milliseconds, Name, PositiveCount
-from optimizer.simulation.lines import ALL_JOBS, Line, Station
+from optimizer.simulation.tandem import ALL_JOBS, Station, Tandem
 
 STAGE = "stage:"
 """What stands before the name of a stage that can serve the least."""
@@ -53,7 +53,7 @@ def repeated_name(stages: Sequence[Stage]) -> str | None:
     return next((name for i, name in enumerate(names) if name in names[:i]), None)
 
 
-def slowest_part(line: Line, names: Sequence[str]) -> str | None:
+def slowest_part(line: Tandem, names: Sequence[str]) -> str | None:
     """Return what of a line can serve the least: the server, a stage by its name, or its number of jobs.
 
     Args:

@@ -214,7 +214,7 @@ def _loaded_figures(
     """Return what pools do at their loads; a factor on the largest rate is taken off to check that rate."""
     found = queues.analyze(rate_rps)
     most = said_rps / np.where(factor > 0, factor, 1.0)
-    settled = ~queues.steps  # where latencies step, two rates tell nothing of those below
+    settled = ~queues.is_non_monotone  # where latencies step, two rates tell nothing of those below
     rows = np.flatnonzero(settled)
     if len(rows):
         settled[rows] = _is_largest(queues.take(rows), targets.take(rows), most[rows])

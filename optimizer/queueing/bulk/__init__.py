@@ -1,1 +1,1 @@
-"""The bulk-service queue: a server that collects requests and answers them together."""
+"""Bulk-service queue: a dynamic-batching server that collects requests and serves them together."""

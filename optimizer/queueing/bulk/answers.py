@@ -1,4 +1,4 @@
-"""When requests of one batch are answered, by their places in it, and a queue that grows: compiled."""
+"""Completion times of the requests of a batch by position, and growth of a queue: compiled."""
 
 import math
 
@@ -26,13 +26,13 @@ WEIGHTS = np.array(
         [0.17392742256872693, 0.32607257743127307, 0.32607257743127307, 0.17392742256872693],
     ]
 )
-"""Of Gauss and Legendre with one to four nodes, on 0 … 1."""
+"""Gauss-Legendre nodes and weights on 0 … 1, for one to four nodes."""
 STEPS = (0.002, 0.08, 0.6, 3.0)
-"""Arrivals in one panel of each at most."""
+"""Maximum arrivals in one panel, by number of nodes."""
 NEGLIGIBLE = 1e-15
-"""Of a probability."""
+"""Probabilities below this are zero."""
 ROUNDING = 1e-9
-"""Of the number of requests whose answer just fits."""
+"""Tolerance on the number of requests in a batch that just completes in time."""
 
 
 @compiled
@@ -40,9 +40,9 @@ def fill_beyond(
     server: BatchServer, rate: float, limit: float, clear: float, over: float, at_z: FloatArray,
     at_over: FloatArray, out: FloatArray,
 ) -> None:  # fmt: skip
-    """Fill P(L > limit) by the place in the batch, which starts between `clear` and `over`.
+    """Fill P(L > limit) by position in a batch that starts between `clear` and `over`.
 
-    `at_z` holds P(N ≤ j) at the latest start of a full batch that is answered in time.
+    `at_z` holds P(N ≤ j) at the latest start of a full batch that completes in time.
     """
     size = server.size
     z = limit - service_ms(server, size)
@@ -72,7 +72,7 @@ def fill_beyond(
 def moved_on(
     queue: FloatArray, low: int, high: int, mean: float, chances: FloatArray, before: FloatArray
 ) -> tuple[int, int]:
-    """Let `mean` requests come on average, lost beyond the end of the array. Only low … high count.
+    """Add Poisson arrivals with a given mean to a queue; those beyond the end of the array are rejected.
 
     Args:
         queue: how likely each number is; changed.
@@ -107,7 +107,7 @@ def moved_on(
 
 @compiled
 def panel_of(mean: float, least: int) -> tuple[int, int]:
-    """Return into how many parts a panel with so many arrivals is cut, and the nodes of each."""
+    """Return the number of parts of a panel with the given mean arrivals, and the nodes of each part."""
     parts = int(mean / STEPS[3]) + 1
     for nodes in range(least, 4):
         if mean / parts <= STEPS[nodes - 1]:
@@ -117,13 +117,13 @@ def panel_of(mean: float, least: int) -> tuple[int, int]:
 
 @compiled_with_arrays
 def moments_between(points: FloatArray, count: int, rate: float, least: int) -> FloatArray:
-    """Return moments between ascending points and how many arrivals each stands for, shape (moments, 2).
+    """Return quadrature nodes between ascending points and the mean arrivals of each, shape (nodes, 2).
 
     Args:
-        points: the points.
-        count: how many of them count.
+        points: ascending points.
+        count: number of points used.
         rate: arrivals [1/ms].
-        least: nodes of a panel at least: four where what is looked at jumps inside it, too.
+        least: minimum nodes of a panel; four if the integrand also jumps inside panels.
     """
     rows = 0
     for panel in range(count - 1):
@@ -144,7 +144,7 @@ def moments_between(points: FloatArray, count: int, rate: float, least: int) -> 
 
 @compiled
 def sort_up(values: FloatArray, count: int) -> None:
-    """Sort the first of some values, which are few, in place."""
+    """Sort the first few values in place."""
     for i in range(1, count):
         value, place = values[i], i
         while place > 0 and values[place - 1] > value:

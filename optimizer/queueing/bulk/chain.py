@@ -1,14 +1,14 @@
-"""The queue at the starts of batches, as a Markov chain: compiled."""
+"""Markov chain of the queue length at the starts of batches: compiled."""
 
 import math
 
 import numpy as np
 
 from optimizer.arrays import FloatArray
-from optimizer.queueing.bulk.longrun import fill_long_run
 from optimizer.queueing.bulk.opened import pending_first, pending_rest
 from optimizer.queueing.bulk.poisson import fill_chances, largest_count
 from optimizer.queueing.bulk.service import fill_window, room_beside, service_ms
+from optimizer.queueing.bulk.stationary import fill_stationary
 from optimizer.simulation.batches import CLOCK, GAP, INTERVAL, OLDEST, BatchServer
 from optimizer.simulation.machine.compiling import compiled, compiled_with_arrays, entry_with_arrays
 
@@ -17,7 +17,7 @@ from optimizer.simulation.machine.compiling import compiled, compiled_with_array
 def fill_queue(
     server: BatchServer, i: int, states: int, reach: int, chances: FloatArray, queue: FloatArray
 ) -> int:
-    """Fill the queue at the end of a service that began with i requests there, up to the index returned.
+    """Fill the queue distribution at the end of a service that started with i requests.
 
     Args:
         server: the server.
@@ -45,7 +45,7 @@ def fill_queue(
 def add_started(
     server: BatchServer, rate: float, in_window: FloatArray, queue: FloatArray, out: FloatArray
 ) -> None:
-    """Add the batches that start after services that left fewer than B waiting, whatever their age."""
+    """Add the batches that start after services that left fewer than B waiting, regardless of their age."""
     size, window = server.size, server.window_ms
     if window == 0 or size == 1:
         out[1] += queue[0]
@@ -80,9 +80,9 @@ def add_started(
 def close_tail(
     states: int, decay: float, size: int, reach: int, chances: FloatArray, out: FloatArray
 ) -> None:
-    """Fill the chances of the next start from the last state, which stands for all beyond it as well.
+    """Fill the transition probabilities of the last state, which represents all states beyond it as well.
 
-    Beyond it each is less likely than the one before by e to the −`decay`.
+    Beyond it, the probabilities decay geometrically by e to the −`decay`.
     """
     kept = math.exp(-decay)
     share, rest = 1 - kept, 1.0
@@ -99,7 +99,7 @@ def close_tail(
 
 @compiled
 def add_row(i: int, least: int, size: int, up: int, high: int, out: FloatArray, rows: FloatArray) -> None:
-    """Store the chances of the next start when a batch starts with i there; they add up to 1."""
+    """Store the normalised transition probabilities of a batch that starts with i requests."""
     low, total = max(i - size, least), 0.0
     for j in range(low, high + 1):
         total += out[j]
@@ -109,7 +109,7 @@ def add_row(i: int, least: int, size: int, up: int, high: int, out: FloatArray, 
 
 @compiled
 def split_off_full(size: int, top: int, queue: FloatArray, out: FloatArray) -> float:
-    """Fill the next start where B wait at the end of a service, and return how likely that is.
+    """Fill the next start if at least B wait at the end of a service, and return the probability of that.
 
     The queue is filled with zeros up to B.
     """
@@ -126,7 +126,7 @@ def split_off_full(size: int, top: int, queue: FloatArray, out: FloatArray) -> f
 
 @compiled_with_arrays
 def counts_in_rests(server: BatchServer, rate: float, ages: FloatArray) -> FloatArray:
-    """Return the chances of 0 … B arrivals in what is left of a window, by its age; empty if none goes on."""
+    """Return P(N = 0 … B) in the rest of a window by its age; empty if no window continues."""
     window = server.window_ms
     pending = server.trigger == OLDEST and window > service_ms(server, server.size)
     chances = np.empty((len(ages) if pending else 0, server.size + 1))
@@ -140,7 +140,7 @@ def add_left_over(
     server: BatchServer, rate: float, left: int, ages: FloatArray, age_chances: FloatArray,
     queue: FloatArray, in_rests: FloatArray, in_rest: FloatArray, out: FloatArray,
 ) -> None:  # fmt: skip
-    """Add the batches that start after services that left `left` over, whose window goes on or is over."""
+    """Add the batches after services that left `left` requests, whose window continues or is over."""
     if len(in_rests) > 0:
         pending_rest(server, rate, left, ages, age_chances, queue, in_rests, in_rest, out)
         return
@@ -153,10 +153,18 @@ def fill_starts(
     server: BatchServer, rate: float, decay: float, ages: FloatArray, age_chances: FloatArray,
     starts: FloatArray,
 ) -> None:  # fmt: skip
-    """Fill how often a batch starts with i requests there, by i, as a share of all starts.
+    """Fill the distribution of the number of requests at the start of a batch.
 
-    Moves up by more than is likely to rounding are cut. With a `decay` above 0 the last state stands for all
-    beyond it.
+    Transitions up that are less likely than rounding are cut off. With a `decay` above 0 the last state
+    represents all states beyond it.
+
+    Args:
+        server: the server.
+        rate: arrivals [1/ms].
+        decay: decay rate of the tail; 0 without a tail.
+        ages: ages of the oldest request left in the queue [ms].
+        age_chances: their distribution by the number left, shape (B, ages).
+        starts: filled, shape (states + 1,).
     """
     size, window, states = server.size, server.window_ms, len(starts) - 1
     clock = server.trigger == CLOCK
@@ -193,7 +201,7 @@ def fill_starts(
         else:
             pending_first(server, rate, n, known, chances, in_window, in_age, in_rest, out)
         add_row(i, least, size, up, max(top, size), out, rows)
-    fill_long_run(rows, size, up, starts[least:])
+    fill_stationary(rows, size, up, starts[least:])
 
 
 @entry_with_arrays
@@ -201,10 +209,10 @@ def add_ages(
     server: BatchServer, rate: float, starts: FloatArray, ages: FloatArray, weights: FloatArray,
     chances: FloatArray,
 ) -> None:  # fmt: skip
-    """Add how often the oldest that a start leaves over is of an age, by the number left over.
+    """Add the distribution of the age of the oldest request left by a start, by the number left.
 
-    Requests are left over where a service ends with more than B there; the oldest of them came as the one
-    after the B-th. Those that were left over before are older than any window that counts.
+    Requests are left if a service ends with more than B waiting; the oldest of them arrived right after the
+    B-th. Requests that were already left by the previous start are older than any window that matters.
     """
     size, last = server.size, len(ages) - 1
     before, coming, in_service = np.empty(size + 1), np.empty((last, size)), np.empty(2 * size + 1)

@@ -1,4 +1,4 @@
-"""Batches that a gap between two requests closes: compiled."""
+"""Batches that are closed by a gap between two requests (`gap`): compiled."""
 
 import math
 
@@ -14,7 +14,7 @@ from optimizer.simulation.machine.compiling import compiled_with_arrays, entry_w
 
 @compiled_with_arrays
 def gap_visits(server: BatchServer, rate: float, behind: FloatArray) -> FloatArray:
-    """Return how often a free server has j < B waiting, in a mean cycle, by j; shape (B,)."""
+    """Return the mean number of times per cycle that a free server has j < B waiting, by j; shape (B,)."""
     visits = np.zeros(server.size)
     going_on = 1 - math.exp(-rate * server.window_ms)
     here = behind[0]
@@ -35,7 +35,7 @@ def in_gap(rate: float, window: float, late: float, through: float) -> float:
 
 @entry_with_arrays
 def gap_table(server: BatchServer, rate: float, limit: float, step: float) -> FloatArray:
-    """Return P(another comes in time and the answer is late) by time left and by requests there."""
+    """Return P(another request arrives in time and the batch is late), by remaining time and queue length."""
     size, window = server.size, server.window_ms
     cells = int(limit / step) + 3
     table, going = np.zeros((cells, size + 1)), np.zeros(size)
@@ -64,7 +64,7 @@ def gap_table(server: BatchServer, rate: float, limit: float, step: float) -> Fl
 def fill_ahead(
     server: BatchServer, rate: float, rest: float, gaps: FloatArray, step: float, ahead: FloatArray
 ) -> bool:
-    """Fill P(still unanswered after `rest`) by how many wait, up to B; return whether any is above 0."""
+    """Fill P(not completed after `rest`) by queue length up to B; return whether any is above 0."""
     size, window = server.size, server.window_ms
     if rest < 0:
         ahead[:] = 1.0
@@ -85,7 +85,7 @@ def fill_ahead(
 def fill_late(
     mean: float, first: int, last: int, ahead: FloatArray, in_clear: FloatArray, out: FloatArray
 ) -> None:
-    """Fill P(late) of those who find first … last in their batch, to which others come until `clear`.
+    """Fill P(late) of requests that find first … last in their batch, which grows until `clear`.
 
     Args:
         mean: of their number.
@@ -113,7 +113,7 @@ def late_of_gap(
     server: BatchServer, rate: float, limit: float, clear: float, place: int, low: int, high: int,
     queue: FloatArray, at_clear: FloatArray, gaps: FloatArray, step: float, scratch: FloatArray,
 ) -> float:  # fmt: skip
-    """Return how many are late of those who find a queue of low … high, whose batch is collected at `clear`.
+    """Return the mean number of late requests among those that find low … high waiting.
 
     Args:
         server: the server.
@@ -151,7 +151,7 @@ def late_of_gap(
 
 @compiled_with_arrays
 def at_end_of_service(rate: float, longest: float, queue: FloatArray, size: int) -> FloatArray:
-    """Return how often a queue has become one of fewer than a batch after `longest`, by its length."""
+    """Return how often a queue shorter than a batch has grown to each length after `longest`."""
     chances, at_end = np.empty(size), np.zeros(size)
     fill_chances(rate * longest, chances)
     for k in range(min(size, len(queue))):

@@ -1,7 +1,7 @@
-"""Laws of times on a lattice up to a limit, by their transforms: sums of independent times are products.
+"""Distributions of times on a lattice up to a limit, by transforms: sums of independent times are products.
 
-A law is given by what of it is beyond x on average, E[(X − x)⁺], and put onto the lattice so that means are
-kept. What is beyond the limit drops out, as a sum with it is beyond the limit, too. Equations 106 and 107.
+A distribution is given by its expected excess E[(X − x)⁺] and discretised so that means are preserved. The
+part beyond the limit is dropped, because every sum with it is also beyond the limit. Equations 106 and 107.
 """
 
 from collections.abc import Callable
@@ -16,13 +16,13 @@ from optimizer.queueing.roots import root_above
 POINTS = 512
 """Steps up to the limit."""
 ALIASING = 1e-8
-"""What of the beyond reappears: the transform is that of a law that is damped so far over twice the limit."""
+"""Bound on aliasing: the sequence is damped by this factor over twice the limit."""
 PRECISION = 1e-6
 """Relative width of the bracket around a percentile."""
 
 Transform = npt.NDArray[np.complex128]
 Excess = Callable[[FloatArray], FloatArray]
-"""E[(X − x)⁺] by x ≥ 0."""
+"""Expected excess E[(X − x)⁺] as a function of x ≥ 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Lattice:
 
     @property
     def step_ms(self) -> float:
-        """From one time to the next."""
+        """Distance between two times."""
         return self.limit_ms / POINTS
 
     def law(self, excess: Excess) -> Transform:
@@ -51,11 +51,11 @@ class Lattice:
 
     @property
     def nothing(self) -> Transform:
-        """The transform of no time."""
+        """Transform of a time of zero."""
         return np.ones(POINTS + 2, np.complex128)
 
     def within(self, transform: Transform) -> float:
-        """Return the share of a law that is within the limit."""
+        """Return the probability of a time within the limit."""
         chances = np.fft.irfft(transform, 2 * (POINTS + 1)) / _damping()
         return float(min(max(chances[:POINTS].sum() + chances[POINTS] / 2, 0.0), 1.0))
 
@@ -70,18 +70,18 @@ def _damping() -> FloatArray:
 
 
 def exceeded_by(beyond: Callable[[float], float], share: float, mean_ms: float) -> float:
-    """Return the time that a share of requests exceeds.
+    """Return the time exceeded with a given probability.
 
     Args:
-        beyond: the share that takes longer than a time.
-        share: of the requests.
-        mean_ms: their mean, about which the time is sought.
+        beyond: probability of a longer time.
+        share: the given probability.
+        mean_ms: mean time, near which the result is searched.
     """
     return root_above(lambda t: beyond(t) - share, 2e-3 * mean_ms, 2 * mean_ms, PRECISION)
 
 
 def lognormal_excess(mean_ms: float, cv: float) -> Excess:
-    """Return that of a lognormal time; without variation, of a constant."""
+    """Return the expected excess of a lognormal time, or of a constant if its CV is 0."""
     if cv == 0:
         return lambda x: np.maximum(mean_ms - x, 0.0)
     spread = np.sqrt(np.log1p(cv * cv))
@@ -97,7 +97,7 @@ def lognormal_excess(mean_ms: float, cv: float) -> Excess:
 
 
 def residual_excess(mean_ms: float, cv: float) -> Excess:
-    """Return that of what is left of such a time at a moment in it: E[((X − x)⁺)²] / 2E[X]."""
+    """Return the expected excess of the residual of a lognormal time: E[((X − x)⁺)²] / 2E[X]."""
     if cv == 0:
         return lambda x: np.maximum(mean_ms - x, 0.0) ** 2 / (2 * mean_ms)
     spread = np.sqrt(np.log1p(cv * cv))
@@ -114,5 +114,5 @@ def residual_excess(mean_ms: float, cv: float) -> Excess:
 
 
 def scaled(excess: Excess, factor: float) -> Excess:
-    """Return that of a time that is longer by a factor."""
+    """Return the expected excess of a time multiplied by a factor."""
     return lambda x: factor * excess(x / factor)

@@ -1,27 +1,27 @@
-"""What a batch server must be, and how its arrivals may vary, for the queue model to know its figures."""
+"""Limits of the dynamic-batching servers that the queue model can analyse."""
 
 from optimizer.simulation.batches import CLOCK, BatchServer
 from optimizer.simulation.limits import UNLIMITED
-from optimizer.simulation.lines import ALL_JOBS, Line
+from optimizer.simulation.tandem import ALL_JOBS, Tandem
 
-MOST_BATCH = 512
-"""Largest batch that is analysed: the work grows with its square."""
-MOST_JOBS = 1024
-"""Most jobs at once of a replica that is analysed."""
+MAX_BATCH = 512
+"""Largest batch analysed: the work grows with its square."""
+MAX_JOBS = 1024
+"""Maximum jobs inside a replica that is analysed."""
 ROUNDING = 1e-9
-MOST_CV = 3.0
-"""Largest coefficient of variation of the times between arrivals that figures were tested for."""
+MAX_CV = 3.0
+"""Largest CV of the interarrival times for which results were tested."""
 
 
 def server_problem(server: BatchServer, arrival_cv: float) -> tuple[str, str] | None:
-    """Return the part of a server that is wrong, by its name here, and why; none: it can be analysed."""
+    """Return the invalid parameter of a server and the reason, None if it can be analysed."""
     full_ms = server.base_ms + server.slope_ms * server.size
     clock = server.trigger == CLOCK
     problems = (
         (
-            server.size > MOST_BATCH,
+            server.size > MAX_BATCH,
             "size",
-            f"a batch server answers at most {MOST_BATCH} requests together, not {server.size}",
+            f"a batch server answers at most {MAX_BATCH} requests together, not {server.size}",
         ),
         (
             server.window_ms > 0 and not clock and server.room < server.size,
@@ -50,23 +50,23 @@ def server_problem(server: BatchServer, arrival_cv: float) -> tuple[str, str] | 
             "a clock counts those who wait only; set queueCounts to waiting",
         ),
         (
-            arrival_cv > MOST_CV,
+            arrival_cv > MAX_CV,
             "arrival_cv",
-            f"{arrival_cv:g} is beyond the 0 … {MOST_CV:g} that batch servers were tested for; lower it",
+            f"{arrival_cv:g} is beyond the 0 … {MAX_CV:g} that batch servers were tested for; lower it",
         ),
     )
     return next(((part, why) for wrong, part, why in problems if wrong), None)
 
 
-def line_problem(line: Line) -> tuple[str, str] | None:
-    """Return what is wrong with a batch server between its stages, likewise."""
+def line_problem(line: Tandem) -> tuple[str, str] | None:
+    """Return the invalid parameter of a server with stages and the reason, None if it can be analysed."""
     if line.jobs == ALL_JOBS:
         return None
     problems = (
         (
-            line.jobs > MOST_JOBS,
+            line.jobs > MAX_JOBS,
             "jobs",
-            f"at most {MOST_JOBS} jobs at once are analysed, not {line.jobs}; lower it, or remove it",
+            f"at most {MAX_JOBS} jobs at once are analysed, not {line.jobs}; lower it, or remove it",
         ),
         (
             line.server.room < UNLIMITED,

@@ -1,109 +1,115 @@
-"""The queue model of batch servers: R servers that collect requests and answer them together.
+"""Queue model of R dynamic-batching servers, which collect requests and serve them together.
 
-For Poisson arrivals the figures are exact; others are simulated. Source: Neuts, A general class of bulk
-queues with Poisson input (1967); docs/math.md has the equations.
+For Poisson arrivals the results are exact; otherwise they are simulated. Source: Neuts, A general class of
+bulk queues with Poisson input (1967); docs/math.md has the equations.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar, Self
 
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.queueing.bulk.nodes import Working, promised, working
-from optimizer.queueing.bulk.passing import Passing, passing
-from optimizer.queueing.bulk.sampled import Sampled, sampled
-from optimizer.queueing.bulk.steady import Steady, load_of, steady
+from optimizer.queueing.bulk.closed_network import (
+    ClosedNetworkSteadyState,
+    closed_network_steady_state,
+    safe_capacity,
+)
+from optimizer.queueing.bulk.simulated import SimulatedSteadyState, simulate_steady_state
+from optimizer.queueing.bulk.steady import ServerSteadyState, load_of, server_steady_state
 from optimizer.queueing.bulk.sure import surely_met_below
-from optimizer.queueing.measures import LOSS, MISSED, Measure
+from optimizer.queueing.bulk.tandem import TandemSteadyState, tandem_steady_state
+from optimizer.queueing.measures import LOSS, MISSED, TargetMeasure
 from optimizer.queueing.performance import (
     MS_PER_S,
-    Judge,
     OwnArrays,
     Performance,
     QueueModel,
-    Room,
+    ReplicaLimits,
+    TargetChecker,
     Variability,
 )
 from optimizer.simulation.arrivals import POISSON_CV
-from optimizer.simulation.batches import CLOCK, OLDEST, BatchServer
+from optimizer.simulation.batches import CLOCK, BatchServer
 from optimizer.simulation.limits import UNLIMITED
-from optimizer.simulation.lines import ALL_JOBS, Line, Station, station_table
+from optimizer.simulation.tandem import ALL_JOBS, Station, Tandem, station_table
 from optimizer.timing import BatchLaw, Law
 
 STABILITY_MARGIN = 1e-3
-"""Rates are sought up to this share below what full batches answer."""
-LEAST_LOAD = 1e-3
-"""Rates are sought from this share of it."""
+"""Rates are searched up to this share below the saturation throughput."""
+MIN_LOAD = 1e-3
+"""Rates are searched from this share of the saturation throughput."""
+DEFAULT_LINE = Tandem(BatchServer(1, 0.0, 0.0, 0.0))
+"""Batching policy if a document states none: no window, no stages, no limits."""
 
 
 @dataclass(frozen=True, slots=True)
 class BulkPerformance(Performance):
-    """Figures of R batch servers, with the law of the latency of each."""
+    """Metrics of R dynamic-batching servers, with the latency distribution of each."""
 
-    rows: tuple["LongRun", ...]
-    known: dict[Measure, FloatArray] = field(default_factory=dict)
-    """Percentiles that were asked for before."""
+    rows: tuple["SteadyState", ...]
+    known: dict[TargetMeasure, FloatArray] = field(default_factory=dict)
+    """Percentiles computed before."""
 
     @property
     def own(self) -> Mapping[str, FloatArray]:
-        """Share of the time in which each is busy, and mean number of requests that it answers together."""
+        """Share of time each server is busy, and mean batch."""
         return {name: np.array([getattr(row, name) for row in self.rows]) for name in ("busy", "mean_batch")}
 
     @property
     def knows_percentiles(self) -> bool:
-        """Whether figures include percentiles of latencies: they do."""
+        """Whether percentiles of latencies are available: yes."""
         return True
 
-    def excess(self, limits: Iterable[Mapping[Measure, float]]) -> FloatArray:
-        """Return by how much the worst target is exceeded, shape (R,): one probability for each."""
+    def excess(self, limits: Iterable[Mapping[TargetMeasure, float]]) -> FloatArray:
+        """Return the excess over the worst target, shape (R,), from one probability per target."""
         rows = zip(self.rows, limits, strict=True)
         return np.array([_worst(row, mine) if mine else -1.0 for row, mine in rows])
 
-    def figure(self, measure: Measure) -> FloatArray:
-        """Return a figure that can have a target, its mean or a percentile, shape (R,)."""
+    def figure(self, measure: TargetMeasure) -> FloatArray:
+        """Return the values of a measure, a mean or a percentile, shape (R,)."""
         return self.figure_of(measure, np.ones(len(self.rows), np.bool_))
 
-    def figure_of(self, measure: Measure, rows: BoolArray) -> FloatArray:
-        """Return a figure of some rows, shape (R,): a percentile is 0 where nobody asks for it."""
+    def figure_of(self, measure: TargetMeasure, rows: BoolArray) -> FloatArray:
+        """Return the values of a measure for some rows, shape (R,); percentiles of other rows are 0."""
         if measure.percentile is None:
             return super(BulkPerformance, self).figure(measure)
         if measure.metric == "itl":
             return np.zeros(len(self.rows))
         share = measure.percentile / 100
-        measure = Measure("e2e", measure.percentile)  # the first token of an answer is its last
+        measure = TargetMeasure("e2e", measure.percentile)  # the first token of an answer is its last
         known = self.known.setdefault(measure, np.full(len(self.rows), np.nan))
         for row in np.flatnonzero(rows & np.isnan(known)).tolist():
             known[row] = self.rows[row].quantile_ms(share)
         return np.where(rows, known, 0.0)
 
     def missed_share(self, limits_ms: FloatArray) -> FloatArray:
-        """Return the share of answered requests beyond the limit on the time to the answer."""
+        """Return the share of completed requests with a longer latency than the limit, shape (R,)."""
         least = limits_ms[1:].min(axis=0)
-        return np.array([row.beyond(limit) for row, limit in zip(self.rows, least, strict=True)])
+        return np.array([row.late_share(limit) for row, limit in zip(self.rows, least, strict=True)])
 
 
 @dataclass(frozen=True, slots=True)
-class Collecting(OwnArrays):
-    """How R batch servers collect requests, shapes (R,)."""
+class BatchingPolicy(OwnArrays):
+    """Batching policies of R servers, shapes (R,)."""
 
     trigger: IntArray
-    """What starts a batch that is not full, an index into `TRIGGERS`."""
+    """Event that starts a partial batch, an index into `TRIGGERS`."""
     window_ms: FloatArray
     room: IntArray
-    """Requests that may wait, or be in the system; `UNLIMITED`: any number."""
+    """Maximum requests waiting, or in the system; `UNLIMITED` for no limit."""
     counts_system: BoolArray
-    """Whether the room holds those in service as well."""
+    """Whether the limit includes requests in service."""
     stations: FloatArray
-    """The stages around each, as `station_table` gives them; shape (R, stages, 4)."""
+    """Stages of each replica, as returned by `station_table`; shape (R, stages, 4)."""
     jobs: IntArray
-    """Requests that are in each and its stages at once; `ALL_JOBS`: any number."""
+    """Maximum requests inside each replica; `ALL_JOBS` for no limit."""
 
     @classmethod
-    def of_lines(cls, lines: Sequence[Line]) -> Self:
-        """Return how lines collect their requests."""
+    def of_lines(cls, lines: Sequence[Tandem]) -> Self:
+        """Build the policies of several tandems."""
         servers = [line.server for line in lines]
         return cls(
             np.array([server.trigger for server in servers]),
@@ -117,7 +123,7 @@ class Collecting(OwnArrays):
 
 @dataclass(frozen=True, slots=True)
 class BulkQueues(QueueModel):
-    """R batch servers; all fields have shape (R,)."""
+    """R dynamic-batching servers; all fields have R rows."""
 
     name: ClassVar[str] = "bulk"
     takes_variability: ClassVar[bool] = True
@@ -126,120 +132,89 @@ class BulkQueues(QueueModel):
     base_ms: FloatArray
     slope_ms: FloatArray
     max_batch: IntArray
-    trigger: IntArray
-    window_ms: FloatArray
-    room: IntArray
-    counts_system: BoolArray
     arrival_cv: FloatArray
-    stations: FloatArray
-    """The stages around each, as `station_table` gives them; shape (R, stages, 4)."""
-    jobs: IntArray
-    """Requests that are in each and its stages at once; `ALL_JOBS`: any number."""
+    policy: BatchingPolicy
 
     @classmethod
-    def knows(cls, measure: Measure) -> bool:
-        """Say whether the figures include a measure: all but those of tokens."""
+    def supports_measure(cls, measure: TargetMeasure) -> bool:
+        """Return whether a measure is available: all but the token latencies."""
         return measure.metric in {"e2e", "loss", "missed"}
 
     @classmethod
-    def of_law(cls, law: Law, room: Room, variability: Variability) -> Self:
+    def of_law(cls, law: Law, room: ReplicaLimits, variability: Variability) -> Self:
         """Build the servers."""
         assert isinstance(law, BatchLaw)
-        count, given = len(room.max_batch), room.own
-        assert given is None or isinstance(given, Collecting)
-        return cls(
-            law.base_ms,
-            law.slope_ms,
-            room.max_batch,
-            np.full(count, OLDEST) if given is None else given.trigger,
-            np.zeros(count) if given is None else given.window_ms,
-            np.full(count, UNLIMITED) if given is None else given.room,
-            np.zeros(count, np.bool_) if given is None else given.counts_system,
-            variability.arrival_cv,
-            np.zeros((count, 0, 4)) if given is None else given.stations,
-            np.full(count, ALL_JOBS) if given is None else given.jobs,
-        )
+        policy = room.own or BatchingPolicy.of_lines([DEFAULT_LINE] * len(room.max_batch))
+        assert isinstance(policy, BatchingPolicy)
+        return cls(law.base_ms, law.slope_ms, room.max_batch, variability.arrival_cv, policy)
 
-    def line(self, row: int) -> Line:
-        """Return one of the servers with its stages."""
-        stations = (Station.of_row(station) for station in self.stations[row].tolist() if station[-1] > 0)
-        return Line(self.server(row), tuple(stations), int(self.jobs[row]))
+    def line(self, row: int) -> Tandem:
+        """Return one server with its stages."""
+        rows = self.policy.stations[row].tolist()
+        stations = tuple(Station.of_row(station) for station in rows if station[-1] > 0)
+        return Tandem(self.server(row), stations, int(self.policy.jobs[row]))
 
     def server(self, row: int) -> BatchServer:
-        """Return one of the servers; no batch is larger than the room."""
-        room, counts_system = int(self.room[row]), bool(self.counts_system[row])
+        """Return one server; its batch limit is at most its queue limit."""
+        policy = self.policy
+        room, trigger = int(policy.room[row]), int(policy.trigger[row])
         size = min(int(self.max_batch[row]), max(room, 1))
-        window = 0.0 if size == 1 and self.trigger[row] != CLOCK else float(self.window_ms[row])
-        return BatchServer(
-            size,
-            window,
-            float(self.base_ms[row]),
-            float(self.slope_ms[row]),
-            room,
-            counts_system,
-            int(self.trigger[row]),
-        )
+        window = 0.0 if size == 1 and trigger != CLOCK else float(policy.window_ms[row])
+        times = window, float(self.base_ms[row]), float(self.slope_ms[row])
+        return BatchServer(size, *times, room, bool(policy.counts_system[row]), trigger)
 
     @property
-    def lines(self) -> list[Line]:
-        """All of the servers with their stages."""
+    def lines(self) -> list[Tandem]:
+        """All servers with their stages."""
         return [self.line(row) for row in range(len(self.max_batch))]
 
     @property
     def full_rate_rps(self) -> FloatArray:
-        """What full batches answer, or the slowest stage does, or so many jobs make; shape (R,)."""
+        """Saturation throughput, of the server, the slowest stage or the limited jobs; shape (R,)."""
         return np.array([MS_PER_S * _most(line) for line in self.lines])
 
     @property
     def least_rate_rps(self) -> FloatArray:
-        """The lower end of the rates that sizing considers, shape (R,)."""
-        return LEAST_LOAD * self.full_rate_rps
+        """Lower end of the rates searched by sizing, shape (R,)."""
+        return MIN_LOAD * self.full_rate_rps
 
     @property
     def stable_rate_rps(self) -> FloatArray:
-        """The largest rate that counts as stable, shape (R,)."""
+        """Maximum stable rate, shape (R,)."""
         return (1 - STABILITY_MARGIN) * self.full_rate_rps
 
     @property
     def longest_rate_rps(self) -> FloatArray:
-        """The largest rate that has a long run, shape (R,): a server with a limited queue has one at any."""
+        """Maximum rate with a steady state, shape (R,): any rate has one with a bounded queue."""
         stages = np.array(
             [min((station.most for station in line.stations), default=np.inf) for line in self.lines]
         )
         limited = (1 - STABILITY_MARGIN) * MS_PER_S * stages
-        return np.where(self.room < UNLIMITED, limited, self.stable_rate_rps)
+        return np.where(self.policy.room < UNLIMITED, limited, self.stable_rate_rps)
 
     @property
-    def steps(self) -> BoolArray:
-        """Where a window makes answers late at low rates, shape (R,)."""
-        return self.window_ms > 0
+    def is_non_monotone(self) -> BoolArray:
+        """Whether a window delays requests at low rates, shape (R,)."""
+        return self.policy.window_ms > 0
 
     @property
     def law_type(self) -> type[Law]:
-        """The law that drives it."""
+        """The latency model that drives it."""
         return BatchLaw
 
-    def take(self, rows: IntArray) -> Self:
-        """Return the servers of the chosen rows, in their order."""
-        return type(self)(*(getattr(self, item.name)[rows] for item in fields(self)))
-
-    def columns(self) -> list[FloatArray | IntArray | BoolArray]:
-        """Return everything that the figures of a row depend on."""
-        return [getattr(self, item.name) for item in fields(self)]
-
-    def row_at(self, row: int, rate_rps: float) -> "LongRun":
-        """Return the long run of one of the servers at a rate.
+    def row_at(self, row: int, rate_rps: float) -> "SteadyState":
+        """Return the steady state of one server at a rate.
 
         Raises:
-            AnalysisError: without a limit to the queue it grows without end.
+            AnalysisError: the queue is unlimited and grows without bound.
         """
-        return _long_run(self.line(row), rate_rps, float(self.arrival_cv[row]))
+        return _steady_state(self.line(row), rate_rps, float(self.arrival_cv[row]))
 
     def analyze(self, rate_rps: FloatArray) -> BulkPerformance:
         """Return means and distributions at arrival rates > 0, shape (R,).
 
-        Without a limit to the queue there is no long run beyond the stable rate; the figures are then those
-        at that rate.
+        An unlimited queue has no steady state above the maximum stable rate; the results are then those at
+        that rate.
         """
         rates = np.minimum(rate_rps, self.longest_rate_rps)
         rows = tuple(self.row_at(row, rate) for row, rate in enumerate(rates.tolist()))
@@ -268,63 +243,68 @@ class BulkQueues(QueueModel):
             rows=rows,
         )
 
-    def judge(self, row: int) -> "OneServer":
-        """Return what tells of one of the servers whether it keeps to targets."""
-        return OneServer(self.line(row), float(self.arrival_cv[row]))
+    def judge(self, row: int) -> "BatchServerChecker":
+        """Return a checker of single targets for one server."""
+        return BatchServerChecker(self.line(row), float(self.arrival_cv[row]))
 
 
 @dataclass(frozen=True, slots=True)
-class OneServer(Judge):
-    """One of the servers."""
+class BatchServerChecker(TargetChecker):
+    """Checks one dynamic-batching server against single targets."""
 
-    line: Line
+    line: Tandem
     arrival_cv: float
 
-    def at(self, rate_rps: float) -> Callable[[Measure, float], float]:
-        """Return what gives the excess over a limit on a measure at a rate, at most 0 where it is kept."""
-        return partial(_excess, _long_run(self.line, rate_rps, self.arrival_cv))
+    def at(self, rate_rps: float) -> Callable[[TargetMeasure, float], float]:
+        """Return a function from a measure and its limit to the excess at a rate, at most 0 if it is met."""
+        return partial(_excess, _steady_state(self.line, rate_rps, self.arrival_cv))
 
-    def sure_rps(self, limits: Mapping[Measure, float]) -> float:
-        """Return a rate up to which all targets hold, at every rate; 0 where none is known."""
+    def safe_rate_rps(self, limits: Mapping[TargetMeasure, float]) -> float:
+        """Return a rate up to which all targets are met at every rate; 0 if none is known."""
         if not self.line.is_server_alone or self.arrival_cv != POISSON_CV:
             return 0.0
         return MS_PER_S * surely_met_below(self.line.server, limits)
 
 
-LongRun = Steady | Sampled | Passing | Working
-"""What one server is found to do at a rate."""
+SteadyState = ServerSteadyState | SimulatedSteadyState | TandemSteadyState | ClosedNetworkSteadyState
+"""Steady state of one server at a rate."""
 
 
-def _long_run(line: Line, rate_rps: float, arrival_cv: float) -> LongRun:
-    """Return what a server does at a rate, with its stages.
+def _steady_state(line: Tandem, rate_rps: float, arrival_cv: float) -> SteadyState:
+    """Return the steady state of a server with its stages.
+
+    Args:
+        line: server and stages.
+        rate_rps: arrivals [req/s].
+        arrival_cv: CV of the interarrival times.
 
     Raises:
-        AnalysisError: without a limit to the queue it grows without end.
+        AnalysisError: the queue is unlimited and grows without bound.
     """
     rate = rate_rps / MS_PER_S
     if arrival_cv != POISSON_CV:
-        return sampled(line, rate, arrival_cv)
+        return simulate_steady_state(line, rate, arrival_cv)
     if line.jobs != ALL_JOBS:
-        return working(line, rate)
-    return passing(line, rate) if line.stations else steady(line.server, rate)
+        return closed_network_steady_state(line, rate)
+    return tandem_steady_state(line, rate) if line.stations else server_steady_state(line.server, rate)
 
 
-def _most(line: Line) -> float:
-    """Return what a line can serve [requests/ms]."""
-    return line.most if line.jobs == ALL_JOBS else min(promised(line), line.most)
+def _most(line: Tandem) -> float:
+    """Return the capacity of a server with its stages [requests/ms]."""
+    return line.most if line.jobs == ALL_JOBS else min(safe_capacity(line), line.most)
 
 
-def _worst(found: LongRun, limits: Mapping[Measure, float]) -> float:
+def _worst(found: SteadyState, limits: Mapping[TargetMeasure, float]) -> float:
     """Return the largest excess over any target."""
     return max(_excess(found, *target) for target in limits.items())
 
 
-def _excess(found: LongRun, measure: Measure, limit: float) -> float:
-    """Return the excess over a target, as a share of what it allows."""
+def _excess(found: SteadyState, measure: TargetMeasure, limit: float) -> float:
+    """Return the relative excess over a target."""
     if measure == LOSS:
         return found.rejected / limit - 1
     if measure == MISSED:
         raise ValueError(f"{measure.label} has a limit of its own for every request")
     if measure.percentile is None:
         return found.mean_ms / limit - 1
-    return found.beyond(limit) / (1 - measure.percentile / 100) - 1
+    return found.late_share(limit) / (1 - measure.percentile / 100) - 1

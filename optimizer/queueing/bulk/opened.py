@@ -1,4 +1,4 @@
-"""The next batch where the window opens with the arrival of the oldest (`oldest`): compiled."""
+"""Transitions to the next batch if the oldest request opens the window (`oldest`): compiled."""
 
 import math
 
@@ -14,9 +14,9 @@ def pending_rest(
     server: BatchServer, rate: float, left: int, ages: FloatArray, age_chances: FloatArray, queue: FloatArray,
     in_rests: FloatArray, in_rest: FloatArray, out: FloatArray,
 ) -> None:  # fmt: skip
-    """Add the batches of fewer than B behind a full one that left some over (eq. 138).
+    """Add the partial batches after a full one that left some requests (eq. 138).
 
-    `in_rests` holds how likely 0 … B come in what an age leaves of the window, by age.
+    `in_rests` holds the probabilities of 0 … B arrivals in the rest of the window, by age.
     """
     size, window = server.size, server.window_ms
     service = service_ms(server, size)
@@ -49,7 +49,7 @@ def pending_first(
     server: BatchServer, rate: float, n: int, known: float, in_service: FloatArray, in_window: FloatArray,
     in_age: FloatArray, in_rest: FloatArray, out: FloatArray,
 ) -> None:  # fmt: skip
-    """Add the batches of fewer than B behind a service of n that left nobody over.
+    """Add the partial batches after a service of n that left no request.
 
     The first to come opens the window, during the service or after it (eq. 137).
 
@@ -86,7 +86,7 @@ def pending_in_room(
     server: BatchServer, rate: float, n: int, late: float, in_service: FloatArray, in_window: FloatArray,
     in_age: FloatArray, in_rest: FloatArray, out: FloatArray,
 ) -> None:  # fmt: skip
-    """Add the same where fewer than B have room: whoever comes beyond is lost, and the window goes on."""
+    """Add the partial batches if the queue limit is below B, so further arrivals are rejected."""
     size, window = server.size, server.window_ms
     service = service_ms(server, n)
     most = room_beside(server, n)

@@ -1,4 +1,4 @@
-"""Requests whose window was opened during a service, and goes on after it (`oldest`): compiled."""
+"""Requests whose window opened during a service and continues after it (`oldest`): compiled."""
 
 import math
 
@@ -10,7 +10,7 @@ from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.machine.compiling import compiled
 
 LEADS = 4
-"""Moments at which the oldest of a batch may have come, between two at which answers change."""
+"""Quadrature nodes for the arrival of a batch's oldest request, between two completion times."""
 
 
 @compiled
@@ -18,7 +18,7 @@ def chance_of(
     rate: float, there: int, rest: float, durations: FloatArray, flows: FloatArray, first: FloatArray,
     before: FloatArray,
 ) -> float:  # fmt: skip
-    """Return how often exactly `there` wait at a moment of a service, `rest` before its end."""
+    """Return how often exactly `there` requests wait at a moment `rest` before a service ends."""
     chance, factor = 0.0, math.lgamma(there + 1.0)
     for n in range(len(durations)):
         since = durations[n] - rest
@@ -37,10 +37,10 @@ def add_late(
     end: float, ahead: int, count: int, durations: FloatArray, flows: FloatArray, first: FloatArray,
     scratch: FloatArray, before: FloatArray,
 ) -> float:  # fmt: skip
-    """Return how many are late with those of whom the first of their batch came begin … end before them.
+    """Add the late requests whose batch's first request arrived begin … end before them.
 
-    `total` are late without them. The batches before theirs are answered at `clear`, and have `ahead`; their
-    own has up to `count`.
+    `total` is the number of late requests without them. The batches ahead, of `ahead` requests, complete at
+    `clear`; the last batch has up to `count`.
     """
     out, at_z, at_over, later, between = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
     for node in range(LEADS):
@@ -62,7 +62,7 @@ def pending_share(
     queue: FloatArray, durations: FloatArray, flows: FloatArray, first: FloatArray, scratch: FloatArray,
     before: FloatArray,
 ) -> float:  # fmt: skip
-    """Return how many more are late as the first of their batch came within the window.
+    """Return the change in late requests if the first of their batch arrived within the window.
 
     Args:
         server: the server.

@@ -1,12 +1,12 @@
-"""Counts of Poisson arrivals, for compiled code."""
+"""Probabilities of Poisson counts: compiled."""
 
 import math
 
 from optimizer.arrays import FloatArray
 from optimizer.simulation.machine.compiling import compiled
 
-LEAST_CHANCE = 1e-18
-"""Of a count that a step still moves by."""
+MIN_CHANCE = 1e-18
+"""Probability below which a count is cut off."""
 
 
 @compiled
@@ -27,11 +27,11 @@ def fill_chances(mean: float, chances: FloatArray) -> None:
 
 @compiled
 def fill_step(mean: float, chances: FloatArray) -> int:
-    """Fill the same for a count of a few, up to the count returned, beyond which the rest is negligible."""
+    """Fill P(N = j) of a small Poisson count, up to the count returned, above which it is negligible."""
     chances[0] = math.exp(-mean)
     for j in range(1, len(chances)):
         chances[j] = chances[j - 1] * (mean / j)
-        if j > mean and chances[j] < LEAST_CHANCE:
+        if j > mean and chances[j] < MIN_CHANCE:
             return j
     return len(chances) - 1
 
@@ -46,5 +46,5 @@ def fill_at_most(mean: float, at_most: FloatArray) -> None:
 
 @compiled
 def largest_count(mean: float) -> int:
-    """Return a count that is exceeded with a probability below 1e-15."""
+    """Return a count that is exceeded with probability below 1e-15."""
     return int(mean + 8.0 * math.sqrt(mean) + 10.0)

@@ -1,28 +1,28 @@
-"""Services, places to wait beside them, and windows behind them: compiled."""
+"""Service times, free queue places during a service, and windows after it: compiled."""
 
 from optimizer.arrays import FloatArray
 from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.machine.compiling import compiled
 
 FIRST_POINTS = 48
-"""Ages of the oldest at which a window is opened, where no closed form is at hand."""
+"""Quadrature nodes for the age of the oldest request when its window opened, if there is no closed form."""
 
 
 @compiled
 def service_ms(server: BatchServer, n: int) -> float:
-    """Return how long n requests are served together."""
+    """Return the service time of a batch of n requests."""
     return server.base_ms + server.slope_ms * n
 
 
 @compiled
 def room_beside(server: BatchServer, n: int) -> int:
-    """Return how many may wait while n are served."""
+    """Return the maximum number of requests waiting while n are served."""
     return server.room - n if server.counts_system else server.room
 
 
 @compiled
 def fill_window(in_window: FloatArray, first: int, size: int, flow: float, out: FloatArray) -> None:
-    """Add what becomes of `first` < B requests with a window ahead: the batch with which it ends.
+    """Add the distribution of the batch that ends a window with `first` < B requests at its start.
 
     Args:
         in_window: how likely 0 … B − 1 − first come in it.

@@ -1,4 +1,4 @@
-"""The services of a batch server, before the requests that come during one are looked at: compiled."""
+"""The services of a dynamic-batching server, prepared before arrivals during them are processed: compiled."""
 
 import math
 from typing import NamedTuple
@@ -14,38 +14,38 @@ from optimizer.simulation.batches import CLOCK, COLLECT, GAP, INTERVAL, OLDEST, 
 from optimizer.simulation.machine.compiling import compiled, compiled_with_arrays
 
 UNLIKELY = 1e-12
-"""Share of the batches behind which a queue may be full and be taken for one that is not."""
+"""Share of batches for which a full queue can be neglected."""
 
 
 class Service(NamedTuple):
-    """The services of a server, which end together: the longest, and shorter ones that begin during it."""
+    """Services of a server, aligned at their end: the longest, and shorter ones that start during it."""
 
     spacing: float
-    """From the end of one with B waiting to that of the next [ms]."""
+    """Time between the ends of consecutive full batches [ms]."""
     durations: FloatArray
-    """By kind, ascending."""
+    """Service time by kind, ascending."""
     flows: FloatArray
-    """How often each kind begins and leaves nobody over."""
+    """Mean number of services of each kind per start that leave no request."""
     rooms: FloatArray
-    """How many may wait beside each; once if it is the same for all."""
+    """Maximum requests waiting during each kind; a single entry if it is the same for all."""
     far_late: float
-    """Requests that come where too many are left over to look at."""
+    """Arrivals that find too many requests left to be resolved, all of them late."""
     first: FloatArray
-    """How often the longest begins, by the number of those that it leaves over."""
+    """Mean number of longest services per start, by the number of requests left."""
     carried: FloatArray
-    """How often so many are left over, by their number; changed as time passes,"""
+    """Distribution of the requests left, updated as time passes."""
     longest_queue: int
-    """with the largest number that is likely."""
+    """Largest number of requests left with a non-negligible probability."""
     room: int
-    """How many may wait at any time, as far as they are looked at; nobody: all find the server free."""
+    """Maximum queue length that is resolved; 0 if all requests find the server free."""
     pending: bool
-    """Whether a window that opens during a service may make an answer late."""
+    """Whether a window that opens during a service can make a request late."""
     moments: FloatArray
-    """Moments from the start of the longest, and how many arrivals each stands for."""
+    """Quadrature nodes from the start of the longest service, and the mean arrivals of each."""
     by_age: FloatArray
-    """Of `left_by_age`."""
+    """Result of `left_by_age`."""
     at_end: FloatArray
-    """Of `at_end_of_service` under `gap`; empty if that is not known."""
+    """Result of `at_end_of_service` for `gap`; empty if unknown."""
 
 
 @compiled_with_arrays
@@ -57,9 +57,9 @@ def moments_in_service(
     durations: FloatArray,
     least: int,
 ) -> FloatArray:
-    """Return moments of a service, from its start, and how many arrivals each stands for.
+    """Return quadrature nodes of a service, from its start, and the mean arrivals of each.
 
-    The panels end where services begin, and where an answer's time passes the limit.
+    The panels end at the starts of services and at jumps of completion times across the limit.
     """
     after = 0.0
     if server.trigger in (COLLECT, INTERVAL, GAP):
@@ -94,10 +94,10 @@ def moments_in_service(
 def kinds_of(
     server: BatchServer, rate: float, starts: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the kinds of services: how long each takes, how often it leaves nobody over, and its room.
+    """Return the kinds of services: service time, mean number that leaves no request, and queue limit.
 
-    They ascend; the last is that of full batches, which may leave some over, and whose flow is 0. Where all
-    have the same room, it stands there once.
+    They are ascending; the last kind is full batches, which can leave requests, with a flow of 0. If all have
+    the same queue limit, it is returned once.
     """
     size, clock = server.size, server.trigger == CLOCK
     apart = server.counts_system and fill_up(server, rate, starts)
@@ -114,7 +114,7 @@ def kinds_of(
 
 @compiled
 def fill_up(server: BatchServer, rate: float, starts: FloatArray) -> bool:
-    """Say whether services that leave nobody over may fill what room is beside a full batch."""
+    """Return whether services that leave no request can fill the queue next to a full batch."""
     room, chance = server.room - server.size, 0.0
     if room <= 0:
         return True
@@ -131,9 +131,9 @@ def fill_up(server: BatchServer, rate: float, starts: FloatArray) -> bool:
 def left_over(
     server: BatchServer, rate: float, limit: float, spacing: float, starts: FloatArray
 ) -> tuple[float, FloatArray]:
-    """Return requests that come where too many are left over to look at, and how often fewer are, by number.
+    """Return the arrivals with too many ahead to be resolved, and the distribution of fewer left.
 
-    Who finds so many ahead is beyond the limit, whatever comes; they need not be looked at one by one.
+    Requests with so many ahead are late whatever happens, so they need not be resolved.
     """
     size, states = server.size, len(starts) - 1
     far, late, count = (int(limit / spacing) + 2) * size + 1, 0.0, states + 1
@@ -153,7 +153,7 @@ def left_over(
 def left_by_age(
     server: BatchServer, ages: FloatArray, age_chances: FloatArray, carried: FloatArray, last: int
 ) -> FloatArray:
-    """Return how often full services leave l < B over, whose window goes on after the next, by age and l."""
+    """Return how often full services leave l < B with a window beyond the next, by age and l."""
     size, some, count = server.size, 0.0, 0
     for left in range(1, min(size, last)):
         some += carried[left]
@@ -169,7 +169,7 @@ def left_by_age(
 
 @compiled_with_arrays
 def carried_over(first: FloatArray, room: int) -> tuple[FloatArray, int]:
-    """Return how often so many are left over, by their number, and the largest that is likely."""
+    """Return the distribution of the number of requests left, and its largest non-negligible value."""
     carried, high = np.zeros(max(room, 1)), room - 1
     for left in range(room):
         carried[left] = first[left]
@@ -183,7 +183,16 @@ def service_of(
     server: BatchServer, rate: float, limit: float, starts: FloatArray, ages: FloatArray,
     age_chances: FloatArray,
 ) -> Service:  # fmt: skip
-    """Return what is known of the services before arrivals are looked at, moment by moment."""
+    """Return the services before arrivals are processed.
+
+    Args:
+        server: the server.
+        rate: arrivals [1/ms].
+        limit: the latency limit [ms].
+        starts: distribution of the requests at the start of a batch.
+        ages: ages of the oldest request left [ms].
+        age_chances: their distribution by the number left.
+    """
     size, window, full_ms = server.size, server.window_ms, service_ms(server, server.size)
     spacing = window if server.trigger == CLOCK else full_ms
     durations, flows, rooms = kinds_of(server, rate, starts)

@@ -1,4 +1,4 @@
-"""Requests that come during a service, and are answered beyond a limit: compiled."""
+"""Late requests among those that arrive during a service: compiled."""
 
 import math
 
@@ -19,7 +19,7 @@ from optimizer.simulation.machine.compiling import compiled, entry_with_arrays
 def add_fresh(
     rate: float, rest: float, durations: FloatArray, flows: FloatArray, rooms: FloatArray, queue: FloatArray
 ) -> tuple[int, int]:
-    """Add the queues of the services that left nobody over as they began, `rest` before their end."""
+    """Add the queues of services that left no request, `rest` before their end."""
     low, high = len(queue), -1
     for n in range(len(durations)):
         mean = rate * (durations[n] - rest)
@@ -49,10 +49,10 @@ def late_share(
     server: BatchServer, rate: float, limit: float, rest: float, spacing: float, low: int, high: int,
     queue: FloatArray, at_end: FloatArray, gaps: FloatArray, gap_step: float, scratch: FloatArray,
 ) -> float:  # fmt: skip
-    """Return how many are late of those who find a queue of low … high, `rest` before the end of a service.
+    """Return the late requests among those that find low … high waiting, `rest` before the end of a service.
 
-    Those of a batch that is not full start it at that end, or a window later; `pending_share` has the rest.
-    Under `gap`, `at_end` says how often the queues have become what at that end, if that is known.
+    Partial batches start at that end or one window later; `pending_share` covers the rest. For `gap`,
+    `at_end` is the distribution of the queue at that end, if known.
     """
     size, window = server.size, server.window_ms
     after = window if server.trigger in (COLLECT, INTERVAL) else 0.0
@@ -84,7 +84,7 @@ def later_by_age(
     server: BatchServer, rate: float, limit: float, u: float, rest: float, mean: float, ages: FloatArray,
     by_age: FloatArray, scratch: FloatArray, chances: FloatArray, before: FloatArray,
 ) -> float:  # fmt: skip
-    """Return how many more are late, `u` after a start, as the window of those left over goes on."""
+    """Return the further late requests, `u` after a start, because the window of requests left continues."""
     size, total = server.size, 0.0
     in_time = rest + service_ms(server, 1) <= limit
     fill_beyond(server, rate, limit, rest, rest, scratch[1], scratch[2], scratch[0])
@@ -103,7 +103,7 @@ def moved_to(
     service: Service, rate: float, seen: float, u: float, kind: int, low: int, high: int,
     by_number: FloatArray, chances: FloatArray, before: FloatArray,
 ) -> tuple[int, int, int]:  # fmt: skip
-    """Let requests come to those left over between two moments, at which shorter services begin as well.
+    """Advance the requests left between two moments, with the starts of shorter services in between.
 
     Args:
         service: the services.
@@ -139,7 +139,7 @@ def moved_to(
 def fill_queue(
     service: Service, rate: float, rest: float, low: int, high: int, queue: FloatArray
 ) -> tuple[int, int]:
-    """Fill how often each queue is there, `rest` before the end; return the shortest and the longest."""
+    """Fill the queue distribution `rest` before the end; return its smallest and largest queue."""
     queue[:] = 0.0
     least, most = add_fresh(rate, rest, service.durations, service.flows, service.rooms, queue)
     for k in range(low, high + 1):
@@ -152,17 +152,17 @@ def beyond_in_service(
     server: BatchServer, rate: float, limit: float, starts: FloatArray, ages: FloatArray,
     age_chances: FloatArray, gaps: FloatArray, gap_step: float,
 ) -> float:  # fmt: skip
-    """Return how many requests that come in a service are answered beyond a limit.
+    """Return the late requests among those that arrive during a service, per start.
 
     Args:
         server: the server.
         rate: arrivals [1/ms].
-        limit: the limit [ms].
-        starts: how often a batch starts with i requests there, by i, as a share of all starts.
-        ages: ages of the oldest that is left over [ms].
-        age_chances: how likely these are, by the number left over.
-        gaps: of `gap_table`.
-        gap_step: of its times.
+        limit: the latency limit [ms].
+        starts: distribution of the requests at the start of a batch.
+        ages: ages of the oldest request left [ms].
+        age_chances: their distribution by the number left.
+        gaps: result of `gap_table`.
+        gap_step: its time step.
     """
     service = service_of(server, rate, limit, starts, ages, age_chances)
     total, spacing, at_end, by_age = service.far_late, service.spacing, service.at_end, service.by_age

@@ -1,7 +1,7 @@
-"""How long requests wait at a stage with workers of its own, and how evenly they leave it.
+"""Queueing time at a stage with its own workers, and the variability of its departures.
 
-Sources: Allen and Cunneen (the mean wait behind many workers), Kraemer and Langenbach-Belz (behind arrivals
-that are more even than Poisson), Whitt, The Queueing Network Analyzer (departures); equations 108–110.
+Sources: Allen and Cunneen (mean queueing time with several workers), Kraemer and Langenbach-Belz (arrivals
+less variable than Poisson), Whitt, The Queueing Network Analyzer (departures); equations 108–110.
 """
 
 from dataclasses import dataclass
@@ -10,46 +10,46 @@ import numpy as np
 
 from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.lattice import Lattice, Transform, lognormal_excess, residual_excess, scaled
-from optimizer.simulation.lines import Station
+from optimizer.simulation.tandem import Station
 
-LEAST_SCV = 0.2
-"""Squared coefficient of variation that departures take services for at least (Whitt)."""
+MIN_SCV = 0.2
+"""Minimum squared coefficient of variation of services for departures (Whitt)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The wait at a stage at a rate, of requests that come one by one, or in groups."""
+    """Queueing at a stage, of requests that arrive one by one or in groups."""
 
     station: Station
     load: float
-    """ρ: share of the workers who serve."""
+    """ρ: utilisation of the workers."""
     chance: float
-    """That somebody waits at all for those who came before."""
+    """Probability of queueing behind earlier arrivals."""
     stretch: float
-    """By how much longer than after Poisson arrivals."""
+    """Factor on the queueing time relative to Poisson arrivals."""
     ahead: FloatArray
-    """How likely a request finds j of its own group before it, for whom it waits; shape (groups' most,)."""
+    """Probability that j requests of the same group are served before a request; shape (largest group,)."""
 
     @property
     def before_ms(self) -> float:
-        """Mean wait for those who came before."""
+        """Mean queueing time behind earlier arrivals."""
         station = self.station
         residual = station.mean_ms * (1 + station.cv**2) / 2
         return self.chance * self.stretch * residual / (station.workers * (1 - self.load))
 
     @property
     def group_ms(self) -> float:
-        """Mean wait for the own group."""
+        """Mean queueing time behind the request's own group."""
         served = self.station.mean_ms / self.station.workers
         return float(self.ahead @ np.arange(len(self.ahead))) * served
 
     @property
     def mean_ms(self) -> float:
-        """Mean time at the stage, the service in it."""
+        """Mean time at the stage, including service."""
         return self.before_ms + self.group_ms + self.station.mean_ms
 
     def law(self, lattice: Lattice) -> Transform:
-        """Return the law of that time (eq. 110)."""
+        """Return the transform of the time at the stage (eq. 110)."""
         mean, cv, workers = self.station.mean_ms, self.station.cv, self.station.workers
         law = lattice.law(lognormal_excess(mean, cv))
         if self.chance * self.stretch > 0:
@@ -64,19 +64,25 @@ class Wait:
 
 
 def one_by_one(station: Station, rate: float, arrivals_scv: float) -> Wait:
-    """Return the wait of requests that come one by one, with gaps of a squared coefficient of variation."""
+    """Return the queueing of requests that arrive one by one.
+
+    Args:
+        station: the stage.
+        rate: arrivals [1/ms].
+        arrivals_scv: squared coefficient of variation of the interarrival times.
+    """
     load = rate / station.most
     chance = erlang_c(station.workers, rate * station.mean_ms)
     return Wait(station, load, chance, _stretch(load, arrivals_scv, station.cv**2), np.ones(1))
 
 
 def in_groups(station: Station, rate: float, batches: FloatArray, gaps_scv: float) -> Wait:
-    """Return the wait of requests that come in the batches of a server.
+    """Return the queueing of requests that arrive in the batches of a server.
 
     Args:
         station: the stage behind the server.
-        rate: requests that come [1/ms].
-        batches: how likely a batch of n is, by n; shape (B + 1,).
+        rate: arrivals of requests [1/ms].
+        batches: distribution of the batch size; shape (B + 1,).
         gaps_scv: squared coefficient of variation of the times between batches.
     """
     load = rate / station.most
@@ -98,14 +104,20 @@ def in_groups(station: Station, rate: float, batches: FloatArray, gaps_scv: floa
 
 
 def departures_scv(station: Station, rate: float, arrivals_scv: float) -> float:
-    """Return how requests leave a stage: the squared coefficient of variation of their gaps (eq. 109)."""
+    """Return the squared coefficient of variation of the interdeparture times of a stage (eq. 109).
+
+    Args:
+        station: the stage.
+        rate: arrivals [1/ms].
+        arrivals_scv: squared coefficient of variation of the interarrival times.
+    """
     load = rate / station.most
-    services = (max(station.cv**2, LEAST_SCV) - 1) / np.sqrt(station.workers)
+    services = (max(station.cv**2, MIN_SCV) - 1) / np.sqrt(station.workers)
     return float(1 + (1 - load**2) * (arrivals_scv - 1) + load**2 * services)
 
 
 def erlang_c(workers: int, offered: float) -> float:
-    """Return the chance that all workers serve, at so many services offered at once; below `workers`."""
+    """Return the probability that all workers are busy (Erlang C); the offered load is below `workers`."""
     inverse = 1.0  # of Erlang's loss formula
     for k in range(1, workers + 1):
         inverse = 1 + inverse * k / offered
@@ -116,7 +128,7 @@ def erlang_c(workers: int, offered: float) -> float:
 
 
 def _stretch(load: float, arrivals_scv: float, services_scv: float) -> float:
-    """Return by how much waits are longer than after Poisson arrivals (eq. 108)."""
+    """Return the factor on queueing times relative to Poisson arrivals (eq. 108)."""
     both = arrivals_scv + services_scv
     if both <= 0:
         return 0.0

@@ -1,6 +1,6 @@
-"""A batch server in the long run at one rate of Poisson arrivals: exact means, and the law of the latency.
+"""Steady state of a dynamic-batching server with Poisson arrivals: exact means and latency distribution.
 
-Takes a server and a rate; the work is compiled, and loaded when it is first asked for.
+The work is compiled, and loaded on first use.
 """
 
 import math
@@ -16,42 +16,42 @@ from optimizer.simulation.batches import CLOCK, OLDEST, BatchServer
 from optimizer.simulation.limits import UNLIMITED
 
 TAIL = 1e-13
-"""Chance of a queue beyond the states that are looked at, where there is room for any number."""
-MOST_STATES = 40_000
+"""Probability of a queue beyond the states considered, if the queue is unlimited."""
+MAX_STATES = 40_000
 AGES = 12
-"""Ages at which those are looked at whom a start leaves over, where their windows are still open."""
+"""Quadrature nodes for the age of the oldest request left by a start, if its window is still open."""
 ANY_AGE = 1e30
-"""Stands for an age beyond any window [ms]."""
+"""Represents an age beyond any window [ms]."""
 ROUNDS = 2
-"""Times that these ages and the chain are found from each other."""
+"""Fixed-point iterations between these ages and the chain."""
 SLACK = 1e-7
-"""Relative excess over the share beyond a percentile that rounding may cause."""
+"""Relative excess over the share beyond a percentile tolerated as rounding."""
 ROUNDING = 1e-12
-"""Relative change of a figure that is found."""
+"""Relative change at which Newton's method stops."""
 PRECISION = 1e-9
 """Relative width of the bracket around a percentile."""
 
 
 @dataclass(frozen=True, slots=True)
-class Steady:
-    """The long run of a server at a rate."""
+class ServerSteadyState:
+    """Steady state of a server at a rate."""
 
     server: BatchServer
     rate: float
     """Arrivals [1/ms]."""
     starts: FloatArray
-    """How often a batch starts with i requests there, by i; shape (states + 1,)."""
+    """Distribution of the number of requests at the start of a batch; shape (states + 1,)."""
     behind: FloatArray
-    """How often a service leaves q requests behind it, by q < B; shape (B,)."""
+    """Mean number of services per start that leave q requests, by q < B; shape (B,)."""
     ages: FloatArray
-    """Ages of the oldest that a start leaves over [ms]."""
+    """Ages of the oldest request left by a start [ms]."""
     age_chances: FloatArray
-    """How likely these are, by the number left over; shape (B, ages)."""
+    """Their distribution by the number of requests left; shape (B, ages)."""
     served: float
-    """Mean requests of a cycle, from one start to the next, that are answered; and lost:"""
+    """Mean requests completed per cycle, from one start to the next."""
     lost: float
     busy_ms: float
-    """Mean time of a cycle in which the server is busy."""
+    """Mean time per cycle the server is busy."""
     queue_time: float
     """Integral of the queue over a mean cycle [requests·ms]."""
     answered: float
@@ -59,12 +59,12 @@ class Steady:
 
     @property
     def cycle_ms(self) -> float:
-        """From one start to the next."""
+        """Mean time between starts."""
         return (self.served + self.lost) / self.rate
 
     @property
     def rejected(self) -> float:
-        """Share of requests that find no room."""
+        """Share of requests rejected."""
         return self.lost / (self.served + self.lost)
 
     @property
@@ -79,46 +79,52 @@ class Steady:
 
     @property
     def queue(self) -> float:
-        """Mean number of requests that wait."""
+        """Mean queue length."""
         return self.queue_time / self.cycle_ms
 
     @property
     def busy(self) -> float:
-        """Share of the time in which the server is busy."""
+        """Share of time the server is busy."""
         return self.busy_ms / self.cycle_ms
 
     @property
     def mean_batch(self) -> float:
-        """Mean number of requests that are answered together."""
+        """Mean batch."""
         return float(self.served / (1 - self.starts[0]))
 
-    def beyond(self, limit_ms: float) -> float:
-        """Return the share of answered requests that take longer than a limit."""
-        from optimizer.queueing.bulk.beyond import beyond
+    def late_share(self, limit_ms: float) -> float:
+        """Return the share of completed requests with a longer latency than a limit."""
+        from optimizer.queueing.bulk.tail import late_share_of_server
 
         law = self.server, self.rate, self.starts, self.behind, self.served
-        return float(beyond(*law, float(limit_ms), self.ages, self.age_chances))  # one type, one code
+        return float(
+            late_share_of_server(*law, float(limit_ms), self.ages, self.age_chances)
+        )  # one type, one code
 
     def quantile_ms(self, share: float) -> float:
-        """Return the least latency that a share of the answered requests does not exceed."""
+        """Return a quantile of the latency of completed requests."""
         over = (1 - share) * (1 + SLACK)
         least = self.server.base_ms + self.server.slope_ms
-        if self.beyond(least) <= over:
+        if self.late_share(least) <= over:
             return least
         high = max(2 * self.mean_ms, least)
-        return root_above(lambda t: self.beyond(t) - over, 0.5 * least, high, PRECISION, PRECISION)
+        return root_above(lambda t: self.late_share(t) - over, 0.5 * least, high, PRECISION, PRECISION)
 
 
 def load_of(server: BatchServer, rate: float) -> float:
-    """Return the share of what full batches could answer that comes."""
+    """Return the offered load as a share of the saturation throughput."""
     return rate * server.spacing_ms / server.size
 
 
-def steady(server: BatchServer, rate: float) -> Steady:
-    """Return the long run of a server at a rate of arrivals [1/ms].
+def server_steady_state(server: BatchServer, rate: float) -> ServerSteadyState:
+    """Return the steady state of a server.
+
+    Args:
+        server: the server.
+        rate: arrivals [1/ms].
 
     Raises:
-        AnalysisError: without a limit to the queue it grows without end.
+        AnalysisError: the queue is unlimited and grows without bound.
     """
     from optimizer.queueing.bulk.chain import fill_starts
     from optimizer.queueing.bulk.totals import totals, waited_when_free
@@ -139,51 +145,50 @@ def steady(server: BatchServer, rate: float) -> Steady:
     if server.trigger != CLOCK and server.window_ms > 0 and server.size > 1:
         queue_time += waited_when_free(server, rate, starts, behind, ages, chances)
     figures = served, lost, busy_ms, queue_time, answered
-    return Steady(server, rate, starts, behind, ages, chances, *figures)
+    return ServerSteadyState(server, rate, starts, behind, ages, chances, *figures)
 
 
 def _plain(server: BatchServer) -> BatchServer:
-    """Return a server with times of one type, as machine code is made for each."""
+    """Return a server whose times are floats, because machine code is compiled per type."""
     return server._replace(
         window_ms=float(server.window_ms), base_ms=float(server.base_ms), slope_ms=float(server.slope_ms)
     )
 
 
 def _states(server: BatchServer, rate: float) -> tuple[int, float]:
-    """Return up to which queue at a start the chain is looked at, and how fast chances fall beyond it.
+    """Return the largest queue of the chain at a start, and the decay rate of the probabilities beyond it.
 
-    Without a limit that counts, chances beyond a batch fall by one factor in the end, and what else is in
-    them by a larger one: about 1 + √(2π/B) for each further request. The factor is 0 where all states are
-    looked at.
+    Without an effective limit, probabilities beyond a batch decay geometrically in the end; other terms decay
+    faster, by about 1 + √(2π/B) per request. The decay rate is 0 if all states are included.
 
     Raises:
-        AnalysisError: without a limit to the queue it grows without end.
+        AnalysisError: the queue is unlimited and grows without bound.
     """
     mean, load = rate * server.spacing_ms, load_of(server, rate)
     if load >= 1:
         if server.room >= UNLIMITED:
             raise AnalysisError("the queue grows without end; lower the rate, or limit the queue")
-        return min(max(server.room, 1), MOST_STATES), 0.0
+        return min(max(server.room, 1), MAX_STATES), 0.0
     decay = _decay(server.size, mean)
     ripples = -math.log(TAIL) / math.log1p(math.sqrt(2 * math.pi / server.size))
     near = int(server.size + 3 * math.sqrt(server.size) + 25 + ripples)
     far = near - math.log(TAIL) / decay
     if server.room < far:
-        return min(max(server.room, 1), MOST_STATES), 0.0
+        return min(max(server.room, 1), MAX_STATES), 0.0
     return near, decay
 
 
 def _with_tail(starts: FloatArray, decay: float) -> FloatArray:
-    """Return the chances with those that the last state stands for."""
-    count = int(min(-math.log(TAIL) / decay, MOST_STATES)) + 1
+    """Return the probabilities with the tail that the last state represents."""
+    count = int(min(-math.log(TAIL) / decay, MAX_STATES)) + 1
     share = -math.expm1(-decay) * np.exp(-decay * np.arange(count))
     return np.concatenate((starts[:-1], starts[-1] * share))
 
 
 def _decay(size: int, mean: float) -> float:
-    """Return x > 0 with B·x = λ·s·(eˣ − 1): a queue of one more is less likely by e⁻ˣ in the end.
+    """Return x > 0 with B·x = λ·s·(eˣ − 1): the queue length distribution decays by e⁻ˣ per request.
 
-    Newton's steps from above, which the curve never lets pass the root.
+    Newton's method from above, where convexity keeps every step above the root.
     """
     x = 2 * math.log(size / mean) + 1e-9  # λ·s·(eˣ − 1) − B·x is least at half of it
     while mean * math.expm1(x) < size * x:
@@ -197,13 +202,13 @@ def _decay(size: int, mean: float) -> float:
 
 @cache
 def _age_nodes() -> tuple[FloatArray, FloatArray]:
-    """Return where ages are looked at as shares of the service of a full batch, and their weights."""
+    """Return quadrature nodes for ages, as shares of a full batch's service time, and their weights."""
     nodes, weights = np.polynomial.legendre.leggauss(AGES)
     return frozen((nodes + 1) / 2), frozen(weights / 2)
 
 
 def _first_ages(server: BatchServer, rate: float) -> tuple[FloatArray, FloatArray]:
-    """Return ages at which left-over requests are looked at, and a first guess of their chances: l/λ."""
+    """Return ages of the oldest request left, and an initial guess of their probabilities: l/λ."""
     ages = np.append(_age_nodes()[0] * (server.base_ms + server.slope_ms * server.size), ANY_AGE)
     chances = np.zeros((server.size, AGES + 1))
     left = np.arange(1, server.size)
@@ -212,7 +217,7 @@ def _first_ages(server: BatchServer, rate: float) -> tuple[FloatArray, FloatArra
 
 
 def _ages(server: BatchServer, rate: float, starts: FloatArray, ages: FloatArray) -> FloatArray:
-    """Return how likely the ages of the oldest are that a start leaves over, by the number left over."""
+    """Return the distribution of the age of the oldest request left by a start, by the number left."""
     from optimizer.queueing.bulk.chain import add_ages
 
     full = server.base_ms + server.slope_ms * server.size

@@ -1,7 +1,7 @@
-"""Rates at which a batch server keeps its targets for sure, and at all below them, without its long run.
+"""Rates up to which a dynamic-batching server certainly meets its targets, without its steady state.
 
-At such rates a request hardly ever finds B others waiting, and whoever does not is answered in time. Equation
-numbers refer to docs/math.md.
+At such rates a request hardly ever finds B others waiting, and all others complete in time. Equation numbers
+refer to docs/math.md.
 """
 
 from collections.abc import Mapping
@@ -9,25 +9,25 @@ from collections.abc import Mapping
 import numpy as np
 
 from optimizer.arrays import FloatArray
-from optimizer.queueing.measures import LOSS, Measure
+from optimizer.queueing.measures import LOSS, TargetMeasure
 from optimizer.simulation.batches import CLOCK, GAP, OLDEST, BatchServer
 
 RATES = 33
-"""Loads that are looked at, each less than the one before by the same factor:"""
-LEAST_LOAD, LARGEST_LOAD = 1e-3, 0.95
+"""Number of loads tested, in geometric progression."""
+MIN_LOAD, LARGEST_LOAD = 1e-3, 0.95
 TERMS = 16
-"""Terms of the sum; what follows is bounded."""
+"""Terms of the sum; the remainder is bounded."""
 ROUNDING = 1e-9
 
 
-def surely_met_below(server: BatchServer, limits: Mapping[Measure, float]) -> float:
-    """Return a rate [1/ms] up to which all targets hold, whatever the rate; 0 where none is known."""
+def surely_met_below(server: BatchServer, limits: Mapping[TargetMeasure, float]) -> float:
+    """Return a rate [1/ms] up to which all targets are met at every rate; 0 if none is known."""
     if any(measure != LOSS and measure.percentile is None for measure in limits):
         return 0.0
     beside = server.room - server.size * server.counts_system
     if beside < server.size and LOSS in limits:
         return 0.0
-    loads = np.geomspace(LARGEST_LOAD, LEAST_LOAD, RATES)
+    loads = np.geomspace(LARGEST_LOAD, MIN_LOAD, RATES)
     rates = loads * server.full_rate
     found = _found_full(server, rates)
     # Of a cycle at least one request is answered; of a tick all that come but for those that are lost.
@@ -45,9 +45,9 @@ def surely_met_below(server: BatchServer, limits: Mapping[Measure, float]) -> fl
 
 
 def _found_full(server: BatchServer, rates: FloatArray) -> FloatArray:
-    """Return a bound on how many requests of a cycle find B others waiting, by rate (eq. 130).
+    """Return an upper bound of the requests per cycle that find B others waiting, by rate (eq. 130).
 
-    It is the mean of what full services leave over, whose last terms are bounded in turn.
+    It is the mean number left by full services, with a bound for the last terms.
     """
     from scipy.special import pdtrc
 
@@ -62,9 +62,9 @@ def _found_full(server: BatchServer, rates: FloatArray) -> FloatArray:
 
 
 def _late_ms(server: BatchServer, limit_ms: float) -> float:
-    """Return of how much of a service those who come in it are late though fewer than B wait before them.
+    """Return the time of a service in which arrivals can be late with fewer than B ahead of them.
 
-    Infinity where those may be late who find the server free.
+    inf if requests that find the server free can be late.
     """
     window, full_ms = server.window_ms, server.base_ms + server.slope_ms * server.size
     after = (server.size - 1) * window if server.trigger == GAP else window

@@ -1,4 +1,4 @@
-"""Means over the cycles of a batch server: requests served and lost, time busy and waited; compiled."""
+"""Means over the cycles of a dynamic-batching server: requests, busy time and queue: compiled."""
 
 import math
 
@@ -17,10 +17,10 @@ from optimizer.simulation.machine.compiling import compiled, compiled_with_array
 def waited(
     rate: float, span: float, first: int, room: int, reach: int, chances: FloatArray
 ) -> tuple[float, float]:
-    """Return the mean of the queue over a span times the span, and how many are lost in it [requests].
+    """Return the integral of the queue over a span, and the requests rejected in it.
 
-    The queue begins with `first` and grows by all that come, up to `room`; `chances` are those of how many
-    come, up to `reach`.
+    The queue starts at `first` and grows with all arrivals up to `room`; `chances` are the probabilities of
+    the arrivals up to `reach`.
     """
     places = room - first
     beyond, total, lasting = 1.0, 0.0, 0.0
@@ -38,7 +38,7 @@ def waited(
 
 @compiled
 def waited_in_window(rate: float, first: int, size: int, chances: FloatArray) -> float:
-    """Return the same over a window that ends when the batch is full."""
+    """Return the integral of the queue over a window that ends when the batch is full."""
     beyond, total = 1.0, 0.0
     for c in range(size - first):
         beyond -= chances[c]
@@ -50,11 +50,10 @@ def waited_in_window(rate: float, first: int, size: int, chances: FloatArray) ->
 def totals(
     server: BatchServer, rate: float, starts: FloatArray, behind: FloatArray
 ) -> tuple[float, float, float, float, float]:
-    """Return, for a mean cycle, requests served and lost, time busy, the queue over time, and Σ n·s(n).
+    """Return completed and rejected requests, busy time, integral of the queue and Σ n·s(n) of a mean cycle.
 
-    The queue counts while the server is busy; `waited_when_free` has the rest.
-
-    Fills `behind` with how often a service leaves q < B requests behind it.
+    The queue counts while the server is busy; `waited_when_free` covers the rest. Fills `behind` with the
+    mean number of services that leave q < B requests.
     """
     size, window, states = server.size, server.window_ms, len(starts) - 1
     served, lost, busy, queue_time, answered = 0.0, 0.0, 0.0, 0.0, 0.0
@@ -98,7 +97,7 @@ def waited_when_free(
     server: BatchServer, rate: float, starts: FloatArray, behind: FloatArray, ages: FloatArray,
     age_chances: FloatArray,
 ) -> float:  # fmt: skip
-    """Return the queue over the time in which the server is free, of a mean cycle."""
+    """Return the integral of the queue over the time the server is free, in a mean cycle."""
     size, window = server.size, server.window_ms
     total = 0.0
     if server.trigger == GAP:
@@ -124,7 +123,7 @@ def waited_when_free(
 def waited_oldest(
     server: BatchServer, rate: float, starts: FloatArray, ages: FloatArray, age_chances: FloatArray
 ) -> float:
-    """Return the queue over the rest of windows that were opened during a service, under `oldest`."""
+    """Return the integral of the queue over windows that opened during a service (`oldest`)."""
     size, window = server.size, server.window_ms
     total = 0.0
     chances, in_horizon, in_window = np.empty(size + 2), np.empty(size + 1), np.empty(size + 1)
@@ -163,7 +162,7 @@ def waited_left_over(
     server: BatchServer, rate: float, starts: FloatArray, ages: FloatArray, age_chances: FloatArray,
     chances: FloatArray, in_window: FloatArray,
 ) -> float:  # fmt: skip
-    """Return the queue over the rest of the windows of those whom a full batch left over."""
+    """Return the integral of the queue over the rest of the windows of requests left by a full batch."""
     size, window = server.size, server.window_ms
     full, total = service_ms(server, size), 0.0
     most = room_beside(server, size)

@@ -1,4 +1,4 @@
-"""Requests that find the server free, and are answered beyond a limit: compiled."""
+"""Late requests among those that find the server free: compiled."""
 
 import math
 
@@ -17,9 +17,9 @@ from optimizer.simulation.machine.compiling import compiled_with_arrays, entry_w
 def moments_in_window(
     server: BatchServer, rate: float, limit: float, window: float, ends: FloatArray
 ) -> FloatArray:
-    """Return moments of a window, from its start, and how many arrivals each stands for.
+    """Return quadrature nodes of a window, from its start, and the mean arrivals of each.
 
-    The panels end where an answer's time passes the limit, and at what is left of the window at `ends`.
+    The panels end where completion times cross the limit, and where the rest of the window is one of `ends`.
     """
     sizes = server.size if server.slope_ms > 0 else 1
     points = np.empty(2 + sizes + len(ends))
@@ -43,14 +43,14 @@ def moments_in_window(
 def beyond_in_windows(
     server: BatchServer, rate: float, limit: float, ends: FloatArray, first: FloatArray
 ) -> float:
-    """Return how many requests that come in windows are answered beyond a limit.
+    """Return the late requests among those that arrive in windows.
 
     Args:
         server: the server, which is free.
         rate: arrivals [1/ms].
-        limit: the limit [ms].
-        ends: what is left of each window, descending [ms].
-        first: how often each is open with so many waiting, by their number; shape (windows, B).
+        limit: the latency limit [ms].
+        ends: remaining time of each window, descending [ms].
+        first: mean number of open windows by queue length; shape (windows, B).
     """
     size, window = server.size, ends[0]
     queue, chances, before = np.zeros(size), np.empty(64), np.empty(size)
@@ -80,15 +80,15 @@ def beyond_in_windows(
 def beyond_behind_first(
     server: BatchServer, rate: float, limit: float, idle: float, flows: FloatArray, room_counts: FloatArray
 ) -> float:
-    """Return how many that come behind the first of a window are beyond a limit (`oldest`).
+    """Return the late requests among those that arrive after the first of a window (`oldest`).
 
     Args:
         server: the server, which is free.
         rate: arrivals [1/ms].
-        limit: the limit [ms].
-        idle: how often a request finds the server free and nobody there.
-        flows: by batch, how often its service leaves nobody over.
-        room_counts: which of these count here.
+        limit: the latency limit [ms].
+        idle: mean number of requests that find the server free and no other waiting.
+        flows: by batch, mean number of services that leave no request.
+        room_counts: mask of the batches included.
     """
     size, window = server.size, server.window_ms
     out, at_over, at_z = np.empty(size), np.empty(size), np.empty(size)
@@ -119,7 +119,7 @@ def beyond_oldest(
     server: BatchServer, rate: float, starts: FloatArray, idle: float, limit: float, ages: FloatArray,
     age_chances: FloatArray,
 ) -> float:  # fmt: skip
-    """Return how many that find a free server with a window open are beyond a limit, under `oldest`."""
+    """Return the late requests among those that find the server free and a window open (`oldest`)."""
     size = server.size
     roomy = np.zeros(size + 1)
     for n in range(1, size + 1):
@@ -133,7 +133,7 @@ def beyond_oldest(
 
 @compiled_with_arrays
 def beyond_in_room(server: BatchServer, rate: float, limit: float, n: int, flow: float) -> float:
-    """Return the same behind services of n, which leave nobody over, where fewer than B have room."""
+    """Return the late requests after services of n that leave no request, if the queue limit is below B."""
     size, window = server.size, server.window_ms
     most, service = room_beside(server, n), service_ms(server, n)
     horizon = min(service, window)
@@ -156,7 +156,7 @@ def beyond_left_over(
     server: BatchServer, rate: float, starts: FloatArray, limit: float, ages: FloatArray,
     age_chances: FloatArray,
 ) -> float:  # fmt: skip
-    """Return the same behind full batches that leave some over, whose window is still open."""
+    """Return the late requests after full batches that leave requests whose window is still open."""
     size, rest_ms = server.size, server.window_ms - service_ms(server, server.size)
     most, count = room_beside(server, size), 0
     while ages[count] < rest_ms:
@@ -180,7 +180,7 @@ def beyond_when_free(
     server: BatchServer, rate: float, starts: FloatArray, behind: FloatArray, limit: float, ages: FloatArray,
     age_chances: FloatArray, gaps: FloatArray, step: float,
 ) -> float:  # fmt: skip
-    """Return how many requests that find the server free are answered beyond a limit; with a window."""
+    """Return the late requests among those that find the server free, with a window."""
     size, window = server.size, server.window_ms
     if server.trigger == GAP:
         ahead = np.empty(size + 1)

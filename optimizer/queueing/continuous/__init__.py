@@ -1,1 +1,1 @@
-"""Continuous batching in closed form: iterations, prompts and places, means and percentiles."""
+"""Continuous batching in closed form: iterations, prompts and batch slots, means and percentiles."""

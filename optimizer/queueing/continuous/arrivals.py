@@ -1,4 +1,4 @@
-"""Arrivals with gamma-distributed times between them: counts in a window, and a queue's load as they find it.
+"""Arrivals with gamma-distributed interarrival times: counts in a window, and the load seen by arrivals.
 
 All shapes are (R,). Equation numbers refer to ``docs/math.md``.
 """
@@ -7,59 +7,59 @@ import numpy as np
 
 from optimizer.arrays import FloatArray
 
-LEAST_SCV = 0.05
-"""Where a formula divides by the squared coefficient of variation, it is at least this."""
+MIN_SCV = 0.05
+"""Lower bound of the squared coefficient of variation in formulas that divide by it."""
 NEARLY_EVEN = 0.5
-"""Squared coefficient of variation below which arrivals are taken as keeping their distance."""
+"""Squared coefficient of variation below which arrivals count as evenly spaced."""
 BURST_POWER = 0.28
 REGULAR_SLOPE = 1.6
 NEWTON_STEPS = 14
 
 
 def dispersion(count: FloatArray, scv: FloatArray) -> FloatArray:
-    """Return variance over mean of the number of arrivals in a window (eq. 64).
+    """Return the index of dispersion (variance over mean) of the number of arrivals in a window (eq. 64).
 
-    It is 1 in a short window and goes to the squared coefficient of variation in a long one. Both powers were
-    chosen against the renewal function of gamma times; the largest error is about 0.3.
+    It is 1 in a short window and tends to the squared coefficient of variation in a long one. Both powers
+    were fitted to the renewal function of gamma times; the largest error is about 0.3.
 
     Args:
         count: mean number of arrivals in the window.
-        scv: squared coefficient of variation of the times between arrivals.
+        scv: squared coefficient of variation of the interarrival times.
     """
     if (scv == 1).all():
         return np.ones_like(count)
     burst = (scv - 1) * (count / (count + scv)) ** BURST_POWER
-    root = np.sqrt(np.maximum(1 - scv, LEAST_SCV**2))
+    root = np.sqrt(np.maximum(1 - scv, MIN_SCV**2))
     regular = (scv - 1) * (1 - 1 / (1 + REGULAR_SLOPE * count / root))
     return 1 + np.where(scv > 1, burst, regular)
 
 
 def none_arrive(count: FloatArray, scv: FloatArray) -> FloatArray:
-    """Return the chance that nobody comes in a window that starts at any time (eq. 65).
+    """Return the probability of no arrival in a window that starts at any time (eq. 65).
 
-    It is the survival function of the residual time to the next arrival: of gamma times with shape κ, in
-    units of their mean, Q(κ+1, κy) − y·Q(κ, κy).
+    It is the survival function of the residual interarrival time: for gamma times with shape κ, in units of
+    their mean, Q(κ+1, κy) − y·Q(κ, κy).
     """
     from scipy.special import gammaincc
 
     if (scv == 1).all():
         return np.exp(-count)
-    shape = 1 / np.maximum(scv, LEAST_SCV)
+    shape = 1 / np.maximum(scv, MIN_SCV)
     found = gammaincc(shape + 1, shape * count) - count * gammaincc(shape, shape * count)
     return np.where(scv == 1, np.exp(-count), np.clip(found, 0.0, 1.0))
 
 
 def load_found(load: FloatArray, scv: FloatArray) -> FloatArray:
-    """Return the chance that an arrival finds the server of a GI/M/1 queue busy (eq. 66).
+    """Return the probability that an arrival finds the server of a GI/M/1 queue busy (eq. 66).
 
     The root σ < 1 of σ = (1 + (1 − σ)·c/ρ)^(−1/c), by Newton's method: the difference of the two sides is
-    concave, so that it goes up to the root from any start below it.
+    concave, so the iteration converges from any start below the root.
 
     Args:
         load: ρ in (0, 1).
-        scv: squared coefficient of variation of the times between arrivals.
+        scv: squared coefficient of variation of the interarrival times.
     """
-    shape = np.maximum(scv, LEAST_SCV)
+    shape = np.maximum(scv, MIN_SCV)
     if (shape == 1).all():
         return load.copy()
     sigma = np.where(shape >= 1, load, 0.0)

@@ -1,38 +1,39 @@
-"""Means and percentiles of what a user sees, from how iterations and prompts are served.
+"""Means and percentiles of the latencies that a client sees, from the service of iterations and prompts.
 
 All arrays have shape (R,), times are in ms and rates in requests/ms. Equation numbers refer to
 ``docs/math.md``.
 """
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
-from optimizer.arrays import FloatArray, IntArray
+from optimizer.arrays import FloatArray, IntArray, RowArrays
 from optimizer.queueing.continuous.arrivals import NEARLY_EVEN, dispersion
-from optimizer.queueing.continuous.replicas import Iteration, Prompts, Replicas
+from optimizer.queueing.continuous.replicas import Iteration, Prompts, ReplicaArrays
 from optimizer.queueing.roots import closed_brackets, zeros_or
 
-MOST_LOAD = 0.999
-"""Load of the places at which the wait for one is taken beyond it."""
-LEAST_DISPERSION = 0.05
-LEAST_SCV = 0.02
+MAX_LOAD = 0.999
+"""Maximum load of the batch slots in the formula of the queueing time."""
+MIN_DISPERSION = 0.05
+MIN_SCV = 0.02
 SMALLEST_SHARE = 1e-9
-"""Of requests that wait for a place: below, percentiles leave them out."""
+"""Share of queued requests below which percentiles ignore them."""
 QUANTILE_WIDTH = 1e-12
 FIXED_LIFE = 2 / 3
-"""Variance of the batch's mean over a life over that of the batch, where all lives are of one length …"""
+"""Variance of the batch averaged over a request's lifetime over that of the batch, for constant lifetimes
+…"""
 RANDOM_LIFE = 4 * math.log(2) - 2
-"""… and where they are exponential; both of an infinite server (eq. 79)."""
-LEAST_ITL_SHARE = 0.8
-"""Share of an iteration's least time below which no answer's mean interval falls."""
+"""… and for exponential ones; both for an infinite server (eq. 79)."""
+MIN_ITL_SHARE = 0.8
+"""Share of the shortest iteration that bounds the mean ITL of any output from below."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gamma:
-    """A gamma distribution of R rows by its mean and variance."""
+    """Gamma distributions of R rows by mean and variance."""
 
     mean: FloatArray
     variance: FloatArray
@@ -42,7 +43,7 @@ class Gamma:
         variance = np.maximum(self.variance, 1e-8 * mean**2)
         return mean**2 / variance, variance / mean
 
-    def beyond(self, x: FloatArray) -> FloatArray:
+    def survival(self, x: FloatArray) -> FloatArray:
         """Return P(X > x)."""
         from scipy.special import gammaincc
 
@@ -59,18 +60,18 @@ class Gamma:
 
 @dataclass(frozen=True, slots=True)
 class Lognormal:
-    """A lognormal distribution of R rows by its mean and variance."""
+    """Lognormal distributions of R rows by mean and variance."""
 
     mean: FloatArray
     variance: FloatArray
 
     def _logarithm(self) -> tuple[FloatArray, FloatArray]:
-        """Return mean and deviation of the logarithm."""
+        """Return mean and standard deviation of the logarithm."""
         mean = np.maximum(self.mean, 1e-12)
         square = np.log1p(np.maximum(self.variance / mean**2, 1e-8))
         return np.log(mean) - square / 2, np.sqrt(square)
 
-    def beyond(self, x: FloatArray) -> FloatArray:
+    def survival(self, x: FloatArray) -> FloatArray:
         """Return P(X > x)."""
         from scipy.special import ndtr
 
@@ -86,28 +87,41 @@ class Lognormal:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """The wait for a place in the batch (eq. 81-83)."""
+class BatchSlots:
+    """Queueing for a batch slot (eq. 81-83)."""
 
     chance: FloatArray
-    """Share of requests that wait for one."""
+    """Probability of queueing."""
     wait_ms: FloatArray
-    """Mean wait of those that do."""
+    """Mean queueing time of the requests that queue."""
     variance: FloatArray
-    """Variance of the number of requests inside, those that wait for a place included."""
+    """Variance of the number of requests in the replica, including queued ones."""
     batch_variance: FloatArray
-    """Variance of those that have a place."""
+    """Variance of the number of requests in the batch."""
 
     @classmethod
     def of(
-        cls, replicas: Replicas, rate: FloatArray, largest: FloatArray, found: Iteration, own_ms: FloatArray
+        cls,
+        replicas: ReplicaArrays,
+        rate: FloatArray,
+        largest: FloatArray,
+        found: Iteration,
+        own_ms: FloatArray,
     ) -> Self:
-        """Return the wait from a gamma-distributed number of requests, cut at the places."""
+        """Return the queueing time, with a gamma-distributed number of requests truncated at the slots.
+
+        Args:
+            replicas: R replicas.
+            rate: arrivals [1/ms].
+            largest: maximum rate [1/ms].
+            found: mean iterations.
+            own_ms: prefill time of a prompt.
+        """
         from scipy.special import gammainc, gammaln
 
-        load = np.minimum(rate / largest, MOST_LOAD)
+        load = np.minimum(rate / largest, MAX_LOAD)
         inside = rate * (own_ms + replicas.steps * found.mean_ms)
-        spread = np.maximum(dispersion(inside, replicas.arrival_scv), LEAST_DISPERSION)
+        spread = np.maximum(dispersion(inside, replicas.arrival_scv), MIN_DISPERSION)
         # Only a share base/mean of an iteration does not grow with those inside (eq. 81).
         standing = replicas.times.standing_ms(found.seen)
         variance = spread * inside * replicas.alike_ms(found) / np.maximum(standing, 1e-12)
@@ -117,7 +131,7 @@ class Places:
         tail = np.exp(log_density) * (replicas.arrival_scv + 1) / 2 / (1 - load)
         # Places come free as often as requests leave; far from saturation it counts how often at most.
         leaving = np.maximum(rate, largest / 2)
-        spread_of_both = np.maximum(replicas.arrival_scv, LEAST_SCV) + replicas.answer_scv
+        spread_of_both = np.maximum(replicas.arrival_scv, MIN_SCV) + replicas.answer_scv
         wait = spread_of_both / 2 / (1 - load) / leaving
         below = gammainc(shape, full)
         with_place = _variance_cut(shape, scale, replicas.places)
@@ -125,7 +139,7 @@ class Places:
 
 
 def _variance_cut(shape: FloatArray, scale: FloatArray, most: FloatArray) -> FloatArray:
-    """Return the variance of the smaller of a gamma variable and a limit (eq. 129)."""
+    """Return the variance of the minimum of a gamma variable and a limit (eq. 129)."""
     from scipy.special import gammainc, gammaincc
 
     full = most / scale
@@ -135,35 +149,43 @@ def _variance_cut(shape: FloatArray, scale: FloatArray, most: FloatArray) -> Flo
 
 
 @dataclass(frozen=True, slots=True)
-class Latencies:
-    """Distributions of what a user sees at R replicas, shapes (R,)."""
+class Latencies(RowArrays):
+    """Latency distributions of R replicas as a client sees them, shapes (R,)."""
 
     prefill_ms: FloatArray
-    """A prompt's own time."""
+    """Prefill time of a prompt."""
     turn_ms: FloatArray
-    """Mean wait for its turn, place in the batch included."""
+    """Mean time before the prefill, including queueing for a batch slot."""
     client_ms: FloatArray
-    """By how much later a client sees the tokens."""
+    """Delay between the engine and the client."""
     itl_ms: FloatArray
-    """Mean time between the tokens of an answer."""
+    """Mean time between the tokens of an output."""
     least_ttft_ms: FloatArray
     turn_mean_ms: FloatArray
     turn_variance: FloatArray
-    """Of the time to the first token beyond its least, without the wait for a place."""
+    """Variance of the TTFT above its minimum, without queueing for a batch slot."""
     place_chance: FloatArray
     place_wait_ms: FloatArray
     least_itl_ms: FloatArray
     itl_variance: FloatArray
     most_itl_ms: FloatArray
-    """Time of a full iteration, which no answer's mean interval exceeds."""
+    """Time of a full iteration, the upper bound of the mean ITL of any output."""
     e2e_ms: FloatArray
     e2e_variance: FloatArray
 
     @classmethod
     def of(
-        cls, replicas: Replicas, rate: FloatArray, found: Iteration, prompts: Prompts, places: Places
+        cls, replicas: ReplicaArrays, rate: FloatArray, found: Iteration, prompts: Prompts, places: BatchSlots
     ) -> Self:
-        """Return the latencies (eq. 78, 79, 84-88), as a client sees them."""
+        """Return the latencies (eq. 78, 79, 84-88), as a client sees them.
+
+        Args:
+            replicas: R replicas.
+            rate: arrivals [1/ms].
+            found: mean iterations.
+            prompts: service of prompts.
+            places: queueing for batch slots.
+        """
         steps = replicas.steps
         place_wait = places.chance * places.wait_ms
         turn = prompts.wait_ms + place_wait
@@ -188,7 +210,7 @@ class Latencies:
             turn_variance=variance,
             place_chance=places.chance,
             place_wait_ms=places.wait_ms,
-            least_itl_ms=LEAST_ITL_SHARE * np.minimum(base, itl),
+            least_itl_ms=MIN_ITL_SHARE * np.minimum(base, itl),
             itl_variance=itl_variance,
             most_itl_ms=np.maximum(replicas.iteration_ms(crowd, room), itl),
             e2e_ms=ttft + steps * of_tokens + client,
@@ -197,12 +219,8 @@ class Latencies:
 
     @property
     def ttft_ms(self) -> FloatArray:
-        """Mean time to the first token."""
+        """Mean TTFT."""
         return self.prefill_ms + self.turn_ms + self.client_ms
-
-    def take(self, rows: IntArray) -> Self:
-        """Return the latencies of the chosen rows, in their order."""
-        return type(self)(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     # --- distributions -------------------------------------------------------------------------------
 
@@ -219,15 +237,15 @@ class Latencies:
         return Lognormal(self.e2e_ms, self.e2e_variance)
 
     def ttft_beyond(self, ttft_ms: FloatArray) -> FloatArray:
-        """Return P(TTFT > some time): some wait for a place, the others only for their turn (eq. 85)."""
+        """Return P(TTFT > ttft_ms); some requests queue for a batch slot, all for their prefill (eq. 85)."""
         rest = ttft_ms - self.least_ttft_ms
-        turn = self._turn.beyond(rest)
+        turn = self._turn.survival(rest)
         with np.errstate(over="ignore"):
             tail = np.exp(-np.maximum(rest - self.turn_mean_ms, 0.0) / self.place_wait_ms)
         return np.where(rest < 0, 1.0, turn + self.place_chance * np.maximum(tail - turn, 0.0))
 
     def ttft_quantile(self, share: float) -> FloatArray:
-        """Return the percentile of the time to the first token."""
+        """Return a quantile of the TTFT."""
         found = self.least_ttft_ms + self._turn.quantile(share)
         rows = np.flatnonzero(self.place_chance > SMALLEST_SHARE)
         if len(rows):
@@ -245,27 +263,27 @@ class Latencies:
         return found
 
     def itl_beyond(self, itl_ms: FloatArray) -> FloatArray:
-        """Return P(mean interval of an answer > some time) (eq. 86)."""
-        found = self._interval.beyond(itl_ms - self.least_itl_ms)
+        """Return P(mean ITL of an output > itl_ms) (eq. 86)."""
+        found = self._interval.survival(itl_ms - self.least_itl_ms)
         return np.where(itl_ms >= self.most_itl_ms, 0.0, found)
 
     def itl_quantile(self, share: float) -> FloatArray:
-        """Return the percentile of an answer's mean interval between tokens."""
+        """Return a quantile of the mean ITL of an output."""
         found = self.least_itl_ms + self._interval.quantile(share)
         return np.minimum(found, self.most_itl_ms)
 
     def e2e_beyond(self, e2e_ms: FloatArray) -> FloatArray:
-        """Return P(time to the last token > some time) (eq. 87)."""
-        return self._life.beyond(e2e_ms)
+        """Return P(time to the last token > e2e_ms) (eq. 87)."""
+        return self._life.survival(e2e_ms)
 
     def e2e_quantile(self, share: float) -> FloatArray:
-        """Return the percentile of the time to the last token."""
+        """Return a quantile of the time to the last token."""
         return self._life.quantile(share)
 
 
 @dataclass(frozen=True, slots=True)
 class _Beyond:
-    """By how much more than a share of the requests wait longer than some time, as logarithms."""
+    """Logarithm of the share of requests with a longer TTFT over a given share."""
 
     latencies: Latencies
     share: float
@@ -278,12 +296,12 @@ class _Beyond:
 
 
 def _itl(
-    replicas: Replicas, rate: FloatArray, found: Iteration, prompts: Prompts, ttft_ms: FloatArray
+    replicas: ReplicaArrays, rate: FloatArray, found: Iteration, prompts: Prompts, ttft_ms: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the mean time between the tokens of an answer (eq. 78), over answers and over tokens.
+    """Return the mean time between the tokens of an output (eq. 78), averaged over outputs and over tokens.
 
-    Beside the mean iteration there is what came while its prompt was computed, and the rest of its burst.
-    Both weigh more in short answers.
+    In addition to the mean iteration, an output is delayed by the prompts that arrived during its own prefill
+    and by the rest of its burst. Both weigh more in short outputs.
     """
     scv, steps, mean = replicas.arrival_scv, replicas.steps, found.mean_ms
     longest, spread_over = np.maximum(prompts.longest_ms, mean), np.maximum(steps, 1.0)
@@ -300,12 +318,12 @@ def _itl(
 
 
 def _itl_variance(
-    replicas: Replicas, rate: FloatArray, found: Iteration, prompts: Prompts, places: Places
+    replicas: ReplicaArrays, rate: FloatArray, found: Iteration, prompts: Prompts, places: BatchSlots
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the variance of the mean time between tokens, over requests and over tokens (eq. 79).
+    """Return the variance of the mean ITL, over requests and over tokens (eq. 79).
 
-    Iterations differ by how many requests are inside, by what each of them holds in the cache, and by
-    prompts. A short answer averages over few of these, so that requests differ by more than tokens do.
+    Iterations differ in the number of requests, in their context lengths, and in prompts. A short output
+    averages over few of them, so requests vary more than tokens do.
     """
     steps, answer_scv = replicas.steps, replicas.answer_scv
     standing = replicas.times.standing_ms(found.seen)

@@ -1,7 +1,7 @@
-"""The queue model of continuous batching: means and percentiles of R replicas at given rates.
+"""Queue model of continuous batching: means and percentiles of R replicas at given rates.
 
-A replica computes iterations; prompts wait for their turn in one, requests for a place among those that
-decode. The model solves for the mean iteration, then describes both waits by two moments.
+A replica computes iterations; prompts queue for an iteration, requests for a batch slot. The model solves for
+the mean iteration, then approximates both queueing times by two moments.
 Source: own derivation, checked against simulation (docs/fidelity.md); docs/math.md has the equations.
 """
 
@@ -12,48 +12,48 @@ from typing import ClassVar, Self
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.queueing.continuous.latencies import Latencies, Places
-from optimizer.queueing.continuous.replicas import Iteration, Replicas
+from optimizer.queueing.continuous.latencies import BatchSlots, Latencies
+from optimizer.queueing.continuous.replicas import Iteration, ReplicaArrays
 from optimizer.queueing.continuous.schedulers import SCHEDULERS, Scheduler
-from optimizer.queueing.measures import LATENCIES, Measure
-from optimizer.queueing.performance import MS_PER_S, Performance, QueueModel, Room, Variability
+from optimizer.queueing.measures import LATENCIES, TargetMeasure
+from optimizer.queueing.performance import MS_PER_S, Performance, QueueModel, ReplicaLimits, Variability
 from optimizer.queueing.roots import closed_brackets, zeros_or
 from optimizer.timing import EngineLaw, Law
 
 STABILITY_MARGIN = 1e-3
-"""Rates are sought up to this share below the largest."""
-LEAST_LOAD = 1e-6
-"""Rates are sought from this share of the largest."""
+"""Rates are searched up to this share below the largest."""
+MIN_LOAD = 1e-6
+"""Rates are searched from this share of the largest."""
 ITERATION_WIDTH = 1e-13
 """Relative width of the bracket around the mean iteration."""
 SECANT_WIDTH = 4e-15
-MOST_SECANTS = 12
+MAX_SECANTS = 12
 GROWTH = 1.5
-MOST_GROWTHS = 60
+MAX_GROWTHS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class ContinuousPerformance(Performance):
-    """Long-run means of R replicas, with the distributions of what a user sees."""
+    """Long-run means of R replicas, with their latency distributions."""
 
     latencies: Latencies
 
     @property
     def knows_percentiles(self) -> bool:
-        """Whether figures include percentiles of latencies: they do."""
+        """Whether percentiles of latencies are available: yes."""
         return True
 
-    def figure(self, measure: Measure) -> FloatArray:
-        """Return a figure that can have a target, its mean or a percentile, shape (R,)."""
+    def figure(self, measure: TargetMeasure) -> FloatArray:
+        """Return the values of a measure, a mean or a percentile, shape (R,)."""
         if measure.percentile is None:
             return super(ContinuousPerformance, self).figure(measure)
         quantile = getattr(self.latencies, f"{measure.metric}_quantile")
         return np.asarray(quantile(measure.percentile / 100))
 
     def missed_share(self, limits_ms: FloatArray) -> FloatArray:
-        """Return the share of requests that exceed a limit, as if latencies did not go together (eq. 88).
+        """Return the share of requests that exceed a limit, assuming independent latencies (eq. 88).
 
-        They do: who waits long tends to decode slowly, so that the true share is not larger.
+        Requests that wait long also tend to decode slowly, so the true share is not larger.
         """
         kept = np.ones(limits_ms.shape[1])
         for metric, limit in zip(LATENCIES, limits_ms, strict=True):
@@ -63,29 +63,29 @@ class ContinuousPerformance(Performance):
 
 @dataclass(frozen=True, slots=True)
 class ContinuousQueues(QueueModel):
-    """R replicas that batch continuously."""
+    """R replicas with continuous batching."""
 
     name: ClassVar[str] = "continuous"
     takes_variability: ClassVar[bool] = True
-    replicas: Replicas
+    replicas: ReplicaArrays
     whole_prompts: BoolArray
-    """Which replicas compute whole prompts first, shape (R,)."""
+    """Whether a replica computes whole prompts first, shape (R,)."""
     max_queue: IntArray
-    """Requests that may wait for a place, shape (R,)."""
+    """Maximum requests queued for a batch slot, shape (R,)."""
     max_batch: IntArray
     largest_rate: FloatArray
-    """With every place taken [requests/ms], shape (R,)."""
+    """Rate with all batch slots occupied [requests/ms], shape (R,)."""
 
     @classmethod
-    def knows(cls, measure: Measure) -> bool:
-        """Say whether the figures include a measure: all means, and percentiles of latencies."""
+    def supports_measure(cls, measure: TargetMeasure) -> bool:
+        """Return whether a measure is available: all means, and percentiles of latencies."""
         return measure.percentile is None or measure.metric in LATENCIES
 
     @classmethod
-    def of_law(cls, law: Law, room: Room, variability: Variability) -> Self:
-        """Build the replicas, and find the rate with every place taken (eq. 80)."""
+    def of_law(cls, law: Law, room: ReplicaLimits, variability: Variability) -> Self:
+        """Build the replicas, and compute the rate with all batch slots occupied (eq. 80)."""
         assert isinstance(law, EngineLaw)
-        replicas = Replicas.of(law, variability, room)
+        replicas = ReplicaArrays.of(law, variability, room)
         whole = law.prefills_first
         largest = np.zeros(len(whole))
         for scheduler, rows in _by_scheduler(whole):
@@ -94,41 +94,29 @@ class ContinuousQueues(QueueModel):
 
     @property
     def least_rate_rps(self) -> FloatArray:
-        """The lower end of the rates that sizing considers, shape (R,)."""
-        return LEAST_LOAD * self.largest_rate * MS_PER_S
+        """Lower end of the rates searched by sizing, shape (R,)."""
+        return MIN_LOAD * self.largest_rate * MS_PER_S
 
     @property
     def stable_rate_rps(self) -> FloatArray:
-        """The largest rate that counts as stable, shape (R,)."""
+        """Maximum stable rate, shape (R,)."""
         return (1 - STABILITY_MARGIN) * self.largest_rate * MS_PER_S
 
     @property
-    def steps(self) -> BoolArray:
-        """Where a higher rate can be faster: more whole prompts at once, or shorter pauses before prompts."""
+    def is_non_monotone(self) -> BoolArray:
+        """Whether a higher rate can be faster, by more prompts per iteration or shorter pauses."""
         return self.whole_prompts | (self.replicas.client.pause_offset_ms > 0)
-
-    def take(self, rows: IntArray) -> Self:
-        """Return the replicas of the chosen rows, in their order."""
-        arrays = (getattr(self, field.name)[rows] for field in fields(self)[1:])
-        return type(self)(self.replicas.take(rows), *arrays)
 
     @property
     def law_type(self) -> type[Law]:
-        """The kind of law that drives it: all of them are told by the same coefficients."""
+        """The latency model that drives it; all engine models share the same coefficients."""
         return EngineLaw
-
-    def columns(self) -> list[FloatArray | IntArray | BoolArray]:
-        """Return everything that the figures of a row depend on."""
-        parts = (self.replicas.times, self.replicas.client)
-        nested = [getattr(part, field.name) for part in parts for field in fields(part)]
-        nested += [getattr(self.replicas, field.name) for field in fields(self.replicas)[len(parts) :]]
-        return [*nested, *(getattr(self, field.name) for field in fields(self)[1:])]
 
     def analyze(self, rate_rps: FloatArray) -> ContinuousPerformance:
         """Return means and distributions at arrival rates `rate_rps` > 0, shape (R,) (eq. 68-88, 122).
 
-        Beyond the stable rate the latencies are those close to it, of a queue without a limit; what is more
-        than can be answered is lost.
+        Above the maximum stable rate the latencies are those close to it with an unlimited queue; the surplus
+        is rejected.
         """
         rate = np.minimum(rate_rps / MS_PER_S, self.largest_rate)
         parts = [
@@ -176,7 +164,7 @@ def _by_scheduler(whole_prompts: BoolArray) -> Iterator[tuple[Scheduler, IntArra
 
 
 def _scattered(parts: list[tuple[IntArray, Latencies]], count: int) -> Latencies:
-    """Return the rows of several parts as one, each in its place."""
+    """Merge the rows of several parts."""
     columns = []
     for field in fields(Latencies):
         column = np.empty(count)
@@ -186,19 +174,21 @@ def _scattered(parts: list[tuple[IntArray, Latencies]], count: int) -> Latencies
     return Latencies(*columns)
 
 
-def _latencies(scheduler: Scheduler, replicas: Replicas, rate: FloatArray, largest: FloatArray) -> Latencies:
+def _latencies(
+    scheduler: Scheduler, replicas: ReplicaArrays, rate: FloatArray, largest: FloatArray
+) -> Latencies:
     found = _iterations(scheduler, replicas, rate)
     prompts = scheduler.prompts(replicas, rate, found)
-    places = Places.of(replicas, rate, largest, found, prompts.own_ms)
+    places = BatchSlots.of(replicas, rate, largest, found, prompts.own_ms)
     return Latencies.of(replicas, rate, found, prompts, places)
 
 
 @dataclass(frozen=True, slots=True)
-class _Excess:
-    """By how much an iteration takes longer than a guess (a logarithm), given what it then holds."""
+class _IterationResidual:
+    """Logarithm of the time of an iteration over a guess, given its contents for that guess."""
 
     scheduler: Scheduler
-    replicas: Replicas
+    replicas: ReplicaArrays
     rate: FloatArray
 
     def take(self, rows: IntArray) -> Self:
@@ -208,27 +198,30 @@ class _Excess:
         return np.log(self.scheduler.iteration(self.replicas, self.rate, x).mean_ms / x)
 
 
-def _iterations(scheduler: Scheduler, replicas: Replicas, rate: FloatArray) -> Iteration:
-    """Return the iterations whose mean length is the one from which they were made (eq. 70).
+def _iterations(scheduler: Scheduler, replicas: ReplicaArrays, rate: FloatArray) -> Iteration:
+    """Return the mean iterations, as a fixed point of their length (eq. 70).
 
-    What an iteration holds is nearly linear in its length, so that secants close in fast. Where they do not
-    (whole prompts can have two solutions, of which the shorter one counts) the solution is bracketed.
+    The contents of an iteration are nearly linear in its length, so secants converge fast. If they do not
+    (with whole prompts there can be two solutions, of which the shorter one counts), the solution is
+    bracketed.
     """
     guess, closed = _secants(scheduler, replicas, rate)
     rows = np.flatnonzero(~closed)
     if len(rows):
-        guess[rows] = _bracketed(_Excess(scheduler, replicas.take(rows), rate[rows]), replicas.take(rows))
+        guess[rows] = _bracketed(
+            _IterationResidual(scheduler, replicas.take(rows), rate[rows]), replicas.take(rows)
+        )
     return scheduler.iteration(replicas, rate, guess)
 
 
-def _secants(scheduler: Scheduler, replicas: Replicas, rate: FloatArray) -> tuple[FloatArray, BoolArray]:
-    """Return the lengths at which secants from below end, and where they are solutions."""
+def _secants(scheduler: Scheduler, replicas: ReplicaArrays, rate: FloatArray) -> tuple[FloatArray, BoolArray]:
+    """Return the lengths at which secants from below end, and whether they have converged to a solution."""
     before = replicas.iteration_ms(1.0)
     found_before = scheduler.iteration(replicas, rate, before).mean_ms
     guess = found_before
     found = scheduler.iteration(replicas, rate, guess).mean_ms
     sound = found_before >= before
-    for _ in range(MOST_SECANTS):
+    for _ in range(MAX_SECANTS):
         closed = np.abs(found - guess) <= SECANT_WIDTH * guess
         if (closed | ~sound).all():
             break
@@ -243,13 +236,13 @@ def _secants(scheduler: Scheduler, replicas: Replicas, rate: FloatArray) -> tupl
     return guess, sound & closed & scheduler.has_one_solution
 
 
-def _bracketed(excess: "_Excess", replicas: Replicas) -> FloatArray:
-    """Return the lengths by brackets that grow from the shortest iteration."""
+def _bracketed(excess: "_IterationResidual", replicas: ReplicaArrays) -> FloatArray:
+    """Return the lengths from brackets that grow from the shortest iteration."""
     low = 0.999 * replicas.iteration_ms(1.0)
     at_low = excess(low)
     high, at_high = low * np.exp(at_low), np.zeros_like(low)
     rows = np.arange(len(low))
-    for _ in range(MOST_GROWTHS):
+    for _ in range(MAX_GROWTHS):
         high[rows] *= GROWTH
         at_high[rows] = excess.take(rows)(high[rows])
         rows = rows[at_high[rows] > 0]

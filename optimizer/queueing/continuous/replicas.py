@@ -1,49 +1,55 @@
-"""What a queue of continuous batching is made of: replicas, their requests, and an iteration.
+"""Data of the continuous-batching model: replicas with requests, iterations and prompts.
 
 Times in ms and rates in requests/ms; all arrays have shape (R,).
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.queueing.performance import Room, Variability
+from optimizer.arrays import BoolArray, FloatArray, RowArrays
+from optimizer.queueing.performance import ReplicaLimits, Variability
 from optimizer.timing import ClientTimes, EngineLaw, IterationTimes
 
-LEAST_STEPS = 1e-3
-"""Stands for no decode step at all, where answers are of one token."""
+MIN_STEPS = 1e-3
+"""Lower bound of the decode steps of an output, for outputs of one token."""
 
 
 @dataclass(frozen=True, slots=True)
-class Replicas:
-    """R replicas with their requests."""
+class ReplicaArrays(RowArrays):
+    """R replicas with their request distributions."""
 
     times: IterationTimes
     """Coefficients of an iteration's time."""
     client: ClientTimes
-    """What their clients see beyond it."""
+    """Delay between the engine and its clients."""
     prompt: FloatArray
     """I: mean tokens of a prompt, at least 1."""
     steps: FloatArray
-    """J: mean decode steps of an answer, one less than its tokens."""
+    """J: mean decode steps of an output, one less than its tokens."""
     prompt_scv: FloatArray
-    """Squared coefficient of variation of the prompt's length."""
+    """Squared coefficient of variation of the prompt length."""
     answer_scv: FloatArray
-    """Squared coefficient of variation of the answer's length."""
+    """Squared coefficient of variation of the output length."""
     arrival_scv: FloatArray
-    """Squared coefficient of variation of the times between arrivals."""
+    """Squared coefficient of variation of the interarrival times."""
     budget: FloatArray
-    """M: most tokens that an iteration computes."""
+    """M: maximum tokens computed in an iteration."""
     places: FloatArray
-    """N: most requests in an iteration."""
+    """N: maximum requests in an iteration."""
     context: FloatArray
-    """Mean tokens in the cache of a request that decodes, over time (eq. 67)."""
+    """Mean tokens in the KV cache of a decoding request, averaged over time (eq. 67)."""
 
     @classmethod
-    def of(cls, law: EngineLaw, variability: Variability, room: Room) -> Self:
-        """Return replicas under a law; the KV cache caps the requests that decode together (eq. 67)."""
+    def of(cls, law: EngineLaw, variability: Variability, room: ReplicaLimits) -> Self:
+        """Build replicas from a latency model; the KV cache caps the number of decoding requests (eq. 67).
+
+        Args:
+            law: latency model.
+            variability: coefficients of variation.
+            room: batch and memory limits.
+        """
         prompt, answer = np.maximum(law.in_tokens, 1.0), law.out_tokens
         prompt_scv, answer_scv = variability.in_tokens_cv**2, variability.out_tokens_cv**2
         context = prompt + answer * (1 + answer_scv) / 2
@@ -52,7 +58,7 @@ class Replicas:
             law.iterations,
             law.client,
             prompt,
-            np.maximum(answer - 1, LEAST_STEPS),
+            np.maximum(answer - 1, MIN_STEPS),
             prompt_scv,
             answer_scv,
             variability.arrival_cv**2,
@@ -61,33 +67,29 @@ class Replicas:
             context,
         )
 
-    def take(self, rows: IntArray) -> Self:
-        """Return the replicas of the chosen rows, in their order."""
-        arrays = (getattr(self, field.name)[rows] for field in fields(self)[2:])
-        return type(self)(self.times.take(rows), self.client.take(rows), *arrays)
-
     @property
     def prompt_square(self) -> FloatArray:
-        """Second moment of the prompt's length."""
+        """Second moment of the prompt length."""
         return self.prompt**2 * (1 + self.prompt_scv)
 
     @property
     def before_a_token(self) -> FloatArray:
-        """Tokens before one of a prompt, on average over tokens: long prompts have more of them."""
+        """Mean number of tokens before a token of its prompt, averaged over tokens."""
         return self.prompt * (1 + self.prompt_scv) / 2
 
     @property
     def context_variance(self) -> FloatArray:
-        """Variance of what requests that decode hold in the cache, each by its mean over its life (eq. 67).
+        """Variance of the mean context of decoding requests, averaged over time (eq. 67).
 
-        Long answers are met more often; the third moment of answers is that of a lognormal length.
+        Long outputs are met more often; the third moment of output lengths is that of a lognormal
+        distribution.
         """
         scv, answer = self.answer_scv, self.steps + 1
         return self.prompt**2 * self.prompt_scv + answer**2 * scv * (1 + scv) ** 2 / 4
 
     @property
     def own_context_variance(self) -> FloatArray:
-        """The same over requests, of which each counts once."""
+        """Variance of the mean context over requests, each counted once."""
         return self.prompt**2 * self.prompt_scv + (self.steps + 1) ** 2 * self.answer_scv / 4
 
     def iteration_ms(
@@ -100,10 +102,10 @@ class Replicas:
         """Return the time of an iteration with some tokens of prompts of mean length.
 
         Args:
-            decodes: answers in progress.
-            tokens: tokens of prompts.
-            prompts: how many prompts these belong to; not given: as many as they make.
-            held: tokens that the answers in progress hold in the cache; not given: the mean of each.
+            decodes: decoding requests.
+            tokens: prompt tokens.
+            prompts: number of prompts; default: tokens over the mean prompt length.
+            held: tokens of the decoding requests in the KV cache; default: the mean context of each.
         """
         count = tokens / self.prompt if prompts is None else prompts
         context = decodes * self.context if held is None else held
@@ -112,16 +114,16 @@ class Replicas:
     def lone_prompt_ms(
         self, decodes: FloatArray | float, held: FloatArray | float | None = None
     ) -> FloatArray:
-        """Return the time of an iteration with one whole prompt, on average over its length."""
+        """Return the time of an iteration with one whole prompt, averaged over its length."""
         context = decodes * self.context if held is None else held
         return self.times.ms(decodes, context, self.prompt, 1.0, self.prompt_square / 2)
 
     def alike_ms(self, found: "Iteration") -> FloatArray:
-        """Return the mean iteration if requests of long contexts were met as often as others."""
+        """Return the mean iteration if the probability of meeting a request did not depend on its context."""
         return found.mean_ms - self.times.kv_read_per_token_ms * (found.held - found.seen * self.context)
 
     def prompt_slope_ms(self, decodes: FloatArray | float, tokens: FloatArray) -> FloatArray:
-        """Return what one more token of prompts, with its share of a request, adds to an iteration [ms]."""
+        """Return the time added to an iteration by one more prompt token and its share of a request [ms]."""
         times = self.times
         compute = times.compute_slope_ms(decodes + tokens)
         request = times.per_sequence_ms + times.per_prompt_ms
@@ -129,52 +131,52 @@ class Replicas:
 
 
 class Iteration(NamedTuple):
-    """The iterations of R replicas at given rates, on average and as a request finds them."""
+    """Mean iterations of R replicas at given rates, and iterations as seen by a request."""
 
     mean_ms: FloatArray
-    """τ: mean time of an iteration in which an answer gets a token."""
+    """τ: mean time of an iteration in which an output receives a token."""
     decodes: FloatArray
-    """n: mean number of answers in progress."""
+    """n: mean number of decoding requests."""
     seen: FloatArray
-    """Answers in progress in an iteration of an answer, itself included."""
+    """Decoding requests in an iteration of a given output, including itself."""
     held: FloatArray
-    """Tokens that these hold in the cache."""
+    """Tokens of these requests in the KV cache."""
     dispersion: FloatArray
-    """Variance over mean of the arrivals over a life."""
+    """Index of dispersion of the arrivals over a request's lifetime."""
     prompts: FloatArray
-    """k: prompts that come in an iteration."""
+    """k: prompts arriving during an iteration."""
     prompt_tokens: FloatArray
-    """Tokens of prompts in an iteration that has any."""
+    """Prompt tokens in an iteration that has any."""
     without_prompt: FloatArray
-    """Iterations without a prompt for each token of an answer."""
+    """Iterations without a prompt per token of an output."""
     with_prompt: FloatArray
-    """Iterations with tokens of prompts for each token of an answer."""
+    """Iterations with prompt tokens per token of an output."""
     decode_ms: FloatArray
     """Time of an iteration without a prompt."""
     prompt_ms: FloatArray
-    """Time of one with prompts."""
+    """Time of an iteration with prompts."""
 
 
 class Prompts(NamedTuple):
-    """How prompts are served, as a request finds it."""
+    """Service of prompts, as seen by a request."""
 
     own_ms: FloatArray
-    """Time that its own prompt takes."""
+    """Prefill time of its own prompt."""
     wait_ms: FloatArray
-    """Time before that."""
+    """Time before its prefill."""
     wait_variance: FloatArray
-    """Variance of that time [ms²]."""
+    """Variance of the time before its prefill [ms²]."""
     own_variance: FloatArray
-    """Variance of its own time [ms²]."""
+    """Variance of its prefill time [ms²]."""
     least_ms: FloatArray
-    """What the time to the first token does not fall below."""
+    """Minimum TTFT."""
     stall_ms: FloatArray
-    """By how much a prompt delays every answer in progress."""
+    """Delay that a prompt adds to every decoding request."""
     share: FloatArray
-    """Share of the time that prompts take."""
+    """Share of time spent on prompts."""
     longest_ms: FloatArray
-    """Time of the iterations that a new answer may begin with, beside the prompts that came with it."""
+    """Time of the longest iteration at the start of an output, including the prompts that arrived with it."""
     found_ms: FloatArray
-    """Mean length of the iteration that an arrival falls into."""
+    """Mean length of the iteration during which a request arrives."""
     apart: BoolArray
     """Whether a prompt fits into one iteration."""

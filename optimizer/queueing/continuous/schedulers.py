@@ -1,4 +1,4 @@
-"""The two schedulers: what is in an iteration, how prompts are served, and the largest rate.
+"""The two schedulers: contents of an iteration, service of prompts, and maximum rate.
 
 Both are mean-value models: an iteration's contents depend on its length, and its length on them. All arrays
 have shape (R,), times are in ms and rates in requests/ms. Equation numbers refer to ``docs/math.md``.
@@ -11,40 +11,52 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray
 from optimizer.queueing.continuous.arrivals import NEARLY_EVEN, dispersion, load_found, none_arrive
-from optimizer.queueing.continuous.replicas import Iteration, Prompts, Replicas
+from optimizer.queueing.continuous.replicas import Iteration, Prompts, ReplicaArrays
 from optimizer.timing import SchedulerName
 
-MOST_PROMPT_SHARE = 0.98
-MOST_PROMPT_LOAD = 0.995
+MAX_PROMPT_SHARE = 0.98
+MAX_PROMPT_LOAD = 0.995
 BLEND = 8
-"""Power by which the two ways of waiting for a prompt's turn are joined: nearly their maximum."""
+"""Power mean that joins the two waits before a prefill: nearly their maximum."""
 BATCH_ROUNDS = 4
 TINY = 1e-300
 
 
 class Scheduler(ABC):
-    """How prompts get into iterations."""
+    """A policy that assigns prompts to iterations."""
 
     has_one_solution: ClassVar[bool] = True
-    """Whether only one length of the iterations agrees with what they hold."""
+    """Whether the fixed point of the iteration length is unique."""
 
     @abstractmethod
-    def iteration(self, replicas: Replicas, rate: FloatArray, guess_ms: FloatArray) -> Iteration:
-        """Return what iterations hold, and how long they then are, if they were as long as a guess."""
+    def iteration(self, replicas: ReplicaArrays, rate: FloatArray, guess_ms: FloatArray) -> Iteration:
+        """Return the iterations that follow from a guess of their length.
+
+        Args:
+            replicas: R replicas.
+            rate: arrivals [1/ms].
+            guess_ms: assumed mean length of an iteration.
+        """
 
     @abstractmethod
-    def prompts(self, replicas: Replicas, rate: FloatArray, found: Iteration) -> Prompts:
-        """Return how prompts are served."""
+    def prompts(self, replicas: ReplicaArrays, rate: FloatArray, found: Iteration) -> Prompts:
+        """Return the service of prompts.
+
+        Args:
+            replicas: R replicas.
+            rate: arrivals [1/ms].
+            found: mean iterations.
+        """
 
     @abstractmethod
-    def largest_rate(self, replicas: Replicas) -> FloatArray:
-        """Return the rate of completions with every place taken [requests/ms]."""
+    def largest_rate(self, replicas: ReplicaArrays) -> FloatArray:
+        """Return the throughput with all batch slots occupied [requests/ms]."""
 
 
 class Chunked(Scheduler):
-    """Prompts are computed in chunks beside the answers in progress, up to the token budget."""
+    """Prompts are computed in chunks next to the decodes, up to the token budget."""
 
-    def iteration(self, replicas: Replicas, rate: FloatArray, guess_ms: FloatArray) -> Iteration:
+    def iteration(self, replicas: ReplicaArrays, rate: FloatArray, guess_ms: FloatArray) -> Iteration:
         """Return the iterations (eq. 68-70)."""
         decodes, spread, seen, held = _decodes(replicas, rate, guess_ms)
         room = np.maximum(replicas.budget - seen, 1.0)
@@ -61,7 +73,7 @@ class Chunked(Scheduler):
             mean, decodes, seen, held, spread, prompts, tokens, 1 - share, share, without, within
         )
 
-    def prompts(self, replicas: Replicas, rate: FloatArray, found: Iteration) -> Prompts:
+    def prompts(self, replicas: ReplicaArrays, rate: FloatArray, found: Iteration) -> Prompts:
         """Return the service of prompts (eq. 72-77)."""
         prompt, scv = replicas.prompt, replicas.arrival_scv
         even = scv < NEARLY_EVEN
@@ -75,7 +87,7 @@ class Chunked(Scheduler):
         slope = replicas.prompt_slope_ms(found.seen, found.prompt_tokens)
         seen_ms, square = _iteration_found(replicas, rate, found, slope, whole)
         busy = _busy(found, scv)
-        share = np.minimum(rate * alone, MOST_PROMPT_SHARE)
+        share = np.minimum(rate * alone, MAX_PROMPT_SHARE)
         # Those that come in the same iteration are computed together with mine.
         burst = np.where(scv > 1, dispersion(rate * seen_ms, scv) - 1, 0.0)
         mates = np.where(even, np.maximum(found.prompts - 1, 0.0) * alone, share * seen_ms + burst * alone)
@@ -85,11 +97,8 @@ class Chunked(Scheduler):
         end = np.minimum(full_ms - found.decode_ms, alone) * np.minimum(1.0, prompt / room) / 2
         queue, queue_variance, load = _queue(replicas, rate, service)
         queue += busy / 2 * found.decode_ms + load * end
-        gated_variance = np.where(
-            even,
-            busy * residual**2 / 3 - (busy * residual / 2) ** 2,
-            _gated_variance(rate, (busy, gated), (found.mean_ms, seen_ms, square), slope * prompt, scv),
-        )
+        lengths = found.mean_ms, seen_ms, square, residual
+        gated_variance = _gated_variance(rate, (busy, gated), lengths, slope * prompt, scv)
         wait, variance = _joined((gated, gated_variance), (queue, queue_variance))
         square_or_spread = np.where(even, replicas.prompt_scv * prompt**2, replicas.prompt_square)
         return Prompts(
@@ -105,8 +114,10 @@ class Chunked(Scheduler):
             apart=whole,
         )
 
-    def _own(self, replicas: Replicas, found: Iteration, room: FloatArray, full_ms: FloatArray) -> FloatArray:
-        """Return the time of a prompt's own iterations: full ones, and one with the rest (eq. 72)."""
+    def _own(
+        self, replicas: ReplicaArrays, found: Iteration, room: FloatArray, full_ms: FloatArray
+    ) -> FloatArray:
+        """Return the prefill time of a prompt: full chunks, and one with the rest (eq. 72)."""
         prompt = replicas.prompt
         chunks = np.floor(prompt / room)
         rest = prompt - chunks * room
@@ -116,8 +127,8 @@ class Chunked(Scheduler):
         pieces = chunks * full_ms + np.where(rest > 0, last, 0.0)
         return np.where(prompt <= room, replicas.lone_prompt_ms(seen, held), pieces)
 
-    def largest_rate(self, replicas: Replicas) -> FloatArray:
-        """Return the rate of completions with every place, or the budget, full (eq. 80)."""
+    def largest_rate(self, replicas: ReplicaArrays) -> FloatArray:
+        """Return the throughput with all batch slots, or the token budget, used (eq. 80)."""
         prompt, steps = replicas.prompt, replicas.steps
         decodes = np.minimum(replicas.places, replicas.budget / (1 + prompt / steps))
         prompts = decodes / steps
@@ -129,12 +140,12 @@ class Chunked(Scheduler):
 
 
 class PrefillFirst(Scheduler):
-    """Whole prompts, as many as the budget takes, are computed first; answers in progress stand still."""
+    """Whole prompts, up to the token budget, are computed first while decodes pause."""
 
     has_one_solution: ClassVar[bool] = False
 
-    def iteration(self, replicas: Replicas, rate: FloatArray, guess_ms: FloatArray) -> Iteration:
-        """Return the iterations (eq. 71): one with prompts follows another as long as some have come."""
+    def iteration(self, replicas: ReplicaArrays, rate: FloatArray, guess_ms: FloatArray) -> Iteration:
+        """Return the iterations (eq. 71): iterations with prompts continue while prompts keep arriving."""
         decodes, spread, seen, held = _decodes(replicas, rate, guess_ms)
         without = replicas.iteration_ms(seen, held=held)
         prompts = rate * guess_ms
@@ -152,10 +163,10 @@ class PrefillFirst(Scheduler):
         mean, every = without + share * within, np.ones_like(share)
         return Iteration(mean, decodes, seen, held, spread, prompts, tokens, every, share, without, within)
 
-    def _batch_ms(self, replicas: Replicas, prompts: FloatArray) -> FloatArray:
+    def _batch_ms(self, replicas: ReplicaArrays, prompts: FloatArray) -> FloatArray:
         return replicas.iteration_ms(0.0, prompts * replicas.prompt, prompts)
 
-    def prompts(self, replicas: Replicas, rate: FloatArray, found: Iteration) -> Prompts:
+    def prompts(self, replicas: ReplicaArrays, rate: FloatArray, found: Iteration) -> Prompts:
         """Return the service of prompts (eq. 72-77)."""
         prompt, scv = replicas.prompt, replicas.arrival_scv
         own_ms = replicas.lone_prompt_ms(0.0)
@@ -165,18 +176,15 @@ class PrefillFirst(Scheduler):
         service = np.where(scv > 1, average, self._batch_ms(replicas, most) / most)
         slope = replicas.prompt_slope_ms(0.0, found.prompt_tokens)
         busy = _busy(found, scv)
-        share = np.minimum(rate * average, MOST_PROMPT_SHARE)
+        share = np.minimum(rate * average, MAX_PROMPT_SHARE)
         seen_ms, square = _iteration_found(replicas, rate, found, slope, prompt < replicas.budget)
         even = scv < NEARLY_EVEN
         burst = np.where(scv > 1, dispersion(rate * seen_ms, scv) - 1, 0.0)
         more = np.where(even, np.maximum(found.prompts - 1, 0.0), rate * seen_ms + burst)
         residual = np.where(even, found.decode_ms, seen_ms)
         gated = busy * (residual / 2 + np.minimum(more, most - 1) * slope * prompt)
-        gated_variance = np.where(
-            even,
-            busy * residual**2 / 3 - (busy * residual / 2) ** 2,
-            _gated_variance(rate, (busy, gated), (found.mean_ms, seen_ms, square), slope * prompt, scv),
-        )
+        lengths = found.mean_ms, seen_ms, square, residual
+        gated_variance = _gated_variance(rate, (busy, gated), lengths, slope * prompt, scv)
         queue, queue_variance, load = _queue(replicas, rate, service)
         queue += busy / 2 * found.decode_ms + load * np.maximum(seen_ms - service, 0.0) / 2
         wait, variance = _joined((gated, gated_variance), (queue, queue_variance))
@@ -193,8 +201,8 @@ class PrefillFirst(Scheduler):
             apart=prompt < replicas.budget,
         )
 
-    def largest_rate(self, replicas: Replicas) -> FloatArray:
-        """Return the rate of completions with every place taken (eq. 80)."""
+    def largest_rate(self, replicas: ReplicaArrays) -> FloatArray:
+        """Return the throughput with all batch slots occupied (eq. 80)."""
         ends = replicas.places / replicas.steps
         most = np.maximum(1.0, np.floor(replicas.budget / replicas.prompt))
         together = np.clip(_mean_of_some(ends), 1.0, most)
@@ -203,15 +211,15 @@ class PrefillFirst(Scheduler):
 
 
 SCHEDULERS: dict[SchedulerName, Scheduler] = {"chunked": Chunked(), "prefill-first": PrefillFirst()}
-"""All schedulers by the names that documents give them."""
+"""All schedulers by their names in documents."""
 
 
 def _decodes(
-    replicas: Replicas, rate: FloatArray, guess_ms: FloatArray
+    replicas: ReplicaArrays, rate: FloatArray, guess_ms: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return answers in progress, their dispersion, those that one of them sees, and what these hold.
+    """Return decoding requests, their dispersion, those seen by one of them, and their KV tokens.
 
-    Requests of long contexts make their own iterations longer, and so are met more often (eq. 68, 128).
+    Requests with long contexts lengthen their own iterations, and so are met more often (eq. 68, 128).
     """
     decodes = np.minimum(rate * replicas.steps * guess_ms, replicas.places)
     scv = replicas.arrival_scv
@@ -222,23 +230,23 @@ def _decodes(
 
 
 def _mean_of_some(mean: FloatArray) -> FloatArray:
-    """Return the mean of a Poisson number, given that it is not 0."""
+    """Return the mean of a Poisson variable, given that it is not 0."""
     small = np.maximum(mean, 1e-12)
     return small / -np.expm1(-small)
 
 
 def _busy(found: Iteration, scv: FloatArray) -> FloatArray:
-    """Return the chance that an arrival finds an iteration running."""
+    """Return the probability that an arrival finds an iteration running."""
     inside = found.decodes + found.prompts
     return np.where(scv < NEARLY_EVEN, np.minimum(inside, 1.0), -np.expm1(-inside))
 
 
 def _iteration_found(
-    replicas: Replicas, rate: FloatArray, found: Iteration, slope: FloatArray, whole: BoolArray
+    replicas: ReplicaArrays, rate: FloatArray, found: Iteration, slope: FloatArray, whole: BoolArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the mean length of the iteration that an arrival falls into, E[t²]/E[t], and E[t²] (eq. 73).
+    """Return E[t²]/E[t], the mean length of the iteration during which a request arrives, and E[t²] (eq. 73).
 
-    The spread of prompt tokens adds to the length; a longer iteration meets more prompts in the next.
+    The variance of prompt tokens lengthens iterations; a longer iteration is followed by more prompts.
     """
     work = found.prompts * replicas.prompt
     spread = (found.prompts * replicas.prompt_square + work**2) / np.maximum(found.with_prompt, TINY)
@@ -252,33 +260,36 @@ def _iteration_found(
 def _gated_variance(
     rate: FloatArray,
     gate: tuple[FloatArray, FloatArray],
-    lengths: tuple[FloatArray, FloatArray, FloatArray],
+    lengths: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
     prompt_slope: FloatArray,
     scv: FloatArray,
 ) -> FloatArray:
-    """Return the variance of the wait for an iteration to end and of those computed with mine (eq. 75).
+    """Return the variance of the wait for the current iteration and for prompts in one's own (eq. 75).
 
     Args:
         rate: arrivals.
         gate: chance of finding an iteration, and the mean wait.
-        lengths: mean length of an iteration, of the one found, and the mean square.
+        lengths: mean length of an iteration, of the one found, the mean square, and the residual that
+            evenly spaced arrivals find.
         prompt_slope: what one prompt more adds to an iteration.
         scv: squared coefficient of variation of the times between arrivals.
     """
-    (busy, gated), (mean, seen, square) = gate, lengths
+    (busy, gated), (mean, seen, square, even_ms) = gate, lengths
+    even = busy * even_ms**2 / 3 - (busy * even_ms / 2) ** 2
     relative = np.maximum(square / mean**2 - 1, 0.0)
     of_seen = np.maximum(mean**2 * (1 + relative) * (1 + 2 * relative) - seen**2, 0.0)
     residual = (seen**2 + of_seen) / 12 + (0.5 + rate * prompt_slope) ** 2 * of_seen
     mates = prompt_slope**2 * rate * seen * dispersion(rate * seen, scv)
     given = gated / np.maximum(busy, 1e-9)
-    return np.asarray(np.maximum(busy * (given**2 + residual + mates) - gated**2, 0.0))
+    variance = np.maximum(busy * (given**2 + residual + mates) - gated**2, 0.0)
+    return np.where(scv < NEARLY_EVEN, even, variance)
 
 
 def _queue(
-    replicas: Replicas, rate: FloatArray, service: FloatArray
+    replicas: ReplicaArrays, rate: FloatArray, service: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the wait of prompts for one another, its variance, and the load found (eq. 76)."""
-    load = np.clip(rate * service, 1e-12, MOST_PROMPT_LOAD)
+    """Return the queueing time of prompts, its variance, and the load seen by arrivals (eq. 76)."""
+    load = np.clip(rate * service, 1e-12, MAX_PROMPT_LOAD)
     found = load_found(load, replicas.arrival_scv)
     scv, prompt_scv = replicas.arrival_scv, replicas.prompt_scv
     wait = found / (1 - found) * service * (scv + prompt_scv) / (scv + 1)
@@ -290,7 +301,7 @@ def _queue(
 
 
 def _seldom_met(load: FloatArray, scv: FloatArray, prompt_scv: FloatArray) -> FloatArray:
-    """Return what is left of a wait where both arrivals and prompts vary little; 1 where either does not.
+    """Return the factor of a queueing time if both arrivals and prompts vary little; 1 if either does not.
 
     The factor of Kraemer and Langenbach-Belz, over its value for exponential service.
     """

@@ -20,7 +20,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.textpath import TextToPath
 
 from optimizer.render.names import GAP, shortened
-from optimizer.render.text import printable
+from optimizer.text import printable
 
 WIDTH_MM = 160.0
 """Of every picture: what fits on a page."""

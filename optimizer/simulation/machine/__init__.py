@@ -1,1 +1,1 @@
-"""The state machine of one replica, compiled; `optimizer.simulation.engine` imports it when it first runs."""
+"""Compiled state machine of one replica; `optimizer.simulation.engine` imports it on first use."""

@@ -1,4 +1,4 @@
-"""The source of requests: who sends next, what the client holds back, and what the replica turns away."""
+"""Source of requests: next arrivals, requests held back by the client, and rejections."""
 
 import numpy as np
 
@@ -7,15 +7,15 @@ from optimizer.simulation.machine.compiling import compiled
 from optimizer.simulation.machine.heaps import push, remove_first
 from optimizer.simulation.machine.memory import never_fits
 from optimizer.simulation.machine.queue import join_queue
-from optimizer.simulation.machine.state import Machine
+from optimizer.simulation.machine.state import EngineState
 
 ON_TIME, HELD_BACK = False, True
-"""Whether who is sent came just now, or waited for a place at the client."""
+"""Whether requests sent now have just arrived, or were held back by the client."""
 
 
 @compiled
-def next_arrival_ms(machine: Machine) -> float:
-    """Return when the next request comes to the client; infinity where none does."""
+def next_arrival_ms(machine: EngineState) -> float:
+    """Return the time of the next arrival at the client; inf if there is none."""
     state = machine.state[0]
     if state.next_row >= len(machine.rows):
         return np.inf
@@ -25,15 +25,15 @@ def next_arrival_ms(machine: Machine) -> float:
 
 
 @compiled
-def has_place(machine: Machine, limits: Limits) -> bool:
-    """Say whether the client may send one more."""
+def has_place(machine: EngineState, limits: Limits) -> bool:
+    """Return whether the client may send another request."""
     state = machine.state[0]
     return state.running + state.waiting < limits.max_in_flight
 
 
 @compiled
-def take_arrivals(machine: Machine, limits: Limits, held_back: bool) -> None:  # noqa: FBT001
-    """Send what has come by now; a request that was held back counts as sent now, not when it came."""
+def take_arrivals(machine: EngineState, limits: Limits, held_back: bool) -> None:  # noqa: FBT001
+    """Send the requests that have arrived; those held back count as sent now, not at their arrival."""
     state = machine.state[0]
     while has_place(machine, limits):
         arrival_ms = next_arrival_ms(machine)
@@ -55,8 +55,8 @@ def take_arrivals(machine: Machine, limits: Limits, held_back: bool) -> None:  #
 
 
 @compiled
-def think(machine: Machine, row: int, since_ms: float) -> None:
-    """Let the user of a request that is over think, and then send the next."""
+def think(machine: EngineState, row: int, since_ms: float) -> None:
+    """Let the user of a completed request think, then send the next one."""
     if len(machine.wakes_ms) > 0:
         state = machine.state[0]
         wakes_ms = since_ms + machine.rows[row].think_ms

@@ -1,4 +1,4 @@
-"""The batch server: collects requests, answers them together, and turns away whoever finds no room."""
+"""Dynamic-batching server: collects requests, serves them together, and rejects those above its limit."""
 
 import math
 
@@ -9,14 +9,14 @@ from optimizer.simulation.batches import CLOCK, COLLECT, GAP, INTERVAL, OLDEST, 
 from optimizer.simulation.machine.compiling import compiled, entry
 
 TICK_ROUNDING = 1e-9
-"""Share of a tick by which a service that ends with it may seem late."""
+"""Share of a tick by which a service can end late because of rounding."""
 
 
 @entry
 def run_batches(
     server: BatchServer, arrival_ms: FloatArray, start_ms: FloatArray, last_ms: FloatArray, queue: IntArray
 ) -> tuple[float, float, int]:
-    """Run all requests through an empty server, and return its busy time, ∫ batch dt, and its batches.
+    """Run all requests through an empty server; return its busy time, ∫ batch dt, and its batches.
 
     Args:
         server: the server.
@@ -62,7 +62,7 @@ def collect(
     server: BatchServer, free_ms: float, tick: int, arrival_ms: FloatArray, arrival: int, queue: IntArray,
     head: int, tail: int,
 ) -> tuple[float, int, int]:  # fmt: skip
-    """Let requests come to a free server until a batch starts.
+    """Add arriving requests to the queue of a free server until a batch starts.
 
     Args:
         server: the server.
@@ -111,7 +111,7 @@ def first_deadline(
     head: int,
     queue: IntArray,
 ) -> float:
-    """Return when a server that has become free starts whatever there is; infinity: it waits for somebody."""
+    """Return the time at which a server that has become free starts any batch; inf if none waits."""
     window = server.window_ms
     if server.trigger == CLOCK:
         return max(math.ceil(free_ms / window - TICK_ROUNDING), tick + 1) * window
@@ -126,7 +126,7 @@ def first_deadline(
 
 @compiled
 def next_deadline(server: BatchServer, deadline: float, come_ms: float) -> float:
-    """Return the first deadline, one window after the other, that somebody who comes then finds ahead."""
+    """Return the first deadline, one window after the other, after an arrival."""
     window = server.window_ms
     passed = math.floor((come_ms - deadline) / window) + 1
     return deadline + passed * window

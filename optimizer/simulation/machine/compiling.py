@@ -1,8 +1,8 @@
-"""The home of numba: what compiles the state machine, and remembers the compiled code.
+"""Compilation with numba, and the cache of compiled code.
 
-Only the entry points keep their compiled code on disk, beside the package where that can be written to,
-else in the user's cache directory. Code under an entry comes from several files, while numba looks at the
-entry's own file alone; the digest of all of them is therefore part of the name.
+Only the entry points keep their compiled code on disk, next to the package if it is writable, otherwise in
+the user's cache directory. Code under an entry comes from several files, but numba checks only the entry's
+own file; the digest of all of them is therefore part of the file name.
 """
 
 import hashlib
@@ -21,35 +21,35 @@ from numba.core.types import unliteral
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _jit: Any = partial(njit, nogil=True, error_model="numpy", _nrt=False)
-"""Without checks of divisors, which are positive, and counts of references, as nothing is allocated."""
+"""Without checks of divisors, which are positive, and reference counts, because nothing is allocated."""
 _allocating_jit: Any = partial(njit, nogil=True, error_model="numpy")
-"""The same for what makes arrays of its own."""
+"""For functions that allocate arrays."""
 
 
 def compiled(function: _Function) -> _Function:
-    """Compile a part of the machine; it is kept with the entries that call it."""
+    """Compile an internal function; it is cached with the entries that call it."""
     part: _Function = _for_any_number(_jit(function))
     return part
 
 
 def compiled_with_arrays(function: _Function) -> _Function:
-    """Compile a part that makes arrays; it is kept with the entries that call it."""
+    """Compile an internal function that allocates arrays; it is cached with the entries that call it."""
     part: _Function = _for_any_number(_allocating_jit(function))
     return part
 
 
 def entry(function: _Function) -> _Function:
-    """Compile what Python calls, and keep it on disk."""
+    """Compile a function called from Python, and cache it on disk."""
     return _kept(_jit(function))
 
 
 def entry_with_arrays(function: _Function) -> _Function:
-    """Compile what Python calls and what makes arrays, and keep it on disk."""
+    """Compile a function called from Python that allocates arrays, and cache it on disk."""
     return _kept(_allocating_jit(function))
 
 
 def _for_any_number(part: Any) -> Any:
-    """Let a part be compiled once for all integers; numba does it anew for each that stands in a call."""
+    """Compile a function once for all integers; numba otherwise compiles it again for each literal."""
     template = part.get_call_template
 
     def of_types(args: Sequence[Any], keywords: dict[str, Any]) -> Any:
@@ -68,7 +68,7 @@ def _kept(point: Any) -> Any:
 
 @contextmanager
 def announcing(announce: Callable[[], None]) -> Iterator[None]:
-    """Call `announce` when an entry begins to compile in the body; code from the cache is not announced."""
+    """Call `announce` when an entry starts to compile in the body; cached code is not announced."""
     with install_listener("numba:compile", _Announcement(announce)):
         yield
 
@@ -86,13 +86,13 @@ class _Announcement(Listener):
             self._announce = None
 
     def on_end(self, event: Event) -> None:
-        """Do nothing at the end of it."""
+        """Do nothing."""
 
 
 class _Files(CompileResultCacheImpl):
-    """Files of compiled code, named after everything that the code may be made of.
+    """Cache files named after all sources that the code can depend on.
 
-    The code of another version is thus never opened: it holds classes that may be there no longer.
+    Code of another version is thus never loaded: it can refer to classes that no longer exist.
     """
 
     def __init__(self, py_func: Callable[..., Any]) -> None:
@@ -106,16 +106,16 @@ class _Files(CompileResultCacheImpl):
 
 
 class _MachineCache(FunctionCache):
-    """Compiled code in files of our own naming."""
+    """Compiled code in files with our own names."""
 
     _impl_class = _Files
 
 
 @cache
 def _digest(folder: Path) -> str:
-    """Return what names the sources of a package of compiled code, and what all of them build on.
+    """Return a digest of the sources of a package of compiled code, and of its common base.
 
-    Elsewhere than here modules that compile nothing do not count: a change there leaves the code as it is.
+    Other packages' modules that compile nothing are ignored, because changing them leaves the code as it is.
     """
     here = Path(__file__).parent
     texts = [path.read_bytes() for path in sorted(here.parent.glob("*.py"))]

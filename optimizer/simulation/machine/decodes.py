@@ -1,24 +1,24 @@
-"""The answers in the works, filed by the iteration with which each ends.
+"""Decoding requests, filed by the iteration in which each completes.
 
-Every decode iteration makes one token for every answer, so its end is known when it begins: nothing is
-counted down, and the cost of an iteration does not depend on the batch.
+Every decode iteration makes one token for every output, so its end is known at its start: nothing is counted
+down, and the cost of an iteration does not depend on the batch.
 """
 
 from optimizer.simulation.limits import UNLIMITED
 from optimizer.simulation.machine.compiling import compiled
-from optimizer.simulation.machine.state import BLOCK, NOBODY, Machine
+from optimizer.simulation.machine.state import BLOCK, NO_REQUEST, EngineState
 
 
 @compiled
-def held_tokens(machine: Machine, row: int) -> int:
-    """Return the tokens that an answer has in the KV cache."""
+def held_tokens(machine: EngineState, row: int) -> int:
+    """Return the tokens of a request in the KV cache."""
     left = machine.rows[row].end - machine.state[0].iteration
     return machine.rows[row].in_tokens + machine.rows[row].out_tokens - 1 - left
 
 
 @compiled
-def begin_answer(machine: Machine, row: int, left: int) -> None:
-    """File an answer that needs `left` further iterations, one at least."""
+def begin_answer(machine: EngineState, row: int, left: int) -> None:
+    """File a request that needs `left` further iterations, at least one."""
     state = machine.state[0]
     end = state.iteration + left
     machine.rows[row].end = end
@@ -32,20 +32,20 @@ def begin_answer(machine: Machine, row: int, left: int) -> None:
 
 
 @compiled
-def end_answer(machine: Machine) -> int:
-    """Take out an answer that ends with this iteration, and return it; nobody if there is none."""
+def end_answer(machine: EngineState) -> int:
+    """Remove and return a request that completes with this iteration; NO_REQUEST if there is none."""
     state = machine.state[0]
     slot = state.iteration & (len(machine.ends) - 1)
     row = machine.ends[slot]
-    if row != NOBODY:
+    if row != NO_REQUEST:
         machine.ends[slot] = machine.rows[row].link
         _forget(machine, row, slot)
     return row
 
 
 @compiled
-def break_off_answer(machine: Machine, row: int) -> None:
-    """Take out an answer before its end, and remember how much of it is made."""
+def evict_sequence(machine: EngineState, row: int) -> None:
+    """Remove a decoding request before its end, and store the number of tokens made."""
     state = machine.state[0]
     slot = machine.rows[row].end & (len(machine.ends) - 1)
     if machine.ends[slot] == row:
@@ -61,7 +61,7 @@ def break_off_answer(machine: Machine, row: int) -> None:
 
 
 @compiled
-def _forget(machine: Machine, row: int, slot: int) -> None:
+def _forget(machine: EngineState, row: int, slot: int) -> None:
     state = machine.state[0]
     machine.end_counts[slot // BLOCK] -= 1
     state.decodes -= 1
@@ -69,8 +69,8 @@ def _forget(machine: Machine, row: int, slot: int) -> None:
 
 
 @compiled
-def find_next_end(machine: Machine) -> None:
-    """Look for the iteration with which the next answer ends."""
+def find_next_end(machine: EngineState) -> None:
+    """Find the iteration in which the next request completes."""
     state = machine.state[0]
     if state.decodes == 0:
         state.next_end = UNLIMITED
@@ -78,7 +78,7 @@ def find_next_end(machine: Machine) -> None:
     mask = len(machine.ends) - 1
     iteration = state.iteration + 1
     slot = iteration & mask
-    while machine.ends[slot] == NOBODY:
+    while machine.ends[slot] == NO_REQUEST:
         step = BLOCK if slot % BLOCK == 0 and machine.end_counts[slot // BLOCK] == 0 else 1
         iteration += step
         slot = iteration & mask

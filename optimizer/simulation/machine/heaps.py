@@ -1,6 +1,6 @@
-"""A binary heap in arrays: times, no one after its children's, so that the first is the least; compiled.
+"""Binary heap in arrays, ordered by time, with an item for each time: compiled.
 
-Beside the times stands what each is of. Where nothing is, the times themselves are given for it.
+Without items, the array of times is passed for both.
 """
 
 from optimizer.arrays import FloatArray, IntArray
@@ -11,7 +11,7 @@ Items = FloatArray | IntArray
 
 @compiled
 def push(times: FloatArray, items: Items, size: int, time: float, item: float) -> None:
-    """Add a time to a heap of so many, which has room for one more."""
+    """Add a time to a heap of the given size, which has room for one more."""
     place = size
     while place > 0:
         parent = (place - 1) // 2
@@ -24,7 +24,7 @@ def push(times: FloatArray, items: Items, size: int, time: float, item: float) -
 
 @compiled
 def replace_first(times: FloatArray, items: Items, size: int, time: float, item: float) -> None:
-    """Replace the least time of a heap of so many."""
+    """Replace the smallest time of a heap of the given size."""
     place = 0
     while 2 * place + 1 < size:
         child = 2 * place + 1
@@ -39,5 +39,5 @@ def replace_first(times: FloatArray, items: Items, size: int, time: float, item:
 
 @compiled
 def remove_first(times: FloatArray, items: Items, size: int) -> None:
-    """Take the least time away from a heap, of which so many are left."""
+    """Remove the smallest time of a heap, which then has the given size."""
     replace_first(times, items, size, times[size], items[size])

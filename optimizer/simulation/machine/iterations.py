@@ -1,6 +1,6 @@
-"""The machine that works in iterations: puts one together, lets its time pass, and hands out its tokens.
+"""State machine of iterations: schedules one, advances the clock, and hands out its tokens.
 
-Where only answers are in the works, nothing changes from one iteration to the next but their context: all
+While only decodes are in progress, nothing but their context changes from one iteration to the next: all
 iterations up to the next event pass in one step, whose time is an arithmetic series.
 """
 
@@ -18,17 +18,20 @@ from optimizer.simulation.machine.clients import (
 )
 from optimizer.simulation.machine.compiling import compiled, entry
 from optimizer.simulation.machine.decodes import begin_answer, end_answer, find_next_end
-from optimizer.simulation.machine.memory import forget_admission, iterations_that_fit, make_room
+from optimizer.simulation.machine.memory import forget_admission, iterations_that_fit, preempt_until_fits
 from optimizer.simulation.machine.scheduler import gather_prompts
-from optimizer.simulation.machine.state import NOBODY, Machine
+from optimizer.simulation.machine.state import NO_REQUEST, EngineState
 from optimizer.simulation.machine.times import iteration_ms, iterations_ms, iterations_until
 
 
 @entry
-def run_iterations(machine: Machine, times: IterationCoefficients, limits: Limits, until_ms: float) -> None:
-    """Run all iterations that begin before `until_ms`; the last of them may end after it.
+def run_iterations(
+    machine: EngineState, times: IterationCoefficients, limits: Limits, until_ms: float
+) -> None:
+    """Run all iterations that start before `until_ms`; the last can end after it.
 
-    Who has clocked arrivals up to then, a live client or a file, may add rows and go on from there.
+    A caller that has recorded the arrivals up to then, live or from a file, can add rows and continue from
+    there.
     """
     state = machine.state[0]
     while state.stuck == 0:
@@ -49,8 +52,8 @@ def run_iterations(machine: Machine, times: IterationCoefficients, limits: Limit
 
 
 @compiled
-def _pass_prompts(machine: Machine, times: IterationCoefficients, limits: Limits) -> None:
-    """Let one iteration with prompts pass."""
+def _pass_prompts(machine: EngineState, times: IterationCoefficients, limits: Limits) -> None:
+    """Run one iteration with prompts."""
     state = machine.state[0]
     decodes = 0 if limits.prefill_first else state.decodes
     context = 0 if limits.prefill_first else state.decode_tokens + state.decodes
@@ -72,10 +75,12 @@ def _pass_prompts(machine: Machine, times: IterationCoefficients, limits: Limits
 
 
 @compiled
-def _pass_answers(machine: Machine, times: IterationCoefficients, limits: Limits, until_ms: float) -> None:
-    """Let iterations without prompts pass, up to the next event."""
+def _pass_answers(
+    machine: EngineState, times: IterationCoefficients, limits: Limits, until_ms: float
+) -> None:
+    """Run iterations without prompts, up to the next event."""
     state = machine.state[0]
-    preempted = make_room(machine, limits)
+    preempted = preempt_until_fits(machine, limits)
     if state.decodes == 0:
         state.stuck = 1
         return
@@ -95,16 +100,18 @@ def _pass_answers(machine: Machine, times: IterationCoefficients, limits: Limits
 
 
 @compiled
-def _next_event_ms(machine: Machine, limits: Limits) -> float:
-    """Return when a request comes that could join the batch; who must wait in any case is no event."""
+def _next_event_ms(machine: EngineState, limits: Limits) -> float:
+    """Return the time of the next arrival that could join the batch; others are not events."""
     state = machine.state[0]
-    joins = state.waiting == 0 and state.partial == NOBODY and state.running < limits.max_batch
+    joins = state.waiting == 0 and state.partial == NO_REQUEST and state.running < limits.max_batch
     return next_arrival_ms(machine) if joins and has_place(machine, limits) else np.inf
 
 
 @compiled
-def _pass_time(machine: Machine, limits: Limits, spent_ms: float, iterations: int, tokens_each: int) -> None:
-    """Let time pass, in which every answer gets so many tokens; end those that are complete."""
+def _pass_time(
+    machine: EngineState, limits: Limits, spent_ms: float, iterations: int, tokens_each: int
+) -> None:
+    """Advance the clock, add tokens to every output, and end the completed ones."""
     state = machine.state[0]
     if not spent_ms > 0:
         state.stuck = 1
@@ -117,15 +124,15 @@ def _pass_time(machine: Machine, limits: Limits, spent_ms: float, iterations: in
     take_arrivals(machine, limits, ON_TIME)  # the places of those that end now are still taken
     if state.iteration == state.next_end and tokens_each > 0:
         row = end_answer(machine)
-        while row != NOBODY:
+        while row != NO_REQUEST:
             _end(machine, limits, row)
             row = end_answer(machine)
         find_next_end(machine)
 
 
 @compiled
-def _end(machine: Machine, limits: Limits, row: int) -> None:
-    """Give the last token to a request, and its place free."""
+def _end(machine: EngineState, limits: Limits, row: int) -> None:
+    """Record the last token of a request, and free its batch slot."""
     state = machine.state[0]
     machine.rows[row].last_ms = state.now_ms
     state.running -= 1

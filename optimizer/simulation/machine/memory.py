@@ -1,33 +1,32 @@
-"""The KV cache: what fits, and who must give way when it is full.
+"""KV cache: admission of tokens, and preemption when it is full.
 
-A request takes memory token by token as its prompt is computed and its answer grows. When the next tokens
-do not fit, the request admitted last loses its place; its prompt and what there is of its answer are
-computed again later.
+A request takes memory token by token as its prompt is computed and its output grows. If the next tokens do
+not fit, the request admitted last is preempted; its prompt and its output so far are recomputed later.
 """
 
 from optimizer.simulation.limits import UNLIMITED, Limits
 from optimizer.simulation.machine.compiling import compiled
-from optimizer.simulation.machine.decodes import break_off_answer
+from optimizer.simulation.machine.decodes import evict_sequence
 from optimizer.simulation.machine.queue import return_to_queue
-from optimizer.simulation.machine.state import NOBODY, Machine
+from optimizer.simulation.machine.state import NO_REQUEST, EngineState
 
 
 @compiled
-def never_fits(machine: Machine, limits: Limits, row: int) -> bool:
-    """Say whether a request needs more than all of the memory."""
+def never_fits(machine: EngineState, limits: Limits, row: int) -> bool:
+    """Return whether a request needs more than the entire KV cache."""
     return machine.rows[row].in_tokens + machine.rows[row].out_tokens - 1 > limits.kv_tokens
 
 
 @compiled
-def fits(machine: Machine, limits: Limits, tokens: int) -> bool:
-    """Say whether further tokens fit beside the next token of every answer."""
+def fits(machine: EngineState, limits: Limits, tokens: int) -> bool:
+    """Return whether further tokens fit in addition to the next token of every output."""
     state = machine.state[0]
     return state.decode_tokens + state.partial_tokens + state.decodes + tokens <= limits.kv_tokens
 
 
 @compiled
-def iterations_that_fit(machine: Machine, limits: Limits) -> int:
-    """Return how many iterations of the answers fit into the memory."""
+def iterations_that_fit(machine: EngineState, limits: Limits) -> int:
+    """Return the number of decode iterations that fit into the KV cache."""
     state = machine.state[0]
     if limits.kv_tokens >= UNLIMITED:
         return UNLIMITED
@@ -35,44 +34,44 @@ def iterations_that_fit(machine: Machine, limits: Limits) -> int:
 
 
 @compiled
-def remember_admission(machine: Machine, limits: Limits, row: int) -> None:
-    """Note that a request is the youngest of the batch."""
+def remember_admission(machine: EngineState, limits: Limits, row: int) -> None:
+    """Record a request as the newest of the batch."""
     if limits.kv_tokens >= UNLIMITED:
         return
     state = machine.state[0]
     machine.rows[row].older = state.youngest
-    machine.rows[row].younger = NOBODY
-    if state.youngest != NOBODY:
+    machine.rows[row].younger = NO_REQUEST
+    if state.youngest != NO_REQUEST:
         machine.rows[state.youngest].younger = row
     state.youngest = row
 
 
 @compiled
-def forget_admission(machine: Machine, limits: Limits, row: int) -> None:
-    """Note that a request has left the batch."""
+def forget_admission(machine: EngineState, limits: Limits, row: int) -> None:
+    """Record that a request has left the batch."""
     if limits.kv_tokens >= UNLIMITED:
         return
     state = machine.state[0]
     older, younger = machine.rows[row].older, machine.rows[row].younger
-    if older != NOBODY:
+    if older != NO_REQUEST:
         machine.rows[older].younger = younger
-    if younger != NOBODY:
+    if younger != NO_REQUEST:
         machine.rows[younger].older = older
     else:
         state.youngest = older
 
 
 @compiled
-def make_room(machine: Machine, limits: Limits) -> bool:
-    """Preempt the youngest until the next token of every answer fits; say whether anybody lost a place."""
+def preempt_until_fits(machine: EngineState, limits: Limits) -> bool:
+    """Preempt the newest requests until every next token fits; return whether any was preempted."""
     state = machine.state[0]
     preempted = False
     while not fits(machine, limits, 0):
         row = state.youngest
         if row == state.partial:
-            state.partial, state.partial_tokens = NOBODY, 0
+            state.partial, state.partial_tokens = NO_REQUEST, 0
         else:
-            break_off_answer(machine, row)
+            evict_sequence(machine, row)
         forget_admission(machine, limits, row)
         state.running -= 1
         return_to_queue(machine, row)

@@ -1,18 +1,18 @@
-"""Requests through a line: the stages before the batch server, the server, and the stages after it."""
+"""Runs of requests through a tandem: stages before the server, the server, and stages after it."""
 
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
-from optimizer.simulation.lines import ALL_JOBS, Line, Station
 from optimizer.simulation.machine.collecting import run_batches
-from optimizer.simulation.machine.jobs import run_jobs, yard_of
+from optimizer.simulation.machine.job_limit import empty_tandem, run_jobs
 from optimizer.simulation.machine.stations import run_station
+from optimizer.simulation.tandem import ALL_JOBS, Station, Tandem
 
 
 def run_line(
-    line: Line, come_ms: FloatArray, stage_ms: FloatArray, start_ms: FloatArray, last_ms: FloatArray
+    line: Tandem, come_ms: FloatArray, stage_ms: FloatArray, start_ms: FloatArray, last_ms: FloatArray
 ) -> tuple[float, float, int]:
-    """Run all requests through an empty line.
+    """Run all requests through an empty tandem.
 
     Args:
         line: the line.
@@ -48,7 +48,7 @@ def run_line(
 def _passed(
     station: Station, rows: IntArray, come_ms: FloatArray, times_ms: FloatArray
 ) -> tuple[IntArray, FloatArray]:
-    """Return requests in the order in which they leave a stage, and when."""
+    """Return the requests in the order in which they leave a stage, and the times."""
     left_ms = np.empty(len(rows))
     run_station(come_ms, times_ms[rows], np.zeros(min(station.workers, len(rows) + 1)), left_ms)
     if station.workers == 1:
@@ -58,21 +58,21 @@ def _passed(
 
 
 def _run_jobs(
-    line: Line, come_ms: FloatArray, stage_ms: FloatArray, start_ms: FloatArray, last_ms: FloatArray
+    line: Tandem, come_ms: FloatArray, stage_ms: FloatArray, start_ms: FloatArray, last_ms: FloatArray
 ) -> tuple[float, float, int]:
-    """Run requests of which only so many are in the line at once."""
+    """Run requests through a tandem with a limit on the jobs inside."""
     before = len(line.before)
     workers = [station.workers for station in line.before]
     workers += [1, *(station.workers for station in line.after)]
     stops_ms = np.insert(stage_ms, before, 0.0, axis=0)
-    yard = yard_of(line.server, before, workers, stops_ms, line.jobs)
+    yard = empty_tandem(line.server, before, workers, stops_ms, line.jobs)
     found: tuple[float, float, int] = run_jobs(yard, np.array(come_ms), line.jobs, last_ms)
     start_ms[:] = yard.start_ms
     return found
 
 
 def stage_times_ms(stations: tuple[Station, ...], count: int, rng: np.random.Generator) -> FloatArray:
-    """Draw how long `count` requests are served at each stage, shape (stages, count): lognormal times."""
+    """Draw lognormal service times of `count` requests at each stage, shape (stages, count)."""
     times = np.empty((len(stations), count))
     for row, station in zip(times, stations, strict=True):
         variance = np.log1p(station.cv * station.cv)

@@ -1,14 +1,14 @@
-"""Requests that wait for a place, first come, first served; who lost a place comes first."""
+"""Requests waiting for a batch slot, first come, first served; preempted ones come first."""
 
 from optimizer.simulation.machine.compiling import compiled
-from optimizer.simulation.machine.state import NOBODY, Machine
+from optimizer.simulation.machine.state import NO_REQUEST, EngineState
 
 
 @compiled
-def join_queue(machine: Machine, row: int) -> None:
-    """Let a request wait behind all others."""
+def join_queue(machine: EngineState, row: int) -> None:
+    """Add a request at the end of the queue."""
     state = machine.state[0]
-    machine.rows[row].link = NOBODY
+    machine.rows[row].link = NO_REQUEST
     if state.waiting == 0:
         state.first_waiting = row
     else:
@@ -18,10 +18,10 @@ def join_queue(machine: Machine, row: int) -> None:
 
 
 @compiled
-def return_to_queue(machine: Machine, row: int) -> None:
-    """Let a request that lost its place wait before all others."""
+def return_to_queue(machine: EngineState, row: int) -> None:
+    """Add a preempted request at the front of the queue."""
     state = machine.state[0]
-    machine.rows[row].link = NOBODY if state.waiting == 0 else state.first_waiting
+    machine.rows[row].link = NO_REQUEST if state.waiting == 0 else state.first_waiting
     if state.waiting == 0:
         state.last_waiting = row
     state.first_waiting = row
@@ -29,8 +29,8 @@ def return_to_queue(machine: Machine, row: int) -> None:
 
 
 @compiled
-def leave_queue(machine: Machine) -> int:
-    """Take the first of those that wait into the batch, and return it."""
+def leave_queue(machine: EngineState) -> int:
+    """Move the first waiting request into the batch, and return it."""
     state = machine.state[0]
     row = state.first_waiting
     state.first_waiting = machine.rows[row].link

@@ -1,26 +1,26 @@
-"""Which prompts share the next iteration.
+"""Scheduling of prompts in the next iteration.
 
-Chunked: decodes come first, and prompts fill what is left of the token budget, the last of them in part.
-Prefill first: whole prompts up to the budget, one at least, while decodes stand still. Both take requests
-in their order, and stop at the first that finds no place or no memory.
+Chunked: decodes come first, and prompts fill the rest of the token budget, the last one partially. Prefill
+first: whole prompts up to the budget, at least one, while decodes pause. Both take requests in order, and
+stop at the first that finds no batch slot or no memory.
 """
 
 from optimizer.simulation.limits import Limits
 from optimizer.simulation.machine.compiling import compiled
 from optimizer.simulation.machine.memory import fits, remember_admission
 from optimizer.simulation.machine.queue import leave_queue
-from optimizer.simulation.machine.state import NOBODY, Machine
+from optimizer.simulation.machine.state import NO_REQUEST, EngineState
 
 
 @compiled
-def gather_prompts(machine: Machine, limits: Limits) -> None:
-    """Put the prompt work of the next iteration together."""
+def gather_prompts(machine: EngineState, limits: Limits) -> None:
+    """Schedule the prompt work of the next iteration."""
     state = machine.state[0]
     state.work_prompts = state.work_tokens = state.work_completed = 0
     state.work_attention = 0.0
-    state.work_partial, state.work_partial_tokens = NOBODY, 0
+    state.work_partial, state.work_partial_tokens = NO_REQUEST, 0
     budget = limits.max_num_tokens - (0 if limits.prefill_first else state.decodes)
-    if state.partial != NOBODY:
+    if state.partial != NO_REQUEST:
         tokens = min(prompt_tokens(machine, state.partial) - state.partial_tokens, budget)
         if tokens <= 0 or not fits(machine, limits, tokens):
             return
@@ -42,14 +42,14 @@ def gather_prompts(machine: Machine, limits: Limits) -> None:
 
 
 @compiled
-def prompt_tokens(machine: Machine, row: int) -> int:
-    """Return what to compute before the next token of an answer: the prompt, and what was made and lost."""
+def prompt_tokens(machine: EngineState, row: int) -> int:
+    """Return the tokens to compute before the next output token: the prompt, and the lost output."""
     return machine.rows[row].in_tokens + machine.rows[row].made
 
 
 @compiled
-def _add_chunk(machine: Machine, row: int, start: int, tokens: int) -> None:
-    """Compute so many tokens of the prompt of a request, behind the `start` tokens that are there."""
+def _add_chunk(machine: EngineState, row: int, start: int, tokens: int) -> None:
+    """Schedule a chunk of the prompt of a request, behind its first `start` tokens."""
     state = machine.state[0]
     state.work_prompts += 1
     state.work_tokens += tokens

@@ -1,13 +1,13 @@
-"""The machine of a batch whose requests all progress at once: the linear law, as the reference means it.
+"""State machine of processor sharing, the linear model as in the reference.
 
-Nobody waits for an iteration to end. While n requests are in the batch, a prompt of I tokens progresses by
-1/(γ + δ·I·n) of itself in a millisecond and an answer by 1/(α + β·n) tokens (eq. 1, 2); the first token
-comes with the end of the prompt.
+No request waits for an iteration to end. With n requests in the batch, a prompt of I tokens progresses by
+1/(γ + δ·I·n) of itself per millisecond and an output by 1/(α + β·n) tokens (eq. 1, 2); the first token comes
+at the end of the prompt.
 """
 
 import numpy as np
 
-from optimizer.simulation.law import SharedCoefficients
+from optimizer.simulation.law import ProcessorSharingCoefficients
 from optimizer.simulation.limits import Limits
 from optimizer.simulation.machine.clients import (
     HELD_BACK,
@@ -20,14 +20,16 @@ from optimizer.simulation.machine.clients import (
 from optimizer.simulation.machine.compiling import compiled, entry
 from optimizer.simulation.machine.heaps import push, remove_first
 from optimizer.simulation.machine.queue import leave_queue
-from optimizer.simulation.machine.state import Machine
+from optimizer.simulation.machine.state import EngineState
 
 ROUNDING = 1e-12
-"""Ends that are no further apart than this, relatively, come together."""
+"""Relative distance within which two ends coincide."""
 
 
 @entry
-def run_shared(machine: Machine, times: SharedCoefficients, limits: Limits, until_ms: float) -> None:
+def run_shared(
+    machine: EngineState, times: ProcessorSharingCoefficients, limits: Limits, until_ms: float
+) -> None:
     """Run all events before `until_ms`."""
     state = machine.state[0]
     while True:
@@ -49,8 +51,8 @@ def run_shared(machine: Machine, times: SharedCoefficients, limits: Limits, unti
 
 
 @compiled
-def _admit(machine: Machine, row: int) -> None:
-    """Take a request into the batch; one without a prompt has its first token at once."""
+def _admit(machine: EngineState, row: int) -> None:
+    """Admit a request to the batch; one without a prompt has its first token immediately."""
     state = machine.state[0]
     if machine.rows[row].in_tokens > 0:
         machine.places[state.work_prompts].prompt = row
@@ -61,21 +63,21 @@ def _admit(machine: Machine, row: int) -> None:
 
 
 @compiled
-def _prompt_ms(machine: Machine, times: SharedCoefficients, place: int) -> float:
-    """Return what a whole prompt would take in the batch of now."""
+def _prompt_ms(machine: EngineState, times: ProcessorSharingCoefficients, place: int) -> float:
+    """Return the time of an entire prompt in the current batch."""
     tokens = machine.rows[machine.places[place].prompt].in_tokens
     return times.prefill_base_ms + times.prefill_per_token_ms * tokens * machine.state[0].running
 
 
 @compiled
-def _token_ms(machine: Machine, times: SharedCoefficients) -> float:
-    """Return what a token takes in the batch of now."""
+def _token_ms(machine: EngineState, times: ProcessorSharingCoefficients) -> float:
+    """Return the time of a token in the current batch."""
     return times.decode_base_ms + times.decode_per_request_ms * machine.state[0].running
 
 
 @compiled
-def _until_progress_ms(machine: Machine, times: SharedCoefficients) -> float:
-    """Return how long it takes until a prompt is computed or an answer ends, with the batch of now."""
+def _until_progress_ms(machine: EngineState, times: ProcessorSharingCoefficients) -> float:
+    """Return the time until a prompt or an output completes in the current batch."""
     state = machine.state[0]
     least_ms = np.inf
     if state.decodes > 0:
@@ -86,8 +88,13 @@ def _until_progress_ms(machine: Machine, times: SharedCoefficients) -> float:
 
 
 @compiled
-def _pass_time(machine: Machine, times: SharedCoefficients, spent_ms: float, ends: bool) -> None:  # noqa: FBT001
-    """Let all progress; with `ends`, what is next to end is left with nothing, whatever the rounding."""
+def _pass_time(
+    machine: EngineState,
+    times: ProcessorSharingCoefficients,
+    spent_ms: float,
+    ends: bool,  # noqa: FBT001
+) -> None:
+    """Advance all requests; with `ends`, the next to end is complete regardless of rounding."""
     state = machine.state[0]
     if state.running == 0:
         return
@@ -107,8 +114,8 @@ def _pass_time(machine: Machine, times: SharedCoefficients, spent_ms: float, end
 
 
 @compiled
-def _finish_prompts(machine: Machine) -> None:
-    """Give the first token to those whose prompts are computed."""
+def _finish_prompts(machine: EngineState) -> None:
+    """Record the first tokens of completed prompts."""
     state = machine.state[0]
     kept = 0
     for place in range(state.work_prompts):
@@ -123,7 +130,7 @@ def _finish_prompts(machine: Machine) -> None:
 
 
 @compiled
-def _begin_answer(machine: Machine, row: int) -> None:
+def _begin_answer(machine: EngineState, row: int) -> None:
     state = machine.state[0]
     machine.rows[row].first_ms = state.now_ms
     end = state.token_clock + machine.rows[row].out_tokens - 1
@@ -132,8 +139,8 @@ def _begin_answer(machine: Machine, row: int) -> None:
 
 
 @compiled
-def _finish_answers(machine: Machine) -> None:
-    """Give the last token to those whose answers are complete, and their places free."""
+def _finish_answers(machine: EngineState) -> None:
+    """Record the last tokens of completed outputs, and free their batch slots."""
     state = machine.state[0]
     while state.decodes > 0 and machine.answer_ends[0] <= state.token_clock:
         row = machine.answers[0]

@@ -1,7 +1,7 @@
-"""What the machine knows between two steps: one record of itself, and one of each request.
+"""State of the engine between two steps: one record of the replica, and one of each request.
 
-Lists are threaded through the requests, so that a step moves no data: a request is linked either into those
-that wait or into those that end with the same iteration. -1 ends a list.
+Lists are linked through the requests, so a step moves no data: a request is linked either to those that wait
+or to those that end with the same iteration. -1 ends a list.
 """
 
 from typing import Any, NamedTuple
@@ -13,9 +13,9 @@ from optimizer.arrays import FloatArray, IntArray
 from optimizer.simulation.limits import UNLIMITED, Limits
 from optimizer.simulation.requests import Requests
 
-NOBODY = -1
+NO_REQUEST = -1
 BLOCK = 64
-"""Iterations that share one count of ends, so that a search for the next end can pass over them."""
+"""Iterations that share one count of ends, so that the search for the next end can skip them."""
 
 STATE = np.dtype(
     [
@@ -52,7 +52,7 @@ STATE = np.dtype(
     ],
     align=True,
 )
-"""The replica."""
+"""Record of the replica."""
 
 ROW = np.dtype(
     [
@@ -72,7 +72,7 @@ ROW = np.dtype(
     ],
     align=True,
 )
-"""A request."""
+"""Record of a request."""
 
 PLACE = np.dtype(
     [
@@ -81,31 +81,31 @@ PLACE = np.dtype(
     ],
     align=True,
 )
-"""A place of a list as long as the batch."""
+"""Record of a batch slot."""
 
 
-class Machine(NamedTuple):
+class EngineState(NamedTuple):
     """A replica and its clients."""
 
     state: npt.NDArray[Any]
     """One record of `STATE`."""
     rows: npt.NDArray[Any]
-    """Requests as records of `ROW`, in the order in which they are sent; shape (R,)."""
+    """Requests as records of `ROW`, in send order; shape (R,)."""
     places: npt.NDArray[Any]
-    """Records of `PLACE`, one for each request that the batch may hold."""
+    """Records of `PLACE`, one per batch slot."""
     answer_ends: FloatArray
-    """Where all progress at once: when answers end by the token clock, a heap; and whose:"""
+    """Under processor sharing: heap of the ends of outputs by the token clock."""
     answers: IntArray
     wakes_ms: FloatArray
-    """When users have thought enough: a heap, shape (users,); empty without users."""
+    """Heap of the wake-up times of users, shape (users,); empty without users."""
     ends: IntArray
-    """First of those that end with an iteration, by its number modulo the size, a power of two."""
+    """First request that ends with an iteration, by its number modulo the size, a power of two."""
     end_counts: IntArray
-    """Ends in each block of iterations."""
+    """Number of ends in each block of iterations."""
 
 
-def machine_of(requests: Requests, limits: Limits) -> Machine:
-    """Return a replica at rest, and requests to come."""
+def initial_state(requests: Requests, limits: Limits) -> EngineState:
+    """Return an idle replica with all requests still to arrive."""
     rows = np.zeros(len(requests), ROW)
     rows["in_tokens"], rows["out_tokens"] = requests.in_tokens, requests.out_tokens
     if requests.arrival_ms is not None:
@@ -116,7 +116,7 @@ def machine_of(requests: Requests, limits: Limits) -> Machine:
         rows[name] = np.nan
     state = np.zeros(1, STATE)
     for name in ("first_waiting", "last_waiting", "partial", "youngest"):
-        state[name] = NOBODY
+        state[name] = NO_REQUEST
     state["next_end"] = UNLIMITED
     wakes_ms = np.empty(0) if requests.wakes_ms is None else requests.wakes_ms.copy()
     state["asleep"] = len(wakes_ms)
@@ -124,13 +124,13 @@ def machine_of(requests: Requests, limits: Limits) -> Machine:
     blocks = 1
     while blocks * BLOCK <= int(requests.out_tokens.max(initial=1)):
         blocks *= 2
-    return Machine(
+    return EngineState(
         state=state,
         rows=rows,
         places=np.zeros(batch, PLACE),
         answer_ends=np.zeros(batch),
         answers=np.zeros(batch, np.int64),
         wakes_ms=wakes_ms,
-        ends=np.full(blocks * BLOCK, NOBODY, dtype=np.int64),
+        ends=np.full(blocks * BLOCK, NO_REQUEST, dtype=np.int64),
         end_counts=np.zeros(blocks, dtype=np.int64),
     )

@@ -1,4 +1,4 @@
-"""Static batches: who waits begins together, up to the limit, and the next batch begins after the last."""
+"""Static batching: waiting requests start together up to the maximum batch, one batch after the other."""
 
 import numpy as np
 
@@ -12,21 +12,21 @@ def run_statics(
     times: StaticCoefficients, max_batch: int, max_queue: int, come_ms: FloatArray, in_tokens: IntArray,
     out_tokens: IntArray, first_ms: FloatArray, last_ms: FloatArray, queue: IntArray,
 ) -> tuple[float, float, int]:  # fmt: skip
-    """Run all requests, which come in ascending order; fill when their first and last tokens come.
+    """Run all requests, which arrive in ascending order; fill the times of their first and last tokens.
 
     Args:
-        times: the law.
-        max_batch: requests in a batch at most.
-        max_queue: requests that may wait; who comes beyond is turned away, and has NaN.
-        come_ms: shape (R,).
-        in_tokens: prompts.
-        out_tokens: answers, one token at least.
-        first_ms: to be filled, as `last_ms`.
-        last_ms: likewise.
-        queue: room for R rows.
+        times: latency model.
+        max_batch: maximum batch.
+        max_queue: maximum requests waiting; further ones are rejected, with NaN.
+        come_ms: arrivals, shape (R,).
+        in_tokens: prompt lengths.
+        out_tokens: output lengths, at least one token.
+        first_ms: filled.
+        last_ms: filled.
+        queue: scratch, shape (R,).
 
     Returns:
-        The busy time, ∫ batch dt, and the batches.
+        Busy time, ∫ batch dt, and number of batches.
     """
     first_ms[:] = np.nan
     last_ms[:] = np.nan
@@ -58,7 +58,7 @@ def run_statics(
 def pass_prompts(
     times: StaticCoefficients, batch: IntArray, in_tokens: IntArray, now_ms: float, first_ms: FloatArray
 ) -> float:
-    """Compute the prompts of a batch, and return how long that takes."""
+    """Compute the prompts of a batch; return the time."""
     prompts = 0
     for row in batch:
         prompts += in_tokens[row]
@@ -72,9 +72,9 @@ def pass_prompts(
 def pass_answers(
     times: StaticCoefficients, batch: IntArray, out_tokens: IntArray, now_ms: float, last_ms: FloatArray
 ) -> tuple[float, float]:
-    """Answer a batch, and return when its last token comes, and ∫ batch dt.
+    """Decode a batch; return the time of its last token, and ∫ batch dt.
 
-    The rows of the batch end up in the order of their lengths.
+    The rows of the batch are sorted by length.
     """
     count, held_ms = len(batch), 0.0
     for i in range(1, count):

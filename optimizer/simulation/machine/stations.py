@@ -1,4 +1,4 @@
-"""Stages of a line: workers who serve one request at a time each, first come, first served; compiled."""
+"""Stages of a tandem: workers that serve one request at a time, first come, first served: compiled."""
 
 from optimizer.arrays import FloatArray
 from optimizer.simulation.machine.compiling import entry
@@ -9,13 +9,13 @@ from optimizer.simulation.machine.heaps import replace_first
 def run_station(
     come_ms: FloatArray, service_ms: FloatArray, free_ms: FloatArray, left_ms: FloatArray
 ) -> None:
-    """Fill when requests leave a stage.
+    """Fill the times at which requests leave a stage.
 
     Args:
-        come_ms: when they come, ascending, shape (R,).
-        service_ms: how long each is served, shape (R,).
-        free_ms: when each worker is free, a heap: its children are not before it; changed.
-        left_ms: to be filled, shape (R,).
+        come_ms: arrivals, ascending, shape (R,).
+        service_ms: service times, shape (R,).
+        free_ms: heap of the times at which workers become free; changed.
+        left_ms: filled, shape (R,).
     """
     for row in range(len(come_ms)):
         done = max(come_ms[row], free_ms[0]) + service_ms[row]

@@ -1,4 +1,4 @@
-"""The iteration law, compiled (eq. 63)."""
+"""Time of an iteration: compiled (eq. 63)."""
 
 import math
 
@@ -10,7 +10,16 @@ from optimizer.simulation.machine.compiling import compiled
 def iteration_ms(
     times: IterationCoefficients, decodes: int, context: int, prompts: int, tokens: int, attention: float
 ) -> float:
-    """Return the time of an iteration with so many decodes on `context` tokens, and `tokens` of `prompts`."""
+    """Return the time of an iteration.
+
+    Args:
+        times: coefficients.
+        decodes: decoding requests.
+        context: tokens of KV cache that they read.
+        prompts: prompts in the iteration.
+        tokens: tokens computed of these prompts.
+        attention: pairs of prompt tokens.
+    """
     compute_ms = times.compute_per_token_ms * (decodes + tokens)
     hidden_ms = times.weight_read_ms
     time_ms = times.base_ms + (math.sqrt(hidden_ms * hidden_ms + compute_ms * compute_ms) - hidden_ms)
@@ -33,7 +42,7 @@ def iterations_ms(first_ms: float, growth_ms: float, count: int) -> float:
 
 @compiled
 def iterations_until(span_ms: float, first_ms: float, growth_ms: float) -> int:
-    """Return the least number of such iterations, one at least, that take `span_ms` or longer."""
+    """Return the smallest number of such iterations, at least one, that take `span_ms` or longer."""
     half = first_ms - growth_ms / 2
     count = math.ceil(2 * span_ms / (half + math.sqrt(half * half + 2 * growth_ms * span_ms)))
     count = max(count, 1)

@@ -8,7 +8,7 @@ from pydantic_core import PydanticCustomError
 
 from optimizer.documents import Document, MaxLoss, Milliseconds, Name, Priority, TokensPerSecond
 from optimizer.kinds.fields import LatencyTarget
-from optimizer.queueing.measures import LATENCIES, MISSED, LatencyName, Measure
+from optimizer.queueing.measures import LATENCIES, MISSED, LatencyName, TargetMeasure
 from optimizer.queueing.performance import MS_PER_S
 
 
@@ -72,14 +72,14 @@ class ModelTarget(Document):
             limits["itl"] = min(limits.get("itl", inf), MS_PER_S / self.user_tps)
         return limits
 
-    def latency_targets(self) -> Iterator[tuple[Measure, float]]:
+    def latency_targets(self) -> Iterator[tuple[TargetMeasure, float]]:
         """Yield what each latency target measures, once, and its limit."""
-        limits: dict[Measure, float] = {}
+        limits: dict[TargetMeasure, float] = {}
         if self.goodput_share is not None:
             limits[MISSED] = 1 - self.goodput_share
         else:
             for metric, limit in self.request_limits().items():
-                limits[Measure(metric, self.percentile)] = limit
+                limits[TargetMeasure(metric, self.percentile)] = limit
         for target in self.latency:
             limits[target.measure] = min(limits.get(target.measure, inf), target.limit_ms)
         yield from limits.items()

@@ -12,7 +12,7 @@ from optimizer.candidates import Candidates, Rejection
 from optimizer.pipeline import choose
 from optimizer.plan import Plan
 from optimizer.quantities import quantity
-from optimizer.queueing.roots import least_whole
+from optimizer.queueing.roots import smallest_integer
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
 from optimizer.solvers.expansion import Expansion, cheapest_expansion, fits, smallest_expansion
 from optimizer.solvers.formulation import served_in_full
@@ -287,7 +287,7 @@ def _least(low: float, step: float, enough: Callable[[float], bool]) -> float | 
     low = high / 2
     step = max(step, 10.0 ** (math.floor(math.log10(low)) - 3))
     below, above = math.floor(low / step * (1 + 1e-12)), math.ceil(high / step * (1 - 1e-12))
-    return _written(least_whole(lambda count: enough(_written(count, step)), below, above), step)
+    return _written(smallest_integer(lambda count: enough(_written(count, step)), below, above), step)
 
 
 def _written(count: int, step: float) -> float:

@@ -13,10 +13,10 @@ import numpy as np
 
 from optimizer.arrays import FloatArray
 from optimizer.quantities import quantity
-from optimizer.queueing.bulk.model import BulkQueues, LongRun
-from optimizer.queueing.bulk.steady import Steady
-from optimizer.queueing.measures import Measure
-from optimizer.queueing.roots import least_whole, root_above
+from optimizer.queueing.bulk.model import BulkQueues, SteadyState
+from optimizer.queueing.bulk.steady import ServerSteadyState
+from optimizer.queueing.measures import TargetMeasure
+from optimizer.queueing.roots import root_above, smallest_integer
 from optimizer.simulation.batches import CLOCK
 from optimizer.studies.figures.document import CurvePanel, Figure, Guide
 from optimizer.studies.figures.placed import NothingToShow, Placed
@@ -48,7 +48,7 @@ class _Ways:
     load_rps: float
     """Of all replicas together."""
 
-    def long_runs(self, times: int = 1) -> list[LongRun | None]:
+    def long_runs(self, times: int = 1) -> list[SteadyState | None]:
         """Return the long run of each with these replicas, or with so many times as many."""
         return [
             None if math.isnan(count) else self.servers.row_at(row, self.load_rps / (times * count))
@@ -56,19 +56,19 @@ class _Ways:
         ]
 
 
-def shown_ms(long_run: LongRun, measure: Measure) -> float:
+def shown_ms(long_run: SteadyState, measure: TargetMeasure) -> float:
     """Return a figure of the latency as exactly as a picture shows it.
 
     Far tails fall like powers of a number, so that few probabilities tell where one is crossed.
     """
     if measure.percentile is None:
         return long_run.mean_ms
-    if not isinstance(long_run, Steady):
+    if not isinstance(long_run, ServerSteadyState):
         return long_run.quantile_ms(measure.percentile / 100)
     over = 1 - measure.percentile / 100
 
     def excess(limit_ms: float) -> float:
-        return math.log(max(long_run.beyond(limit_ms), LEAST_SHARE) / over)
+        return math.log(max(long_run.late_share(limit_ms), LEAST_SHARE) / over)
 
     return root_above(excess, long_run.service_ms / 2, 2 * long_run.mean_ms, PRECISION)
 
@@ -76,13 +76,13 @@ def shown_ms(long_run: LongRun, measure: Measure) -> float:
 def window_figure(placed: Placed) -> Figure:
     """Return replicas and latency by window, and by batch limit (eq. 101-103)."""
     server = placed.batch_servers()
-    window_ms = float(server.window_ms[0])
+    window_ms = float(server.policy.window_ms[0])
     longest_ms = 2 * window_ms if window_ms > 0 else 2 * float(server.base_ms[0] + server.slope_ms[0])
     windows = np.linspace(0, longest_ms, WINDOWS)
-    if server.trigger[0] == CLOCK:
+    if server.policy.trigger[0] == CLOCK:
         windows = windows[windows >= longest_ms / 2]  # a clock that ticks before a batch is done is none
     rows = server.take(np.zeros(len(windows), np.int64))
-    by_window = _ways(placed, replace(rows, window_ms=windows))
+    by_window = _ways(placed, replace(rows, policy=replace(rows.policy, window_ms=windows)))
     given = Guide(name=f"window {quantity(window_ms)} ms", value=window_ms, axis="x")
     panels = _panels(placed, by_window, windows, "window [ms]", "window", given)
     return Figure(
@@ -126,7 +126,7 @@ def _ways(placed: Placed, servers: BulkQueues) -> _Ways:
     return _Ways(servers, np.array(fewest), load_rps)
 
 
-def _fewest_replicas(server: BulkQueues, load_rps: float, limits: dict[Measure, float]) -> float:
+def _fewest_replicas(server: BulkQueues, load_rps: float, limits: dict[TargetMeasure, float]) -> float:
     """Return the fewest replicas whose share of a load meets targets; NaN where no number is found.
 
     As in sizing, the highest rates at which they hold count: numbers are tried upwards in growing steps, and
@@ -138,10 +138,12 @@ def _fewest_replicas(server: BulkQueues, load_rps: float, limits: dict[Measure, 
         fails, step = fails + step, 2 * step
         if fails + step > most:
             return math.nan
-    return float(least_whole(lambda count: _meets(server, load_rps / count, limits), fails, fails + step))
+    return float(
+        smallest_integer(lambda count: _meets(server, load_rps / count, limits), fails, fails + step)
+    )
 
 
-def _meets(server: BulkQueues, rate_rps: float, limits: dict[Measure, float]) -> bool:
+def _meets(server: BulkQueues, rate_rps: float, limits: dict[TargetMeasure, float]) -> bool:
     excess = server.judge(0).at(rate_rps)
     return all(excess(*target) <= 0 for target in limits.items())
 
@@ -184,16 +186,16 @@ def _panels(
     return replicas, latencies
 
 
-def _latencies(runs: Sequence[LongRun | None], measure: Measure) -> FloatArray:
+def _latencies(runs: Sequence[SteadyState | None], measure: TargetMeasure) -> FloatArray:
     return np.array([math.nan if run is None else shown_ms(run, measure) for run in runs])
 
 
-def latencies_shown(placed: Placed) -> Sequence[Measure]:
+def latencies_shown(placed: Placed) -> Sequence[TargetMeasure]:
     """Return the mean and the highest percentiles that targets name; without any a usual one."""
     limits = placed.arrays.servers.targets.limits_of(0)
     percents = sorted({measure.percentile for measure in limits if measure.percentile is not None})
     shown = percents[-MOST_PERCENTILES:] or [USUAL_PERCENTILE]
-    return [Measure("e2e"), *(Measure("e2e", percent) for percent in shown)]
+    return [TargetMeasure("e2e"), *(TargetMeasure("e2e", percent) for percent in shown)]
 
 
 def latency_levels(placed: Placed) -> tuple[Guide, ...]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from optimizer.fitting.profile import FittedProfile, Point
+from optimizer.fitting.profile import FittedProfile, MeasuredPoint
 from optimizer.fitting.runs import BenchmarkRun, shape_name, shapes_of
 from optimizer.quantities import counted
 from optimizer.studies.figures.document import CurvePanel, Figure, Series
@@ -43,7 +43,7 @@ def _title(profile: FittedProfile) -> str:
 
 
 def _panel(
-    pairs: Sequence[tuple[Point, BenchmarkRun]],
+    pairs: Sequence[tuple[MeasuredPoint, BenchmarkRun]],
     shapes: Sequence[tuple[int, int]],
     name: str,
     title: str,

@@ -31,7 +31,7 @@ from optimizer.plan import Plan
 from optimizer.quantities import counted
 from optimizer.queueing.birth_death import BirthDeathQueue
 from optimizer.queueing.bulk.model import BulkQueues
-from optimizer.queueing.measures import LATENCIES, LatencyName, Measure
+from optimizer.queueing.measures import LATENCIES, LatencyName, TargetMeasure
 from optimizer.queueing.performance import Performance, QueueModel
 from optimizer.queueing.reference import ReplicaQueues
 from optimizer.spec.messages import known_name
@@ -151,13 +151,13 @@ class Placed:
         """The name of its queue model."""
         return self._replica().name
 
-    def knows(self, measure: Measure) -> bool:
+    def knows(self, measure: TargetMeasure) -> bool:
         """Say whether the queue model knows a figure."""
-        return type(self._replica()).knows(measure)
+        return type(self._replica()).supports_measure(measure)
 
     def figures(
-        self, max_batch: IntArray, rate_rps: FloatArray, measures: Sequence[Measure]
-    ) -> dict[Measure, FloatArray]:
+        self, max_batch: IntArray, rate_rps: FloatArray, measures: Sequence[TargetMeasure]
+    ) -> dict[TargetMeasure, FloatArray]:
         """Return what its queue model knows of some figures at batch limits and rates > 0, shapes (R,)."""
         pairs = self._rows(len(rate_rps))
         known = [measure for measure in measures if self.knows(measure)]
@@ -244,7 +244,7 @@ def has_targets(arrays: SystemArrays) -> bool:
     return bool(targets.tps[0]) or any(np.isfinite(targets.limit(metric)[0]) for metric in LATENCIES)
 
 
-def target_of(arrays: SystemArrays, metric: LatencyName) -> tuple[Measure, float]:
+def target_of(arrays: SystemArrays, metric: LatencyName) -> tuple[TargetMeasure, float]:
     """Return what the target of the one server on a latency is about, and its limit [ms].
 
     Without a target it is the mean, and infinity; so it is where a share of the requests must keep to limits.
@@ -253,10 +253,10 @@ def target_of(arrays: SystemArrays, metric: LatencyName) -> tuple[Measure, float
     for measure, limit in zip(targets.measures, targets.limits[:, 0].tolist(), strict=True):
         if measure.metric == metric and np.isfinite(limit):
             return measure, limit
-    return Measure(metric), np.inf
+    return TargetMeasure(metric), np.inf
 
 
-def of_statistic(title: str, measure: Measure) -> str:
+def of_statistic(title: str, measure: TargetMeasure) -> str:
     """Return a title with the percentile that is shown, if it is one."""
     return title if measure.percentile is None else f"{title}, {measure.statistic}"
 

@@ -96,16 +96,16 @@ def _loads(placed: Placed) -> tuple[Guide, ...]:
 
 def _has_room(placed: Placed) -> bool:
     """Say whether the queue has a limit."""
-    return bool(placed.batch_servers().room[0] < UNLIMITED)
+    return bool(placed.batch_servers().policy.room[0] < UNLIMITED)
 
 
 def _room_text(placed: Placed) -> str:
-    server = placed.batch_servers()
-    where = "in the system" if server.counts_system[0] else "waiting"
-    return f"room for {int(server.room[0]):,} {where}"
+    policy = placed.batch_servers().policy
+    where = "in the system" if policy.counts_system[0] else "waiting"
+    return f"room for {int(policy.room[0]):,} {where}"
 
 
 def _collecting_text(placed: Placed) -> str:
     server, trigger = placed.batch_servers(), placed.system.servers[placed.server].batch_trigger
-    window = quantity(float(server.window_ms[0]))
+    window = quantity(float(server.policy.window_ms[0]))
     return f"trigger: {trigger}, window {window} ms, batch limit {placed.max_batch:,}"

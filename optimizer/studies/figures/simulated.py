@@ -13,8 +13,8 @@ from optimizer.candidates.arrays import profile_of
 from optimizer.kinds.simulated import open_load
 from optimizer.kinds.table import kind_of_profile
 from optimizer.quantities import quantity
-from optimizer.queueing.measures import METRICS, LatencyName, Measure
-from optimizer.simulation.engine import Run
+from optimizer.queueing.measures import METRICS, LatencyName, TargetMeasure
+from optimizer.simulation.engine import SimulatedRun
 from optimizer.simulation.replicas import Effort, run_replica
 from optimizer.simulation.summary import Distribution, counted_rows, summarise
 from optimizer.studies.figures.document import CurvePanel, Figure, Guide
@@ -60,7 +60,7 @@ def batch_distribution_figure(placed: Placed) -> Figure:
     values = run.e2e_ms[counted_rows(run)]
     simulated = np.quantile(values[~np.isnan(values)], SHARES)
     times_ms = np.linspace(simulated[0], simulated[-1], BATCH_POINTS)
-    within = np.array([1 - found.beyond(limit) for limit in times_ms.tolist()])
+    within = np.array([1 - found.late_share(limit) for limit in times_ms.tolist()])
     curves = {"closed form": (times_ms, within), "simulated": (simulated, SHARES)}
     panel = CurvePanel(
         title="Latency",
@@ -73,7 +73,7 @@ def batch_distribution_figure(placed: Placed) -> Figure:
     return _distribution(placed, [panel])
 
 
-def _steady_run(placed: Placed) -> Run:
+def _steady_run(placed: Placed) -> SimulatedRun:
     """Run a replica at its load.
 
     Raises:
@@ -117,13 +117,13 @@ def percentiles_figure(placed: Placed) -> Figure:
     )
 
 
-def _spread(placed: Placed, run: Run, metric: LatencyName, title: str) -> CurvePanel | None:
+def _spread(placed: Placed, run: SimulatedRun, metric: LatencyName, title: str) -> CurvePanel | None:
     """Return the distribution of one latency, none where no request has it."""
     values: FloatArray = getattr(run, f"{metric}_ms")[counted_rows(run)]
     values = values[~np.isnan(values)]
     if not len(values):
         return None
-    measures = [Measure(metric, 100 * share) for share in SHARES.tolist()]
+    measures = [TargetMeasure(metric, 100 * share) for share in SHARES.tolist()]
     known = placed.figures(np.array([placed.max_batch]), np.array([placed.rate_rps]), measures)
     curves = {"closed form": np.concatenate(list(known.values()))} if known else {}
     curves["simulated"] = np.quantile(values, SHARES)
@@ -151,7 +151,7 @@ def _upright_targets(placed: Placed, metric: LatencyName, farthest_ms: float) ->
     return tuple(guides)
 
 
-def _targets(placed: Placed, metric: LatencyName) -> list[tuple[Measure, float]]:
+def _targets(placed: Placed, metric: LatencyName) -> list[tuple[TargetMeasure, float]]:
     targets = placed.arrays.servers.targets
     limits = zip(targets.measures, targets.limits[:, 0].tolist(), strict=True)
     return [(measure, limit) for measure, limit in limits if measure.metric == metric and np.isfinite(limit)]
@@ -174,13 +174,13 @@ def _against_load(
     metric, title, found = shown
     if all(one is None for one in found):
         return None
-    measures = [Measure(metric), *(Measure(metric, float(percent)) for percent in PERCENTILES)]
+    measures = [TargetMeasure(metric), *(TargetMeasure(metric, float(percent)) for percent in PERCENTILES)]
     known = placed.figures(np.full(POINTS, placed.max_batch), loads[0] * stable_rps, measures)
     rpm, runs_rpm = (load * stable_rps * SECONDS_PER_MINUTE for load in loads)
     curves = [placed.series(measure.statistic, rpm, values) for measure, values in known.items()]
     simulated = {
         measure: np.array([_value(one, measure) for one in found])
-        for measure in (Measure(metric), Measure(metric, 95.0))
+        for measure in (TargetMeasure(metric), TargetMeasure(metric, 95.0))
     }
     dots = [
         placed.series(f"{measure.statistic}, simulated", runs_rpm, y, "points")
@@ -202,7 +202,7 @@ def _against_load(
     )
 
 
-def _levels(targets: Iterable[tuple[Measure, float]]) -> Iterator[Guide]:
+def _levels(targets: Iterable[tuple[TargetMeasure, float]]) -> Iterator[Guide]:
     """Yield a line at each target."""
     for measure, limit in targets:
         yield Guide(name=f"target {limit:,.6g} ms, {measure.statistic}", value=limit, axis="y")
@@ -219,20 +219,20 @@ def _uprights(placed: Placed) -> tuple[Guide, ...]:
     )
 
 
-def _value(found: Distribution | None, measure: Measure) -> float:
+def _value(found: Distribution | None, measure: TargetMeasure) -> float:
     if found is None:
         return np.nan
     return (found.mean if measure.percentile is None else found.percentiles[int(measure.percentile)]).value
 
 
-def _distributions(runs: Sequence[Run], metric: LatencyName) -> list[Distribution | None]:
+def _distributions(runs: Sequence[SimulatedRun], metric: LatencyName) -> list[Distribution | None]:
     """Return a latency of each run; none without a steady state, or where no request has it."""
     summaries = [summarise([run]) for run in runs]
     found = [getattr(one, metric) if one.overload is None else None for one in summaries]
     return [None if one is None or np.isnan(one.mean.value) else one for one in found]
 
 
-def _run(placed: Placed, rate_rps: float) -> Run:
+def _run(placed: Placed, rate_rps: float) -> SimulatedRun:
     """Run a replica at a rate; its chances are those that it has in a simulation of the plan."""
     server = placed.system.servers[placed.server]
     profile = profile_of(placed.system, server, placed.accelerator)
@@ -249,6 +249,6 @@ def _said(placed: Placed) -> str:
     """Say what was simulated, and whether there is a closed form beside it."""
     effort = Effort()
     said = f"simulated: {effort.requests:,} requests, seed {effort.seed}"
-    if placed.knows(Measure("e2e", 95.0)):
+    if placed.knows(TargetMeasure("e2e", 95.0)):
         return said
     return f"{said}; the queue model {placed.queue_model!r} knows means only"

@@ -14,14 +14,14 @@ from optimizer.kinds.replicas import Percentiles
 from optimizer.kinds.simulated import open_load
 from optimizer.kinds.table import kind_of_pool, kind_of_profile
 from optimizer.plan import Plan, Pool
-from optimizer.queueing.measures import LOSS, MISSED, LatencyName, Measure
+from optimizer.queueing.measures import LOSS, MISSED, LatencyName, TargetMeasure
 from optimizer.queueing.targets import meets_target
-from optimizer.simulation.engine import Run
+from optimizer.simulation.engine import SimulatedRun
 from optimizer.simulation.replicas import Effort, SimulatedReplica, run_replica
 from optimizer.simulation.requests import Requests
 from optimizer.simulation.summary import (
     Distribution,
-    Estimate,
+    IntervalEstimate,
     Summary,
     latency_percentile,
     share_within,
@@ -53,7 +53,7 @@ class PoolRun:
     prediction: Prediction
     """What the queue model says of the replica at the load of the plan."""
     replica: SimulatedReplica
-    targets: tuple[tuple[Measure, float], ...]
+    targets: tuple[tuple[TargetMeasure, float], ...]
     """What each target bounds, and its limit."""
     request_limits: Mapping[LatencyName, float]
     """The limit on each latency that has one [ms]."""
@@ -126,7 +126,7 @@ def _pool_run(system: System, name: str, pool: Pool, prediction: Prediction) -> 
     )
 
 
-def _targets(system: System, name: str) -> tuple[tuple[Measure, float], ...]:
+def _targets(system: System, name: str) -> tuple[tuple[TargetMeasure, float], ...]:
     """Return the targets of a server; the bound on lost requests where its queue is limited."""
     server = system.servers[name]
     target = system.targets.get((server.service_class, server.model))
@@ -174,12 +174,12 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
     )
 
 
-def _share(runs: Sequence[Run], limits: Mapping[LatencyName, float]) -> Interval:
+def _share(runs: Sequence[SimulatedRun], limits: Mapping[LatencyName, float]) -> Interval:
     """Return the share of requests that are served, and within the given limits."""
     return _interval(share_within(runs, lambda run: within(run, limits)))
 
 
-def within(run: Run, limits: Mapping[LatencyName, float]) -> BoolArray:
+def within(run: SimulatedRun, limits: Mapping[LatencyName, float]) -> BoolArray:
     """Return which requests of a run are served, and within the given limits [ms]."""
     kept = ~np.isnan(run.last_ms)
     for metric, limit in limits.items():
@@ -188,12 +188,12 @@ def within(run: Run, limits: Mapping[LatencyName, float]) -> BoolArray:
     return kept
 
 
-def _latencies(run: Run, metric: LatencyName) -> FloatArray:
+def _latencies(run: SimulatedRun, metric: LatencyName) -> FloatArray:
     return {"ttft": run.ttft_ms, "itl": run.itl_ms, "e2e": run.e2e_ms}[metric]
 
 
 def _check(
-    runs: Sequence[Run], run: PoolRun, summary: Summary, measure: Measure, limit: float
+    runs: Sequence[SimulatedRun], run: PoolRun, summary: Summary, measure: TargetMeasure, limit: float
 ) -> TargetCheck:
     """Hold a target against what was simulated; without a steady state no latency is kept."""
     predicted = {figure.measure: figure.value for figure in run.pool.targets}
@@ -222,7 +222,9 @@ def _verdict(found: Interval, limit: float) -> Verdict:
     return "close" if meets_target(found.value - width, limit) else "missed"
 
 
-def _figure(runs: Sequence[Run], run: PoolRun, summary: Summary, measure: Measure) -> Estimate:
+def _figure(
+    runs: Sequence[SimulatedRun], run: PoolRun, summary: Summary, measure: TargetMeasure
+) -> IntervalEstimate:
     """Return the simulated figure that a target is about."""
     if measure == LOSS:
         return summary.loss
@@ -248,6 +250,6 @@ def _latency(
     )
 
 
-def _interval(found: Estimate) -> Interval:
+def _interval(found: IntervalEstimate) -> Interval:
     known = np.isfinite(found.half_width)
     return Interval(value=found.value, half_width=found.half_width if known else None)

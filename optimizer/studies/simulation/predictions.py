@@ -9,7 +9,7 @@ from optimizer.candidates.choices import arrays_of
 from optimizer.candidates.finder import performances
 from optimizer.kinds.replicas import Percentiles, percentiles_of
 from optimizer.plan import Pool
-from optimizer.queueing.measures import LATENCIES, LatencyName, Measure
+from optimizer.queueing.measures import LATENCIES, LatencyName, TargetMeasure
 from optimizer.queueing.performance import Performance
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
@@ -46,6 +46,6 @@ def predictions(system: System, pools: Sequence[tuple[str, Pool]]) -> list[Predi
 
 def _prediction(performance: Performance, row: int) -> Prediction:
     return Prediction(
-        e2e_ms=float(performance.figure(Measure("e2e"))[row]),
+        e2e_ms=float(performance.figure(TargetMeasure("e2e"))[row]),
         percentiles={metric: percentiles_of(performance, metric, row) for metric in LATENCIES},
     )

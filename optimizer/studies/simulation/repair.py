@@ -12,7 +12,7 @@ from functools import partial
 
 from optimizer.parallel import as_done
 from optimizer.plan import Plan
-from optimizer.queueing.roots import least_whole
+from optimizer.queueing.roots import smallest_integer
 from optimizer.simulation.replicas import Effort
 from optimizer.simulation.workload import OpenLoad
 from optimizer.spec.system import System
@@ -156,7 +156,7 @@ def _share_that_holds(run_and_steps: tuple[PoolRun, int], effort: Effort) -> flo
         if above == most:
             return 0.0
         below, above = above, min(2 * above, most)
-    return steps / (steps + least_whole(holds, below, above))
+    return steps / (steps + smallest_integer(holds, below, above))
 
 
 def _at_share(run: PoolRun, share: float) -> PoolRun:

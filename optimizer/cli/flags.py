@@ -1,0 +1,139 @@
+"""Flags from the fields of models, and models from flags."""
+
+import argparse
+from collections.abc import Callable, Collection, Iterable
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from optimizer.errors import SpecError
+from optimizer.jobs.requests import Flag, Request, RequestError
+from optimizer.spec.messages import validated
+from optimizer.units import Scale
+
+_Request = TypeVar("_Request", bound=Request)
+
+
+def add_request(
+    parser: argparse._ActionsContainer, model: type[BaseModel], skipped: Collection[str] = ()
+) -> None:
+    """Add a flag for each field of a model.
+
+    Args:
+        parser: the parser of the command, or a group of it.
+        model: the model; the description of a field is the help of its flag.
+        skipped: fields that the command line does not have.
+    """
+    for name, field in model.model_fields.items():
+        if name not in skipped:
+            _add_field(parser, name, field)
+
+
+def _add_field(parser: argparse._ActionsContainer, name: str, field: FieldInfo) -> None:
+    details = next((item for item in field.metadata if isinstance(item, Flag)), Flag())
+    text = (details.help or " ".join((field.description or "").split())).rstrip(".")
+    text = (text[:1].lower() + text[1:]).replace("%", "%%")
+    kind, flag = _plain(field.annotation), f"--{name.replace('_', '-')}"
+    if kind is bool:
+        group = parser.add_mutually_exclusive_group() if details.off else parser
+        if details.off:
+            off, _, off_text = details.off.partition(": ")
+            group.add_argument(f"--{off}", dest=name, action="store_const", const=False, help=off_text)
+        group.add_argument(flag, action="store_const", const=True, help=text)
+    elif get_origin(kind) is Literal:
+        choices = get_args(kind)
+        parser.add_argument(
+            flag, metavar=details.metavar, type=_spelling(choices), choices=choices, help=text
+        )
+    else:
+        metavar = details.metavar or name.upper()
+        parser.add_argument(flag, metavar=metavar, type=_reader(kind, field, details.scale), help=text)
+
+
+def _plain(annotation: Any) -> Any:
+    """Return a type without `None` and without annotations."""
+    while True:
+        if get_origin(annotation) is Annotated:
+            annotation = get_args(annotation)[0]
+        elif get_origin(annotation) in {Union, UnionType}:
+            annotation = next(part for part in get_args(annotation) if part is not type(None))
+        else:
+            return annotation
+
+
+def _spelling(choices: Iterable[str]) -> Callable[[str], str]:
+    """Return a reader that accepts the choices in any case."""
+    known = {name.lower(): name for name in choices}
+    return lambda text: known.get(text.lower(), text)
+
+
+def _reader(kind: Any, field: FieldInfo, scale: Scale | None) -> Callable[[str], Any]:
+    """Return the reader of a value: numbers within the limits of the field, anything else as it is."""
+    if kind not in {int, float}:
+        reader: Callable[[str], Any] = kind
+        return reader
+    limits = [(word, limit) for item in field.metadata for word, limit in _limits_of(item)]
+    noun = "an integer" if kind is int else ""
+    words = ", ".join(filter(None, [noun, " and ".join(f"{word} {limit:,g}" for word, limit in limits)]))
+
+    def read(text: str) -> float:
+        try:
+            value: float = kind(text) if scale is None else scale.read(text)
+            if all(_HOLDS[word](value, limit) for word, limit in limits):
+                return value
+        except ValueError:
+            pass
+        raise argparse.ArgumentTypeError(f"{text!r}: must be {words or 'a number'}")
+
+    return read
+
+
+_WORDS: dict[type, tuple[str, str]] = {
+    Ge: ("ge", "at least"),
+    Gt: ("gt", "more than"),
+    Le: ("le", "at most"),
+    Lt: ("lt", "less than"),
+}
+_HOLDS: dict[str, Callable[[float, float], bool]] = {
+    "at least": lambda value, limit: value >= limit,
+    "more than": lambda value, limit: value > limit,
+    "at most": lambda value, limit: value <= limit,
+    "less than": lambda value, limit: value < limit,
+}
+
+
+def _limits_of(item: object) -> list[tuple[str, float]]:
+    """Return a limit among the metadata of a field, in words."""
+    if type(item) not in _WORDS:
+        return []
+    attribute, word = _WORDS[type(item)]
+    return [(word, getattr(item, attribute))]
+
+
+def request_of(model: type[_Request], arguments: argparse.Namespace) -> _Request:
+    """Return the request that the flags give.
+
+    Raises:
+        SpecError: a value is wrong, or flags contradict each other.
+    """
+    given = {name: getattr(arguments, name, None) for name in model.model_fields}
+    try:
+        request = validated(model, {name: value for name, value in given.items() if value is not None}, "--")
+        request.given()
+    except RequestError as error:
+        raise in_flags(error, arguments) from None
+    return request
+
+
+def in_flags(error: RequestError, arguments: argparse.Namespace, **names: str) -> SpecError:
+    """Return an error in which fields are called by their flags; `names` has those with other names."""
+
+    def flag(field: str) -> str:
+        if field == "unlimited" and arguments.unlimited is False:
+            return "--limited"
+        return names.get(field) or "--" + {"csv": "load"}.get(field, field).replace("_", "-")
+
+    return SpecError(error.said(flag))

@@ -1,0 +1,54 @@
+"""The study that explains a plan."""
+
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from optimizer.jobs.requests import ExactOptions, Flag
+from optimizer.jobs.study import Study
+from optimizer.spec.system import System
+from optimizer.studies.explanation.document import Explanation
+from optimizer.studies.explanation.explain import explain
+from optimizer.units import SECONDS
+
+if TYPE_CHECKING:
+    from optimizer.section import Section
+
+
+class ExplainOptions(ExactOptions):
+    """Subject of the explanation, and options that override the document's."""
+
+    time_limit: Annotated[float | None, Flag("S", SECONDS)] = Field(None, gt=0, le=1e6)
+    """Time limit of the explanation [s]."""
+    server: Annotated[str | None, Flag("S")] = None
+    """Server to explain in depth; default: all servers, and the accelerator types."""
+
+
+def explain_plan(system: System, options: ExplainOptions) -> Explanation:
+    """Explain the best plan: the value of units and targets, and what would serve the unserved load.
+
+    The system is solved again for every question, a hundred times and more. A large system can need more
+    time than the service allows a request.
+
+    Raises:
+        SpecError: the server does not exist.
+        SolverError: the solver failed.
+    """
+    return explain(system, options.server)
+
+
+def _sections(explanation: Explanation) -> "list[Section]":
+    from optimizer.render.explanation_sections import explanation_sections
+
+    return explanation_sections(explanation)
+
+
+STUDY = Study(
+    title="Explain a plan",
+    options=ExplainOptions,
+    answer=Explanation,
+    run=explain_plan,
+    sections=_sections,
+    table_names=("overview", "overload", "cards", "targets", "candidates", "rejected"),
+    operations=("explain_plan", "explain_held"),
+)

@@ -1,0 +1,48 @@
+"""The study that reports a plan."""
+
+from typing import Literal
+
+from optimizer.jobs.simulating import EffortOptions
+from optimizer.jobs.study import Study
+from optimizer.spec.system import System
+from optimizer.studies.reports.report import Report, make_report
+
+
+class ReportOptions(EffortOptions):
+    """Format and content of a report, and options that override the document's."""
+
+    simulate: bool = False
+    """Add a section that compares predicted with simulated metrics."""
+    format: Literal["json", "html", "markdown", "csv"] = "json"
+    """JSON, one page with its pictures inside, the same page without pictures, or a row for each pool."""
+
+
+def report_plan(system: System, options: ReportOptions) -> Report:
+    """Report the best plan as a page to hand on, or as JSON.
+
+    Raises:
+        SolverError: the solver failed.
+    """
+    return make_report(system, effort=options.effort if options.simulate else None)
+
+
+def _page(report: Report, system: System, options: ReportOptions) -> bytes:
+    from optimizer.render.pages import render_report
+
+    assert options.format != "json"
+    return render_report(report, system, options.format).encode()
+
+
+STUDY = Study(
+    title="Report a plan",
+    options=ReportOptions,
+    answer=Report,
+    run=report_plan,
+    media_types={
+        "html": "text/html; charset=utf-8",
+        "markdown": "text/markdown; charset=utf-8",
+        "csv": "text/csv; charset=utf-8",
+    },
+    page=_page,
+    operations=("report_plan", "report_held"),
+)

@@ -1,0 +1,34 @@
+"""The table of studies: a study is a module of this package, and an entry here."""
+
+from typing import TYPE_CHECKING, Any
+
+from optimizer.jobs.study import Entry
+
+if TYPE_CHECKING:
+    from optimizer.jobs.explaining import ExplainOptions
+    from optimizer.studies.explanation.document import Explanation
+
+
+class Studies:
+    """All studies of a system, by the name of their routes and of the clients' methods.
+
+    The clients inherit from this class, so the type of an entry is the type of their method. If it is `Any`,
+    the clients define their own methods for the study.
+    """
+
+    explain: "Entry[ExplainOptions, Explanation]" = Entry(
+        "explaining",
+        "explain why a plan is as it is, the value of cards and targets, and what would repair it",
+    )
+    simulate: Any = Entry(
+        "simulating",
+        "simulate the pools of a plan request by request, and check them against their targets",
+    )
+    report: Any = Entry("reporting", "write a report of a plan: HTML, Markdown, CSV")
+    figure: Any = Entry("figures", "draw a plan, a queue, a cost curve, … as SVG, PNG or PDF", "plot")
+
+
+STUDIES: dict[str, Entry[Any, Any]] = {
+    name: entry for name, entry in vars(Studies).items() if isinstance(entry, Entry)
+}
+"""All studies by name, in the order in which help and OpenAPI list them."""

@@ -1,0 +1,181 @@
+"""A replica with at most J jobs inside and a queue before it, as a closed network.
+
+The jobs circulate among its stages and its server: mean value analysis, exact for exponential times, gives
+the throughput with n of them, n = 1 … J. The queue sees a server with that rate while n jobs are inside, and
+the rate of J if more are present. Equations 112–115. Sources: Reiser and Lavenberg, Mean-value analysis of
+closed multichain queuing networks (1980); Seidmann et al., stages with several workers (1987).
+"""
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from optimizer.arrays import FloatArray, frozen
+from optimizer.errors import AnalysisError
+from optimizer.queueing.bulk.lattice import Excess, Lattice, exceeded_by
+from optimizer.simulation.batches import BatchServer
+from optimizer.simulation.tandem import Tandem
+
+PROMISED = 0.99
+"""Share of the throughput used as capacity, because times need not be exponential."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedNetwork:
+    """Throughput and server time of a closed network by its number of jobs, shapes (J,)."""
+
+    rates: FloatArray
+    """Throughput [1/ms]."""
+    server_ms: FloatArray
+    """Mean time of a job at the server [ms]."""
+
+
+@dataclass(frozen=True)
+class ClosedNetworkSteadyState:
+    """Steady state of a replica with at most J jobs inside."""
+
+    line: Tandem
+    rate: float
+    """Arrivals [1/ms]."""
+    network: ClosedNetwork
+    chances: FloatArray
+    """Probability of n jobs in the system, n = 0 … J; the last entry covers J and more."""
+
+    rejected = 0.0
+
+    @property
+    def server(self) -> BatchServer:
+        """The batch server."""
+        return self.line.server
+
+    @property
+    def _growth(self) -> float:
+        """Ratio of the probabilities of n + 1 and n jobs, for n ≥ J."""
+        return self.rate / float(self.network.rates[-1])
+
+    @property
+    def inside(self) -> float:
+        """Mean number of jobs in the replica."""
+        return float(self.chances @ np.arange(len(self.chances)))
+
+    @property
+    def queue(self) -> float:
+        """Mean number of jobs in the queue."""
+        return float(self.chances[-1]) * self._growth / (1 - self._growth)
+
+    @property
+    def mean_ms(self) -> float:
+        """Mean time from arrival to the end of the last stage."""
+        return (self.inside + self.queue) / self.rate
+
+    @property
+    def service_ms(self) -> float:
+        """Mean time of a job in service, at all stages and in its batch."""
+        server = self.server
+        own = server.base_ms + server.slope_ms * self.mean_batch
+        return own + sum(station.mean_ms for station in self.line.stations)
+
+    @property
+    def mean_batch(self) -> float:
+        """Mean number of jobs in a batch."""
+        there = self.rate * float(self.chances[1:] @ self.network.server_ms)
+        return max(1.0, min(there / 2, float(self.server.size)))
+
+    @property
+    def busy(self) -> float:
+        """Share of time the server is busy."""
+        server = self.server
+        return self.rate * (server.base_ms / self.mean_batch + server.slope_ms)
+
+    def late_share(self, limit_ms: float) -> float:
+        """Return the share of jobs with a longer latency than a limit (eq. 115)."""
+        lattice = Lattice(limit_ms)
+        wait = float(self.chances[-1])
+        waiting = lattice.exponential(1 / (float(self.network.rates[-1]) - self.rate))
+        law = lattice.law(self._inside) * (1 - wait + wait * waiting)
+        return 1 - lattice.within(law)
+
+    def quantile_ms(self, share: float) -> float:
+        """Return a quantile of the latency."""
+        return exceeded_by(self.late_share, 1 - share, self.mean_ms)
+
+    @cached_property
+    def _inside(self) -> Excess:
+        """E[(X − x)⁺] of a job's time in the replica: a gamma distribution with two moments."""
+        from scipy.special import gammaincc
+
+        mean = self.inside / self.rate
+        server = self.server
+        least = min(server.base_ms + server.slope_ms, mean * (1 - 1e-6))
+        variance = sum((station.cv * station.mean_ms) ** 2 for station in self.line.stations)
+        waiting = max(mean - self.service_ms, 0.0)
+        variance += waiting**2 / max(len(self.line.stations), 1)
+        shape = (mean - least) ** 2 / max(variance, (1e-3 * mean) ** 2)
+        scale = (mean - least) / shape
+
+        def excess(x: FloatArray) -> FloatArray:
+            y = np.maximum(x - least, 0.0) / scale
+            rest = (mean - least) * gammaincc(shape + 1, y) - y * scale * gammaincc(shape, y)
+            return np.asarray(np.maximum(rest, 0.0) + np.maximum(least - x, 0.0))
+
+        return excess
+
+
+def closed_network_steady_state(line: Tandem, rate: float) -> ClosedNetworkSteadyState:
+    """Return the steady state of a replica with at most J jobs inside.
+
+    Args:
+        line: server and stages.
+        rate: arrivals [1/ms].
+
+    Raises:
+        AnalysisError: the rate exceeds the capacity.
+    """
+    found = solve_closed_network(line)
+    if rate >= found.rates[-1]:
+        raise AnalysisError("the queue grows without end; lower the rate, or raise jobs")
+    steps = np.concatenate(([0.0], np.cumsum(np.log(rate / found.rates))))
+    chances = np.exp(steps - steps.max())
+    chances[-1] /= 1 - rate / float(found.rates[-1])
+    return ClosedNetworkSteadyState(line, rate, found, frozen(chances / chances.sum()))
+
+
+def safe_capacity(line: Tandem) -> float:
+    """Return the capacity of a replica [jobs/ms], with a safety margin."""
+    return PROMISED * float(solve_closed_network(line).rates[-1])
+
+
+@lru_cache(maxsize=1024)
+def solve_closed_network(line: Tandem) -> ClosedNetwork:
+    """Return throughput and server time with n jobs in a network, n = 1 … J (eq. 112–114)."""
+    stages = line.stations
+    demand = np.array([station.mean_ms / station.workers for station in stages])
+    delay = sum(station.mean_ms * (1 - 1 / station.workers) for station in stages)
+    excess = np.array([max(station.cv**2 - 1, 0.0) / 2 for station in stages])
+    rates, server_ms = np.empty(line.jobs), np.empty(line.jobs)
+    queue = np.zeros(len(stages))
+    there = np.ones(1)  # how likely j jobs are at the server
+    rate = 0.0
+    served = server_rates(line.server, line.jobs)
+    for n in range(1, line.jobs + 1):
+        times = demand * (1 + queue + rate * demand * excess)
+        own = float((np.arange(1, n + 1) / served[:n]) @ there)
+        rate = n / (delay + float(times.sum()) + own)
+        queue = rate * times
+        more = rate / served[:n] * there
+        there = np.concatenate(([max(1 - more.sum(), 0.0)], more))
+        rates[n - 1], server_ms[n - 1] = rate, own
+    return ClosedNetwork(frozen(rates), frozen(server_ms))
+
+
+def server_rates(server: BatchServer, jobs: int) -> FloatArray:
+    """Return the throughput of a server with n jobs at it [1/ms], shape (jobs,) (eq. 114).
+
+    The jobs share two batches, the one in service and the one queued behind it; a single job is served alone.
+    """
+    count = np.arange(1, jobs + 1)
+    shared = np.minimum(count, 2 * server.size)
+    rates = shared / (2 * server.base_ms + server.slope_ms * shared)
+    rates[0] = 1 / (server.base_ms + server.slope_ms)
+    return np.asarray(rates)

@@ -1,0 +1,302 @@
+"""Sections of a comparison: the outcome, then classes, servers, metrics, cards and unserved load."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from optimizer.kinds.kind import Kind
+from optimizer.kinds.table import KINDS, in_order, kind_of_pool
+from optimizer.quantities import quantity, share_text
+from optimizer.render.comparison_text import anything_runs, changes_text, cost_of, headline, money_of
+from optimizer.render.estimates import estimates_note
+from optimizer.render.figures import columns_of
+from optimizer.render.money import Money, difference
+from optimizer.render.names import shortened
+from optimizer.section import NOTHING, Column, Paragraph, Section, SidePair, name, table, words
+from optimizer.studies.comparison.document import Comparison, Figures, Row, ServerRow, TypeRow
+
+LABEL_WIDTH = 18
+"""Longer labels are shortened in headings."""
+RPM = "req/min"
+
+
+def comparison_sections(found: Comparison) -> list[Section]:
+    """Return the outcome of a comparison, then its causes."""
+    view = _View(found, _labels(found), money_of(found))
+    if found.same or not anything_runs(found):
+        return [outcome_section(found), _unserved(view)]
+    return [
+        outcome_section(found),
+        *([_loads(view)] if _loads_differ(found) else []),
+        *([_classes(view)] if len(found.classes) > 1 else []),
+        _servers(view, found.servers),
+        _metrics(view),
+        _cards(view),
+        *_type_costs(view),
+        _unserved(view),
+    ]
+
+
+def limits_sections(found: Comparison) -> list[Section]:
+    """Return the cost of limits for a report: the outcome, service classes, and the servers that move."""
+    view = _View(found, _labels(found), money_of(found))
+    outcome = outcome_section(found)
+    outcome.title, outcome.name = "Limited and unlimited", "comparison"
+    if found.same:
+        outcome.text = [Paragraph("The limits change nothing: the limited plan is the unlimited one.")]
+        return [outcome]
+    return [outcome, _classes(view), _servers(view, found.changed())]
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """A comparison with its labels and currency, and the columns of values of both sides."""
+
+    found: Comparison
+    sides: tuple[str, str]
+    money: Money
+
+    def both(self, heading: str, of: Callable[[Figures], Any], **how: Any) -> Column:
+        """Return a column of pairs."""
+        return Column(heading, lambda row: _pair(row, of), sides=self.sides, **how)
+
+    def costs(self) -> list[Column]:
+        """Return the cost of each side, and the difference."""
+
+        def cost(of: str) -> Callable[[Any], float | None]:
+            return lambda row: None if getattr(row, of) is None else cost_of(getattr(row, of))
+
+        first, second = self.sides
+        return [
+            self.money.column(first, cost("first")),
+            self.money.column(second, cost("second")),
+            self.change(),
+        ]
+
+    def change(self) -> Column:
+        """Return the difference of costs."""
+        return Column(
+            "difference", lambda row: self.money.change(row.difference.cost_cents_per_h), self.money.unit
+        )
+
+    def servers(self) -> list[ServerRow]:
+        """Return the servers by priority."""
+        return _in_order(self.found.servers)
+
+
+def _table(
+    title: str, columns: Iterable[Column], rows: Iterable[Any], name: str, total: Row | None
+) -> Section:
+    """Return a table whose last row is the total of all servers, if it is given."""
+    columns = tuple(columns)
+    section = table(title, columns, rows, name)
+    if total is not None:
+        section.total = ("all", *(column.value(total) for column in columns[1:]))
+    return section
+
+
+# --- outcome ---------------------------------------------------------------------------------------------
+
+
+def outcome_section(found: Comparison) -> Section:
+    """Return the outcome of a comparison in sentences."""
+    text = [Paragraph(headline(found), "bold"), Paragraph(_served(found))]
+    if found.changed():
+        text.append(Paragraph(changes_text(found)))
+        if found.transition_value_cents_per_h is not None:
+            value = money_of(found).text(found.transition_value_cents_per_h)
+            text.append(Paragraph(f"Transition value: {value} (with the penalty on moves)"))
+    estimates = estimates_note(found.first.plan, found.second.plan)
+    notes = (*found.notes, *([estimates] if estimates else []))
+    return Section(text=[*text, *(Paragraph(f"Note: {note}.", "yellow") for note in notes)])
+
+
+def _served(found: Comparison) -> str:
+    shares = [
+        f"{side.label} {figures.served_in_full} of {figures.servers}"
+        for side, figures in ((found.first, found.total.first), (found.second, found.total.second))
+        if figures is not None
+    ]
+    return f"Served in full: {', '.join(shares) or '0 of 0'}."
+
+
+# --- causes ----------------------------------------------------------------------------------------------
+
+
+def _loads(view: _View) -> Section:
+    columns = (
+        name("server", "server"),
+        view.both("rate", lambda side: side.arrival_rate_rpm, unit=RPM, form=quantity),
+        Column("difference", lambda row: difference(row.difference.arrival_rate_rpm, ",.2f"), RPM, rank=3),
+        view.both("input length", lambda side: side.in_tokens, unit="tokens", form=quantity, rank=1),
+        view.both("output length", lambda side: side.out_tokens, unit="tokens", form=quantity, rank=2),
+    )
+    changed = [row for row in view.servers() if _load(row.first) != _load(row.second)]
+    section = _table("Load", columns, changed, "load", view.found.total)
+    rest = len(view.found.servers) - len(changed)
+    if rest:
+        section.notes.append(f"… {rest:,} unchanged")
+    return section
+
+
+def _classes(view: _View) -> Section:
+    columns = (
+        name("class", lambda row: row.service_class or "not known"),
+        Column("prio", lambda row: getattr(row, "priority", None), rank=2, none=""),
+        view.both("servers", lambda side: side.servers, form="d", rank=1),
+        *view.costs(),
+        Column("relative", _relative, none="", rank=1),
+    )
+    return _table("Cost by service class", columns, view.found.classes, "classes", view.found.total)
+
+
+def _relative(row: Row) -> Any:
+    before, change = cost_of(row.first), row.difference.cost_cents_per_h
+    return difference(change / before if before and change else None, ".1%")
+
+
+def _servers(view: _View, rows: Iterable[ServerRow]) -> Section:
+    first, second = view.sides
+    columns = (
+        name("server", "server"),
+        name(first, lambda row: _placed(row.first)),
+        name(second, lambda row: _placed(row.second)),
+        words("change", _change, rank=1),
+        view.change(),
+    )
+    return table("Replicas by server", columns, _in_order(rows), "replicas")
+
+
+def _change(row: ServerRow) -> str:
+    """Return the change of a server, and whether full service starts or ends."""
+    change: list[str] = [] if row.change == "none" else [row.change]
+    change += {"same": [], "newly_served": ["now in full"], "newly_unserved": ["not in full"]}[row.service]
+    return ", ".join(change)
+
+
+def _placed(figures: Figures | None) -> str:
+    if figures is None:
+        return NOTHING
+    placed = ", ".join(f"{item.num_replicas} x {item.accelerator}" for item in figures.accelerators)
+    return placed or ("nothing" if figures.served_in_full else "not served")
+
+
+def _metrics(view: _View) -> Section:
+    of_server = _kinds(view.found)
+    kinds = in_order({of_server.get(row.server, KINDS[0]) for row in view.found.servers})
+
+    def metric(key: str, column: Column) -> Column:
+        def value(row: ServerRow) -> SidePair | None:
+            shown = of_server.get(row.server, KINDS[0]).shown("comparison").get(key)
+            return None if shown is None else _pair(row, lambda side: side.figure(shown.field))
+
+        return column._replace(of=value)
+
+    columns = (
+        name("server", "server"),
+        view.both("carried", lambda side: side.carried_rate_rpm, unit=RPM, form=quantity, rank=4),
+        view.both("batch", _batches, rank=3),
+        *(metric(*item) for item in columns_of("comparison", kinds, view.sides).items()),
+    )
+    title = f"Figures by server, {view.sides[0]} → {view.sides[1]} where they differ"
+    return table(title, columns, view.servers(), "figures")
+
+
+def _batches(side: Figures) -> str | None:
+    return "/".join(str(item.max_batch) for item in side.accelerators) or None
+
+
+def _kinds(found: Comparison) -> dict[str, Kind]:
+    """Return the kinds of the servers that run in either plan."""
+    return {
+        server: kind_of_pool(pools[0])
+        for plan in (found.first.plan, found.second.plan)
+        for server, pools in plan.allocations.items()
+        if pools
+    }
+
+
+def _cards(view: _View) -> Section:
+    first, second = view.sides
+    columns = (
+        name("type", "type"),
+        Column("exist", _exist, form=",d", none="unlimited", sides=view.sides),
+        Column(first, lambda row: row.first and row.first.used, form=",d"),
+        Column(second, lambda row: row.second and row.second.used, form=",d"),
+        Column("difference", lambda row: difference(row.used_difference, ",d")),
+    )
+    return table("Cards by accelerator type", columns, view.found.types, "cards")
+
+
+def _type_costs(view: _View) -> Iterator[Section]:
+    """Yield the costs by accelerator type if any are known; with their total if all are."""
+    known = [row.cost_difference_cents_per_h is not None for row in view.found.types]
+    if any(known):
+        money, (first, second) = view.money, view.sides
+        columns = (
+            name("type", "type"),
+            money.column(first, lambda row: row.first and row.first.cost_cents_per_h),
+            money.column(second, lambda row: row.second and row.second.cost_cents_per_h),
+            Column("difference", lambda row: money.change(row.cost_difference_cents_per_h), money.unit),
+        )
+        section = table("Cost by accelerator type", columns, view.found.types, "costs")
+        if all(known):
+            section.total = ("all", *(column.value(view.found.total) for column in view.costs()))
+        yield section
+
+
+def _exist(row: TypeRow) -> SidePair | int | None:
+    limits = [use.limit for use in (row.first, row.second) if use is not None and use.limit is not None]
+    return SidePair(*limits) if len(limits) == 2 else limits[0] if limits else None
+
+
+def _unserved(view: _View) -> Section:
+    sides = (view.found.first, view.found.second)
+    missed = [{item.server: item for item in side.plan.unserved} for side in sides]
+
+    def share(row: ServerRow, i: int) -> float | None:
+        item = missed[i].get(row.server)
+        return None if (row.first, row.second)[i] is None else 1.0 if item is None else item.served_fraction
+
+    def reported(row: ServerRow) -> Any:
+        return missed[1].get(row.server) or missed[0].get(row.server)
+
+    columns = (
+        name("server", "server"),
+        Column("prio", lambda row: reported(row).priority, rank=1),
+        Column(f"served {view.sides[0]}", lambda row: share(row, 0), form=share_text),
+        Column(f"served {view.sides[1]}", lambda row: share(row, 1), form=share_text),
+        words("reason", lambda row: reported(row).detail),
+    )
+    rows = (row for row in view.servers() if reported(row))
+    return table("Not served in full", columns, rows, "unserved", may_be_empty=True)
+
+
+# --- values ----------------------------------------------------------------------------------------------
+
+
+def _loads_differ(found: Comparison) -> bool:
+    """Return whether the loads of both sides are known, and any of a common server differ."""
+    known = found.first.options is not None and found.second.options is not None
+    return known and any(
+        row.first and row.second and _load(row.first) != _load(row.second) for row in found.servers
+    )
+
+
+def _load(side: Figures | None) -> tuple[float | None, ...]:
+    return () if side is None else (side.arrival_rate_rpm, side.in_tokens, side.out_tokens)
+
+
+def _in_order(rows: Iterable[ServerRow]) -> list[ServerRow]:
+    return sorted(rows, key=lambda row: (row.priority is None, row.priority or 0, row.server))
+
+
+def _labels(found: Comparison) -> tuple[str, str]:
+    short = shortened((found.first.label, found.second.label), LABEL_WIDTH)
+    return short[found.first.label], short[found.second.label]
+
+
+def _pair(row: Row, value: Callable[[Figures], Any]) -> SidePair:
+    """Return a value of both sides, None for a missing side."""
+    first, second = (None if side is None else value(side) for side in (row.first, row.second))
+    return SidePair(first, second)

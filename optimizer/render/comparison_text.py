@@ -1,0 +1,139 @@
+"""A comparison in words: the same sentences for the terminal and for the page.
+
+Changes of service come first. A difference of cost is called a cost or a saving only if both sides serve the
+same; if they do not, the cost of a served request stands beside it.
+"""
+
+from optimizer.quantities import be, counted, quantity
+from optimizer.render.money import Money, signed
+from optimizer.render.service_text import service_changes
+from optimizer.studies.comparison.document import Comparison, Figures, Kind, ServerChange, Side
+
+REQUESTS = 1000
+"""Requests that costs per request are given for."""
+_OPENINGS: dict[Kind, str] = {
+    "load_change": "Service changes with the load",
+    "scarcity": "The limits change what is served",
+}
+
+_CHANGES: dict[ServerChange, str] = {
+    "moved": "to other accelerators",
+    "scaled": "to other replicas",
+    "batch": "to another batch limit only",
+    "started": "to something from nothing",
+    "stopped": "to nothing",
+    "added": "new",
+    "removed": "gone",
+}
+
+
+def headline(found: Comparison) -> str:
+    """Return the outcome of a comparison: what is served, if that differs, and what it costs."""
+    if not anything_runs(found):
+        return f"Nothing runs, {found.first.label} or {found.second.label}: {_why_nothing(found)}."
+    if found.same:
+        both, cost = f"{found.first.label} and {found.second.label}", cost_of(found.total.first)
+        return f"No difference: {both} run and serve the same, at {money_of(found).text(cost)}."
+    if not found.equal_service:
+        return f"{_service_difference(found)}. {_costs(found)}; {_cost_per_request(found)}."
+    return _cost_difference(found)
+
+
+def _service_difference(found: Comparison) -> str:
+    """Return how the service of the two sides differs."""
+    opening = _OPENINGS.get(found.kind, "The two sides do not serve the same")
+    if any(row.first is None or row.second is None for row in found.servers):
+        opening = "The two sides have different servers"
+    changes = service_changes(found.priorities)
+    return f"{opening}. {changes[0].upper()}{changes[1:]}" if changes else opening
+
+
+def _costs(found: Comparison) -> str:
+    """Return what both sides cost."""
+    money = money_of(found)
+    before, after = (money.amount(cost_of(side)) for side in _totals(found))
+    return f"Cost: {found.first.label} {before}, {found.second.label} {after} {money.unit}"
+
+
+def _cost_per_request(found: Comparison) -> str:
+    """Return what a served request costs on both sides."""
+    money = money_of(found)
+    texts = []
+    for side, figures in zip((found.first, found.second), _totals(found), strict=True):
+        per_h = 0.0 if figures is None else figures.carried_rate_rpm * 60
+        cost = money.number(cost_of(figures) / per_h * REQUESTS) if per_h else None
+        amount = "none served" if cost is None else f"{quantity(cost)} {money.unit.removesuffix('/h')}"
+        texts.append(f"{side.label} {amount}")
+    return f"per {REQUESTS:,} served requests: {', '.join(texts)}"
+
+
+def _cost_difference(found: Comparison) -> str:
+    """Return what the second side costs more, or less, where both serve the same."""
+    money = money_of(found)
+    before, after = (cost_of(side) for side in _totals(found))
+    difference, share = found.total.difference.cost_cents_per_h, found.relative_cost_difference
+    if not difference and not found.changed():
+        return f"The two plans run the same replicas, at {money.text(before)}; loads or latencies differ."
+    if not difference:
+        return f"The two plans cost the same, {money.text(before)}, but differ."
+    by = f"{money.distance(difference)} {money.unit}"
+    percent = "" if share is None else f" ({signed(share, ',.2%')})"
+    costs = f"{found.first.label} {money.amount(before)}, {found.second.label} {money.amount(after)}"
+    if found.kind == "scarcity" and difference > 0:
+        return f"Scarcity costs {by}{percent}: {costs}."
+    if found.kind == "load_change":
+        return f"The load change {'costs' if difference > 0 else 'saves'} {by}{percent}: {costs}."
+    return f"The second plan costs {by} {'more' if difference > 0 else 'less'}{percent}: {costs}."
+
+
+def changes_text(found: Comparison) -> str:
+    """Return how many servers change, and how."""
+    changed = found.changed()
+    counts = [
+        f"{len(mine):,} {words}" for change, words in _CHANGES.items() if (mine := found.changed(change))
+    ]
+    verb = "changes" if len(changed) == 1 else "change"
+    how = f": {', '.join(counts)}" if counts else ""
+    return f"{len(changed):,} of {counted(len(found.servers), 'server')} {verb}{how}."
+
+
+def anything_runs(found: Comparison) -> bool:
+    """Return whether any side has a replica."""
+    return any(side and side.num_replicas for side in _totals(found))
+
+
+def _why_nothing(found: Comparison) -> str:
+    if not found.servers:
+        return "there are no servers"
+    sides = (found.first, found.second)
+    reasons = [_why_nothing_of(side, figures) for side, figures in zip(sides, _totals(found), strict=True)]
+    if reasons[0] == reasons[1]:
+        return reasons[0]
+    return "; ".join(f"{side.label} {reason}" for side, reason in zip(sides, reasons, strict=True))
+
+
+def _why_nothing_of(side: Side, figures: Figures | None) -> str:
+    """Return why a side runs nothing: its servers are idle, or cannot be served."""
+    servers, short = 0 if figures is None else figures.servers, len(side.plan.unserved)
+    if not servers:
+        return "there are no servers"
+    if not short:
+        return "every server is idle and needs no replicas"
+    if short == servers:
+        return "no server can be served"
+    rest = servers - short
+    return f"{counted(short, 'server')} cannot be served, and {rest:,} {be(rest)} idle"
+
+
+def money_of(found: Comparison) -> Money:
+    """Return how the costs of a comparison are written."""
+    return Money.of(found.first.plan, found.second.plan)
+
+
+def cost_of(figures: Figures | None) -> float:
+    """Return the cost of a side [cents/h]; one that is not there costs nothing."""
+    return 0.0 if figures is None else figures.cost_cents_per_h
+
+
+def _totals(found: Comparison) -> tuple[Figures | None, Figures | None]:
+    return found.total.first, found.total.second

@@ -1,0 +1,294 @@
+"""Sections of an explanation: an overview of all servers, or one server in depth."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeGuard
+
+from optimizer.plan import Plan
+from optimizer.quantities import counted, precise, quantity, share_text, significant
+from optimizer.render.estimates import estimates_note
+from optimizer.render.explanation_proof import proof_sections
+from optimizer.render.explanation_text import (
+    binding_text,
+    changes,
+    effect_value,
+    money_text,
+    more_text,
+    service_text,
+)
+from optimizer.render.money import Money
+from optimizer.render.plan_sections import RPM, limit_columns, overload_section
+from optimizer.render.server_sections import server_sections
+from optimizer.section import Column, FormattedValue, Section, name, sentence, table, titled_list, words
+from optimizer.studies.explanation.document import (
+    Alternative,
+    Effect,
+    Explanation,
+    Repair,
+    ServerExplanation,
+    TargetPrice,
+    TypeExplanation,
+    UnitRepair,
+)
+
+_BY_POLICY = (
+    "capacity that the fully served servers leave is given out by the saturation policy, which follows its "
+    "order and does not search for the optimum."
+)
+_BY_IDLE = "an idle server goes without its least replicas then, and their cards serve load of others."
+
+
+def explanation_sections(explanation: Explanation) -> list[Section]:
+    """Return an explanation: servers, cards, repairs, targets, and how far the numbers are proved."""
+    money, plan = Money.of(explanation.plan), explanation.plan
+    estimates = estimates_note(plan)
+    notes = [*explanation.notes, *([estimates] if estimates else [])]
+    parts = [_headline(explanation), *(sentence(f"Note: {note}.") for note in notes)]
+    overload = overload_section(explanation.overload, plan)
+    if explanation.server is None:
+        parts += [*_overview(explanation, money), *_unserved(explanation), overload]
+        parts += [*_types(explanation, money), *_limits(explanation, money)]
+    else:
+        parts += [*server_sections(explanation.servers[0], explanation), overload]
+    if explanation.repair is not None:
+        parts += _repair(explanation.repair, money, all_answered=not explanation.unanswered)
+    return [*parts, *_targets(explanation.targets, money), *proof_sections(explanation, money)]
+
+
+def _headline(explanation: Explanation) -> Section:
+    plan = explanation.plan
+    servers = len({*plan.allocations} | {item.server for item in plan.unserved})
+    mode = "limited" if any(item.limit is not None for item in plan.capacity) else "unlimited"
+    served = f"{servers - len(plan.unserved):,} of {counted(servers, 'server')} served in full"
+    stopped = "" if plan.status == "optimal" else ", the solver stopped early"
+    gap = f", gap {plan.gap:.2%}" if plan.gap else ""
+    return sentence(
+        f"{Money.of(plan).text(plan.total_cost_cents_per_h)}   {mode} plan{stopped}{gap}, {served}", "bold"
+    )
+
+
+# --- all servers -----------------------------------------------------------------------------------------
+
+
+class _Line(NamedTuple):
+    """One line of a server in the overview: its pools, each with a pool of the next-best alternative."""
+
+    item: ServerExplanation
+    place: int
+
+    def once(self, value: Callable[[ServerExplanation], Any]) -> Any:
+        """Return a value of the server, which is written in its first line only."""
+        return value(self.item) if self.place == 0 else FormattedValue("", None)
+
+
+def _overview(explanation: Explanation, money: Money) -> Iterator[Section]:
+    order = sorted(explanation.servers, key=lambda item: (item.priority, item.server))
+    columns = (
+        name("server", lambda line: FormattedValue(line.item.server * (line.place == 0), line.item.server)),
+        name("runs on", lambda line: _runs_on(*line)),
+        words("binding constraint", lambda line: _binding(*line), rank=2),
+        Column("headroom", lambda line: line.once(_headroom), RPM, quantity, 3),
+        Column("headroom share", lambda line: line.once(_headroom_share), form=".1%", rank=5),
+        name("next-best alternative", lambda line: "".join(_alternative(line.item)[line.place :][:1])),
+        Column("would cost", lambda line: line.once(lambda item: _price(item.next_best, money)), money.unit),
+    )
+    lines = (
+        _Line(item, place)
+        for item in order
+        for place in range(max(len(item.pools), len(_alternative(item)), 1))
+    )
+    yield table("Why this accelerator", columns, lines, "overview")
+    yield from titled_list(
+        "Changes of service with the next-best alternative",
+        (f"{item.server}: {service_text(item.next_best.effect)}" for item in order if _moves(item.next_best)),
+    )
+    effects = [item.next_best.effect for item in order if item.next_best is not None]
+    yield from _why_more("A next-best alternative", effects, explanation.plan)
+
+
+def _moves(alternative: Alternative | None) -> TypeGuard[Alternative]:
+    """Return whether there is an alternative that changes who is served."""
+    return alternative is not None and bool(alternative.effect.service)
+
+
+def _why_none(item: ServerExplanation) -> str:
+    return "not served" if item.served_fraction < 1 else "idle"
+
+
+def _runs_on(item: ServerExplanation, place: int) -> str:
+    if place < len(item.pools):
+        pool = item.pools[place]
+        return f"{pool.num_replicas:,} x {pool.accelerator}"
+    return "" if item.pools else _why_none(item)
+
+
+def _binding(item: ServerExplanation, place: int) -> str:
+    return binding_text(item.pools[place].binding) if place < len(item.pools) else ""
+
+
+def _headroom(item: ServerExplanation) -> float | FormattedValue | None:
+    """Return the additional load that a server can take, or the share that is served."""
+    if item.served_fraction < 1:
+        return FormattedValue(f"{share_text(item.served_fraction)} served", None)
+    return item.headroom_rpm
+
+
+def _headroom_share(item: ServerExplanation) -> float | None:
+    return None if item.served_fraction < 1 else item.headroom_share
+
+
+def _alternative(item: ServerExplanation) -> list[str]:
+    """Return the pools of the next-best alternative."""
+    if item.next_best is None:
+        return ["not answered" if item.pools else "-"]
+    none = "none" if item.next_best.effect.interval is None else "none found"
+    return [f"{pool.num_replicas:,} x {pool.accelerator}" for pool in item.next_best.pools] or [none]
+
+
+def _price(alternative: Alternative | None, money: Money) -> FormattedValue | None:
+    return None if alternative is None else effect_value(alternative.effect, money)
+
+
+# --- accelerator types -----------------------------------------------------------------------------------
+
+
+def _types(explanation: Explanation, money: Money) -> Iterator[Section]:
+    used = name("type", "type"), Column("used", "used", form=",d", rank=1)
+    if all(item.limit is None for item in explanation.types):
+        yield table("Cards", used, explanation.types)
+        return
+    columns = (
+        *used,
+        Column("exist", lambda item: item.limit or 0, form=",d", rank=1),
+        Column("left", lambda item: item.left or 0, form=",d"),
+        *_worth(money, lambda item: item.limit == 0),
+    )
+    yield table("What a card is worth", columns, explanation.types, "cards")
+    priced = [item for item in explanation.types if item.shadow_price_cents_per_h]
+    if priced:
+        yield sentence(
+            "Shadow price of a card: what a small fraction of one more card would save of the objective, per "
+            f"card, if replicas were divisible [{money.unit}]."
+            + (
+                " Divisible replicas would also use up types of which cards are left."
+                if any(item.left for item in priced)
+                else ""
+            )
+        )
+    yield from _service_of_units(explanation.types, explanation.plan)
+
+
+def _limits(explanation: Explanation, money: Money) -> Iterator[Section]:
+    """Yield the value of limits other than cards, if there are any."""
+    if explanation.limits:
+        columns = (*limit_columns("left"), *_worth(money, lambda item: item.amount == 0))
+        yield table("What other limits are worth", columns, explanation.limits, "limits")
+
+
+def _worth(money: Money, is_none: Callable[[Any], bool]) -> tuple[Column, ...]:
+    """Return the columns of the value of one more and one fewer."""
+
+    def value(effect: Effect | None) -> FormattedValue:
+        return FormattedValue("not answered", None) if effect is None else effect_value(effect, money)
+
+    def fewer(item: Any) -> FormattedValue:
+        return FormattedValue("none to take", "none to take") if is_none(item) else value(item.one_fewer)
+
+    return (
+        Column("one more", lambda item: value(item.one_more), money.unit),
+        Column("one fewer", fewer, money.unit),
+        money.column("shadow price", lambda item: item.shadow_price_cents_per_h, rank=2),
+    )
+
+
+def _service_of_units(types: Sequence[TypeExplanation], plan: Plan) -> Iterator[Section]:
+    lines = [
+        f"{what} {item.type}: {service_text(effect)}"
+        for item in types
+        for what, effect in (("+1", item.one_more), ("-1", item.one_fewer))
+        if effect is not None and effect.service
+    ]
+    yield from titled_list("Changes of service", lines)
+    fewer = [item.one_fewer for item in types if item.one_fewer is not None]
+    yield from _why_more("One card fewer", fewer, plan)
+
+
+def _why_more(what: str, effects: Iterable[Effect], plan: Plan) -> Iterator[Section]:
+    """Yield why something that only restricts the plan can serve more load."""
+    more = [effect for effect in effects if effect.serves == "more"]
+    for_idle = [effect for effect in more if any(item.is_idle for item in effect.service)]
+    if for_idle:
+        yield sentence(f"{what} can serve more: {_BY_IDLE}")
+    rest = [effect for effect in more if effect not in for_idle]
+    if rest and (_shares_leftover(rest) or any(0 < item.served_fraction < 1 for item in plan.unserved)):
+        yield sentence(f"{what} can serve more: {_BY_POLICY}")
+
+
+def _shares_leftover(effects: Iterable[Effect]) -> bool:
+    """Return whether a part of a load is served anywhere, which only a saturation policy does."""
+    changes = [item for effect in effects for item in effect.service]
+    return any(0 < share < 1 for item in changes for share in (item.served_before, item.served_after))
+
+
+def _unserved(explanation: Explanation) -> Iterator[Section]:
+    order = sorted(explanation.plan.unserved, key=lambda item: (item.priority, item.server))
+    lines = (f"{item.server} ({share_text(item.served_fraction)} served): {item.detail}" for item in order)
+    yield from titled_list("Not served in full", lines)
+
+
+# --- repair ----------------------------------------------------------------------------------------------
+
+
+def _repair(repair: Repair, money: Money, *, all_answered: bool) -> Iterator[Section]:
+    units = [("cheapest plan", repair.cheapest), ("fewest cards", repair.fewest)]
+    units += [("one type", item) for item in repair.of_one_type]
+    lines = [f"{title}: {_units(item, money)}" for title, item in units if item is not None]
+    lines += [
+        f"one target: {item.service_class}/{item.model} {item.metric.upper()} {precise(item.target_ms)} -> "
+        f"{quantity(item.needed_ms, 10)} ms; the plan then costs {more_text(item.effect, money)}"
+        for item in repair.relaxations
+    ]
+    if not repair.relaxations and all_answered:
+        lines.append("one target: relaxing no single target of an unserved server is enough")
+    if repair.common_factor is not None:
+        lines.append(
+            f"all their latency targets together: {quantity(repair.common_factor, 10)} times as long"
+        )
+    lines += [f"no number of cards serves {item.server}: {item.detail}" for item in repair.beyond_units]
+    but = ", except what no number of cards can serve" if repair.cheapest and repair.beyond_units else ""
+    yield from titled_list(f"What would serve everything{but}; each line is an alternative", lines)
+
+
+def _units(repair: UnitRepair, money: Money) -> str:
+    if not repair.added:
+        return "none; the solver stopped before it used the existing ones, give it more time"
+    added = " ".join(f"+{count:,} {kind}" for kind, count in repair.added.items())
+    proof = "" if repair.proved else " (not proved to be the least)"
+    change = money_text(repair.effect.cost_change_cents_per_h, money)
+    return f"{added}; the plan then costs {money.text(repair.total_cost_cents_per_h)} ({change}){proof}"
+
+
+# --- targets ---------------------------------------------------------------------------------------------
+
+
+def _targets(targets: Sequence[TargetPrice], money: Money) -> Iterator[Section]:
+    changing = [item for item in targets if changes(item.effect)]
+    if changing:
+        columns = (
+            name("class", "service_class"),
+            name("model", "model"),
+            name("target", lambda item: item.metric.upper()),
+            Column("limit", "target_ms", "ms", significant(6)),
+            Column("relaxed", "relaxed_ms", "ms", significant(6), rank=1),
+            Column("cost", lambda item: effect_value(item.effect, money), money.unit),
+        )
+        yield table("What relaxing a target by 10 % changes", columns, changing, "targets")
+    rest = len(targets) - len(changing)
+    if rest:
+        yield sentence(_rest(rest, more=bool(changing)))
+
+
+def _rest(count: int, *, more: bool) -> str:
+    """Say that some targets cost nothing, beside others that do or alone."""
+    which = {True: "the other", False: "any of the" if count > 1 else "the"}[more]
+    targets = "latency target" if count == 1 else counted(count, "latency target")
+    return f"Relaxing {which} {targets} by 10 % changes nothing."

@@ -1,0 +1,144 @@
+"""Explanations in sentences: prices, shares, service and binding constraints."""
+
+from collections.abc import Sequence
+
+from optimizer.quantities import quantity, share_text
+from optimizer.render.money import Money
+from optimizer.section import FormattedValue
+from optimizer.solvers.levels import VALUE
+from optimizer.studies.explanation.document import Binding, Effect, Interval, ServiceChange
+
+MANY = 1e6
+"""Larger factors are written with a power of ten."""
+
+LIMIT_NAMES = {
+    "itl": "ITL",
+    "ttft": "TTFT",
+    "e2e": "end-to-end latency",
+    "missed": "share of requests within their targets",
+    "loss": "loss",
+    "throughput": "throughput",
+    "stability": "stability",
+    "stage": "stage",
+    "step": "step",
+    "batch": "batch",
+    "memory": "memory",
+}
+
+
+def service_text(effect: Effect, most: int = 2) -> str:
+    """Return which servers are served more or less."""
+    parts = [_served_text(item) for item in effect.service[:most]]
+    more = len(effect.service) - most
+    return ", ".join(parts) + (f" and {more} more" if more > 0 else "")
+
+
+def _served_text(item: ServiceChange) -> str:
+    """Return the change of one server's service."""
+    shares = f"{share_text(item.served_before)} -> {share_text(item.served_after)}"
+    if item.is_idle:
+        return f"{item.server} {shares} of its replicas (idle)"
+    if not item.load_change_rpm:
+        return f"{item.server} {'now' if item.in_full_after else 'no longer'} with its least replicas"
+    return f"{item.server} {shares} ({quantity(item.load_change_rpm, sign=True)} req/min)"
+
+
+def binding_text(limits: Sequence[Binding]) -> str:
+    """Return the names of the binding constraints."""
+    return ", ".join(limit_text(item) for item in limits) or "-"
+
+
+def limit_text(item: Binding) -> str:
+    """Return the name of a binding constraint, with its stage if it has one."""
+    name = LIMIT_NAMES[item.limit]
+    return name if item.stage is None else f"{name} {item.stage}"
+
+
+def part_text(part: str) -> str:
+    """Return the name of a replica's bottleneck."""
+    kind, _, name = part.partition(":")
+    words = {"server": "the server", "jobs": "the number of its jobs"}
+    return words.get(kind, f"the stage {name}")
+
+
+def cost_text(effect: Effect, money: Money) -> str:
+    """Return the cost of an effect; the change of service if there is one, because no price covers that.
+
+    An unproved cost is its interval.
+    """
+    if effect.interval is not None:
+        return range_text(effect.interval, money) if effect.interval.level == VALUE else "not proved"
+    if effect.service:
+        return f"serves {served_word(effect)}"
+    return price_text(effect, money)
+
+
+def served_word(effect: Effect) -> str:
+    """Return whether more, less, or as much load is served, of the same or of other servers."""
+    if effect.serves != "same":
+        return effect.serves
+    return "as much" if all(item.is_idle for item in effect.service) else "others"
+
+
+def effect_value(effect: Effect, money: Money) -> FormattedValue:
+    """Return the cost of an effect as a value of a table; programs read the change of the cost."""
+    priced = not effect.service and effect.interval is None
+    return FormattedValue(
+        cost_text(effect, money), money.number(effect.cost_change_cents_per_h) if priced else None
+    )
+
+
+def range_text(interval: Interval, money: Money) -> str:
+    """Return the ends of an interval, as money if it is one of the value."""
+    low, high = interval.low, interval.high
+    if interval.level == VALUE:
+        return f"{money_text(low, money)} to {money_text(high, money)}"
+    return f"{_signed(low)} to {_signed(high)}"
+
+
+def interval_text(interval: Interval, money: Money) -> str:
+    """Return the interval of the change of a level."""
+    unit = money.unit
+    if interval.level != VALUE:
+        unit = "requests/min" if interval.level.endswith("rate") else "servers"
+    return f"{interval.level} {range_text(interval, money)} {unit}"
+
+
+def _signed(number: float) -> str:
+    return quantity(number, sign=True)
+
+
+def price_text(effect: Effect, money: Money) -> str:
+    """Return the change of the cost, plus that of the value if their signs differ."""
+    cost, value = effect.cost_change_cents_per_h, effect.value_change_cents_per_h
+    if _same_sign(cost, value):
+        return money_text(cost, money)
+    return f"{money_text(cost, money)} (value {money_text(value, money)})"
+
+
+def _same_sign(one: float, other: float) -> bool:
+    return (one > 0) == (other > 0) and (one < 0) == (other < 0)
+
+
+def more_text(effect: Effect, money: Money) -> str:
+    """Return a price as more or less."""
+    cost, value = effect.cost_change_cents_per_h, effect.value_change_cents_per_h
+    text = f"{money.distance(cost)} {money.unit} {'more' if cost > 0 else 'less'}" if cost else "the same"
+    return text if _same_sign(cost, value) else f"{text} (value {money_text(value, money)})"
+
+
+def changes(effect: Effect) -> bool:
+    """Return whether an effect changes cost, value or service, or might."""
+    moneys = (effect.cost_change_cents_per_h, effect.value_change_cents_per_h)
+    return any(moneys) or bool(effect.service) or effect.interval is not None
+
+
+def factor_text(factor: float) -> str:
+    """Return a factor with three digits, or up to nine so that it does not read as 1."""
+    digits = next((digits for digits in range(3, 9) if float(f"{factor:.{digits}g}") != 1), 9)
+    return f"{factor:,.0f}" if 999.5 <= factor < MANY else f"{factor:.{digits}g}"
+
+
+def money_text(cents_per_h: float, money: Money) -> str:
+    """Return a change of cost with its sign."""
+    return f"{'+' if cents_per_h > 0 else '-'}{money.distance(cents_per_h)}" if cents_per_h else "0"

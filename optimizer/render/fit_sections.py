@@ -1,0 +1,108 @@
+"""Sections of a fitted profile, and of predictions compared with measurements."""
+
+from collections.abc import Callable, Sequence
+from math import isfinite
+from typing import Any
+
+from optimizer.fitting.parameters import PARAMETERS
+from optimizer.fitting.prediction import Predicted
+from optimizer.fitting.profile import FittedProfile
+from optimizer.kinds.replicas import Percentiles
+from optimizer.quantities import quantity, significant
+from optimizer.section import Column, Paragraph, Section, name, sentence, table, titled_list
+
+
+def fit_sections(profile: FittedProfile) -> list[Section]:
+    """Return a fitted profile: its latency model with standard errors, prediction errors and warnings."""
+    condition = quantity(profile.fit.condition_number, 3)
+    return [
+        Section(
+            text=[
+                Paragraph(f"{profile.name} on {profile.acc_count} x {profile.accelerator}", "bold"),
+                Paragraph(profile.provenance.summary),
+            ]
+        ),
+        _law(profile),
+        _errors(profile),
+        sentence(f"condition number {condition}: 1 is ideal; above 30, poorly identifiable"),
+        *titled_list("Warnings", profile.fit.warnings, bullet="- "),
+    ]
+
+
+def _law(profile: FittedProfile) -> Section:
+    def value(parameter: Any) -> float:
+        return float(getattr(profile.iteration, parameter.name))
+
+    def error(parameter: Any) -> float:
+        return float(getattr(profile.fit.standard_errors, parameter.name))
+
+    columns = (
+        name("parameter", "key"),
+        Column("value", value, form=quantity),
+        Column("error", error, form=significant(2)),
+        Column(
+            "relative", lambda item: error(item) / value(item) if value(item) else None, form=".0%", rank=1
+        ),
+        name("unit", "unit", rank=2),
+    )
+    fitted = (parameter for parameter in PARAMETERS if parameter.key in profile.fit.fitted_terms)
+    return table("Law", columns, fitted)
+
+
+def _errors(profile: FittedProfile) -> Section:
+    rows = [("fitted", profile.fit.errors)]
+    if profile.fit.held_out is not None:
+        rows.append(("held out", profile.fit.held_out))
+    rows += [(f"without {shape}", errors) for shape, errors in profile.fit.left_out.items()]
+    columns = (
+        name("runs of", lambda row: row[0]),
+        Column("runs", lambda row: row[1].runs, form="d", rank=2),
+        Column("TTFT", lambda row: row[1].ttft, form=".1%"),
+        Column("ITL", lambda row: row[1].itl, form=".1%"),
+        Column("median TTFT", lambda row: row[1].ttft_median, form=".1%", rank=1),
+        Column("median ITL", lambda row: row[1].itl_median, form=".1%", rank=1),
+    )
+    return table("Errors", columns, rows)
+
+
+def prediction_sections(rows: Sequence[Predicted]) -> list[Section]:
+    """Return predictions with their errors against measurements, and warnings."""
+    numbered = list(enumerate(rows, start=1))
+    columns = (
+        Column("row", lambda item: item[0], form="d"),
+        name("kind", lambda item: item[1].kind, rank=3),
+        _time("TTFT", lambda row: row.ttft_ms),
+        _time("p95 TTFT", lambda row: _p95(row.ttft_percentiles), rank=2),
+        _time("ITL", lambda row: row.itl_ms),
+        _time("p95 ITL", lambda row: _p95(row.itl_percentiles), rank=2),
+        _time("throughput", lambda row: row.throughput_rps, "requests/s", rank=1),
+        *(_error(heading, field, rank) for heading, field, rank in (
+            ("TTFT", "ttft_ms", 0), ("ITL", "itl_ms", 0), ("throughput", "throughput_rps", 1),
+        )),
+    )  # fmt: skip
+    warnings = [f"row {number}: {row.message}" for number, row in numbered if row.message]
+    warnings += [
+        f"row {number}: outside what was measured: {'; '.join(row.outside)}"
+        for number, row in numbered
+        if row.outside
+    ]
+    found = table(f"Predictions ({len(rows)})", columns, numbered, "predictions")
+    return [found, *titled_list("Warnings", warnings, bullet="- ")]
+
+
+def _time(heading: str, of: Callable[[Predicted], float | None], unit: str = "ms", rank: int = 0) -> Column:
+    """Return a column of finite values."""
+
+    def value(item: tuple[int, Predicted]) -> float | None:
+        found = of(item[1])
+        return None if found is None or not isfinite(found) else found
+
+    return Column(heading, value, unit, quantity, rank)
+
+
+def _error(heading: str, field: str, rank: int) -> Column:
+    return Column(f"{heading} off", lambda item: item[1].errors.get(field), form="+.1%", rank=rank, none="")
+
+
+def _p95(percentiles: Percentiles | None) -> float | None:
+    return None if percentiles is None else percentiles.p95_ms

@@ -1,0 +1,275 @@
+"""Sections of plans and of candidates; every number with its unit."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from optimizer.candidates import Candidates
+from optimizer.kinds.kind import Kind
+from optimizer.kinds.shown import LOSS
+from optimizer.kinds.table import KINDS, in_order, kind_of_pool
+from optimizer.plan import Plan
+from optimizer.quantities import counted, percent, quantity, share_text
+from optimizer.render.estimates import estimates_note, marked
+from optimizer.render.explanation_text import part_text
+from optimizer.render.figures import columns_of, other_targets, plan_columns
+from optimizer.render.money import Money
+from optimizer.render.plan_text import figures_text, overload_note, overload_rows, proved
+from optimizer.section import FOR_PROGRAMS, Column, FormattedValue, Paragraph, Section, name, table, words
+from optimizer.solvers.levels import VALUE
+from optimizer.spec.system import System
+from optimizer.studies.overload import Overload
+from optimizer.studies.reports.overview import PoolRow, describe, kinds_of_servers
+from optimizer.units import SECONDS_PER_MINUTE
+
+RPM = "req/min"
+
+
+def plan_sections(plan: Plan, system: System, overload: Overload | None = None) -> list[Section]:
+    """Return a plan: allocations with their targets, cards, and unserved load.
+
+    Args:
+        plan: the plan.
+        system: the system that it serves.
+        overload: plans with other options that serve more, if they are known.
+    """
+    return [
+        _headline(plan, system),
+        _allocations(plan, system),
+        _cards(plan),
+        *_limits(plan),
+        unserved_section(plan),
+        overload_section(overload, plan),
+        _levels(plan),
+    ]
+
+
+def _headline(plan: Plan, system: System) -> Section:
+    served = len(system.servers) - len(plan.unserved)
+    proof = {
+        "optimal": proved(plan),
+        "feasible": "the solver stopped early",
+        "heuristic": "found by a heuristic, without proof",
+    }[plan.status]
+    gap = "" if plan.gap is None else f", gap {percent(plan.gap)}"
+    mode = "unlimited" if system.options.unlimited else "limited"
+    cost, cards = Money.of(plan).text(plan.total_cost_cents_per_h), sum(item.used for item in plan.capacity)
+    service = (
+        f"{served:,} of {counted(len(system.servers), 'server')} served in full, "
+        f"{len(plan.changes):,} changed; {counted(cards, 'card')}"
+    )
+    return Section(
+        text=[
+            Paragraph(f"{cost}   {mode} plan, {proof}{gap}", "bold"),
+            Paragraph(service, "green" if plan.complete else "yellow"),
+        ]
+    )
+
+
+class _PlanRow(NamedTuple):
+    """One pool of a server; an idle server has a row without a pool."""
+
+    server: str
+    priority: int
+    pool: PoolRow | None
+    is_first: bool = True
+
+    def once(self, value: str | int) -> FormattedValue:
+        """Return a value of the server, which is written in the row of its first pool only."""
+        return FormattedValue(str(value) if self.is_first else "", value)
+
+
+def _allocations(plan: Plan, system: System) -> Section:
+    overview = describe(system, plan)
+    columns = _allocation_columns(Money.of(plan), _kinds(overview.pools, system), overview.pools)
+    pools: dict[str, list[PoolRow]] = {}
+    for pool in overview.pools:
+        pools.setdefault(pool.server, []).append(pool)
+    rows = (
+        _PlanRow(server, system.priority(system.servers[server]), pool, i == 0)
+        for server in sorted(plan.allocations, key=lambda key: (system.priority(system.servers[key]), key))
+        for i, pool in enumerate(pools.get(server, [None]))
+    )
+    note = estimates_note(plan)
+    return table("Allocations", columns, rows, notes=[*([note] if note else []), *_bottlenecks(plan)])
+
+
+def _allocation_columns(money: Money, kinds: Sequence[Kind], pools: Sequence[PoolRow]) -> list[Column]:
+    metrics = plan_columns(kinds, pools)
+    losses = metrics.pop(LOSS.metric, [])
+    others = [column for some in metrics.values() for column in some]
+    return [
+        name("server", lambda row: row.once(row.server)),
+        Column("prio", lambda row: row.once(row.priority), rank=6, none=""),
+        name("accelerator", _accelerator),
+        *map(_of_pool, (
+            Column("replicas", "num_replicas", form=",d"),
+            Column("cards", "units", form=",d", none="0"),
+            Column("batch", "max_batch", form="d", rank=5),
+            Column("load", "arrival_rate_rpm", RPM, quantity, rank=4),
+            *losses,
+            Column("capacity", "max_arrival_rate_rpm", RPM, quantity, rank=8),
+            *others,
+            words("targets", _targets, rank=1, none=""),
+            Column("util", "utilization", form=".0%", rank=9),
+        )),
+        money.column("cost", lambda row: row.pool.cost_cents_per_h if row.pool else 0.0),
+        _of_pool(name("estimated", "estimated", rank=FOR_PROGRAMS)),
+    ]  # fmt: skip
+
+
+def _of_pool(column: Column) -> Column:
+    """Return a column of pools as one of rows that can lack a pool."""
+    return column._replace(of=lambda row: None if row.pool is None else column.value(row.pool))
+
+
+def _accelerator(row: _PlanRow) -> FormattedValue:
+    if row.pool is None:
+        return FormattedValue("idle", "idle")
+    return FormattedValue(marked(row.pool.accelerator, row.pool.estimated), row.pool.accelerator)
+
+
+def _targets(pool: PoolRow) -> FormattedValue:
+    return FormattedValue(figures_text(other_targets(pool, "plan")), figures_text(pool.targets))
+
+
+def _kinds(pools: Iterable[PoolRow], system: System) -> list[Kind]:
+    """Return the kinds that run, plus the default kind if any server is of it; if none run, all."""
+    servers, run = kinds_of_servers(system), {kind_of_pool(pool) for pool in pools}
+    if KINDS[0] in servers:
+        run.add(KINDS[0])
+    return in_order(run) if run else servers
+
+
+def _bottlenecks(plan: Plan) -> Iterator[str]:
+    """Yield the bottleneck of replicas that have several stages."""
+    for server, pools in plan.allocations.items():
+        for pool in pools:
+            if pool.binding:
+                yield f"{server} on {pool.accelerator}: {part_text(pool.binding)} is the bottleneck."
+
+
+def _cards(plan: Plan) -> Section:
+    columns = (
+        name("type", "type"),
+        Column("used", "used", form=",d"),
+        Column("exist", "limit", form=",d", none="unlimited"),
+        Column("left", lambda item: None if item.limit is None else item.limit - item.used, form=",d"),
+    )
+    return table("Cards by accelerator type", columns, plan.capacity, "cards")
+
+
+def limit_columns(left: str | Callable[[Any], float]) -> tuple[Column, ...]:
+    """Return the columns of limits other than cards."""
+    return (
+        name("limit", "limit"),
+        name("of", "item"),
+        Column("used", "used", form=quantity),
+        Column("exist", "amount", form=quantity),
+        Column("left", left, form=quantity),
+    )
+
+
+def _limits(plan: Plan) -> Iterator[Section]:
+    """Yield the use of limits other than cards, if there are any."""
+    if plan.limits:
+        yield table("Limits", limit_columns(lambda use: use.amount - use.used), plan.limits)
+
+
+def unserved_section(plan: Plan) -> Section:
+    """Return the servers that are not served in full, with the reasons."""
+    columns = (
+        name("server", "server"),
+        Column("prio", "priority", rank=2),
+        Column("served", "served_fraction", form=share_text),
+        name("reason", "reason", rank=1),
+        words("detail", "detail"),
+    )
+    items = sorted(plan.unserved, key=lambda item: (item.priority, item.server))
+    return table("Not served in full", columns, items, "unserved", may_be_empty=True, alert=bool(items))
+
+
+def overload_section(found: Overload | None, plan: Plan) -> Section:
+    """Return the options that would serve more of an overloaded fleet; without rows if there are none."""
+    columns = (
+        words("with", "flags"),
+        words("served", "served"),
+        Money.of(plan).column("cost", lambda row: row.cost_cents_per_h),
+    )
+    rows = () if found is None else overload_rows(found, plan)
+    notes = [] if found is None else [overload_note(found)]
+    return table("What would serve more", columns, rows, "overload", may_be_empty=True, notes=notes)
+
+
+def _levels(plan: Plan) -> Section:
+    """Return the result of every objective; shown without request if one has a gap."""
+    money = Money.of(plan)
+
+    def column(heading: str, field: str) -> Column:
+        def value(level: Any) -> float | None:
+            found: float | None = getattr(level, field)
+            return money.number(found) if level.name == VALUE else found
+
+        return Column(heading, value, form=",.2f")
+
+    columns = (
+        name("objective", "name"),
+        column("reached", "value"),
+        column("bound", "bound"),
+        Column("gap", "gap", form=percent),
+    )
+    return table("Objectives", columns, plan.levels, on_request=not any(level.gap for level in plan.levels))
+
+
+def candidate_sections(candidates: Candidates) -> list[Section]:
+    """Return the candidates and the rejected pairs of a system."""
+    arrays, rows, money = candidates.arrays, candidates.table, Money(candidates.system.currency)
+    of_model = candidates.system.model_kinds()
+    of_server = [of_model.get(server.model, KINDS[0]) for server in candidates.system.servers.values()]
+    kinds = [of_server[s] for s in rows.server.tolist()]
+    cost = rows.cost_cents_per_h
+
+    def metric(key: str, column: Column) -> Column:
+        def value(c: int) -> float | None:
+            shown = kinds[c].shown("candidates").get(key)
+            return None if shown is None else float(getattr(rows, shown.field)[c])
+
+        return column._replace(of=value)
+
+    def estimated(c: int) -> str | None:
+        return candidates.estimated(int(rows.server[c]), int(rows.accelerator[c]))
+
+    def accelerator(c: int) -> FormattedValue:
+        found = arrays.accelerator_names[rows.accelerator[c]]
+        return FormattedValue(marked(found, estimated(c)), found)
+
+    columns = (
+        name("server", lambda c: arrays.server_names[rows.server[c]]),
+        name("accelerator", accelerator),
+        Column("replicas", lambda c: int(rows.num_replicas[c]), form=",d"),
+        Column("cards", lambda c: int(rows.units[c]), form=",d"),
+        name("type", lambda c: arrays.type_names[rows.kind[c]], rank=5),
+        Column("batch", lambda c: int(rows.max_batch[c]), form="d", rank=3),
+        Column(
+            "rate per replica",
+            lambda c: float(rows.max_rate_rps[c] * SECONDS_PER_MINUTE),
+            RPM,
+            quantity,
+            rank=4,
+        ),
+        *(metric(*item) for item in columns_of("candidates", in_order({*kinds})).items()),
+        money.column("cost", lambda c: float(cost[c])),
+        name("estimated", estimated, rank=FOR_PROGRAMS),
+    )
+    found = table(f"Candidates ({len(rows)})", columns, range(len(rows)), "candidates")
+    return [found, rejected_section("Rejected pairs", candidates.rejections(), name("server", "server"))]
+
+
+def rejected_section(title: str, items: Iterable[Any], first: Column) -> Section:
+    """Return rejected accelerators of servers with the reasons."""
+    columns = (
+        first,
+        name("accelerator", "accelerator"),
+        name("reason", "reason", rank=1),
+        words("detail", "detail"),
+    )
+    return table(title, columns, items, "rejected", may_be_empty=True)

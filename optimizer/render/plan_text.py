@@ -1,0 +1,57 @@
+"""Sentences about a plan: its proof, its bottlenecks, and what it serves with other options."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from optimizer.plan import Level, Plan, TargetFigure
+from optimizer.quantities import be
+from optimizer.render.service_text import service_text
+from optimizer.solvers.levels import CHANGES, VALUE
+from optimizer.studies.overload import LIMIT_S, OtherOptions, Overload
+
+
+def proved(plan: Plan) -> str:
+    """Return how far a plan is proved whose solver ended with a proof: exactly, or within the gap."""
+    return "proved within the gap" if any(level.gap for level in plan.levels) else "proved optimal"
+
+
+def is_service(level: Level) -> bool:
+    """Return whether a level is about service, not about value or changes."""
+    return level.name not in (VALUE, CHANGES)
+
+
+def figures_text(figures: Iterable[TargetFigure]) -> str:
+    """Return values with their limits in brackets."""
+    return ", ".join(figure.text for figure in figures)
+
+
+class OverloadRow(NamedTuple):
+    """Flags, and what the plan serves with them."""
+
+    flags: str
+    served: str
+    cost_cents_per_h: float | None
+    """None if it is unknown."""
+
+
+def overload_rows(found: Overload, plan: Plan) -> Iterator[OverloadRow]:
+    """Yield what the plan serves, and what plans with other options serve."""
+    yield OverloadRow("as it is", service_text(found.service), plan.total_cost_cents_per_h)
+    for item in found.options:
+        served = f"not solved within {LIMIT_S:g} s" if item.service is None else service_text(item.service)
+        yield OverloadRow(_flags(item), served, item.total_cost_cents_per_h)
+
+
+def overload_note(found: Overload) -> str:
+    """Return why load waits although cards are left."""
+    left = ", ".join(f"{count:,} {kind}" for kind, count in found.cards_left.items())
+    verb = be(sum(found.cards_left.values()))
+    return (
+        f"{left} {verb} left while load is not served. The flags stand for saturationPolicy and "
+        "heterogeneous of the document's optimizer."
+    )
+
+
+def _flags(item: OtherOptions) -> str:
+    policy = [] if item.saturation_policy is None else [f"--saturation {item.saturation_policy}"]
+    return " ".join([*policy, *(["--mixed"] if item.heterogeneous else [])])

@@ -1,0 +1,57 @@
+"""Sections of a replay: the policies, and the outcome of each server under them."""
+
+from collections.abc import Callable
+from typing import Any
+
+from optimizer.money import in_cost_unit
+from optimizer.quantities import counted, percent, precise
+from optimizer.section import Column, Section, name, sentence, table
+from optimizer.studies.replay.document import Replay, ReplayedServer, Variant
+
+
+def replay_sections(found: Replay) -> list[Section]:
+    """Return the summary of a replay and its two tables."""
+    summary = (
+        f"{counted(found.hours, 'hour')}, {counted(found.steps, 'interval')}; "
+        f"replicas take {precise(found.startup_s)} s to start; "
+        "missed: requests beyond the maximum rate within targets of the ready replicas"
+    )
+    return [sentence(summary), _policies(found), _servers(found)]
+
+
+def _cost(found: Replay, of: Callable[[Any], float]) -> Column:
+    unit = found.currency or "cents"
+    return Column("cost", lambda item: in_cost_unit(of(item), found.currency), unit, ",.2f")
+
+
+def _missed(item: Variant | ReplayedServer) -> float:
+    return item.missed / item.offered if item.offered else 0.0
+
+
+def _policies(found: Replay) -> Section:
+    mean = found.variants[-1].cost
+    columns = (
+        name("way", "name"),
+        Column("changes", "changes", form=",d"),
+        Column("changes/h", "changes_per_h", form=",.2f"),
+        Column("switches", "switches", form=",d", rank=2),
+        _cost(found, lambda item: item.cost),
+        Column("cost/mean", lambda item: item.cost / mean if mean else None, form=".3f", rank=1),
+        Column("missed", _missed, form=percent),
+    )
+    return table("Ways to follow the plans", columns, found.variants, "ways")
+
+
+def _servers(found: Replay) -> Section:
+    columns = (
+        name("way", lambda row: row[0].name),
+        name("server", lambda row: row[1].server),
+        Column("changes", lambda row: row[1].changes, form=",d"),
+        Column("switches", lambda row: row[1].switches, form=",d", rank=3),
+        Column("most", lambda row: row[1].most_replicas, form=",d", rank=2),
+        Column("held", lambda row: row[1].held, form=",d", rank=2),
+        _cost(found, lambda row: row[1].cost),
+        Column("missed", lambda row: _missed(row[1]), form=percent),
+    )
+    rows = ((variant, server) for variant in found.variants for server in variant.servers)
+    return table("Servers", columns, rows, "servers")

@@ -1,0 +1,182 @@
+"""Sections of single replicas, and of the time that planning takes; every number with its unit."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from optimizer.kinds.batch_servers.rows import BatchAnswer, BatchSimulation, BatchSizing
+from optimizer.kinds.replicas import LatencyTargets, Percentiles, ReplicaPerformance, ReplicaSizing
+from optimizer.kinds.rows import Overload
+from optimizer.kinds.simulated import ReplicaSimulation
+from optimizer.profiles.replicas import EstimatedReplica
+from optimizer.quantities import percent, precise, quantity, significant
+from optimizer.queueing.measures import LATENCIES, METRICS
+from optimizer.render.estimates import estimate_note, marked
+from optimizer.render.explanation_text import part_text
+from optimizer.section import Column, FormattedValue, Section, name, sentence, table, words
+
+_SIX, _SEVEN = significant(6), significant(7)
+_Metric = tuple[str, Any, str | Callable[[Any], str], str]
+"""Heading, value, format and unit."""
+_Simulated = ReplicaSimulation | BatchSimulation
+
+
+def _metrics(title: str, rows: Iterable[_Metric]) -> Section:
+    """Return metrics as a table, each with its own format and unit."""
+
+    def value(row: _Metric) -> FormattedValue:
+        return FormattedValue(Column(row[0], form=row[2]).written(row[1]), row[1])
+
+    columns = words("figure", lambda row: row[0]), Column("value", value), words("unit", lambda row: row[3])
+    return table(title, columns, rows, "performance")
+
+
+def performance_section(
+    found: ReplicaPerformance, named: EstimatedReplica | None = None, title: str = "One replica"
+) -> Section:
+    """Return the performance of one replica."""
+    rows: list[_Metric] = [
+        *([] if named is None else _estimated(named)),
+        ("offered rate", found.offered_rps, _SIX, "req/s"),
+        ("throughput", found.throughput_rps, _SIX, "req/s"),
+        ("largest stable rate", found.stable_rate_rps, _SIX, "req/s"),
+        ("lost", found.loss, ".4%", ""),
+        ("TTFT, with wait", found.ttft_ms, _SIX, "ms"),
+        ("ITL", found.itl_ms, _SIX, "ms"),
+        ("wait", found.wait_ms, _SIX, "ms"),
+        ("prefill", found.prefill_ms, _SIX, "ms"),
+        ("service", found.service_ms, _SEVEN, "ms"),
+        ("response", found.response_ms, _SEVEN, "ms"),
+        ("in system", found.in_service + found.in_queue, _SIX, "requests"),
+        ("in the batch", found.in_service, _SIX, "requests"),
+        ("waiting", found.in_queue, _SIX, "requests"),
+        ("utilisation", found.utilization, quantity, "of the batch limit"),
+        ("p(empty)", found.p_empty, ".5g", ""),
+        ("p(full)", found.loss, ".5g", ""),
+    ]
+    for metric in LATENCIES:
+        for percentile, value in getattr(found, f"{metric}_percentiles") or ():
+            rows.append((f"{METRICS[metric].label}, {percentile[:-3]}", value, _SIX, "ms"))
+    section = _metrics(title, rows)
+    if named is not None:
+        section.notes.append(estimate_note(named.end))
+    return section
+
+
+def _estimated(named: EstimatedReplica) -> list[_Metric]:
+    """Return the deployment that the performance was estimated for."""
+    said = named.document()
+    return [
+        ("model", said["model"], "", ""),
+        ("accelerator", marked(f"{said['accelerator']}, tp {said['tp']}", named.end), "", ""),
+        ("weights", f"{said['weights']}, cache {said['cache']}", "", ""),
+        ("input length", said["inTokens"], ",.10g", "tokens"),
+        ("output length", said["outTokens"], ",.10g", "tokens"),
+        ("batch limit", said["maxBatch"], ",.10g", "requests"),
+        ("KV capacity", said["kvCapacity"], ",.10g", "tokens"),
+    ]
+
+
+def performance_sections(
+    found: ReplicaPerformance,
+    simulated: ReplicaSimulation | Overload | None,
+    named: EstimatedReplica | None = None,
+) -> list[Section]:
+    """Return the performance of one replica, compared with a simulation if there is one."""
+    rows = []
+    for metric in LATENCIES:
+        label, percentiles = METRICS[metric].label, getattr(found, f"{metric}_percentiles")
+        predicted = found.response_ms if metric == "e2e" else getattr(found, f"{metric}_ms")
+        rows.append((label, predicted, f"{metric}_ms"))
+        for percentile in Percentiles.model_fields:
+            value = None if percentiles is None else getattr(percentiles, percentile)
+            rows.append((f"{label}, {percentile[:-3]}", value, f"{percentile[:-3]}_{metric}_ms"))
+    return [performance_section(found, named), *_simulation(simulated, rows)]
+
+
+def batch_sections(found: BatchAnswer, simulated: BatchSimulation | Overload | None) -> list[Section]:
+    """Return the performance of a batch server at a rate, compared with a simulation if there is one."""
+    lowest = found.lowest_rps if isinstance(found, BatchSizing) else None
+    rows: list[_Metric] = [
+        ("lowest rate that meets the targets", lowest, _SIX, "req/s"),
+        ("offered rate" if lowest is None else "largest rate", found.offered_rps, _SIX, "req/s"),
+        ("throughput", found.throughput_rps, _SIX, "req/s"),
+        ("largest stable rate", found.stable_rate_rps, _SIX, "req/s"),
+        ("rejected", found.rejected, ".4%", ""),
+        ("latency, mean", found.mean_ms, _SIX, "ms"),
+        ("latency, p50", found.p50_ms, _SIX, "ms"),
+        ("latency, p90", found.p90_ms, _SIX, "ms"),
+        ("latency, p95", found.p95_ms, _SIX, "ms"),
+        ("latency, p99", found.p99_ms, _SIX, "ms"),
+        ("latency, p99.9", found.p999_ms, _SIX, "ms"),
+        ("wait", found.wait_ms, _SIX, "ms"),
+        ("load", found.utilization, quantity, "of full batches"),
+        ("busy", found.busy, quantity, "of the time"),
+        ("mean batch", found.mean_batch, _SIX, "requests"),
+    ]
+    section = _metrics("One batch server", (row for row in rows if row[1] is not None))
+    if found.binding is not None:
+        section.notes.append(f"{part_text(found.binding).capitalize()} is the bottleneck.")
+    latencies = (("latency", "mean_ms"), *((f"latency, p{p}", f"p{p}_ms") for p in (50, 90, 95, 99)))
+    pairs = [(label, getattr(found, field), field) for label, field in latencies]
+    return [section, *_simulation(simulated, pairs)]
+
+
+def _simulation(
+    simulated: _Simulated | Overload | None, rows: Iterable[tuple[str, float | None, str]]
+) -> list[Section]:
+    """Return predicted and simulated latencies: label, prediction and field of each."""
+    if simulated is None:
+        return []
+    if isinstance(simulated, Overload):
+        return [sentence(f"Simulated: {simulated.overload}", "yellow")]
+    columns = (
+        name("figure", lambda row: row[0]),
+        Column("predicted", lambda row: row[1], "ms", _SIX),
+        Column("simulated", lambda row: getattr(simulated, row[2]), "ms", _SIX),
+        Column("half-width", lambda row: getattr(simulated.half_width, row[2]), "ms", significant(3)),
+    )
+    return [table("Simulated", columns, rows)]
+
+
+def sizing_sections(
+    sizing: ReplicaSizing, targets: LatencyTargets, named: EstimatedReplica | None = None
+) -> list[Section]:
+    """Return the maximum rate of a replica, target by target, and the performance there."""
+    of = "" if targets.percentile is None else f"p{targets.percentile:g} "
+    rates = (
+        (f"{of}TTFT of {precise(targets.ttft_ms)} ms alone", targets.ttft_ms, sizing.rate_ttft_rps),
+        (f"{of}ITL of {precise(targets.itl_ms)} ms alone", targets.itl_ms, sizing.rate_itl_rps),
+        (f"{of}end to end in {precise(targets.e2e_ms)} ms alone", targets.e2e_ms, sizing.rate_e2e_rps),
+        ("throughput target alone", targets.tps, sizing.rate_tps_rps),
+        ("all targets", True, sizing.max_rate_rps),
+    )
+    columns = (
+        words("by", lambda row: marked(row[0], None if named is None else named.end)),
+        Column("rate", lambda row: row[2], "req/s", _SEVEN),
+        Column("rate", lambda row: row[2] * 60, "req/min", _SEVEN),
+    )
+    rows = (row for row in rates if row[1] and row[2] is not None)
+    return [
+        table("Largest rate", columns, rows, "rates"),
+        performance_section(sizing.at_max_rate, named, "At the largest rate"),
+    ]
+
+
+def bench_sections(rows: Sequence[Mapping[str, Any]]) -> list[Section]:
+    """Return measurements, at least one, one row a size."""
+    columns = (
+        words("servers x accelerators", lambda row: f"{row['servers']} x {row['accelerators']}"),
+        Column("columns", lambda row: row["columns"], form=",d", rank=3),
+        *(Column(stage, partial(_stage, stage), "ms", ",.1f") for stage in rows[0]["stages_ms"]),
+        Column("largest gap", lambda row: row["gap"], form=percent, rank=1),
+        Column("of service", lambda row: row["service_gap"], form=percent, rank=4),
+        words("complete plans", lambda row: f"{row['complete']} of {row['repeats']}", rank=1),
+        words("proved", lambda row: f"{row['proved']} of {row['repeats']}", rank=4),
+        Column("peak memory", lambda row: row["peak_memory_mib"], "MiB", ",.0f", rank=2),
+    )
+    return [table("Median time of each stage", columns, rows, "stages")]
+
+
+def _stage(stage: str, row: Mapping[str, Any]) -> float:
+    return float(row["stages_ms"][stage])

@@ -1,0 +1,289 @@
+"""Sections of a report: the same sections as at a terminal if there are any, and its own tables of pools."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from optimizer.kinds.kind import Kind
+from optimizer.kinds.shown import Shown, TableName
+from optimizer.kinds.table import KINDS, kind_of_pool, kinds_of, shown_in
+from optimizer.plan import Plan, TargetFigure
+from optimizer.quantities import be, counted, percent, quantity, share_text, significant
+from optimizer.queueing.measures import LATENCIES, label_of
+from optimizer.queueing.targets import target_share
+from optimizer.render.comparison_sections import limits_sections
+from optimizer.render.estimates import estimates_note, marked
+from optimizer.render.figures import of_pool, other_targets, percentiles_of
+from optimizer.render.money import Money
+from optimizer.render.plan_sections import RPM, overload_section, unserved_section
+from optimizer.render.plan_text import figures_text, is_service, proved
+from optimizer.render.simulation_sections import simulation_sections
+from optimizer.section import Column, Fact, Paragraph, Section, name, table
+from optimizer.studies.reports.overview import EmptyRow, Overview, PoolRow
+from optimizer.studies.reports.report import Report
+
+NOTHING_RUNS = "No server runs."
+
+
+def report_sections(report: Report) -> list[Section]:
+    """Return the sections of a report, in their order."""
+    overview, plan = report.overview, report.plan
+    unserved = [_unserved(overview)]
+    if report.overload is not None:
+        unserved.append(overload_section(report.overload, plan))
+    return [
+        *([] if plan.complete else unserved),
+        _assignment(overview),
+        _types(overview),
+        *_latencies(overview),
+        *_simulation(report),
+        _utilisation(overview),
+        _capacity(overview),
+        *(unserved if plan.complete else []),
+        *limits_sections(report.comparison),
+    ]
+
+
+def headline(overview: Overview) -> tuple[Fact, ...]:
+    """Return the figures that summarise a plan."""
+    plan = overview.plan
+    replicas = sum(row.num_replicas for row in overview.pools)
+    served = overview.servers - len(plan.unserved)
+    return (
+        Fact("total cost", Money.of(plan).text(plan.total_cost_cents_per_h)),
+        Fact("served in full", f"{served:,} of {counted(overview.servers, 'server')}", not plan.complete),
+        Fact("replicas", f"{replicas:,}"),
+        Fact("cards", f"{sum(row.used for row in overview.types):,}"),
+    )
+
+
+def status(overview: Overview) -> str:
+    """Return the mode of a plan, its proof and its completeness in sentences."""
+    plan = overview.plan
+    mode = "stays within the cards that exist" if overview.limited else "ignores how many cards exist"
+    proof = {
+        "optimal": proved(plan),
+        "feasible": "the best found before the solver stopped",
+        "heuristic": "found by a heuristic, without proof",
+    }[plan.status]
+    return f"The plan {mode}. It is {proof}.{_bound_text(plan)} {_completeness(overview)}"
+
+
+def _bound_text(plan: Plan) -> str:
+    """Return the proved bound of the value, if it applies to plans that serve as much."""
+    by_policy = any(0 < item.served_fraction < 1 for item in plan.unserved)
+    if plan.bound is None or by_policy or any(level.gap for level in plan.levels if is_service(level)):
+        return ""
+    above = f" Its value is at most {percent(plan.gap)} above the optimum." if plan.gap else ""
+    if not any(change.before for change in plan.changes):
+        return above
+    money = Money.of(plan)
+    return (
+        " Its transition value, its extra cost over what runs now plus the penalty on moves, is "
+        f"{money.text(plan.objective)}; no plan that serves as much is below "
+        f"{money.amount(plan.bound)}.{above}"
+    )
+
+
+def _completeness(overview: Overview) -> str:
+    if not overview.plan.complete:
+        count = len(overview.plan.unserved)
+        return f"{counted(count, 'server')} {be(count)} not served in full."
+    if not overview.servers:
+        return "There are no servers."
+    if not overview.pools:
+        return "Every server is idle and needs nothing."
+    return "Every server is served in full."
+
+
+# --- tables ----------------------------------------------------------------------------------------------
+
+
+def _unserved(overview: Overview) -> Section:
+    section = unserved_section(overview.plan)
+    if overview.plan.complete:
+        section.text = [Paragraph(_completeness(overview))]
+    return section
+
+
+def _simulation(report: Report) -> list[Section]:
+    """Return the sections of the simulation, if there is one, the first with a title."""
+    if report.simulation is None:
+        return []
+    first, *rest = simulation_sections(report.simulation)
+    first.title, first.name = "Predicted and simulated", "simulation"
+    explained = "One replica of each pool is run request by request at its share of the load. Intervals (±) hold 95 %."
+    first.text.append(Paragraph(explained))
+    return [first, *rest]
+
+
+def _pool(of: Callable[[PoolRow], Any], otherwise: Any = None) -> Callable[[PoolRow | EmptyRow], Any]:
+    """Return a function of pools, with another value for servers without any."""
+    return lambda row: of(row) if isinstance(row, PoolRow) else otherwise
+
+
+def _place(row: PoolRow) -> str:
+    return marked(row.accelerator, row.estimated)
+
+
+def _assignment(overview: Overview) -> Section:
+    shares = {item.server: item.served_fraction for item in overview.plan.unserved}
+    idle = {row.server for row in overview.idle}
+    columns = (
+        name("server", "server"),
+        name("class", "service_class"),
+        name("model", "model"),
+        Column("priority", "priority"),
+        Column("served", lambda row: share_text(shares.get(row.server, 1.0))),
+        name("accelerator", lambda row: _pool(_place, "idle" if row.server in idle else "not served")(row)),
+        Column("replicas", _pool(lambda row: row.num_replicas, 0), form=",d"),
+        Column("batch", _pool(lambda row: row.max_batch), form=",d"),
+        Column("load", _pool(lambda row: row.arrival_rate_rpm, 0.0), RPM, quantity),
+        Column("capacity", _pool(lambda row: row.max_arrival_rate_rpm), RPM, quantity),
+        Money.of(overview.plan).column("cost", _pool(lambda row: row.cost_cents_per_h, 0.0)),
+    )
+    note = estimates_note(overview.plan)
+    text = [f"{note}."] if note else [] if overview.pools else [NOTHING_RUNS]
+    rows = (*overview.pools, *overview.unplaced, *overview.idle)
+    return table("Assignment", columns, rows, picture="assignment", text=[*map(Paragraph, text)])
+
+
+def _types(overview: Overview) -> Section:
+    total = overview.plan.total_cost_cents_per_h
+    columns = (
+        name("type", "type"),
+        Column("replicas", "replicas", form=",d"),
+        Column("cards", "used", form=",d"),
+        Money.of(overview.plan).column("cost", lambda row: row.cost_cents_per_h),
+        Column("share of cost", lambda row: row.cost_cents_per_h / total if total else None, form=".1%"),
+    )
+    return table("Count and cost by accelerator type", columns, overview.types, "types", picture="types")
+
+
+def _utilisation(overview: Overview) -> Section:
+    kinds = kinds_of(overview.pools)
+    own, heading = shown_in("use", kinds), "utilisation"
+    if len(kinds) == 1:
+        heading = kinds[0].words.utilisation_heading
+    columns = (
+        name("server", "server"),
+        name("accelerator", _place),
+        Column("replicas", "num_replicas", form=",d"),
+        Column(heading, "utilization", form=".0%"),
+        Column("load / capacity", _load_share, form=".0%"),
+        *(Column(shown.title, partial(_value_text, shown.metric, "use")) for shown in own),
+    )
+    meanings = [KINDS[0].words.utilisation]
+    meanings += [f"of {kind.name} {kind.words.utilisation}" for kind in kinds if kind is not KINDS[0]]
+    notes = [shown.note for shown in own if shown.note]
+    meaning = " ".join((f"{heading.capitalize()} is {', '.join(meanings)}.", *notes))
+    text = [Paragraph(meaning if overview.pools else NOTHING_RUNS)]
+    return table("Utilisation", columns, overview.pools, text=text)
+
+
+def _load_share(row: PoolRow) -> float | None:
+    return row.arrival_rate_rpm / row.max_arrival_rate_rpm if row.max_arrival_rate_rpm else None
+
+
+def _capacity(overview: Overview) -> Section:
+    columns = (
+        name("type", "type"),
+        Column("used", "used", "cards", ",d"),
+        Column("exist", "limit", "cards", ",d", none="unlimited"),
+        Column("left", lambda use: None if use.limit is None else use.limit - use.used, "cards", ",d"),
+        Column("in use", lambda use: use.used / use.limit if use.limit else None, form=".0%"),
+    )
+    none = sorted(use.type for use in overview.plan.capacity if use.limit == 0)
+    text = [Paragraph(f"There are no cards of {', '.join(none)}.")] if none else []
+    return table("Capacity", columns, overview.plan.capacity, text=text)
+
+
+# --- latencies -------------------------------------------------------------------------------------------
+
+
+def _latencies(overview: Overview) -> Iterator[Section]:
+    """Yield the latencies of the pools of each kind; the first section has the picture."""
+    for i, kind in enumerate(kinds_of(overview.pools)):
+        pools = [pool for pool in overview.pools if kind_of_pool(pool) is kind]
+        columns = (
+            name("server", "server"),
+            name("accelerator", _place),
+            *(
+                column
+                for shown in kind.shown("latencies").values()
+                for column in _columns(kind, shown, pools)
+            ),
+        )
+        text = (
+            [Paragraph(line) for line in _latency_text(kind, pools)] if pools else [Paragraph(NOTHING_RUNS)]
+        )
+        key, title = kind.words.section
+        yield table(title, columns, pools, key, text=text, picture="" if i else "targets")
+
+
+def _columns(kind: Kind, shown: Shown, pools: Sequence[PoolRow]) -> Iterator[Column]:
+    """Yield a metric, or its mean and percentiles; its parts, its target and its margin."""
+    if shown.part_of:
+        return
+    percentiles = percentiles_of(shown, pools, "latencies") if shown.percentile_ranks else []
+    parts = [part for part in kind.shown("latencies").values() if part.part_of == shown.metric]
+    for percentile in (None, *percentiles):
+        statistic = "mean" if percentile is None else f"p{percentile:g}"
+        title = f"{statistic} {shown.title}" if shown.percentile_ranks else shown.title
+        value = partial(_latency_text_of, shown, percentile)
+        yield Column(title, value, shown.unit, kind="name" if shown.is_text else "number")
+        for part in parts:
+            yield Column(part.title, partial(_value_text, part.metric, "latencies"), part.unit)
+        if shown.metric in LATENCIES:
+            limit = partial(_limit, shown, percentile)
+            yield Column("target", limit, shown.unit, significant(5), none="none")
+            yield Column("margin", partial(_margin, shown, percentile), form=".0%")
+
+
+def _target(shown: Shown, percentile: float | None, pool: PoolRow) -> TargetFigure | None:
+    """Return the target on a latency, or on one of its statistics, with its value; None without a target."""
+    if not shown.percentile_ranks:
+        return pool.target_on(shown.metric) if shown.metric in LATENCIES else None
+    label = label_of(shown.metric) if percentile is None else f"p{percentile:g} {label_of(shown.metric)}"
+    return next((figure for figure in pool.targets if figure.measure == label), None)
+
+
+def _limit(shown: Shown, percentile: float | None, pool: PoolRow) -> float | None:
+    found = _target(shown, percentile, pool)
+    return None if found is None else found.limit
+
+
+def _margin(shown: Shown, percentile: float | None, pool: PoolRow) -> float | None:
+    found = _target(shown, percentile, pool)
+    share = None if found is None else target_share(found.value, found.limit)
+    return None if share is None else 1 - share
+
+
+def _latency_text_of(shown: Shown, percentile: float | None, pool: PoolRow) -> str | None:
+    """Return a latency as text; the percentile that its target is about instead of the mean."""
+    found = _target(shown, percentile, pool)
+    if found is None:
+        return None if percentile is not None else _value_text(shown.metric, "latencies", pool)
+    prefix = found.measure.removesuffix(label_of(shown.metric))
+    return ("" if shown.percentile_ranks else prefix) + shown.text(found.value)
+
+
+def _value_text(metric: str, where: TableName, pool: PoolRow) -> str | None:
+    """Return a metric of a pool as text, None if it has none."""
+    shown = of_pool(pool, metric, where)
+    value = None if shown is None else getattr(pool, shown.field)
+    return None if shown is None or value is None else shown.text(value)
+
+
+def _latency_text(kind: Kind, pools: Sequence[PoolRow]) -> Iterator[str]:
+    """Yield the meaning of the latencies, and the values of targets that have no column."""
+    others = ""
+    if any(shown.percentile_ranks for shown in kind.metrics):
+        others = ", and the percentiles that targets name,"
+    elif any(pool.targets for pool in pools):
+        others = ", or the percentile that a target is about, with its name,"
+    yield f"Means{others} {kind.words.about}. Margin: how much of the target is left."
+    for pool in pools:
+        targets = figures_text(other_targets(pool, "latencies"))
+        if targets:
+            yield f"{pool.server} on {pool.accelerator}: {targets}."

@@ -1,0 +1,153 @@
+"""Sections of one server in depth: pools, next-best alternative, candidates and rejected pairs."""
+
+from collections.abc import Iterator, Sequence
+
+from optimizer.quantities import precise, quantity, share_text
+from optimizer.render.explanation_text import (
+    binding_text,
+    effect_value,
+    factor_text,
+    interval_text,
+    limit_text,
+    more_text,
+    part_text,
+    served_word,
+    service_text,
+)
+from optimizer.render.money import Money
+from optimizer.section import Column, FormattedValue, Section, name, sentence, table, words
+from optimizer.render.plan_text import figures_text
+from optimizer.studies.explanation.document import (
+    Alternative,
+    Binding,
+    Explanation,
+    Option,
+    RejectedPair,
+    ServerExplanation,
+)
+
+
+def server_sections(item: ServerExplanation, explanation: Explanation) -> Iterator[Section]:
+    """Yield the sentences and tables of one server."""
+    yield sentence(
+        f"{item.server}: {item.model} for class {item.service_class}, priority {item.priority}, "
+        f"{precise(item.load_rpm)} requests/min"
+    )
+    yield from (sentence(text) for text in _verdict(item, explanation))
+    if item.options:
+        yield _candidates(item, Money.of(explanation.plan))
+    if item.rejections:
+        yield _rejections(item)
+
+
+def _verdict(item: ServerExplanation, explanation: Explanation) -> Iterator[str]:
+    money = Money.of(explanation.plan)
+    if not item.pools and item.served_fraction == 1:
+        yield "It is idle and needs no replicas."
+        return
+    for unserved in explanation.plan.unserved:
+        if unserved.server == item.server:
+            whole = "load is served" if item.load_rpm else "least number of replicas runs"
+            yield f"{share_text(unserved.served_fraction)} of its {whole}: {unserved.detail}."
+    for pool in item.pools:
+        yield (
+            f"It runs on {pool.num_replicas:,} x {pool.accelerator} with batch {pool.max_batch} for "
+            f"{money.text(pool.cost_cents_per_h)}. "
+            + (f"{_named(pool.binding)}: {_gains(pool.binding)}." if pool.binding else "It has no load.")
+        )
+    for placed in explanation.plan.allocations.get(item.server, ()):
+        if placed.targets:
+            yield f"On {placed.accelerator}, with limits in brackets: {figures_text(placed.targets)}."
+        if placed.binding:
+            yield f"On {placed.accelerator}, {part_text(placed.binding)} is the bottleneck."
+    if item.headroom_rpm is not None and item.headroom_rpm >= 0:
+        yield (
+            f"It can still take {quantity(item.headroom_rpm)} requests/min ({item.headroom_share:.1%}) "
+            "before another replica is needed."
+        )
+    if item.next_best is not None:
+        yield _next_best(item.next_best, money)
+
+
+def _named(limits: Sequence[Binding]) -> str:
+    return "Binding constraint" if len(limits) == 1 else "Binding constraints"
+
+
+def _gains(limits: Sequence[Binding]) -> str:
+    steps = {
+        "itl": "1 % more",
+        "ttft": "1 % more",
+        "e2e": "1 % more",
+        "missed": "1 % more requests beyond a target",
+        "loss": "1 % more",
+        "throughput": "without it",
+        "batch": "one request more",
+    }
+    steps["memory"] = "memory for one request more"
+    return "; ".join(
+        limit_text(item)
+        + (
+            f" ({steps[item.limit]} raises the largest load by {item.rate_gain:.2%})"
+            if item.rate_gain
+            else ""
+        )
+        for item in limits
+    )
+
+
+def _next_best(alternative: Alternative, money: Money) -> str:
+    effect = alternative.effect
+    where = ", ".join(f"{pool.num_replicas:,} x {pool.accelerator}" for pool in alternative.pools)
+    start = (
+        f"Next-best alternative: {where}; the plan"
+        if where
+        else "Without its accelerators it has no replicas; the plan"
+    )
+    if effect.interval is not None:
+        found = where or "none"
+        return f"Best alternative found: {found}; not proved: {interval_text(effect.interval, money)}."
+    if effect.service:
+        return f"{start} would serve {served_word(effect)}: {service_text(effect)}."
+    return f"{start} would cost {more_text(effect, money)}."
+
+
+def _candidates(item: ServerExplanation, money: Money) -> Section:
+    chosen = {pool.accelerator for pool in item.pools}
+
+    def accelerator(option: Option) -> FormattedValue:
+        mark = " *" if option.accelerator in chosen else ""
+        return FormattedValue(option.accelerator + mark, option.accelerator)
+
+    columns = (
+        name("accelerator", accelerator),
+        Column("replicas", "num_replicas", form=",d"),
+        Column("cards", "units", form=",d"),
+        name("type", "type", rank=3),
+        Column("batch", "max_batch", form="d", rank=2),
+        money.column("own cost", lambda option: option.cost_cents_per_h, rank=1),
+        words("binding constraint", lambda option: binding_text(option.binding)),
+        Column("plan cost", lambda option: _forced(option, money), money.unit),
+    )
+    title = "Where it can run, and what more the plan would then cost (* runs there)"
+    return table(title, columns, item.options, "candidates")
+
+
+def _forced(option: Option, money: Money) -> FormattedValue | str | None:
+    if option.forced is None:
+        return None
+    found = option.forced.pools or option.forced.effect.interval is not None
+    return effect_value(option.forced.effect, money) if found else "not served there"
+
+
+def _miss(pair: RejectedPair) -> FormattedValue | None:
+    return None if pair.factor is None else FormattedValue(f"x {factor_text(pair.factor)}", pair.factor)
+
+
+def _rejections(item: ServerExplanation) -> Section:
+    columns = (
+        name("accelerator", "accelerator"),
+        Column("misses by", _miss),
+        name("reason", "reason", rank=1),
+        words("detail", "detail"),
+    )
+    return table("Where it cannot run", columns, item.rejections, "rejected")

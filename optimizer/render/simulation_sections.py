@@ -1,0 +1,233 @@
+"""Sections of a simulation: predicted and simulated metrics of pools, missed targets, repairs; rows as CSV."""
+
+import csv
+import io
+from collections.abc import Iterator
+from functools import partial
+
+from optimizer.kinds.shown import Shown
+from optimizer.kinds.table import kinds_of, shown_in
+from optimizer.quantities import counted, quantity, significant
+from optimizer.render.estimates import marked
+from optimizer.render.figures import columns_of, of_pool
+from optimizer.render.money import Money
+from optimizer.render.simulation_text import (
+    VERDICTS,
+    missed_text,
+    simulation_effort,
+    simulation_headline,
+    with_width,
+)
+from optimizer.section import Column, FormattedValue, Paragraph, Section, name, table, words
+from optimizer.studies.simulation.document import (
+    Interval,
+    LostServer,
+    Repair,
+    RepairedPlan,
+    SimulatedFigure,
+    SimulatedLatency,
+    SimulatedPool,
+    Simulation,
+    TargetCheck,
+)
+from optimizer.text import spreadsheet_text
+
+PERCENTILES = ("p50", "p90", "p95", "p99")
+SHOWN = PERCENTILES[2:]
+"""Percentiles that the table shows."""
+STATISTICS = ("mean", *PERCENTILES)
+LATENCIES = ("ttft", "itl", "e2e")
+
+
+def simulation_sections(found: Simulation) -> list[Section]:
+    """Return the outcome, predicted and simulated metrics of every pool, and the targets not surely met."""
+    headline = Section(
+        text=[
+            Paragraph(simulation_headline(found), "green" if found.holds else "yellow"),
+            Paragraph(simulation_effort(found)),
+        ]
+    )
+    doubtful = [pool for pool in found.pools if pool.verdict != "held"]
+    return [headline, _pools(found), *([_doubtful(doubtful)] if doubtful else [])]
+
+
+def _pools(found: Simulation) -> Section:
+    kinds = kinds_of(found.pools)
+    headings = columns_of("simulation", kinds)
+    columns = (
+        name("server", "server"),
+        name("accelerator", lambda pool: marked(pool.accelerator, pool.estimated)),
+        Column("replicas", "num_replicas", form=",d", rank=5),
+        Column("rate of each", "rate_rps", "req/s", significant(3), rank=6),
+        *(
+            column
+            for i, shown in enumerate(shown_in("simulation", kinds))
+            for column in _columns(shown, headings[shown.metric], i)
+        ),
+        Column("within targets", "within_all.value", form=".1%"),
+        words("verdict", lambda pool: VERDICTS[pool.verdict].removesuffix(" to call")),
+    )
+    return table("Pools", columns, found.pools)
+
+
+def _columns(shown: Shown, base: Column, place: int) -> Iterator[Column]:
+    """Yield the planned and the simulated mean and percentiles of a metric."""
+
+    def column(heading: str, statistic: str, rank: int, none: str = base.none) -> Column:
+        of = partial(_statistic, shown, statistic)
+        return base._replace(name=f"{base.name} {heading}", of=of, rank=rank, none=none)
+
+    yield column("plan", "predicted_mean", 1 + place)
+    yield column("simulated", "mean", 0)
+    for rank, percentile in enumerate(() if shown.simulated else SHOWN, 3):
+        yield column(f"{percentile} plan", f"predicted_{percentile}", 4 + rank, "")
+        yield column(percentile, percentile, rank)
+
+
+def _statistic(shown: Shown, statistic: str, pool: SimulatedPool) -> float | FormattedValue | None:
+    """Return a statistic of a pool's metric, the simulated mean with its interval; None if it has none."""
+    mine, found = of_pool(pool, shown.metric, "simulation"), pool.figure(shown.metric)
+    if mine is None or found is None:
+        return None
+    if statistic == "mean":
+        mean = found.simulated if isinstance(found, SimulatedFigure) else found.mean
+        return FormattedValue(with_width(mean, mine.text), mean.value)
+    if isinstance(found, SimulatedFigure):
+        return found.predicted
+    if statistic == "predicted_mean":
+        return found.predicted_mean
+    if statistic.startswith("predicted_"):
+        return _percentiles_of(found)[PERCENTILES.index(statistic.removeprefix("predicted_"))]
+    interval: Interval = getattr(found, statistic)
+    return interval.value
+
+
+def _doubtful(pools: list[SimulatedPool]) -> Section:
+    all_missed = all(check.verdict != "close" for pool in pools for check in pool.targets)
+    columns = (
+        name("server", lambda row: row[0].server),
+        name("accelerator", lambda row: row[0].accelerator, rank=1),
+        words("target", lambda row: row[1].target if row[1] else "steady state"),
+        Column("limit", lambda row: row[1] and row[1].limit, form=significant(6)),
+        Column("simulated", _simulated),
+        Column("over", _excess, form="+.1%", none=""),
+        words("verdict", lambda row: VERDICTS[row[1].verdict if row[1] else "missed"]),
+        words("why", lambda row: row[0].overload, none=""),
+    )
+    title = "Targets that are missed" if all_missed else "Targets missed or too close to call"
+    return table(title, columns, (row for pool in pools for row in _doubts(pool)), "missed")
+
+
+_Doubt = tuple[SimulatedPool, TargetCheck | None]
+
+
+def _doubts(pool: SimulatedPool) -> Iterator[_Doubt]:
+    """Yield the targets that a pool does not surely meet; None if it has no steady state at all."""
+    yield from ((pool, check) for check in pool.targets if check.verdict != "held")
+    if pool.overload and not pool.missed:
+        yield pool, None
+
+
+def _simulated(row: _Doubt) -> FormattedValue | None:
+    pool, check = row
+    if check is None or pool.overload:
+        return None
+    return FormattedValue(with_width(check.simulated), check.simulated.value)
+
+
+def _excess(row: _Doubt) -> float | None:
+    pool, check = row
+    if check is None or pool.overload or check.limit <= 0:
+        return None
+    return check.simulated.value / check.limit - 1
+
+
+def repair_sections(found: RepairedPlan) -> list[Section]:
+    """Return the repairs of a plan, and the servers that are no longer served."""
+    style = "green" if found.holds else "yellow"
+    if not found.repairs:
+        return [Section(text=[Paragraph("Nothing to repair", style)])]
+    before, after = found.cost_before_cents_per_h, found.cost_after_cents_per_h
+    money = Money.of(found.plan)
+    change = f" ({after / before - 1:+.1%})" if before > 0 else ""
+    costs = f"{money.amount(before)} -> {money.amount(after)} {money.unit}"
+    text = [Paragraph(f"Repaired: cost {costs}{change}", style)]
+    text += [Paragraph(_repair_line(repair), indent="  ", hanging="    ") for repair in found.repairs]
+    text += [Paragraph(f"Lost: {_lost_line(item)}", style) for item in found.lost]
+    return [Section(text=text)]
+
+
+def _repair_line(repair: Repair) -> str:
+    needs = (
+        "never meets its targets"
+        if repair.replicas_after is None
+        else f"needs {counted(repair.replicas_after, 'replica')}, not {repair.replicas_before:,} "
+        f"(x {quantity(repair.rate_factor, 3)} of the largest rate)"
+    )
+    why = "; ".join(map(missed_text, repair.missed)) if repair.overload is None else repair.overload
+    return f"{repair.server} on {repair.accelerator} {needs}: {why}"
+
+
+def _lost_line(item: LostServer) -> str:
+    parts = [f"{item.reason}: {item.detail}", *map(missed_text, item.missed)]
+    return f"{item.server}: {item.served_fraction:.1%} served, {'; '.join(parts)}"
+
+
+def simulation_csv(found: Simulation) -> str:
+    """Return one row per pool as CSV, with every digit."""
+    own = sorted({metric for pool in found.pools for metric in pool.own})
+    figures = [f"{statistic}{name.upper()}" for name in LATENCIES for statistic in STATISTICS]
+    predicted = [f"predicted{name.upper()}" for name in LATENCIES]
+    widths = [f"{figure}HalfWidth" for figure in figures]
+    more = [f"{before}{metric}{after}" for metric in own for before, after in _OWN]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*_HEAD, *predicted, *figures, *widths, *_TAIL, *_percentile_names(found), *more])
+    for pool in found.pools:
+        shown = [getattr(pool, name) if of_pool(pool, name, "simulated") else None for name in LATENCIES]
+        cells = [getattr(one, name, None) for one in shown for name in STATISTICS]
+        shares = [pool.within_ttft, pool.within_itl, pool.within_e2e, pool.within_all]
+        row = [pool.server, pool.accelerator, pool.num_replicas, pool.rate_rps]
+        row += [None if one is None else one.predicted_mean for one in shown]
+        row += [_value(cell) for cell in cells]
+        row += [None if cell is None else cell.half_width for cell in cells]
+        row += [pool.throughput_rps.value, pool.loss.value, pool.preemptions, *map(_value, shares)]
+        row += [pool.goodput_rps, "true" if pool.holds else "false", pool.verdict]
+        if _percentile_names(found):
+            row += [value for one in shown for value in _percentiles_of(one)]
+        row += [value for metric in own for value in _own_values(pool.own.get(metric))]
+        writer.writerow([spreadsheet_text(value) for value in row])
+    return text.getvalue()
+
+
+_HEAD = ("server", "accelerator", "numReplicas", "replicaRate")
+_TAIL = (
+    "throughput", "loss", "preemptions", "withinTTFT", "withinITL", "withinE2E", "withinAll", "goodput",
+    "holds", "verdict",
+)  # fmt: skip
+_OWN = (("predicted ", ""), ("", ""), ("", " half-width"))
+"""Text around the metrics that only some kinds of replicas have."""
+
+
+def _own_values(found: SimulatedFigure | None) -> tuple[float | None, float | None, float | None]:
+    if found is None:
+        return None, None, None
+    return found.predicted, found.simulated.value, found.simulated.half_width
+
+
+def _percentile_names(found: Simulation) -> list[str]:
+    """Return the headings of predicted percentiles; empty if no queue model computes them."""
+    latencies = [getattr(pool, name) for pool in found.pools for name in LATENCIES]
+    known = any(one is not None and one.predicted_percentiles is not None for one in latencies)
+    names = [f"{statistic.upper()}{name.upper()}" for name in LATENCIES for statistic in PERCENTILES]
+    return [f"predicted{name}" for name in names] if known else []
+
+
+def _percentiles_of(latency: SimulatedLatency | None) -> list[float | None]:
+    """Return the predicted percentiles of a latency, None if they are unknown."""
+    known = None if latency is None else latency.predicted_percentiles
+    return [None if known is None else getattr(known, f"{name}_ms") for name in PERCENTILES]
+
+
+def _value(figure: Interval | None) -> float | None:
+    return None if figure is None else figure.value

@@ -1,0 +1,45 @@
+"""A simulation in sentences: pools that meet their targets, effort, values with their intervals."""
+
+from collections import Counter
+from collections.abc import Callable
+
+from optimizer.quantities import counted, quantity, significant
+from optimizer.studies.simulation.document import Interval, Simulation, TargetCheck, Verdict
+
+VERDICTS: dict[Verdict, str] = {"held": "held", "missed": "missed", "close": "too close to call"}
+"""Verdicts on a target, or on all targets of a pool."""
+
+
+def simulation_headline(found: Simulation) -> str:
+    """Return how many pools meet their targets, miss one, or are too close to call."""
+    counts = Counter(pool.verdict for pool in found.pools)
+    keep = "keeps its" if counts["held"] == 1 else "keep their"
+    said = f"{counts['held']:,} of {counted(len(found.pools), 'pool')} {keep} targets"
+    if counts["missed"]:
+        said += f", {counts['missed']:,} {'misses' if counts['missed'] == 1 else 'miss'}"
+    if counts["close"]:
+        said += f", {counts['close']} too close to call: simulate more requests to tell"
+    return said
+
+
+def simulation_effort(found: Simulation) -> str:
+    """Return the goodput, and how much was simulated."""
+    return (
+        f"goodput {quantity(found.goodput_rps)} of {quantity(found.offered_rps)} requests/s, "
+        f"{counted(found.requests, 'request')} to one replica of each pool, seed {found.seed}"
+    )
+
+
+number = significant(3)
+"""Format of values whose digits nothing else determines."""
+
+
+def with_width(figure: Interval, text: Callable[[float], str] = number) -> str:
+    """Return a value with the half-width of its interval."""
+    return text(figure.value) + ("" if figure.half_width is None else f" ±{text(figure.half_width)}")
+
+
+def missed_text(check: TargetCheck) -> str:
+    """Return a simulated value, its target, and the excess."""
+    over = "" if check.limit <= 0 else f" ({check.simulated.value / check.limit - 1:+.1%})"
+    return f"{check.target} {with_width(check.simulated)}, target {number(check.limit)}{over}"

@@ -1,0 +1,233 @@
+"""Sections at a terminal, in a pipe, or as one table for another program.
+
+A table that is too wide loses the columns of the highest ranks, then names are shortened until the rest fits.
+Neither numbers nor words are ever broken.
+"""
+
+import io
+import os
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import IO, Any, NamedTuple
+
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from optimizer.errors import SpecError
+from optimizer.render.names import shortened
+from optimizer.section import FOR_PROGRAMS, Column, Paragraph, Section
+from optimizer.text import printable
+from optimizer.spec.messages import did_you_mean
+
+WIDTH_WITHOUT_TERMINAL = 80
+"""Characters of a line without a terminal and without COLUMNS."""
+UNBOUNDED = 1_000_000
+"""Characters of a line with ``--wide``."""
+NAME_CHARACTERS, MIN_NAME_CHARACTERS = 20, 8
+"""Characters of a name before a column is dropped, and after all that can be dropped are."""
+WORDS_CHARACTERS = 24
+"""Characters of text in a line before a column is dropped."""
+BETWEEN = 2
+"""Spaces between two columns."""
+
+
+class Output(NamedTuple):
+    """How sections are written."""
+
+    wide: bool = False
+    """All columns and full names, however long the lines become."""
+    as_csv: bool = False
+    table: str | None = None
+    """Name of the one table to write; None: all, or the first as CSV."""
+
+
+def show(sections: Sequence[Section], file: IO[str], output: Output | None = None) -> None:
+    """Write sections to a file: in colour and as wide as it is at a terminal, as plain text elsewhere.
+
+    Without a terminal lines are as long as COLUMNS states, or `WIDTH_WITHOUT_TERMINAL`.
+
+    Raises:
+        SpecError: the requested table does not exist.
+    """
+    output = output or Output()
+    shown: list[RenderableType] = [_Shown(section) for section in sections]
+    if output.as_csv or output.table is not None:
+        chosen = _chosen(sections, output.table)
+        if output.as_csv:
+            file.write(chosen.csv())
+            return
+        chosen.on_request, chosen.text = False, []
+        shown = [_Shown(chosen)] if chosen.rows else [Text(f"{chosen.title}: none")]
+    width = UNBOUNDED if output.wide else _columns()
+    plain: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
+    if file.isatty():
+        height = width and 25  # any: of a simple terminal the library takes both, or neither
+        console = Console(file=file, width=width, height=height, **plain)
+        console.print(*shown, sep="", end="", crop=False, overflow="ignore")
+        return
+    text = io.StringIO()
+    console = Console(
+        file=text, width=width or WIDTH_WITHOUT_TERMINAL, force_terminal=False, color_system=None, **plain
+    )
+    console.print(*shown, sep="", end="", crop=False, overflow="ignore")
+    file.writelines(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
+
+
+def _columns() -> int | None:
+    """Return the width in COLUMNS, if it is one."""
+    given = os.environ.get("COLUMNS", "")
+    return int(given) if given.isdecimal() and int(given) > 0 else None
+
+
+def _chosen(sections: Sequence[Section], name: str | None) -> Section:
+    tables = [section for section in sections if section.columns]
+    if not tables:
+        raise SpecError("there is no table here; leave out --csv and --table, or ask for --json")
+    found = [table for table in tables if name in {None, table.name}]
+    if not found:
+        names = [table.name for table in tables]
+        hint = did_you_mean(str(name), names) or f"; there are {', '.join(names)}"
+        raise SpecError(f"--table: {name!r} is not here{hint}")
+    return found[0]
+
+
+class _Shown:
+    """A section that is laid out for the width at which it is printed."""
+
+    def __init__(self, section: Section) -> None:
+        self.section = section
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield title, sentences, table and notes."""
+        section, width = self.section, options.max_width
+        if section.title and (section.text or not section.hidden):
+            yield from _lines(Paragraph(section.title, "bold"), width)
+        for paragraph in section.text:
+            yield from _lines(paragraph, width)
+        if section.text:
+            yield Text("")
+        if not section.hidden:
+            yield from _table(section, width)
+
+
+def _table(section: Section, width: int) -> Iterator[RenderableType]:
+    held = section.held()
+    columns = [section.columns[i] for i in held]
+    cells = [[section.columns[i].cell(row[i]) for i in held] for row in section.all_rows()]
+    layout = _layout(columns, cells, width)
+    yield _drawn(columns, cells, layout, total=section.total is not None)
+    dropped = [
+        column.name
+        for column, room in zip(columns, layout, strict=True)
+        if not room and column.rank < FOR_PROGRAMS
+    ]
+    if dropped:
+        hint = Paragraph(f"hidden columns: {', '.join(dropped)}; --wide shows all", "dim", " ")
+        yield from _lines(hint, width)
+    for note in section.notes:
+        yield from _lines(Paragraph(note, indent=" "), width)
+    if dropped or section.notes:
+        yield Text("")
+
+
+def _lines(paragraph: Paragraph, width: int) -> Iterator[Text]:
+    """Yield the lines of a paragraph."""
+    for line in printable(paragraph.text, keep="\n").split("\n"):
+        text = _filled(line, width, paragraph.indent, paragraph.hanging)
+        yield Text(text, style=paragraph.style, no_wrap=True)
+
+
+# --- layout -----------------------------------------------------------------------------------------------
+
+
+def _layout(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Return the width of each column, 0 where it is left out."""
+    natural = [
+        max([_heading_width(column), *(cell_len(row[i]) for row in cells)])
+        for i, column in enumerate(columns)
+    ]
+    least = [_least(column, need, NAME_CHARACTERS) for column, need in zip(columns, natural, strict=True)]
+    room = width - 2
+    chosen = [i for i, column in enumerate(columns) if not column.rank]
+    if sum(least[i] + BETWEEN for i in chosen) - BETWEEN > room:
+        least = [_least(c, need, MIN_NAME_CHARACTERS) for c, need in zip(columns, natural, strict=True)]
+    room -= sum(least[i] + BETWEEN for i in chosen) - BETWEEN
+    for i in sorted(set(range(len(columns))) - set(chosen), key=lambda i: columns[i].rank):
+        if least[i] + BETWEEN <= room:
+            chosen.append(i)
+            room -= least[i] + BETWEEN
+    found = [least[i] if i in chosen else 0 for i in range(len(columns))]
+    for kind in ("name", "words"):
+        room = _grow(found, natural, [i for i in chosen if columns[i].kind == kind], room)
+    return found
+
+
+def _heading_width(column: Column) -> int:
+    return max(cell_len(word) for word in (*column.name.split(), column.unit, " "))
+
+
+def _least(column: Column, natural: int, name_characters: int) -> int:
+    """Return how narrow a column may become."""
+    if column.kind == "number":
+        return natural
+    least = name_characters if column.kind == "name" else max(name_characters, WORDS_CHARACTERS)
+    return min(natural, max(least, _heading_width(column)))
+
+
+def _grow(found: list[int], natural: Sequence[int], growing: Sequence[int], room: int) -> int:
+    """Give columns the room that there is, evenly, until they need no more; return what is left."""
+    while room > 0:
+        open_columns = [i for i in growing if found[i] < natural[i]]
+        if not open_columns:
+            break
+        for i in open_columns[:room]:
+            found[i] += 1
+        room -= min(len(open_columns), room)
+    return room
+
+
+def _drawn(
+    columns: Sequence[Column], cells: Sequence[Sequence[str]], layout: Sequence[int], *, total: bool
+) -> Table:
+    """Return the columns that have a width as a table; the last row may be a total."""
+    shown = [i for i, width in enumerate(layout) if width]
+    width = sum(layout) + BETWEEN * (len(shown) - 1) + 2
+    drawn = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, BETWEEN - 1, 0, 0), width=width)
+    fitted = []
+    for i in shown:
+        texts = [row[i] for row in cells]
+        fitted.append(_fit(columns[i].kind, texts, layout[i]))
+        right = columns[i].kind == "number"
+        heading = Text(_heading(columns[i], layout[i]))
+        drawn.add_column(heading, justify="right" if right else "left", width=layout[i], no_wrap=True)
+    for r, row in enumerate(zip(*fitted, strict=True)):
+        drawn.add_row(*map(Text, row))
+        if total and r == len(cells) - 2:
+            drawn.add_section()
+    return drawn
+
+
+def _heading(column: Column, width: int) -> str:
+    lines = textwrap.wrap(printable(column.name), max(width, 1), break_long_words=False)
+    return "\n".join([*lines, *([column.unit] if column.unit else [])])
+
+
+def _fit(kind: str, texts: Sequence[str], width: int) -> list[str]:
+    """Return the cells of a column as they fit its width."""
+    if kind == "name":
+        short = shortened(texts, width, cell_len)
+        return [short[text] for text in texts]
+    if kind == "words":
+        short = shortened((word for text in texts for word in text.split()), width, cell_len)
+        return [_filled(" ".join(short[word] for word in text.split()), width) for text in texts]
+    return list(texts)
+
+
+def _filled(text: str, width: int, indent: str = "", hanging: str | None = None) -> str:
+    return textwrap.fill(
+        text, width, initial_indent=indent, subsequent_indent=indent if hanging is None else hanging,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip

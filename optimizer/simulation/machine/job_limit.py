@@ -1,0 +1,145 @@
+"""A tandem with a limit on the jobs inside; the next one enters when one leaves: compiled."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from optimizer.arrays import FloatArray, IntArray
+from optimizer.simulation.batches import BatchServer
+from optimizer.simulation.machine.compiling import compiled, entry
+from optimizer.simulation.machine.heaps import push, remove_first
+
+NO_REQUEST = -1
+
+
+class TandemState(NamedTuple):
+    """State of a tandem: the stop `server_stop` is the server, the other stops are the stages."""
+
+    server: BatchServer
+    server_stop: int
+    workers: IntArray
+    """Workers by stop; 1 for the server."""
+    service_ms: FloatArray
+    """Service times by stop, shape (stops, R); unused for the server."""
+    first: IntArray
+    """First waiting request of each stop."""
+    last: IntArray
+    busy: IntArray
+    """Busy workers of each stop; for the server, the requests in its batch."""
+    behind: IntArray
+    """Next request in the same queue or batch; shape (R,)."""
+    stop: IntArray
+    """Stop of each request, shape (R,)."""
+    event_ms: FloatArray
+    """Heap of the ends of services, shape (jobs + 1,)."""
+    event_row: IntArray
+    start_ms: FloatArray
+    """Start of each request's batch; shape (R,)."""
+    events: IntArray
+    """Number of events; shape (1,)."""
+
+
+def empty_tandem(
+    server: BatchServer, server_stop: int, workers: list[int], service_ms: FloatArray, jobs: int
+) -> TandemState:
+    """Return an empty tandem.
+
+    Args:
+        server: the server.
+        server_stop: index of its stop.
+        workers: workers by stop.
+        service_ms: service times, shape (stops, R).
+        jobs: maximum requests inside.
+    """
+    stops, rows = len(workers), service_ms.shape[1]
+    return TandemState(
+        server, server_stop, np.array(workers), service_ms,
+        np.full(stops, NO_REQUEST), np.full(stops, NO_REQUEST), np.zeros(stops, np.int64),
+        np.full(rows, NO_REQUEST), np.zeros(rows, np.int64),
+        np.zeros(min(jobs, rows) + 1), np.zeros(min(jobs, rows) + 1, np.int64),
+        np.full(rows, np.nan), np.zeros(1, np.int64),
+    )  # fmt: skip
+
+
+@entry
+def run_jobs(
+    yard: TandemState, come_ms: FloatArray, jobs: int, last_ms: FloatArray
+) -> tuple[float, float, int]:
+    """Run all requests, which arrive in ascending order; fill their completion times.
+
+    Returns:
+        Busy time of the batch server, ∫ batch dt, and its batches.
+    """
+    now_ms, inside, arrival = 0.0, 0, 0
+    busy_ms, batch_ms, batches = 0.0, 0.0, 0
+    while True:
+        next_ms = yard.event_ms[0] if yard.events[0] > 0 else np.inf
+        if inside < jobs and arrival < len(come_ms) and max(now_ms, come_ms[arrival]) <= next_ms:
+            now_ms = max(now_ms, come_ms[arrival])
+            yard.stop[arrival] = 0
+            join(yard, arrival, now_ms)
+            inside, arrival = inside + 1, arrival + 1
+            continue
+        if yard.events[0] == 0:
+            return busy_ms, batch_ms, batches
+        now_ms, row = next_ms, yard.event_row[0]
+        yard.events[0] -= 1
+        remove_first(yard.event_ms, yard.event_row, yard.events[0])
+        stop = yard.stop[row]
+        leaving = 1
+        if stop == yard.server_stop:
+            leaving = yard.busy[stop]
+            spent_ms = yard.server.base_ms + yard.server.slope_ms * leaving
+            busy_ms, batch_ms, batches = busy_ms + spent_ms, batch_ms + leaving * spent_ms, batches + 1
+        yard.busy[stop] -= leaving
+        for _ in range(leaving):
+            follower = yard.behind[row]
+            yard.stop[row] += 1
+            if yard.stop[row] == len(yard.workers):
+                last_ms[row] = now_ms
+                inside -= 1
+            else:
+                join(yard, row, now_ms)
+            row = follower
+        serve(yard, stop, now_ms)
+
+
+@compiled
+def join(yard: TandemState, row: int, now_ms: float) -> None:
+    """Add a request to the queue of its stop, and serve it if a worker is free."""
+    stop = yard.stop[row]
+    yard.behind[row] = NO_REQUEST
+    if yard.first[stop] == NO_REQUEST:
+        yard.first[stop] = row
+    else:
+        yard.behind[yard.last[stop]] = row
+    yard.last[stop] = row
+    serve(yard, stop, now_ms)
+
+
+@compiled
+def serve(yard: TandemState, stop: int, now_ms: float) -> None:
+    """Start all services possible at a stop."""
+    row = yard.first[stop]
+    if stop == yard.server_stop:
+        if yard.busy[stop] > 0 or row == NO_REQUEST:
+            return
+        taken, batch = row, 0
+        while taken != NO_REQUEST and batch < yard.server.size:
+            yard.start_ms[taken] = now_ms
+            taken, batch = yard.behind[taken], batch + 1
+        yard.first[stop], yard.busy[stop] = taken, batch
+        add_end(yard, now_ms + yard.server.base_ms + yard.server.slope_ms * batch, row)
+        return
+    while row != NO_REQUEST and yard.busy[stop] < yard.workers[stop]:
+        yard.first[stop] = yard.behind[row]
+        yard.busy[stop] += 1
+        add_end(yard, now_ms + yard.service_ms[stop, row], row)
+        row = yard.first[stop]
+
+
+@compiled
+def add_end(yard: TandemState, end_ms: float, row: int) -> None:
+    """Schedule the end of a service."""
+    push(yard.event_ms, yard.event_row, yard.events[0], end_ms, row)
+    yard.events[0] += 1

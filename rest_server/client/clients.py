@@ -1,0 +1,113 @@
+"""Both clients: one blocks until its answers arrive, the other is awaited."""
+
+from asyncio import sleep as pause
+from itertools import count
+from time import sleep
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from rest_server.client.calls import Answer, Call
+from rest_server.client.methods import Methods
+from rest_server.client.sending import ClientSettings, Wait, httpx_module, outcome, request_of
+
+
+class _Client(Methods):
+    """A service at an address. Errors are those of `rest_server.client`."""
+
+    _http_class: str
+    """Name of the class in httpx that sends."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        api_key: str | None = None,
+        timeout_s: float = 60.0,
+        retries: int = 2,
+        transport: Any = None,
+    ) -> None:
+        """Set up the client; nothing is sent yet.
+
+        Args:
+            url: address of the service, such as ``http://127.0.0.1:8080``.
+            api_key: sent with every request; printable ASCII characters without spaces.
+            timeout_s: time limit for an answer [s].
+            retries: further attempts if the service is busy or a connection breaks.
+            transport: transport of httpx, such as its ``ASGITransport``; None: the network.
+
+        Raises:
+            MissingExtraError: httpx is not installed.
+            SpecError: the URL, the key or the time limit is invalid.
+        """
+        httpx = httpx_module()
+        self._settings = ClientSettings(url, api_key, timeout_s, retries)
+        self._http = getattr(httpx, self._http_class)(**self._settings.for_httpx(), transport=transport)
+        self._transport_errors: tuple[type[Exception], ...] = (httpx.RequestError,)
+
+
+class Client(_Client):
+    """The client that blocks until its answers arrive."""
+
+    blocks: Literal[True] = True
+    _http_class = "Client"
+
+    def __enter__(self) -> Self:
+        """Return the client itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the connections."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def send(self, call: Call[Answer]) -> Answer:
+        """Send a request, again if that can help, and return its answer."""
+        for attempt in count():
+            try:
+                result: Any = self._http.request(**request_of(call))
+            except self._transport_errors as failed:
+                result = failed
+            found = outcome(call, result, attempt, self._settings)
+            if not isinstance(found, Wait):
+                return found
+            sleep(found.s)
+        raise AssertionError
+
+
+class AsyncClient(_Client):
+    """The client for asyncio: every method is awaited."""
+
+    blocks: Literal[False] = False
+    _http_class = "AsyncClient"
+
+    async def __aenter__(self) -> Self:
+        """Return the client itself."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the connections."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def send(self, call: Call[Answer]) -> Answer:
+        """Send a request, again if that can help, and return its answer."""
+        for attempt in count():
+            try:
+                result: Any = await self._http.request(**request_of(call))
+            except self._transport_errors as failed:
+                result = failed
+            found = outcome(call, result, attempt, self._settings)
+            if not isinstance(found, Wait):
+                return found
+            await pause(found.s)
+        raise AssertionError

@@ -1,0 +1,343 @@
+"""The methods of both clients, each described once: by the request that it sends."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from pydantic import BaseModel
+from pydantic_core import to_json
+
+from optimizer.jobs.study import Entry
+from optimizer.jobs.table import Studies
+from optimizer.kinds.replicas import ReplicaPerformance, ReplicaSizing
+from optimizer.plan import Plan
+from optimizer.spec.schema import (
+    Accelerator,
+    Capacity,
+    ModelProfile,
+    OptimizerOptions,
+    Server,
+    ServiceClass,
+    SystemSpec,
+)
+from optimizer.studies.comparison.document import Comparison
+from optimizer.studies.figures.document import Figure
+from optimizer.studies.reports.report import Report
+from optimizer.studies.simulation.document import RepairedPlan, Simulation
+from rest_server.client.calls import (
+    Answer,
+    Call,
+    Sent,
+    SystemLike,
+    SystemOrFleet,
+    computing,
+    document,
+    study,
+    text,
+    text_of_system,
+)
+from rest_server.v1.models import (
+    AcceleratorList,
+    Analyses,
+    Analysis,
+    CandidateAnswer,
+    CapacityList,
+    CompareOptions,
+    EffortOptions,
+    FigureOptions,
+    FleetHistory,
+    LastPlan,
+    LoadUpdate,
+    ModelList,
+    OtherSide,
+    Performances,
+    PlanOptions,
+    ReportOptions,
+    ServerList,
+    ServiceClassList,
+    SimulateOptions,
+    SizingOptions,
+    SizingProblem,
+    SizingProblems,
+    Sizings,
+    TargetAnswer,
+    TargetList,
+    TwoSides,
+    Unattainable,
+)
+
+Loads = Mapping[str, LoadUpdate]
+"""Loads by server."""
+Entity = Accelerator | ModelProfile | ServiceClass | Server | Capacity
+"""An entity of the fleet."""
+
+
+class Methods(Studies):
+    """The methods of the clients; a study of the table has its method from there."""
+
+    def method_of(self, entry: Entry[Any, Any]) -> Callable[..., Any]:
+        """Return the method of a study."""
+
+        def method(system: SystemOrFleet, options: Any = None) -> Any:
+            return self.send(study(entry.name, system, options, document(entry.study.answer)))
+
+        method.__doc__ = entry.study.description
+        return method
+
+    def send(self, call: Call[Any]) -> Any:
+        """Send a request."""
+        raise NotImplementedError
+
+    @Sent
+    def plan(self, system: SystemLike, options: PlanOptions | None = None) -> Call[Plan]:
+        """Return the best plan of a system."""
+        return computing("plan", text_of_system(system), options, document(Plan))
+
+    @Sent
+    def candidates(self, system: SystemLike, options: SizingOptions | None = None) -> Call[CandidateAnswer]:
+        """Return the candidate of every server on every accelerator, or the reason for its rejection."""
+        return computing("candidates", text_of_system(system), options, document(CandidateAnswer))
+
+    @Sent
+    def analyze(self, analysis: Analysis) -> Call[ReplicaPerformance]:
+        """Return the performance of a replica at a rate."""
+        return computing("analyze", text(analysis), None, document(ReplicaPerformance))
+
+    @Sent
+    def size(self, problem: SizingProblem) -> Call[ReplicaSizing]:
+        """Return the largest rate at which a replica meets its targets."""
+        return computing("size", text(problem), None, document(ReplicaSizing))
+
+    @Sent
+    def analyze_all(self, analyses: Sequence[Analysis]) -> Call[tuple[ReplicaPerformance, ...]]:
+        """Return the performance of several replicas, each at a rate, in one request."""
+        body = text(Analyses(items=tuple(analyses)))
+        return computing("analyze", body, None, lambda found: Performances.model_validate_json(found).items)
+
+    @Sent
+    def size_all(self, problems: Sequence[SizingProblem]) -> Call[tuple[ReplicaSizing | Unattainable, ...]]:
+        """Return the largest rates of several replicas, or why a replica misses its targets at every rate."""
+        body = text(SizingProblems(items=tuple(problems)))
+        return computing("size", body, None, lambda found: Sizings.model_validate_json(found).items)
+
+    @Sent
+    def compare(
+        self, sides: SystemOrFleet | OtherSide, options: CompareOptions | None = None
+    ) -> Call[Comparison]:
+        """Return two plans side by side.
+
+        Args:
+            sides: a system or `FLEET`: its unlimited and its limited plan; `TwoSides`: these;
+                `OtherSide`: the fleet and that side.
+            options: a change of the load, and options that override the document's.
+        """
+        if isinstance(sides, OtherSide):
+            route = "compare" if isinstance(sides, TwoSides) else "fleet/compare"
+            return computing(route, text(sides), options, document(Comparison))
+        return study("compare", sides, options, document(Comparison))
+
+    @Sent
+    def simulate(self, system: SystemOrFleet, options: EffortOptions | None = None) -> Call[Simulation]:
+        """Simulate the pools of the best plan request by request, next to the predictions."""
+        return study("simulate", system, _effort(options, repair=False), document(Simulation))
+
+    @Sent
+    def repair(self, system: SystemOrFleet, options: EffortOptions | None = None) -> Call[RepairedPlan]:
+        """Return a plan whose pools meet their targets in simulation, and the changes that were needed."""
+        return study("simulate", system, _effort(options, repair=True), document(RepairedPlan))
+
+    @Sent
+    def report(self, system: SystemOrFleet, options: PlanOptions | None = None) -> Call[Report]:
+        """Return the report of the best plan as numbers."""
+        if isinstance(options, ReportOptions):
+            options = options.model_copy(update={"format": "json"})
+        return study("report", system, options, document(Report))
+
+    @Sent
+    def report_page(self, system: SystemOrFleet, options: ReportOptions) -> Call[str]:
+        """Return the report as a page, in the format of the options."""
+        return study("report", system, options, bytes.decode)
+
+    @Sent
+    def figure(self, system: SystemOrFleet, options: FigureOptions) -> Call[Figure]:
+        """Return the numbers that a picture shows."""
+        return study("figure", system, options.model_copy(update={"format": "json"}), document(Figure))
+
+    @Sent
+    def picture(self, system: SystemOrFleet, options: FigureOptions) -> Call[bytes]:
+        """Return a picture, in the format of the options."""
+        return study("figure", system, options, bytes)
+
+    @Sent
+    def put_loads(self, loads: Loads, *, if_match: str | None = None) -> Call[Plan]:
+        """Store loads by server in the fleet, with their replicas if given, plan it, and return the plan."""
+        changes = {
+            name: change.model_dump(by_alias=True, exclude_unset=True) for name, change in loads.items()
+        }
+        return _change("POST", "/v1/loads", document(Plan), if_match, to_json(changes))
+
+    @Sent
+    def last_plan(self) -> Call[LastPlan]:
+        """Return the last plan of the fleet."""
+        return _read("plan", LastPlan)
+
+    @Sent
+    def apply_plan(self, *, if_match: str | None = None) -> Call[ServerList]:
+        """Apply the last plan, and return the servers."""
+        headers = _condition(if_match)
+        read = document(ServerList)
+        return Call("POST", "/v1/plan/apply", read, headers=headers, repeatable=False)
+
+    @Sent
+    def targets(self) -> Call[tuple[TargetAnswer, ...]]:
+        """Return the desired replicas of every server on every accelerator.
+
+        Raises:
+            BusyError: there is no plan, or it is stale; raised immediately.
+        """
+        return Call(
+            "GET", "/v1/targets", lambda body: TargetList.model_validate_json(body).targets, waits=False
+        )
+
+    @Sent
+    def target(self, server: str, accelerator: str) -> Call[TargetAnswer]:
+        """Return the desired replicas of a server on an accelerator.
+
+        Raises:
+            BusyError: there is no plan, or it is stale; raised immediately.
+        """
+        return Call("GET", _path("targets", server, accelerator), document(TargetAnswer), waits=False)
+
+    @Sent
+    def history(self, limit: int | None = None) -> Call[FleetHistory]:
+        """Return the last changes and plans of the fleet, the newest first; 100 unless a limit is given."""
+        params = {} if limit is None else {"limit": str(limit)}
+        return Call("GET", "/v1/history", document(FleetHistory), params=params)
+
+    @Sent
+    def past_plan(self, revision: int) -> Call[Plan]:
+        """Return the plan that was made for a revision of the fleet."""
+        return _read(f"history/plans/{revision}", Plan)
+
+    @Sent
+    def metrics(self) -> Call[str]:
+        """Return the metrics, in Prometheus' text format."""
+        return Call("GET", "/metrics", bytes.decode)
+
+    @Sent
+    def etag(self) -> Call[str]:
+        """Return the `ETag` of the fleet, for `if_match`; call it before you read what you change."""
+        return Call("GET", "/v1/optimizer", bytes.decode, header="etag")
+
+    @Sent
+    def export_fleet(self) -> Call[SystemSpec]:
+        """Return the whole fleet as one system document."""
+        return _read("fleet", SystemSpec)
+
+    @Sent
+    def import_fleet(self, system: SystemLike, *, if_match: str | None = None) -> Call[SystemSpec]:
+        """Replace the whole fleet by a system, in one step, and return the fleet."""
+        return _change("PUT", "/v1/fleet", document(SystemSpec), if_match, text_of_system(system))
+
+    @Sent
+    def options(self) -> Call[OptimizerOptions]:
+        """Return the options with which the fleet is planned."""
+        return _read("optimizer", OptimizerOptions)
+
+    @Sent
+    def put_options(
+        self, options: OptimizerOptions, *, if_match: str | None = None
+    ) -> Call[OptimizerOptions]:
+        """Replace all options; an option that is not given gets its default."""
+        return _change("PUT", "/v1/optimizer", document(OptimizerOptions), if_match, text(options))
+
+    @Sent
+    def delete_options(self, *, if_match: str | None = None) -> Call[None]:
+        """Restore the default options."""
+        return _change("DELETE", "/v1/optimizer", _nothing, if_match)
+
+    @Sent
+    def accelerators(self) -> Call[tuple[Accelerator, ...]]:
+        """Return the accelerators of the fleet."""
+        return _listed("accelerators", lambda body: AcceleratorList.model_validate_json(body).accelerators)
+
+    @Sent
+    def models(self) -> Call[tuple[ModelProfile, ...]]:
+        """Return the model profiles of the fleet."""
+        return _listed("models", lambda body: ModelList.model_validate_json(body).models)
+
+    @Sent
+    def service_classes(self) -> Call[tuple[ServiceClass, ...]]:
+        """Return the service classes of the fleet."""
+        return _listed(
+            "service-classes", lambda body: ServiceClassList.model_validate_json(body).service_classes
+        )
+
+    @Sent
+    def servers(self) -> Call[tuple[Server, ...]]:
+        """Return the servers of the fleet."""
+        return _listed("servers", lambda body: ServerList.model_validate_json(body).servers)
+
+    @Sent
+    def capacity(self) -> Call[tuple[Capacity, ...]]:
+        """Return the capacity of the fleet in units by accelerator type."""
+        return _listed("capacity", lambda body: CapacityList.model_validate_json(body).count)
+
+    @Sent
+    def put(self, entity: Entity, *, if_match: str | None = None) -> Call[None]:
+        """Add an entity to the fleet, or replace the one of its name."""
+        return _change("PUT", _path_of(entity), _nothing, if_match, text(entity))
+
+    @Sent
+    def delete(self, entity: Entity, *, if_match: str | None = None) -> Call[None]:
+        """Delete an entity of the fleet."""
+        return _change("DELETE", _path_of(entity), _nothing, if_match)
+
+
+_COLLECTIONS: dict[type[BaseModel], str] = {
+    Accelerator: "accelerators",
+    ModelProfile: "models",
+    ServiceClass: "service-classes",
+    Server: "servers",
+    Capacity: "capacity",
+}
+
+
+def _effort(options: EffortOptions | None, *, repair: bool) -> SimulateOptions:
+    given = {} if options is None else options.model_dump(exclude_unset=True)
+    return SimulateOptions(**given | {"repair": repair})
+
+
+def _path_of(entity: Entity) -> str:
+    names = [entity.type if isinstance(entity, Capacity) else entity.name]
+    if isinstance(entity, ModelProfile):
+        names.append(entity.accelerator)
+    return _path(_COLLECTIONS[type(entity)], *names)
+
+
+def _path(collection: str, *names: str) -> str:
+    return "/".join(("/v1", collection, *(quote(name, safe="") for name in names)))
+
+
+def _listed(collection: str, read: Callable[[bytes], Answer]) -> Call[Answer]:
+    return Call("GET", f"/v1/{collection}", read)
+
+
+def _read(path: str, model: type[Answer]) -> Call[Answer]:
+    return Call("GET", f"/v1/{path}", document(model))
+
+
+def _change(
+    method: str, path: str, read: Callable[[bytes], Answer], if_match: str | None, body: bytes | None = None
+) -> Call[Answer]:
+    """Return a request that changes the fleet; it is not repeated if it has a condition."""
+    headers = _condition(if_match)
+    return Call(method, path, read, body, headers=headers, repeatable=not headers)
+
+
+def _condition(if_match: str | None) -> dict[str, str]:
+    return {} if if_match is None else {"If-Match": if_match}
+
+
+def _nothing(_: bytes) -> None:
+    return None
